@@ -1,0 +1,112 @@
+"""What a person changed about the attention, as a value. A run never changes its model: it is given edits."""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attnviz.core import masks
+from attnviz.core.attention import EMPTY_ROWS
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.masks import Mask
+
+KINDS = ("encoder", "decoder", "cross")
+
+
+@dataclass(frozen=True, order=True)
+class Site:
+    """One attention call of a model: a kind ("encoder", "decoder" or "cross") and a layer, counted from 0."""
+
+    kind: str
+    layer: int
+
+    def __post_init__(self):
+        if self.kind not in KINDS or not 0 <= self.layer < 1000:
+            raise InputError(f"There is no site '{self.kind} layer {self.layer}'; a kind is one of {', '.join(KINDS)}.")
+
+    def __str__(self) -> str:
+        return f"{self.kind} layer {self.layer}"
+
+
+@dataclass(frozen=True)
+class Edits:
+    """What differs from the untouched model. Hashable, so results can be kept by it.
+
+    Attributes:
+        mask: joined to the model's own mask by "and", at every site.
+        heads_off: (site, head) of each head whose output is zeroed (zero ablation); its weights are still shown.
+        temperature: divides the scores of every row; 1 changes nothing.
+        scale: replaces 1/√d_k.
+        empty_rows: what a query with no key left gets: "zero", "nan", "uniform" or "error".
+    """
+
+    mask: Mask | None = None
+    heads_off: frozenset[tuple[Site, int]] = frozenset()
+    temperature: float = 1.0
+    scale: float | None = None
+    empty_rows: str = "zero"
+
+    def __post_init__(self):
+        object.__setattr__(self, "heads_off", frozenset(self.heads_off))
+        if self.empty_rows not in EMPTY_ROWS:
+            raise InputError(f"empty_rows is {self.empty_rows!r}; it must be one of {', '.join(EMPTY_ROWS)}.")
+        if not 0 < self.temperature < 1e6:
+            raise InputError(f"The temperature is {self.temperature}; it must be above 0 and below 1,000,000.")
+
+    def off(self, site: Site) -> frozenset[int]:
+        """The heads that are off at a site."""
+        return frozenset(head for place, head in self.heads_off if place == site)
+
+    def with_heads_off(self, site: Site, heads: set[int] | frozenset[int]) -> "Edits":
+        """The same edits, with just these heads off at this site."""
+        others = {(place, head) for place, head in self.heads_off if place != site}
+        return replace(self, heads_off=frozenset(others | {(site, head) for head in heads}))
+
+    def in_words(self) -> tuple[str, ...]:
+        """One phrase for each thing that is changed; empty if nothing is."""
+        phrases = [] if self.mask is None else [f"mask: {self.mask}"]
+        phrases += [f"{site} head {head} off" for site, head in sorted(self.heads_off)]
+        if self.temperature != 1:
+            phrases.append(f"temperature {self.temperature:g}")
+        if self.scale is not None:
+            phrases.append(f"scale {self.scale:g}")
+        if self.empty_rows != "zero":
+            phrases.append(f"empty rows: {self.empty_rows}")
+        return tuple(phrases)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object of what is changed, from which `from_json` makes equal edits."""
+        data: dict[str, Any] = {}
+        if self.mask is not None:
+            data["mask"] = self.mask.to_json()
+        if self.heads_off:
+            data["heads_off"] = [[site.kind, site.layer, head] for site, head in sorted(self.heads_off)]
+        for name, default in (("temperature", 1.0), ("scale", None), ("empty_rows", "zero")):
+            if getattr(self, name) != default:
+                data[name] = getattr(self, name)
+        return data
+
+    @classmethod
+    def from_json(cls, data: str | dict[str, Any]) -> "Edits":
+        """Make edits from the object or text that `to_json` gave.
+
+        Raises:
+            AttnvizError: says what is wrong, for data from a link or a file.
+        """
+        try:
+            data = json.loads(data) if isinstance(data, str) else dict(data)
+            if not isinstance(data, dict):
+                raise TypeError
+            if unknown := set(data) - {"mask", "heads_off", "temperature", "scale", "empty_rows"}:
+                raise InputError(f"Edits have no {sorted(unknown)[0][:40]!r}.")
+            if data.get("mask") is not None:
+                data["mask"] = masks.from_json(data["mask"])
+            if "heads_off" in data:
+                data["heads_off"] = frozenset((Site(str(k), int(layer)), int(h)) for k, layer, h in data["heads_off"])
+            for name in ("temperature", "scale"):
+                if data.get(name) is not None:
+                    data[name] = float(data[name])
+            return cls(**data)
+        except AttnvizError:
+            raise
+        except (TypeError, ValueError, RecursionError):
+            raise InputError("The edits cannot be read.") from None

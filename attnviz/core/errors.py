@@ -1,0 +1,37 @@
+"""What can go wrong, each as one sentence a person can act on: what, with which values, what to do."""
+
+
+class AttnvizError(ValueError):
+    """The root of every error that attnviz raises on purpose; its text may be shown to a user as it is."""
+
+
+class ShapeError(AttnvizError):
+    """Two shapes do not fit; the message names both."""
+
+
+class MaskError(AttnvizError):
+    """A mask is not what it says it is, or is not a mask."""
+
+
+class EmptyRowError(AttnvizError):
+    """A query has no key left to attend to, and ``empty_rows="error"`` was asked for."""
+
+
+class InputError(AttnvizError):
+    """What a person typed, or what a link or a file held, cannot be used."""
+
+
+class AttentionWarning(UserWarning):
+    """Rows of weights that are not distributions, by place.
+
+    Attributes:
+        kind: "empty" (no key left to attend to) or "nan" (a weight is not a number).
+        rows: (batch, head, query) of each such row, at most the first 1,000.
+        total: how many there are.
+    """
+
+    def __init__(self, kind: str, rows: tuple[tuple[int, int, int], ...], total: int, empty_rows: str):
+        self.kind, self.rows, self.total = kind, rows, total
+        what = f"no key left to attend to (empty_rows={empty_rows!r})" if kind == "empty" else "NaN weights"
+        places = ", ".join(f"batch {b} head {h} query {q}" for b, h, q in rows[:3])
+        super().__init__(f"{total} row(s) with {what}: {places}{', ...' if total > 3 else ''}")

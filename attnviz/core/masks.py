@@ -1,0 +1,440 @@
+"""Masks as named predicates: a name, its parameters, and who may attend to whom. True = may attend, always.
+
+A mask is a small frozen value. From it come the boolean tensor for (Q, K) or one block of it, which rule blocked a
+cell, and its JSON. Masks combine with ``&``, ``|`` and ``~``. Other conventions (True = masked, 0 = masked, additive
+floats) are named adapters at the end of this file; an unnamed boolean mask is never guessed at.
+"""
+
+import json
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from attnviz.core.errors import MaskError
+
+DEEPEST = 32
+LARGEST = 100_000
+"""Bounds of what `from_json` accepts: levels of nesting; numbers in one list, and the size of each number."""
+
+_RULES: dict[str, type["Mask"]] = {}
+
+
+class Mask(ABC):
+    """Who may attend to whom, as a value. Equal masks compare equal and hash alike."""
+
+    rule: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        if "rule" in vars(cls):
+            _RULES[cls.rule] = cls
+
+    @abstractmethod
+    def allows(self, query: Tensor, key: Tensor, sentence: Tensor) -> Tensor:
+        """True where `query` may attend to `key`: integer tensors (Q, 1), (1, K) and (B, 1, 1); the answer broadcasts to (B, Q, K)."""
+
+    @property
+    def batch_size(self) -> int | None:
+        """How many sentences the mask is for; None if it is the same for any number."""
+        return None
+
+    def tensor(
+        self, queries: int, keys: int, *, rows: slice = slice(None), columns: slice = slice(None)
+    ) -> Tensor:
+        """The boolean mask for scores of (B, H, queries, keys), or for one block of it.
+
+        Returns:
+            (B, 1, rows, columns), where B is 1 unless the mask differs between sentences.
+        """
+        return self.allows(*self._indices(queries, keys, rows, columns)).expand(
+            self.batch_size or 1, len(range(*rows.indices(queries))), len(range(*columns.indices(keys)))
+        ).unsqueeze(1)
+
+    def grid(self, queries: int, keys: int | None = None, *, sentence: int = 0) -> Tensor:
+        """The boolean mask of one sentence, (queries, keys)."""
+        mask = self.tensor(queries, queries if keys is None else keys)
+        return mask[sentence if self.batch_size else 0, 0]
+
+    def blockers(self, query: Tensor, key: Tensor, sentence: Tensor) -> dict[str, Tensor]:
+        """Which rule blocks which cell: rule -> boolean tensor shaped as in `allows`. A rule in it blocks somewhere or nowhere."""
+        return {str(self): ~self.allows(query, key, sentence)}
+
+    def blocked_by(self, query: int, key: int, *, sentence: int = 0) -> tuple[str, ...]:
+        """The rules that block one cell, in the order in which they stand; empty if the cell is open."""
+        place = (torch.tensor(n).reshape(1, 1, 1) for n in (query, key, sentence))
+        return tuple(rule for rule, blocked in self.blockers(*place).items() if blocked.any())
+
+    def reasons(
+        self,
+        queries: int,
+        keys: int,
+        *,
+        sentence: int = 0,
+        rows: slice = slice(None),
+        columns: slice = slice(None),
+    ) -> tuple[tuple[str, ...], Tensor]:
+        """Why each cell of one sentence is blocked.
+
+        Returns:
+            The distinct reasons ("subsequent", "subsequent and padding (3)", ...) and an integer tensor (rows, columns):
+            0 = may attend, i = blocked by reason i - 1.
+        """
+        query, key, _ = self._indices(queries, keys, rows, columns)
+        shape = query.shape[-2], key.shape[-1]
+        blockers = self.blockers(query, key, torch.tensor(sentence).reshape(1, 1, 1))
+        bits = torch.zeros(shape, dtype=torch.int64)
+        for i, blocked in enumerate(blockers.values()):
+            bits += blocked.expand(1, *shape)[0].long() << i
+        combinations, codes = bits.unique(return_inverse=True)
+        names = [" and ".join(rule for i, rule in enumerate(blockers) if c >> i & 1) for c in combinations.tolist()]
+        if 0 in combinations:
+            return tuple(names[1:]), codes
+        return tuple(names), codes + 1
+
+    def _indices(self, queries: int, keys: int, rows: slice, columns: slice) -> tuple[Tensor, Tensor, Tensor]:
+        query = torch.arange(*rows.indices(queries)).reshape(1, -1, 1)
+        key = torch.arange(*columns.indices(keys)).reshape(1, 1, -1)
+        return query, key, torch.arange(self.batch_size or 1).reshape(-1, 1, 1)
+
+    def __and__(self, other: "Mask") -> "Mask":
+        return And((*_parts(self, And), *_parts(other, And)))
+
+    def __or__(self, other: "Mask") -> "Mask":
+        return Or((*_parts(self, Or), *_parts(other, Or)))
+
+    def __invert__(self) -> "Mask":
+        return self.mask if isinstance(self, Not) else Not(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object from which `from_json` makes an equal mask."""
+        return {"rule": self.rule} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+
+
+@dataclass(frozen=True)
+class Full(Mask):
+    """Every query may attend to every key."""
+
+    rule = "full"
+
+    def allows(self, query, key, sentence):
+        return torch.ones(torch.broadcast_shapes(query.shape, key.shape, sentence.shape), dtype=torch.bool)
+
+    def __str__(self) -> str:
+        return "full"
+
+
+@dataclass(frozen=True)
+class Subsequent(Mask):
+    """Blocks the future: query i sees the keys 0 to i + offset. Also called causal or look-ahead mask.
+
+    With an offset of 0 the two sequences are aligned top-left, as `is_causal` of PyTorch's SDPA does; keys - queries
+    aligns them bottom-right, as when a cache holds the past.
+    """
+
+    rule = "subsequent"
+    offset: int = 0
+
+    def allows(self, query, key, sentence):
+        return key <= query + self.offset
+
+    def __str__(self) -> str:
+        return f"subsequent (offset {self.offset})" if self.offset else "subsequent"
+
+
+@dataclass(frozen=True)
+class Padding(Mask):
+    """Blocks keys that are padding: sentence b keeps its first lengths[b] keys (or its last, with padding on the left)."""
+
+    rule = "padding"
+    lengths: tuple[int, ...]
+    left: int | None = None
+    """The padded length, if the padding stands on the left."""
+
+    def __post_init__(self):
+        object.__setattr__(self, "lengths", tuple(self.lengths))
+        if not self.lengths:
+            raise MaskError("Padding needs the length of at least one sentence.")
+
+    @property
+    def batch_size(self):
+        return len(self.lengths)
+
+    def allows(self, query, key, sentence):
+        lengths = torch.tensor(self.lengths)[sentence]
+        return key < lengths if self.left is None else key >= self.left - lengths
+
+    def __str__(self) -> str:
+        return "padding"
+
+
+@dataclass(frozen=True)
+class Window(Mask):
+    """A sliding window: query i sees the keys i - before to i + after."""
+
+    rule = "window"
+    before: int
+    after: int = 0
+
+    def allows(self, query, key, sentence):
+        return (key >= query - self.before) & (key <= query + self.after)
+
+    def __str__(self) -> str:
+        return f"window ({self.before} before, {self.after} after)"
+
+
+@dataclass(frozen=True)
+class Prefix(Mask):
+    """Every query may attend to the first `length` keys, and to no other. Prefix-LM is ``Subsequent() | Prefix(n)``."""
+
+    rule = "prefix"
+    length: int
+
+    def allows(self, query, key, sentence):
+        return (key < self.length) & (query >= 0)
+
+    def __str__(self) -> str:
+        return f"prefix of {self.length}"
+
+
+@dataclass(frozen=True)
+class Documents(Mask):
+    """Packed documents: a query sees the keys of its own document only. Positions beyond the last belong to none."""
+
+    rule = "documents"
+    lengths: tuple[int, ...]
+
+    def __post_init__(self):
+        object.__setattr__(self, "lengths", tuple(self.lengths))
+
+    def allows(self, query, key, sentence):
+        ends = torch.tensor(self.lengths, dtype=torch.int64).cumsum(0)
+        documents = [torch.searchsorted(ends, t.contiguous(), right=True) for t in (query, key)]
+        return (documents[0] == documents[1]) & (documents[1] < len(self.lengths))
+
+    def __str__(self) -> str:
+        return f"documents of {', '.join(map(str, self.lengths))}"
+
+
+@dataclass(frozen=True)
+class Painted(Mask):
+    """Blocks single cells, (query, key), chosen by hand."""
+
+    rule = "painted"
+    cells: tuple[tuple[int, int], ...]
+
+    def __post_init__(self):
+        object.__setattr__(self, "cells", tuple(sorted({(int(q), int(k)) for q, k in self.cells})))
+
+    def allows(self, query, key, sentence):
+        wide = 2**32
+        cells = torch.tensor([q * wide + k for q, k in self.cells], dtype=torch.int64)
+        return ~torch.isin(query * wide + key, cells)
+
+    def __str__(self) -> str:
+        return "painted"
+
+
+@dataclass(frozen=True)
+class _Group(Mask):
+    masks: tuple[Mask, ...]
+
+    def __post_init__(self):
+        object.__setattr__(self, "masks", tuple(self.masks))
+        if not self.masks:
+            raise MaskError(f"'{self.rule}' needs at least one mask.")
+        _common_batch(self.masks)
+
+    @property
+    def batch_size(self):
+        return _common_batch(self.masks)
+
+    def __str__(self) -> str:
+        return f" {self.rule} ".join(f"({m})" if isinstance(m, _Group) else str(m) for m in self.masks)
+
+    def to_json(self):
+        return {"rule": self.rule, "masks": [m.to_json() for m in self.masks]}
+
+
+@dataclass(frozen=True)
+class And(_Group):
+    """Open where every one of its masks is open."""
+
+    rule = "and"
+
+    def allows(self, query, key, sentence):
+        allowed = self.masks[0].allows(query, key, sentence)
+        for mask in self.masks[1:]:
+            allowed = allowed & mask.allows(query, key, sentence)
+        return allowed
+
+    def blockers(self, query, key, sentence):
+        blockers: dict[str, Tensor] = {}
+        for mask in self.masks:
+            for rule, blocked in mask.blockers(query, key, sentence).items():
+                blockers[rule] = blocked | blockers[rule] if rule in blockers else blocked
+        return blockers
+
+
+@dataclass(frozen=True)
+class Or(_Group):
+    """Open where at least one of its masks is open."""
+
+    rule = "or"
+
+    def allows(self, query, key, sentence):
+        allowed = self.masks[0].allows(query, key, sentence)
+        for mask in self.masks[1:]:
+            allowed = allowed | mask.allows(query, key, sentence)
+        return allowed
+
+
+@dataclass(frozen=True)
+class Not(Mask):
+    """Open where its mask is blocked."""
+
+    rule = "not"
+    mask: Mask
+
+    @property
+    def batch_size(self):
+        return self.mask.batch_size
+
+    def allows(self, query, key, sentence):
+        return ~self.mask.allows(query, key, sentence)
+
+    def __str__(self) -> str:
+        return f"not ({self.mask})" if isinstance(self.mask, _Group) else f"not {self.mask}"
+
+    def to_json(self):
+        return {"rule": "not", "mask": self.mask.to_json()}
+
+
+def subsequent_mask(size: int) -> Tensor:
+    """The mask of the decoder's self-attention, (1, size, size), True = may attend: row i sees the keys 0 to i."""
+    if size < 0:
+        raise MaskError(f"The size of a subsequent mask is {size}; it must be 0 or more.")
+    return Subsequent().tensor(size, size)[:, 0]
+
+
+def from_json(data: str | dict[str, Any]) -> Mask:
+    """Make the mask that `Mask.to_json` described, from the object or its text.
+
+    Raises:
+        MaskError: says what is wrong, for data from a link or a file.
+    """
+    if isinstance(data, str):
+        try:
+            data = json.loads(data)
+        except (ValueError, RecursionError):
+            raise MaskError("The mask is not valid JSON.") from None
+    return _read(data, 0)
+
+
+def _read(data: Any, depth: int) -> Mask:
+    if depth > DEEPEST:
+        raise MaskError(f"The mask is nested more than {DEEPEST} deep.")
+    if not isinstance(data, dict) or not isinstance(data.get("rule"), str):
+        raise MaskError(f"A mask is an object with a rule; given {str(data)[:80]!r}.")
+    rule, given = data["rule"], {name: value for name, value in data.items() if name != "rule"}
+    kind = _RULES.get(rule)
+    if kind is None:
+        raise MaskError(f"There is no mask rule {rule[:40]!r}. There are: {', '.join(sorted(_RULES))}.")
+    names = {f.name for f in fields(kind)}
+    if unknown := set(given) - names:
+        raise MaskError(f"The rule '{rule}' has no {sorted(unknown)[0][:40]!r}; it has: {', '.join(sorted(names)) or 'nothing'}.")
+    if "mask" in given:
+        given["mask"] = _read(given["mask"], depth + 1)
+    elif "masks" in given:
+        _check_list(given["masks"], rule)
+        given["masks"] = tuple(_read(mask, depth + 1) for mask in given["masks"])
+    else:
+        given = {name: _numbers(value, rule) for name, value in given.items()}
+    try:
+        mask = kind(**given)
+        mask.tensor(1, 1)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, MaskError):
+            raise
+        raise MaskError(f"The rule '{rule}' cannot be read from {str(given)[:80]}.") from None
+    return mask
+
+
+def _numbers(value: Any, rule: str) -> Any:
+    """Integers, and lists of them two deep, within bounds; None stays."""
+    if isinstance(value, list):
+        _check_list(value, rule)
+        return tuple(_numbers(item, rule) for item in value)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > LARGEST:
+        raise MaskError(f"The rule '{rule}' takes whole numbers up to {LARGEST:,}; given {str(value)[:40]!r}.")
+    return value
+
+
+def _check_list(value: Any, rule: str) -> None:
+    if not isinstance(value, list) or len(value) > LARGEST:
+        raise MaskError(f"The rule '{rule}' takes a list of at most {LARGEST:,} items.")
+
+
+def _parts(mask: Mask, group: type[_Group]) -> tuple[Mask, ...]:
+    return mask.masks if isinstance(mask, group) else (mask,)
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _common_batch(masks: tuple[Mask, ...]) -> int | None:
+    sizes = {m.batch_size for m in masks} - {None}
+    if len(sizes) > 1:
+        raise MaskError(f"Masks for {' and '.join(map(str, sorted(sizes)))} sentences cannot be combined.")
+    return sizes.pop() if sizes else None
+
+
+# Adapters: every other convention, by name.
+
+
+def from_true_is_masked(mask: Tensor) -> Tensor:
+    """From the convention of `nn.MultiheadAttention` (True or 1 = masked) to ours."""
+    return ~_boolean(mask, "True = masked")
+
+
+def to_true_is_masked(mask: Tensor) -> Tensor:
+    """From ours to the convention of `nn.MultiheadAttention`: True = masked."""
+    return ~mask
+
+
+def from_zero_is_masked(mask: Tensor) -> Tensor:
+    """From Hugging Face's and the Annotated Transformer's 0 = masked, 1 = may attend."""
+    return _boolean(mask, "0 = masked")
+
+
+def to_zero_is_masked(mask: Tensor) -> Tensor:
+    """From ours to 0 = masked, 1 = may attend, int64."""
+    return mask.long()
+
+
+def from_additive(mask: Tensor) -> Tensor:
+    """From floats that are added to the scores: 0 = may attend, -inf or very negative (below -10,000) = masked.
+
+    Raises:
+        MaskError: if another value is in it; then it is a bias, and changes the weights instead of blocking keys.
+    """
+    blocked = mask < -1e4
+    if not mask.is_floating_point() or not ((mask == 0) | blocked).all():
+        raise MaskError("An additive mask holds floats: 0 where a key may be attended to, -inf (or below -10,000) where not.")
+    return ~blocked
+
+
+def to_additive(mask: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """From ours to floats that are added to the scores: 0 = may attend, -inf = masked."""
+    return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, -math.inf)
+
+
+def _boolean(mask: Tensor, convention: str) -> Tensor:
+    if not ((mask == 0) | (mask == 1)).all():
+        raise MaskError(f"A mask with {convention} holds 0 and 1 only; this one holds {mask.unique()[:4].tolist()}.")
+    return mask.bool()

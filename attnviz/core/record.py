@@ -1,0 +1,149 @@
+"""What a run produced: frozen, and linear in the number of tokens.
+
+A step keeps what attention was computed *from*. Scores, weights and outputs of any head, any rows and any columns are
+computed from it on demand, exactly, by the same function as in the run.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnviz.core import attention
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Mask
+from attnviz.core.tokens import Sentence
+
+ALL = slice(None)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One attention call. `query`, `key` and `value` are (B, H, n, d); `logsumexp` is (B, H, Q).
+
+    The methods take a head, a slice of query rows, a slice of key columns and a sentence of the batch, and compute that
+    window alone.
+    """
+
+    site: Site
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | Mask | None
+    logsumexp: Tensor
+    bias: Tensor | None
+    scale: float
+    temperature: float
+    empty_rows: str
+    heads_off: frozenset[int]
+
+    @property
+    def num_heads(self) -> int:
+        return self.query.shape[1]
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(B, H, Q, K)."""
+        return (*self.query.shape[:3], self.key.shape[2])
+
+    def scores(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
+        """Scaled, biased, tempered dot products before the mask, (rows, columns)."""
+        b, h = _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
+        bias = attention.window(_pick(self.bias, b, h), rows, columns)
+        query, key = self.query[b, h][:, :, rows], self.key[b, h][:, :, columns]
+        return attention.scores(query, key, scale=self.scale, bias=bias, temperature=self.temperature)[0, 0]
+
+    def may_attend(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
+        """The mask of one head, boolean, (rows, columns)."""
+        b, h = _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
+        queries, keys = self.shape[2:]
+        shape = len(range(*rows.indices(queries))), len(range(*columns.indices(keys)))
+        mask = attention.window(_pick(self.mask, b, h), rows, columns, queries=queries, keys=keys)
+        if mask is None:
+            return torch.ones(shape, dtype=torch.bool)
+        if isinstance(self.mask, Mask):
+            mask = mask[sentence if len(mask) > 1 else 0, 0]
+        return mask.expand(1, 1, *shape)[0, 0]
+
+    def masked_scores(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
+        """The scores with blocked cells replaced by -inf, (rows, columns)."""
+        window = {"sentence": sentence}
+        return attention.masked(self.scores(head, rows, columns, **window), self.may_attend(head, rows, columns, **window))
+
+    def weights(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
+        """The weights, (rows, columns); an empty row shows its policy."""
+        scores = self.masked_scores(head, rows, columns, sentence=sentence)
+        logsumexp = self.logsumexp[sentence, head, rows]
+        weights = attention.normalize(scores, logsumexp=logsumexp)
+        empty = (logsumexp == -math.inf).unsqueeze(-1)
+        return attention.fill_empty(weights, empty, self.empty_rows, keys=self.shape[3])
+
+    def output(self, head: int, rows: slice = ALL, *, sentence: int = 0) -> Tensor:
+        """What the head hands to W^O, (rows, d_v): weights @ value, or zeros if the head is off."""
+        if head in self.heads_off:
+            return torch.zeros_like(self.value[sentence, head, :1]).expand(len(range(*rows.indices(self.shape[2]))), -1)
+        weights = self.weights(head, rows, sentence=sentence)
+        return weights.to(self.value.dtype) @ self.value[sentence, head]
+
+    def empty_queries(self, head: int, *, sentence: int = 0) -> Tensor:
+        """Which queries have no key left, boolean, (Q,)."""
+        return self.logsumexp[sentence, head] == -math.inf
+
+    def reasons(self, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> tuple[tuple[str, ...], Tensor]:
+        """Why cells are blocked; see `Mask.reasons`. A mask that came as a plain tensor has one reason, "the model's mask"."""
+        if isinstance(self.mask, Mask):
+            return self.mask.reasons(*self.shape[2:], sentence=sentence, rows=rows, columns=columns)
+        return ("the model's mask",), (~self.may_attend(0, rows, columns, sentence=sentence)).long()
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What a source did with a batch of sentences.
+
+    Attributes:
+        sentences: the batch, padded to one length.
+        source: the name of what ran.
+        provenance: where its weights come from: "random", "constructed", "trained here" or "pretrained".
+        edits: what was changed.
+        steps: one per attention call, in the order of the calls.
+        output: the last hidden states, (B, n, d_model).
+    """
+
+    sentences: tuple[Sentence, ...]
+    source: str
+    provenance: str
+    edits: Edits
+    steps: tuple[Step, ...]
+    output: Tensor
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        return tuple(step.site for step in self.steps)
+
+    def step(self, site: Site) -> Step:
+        """The step at a site.
+
+        Raises:
+            InputError: names the sites that there are.
+        """
+        for step in self.steps:
+            if step.site == site:
+                return step
+        raise InputError(f"'{self.source}' has no {site}. It has: {', '.join(map(str, self.sites))}.")
+
+
+def _one(index: int, size: int, what: str) -> slice:
+    """A slice that keeps the axis, so that a window is computed by the same code as the whole."""
+    if not 0 <= index < size:
+        raise InputError(f"There is no {what} {index}; there are {size}, counted from 0.")
+    return slice(index, index + 1)
+
+
+def _pick(tensor: Tensor | Mask | None, sentence: slice, head: slice) -> Tensor | Mask | None:
+    """One sentence and head of a mask or bias, (1, 1, Q, K); axes of size 1 and named masks stay."""
+    if not isinstance(tensor, Tensor) or tensor.dim() == 2:
+        return tensor
+    tensor = tensor[sentence] if tensor.shape[0] > 1 else tensor
+    return tensor[:, head] if tensor.shape[1] > 1 else tensor

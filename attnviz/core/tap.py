@@ -1,0 +1,77 @@
+"""The tap: it goes down a model as an ordinary argument and comes back with one step per attention call.
+
+No globals, no hooks, no attributes on modules, so two users of one model never meet.
+"""
+
+from torch import Tensor
+
+from attnviz.core.attention import attend, attention_output
+from attnviz.core.edits import Edits, Site
+from attnviz.core.masks import And, Mask
+from attnviz.core.record import Step
+
+
+class Tap:
+    """Applies edits to every attention call that is handed to it, and keeps what each was computed from.
+
+    Args:
+        edits: what to change.
+        keep: whether to keep the steps; without them the output comes from PyTorch's fused kernel.
+    """
+
+    def __init__(self, edits: Edits = Edits(), *, keep: bool = True):
+        self.edits = edits
+        self.keep = keep
+        self.steps: list[Step] = []
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        site: Site,
+        mask: Tensor | Mask | None = None,
+        bias: Tensor | None = None,
+        scale: float | None = None,
+        dropout_p: float = 0.0,
+    ) -> Tensor:
+        """One attention call with the edits applied; shapes as in `scaled_dot_product_attention`.
+
+        Returns:
+            The output per head, (B, H, Q, d_v); heads that are off give zeros. Dropout needs ``keep=False``, because a
+            record shows the weights of an evaluation.
+        """
+        off = self.edits.off(site)
+        scale = scale if self.edits.scale is None else self.edits.scale
+        mask = _both(mask, self.edits.mask, query.shape[2], key.shape[2])
+        settings = {
+            "bias": bias,
+            "scale": query.shape[-1] ** -0.5 if scale is None else scale,
+            "temperature": self.edits.temperature,
+            "empty_rows": self.edits.empty_rows,
+        }
+        if self.keep:
+            output, logsumexp = attend(query, key, value, mask, **settings)
+            self.steps.append(Step(site, query, key, value, mask, logsumexp, heads_off=off, **settings))
+        else:
+            output = attention_output(query, key, value, mask, dropout_p=dropout_p, **settings)
+        return silence(output, off)
+
+
+def silence(output: Tensor, heads_off: frozenset[int]) -> Tensor:
+    """The output per head, (B, H, Q, d_v), with some heads replaced by zeros."""
+    if not heads_off:
+        return output
+    on = output.new_ones(output.shape[1])
+    on[sorted(head for head in heads_off if head < len(on))] = 0
+    return output.masked_fill(on.reshape(1, -1, 1, 1) == 0, 0)
+
+
+def _both(own: Tensor | Mask | None, edit: Mask | None, queries: int, keys: int) -> Tensor | Mask | None:
+    """The model's own mask and the edit's, joined by "and"; named if both are."""
+    if own is None or edit is None:
+        return edit if own is None else own
+    if isinstance(own, Mask):
+        return own & edit
+    return own & edit.tensor(queries, keys)

@@ -1,0 +1,73 @@
+"""Multi-head attention, section 3.2.2 of Vaswani et al. 2017: project, split into heads, attend, join, project."""
+
+from torch import Tensor, nn
+
+from attnviz.core.edits import Site
+from attnviz.core.errors import AttnvizError, ShapeError
+from attnviz.core.masks import Mask
+from attnviz.core.tap import Tap
+
+
+class MultiHeadAttention(nn.Module):
+    """Four d_model x d_model linears around scaled dot-product attention.
+
+    The projections are initialized independently (Xavier uniform, biases zero). Weights are not kept on the module:
+    they come out through the tap.
+
+    Args:
+        d_model: width of what comes in and goes out.
+        num_heads: must divide d_model; each head has d_k = d_v = d_model / num_heads.
+        bias: whether the four linears have biases.
+        dropout: share of the weights dropped while the module is in training mode and nothing is recorded.
+
+    Raises:
+        AttnvizError: if num_heads does not divide d_model; it names both.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, *, bias: bool = True, dropout: float = 0.0):
+        super().__init__()
+        if num_heads < 1 or d_model < 1 or d_model % num_heads:
+            raise AttnvizError(f"d_model is {d_model} and num_heads is {num_heads}; num_heads must divide d_model.")
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model, bias=bias) for _ in range(4))
+        for linear in (self.w_q, self.w_k, self.w_v, self.w_o):
+            nn.init.xavier_uniform_(linear.weight)
+            if bias:
+                nn.init.zeros_(linear.bias)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | Mask | None = None,
+        *,
+        tap: Tap | None = None,
+        site: Site = Site("encoder", 0),
+    ) -> Tensor:
+        """Attend from `query`, (B, Q, d_model), to `key` and `value`, (B, K, d_model); gives (B, Q, d_model).
+
+        Args:
+            mask: True = may attend; (Q, K), (B, 1, Q, K), (B, H, Q, K) or a named mask.
+            tap: applies edits, and keeps what the weights were computed from.
+            site: the name of this call in the record.
+        """
+        for name, tensor in (("query", query), ("key", key), ("value", value)):
+            if tensor.dim() != 3 or tensor.shape[-1] != self.w_q.in_features:
+                expected = f"(B, n, d_model) with d_model = {self.w_q.in_features}"
+                raise ShapeError(f"The {name} has shape {tuple(tensor.shape)}; it must be {expected}.")
+        tap = Tap(keep=False) if tap is None else tap
+        heads = tap.attend(
+            self._split(self.w_q(query)),
+            self._split(self.w_k(key)),
+            self._split(self.w_v(value)),
+            site=site,
+            mask=mask,
+            dropout_p=self.dropout if self.training else 0.0,
+        )
+        return self.w_o(heads.transpose(1, 2).flatten(2))
+
+    def _split(self, projected: Tensor) -> Tensor:
+        """(B, n, d_model) -> (B, H, n, d_k): project first, then split."""
+        return projected.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

@@ -1,0 +1,86 @@
+"""Attention with random weights: the mechanics without a meaning, and without a download."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from attnviz import tokenizers
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Padding
+from attnviz.core.record import Record
+from attnviz.core.tap import Tap
+from attnviz.core.tokens import Sentence
+from attnviz.models.positions import sinusoidal
+from attnviz.models.transformer import AttentionStack
+
+BOUNDS = {"d_model": 1024, "num_heads": 64, "num_layers": 24, "seed": 2**31 - 1}
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Token embedding, sinusoidal positions, and layers of multi-head attention, all from one seed.
+
+    A token's embedding depends on the seed and the token alone, so it stays the same when the sentence changes.
+
+    Raises:
+        InputError: if a size is out of bounds, or num_heads does not divide d_model.
+    """
+
+    tokenizer: str = "words"
+    d_model: int = 64
+    num_heads: int = 4
+    num_layers: int = 2
+    bias: bool = True
+    positions: bool = True
+    seed: int = 0
+
+    name = "scratch"
+    provenance = "random"
+    caution = "random weights: shows the mechanics, not meaning"
+
+    def __post_init__(self):
+        for field, most in BOUNDS.items():
+            least, value = (0 if field == "seed" else 1), getattr(self, field)
+            if not least <= value <= most:
+                raise InputError(f"{field} is {value}; it must be from {least} to {most}.")
+        if self.d_model % self.num_heads:
+            raise InputError(f"d_model is {self.d_model} and num_heads is {self.num_heads}; num_heads must divide d_model.")
+        tokenizers.load(self.tokenizer)
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        return tuple(Site("encoder", layer) for layer in range(self.num_layers))
+
+    def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
+        return tokenizers.batch(tokenizers.load(self.tokenizer), texts)
+
+    def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:
+        lengths = tuple(sentence.length for sentence in sentences)
+        padded = any(length < len(sentence.tokens) for length, sentence in zip(lengths, sentences, strict=True))
+        tap = Tap(edits)
+        with torch.inference_mode():
+            x = torch.stack([self._embed(sentence) for sentence in sentences])
+            output = _stack(self)(x, Padding(lengths) if padded else None, tap=tap)
+        return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output)
+
+    def _embed(self, sentence: Sentence) -> Tensor:
+        """(n, d_model): one standard normal vector per token, plus its position."""
+        vectors = torch.stack([_vector(self.seed, token.id, self.d_model) for token in sentence.tokens])
+        return vectors + sinusoidal(len(vectors), self.d_model) if self.positions else vectors
+
+
+@lru_cache(maxsize=32)
+def _stack(source: Scratch) -> AttentionStack:
+    """The layers, built from the seed without touching the global random state."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(source.seed)
+        return AttentionStack(source.d_model, source.num_heads, source.num_layers, bias=source.bias).eval()
+
+
+@lru_cache(maxsize=65_536)
+def _vector(seed: int, token: int, d_model: int) -> Tensor:
+    generator = torch.Generator().manual_seed((seed * 1_000_003 + token) % 2**63)
+    return torch.randn(d_model, generator=generator)
