@@ -37,6 +37,7 @@ class Edits:
         temperature: divides the scores of every row; 1 changes nothing.
         scale: replaces 1/√d_k.
         empty_rows: what a query with no key left gets: "zero", "nan", "uniform" or "error".
+        own_mask: whether the model's own mask (its padding; a decoder's future) stays. Without it, `mask` stands alone.
     """
 
     mask: Mask | None = None
@@ -44,6 +45,7 @@ class Edits:
     temperature: float = 1.0
     scale: float | None = None
     empty_rows: str = "zero"
+    own_mask: bool = True
 
     def __post_init__(self):
         object.__setattr__(self, "heads_off", frozenset(self.heads_off))
@@ -63,7 +65,8 @@ class Edits:
 
     def in_words(self) -> tuple[str, ...]:
         """One phrase for each thing that is changed; empty if nothing is."""
-        phrases = [] if self.mask is None else [f"mask: {self.mask}"]
+        phrases = [] if self.own_mask else ["the model's own mask off"]
+        phrases += [] if self.mask is None else [f"mask: {self.mask}"]
         phrases += [f"{site} head {head} off" for site, head in sorted(self.heads_off)]
         if self.temperature != 1:
             phrases.append(f"temperature {self.temperature:g}")
@@ -78,6 +81,8 @@ class Edits:
         data: dict[str, Any] = {}
         if self.mask is not None:
             data["mask"] = self.mask.to_json()
+        if not self.own_mask:
+            data["own_mask"] = False
         if self.heads_off:
             data["heads_off"] = [[site.kind, site.layer, head] for site, head in sorted(self.heads_off)]
         for name, default in (("temperature", 1.0), ("scale", None), ("empty_rows", "zero")):
@@ -96,12 +101,14 @@ class Edits:
             data = json.loads(data) if isinstance(data, str) else dict(data)
             if not isinstance(data, dict):
                 raise TypeError
-            if unknown := set(data) - {"mask", "heads_off", "temperature", "scale", "empty_rows"}:
+            if unknown := set(data) - {"mask", "own_mask", "heads_off", "temperature", "scale", "empty_rows"}:
                 raise InputError(f"Edits have no {sorted(unknown)[0][:40]!r}.")
             if data.get("mask") is not None:
                 data["mask"] = masks.from_json(data["mask"])
             if "heads_off" in data:
                 data["heads_off"] = frozenset((Site(str(k), int(layer)), int(h)) for k, layer, h in data["heads_off"])
+            if not isinstance(data.get("own_mask", True), bool):
+                raise TypeError
             for name in ("temperature", "scale"):
                 if data.get(name) is not None:
                     data[name] = float(data[name])

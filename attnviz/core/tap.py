@@ -44,7 +44,8 @@ class Tap:
         """
         off = self.edits.off(site)
         scale = scale if self.edits.scale is None else self.edits.scale
-        mask = _both(mask, self.edits.mask, query.shape[2], key.shape[2])
+        own = mask if self.edits.own_mask else None
+        mask = _both(own, self.edits.mask, query.shape[2], key.shape[2])
         settings = {
             "bias": bias,
             "scale": query.shape[-1] ** -0.5 if scale is None else scale,

@@ -23,13 +23,14 @@ BOUNDS = {"d_model": 1024, "num_heads": 64, "num_layers": 24, "seed": 2**31 - 1}
 class Scratch:
     """Token embedding, sinusoidal positions, and layers of multi-head attention, all from one seed.
 
-    A token's embedding depends on the seed and the token alone, so it stays the same when the sentence changes.
+    With `sos` every sentence begins with ``<sos>``, as the input of a decoder does. A token's embedding depends on the seed and the token alone, so it stays the same when the sentence changes.
 
     Raises:
         InputError: if a size is out of bounds, or num_heads does not divide d_model.
     """
 
     tokenizer: str = "words"
+    sos: bool = False
     d_model: int = 64
     num_heads: int = 4
     num_layers: int = 2
@@ -55,7 +56,7 @@ class Scratch:
         return tuple(Site("encoder", layer) for layer in range(self.num_layers))
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
-        return tokenizers.batch(tokenizers.load(self.tokenizer), texts)
+        return tokenizers.batch(tokenizers.load(self.tokenizer), texts, sos=self.sos)
 
     def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:
         lengths = tuple(sentence.length for sentence in sentences)
