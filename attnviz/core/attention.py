@@ -55,13 +55,14 @@ def scaled_dot_product_attention(
 
     Raises:
         ShapeError: if the shapes do not fit exactly; nothing is broadcast silently but axes of size 1 of the mask.
-        MaskError: if the mask is not boolean.
+        MaskError: if the mask is not boolean, or the bias is.
         EmptyRowError: if a row is empty and `empty_rows` is "error".
 
     Warns:
         AttentionWarning: names batch, head and query of rows that are empty or NaN.
     """
-    if query.dim() == 3:
+    if query.dim() == key.dim() == value.dim() == 3:
+        _check_shapes(query, key, value)
         inputs = (_with_one_head(t, 3) for t in (query, key, value))
         extras = (t if isinstance(t, Mask) else _with_one_head(t, 3) for t in (mask, bias))
         q, k, v, m, b = *inputs, *extras
@@ -71,11 +72,10 @@ def scaled_dot_product_attention(
         return output.squeeze(1), weights.squeeze(1)
     mask, scale = check(query, key, value, mask, bias, scale, temperature, dropout_p, empty_rows)
     allowed = window(mask, slice(None), queries=query.shape[2], keys=key.shape[2])
-    weights = normalize(scores(query, key, scale=scale, bias=bias, temperature=temperature), allowed)
-    if allowed is not None:
-        weights = fill_empty(weights, ~allowed.any(-1, keepdim=True), empty_rows, keys=key.shape[2])
-    _warn(weights, allowed, empty_rows)
-    weights = weights.to(query.dtype)
+    raw = scores(query, key, scale=scale, bias=bias, temperature=temperature)
+    weights, empty, nan = _distributions(masked(raw, allowed))
+    weights = fill_empty(weights, empty, empty_rows, keys=key.shape[2]).to(query.dtype)
+    _warn(empty, nan, empty_rows)
     kept = F.dropout(weights, dropout_p) if dropout_p else weights
     return kept @ value, weights
 
@@ -97,22 +97,21 @@ def attend(
     with Q, never with Q x K.
 
     Returns:
-        The output, (B, H, Q, d_v), and the log-sum-exp of each row of masked scores, (B, H, Q), float32 or float64; it
-        is -inf where a row is empty.
+        The output, (B, H, Q, d_v), and the log-sum-exp of each row of masked scores, (B, H, Q), float64; it is -inf
+        where a row is empty, and NaN where the row is.
     """
     mask, scale = check(query, key, value, mask, bias, scale, temperature, 0.0, empty_rows)
     (batch, heads, queries, _), keys = query.shape, key.shape[2]
     rows_at_once = max(1, BLOCK // max(1, batch * heads * keys))
     outputs, sums = [], []
-    for start in range(0, queries, rows_at_once):
+    for start in range(0, max(1, queries), rows_at_once):
         rows = slice(start, min(start + rows_at_once, queries))
         block = scores(query[:, :, rows], key, scale=scale, bias=window(bias, rows), temperature=temperature)
         allowed = window(mask, rows, queries=queries, keys=keys)
-        logsumexp = torch.logsumexp(masked(block, allowed), -1)
-        weights = normalize(block, allowed, logsumexp=logsumexp)
-        weights = fill_empty(weights, logsumexp.unsqueeze(-1) == -math.inf, empty_rows, keys=keys)
-        outputs.append(weights.to(query.dtype) @ value)
-        sums.append(logsumexp)
+        block = masked(block, allowed)
+        weights, empty, _ = _distributions(block)
+        sums.append(_logsumexp(block, weights, empty))
+        outputs.append(fill_empty(weights, empty, empty_rows, keys=keys).to(query.dtype) @ value)
     return torch.cat(outputs, 2), torch.cat(sums, 2)
 
 
@@ -136,11 +135,14 @@ def attention_output(
     allowed = window(mask, slice(None), queries=query.shape[2], keys=key.shape[2])
     added = allowed
     if bias is not None:
-        added = bias / temperature if allowed is None else masked(bias / temperature, allowed)
+        added = masked((bias / temperature).to(query.dtype), allowed)
     output = F.scaled_dot_product_attention(query, key, value, added, dropout_p, scale=scale / temperature)
-    if allowed is None or empty_rows == "zero":
+    if empty_rows == "zero" or (added is None and key.shape[2]):
         return output
-    empty = ~allowed.any(-1, keepdim=True)
+    if not key.shape[2]:
+        fill_empty(output, torch.ones(1, dtype=torch.bool), empty_rows, keys=0)
+        return output
+    empty = ~(added if bias is None else added > -math.inf).any(-1, keepdim=True)
     weights = fill_empty(output.new_zeros(empty.shape), empty, empty_rows, keys=key.shape[2])
     return output.where(~empty, weights * value.sum(2, keepdim=True))
 
@@ -169,10 +171,15 @@ def normalize(scores: Tensor, mask: Tensor | None = None, *, logsumexp: Tensor |
     Args:
         scores: (..., Q, K), or any window of it if `logsumexp` is given.
         mask: boolean, broadcasts to the scores.
-        logsumexp: (..., Q), of the whole rows. With it a window of the scores gives that window of the weights.
+        logsumexp: (..., Q), of the whole rows. With it a window of the scores gives that window of the weights. It is
+            subtracted in two parts, so that its float64 digits count even if the scores are float32.
     """
     scores = masked(scores, mask)
-    return torch.softmax(scores, -1) if logsumexp is None else torch.exp(scores - logsumexp.unsqueeze(-1))
+    if logsumexp is None:
+        return torch.softmax(scores, -1)
+    rounded = logsumexp.to(scores.dtype)
+    rest = (logsumexp - rounded).to(scores.dtype)
+    return torch.exp(scores - rounded.unsqueeze(-1) - rest.unsqueeze(-1))
 
 
 def fill_empty(rows: Tensor, empty: Tensor, policy: str, *, keys: int) -> Tensor:
@@ -187,8 +194,10 @@ def fill_empty(rows: Tensor, empty: Tensor, policy: str, *, keys: int) -> Tensor
     if not empty.any():
         return rows
     if policy == "error":
-        raise EmptyRowError('A query has no key left to attend to. Choose empty_rows="zero", "nan" or "uniform", or mend the mask.')
-    return rows.masked_fill(empty, {"zero": 0.0, "nan": math.nan, "uniform": 1 / keys}[policy])
+        raise EmptyRowError(
+            'A query has no key left to attend to. Choose empty_rows="zero", "nan" or "uniform", or mend the mask.'
+        )
+    return rows.masked_fill(empty, {"zero": 0.0, "nan": math.nan, "uniform": 1 / max(1, keys)}[policy])
 
 
 def window(
@@ -199,7 +208,7 @@ def window(
     queries: int | None = None,
     keys: int | None = None,
 ) -> Tensor | None:
-    """Rows and columns of a mask or bias that may be a tensor, a named rule or nothing; axes of size 1 stay as they are."""
+    """Rows and columns of a mask or bias: a tensor, whose axes of size 1 stay as they are, a named rule or nothing."""
     if mask is None:
         return None
     if isinstance(mask, Mask):
@@ -209,7 +218,9 @@ def window(
     return mask[..., columns] if mask.shape[-1] > 1 else mask
 
 
-def check(query, key, value, mask, bias, scale, temperature, dropout_p, empty_rows) -> tuple[Tensor | Mask | None, float]:
+def check(
+    query, key, value, mask, bias, scale, temperature, dropout_p, empty_rows
+) -> tuple[Tensor | Mask | None, float]:
     """Refuse what does not fit, with both shapes named; give the mask and the scale to use."""
     _check_shapes(query, key, value)
     shape = (*query.shape[:3], key.shape[2])
@@ -220,12 +231,18 @@ def check(query, key, value, mask, bias, scale, temperature, dropout_p, empty_ro
                 "Say its convention: from_true_is_masked, from_zero_is_masked or from_additive."
             )
         _check_broadcast("mask", mask, shape)
-    elif isinstance(mask, Mask) and mask.batch_size not in (None, shape[0]):
+    elif not (mask is None or isinstance(mask, Mask)):
+        raise MaskError(f"The mask is a {type(mask).__name__}; it must be a boolean tensor or a named mask.")
+    elif mask is not None and mask.batch_size not in (None, shape[0]):
         raise ShapeError(f"The mask '{mask}' is for {mask.batch_size} sentence(s); the query has {shape[0]}.")
     if bias is not None:
+        if not bias.is_floating_point():
+            raise MaskError(f"The bias holds {bias.dtype}; it is added to the scores and must be floating point.")
         _check_broadcast("bias", bias, shape)
+    if scale is not None and not math.isfinite(scale):
+        raise AttnvizError(f"The scale is {scale}; it multiplies the scores and must be a finite number.")
     if not (temperature > 0 and math.isfinite(temperature)):
-        raise AttnvizError(f"The temperature is {temperature}; it divides the scores and must be a finite number above 0.")
+        raise AttnvizError(f"The temperature is {temperature}; it divides the scores and must be finite and above 0.")
     if not 0 <= dropout_p < 1:
         raise AttnvizError(f"dropout_p is {dropout_p}; it must be at least 0 and below 1.")
     if empty_rows not in EMPTY_ROWS:
@@ -235,27 +252,29 @@ def check(query, key, value, mask, bias, scale, temperature, dropout_p, empty_ro
 
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
-    if not query.dim() == key.dim() == value.dim() == 4:
+    if not (query.dim() in (3, 4) and query.dim() == key.dim() == value.dim()):
         raise ShapeError(f"Query, key and value need the same 3 (B, n, d) or 4 (B, H, n, d) axes; given {shapes}.")
     if query.shape[-1] != key.shape[-1]:
-        raise ShapeError(f"Query and key must have the same d_k, and have {query.shape[-1]} and {key.shape[-1]}: {shapes}.")
+        raise ShapeError(f"Query and key differ in d_k ({query.shape[-1]} and {key.shape[-1]}): {shapes}.")
     if query.shape[-1] == 0:
         raise ShapeError(f"d_k is 0, so there is no dot product to take: {shapes}.")
-    if key.shape[2] != value.shape[2]:
-        raise ShapeError(f"Key and value must have the same length, and have {key.shape[2]} and {value.shape[2]}: {shapes}.")
-    for axis, name in enumerate(("batch", "heads")):
+    if key.shape[-2] != value.shape[-2]:
+        raise ShapeError(f"Key and value differ in length ({key.shape[-2]} and {value.shape[-2]}): {shapes}.")
+    for axis, name in enumerate(("batch", "heads")[: query.dim() - 2]):
         sizes = [t.shape[axis] for t in (query, key, value)]
         if len(set(sizes)) > 1:
             would = "Broadcasting would have repeated the one of size 1" if 1 in sizes else "They cannot be broadcast"
-            raise ShapeError(f"Query, key and value differ in {name} ({', '.join(map(str, sizes))}): {shapes}. {would}.")
+            differ = ", ".join(map(str, sizes))
+            raise ShapeError(f"Query, key and value differ in {name} ({differ}): {shapes}. {would}.")
     if not query.dtype == key.dtype == value.dtype:
-        raise ShapeError(f"Query, key and value must share a dtype; they have {query.dtype}, {key.dtype}, {value.dtype}.")
+        dtypes = f"{query.dtype}, {key.dtype}, {value.dtype}"
+        raise ShapeError(f"Query, key and value must share a dtype; they have {dtypes}.")
     if not query.is_floating_point():
         raise ShapeError(f"Query, key and value must be floating point; they are {query.dtype}.")
 
 
 def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, int, int, int]) -> None:
-    """Accept (Q, K) and (B, H, Q, K) with axes of full size or 1; say what broadcasting would have done with the rest."""
+    """Accept (Q, K) and (B, H, Q, K) with axes of full size or 1; say what broadcasting would do with the rest."""
     given, axes = tuple(tensor.shape), "(B, H, Q, K)"
     if len(given) not in (2, 4):
         expected = f"It must be (Q, K) = {shape[2:]} or {axes} = {shape}, where an axis may have size 1."
@@ -282,14 +301,31 @@ def _with_one_head(tensor: Tensor | None, axes: int) -> Tensor | None:
     return tensor.unsqueeze(1)
 
 
-def _warn(weights: Tensor, mask: Tensor | None, empty_rows: str) -> None:
-    """Name the rows that are not distributions: first those that the mask emptied, then those that are NaN besides."""
-    empty = torch.zeros(weights.shape[:3], dtype=torch.bool)
-    if mask is not None:
-        empty = (~mask.any(-1)).expand(weights.shape[:3])
-    nan = weights.sum(-1).isnan() & ~empty
+def _distributions(masked_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The weights, and which rows have no key left, and which are NaN besides; both boolean, (B, H, Q, 1)."""
+    weights = normalize(masked_scores)
+    if not weights.shape[-1]:
+        empty = torch.ones_like(weights.sum(-1, keepdim=True), dtype=torch.bool)
+        return weights, empty, ~empty
+    broken = weights[..., :1].isnan()
+    if not broken.any():
+        return weights, broken, broken
+    empty = (masked_scores == -math.inf).all(-1, keepdim=True)
+    return weights, empty, broken & ~empty
+
+
+def _logsumexp(masked_scores: Tensor, weights: Tensor, empty: Tensor) -> Tensor:
+    """(B, H, Q), from the largest weight of a row, which is exp(largest score - logsumexp)."""
+    if not weights.shape[-1]:
+        return weights.new_full(weights.shape[:-1], -math.inf, dtype=torch.float64)
+    logsumexp = masked_scores.amax(-1).double() - weights.amax(-1).double().log()
+    return logsumexp.masked_fill(empty.squeeze(-1), -math.inf)
+
+
+def _warn(empty: Tensor, nan: Tensor, empty_rows: str) -> None:
+    """Name the rows that are not distributions, (B, H, Q, 1)."""
     for kind, rows in (("empty", empty), ("nan", nan)):
         if rows.any():
-            places = rows.nonzero()
+            places = rows.squeeze(-1).nonzero()
             named = tuple(tuple(place) for place in places[:1000].tolist())
             warnings.warn(AttentionWarning(kind, named, len(places), empty_rows), stacklevel=3)

@@ -6,7 +6,7 @@ from typing import Any
 
 from attnviz.core import masks
 from attnviz.core.attention import EMPTY_ROWS
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.masks import Mask
 
 KINDS = ("encoder", "decoder", "cross")
@@ -21,7 +21,8 @@ class Site:
 
     def __post_init__(self):
         if self.kind not in KINDS or not 0 <= self.layer < 1000:
-            raise InputError(f"There is no site '{self.kind} layer {self.layer}'; a kind is one of {', '.join(KINDS)}.")
+            site = quoted(f"{self.kind} layer {self.layer}")
+            raise InputError(f"There is no site {site}; a kind is one of {', '.join(KINDS)}.")
 
     def __str__(self) -> str:
         return f"{self.kind} layer {self.layer}"
@@ -50,9 +51,14 @@ class Edits:
     def __post_init__(self):
         object.__setattr__(self, "heads_off", frozenset(self.heads_off))
         if self.empty_rows not in EMPTY_ROWS:
-            raise InputError(f"empty_rows is {self.empty_rows!r}; it must be one of {', '.join(EMPTY_ROWS)}.")
+            raise InputError(f"empty_rows is {quoted(self.empty_rows)}; it must be one of {', '.join(EMPTY_ROWS)}.")
         if not 0 < self.temperature < 1e6:
             raise InputError(f"The temperature is {self.temperature}; it must be above 0 and below 1,000,000.")
+        if self.scale is not None and not abs(self.scale) < 1e6:
+            raise InputError(f"The scale is {self.scale}; it must be between -1,000,000 and 1,000,000.")
+        for site, head in self.heads_off:
+            if head < 0:
+                raise InputError(f"There is no head {head} at {site}; heads are counted from 0.")
 
     def off(self, site: Site) -> frozenset[int]:
         """The heads that are off at a site."""
@@ -102,18 +108,31 @@ class Edits:
             if not isinstance(data, dict):
                 raise TypeError
             if unknown := set(data) - {"mask", "own_mask", "heads_off", "temperature", "scale", "empty_rows"}:
-                raise InputError(f"Edits have no {sorted(unknown)[0][:40]!r}.")
+                raise InputError(f"Edits have no {quoted(unknown.pop())}.")
             if data.get("mask") is not None:
                 data["mask"] = masks.from_json(data["mask"])
             if "heads_off" in data:
-                data["heads_off"] = frozenset((Site(str(k), int(layer)), int(h)) for k, layer, h in data["heads_off"])
+                places = [(Site(kind, _whole(layer)), _whole(head)) for kind, layer, head in data["heads_off"]]
+                data["heads_off"] = frozenset(places)
             if not isinstance(data.get("own_mask", True), bool):
                 raise TypeError
             for name in ("temperature", "scale"):
                 if data.get(name) is not None:
-                    data[name] = float(data[name])
+                    data[name] = _number(data[name])
             return cls(**data)
         except AttnvizError:
             raise
-        except (TypeError, ValueError, RecursionError):
+        except (TypeError, ValueError, OverflowError, RecursionError):
             raise InputError("The edits cannot be read.") from None
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"A layer and a head are whole numbers; given {quoted(value)}.")
+    return value
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"The temperature and the scale are numbers; given {quoted(value)}.")
+    return float(value)

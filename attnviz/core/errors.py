@@ -21,6 +21,15 @@ class InputError(AttnvizError):
     """What a person typed, or what a link or a file held, cannot be used."""
 
 
+def quoted(value: object, most: int = 40) -> str:
+    """A value as an error message shows it: cut short. (The repr of 5,000 digits or of deep nesting raises.)"""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        text = f"a {type(value).__name__} too large to show"
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 class AttentionWarning(UserWarning):
     """Rows of weights that are not distributions, by place.
 

@@ -7,6 +7,7 @@ floats) are named adapters at the end of this file; an unnamed boolean mask is n
 
 import json
 import math
+import operator
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from attnviz.core.errors import MaskError
+from attnviz.core.errors import MaskError, quoted
 
 DEEPEST = 32
 LARGEST = 100_000
@@ -34,7 +35,11 @@ class Mask(ABC):
 
     @abstractmethod
     def allows(self, query: Tensor, key: Tensor, sentence: Tensor) -> Tensor:
-        """True where `query` may attend to `key`: integer tensors (Q, 1), (1, K) and (B, 1, 1); the answer broadcasts to (B, Q, K)."""
+        """True where `query` may attend to `key`.
+
+        Args:
+            query, key, sentence: integers, (1, Q, 1), (1, 1, K) and (B, 1, 1); the answer broadcasts to (B, Q, K).
+        """
 
     @property
     def batch_size(self) -> int | None:
@@ -55,15 +60,17 @@ class Mask(ABC):
 
     def grid(self, queries: int, keys: int | None = None, *, sentence: int = 0) -> Tensor:
         """The boolean mask of one sentence, (queries, keys)."""
+        self._check_sentence(sentence)
         mask = self.tensor(queries, queries if keys is None else keys)
         return mask[sentence if self.batch_size else 0, 0]
 
     def blockers(self, query: Tensor, key: Tensor, sentence: Tensor) -> dict[str, Tensor]:
-        """Which rule blocks which cell: rule -> boolean tensor shaped as in `allows`. A rule in it blocks somewhere or nowhere."""
+        """Which rule blocks which cells: rule -> boolean tensor, shaped as in `allows`."""
         return {str(self): ~self.allows(query, key, sentence)}
 
     def blocked_by(self, query: int, key: int, *, sentence: int = 0) -> tuple[str, ...]:
         """The rules that block one cell, in the order in which they stand; empty if the cell is open."""
+        self._check_sentence(sentence)
         place = (torch.tensor(n).reshape(1, 1, 1) for n in (query, key, sentence))
         return tuple(rule for rule, blocked in self.blockers(*place).items() if blocked.any())
 
@@ -79,24 +86,30 @@ class Mask(ABC):
         """Why each cell of one sentence is blocked.
 
         Returns:
-            The distinct reasons ("subsequent", "subsequent and padding (3)", ...) and an integer tensor (rows, columns):
+            The distinct reasons ("subsequent", "subsequent and padding", ...) and an integer tensor (rows, columns):
             0 = may attend, i = blocked by reason i - 1.
         """
+        self._check_sentence(sentence)
         query, key, _ = self._indices(queries, keys, rows, columns)
-        shape = query.shape[-2], key.shape[-1]
         blockers = self.blockers(query, key, torch.tensor(sentence).reshape(1, 1, 1))
-        bits = torch.zeros(shape, dtype=torch.int64)
-        for i, blocked in enumerate(blockers.values()):
-            bits += blocked.expand(1, *shape)[0].long() << i
-        combinations, codes = bits.unique(return_inverse=True)
-        names = [" and ".join(rule for i, rule in enumerate(blockers) if c >> i & 1) for c in combinations.tolist()]
-        if 0 in combinations:
-            return tuple(names[1:]), codes
-        return tuple(names), codes + 1
+        codes = torch.zeros(query.shape[-2], key.shape[-1], dtype=torch.int64)
+        reasons: list[tuple[str, ...]] = [()]
+        for rule, blocked in reversed(blockers.items()):  # splits each reason so far in two; those that occur are kept
+            codes = 2 * codes + blocked.expand(1, *codes.shape)[0]
+            occur = torch.bincount(codes.flatten(), minlength=2 * len(reasons)).nonzero().flatten()
+            codes = torch.searchsorted(occur, codes)
+            reasons = [((rule,) if code % 2 else ()) + reasons[code // 2] for code in occur.tolist()]
+        names = tuple(" and ".join(reason) for reason in reasons)
+        return (names[1:], codes) if names[:1] == ("",) else (names, codes + 1)
+
+    def _check_sentence(self, sentence: int) -> None:
+        if not 0 <= sentence < (self.batch_size or sentence + 1):
+            many = f"it is for {self.batch_size}, counted from 0"
+            raise MaskError(f"The mask '{self}' has no sentence {sentence}; {many}.")
 
     def _indices(self, queries: int, keys: int, rows: slice, columns: slice) -> tuple[Tensor, Tensor, Tensor]:
-        query = torch.arange(*rows.indices(queries)).reshape(1, -1, 1)
-        key = torch.arange(*columns.indices(keys)).reshape(1, 1, -1)
+        query = torch.arange(queries)[rows].reshape(1, -1, 1)
+        key = torch.arange(keys)[columns].reshape(1, 1, -1)
         return query, key, torch.arange(self.batch_size or 1).reshape(-1, 1, 1)
 
     def __and__(self, other: "Mask") -> "Mask":
@@ -146,7 +159,7 @@ class Subsequent(Mask):
 
 @dataclass(frozen=True)
 class Padding(Mask):
-    """Blocks keys that are padding: sentence b keeps its first lengths[b] keys (or its last, with padding on the left)."""
+    """Blocks keys that are padding: sentence b keeps its first lengths[b] keys, or its last if padded on the left."""
 
     rule = "padding"
     lengths: tuple[int, ...]
@@ -154,7 +167,7 @@ class Padding(Mask):
     """The padded length, if the padding stands on the left."""
 
     def __post_init__(self):
-        object.__setattr__(self, "lengths", tuple(self.lengths))
+        object.__setattr__(self, "lengths", _lengths(self))
         if not self.lengths:
             raise MaskError("Padding needs the length of at least one sentence.")
 
@@ -207,7 +220,7 @@ class Documents(Mask):
     lengths: tuple[int, ...]
 
     def __post_init__(self):
-        object.__setattr__(self, "lengths", tuple(self.lengths))
+        object.__setattr__(self, "lengths", _lengths(self))
 
     def allows(self, query, key, sentence):
         ends = torch.tensor(self.lengths, dtype=torch.int64).cumsum(0)
@@ -337,14 +350,15 @@ def _read(data: Any, depth: int) -> Mask:
     if depth > DEEPEST:
         raise MaskError(f"The mask is nested more than {DEEPEST} deep.")
     if not isinstance(data, dict) or not isinstance(data.get("rule"), str):
-        raise MaskError(f"A mask is an object with a rule; given {str(data)[:80]!r}.")
+        raise MaskError(f"A mask is an object with a rule; given {quoted(data)}.")
     rule, given = data["rule"], {name: value for name, value in data.items() if name != "rule"}
     kind = _RULES.get(rule)
     if kind is None:
-        raise MaskError(f"There is no mask rule {rule[:40]!r}. There are: {', '.join(sorted(_RULES))}.")
+        raise MaskError(f"There is no mask rule {quoted(rule)}. There are: {', '.join(sorted(_RULES))}.")
     names = {f.name for f in fields(kind)}
     if unknown := set(given) - names:
-        raise MaskError(f"The rule '{rule}' has no {sorted(unknown)[0][:40]!r}; it has: {', '.join(sorted(names)) or 'nothing'}.")
+        known = ", ".join(sorted(names)) or "nothing"
+        raise MaskError(f"The rule '{rule}' has no {quoted(unknown.pop())}; it has: {known}.")
     if "mask" in given:
         given["mask"] = _read(given["mask"], depth + 1)
     elif "masks" in given:
@@ -355,28 +369,39 @@ def _read(data: Any, depth: int) -> Mask:
     try:
         mask = kind(**given)
         mask.tensor(1, 1)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, MaskError):
-            raise
-        raise MaskError(f"The rule '{rule}' cannot be read from {str(given)[:80]}.") from None
+    except MaskError:
+        raise
+    except (TypeError, ValueError, RuntimeError):
+        raise MaskError(f"The rule '{rule}' cannot be read from {quoted(data)}.") from None
     return mask
 
 
-def _numbers(value: Any, rule: str) -> Any:
+def _numbers(value: Any, rule: str, deep: int = 2) -> Any:
     """Integers, and lists of them two deep, within bounds; None stays."""
-    if isinstance(value, list):
+    if isinstance(value, list) and deep:
         _check_list(value, rule)
-        return tuple(_numbers(item, rule) for item in value)
+        return tuple(_numbers(item, rule, deep - 1) for item in value)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > LARGEST:
-        raise MaskError(f"The rule '{rule}' takes whole numbers up to {LARGEST:,}; given {str(value)[:40]!r}.")
+        raise MaskError(f"The rule '{rule}' takes whole numbers up to {LARGEST:,}; given {quoted(value)}.")
     return value
 
 
 def _check_list(value: Any, rule: str) -> None:
     if not isinstance(value, list) or len(value) > LARGEST:
         raise MaskError(f"The rule '{rule}' takes a list of at most {LARGEST:,} items.")
+
+
+def _lengths(mask: "Padding | Documents") -> tuple[int, ...]:
+    try:
+        lengths = tuple(operator.index(length) for length in mask.lengths)
+    except TypeError:
+        given = quoted(mask.lengths)
+        raise MaskError(f"The lengths of '{mask.rule}' are a list of whole numbers; given {given}.") from None
+    if lengths and min(lengths) < 0:
+        raise MaskError(f"A length of '{mask.rule}' is {min(lengths)}; it must be 0 or more.")
+    return lengths
 
 
 def _parts(mask: Mask, group: type[_Group]) -> tuple[Mask, ...]:
@@ -404,7 +429,7 @@ def from_true_is_masked(mask: Tensor) -> Tensor:
 
 def to_true_is_masked(mask: Tensor) -> Tensor:
     """From ours to the convention of `nn.MultiheadAttention`: True = masked."""
-    return ~mask
+    return ~_ours(mask)
 
 
 def from_zero_is_masked(mask: Tensor) -> Tensor:
@@ -414,7 +439,7 @@ def from_zero_is_masked(mask: Tensor) -> Tensor:
 
 def to_zero_is_masked(mask: Tensor) -> Tensor:
     """From ours to 0 = masked, 1 = may attend, int64."""
-    return mask.long()
+    return _ours(mask).long()
 
 
 def from_additive(mask: Tensor) -> Tensor:
@@ -425,13 +450,19 @@ def from_additive(mask: Tensor) -> Tensor:
     """
     blocked = mask < -1e4
     if not mask.is_floating_point() or not ((mask == 0) | blocked).all():
-        raise MaskError("An additive mask holds floats: 0 where a key may be attended to, -inf (or below -10,000) where not.")
+        raise MaskError("An additive mask holds floats: 0 = may attend, -inf (or below -10,000) = masked.")
     return ~blocked
 
 
 def to_additive(mask: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """From ours to floats that are added to the scores: 0 = may attend, -inf = masked."""
-    return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, -math.inf)
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~_ours(mask), -math.inf)
+
+
+def _ours(mask: Tensor) -> Tensor:
+    if mask.dtype is not torch.bool:
+        raise MaskError(f"A mask of ours holds booleans, True = may attend; this one holds {mask.dtype}.")
+    return mask
 
 
 def _boolean(mask: Tensor, convention: str) -> Tensor:

@@ -69,8 +69,8 @@ class Step:
 
     def masked_scores(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """The scores with blocked cells replaced by -inf, (rows, columns)."""
-        window = {"sentence": sentence}
-        return attention.masked(self.scores(head, rows, columns, **window), self.may_attend(head, rows, columns, **window))
+        scores = self.scores(head, rows, columns, sentence=sentence)
+        return attention.masked(scores, self.may_attend(head, rows, columns, sentence=sentence))
 
     def weights(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """The weights, (rows, columns); an empty row shows its policy."""
@@ -82,17 +82,20 @@ class Step:
 
     def output(self, head: int, rows: slice = ALL, *, sentence: int = 0) -> Tensor:
         """What the head hands to W^O, (rows, d_v): weights @ value, or zeros if the head is off."""
+        _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
         if head in self.heads_off:
-            return torch.zeros_like(self.value[sentence, head, :1]).expand(len(range(*rows.indices(self.shape[2]))), -1)
+            return self.value.new_zeros(len(range(*rows.indices(self.shape[2]))), self.value.shape[-1])
         weights = self.weights(head, rows, sentence=sentence)
         return weights.to(self.value.dtype) @ self.value[sentence, head]
 
     def empty_queries(self, head: int, *, sentence: int = 0) -> Tensor:
         """Which queries have no key left, boolean, (Q,)."""
-        return self.logsumexp[sentence, head] == -math.inf
+        b, h = _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
+        return self.logsumexp[b, h][0, 0] == -math.inf
 
     def reasons(self, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> tuple[tuple[str, ...], Tensor]:
-        """Why cells are blocked; see `Mask.reasons`. A mask that came as a plain tensor has one reason, "the model's mask"."""
+        """Why cells are blocked; see `Mask.reasons`. A plain tensor has one reason, "the model's mask"."""
+        _one(sentence, self.shape[0], "sentence")
         if isinstance(self.mask, Mask):
             return self.mask.reasons(*self.shape[2:], sentence=sentence, rows=rows, columns=columns)
         return ("the model's mask",), (~self.may_attend(0, rows, columns, sentence=sentence)).long()

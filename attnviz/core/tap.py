@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attnviz.core.attention import attend, attention_output
 from attnviz.core.edits import Edits, Site
-from attnviz.core.masks import And, Mask
+from attnviz.core.masks import Mask
 from attnviz.core.record import Step
 
 
@@ -65,7 +65,7 @@ def silence(output: Tensor, heads_off: frozenset[int]) -> Tensor:
     if not heads_off:
         return output
     on = output.new_ones(output.shape[1])
-    on[sorted(head for head in heads_off if head < len(on))] = 0
+    on[sorted(head for head in heads_off if 0 <= head < len(on))] = 0
     return output.masked_fill(on.reshape(1, -1, 1, 1) == 0, 0)
 
 

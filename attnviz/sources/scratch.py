@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnviz import tokenizers
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Padding
 from attnviz.core.record import Record
 from attnviz.core.tap import Tap
@@ -23,7 +23,8 @@ BOUNDS = {"d_model": 1024, "num_heads": 64, "num_layers": 24, "seed": 2**31 - 1}
 class Scratch:
     """Token embedding, sinusoidal positions, and layers of multi-head attention, all from one seed.
 
-    With `sos` every sentence begins with ``<sos>``, as the input of a decoder does. A token's embedding depends on the seed and the token alone, so it stays the same when the sentence changes.
+    With `sos` every sentence begins with ``<sos>``, as the input of a decoder does. A token's embedding depends on the
+    seed and the token alone, so it stays the same when the sentence changes.
 
     Raises:
         InputError: if a size is out of bounds, or num_heads does not divide d_model.
@@ -45,10 +46,11 @@ class Scratch:
     def __post_init__(self):
         for field, most in BOUNDS.items():
             least, value = (0 if field == "seed" else 1), getattr(self, field)
-            if not least <= value <= most:
-                raise InputError(f"{field} is {value}; it must be from {least} to {most}.")
+            if type(value) is not int or not least <= value <= most:
+                raise InputError(f"{field} is {quoted(value)}; it must be a whole number from {least} to {most}.")
         if self.d_model % self.num_heads:
-            raise InputError(f"d_model is {self.d_model} and num_heads is {self.num_heads}; num_heads must divide d_model.")
+            sizes = f"d_model is {self.d_model} and num_heads is {self.num_heads}"
+            raise InputError(f"{sizes}; num_heads must divide d_model.")
         tokenizers.load(self.tokenizer)
 
     @property
@@ -59,12 +61,14 @@ class Scratch:
         return tokenizers.batch(tokenizers.load(self.tokenizer), texts, sos=self.sos)
 
     def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:
+        if not (sentences and sentences[0].tokens):
+            raise InputError("There is no token to look at; type a sentence.")
         lengths = tuple(sentence.length for sentence in sentences)
         padded = any(length < len(sentence.tokens) for length, sentence in zip(lengths, sentences, strict=True))
-        tap = Tap(edits)
+        tap, stack = Tap(edits), _stack(self)
         with torch.inference_mode():
             x = torch.stack([self._embed(sentence) for sentence in sentences])
-            output = _stack(self)(x, Padding(lengths) if padded else None, tap=tap)
+            output = stack(x, Padding(lengths) if padded else None, tap=tap)
         return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output)
 
     def _embed(self, sentence: Sentence) -> Tensor:
@@ -75,10 +79,14 @@ class Scratch:
 
 @lru_cache(maxsize=32)
 def _stack(source: Scratch) -> AttentionStack:
-    """The layers, built from the seed without touching the global random state."""
+    """The layers, from the seed alone: whatever else draws random numbers meanwhile, here or in another thread."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(source.seed)
-        return AttentionStack(source.d_model, source.num_heads, source.num_layers, bias=source.bias).eval()
+        stack = AttentionStack(source.d_model, source.num_heads, source.num_layers, bias=source.bias).eval()
+    generator = torch.Generator().manual_seed(source.seed)
+    for parameter in stack.parameters():
+        if parameter.dim() == 2:
+            nn.init.xavier_uniform_(parameter, generator=generator)
+    return stack
 
 
 @lru_cache(maxsize=65_536)
