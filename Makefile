@@ -1,0 +1,51 @@
+# attnviz in a few words: `make run` opens it, `make test` checks and tests it. `make help` lists the rest.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+  $$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV ?= .venv
+PORT ?= 8501
+BIN = $(VENV)/bin
+INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet
+
+.PHONY: help run test check bench sweep screenshots image clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1	/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+
+run: $(VENV)/for-app ## open the app on http://127.0.0.1:8501 (another port: make run PORT=8600)
+	$(BIN)/python -m streamlit run app.py --server.port $(PORT)
+
+test: ## check, then run every test; some of them: make test ARGS="-k heads"
+	@VENV=$(VENV) tests/run $(ARGS)
+
+check: $(VENV)/for-tests ## ruff, and who may import whom
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+
+bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints tables, asserts nothing
+	$(BIN)/python tests/benchmarks/core.py
+	$(BIN)/python tests/benchmarks/app.py
+
+sweep: $(VENV)/for-tests ## property tests with 50 times as many examples, another draw each time
+	$(BIN)/python -m pytest --hypothesis-profile=sweep -m "not browser" $(ARGS)
+
+screenshots: $(VENV)/for-tests ## take the README's pictures again, from the running app
+	$(BIN)/python tests/browser/screenshots.py
+
+image: ## build the container image
+	docker build --tag attnviz .
+
+clean: ## remove the environment and everything that is made again
+	rm -rf $(VENV) build dist .pytest_cache .hypothesis .ruff_cache .import_linter_cache
+
+$(BIN)/pip:
+	@test -n "$(PYTHON)" || { echo "attnviz needs Python 3.11 or newer with its venv module; say where: make PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+
+$(VENV)/for-app: requirements.txt | $(BIN)/pip
+	$(INSTALL) -r requirements.txt
+	@touch $@
+
+$(VENV)/for-tests: requirements.txt tests/requirements.txt | $(BIN)/pip
+	$(INSTALL) -r tests/requirements.txt
+	@touch $@ $(VENV)/for-app

@@ -1,0 +1,19 @@
+"""What all tests share."""
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks another host for anything
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("attnviz", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("sweep", settings.get_profile("attnviz"), derandomize=False, max_examples=5000)
+settings.load_profile("attnviz")
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """Every test draws the same random numbers, alone or among others."""
+    torch.manual_seed(0)
