@@ -1,0 +1,57 @@
+"""Draw by size: the form of a picture follows from how many cells it has, and is decided here alone."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+RECTANGLES = 48
+"""Up to this many rows and columns every cell is a rectangle with a tooltip."""
+
+PIXELS = 512
+"""Up to this many rows and columns every cell is its own square of one image; above, cells are pooled into tiles."""
+
+SIDE = 640
+"""Pixels: the side of a large map."""
+
+THINNEST = 12
+"""Pixels a token label needs along its axis; where cells are smaller, some labels are left out."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How a map of `queries` x `keys` cells is drawn.
+
+    Attributes:
+        form: "rectangles", "pixels" or "tiles".
+        cell: pixels of a cell (of a tile) on the screen.
+        rows, columns: squares drawn.
+        tile: cells per side of a square; 1 unless the form is "tiles".
+        every: each how many-th token is labeled.
+    """
+
+    form: Literal["rectangles", "pixels", "tiles"]
+    cell: float
+    rows: int
+    columns: int
+    tile: int = 1
+    every: int = 1
+
+    @property
+    def width(self) -> float:
+        return self.cell * self.columns
+
+    @property
+    def height(self) -> float:
+        return self.cell * self.rows
+
+
+def size_of(queries: int, keys: int) -> Size:
+    """Decide how to draw `queries` x `keys` cells."""
+    most = max(queries, keys)
+    if most <= RECTANGLES:
+        cell = max(13, min(44, SIDE // most))
+        return Size("rectangles", cell, queries, keys)
+    tile = -(-most // PIXELS)
+    rows, columns = -(-queries // tile), -(-keys // tile)
+    most = max(rows, columns)
+    cell = max(1, SIDE // most) if most <= SIDE else SIDE / most
+    return Size("tiles" if tile > 1 else "pixels", cell, rows, columns, tile, -(-THINNEST // cell) if cell < THINNEST else 1)

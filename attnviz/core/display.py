@@ -1,0 +1,59 @@
+"""Text made safe to draw. Pictures show what this gives; tokenizers and models get the text as it was typed."""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+LONGEST = 24
+"""How many code points of a text are shown."""
+
+_MARKS = 4
+_WHITESPACE = {"\t": "⇥", "\n": "↵", "\r": "↵", "\x85": "↵", "\u2028": "↵", "\u2029": "↵"}
+_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Letters and marks that draw nothing."""
+
+
+def shown(text: str, longest: int = LONGEST) -> str:
+    """A text as it may be drawn: short, never empty, every character visible and harmless.
+
+    Whitespace becomes ␣ ↵ ⇥, control characters their pictures, surrogates and non-characters U+FFFD, direction marks
+    and characters without width a middle dot; at most 4 combining marks follow each other; what is cut ends with an
+    ellipsis. vl-convert aborts the whole process on some of what is replaced here.
+    """
+    drawn: list[str] = []
+    marks = 0
+    for character in text:
+        category = unicodedata.category(character)
+        marks = marks + 1 if category in ("Mn", "Me") else 0
+        if marks > _MARKS:
+            continue
+        if marks and not drawn:
+            drawn.append("◌")
+        drawn.append(_visible(character, category))
+        if len(drawn) > longest:
+            return "".join(drawn[: longest - 1]) + "…"
+    return "".join(drawn) or "∅"
+
+
+def band_keys(labels: Sequence[str], special: Iterable[int] = (), longest: int = LONGEST) -> list[str]:
+    """Names for the bands of an axis: the position in four digits, a blank, and the label as it may be drawn.
+
+    The position keeps repeated tokens apart and in order. Positions in `special` have a "-" instead of the blank, so
+    that an axis can draw them lighter by the constant expressions in `attnviz.charts.axes`.
+    """
+    quiet = frozenset(special)
+    return [f"{i:04d}{'-' if i in quiet else ' '}{shown(label, longest)}" for i, label in enumerate(labels)]
+
+
+def _visible(character: str, category: str) -> str:
+    if character in _WHITESPACE:
+        return _WHITESPACE[character]
+    if category == "Zs":
+        return "␣"
+    if category == "Cf" or character in _INVISIBLE:
+        return "·"
+    if category == "Cc":
+        code = ord(character)
+        return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "\ufffd"
+    if category == "Cs" or 0xFDD0 <= ord(character) <= 0xFDEF or ord(character) & 0xFFFE == 0xFFFE:
+        return "\ufffd"
+    return character

@@ -1,0 +1,160 @@
+"""Records as tidy pandas tables, one row per fact: pictures are drawn from them and CSV files written.
+
+Column names are fixed; tokens are the raw text. A table of more than `MOST_CELLS` cells keeps the `STRONGEST` keys of
+each query (exact weights at exact places) instead of all, and says so in ``table.attrs["note"]``.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+
+from attnviz import metrics
+from attnviz.core.edits import Site
+from attnviz.core.masks import Mask
+from attnviz.core.record import ALL, Record, Step
+
+MOST_CELLS = 512 * 512
+STRONGEST = 16
+
+
+def labels_of(record: Record, site: Site, sentence: int = 0) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tokens of the query positions and of the key positions of a site."""
+    queries, keys = record.step(site).shape[2:]
+    labels = record.sentences[sentence].labels
+    return _fit(labels, queries), _fit(labels, keys)
+
+
+def weights_table(
+    record: Record,
+    site: Site,
+    head: int | str,
+    *,
+    sentence: int = 0,
+    rows: slice = ALL,
+    columns: slice = ALL,
+) -> pd.DataFrame:
+    """One row per cell: query, query_token, key, key_token, weight, score, state, rule.
+
+    `head` is a number or one of `metrics.AGGREGATIONS`, which has no scores. `state` is "weight", "blocked", "nan" or
+    "empty row"; `rule` names what blocks a cell and is empty elsewhere. Weights and scores are the record's own numbers.
+    """
+    step = record.step(site)
+    queries, keys = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
+    if len(queries) * len(keys) > MOST_CELLS:
+        return _strongest(record, site, head, sentence, queries, keys)
+    found = metrics.cells(step, head, sentence=sentence, rows=rows, columns=columns)
+    q, k = (index.ravel() for index in np.meshgrid(queries, keys, indexing="ij"))
+    return _long(record, site, sentence, q, k, found)
+
+
+def heads_table(record: Record, site: Site, *, sentence: int = 0) -> pd.DataFrame:
+    """`weights_table` of every head of a site, with the head first; of many cells each head keeps its strongest."""
+    step = record.step(site)
+    if step.num_heads * step.shape[2] * step.shape[3] > MOST_CELLS:
+        queries, keys = np.arange(step.shape[2]), np.arange(step.shape[3])
+        parts = [_strongest(record, site, head, sentence, queries, keys) for head in range(step.num_heads)]
+    else:
+        parts = [weights_table(record, site, head, sentence=sentence) for head in range(step.num_heads)]
+    for head, part in enumerate(parts):
+        part.insert(0, "head", head)
+    table = pd.concat(parts, ignore_index=True)
+    table.attrs = dict(parts[0].attrs)
+    return table
+
+
+def mask_table(
+    mask: Mask, queries: Sequence[str], keys: Sequence[str] | None = None, *, sentence: int = 0
+) -> pd.DataFrame:
+    """One row per cell of a mask: query, query_token, key, key_token, may_attend, rule."""
+    keys = queries if keys is None else keys
+    reasons, blocked = mask.reasons(len(queries), len(keys), sentence=sentence)
+    q, k = (index.ravel() for index in np.meshgrid(np.arange(len(queries)), np.arange(len(keys)), indexing="ij"))
+    codes = blocked.numpy().ravel()
+    return pd.DataFrame({
+        "query": q,
+        "query_token": _pick(queries, q),
+        "key": k,
+        "key_token": _pick(keys, k),
+        "may_attend": codes == 0,
+        "rule": _pick(("", *reasons), codes),
+    })
+
+
+def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.DataFrame:
+    """One row per token: position, token, change (see `metrics.output_change`)."""
+    change = metrics.output_change(before, after, sentence).numpy()
+    positions = np.arange(len(change))
+    labels = _fit(after.sentences[sentence].labels, len(change))
+    return pd.DataFrame({"position": positions, "token": _pick(labels, positions), "change": change})
+
+
+def _long(
+    record: Record, site: Site, sentence: int, q: np.ndarray, k: np.ndarray, found: metrics.Cells
+) -> pd.DataFrame:
+    query_labels, key_labels = labels_of(record, site, sentence)
+    columns = {
+        "query": q,
+        "query_token": _pick(query_labels, q),
+        "key": k,
+        "key_token": _pick(key_labels, k),
+        "weight": found.weights.ravel(),
+        "score": None if found.scores is None else found.scores.ravel(),
+        "state": _pick(metrics.STATES, found.states.ravel()),
+        "rule": _pick(("", *found.reasons), found.blocked.ravel()),
+    }
+    return pd.DataFrame(columns)
+
+
+def _strongest(
+    record: Record, site: Site, head: int | str, sentence: int, queries: np.ndarray, keys: np.ndarray
+) -> pd.DataFrame:
+    """The strongest keys of each query, strongest first, found row block by row block."""
+    step = record.step(site)
+    count = min(STRONGEST, len(keys))
+    columns = slice(int(keys[0]), int(keys[-1]) + 1, int(keys[1] - keys[0]) if len(keys) > 1 else 1)
+    height = max(1, metrics.BLOCK // len(keys))
+    parts = []
+    for start in range(0, len(queries), height):
+        places = queries[start : start + height]
+        rows = slice(int(places[0]), int(places[-1]) + 1, int(queries[1] - queries[0]) if len(queries) > 1 else 1)
+        parts.append(_strongest_block(step, head, sentence, rows, columns, count))
+    q = np.repeat(queries, count)
+    k = keys[np.concatenate([part[0] for part in parts]).ravel()]
+    names: dict[str, int] = {}
+    blocked = []
+    for _, found in parts:
+        numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in found.reasons)])
+        blocked.append(numbers[found.blocked])
+    joined = {
+        name: None if isinstance(head, str) and name == "scores" else np.concatenate([getattr(p[1], name) for p in parts])
+        for name in ("weights", "scores", "states")
+    }
+    cells = metrics.Cells(queries, keys, **joined, reasons=tuple(names), blocked=np.concatenate(blocked))
+    table = _long(record, site, sentence, q, k, cells)
+    table.attrs["note"] = f"The {count} strongest of {len(keys):,} keys of each query; every cell would be too many rows."
+    return table
+
+
+def _strongest_block(
+    step: Step, head: int | str, sentence: int, rows: slice, columns: slice, count: int
+) -> tuple[np.ndarray, metrics.Cells]:
+    found = metrics.cells(step, head, sentence=sentence, rows=rows, columns=columns)
+    order = torch.from_numpy(found.weights).nan_to_num(nan=2.0)
+    order = torch.where(torch.from_numpy(found.blocked) > 0, order - 1, order)
+    chosen = order.topk(count, dim=1).indices.numpy()
+    kept = {
+        name: None if getattr(found, name) is None else np.take_along_axis(getattr(found, name), chosen, 1)
+        for name in ("weights", "scores", "states", "blocked")
+    }
+    return chosen, metrics.Cells(found.queries, found.keys, reasons=found.reasons, **kept)
+
+
+def _pick(names: Sequence[str], codes: np.ndarray) -> np.ndarray:
+    return np.array(names, dtype=object)[codes]
+
+
+def _fit(labels: tuple[str, ...], length: int) -> tuple[str, ...]:
+    """Labels for `length` positions: what has no token of its own gets its number."""
+    return labels[:length] + tuple(str(i) for i in range(len(labels), length))
