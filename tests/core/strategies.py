@@ -1,0 +1,102 @@
+"""Random masks, edits and hostile JSON for Hypothesis, and the sizes every test here uses: all prime, all different."""
+
+import operator
+
+import torch
+from hypothesis import strategies as st
+
+from attnviz.core.attention import EMPTY_ROWS
+from attnviz.core.edits import KINDS, Edits, Site
+from attnviz.core.masks import And, Documents, Full, Or, Padding, Painted, Prefix, Subsequent, Window
+
+B, H, Q, K, D_K, D_V = 2, 3, 5, 7, 11, 13
+
+
+def tensors(dtype=torch.float64, *, queries=Q, keys=K, seed=0):
+    """Query, key and value, (B, H, n, d), standard normal."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (B, H, queries, D_K), (B, H, keys, D_K), (B, H, keys, D_V)
+    return tuple(torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) for shape in shapes)
+
+
+def booleans(shape=(B, H, Q, K), seed=1, share=0.6):
+    """A random mask in which every query keeps at least one key."""
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(seed)) < share
+    mask[..., 0] |= ~mask.any(-1)
+    return mask
+
+
+def rules(batch=B, longest=11):
+    """One named rule."""
+    small = st.integers(-longest, longest)
+    lengths = st.lists(st.integers(0, longest), min_size=batch, max_size=batch).map(tuple)
+    cells = st.lists(st.tuples(st.integers(0, longest), st.integers(0, longest)), max_size=6).map(tuple)
+    return st.one_of(
+        st.just(Full()),
+        st.builds(Subsequent, small),
+        st.builds(Padding, lengths, st.none() | st.integers(0, longest)),
+        st.builds(Window, small, small),
+        st.builds(Prefix, small),
+        st.builds(Documents, st.lists(st.integers(0, 4), max_size=4).map(tuple)),
+        st.builds(Painted, cells),
+    )
+
+
+def masks(batch=B):
+    """A tree of named rules."""
+    return st.recursive(
+        rules(batch),
+        lambda inner: st.one_of(
+            st.lists(inner, min_size=1, max_size=3).map(And),
+            st.lists(inner, min_size=1, max_size=3).map(Or),
+            inner.map(operator.invert),
+        ),
+        max_leaves=5,
+    )
+
+
+def slices(size):
+    """A slice of an axis: also empty, also beyond its end."""
+    return st.builds(slice, st.none() | st.integers(0, size + 2), st.none() | st.integers(0, size + 2))
+
+
+sites = st.builds(Site, st.sampled_from(KINDS), st.integers(0, 11))
+
+edits = st.builds(
+    Edits,
+    mask=st.none() | masks(),
+    own_mask=st.booleans(),
+    heads_off=st.frozensets(st.tuples(sites, st.integers(0, 15)), max_size=4),
+    temperature=st.floats(1e-3, 1e3),
+    scale=st.none() | st.floats(-10, 10),
+    empty_rows=st.sampled_from(EMPTY_ROWS),
+)
+
+_atoms = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 9),
+    st.sampled_from([10**5, 2**31, 2**63, -(2**64), 10**400]),
+    st.floats(),
+    st.text(max_size=4),
+    st.sampled_from(["encoder", "zero", "nan", "1", "NaN", "\ud800", "\x00"]),
+)
+_rule_names = st.sampled_from(
+    ["full", "subsequent", "padding", "window", "prefix", "documents", "painted", "and", "or", "not", "", "mask"]
+)
+_fields = ["offset", "lengths", "left", "before", "after", "length", "cells", "masks", "mask", "x"]
+_edit_fields = ["mask", "own_mask", "heads_off", "temperature", "scale", "empty_rows", "x"]
+
+
+def _grow(inner):
+    return st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.sampled_from(_fields + _edit_fields) | st.text(max_size=3), inner, max_size=3),
+        st.fixed_dictionaries({"rule": _rule_names | inner}, optional=dict.fromkeys(_fields, inner)),
+        st.tuples(_rule_names, st.sampled_from(_fields), inner).map(lambda t: {"rule": t[0], t[1]: t[2]}),
+        st.fixed_dictionaries({}, optional=dict.fromkeys(_edit_fields, inner)),
+    )
+
+
+hostile_json = st.recursive(_atoms, _grow, max_leaves=12)
+"""Anything JSON can hold, biased towards what nearly is a mask or edits."""

@@ -1,0 +1,591 @@
+"""Scores become weights in one place: its shapes, its laws, and PyTorch's own functions beside it."""
+
+import math
+import warnings
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import D_K, D_V, B, H, K, Q, booleans, masks, slices, tensors
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from attnviz.core import attention
+from attnviz.core.attention import EMPTY_ROWS, attend, attention_output, scaled_dot_product_attention
+from attnviz.core.errors import AttentionWarning, AttnvizError, EmptyRowError, MaskError, ShapeError
+from attnviz.core.masks import Full, Padding, Subsequent
+
+EXACT = {"rtol": 1e-12, "atol": 1e-12}
+MASKS = {
+    "none": None,
+    "(Q, K)": booleans((Q, K)),
+    "(B, 1, 1, K)": booleans((B, 1, 1, K)),
+    "(1, H, Q, 1)": torch.ones(1, H, Q, 1, dtype=torch.bool),
+    "(B, H, Q, K)": booleans((B, H, Q, K)),
+}
+
+
+def weights_of_pytorch(query, key, mask=None, scale=None):
+    """PyTorch's weights: what its attention makes of values that are unit vectors."""
+    units = torch.eye(key.shape[-2], dtype=query.dtype).expand(*key.shape[:-1], key.shape[-2])
+    return F.scaled_dot_product_attention(query, key, units, mask, scale=scale)
+
+
+def outputs(query, key, value, mask=None, **settings):
+    """The output by each of the three ways."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AttentionWarning)
+        whole = scaled_dot_product_attention(query, key, value, mask, **settings)[0]
+    blocks = attend(query, key, value, mask, **settings)[0]
+    return whole, blocks, attention_output(query, key, value, mask, **settings)
+
+
+# Beside PyTorch
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("biased", [False, True], ids=["no bias", "bias"])
+@pytest.mark.parametrize("temperature", [1.0, 0.3, 7.0])
+@pytest.mark.parametrize("scale", [None, 0.7])
+def test_output_and_weights_equal_those_of_pytorch(mask, biased, temperature, scale):
+    """In float64, with Q != K and d_v != d_k; PyTorch gets a smaller query for a temperature."""
+    query, key, value = tensors()
+    bias = torch.randn(B, H, Q, K, dtype=torch.float64) if biased else None
+    added = mask
+    if biased:
+        added = bias / temperature if mask is None else (bias / temperature).masked_fill(~mask, -math.inf)
+    expected = F.scaled_dot_product_attention(query / temperature, key, value, added, scale=scale)
+
+    output, weights = scaled_dot_product_attention(
+        query, key, value, mask, bias=bias, scale=scale, temperature=temperature
+    )
+
+    assert output.shape == (B, H, Q, D_V)
+    assert weights.shape == (B, H, Q, K)
+    assert_close(output, expected, **EXACT)
+    assert_close(weights, weights_of_pytorch(query / temperature, key, added, scale), **EXACT)
+    for other in outputs(query, key, value, mask, bias=bias, scale=scale, temperature=temperature):
+        assert_close(other, expected, **EXACT)
+
+
+def test_the_default_scale_is_one_over_the_root_of_d_k():
+    """Not of d_model, not of d_v."""
+    query, key, value = tensors()
+
+    assert_close(
+        scaled_dot_product_attention(query, key, value)[1],
+        torch.softmax(query @ key.transpose(-1, -2) / math.sqrt(D_K), -1),
+        **EXACT,
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float64, 1e-12), (torch.float32, 1e-6), (torch.float16, 2e-3), (torch.bfloat16, 2e-2)],
+)
+def test_every_floating_dtype_goes_in_and_comes_out(dtype, tolerance):
+    """float16 and bfloat16 are computed in float32 inside and handed back as they came."""
+    inputs, mask = tensors(dtype), booleans()
+    expected = F.scaled_dot_product_attention(*(t.double() for t in inputs), mask)
+
+    output, weights = scaled_dot_product_attention(*inputs, mask)
+
+    assert output.dtype == weights.dtype == dtype
+    same = weights_of_pytorch(inputs[0].double(), inputs[1].double(), mask)
+    assert_close(weights.double(), same, rtol=0, atol=tolerance)
+    for got in (output, *outputs(*inputs, mask)):
+        assert got.dtype == dtype
+        assert_close(got.double(), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_half_precision_does_not_overflow_in_the_scores():
+    """A dot product of 90,000 does not fit float16, and the weights are still distributions."""
+    query, key, value = (torch.full((1, 1, 2, 9), 100.0, dtype=torch.float16) for _ in range(3))
+
+    output, weights = scaled_dot_product_attention(query, key, value)
+
+    assert_close(weights, torch.full((1, 1, 2, 2), 0.5, dtype=torch.float16))
+    assert output.isfinite().all()
+
+
+@pytest.mark.parametrize("mask", [None, booleans((Q, K)), booleans((B, Q, K)), booleans((B, 1, K)), Subsequent(2)])
+def test_three_axes_are_four_axes_with_one_head(mask):
+    """(B, n, d) goes through the same code; a (B, Q, K) mask is then one per sentence."""
+    query, key, value = (t[:, 1] for t in tensors())
+    wide = mask.unsqueeze(1) if isinstance(mask, torch.Tensor) and mask.dim() == 3 else mask
+
+    output, weights = scaled_dot_product_attention(query, key, value, mask)
+    expected = scaled_dot_product_attention(*(t.unsqueeze(1) for t in (query, key, value)), wide)
+
+    assert output.shape == (B, Q, D_V)
+    assert weights.shape == (B, Q, K)
+    assert torch.equal(output, expected[0].squeeze(1))
+    assert torch.equal(weights, expected[1].squeeze(1))
+
+
+@pytest.mark.parametrize("shape", [(Q, K), (1, K), (Q, 1), (1, 1), (B, 1, 1, K), (1, H, Q, K), (B, H, Q, 1)])
+def test_axes_of_size_one_are_repeated(shape):
+    """A mask or bias with an axis of 1 means what it would mean written out in full, in all three functions."""
+    inputs = tensors()
+    mask, bias = booleans(shape), torch.randn(shape, dtype=torch.float64)
+    full = {"bias": bias.expand(B, H, Q, K).contiguous()}, mask.expand(B, H, Q, K).contiguous()
+
+    for got, expected in zip(outputs(*inputs, mask, bias=bias), outputs(*inputs, full[1], **full[0]), strict=True):
+        assert_close(got, expected, **EXACT)
+
+
+def test_a_bias_may_have_another_dtype_than_the_query():
+    """A float64 bias beside float32 scores, and a float32 bias beside float16, as models hand them over."""
+    bias = torch.randn(Q, K, dtype=torch.float64)
+    for dtype in (torch.float32, torch.float16):
+        first, *others = outputs(*tensors(dtype), bias=bias)
+
+        assert first.dtype == dtype
+        for other in others:
+            assert_close(other, first, rtol=3e-3, atol=3e-3)
+
+
+def test_a_named_mask_is_the_tensor_it_stands_for():
+    """Padding differs between sentences, and so do the weights."""
+    inputs, mask = tensors(), Padding((3, 6)) & Subsequent(1)
+
+    for named, plain in zip(outputs(*inputs, mask), outputs(*inputs, mask.tensor(Q, K)), strict=True):
+        assert torch.equal(named, plain)
+
+
+# Laws
+
+
+@settings(max_examples=60)
+@given(masks(), st.floats(0.05, 20), st.sampled_from(["zero", "uniform"]), st.integers(0, 9))
+def test_weights_are_distributions_over_allowed_keys(mask, temperature, policy, seed):
+    """Rows sum to 1, blocked cells are exactly 0, nothing is negative; an empty row is what its policy says."""
+    query, key, value = tensors(torch.float32, seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AttentionWarning)
+        weights = scaled_dot_product_attention(
+            query, key, value, mask, temperature=temperature, empty_rows=policy
+        )[1]
+    allowed = mask.tensor(Q, K).expand(B, H, Q, K)
+    empty = ~allowed.any(-1)
+
+    assert (weights >= 0).all()
+    assert_close(weights.sum(-1)[~empty], torch.ones(int((~empty).sum())), rtol=0, atol=1e-5)
+    assert weights[~allowed & ~empty.unsqueeze(-1)].eq(0).all()
+    assert weights[empty].eq(0 if policy == "zero" else 1 / K).all()
+
+
+@settings(max_examples=25)
+@given(order=st.permutations(range(K)), seed=st.integers(0, 9))
+def test_the_order_of_the_keys_does_not_matter(order, seed):
+    """Permuting keys, values and mask together permutes the columns of the weights and leaves the output."""
+    (query, key, value), mask = tensors(seed=seed), booleans()
+
+    output, weights = scaled_dot_product_attention(query, key, value, mask)
+    shuffled = scaled_dot_product_attention(query, key[:, :, order], value[:, :, order], mask[..., order])
+
+    assert_close(shuffled[0], output, **EXACT)
+    assert_close(shuffled[1], weights[..., order], **EXACT)
+
+
+def test_a_bias_that_is_constant_in_a_row_changes_nothing():
+    """Softmax does not see what all keys of a query share."""
+    inputs = tensors()
+
+    assert_close(
+        scaled_dot_product_attention(*inputs, bias=torch.randn(B, H, Q, 1, dtype=torch.float64))[1],
+        scaled_dot_product_attention(*inputs)[1],
+        **EXACT,
+    )
+
+
+def test_a_blocked_key_counts_as_if_it_were_not_there():
+    """Blocking the last keys for all gives the weights of a shorter sentence."""
+    query, key, value = tensors()
+    mask = torch.arange(K) < 4
+
+    output, weights = scaled_dot_product_attention(query, key, value, mask.unsqueeze(0))
+    shorter = scaled_dot_product_attention(query, key[:, :, :4], value[:, :, :4])
+
+    assert_close(output, shorter[0], **EXACT)
+    assert_close(weights[..., :4], shorter[1], **EXACT)
+
+
+def test_temperature_sharpens_and_flattens():
+    """Near 0 the largest score takes all, far above 1 all keys get the same, and the order of keys never changes."""
+    inputs = tensors()
+    cold, plain, hot = (scaled_dot_product_attention(*inputs, temperature=t)[1] for t in (1e-6, 1.0, 1e5))
+
+    assert_close(cold, F.one_hot(plain.argmax(-1), K).double(), rtol=0, atol=1e-9)
+    assert_close(hot, torch.full_like(hot, 1 / K), rtol=0, atol=1e-4)
+    assert torch.equal(hot.argsort(-1), plain.argsort(-1))
+
+
+def test_low_temperatures_do_not_cost_digits():
+    """Scores of some hundreds in float32: the rows of the block-wise weights still sum to 1 to 1e-6."""
+    query, key, _ = tensors(torch.float32)
+    units = torch.eye(K).expand(B, H, K, K)
+
+    weights, logsumexp = attend(query, key, units, temperature=0.005)
+    scores = attention.scores(query, key, scale=D_K**-0.5, temperature=0.005)
+
+    assert scores.abs().max() > 200
+    assert_close(weights.sum(-1), torch.ones(B, H, Q), rtol=0, atol=1e-6)
+    assert_close(attention.normalize(scores, logsumexp=logsumexp), weights, rtol=1e-6, atol=1e-6)
+    assert_close(logsumexp, torch.logsumexp(scores.double(), -1), rtol=1e-7, atol=1e-6)
+
+
+@settings(max_examples=40)
+@given(
+    mask=st.none() | masks(),
+    policy=st.sampled_from(["zero", "nan", "uniform"]),
+    block=st.sampled_from([1, 50, 90, 10**6]),
+    biased=st.booleans(),
+    temperature=st.floats(0.1, 10),
+)
+def test_three_ways_to_the_same_output(mask, policy, block, biased, temperature):
+    """The whole matrix, blocks of rows, and PyTorch's fused kernel agree, with any blocks and empty rows."""
+    bias = torch.randn(B, 1, Q, K, dtype=torch.float64) if biased else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention, "BLOCK", block)
+        first, *others = outputs(*tensors(), mask, bias=bias, empty_rows=policy, temperature=temperature)
+
+    for other in others:
+        assert_close(other, first, equal_nan=True, **EXACT)
+
+
+def test_blocks_are_really_blocks(monkeypatch):
+    """A small bound makes them one row of every head, and the log-sum-exp is that of the whole."""
+    inputs, mask, seen = tensors(), booleans(), []
+    original = attention.scores
+    monkeypatch.setattr(attention, "scores", lambda *a, **k: seen.append(original(*a, **k)) or seen[-1])
+    monkeypatch.setattr(attention, "BLOCK", B * H * K)
+
+    _, logsumexp = attend(*inputs, mask)
+
+    assert [tuple(block.shape) for block in seen] == [(B, H, 1, K)] * Q
+    expected = torch.logsumexp(attention.masked(torch.cat(seen, 2), mask), -1)
+    assert_close(logsumexp, expected, **EXACT)
+
+
+# Rows with no key left
+
+
+def emptied():
+    """A mask that leaves batch 1, head 2, query 3 and batch 0, head 1, query 4 without a key."""
+    mask = booleans()
+    mask[1, 2, 3] = mask[0, 1, 4] = False
+    return mask
+
+
+@pytest.mark.parametrize("how", ["mask", "bias"])
+@pytest.mark.parametrize("policy", ["zero", "nan", "uniform"])
+def test_empty_rows_get_what_was_asked_for(policy, how):
+    """Whether a mask blocks every key of a query or a bias of -inf does; the other rows do not notice."""
+    (query, key, value), mask = tensors(), emptied()
+    blocked = {"mask": mask} if how == "mask" else {"bias": torch.zeros(mask.shape).masked_fill(~mask, -math.inf)}
+    empty = ~mask.any(-1)
+    means = value.mean(2)[[0, 1], [1, 2]]
+    expected = {"zero": torch.zeros(2, D_V), "nan": torch.full((2, D_V), math.nan), "uniform": means}
+
+    with pytest.warns(AttentionWarning, match="empty_rows="):
+        _, weights = scaled_dot_product_attention(query, key, value, **blocked, empty_rows=policy)
+
+    cell = {"zero": 0.0, "nan": math.nan, "uniform": 1 / K}[policy]
+    assert_close(weights[empty], torch.full((2, K), cell, dtype=torch.float64), equal_nan=True)
+    assert_close(weights[~empty], weights_of_pytorch(query, key, mask)[~empty], **EXACT)
+    for output in outputs(query, key, value, **blocked, empty_rows=policy):
+        assert_close(output[empty], expected[policy].double(), equal_nan=True, **EXACT)
+        assert_close(output[~empty], F.scaled_dot_product_attention(query, key, value, mask)[~empty], **EXACT)
+
+
+@pytest.mark.parametrize("function", [scaled_dot_product_attention, attend, attention_output])
+@pytest.mark.parametrize("how", ["mask", "bias", "no keys"])
+def test_empty_rows_can_be_an_error(function, how):
+    """Each function says so with the choices there are, and none of them does without an empty row."""
+    mask = emptied()
+    blocked = {
+        "mask": {"mask": mask},
+        "bias": {"bias": torch.zeros(mask.shape).masked_fill(~mask, -math.inf)},
+        "no keys": {},
+    }[how]
+
+    with pytest.raises(EmptyRowError, match=r'no key left .*"zero", "nan" or "uniform"'):
+        function(*tensors(keys=0 if how == "no keys" else K), **blocked, empty_rows="error")
+    function(*tensors(), booleans(), empty_rows="error")
+
+
+def test_the_warning_names_batch_head_and_query():
+    """Of the rows that the mask emptied and, separately, of those that are NaN."""
+    query, key, value = tensors()
+    query[0, 2, 1, 0] = math.nan
+
+    with pytest.warns(AttentionWarning) as caught:
+        scaled_dot_product_attention(query, key, value, emptied())
+
+    empty, nan = (w.message for w in caught)
+    assert (empty.kind, empty.rows, empty.total) == ("empty", ((0, 1, 4), (1, 2, 3)), 2)
+    assert "batch 0 head 1 query 4, batch 1 head 2 query 3" in str(empty)
+    assert (nan.kind, nan.rows, nan.total) == ("nan", ((0, 2, 1),), 1)
+    assert "batch 0 head 2 query 1" in str(nan)
+    assert caught[0].filename == __file__
+
+
+def test_the_warning_counts_what_it_does_not_list():
+    """At most a thousand places are kept; the count is of all."""
+    inputs = (torch.zeros(1, 1, 1500, 2), torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 1, 2))
+
+    with pytest.warns(AttentionWarning, match="1500 row") as caught:
+        scaled_dot_product_attention(*inputs, torch.zeros(1, 1, dtype=torch.bool))
+
+    assert len(caught[0].message.rows) == 1000
+    assert str(caught[0].message).endswith(", ...")
+
+
+def test_nothing_is_warned_about_when_every_row_is_a_distribution(recwarn):
+    """A mask alone is no reason to warn."""
+    scaled_dot_product_attention(*tensors(), booleans())
+
+    assert not recwarn
+
+
+def test_gradients_flow_and_stay_finite_beside_empty_rows():
+    """The fused output trains as PyTorch's does; a query without keys sends no NaN back."""
+    ours, theirs = (tuple(t.clone().requires_grad_() for t in tensors()) for _ in range(2))
+
+    attention_output(*ours, emptied()).square().sum().backward()
+    F.scaled_dot_product_attention(*theirs, emptied()).square().sum().backward()
+
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.grad.isfinite().all()
+        assert_close(a.grad, b.grad, **EXACT)
+
+
+# Dropout
+
+
+def test_the_weights_given_back_are_those_before_dropout():
+    """And the output is made from those after: each weight is either gone or divided by 1 - p."""
+    torch.manual_seed(0)
+    query, key, _ = tensors()
+    units = torch.eye(K, dtype=torch.float64).expand(B, H, K, K)
+
+    dropped, weights = scaled_dot_product_attention(query, key, units, dropout_p=0.5)
+
+    assert torch.equal(weights, scaled_dot_product_attention(query, key, units)[1])
+    gone = dropped == 0
+    assert 0.3 < gone.double().mean() < 0.7
+    assert_close(dropped[~gone], 2 * weights[~gone], **EXACT)
+
+
+def test_dropout_is_off_unless_asked_for():
+    """Two calls give the same bits."""
+    assert torch.equal(scaled_dot_product_attention(*tensors())[0], scaled_dot_product_attention(*tensors())[0])
+    assert torch.equal(attention_output(*tensors()), attention_output(*tensors()))
+
+
+# Windows
+
+
+@settings(max_examples=40)
+@given(mask=masks(), rows=slices(Q), columns=slices(K))
+def test_a_window_of_scores_and_the_whole_log_sum_exp_give_that_window_of_the_weights(mask, rows, columns):
+    """So a zoom costs what it shows."""
+    query, key, value = tensors()
+    scores, whole = attention.scores(query, key, scale=0.3), mask.tensor(Q, K)
+    logsumexp = attend(query, key, value, mask, scale=0.3)[1]
+
+    window = attention.normalize(
+        scores[:, :, rows, columns], whole[:, :, rows, columns], logsumexp=logsumexp[:, :, rows]
+    )
+
+    assert_close(window, attention.normalize(scores, whole)[:, :, rows, columns], equal_nan=True, **EXACT)
+
+
+# Strange numbers
+
+
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+def test_infinite_and_nan_inputs_make_nan_rows_and_no_crash(bad):
+    """Only the query that holds it is lost, it is named, and all three ways call it lost."""
+    query, key, value = tensors()
+    query[1, 2, 3] = bad
+
+    with pytest.warns(AttentionWarning) as caught:
+        weights = scaled_dot_product_attention(query, key, value)[1]
+
+    assert weights[1, 2, 3].isnan().all()
+    assert weights.isnan().any(-1).sum() == 1
+    assert caught[0].message.rows == ((1, 2, 3),)
+    for output in outputs(query, key, value):
+        assert output[1, 2, 3].isnan().all()
+        assert output.isnan().any(-1).sum() == 1
+
+
+def test_a_nan_in_a_blocked_key_does_not_reach_the_weights():
+    """Blocked scores are replaced, not added to."""
+    query, key, value = tensors()
+    key[:, :, 6] = math.nan
+    mask = (torch.arange(K) < 6).unsqueeze(0)
+
+    assert scaled_dot_product_attention(query, key, value, mask)[1].isfinite().all()
+
+
+def test_one_token_attends_to_itself():
+    """A sentence of one word has one weight, 1."""
+    one = torch.randn(1, 1, 1, 3)
+
+    output, weights = scaled_dot_product_attention(one, one, one, Subsequent())
+
+    assert weights.eq(1).all()
+    assert torch.equal(output, one)
+
+
+@pytest.mark.parametrize("policy", ["zero", "nan", "uniform"])
+def test_no_keys_at_all_give_zeros_and_say_so(policy):
+    """A sum over nothing is 0, by all three ways; every query is named as empty."""
+    inputs = tensors(keys=0)
+
+    with pytest.warns(AttentionWarning) as caught:
+        weights = scaled_dot_product_attention(*inputs, empty_rows=policy)[1]
+
+    assert weights.shape == (B, H, Q, 0)
+    assert caught[0].message.total == B * H * Q
+    for output in outputs(*inputs, empty_rows=policy):
+        assert torch.equal(output, torch.zeros(B, H, Q, D_V, dtype=torch.float64))
+    assert attend(*inputs)[1].eq(-math.inf).all()
+
+
+def test_no_queries_give_no_rows():
+    """As PyTorch does."""
+    for output in outputs(*tensors(queries=0), booleans((1, K))):
+        assert output.shape == (B, H, 0, D_V)
+
+
+# What is refused
+
+
+def zeros(*shape):
+    return torch.zeros(shape)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "says"),
+    [
+        (((2, 3, 5, 11), (2, 3, 7, 4), (2, 3, 7, 13)), ["d_k", "11 and 4", "(2, 3, 5, 11)", "(2, 3, 7, 4)"]),
+        (((2, 5, 11), (2, 7, 4), (2, 7, 13)), ["d_k", "11 and 4", "(2, 5, 11)", "(2, 7, 4)"]),
+        (((2, 3, 5, 11), (2, 3, 7, 11), (2, 3, 6, 13)), ["length", "7 and 6", "(2, 3, 7, 11)", "(2, 3, 6, 13)"]),
+        (((2, 3, 5, 11), (1, 3, 7, 11), (1, 3, 7, 13)), ["batch (2, 1, 1)", "Broadcasting would have repeated"]),
+        (((2, 3, 5, 11), (2, 1, 7, 11), (2, 1, 7, 13)), ["heads (3, 1, 1)", "Broadcasting would have repeated"]),
+        (((2, 3, 5, 11), (2, 4, 7, 11), (2, 4, 7, 13)), ["heads (3, 4, 4)", "cannot be broadcast"]),
+        (((4, 5, 11), (2, 7, 11), (2, 7, 13)), ["batch (4, 2, 2)", "cannot be broadcast"]),
+        (((2, 5, 11), (2, 3, 7, 11), (2, 3, 7, 13)), ["same 3 (B, n, d) or 4", "(2, 5, 11)", "(2, 3, 7, 11)"]),
+        (((5, 11), (7, 11), (7, 13)), ["same 3 (B, n, d) or 4", "(5, 11)"]),
+        (((2, 3, 5, 0), (2, 3, 7, 0), (2, 3, 7, 13)), ["d_k is 0"]),
+    ],
+)
+def test_shapes_that_do_not_fit_are_named(shapes, says):
+    """Both of them, with what broadcasting would have made of it."""
+    with pytest.raises(ShapeError) as refused:
+        scaled_dot_product_attention(*(zeros(*shape) for shape in shapes))
+
+    for part in says:
+        assert part in str(refused.value)
+
+
+@pytest.mark.parametrize("function", [scaled_dot_product_attention, attend, attention_output])
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        ((B, 1, K), ["(2, 1, 7), 3 axes", "(2, 3, 5, 7)", "Broadcasting would have given an error", "unsqueeze(1)"]),
+        ((H, 1, K), ["(3, 1, 7), 3 axes", "its first axis (3) read as heads", "unsqueeze(1)"]),
+        ((K, Q), ["(7, 5)", "5 on axis K where the scores have 7", "(2, 3, 5, 7)"]),
+        ((B, H, Q, K + 1), ["8 on axis K"]),
+        ((B, H, Q + 1, K), ["6 on axis Q"]),
+        ((B, H + 1, Q, K), ["4 on axis H"]),
+        ((B + 1, H, Q, K), ["3 on axis B"]),
+        ((K,), ["(7,), 1 axes", "(Q, K) = (5, 7)"]),
+        ((1, B, H, Q, K), ["5 axes"]),
+    ],
+)
+def test_a_mask_or_bias_that_does_not_fit_is_named(function, shape, says):
+    """Instead of being broadcast to something that was not meant."""
+    for name, tensor in (("mask", torch.ones(shape, dtype=torch.bool)), ("bias", zeros(*shape).double())):
+        with pytest.raises(ShapeError) as refused:
+            function(*tensors(), **{name: tensor})
+
+        for part in [f"The {name}", *says]:
+            assert part in str(refused.value)
+
+
+def test_broadcasting_would_have_been_silently_wrong_where_batch_and_heads_coincide():
+    """FACT 13: PyTorch takes a (B, 1, K) mask for (H, 1, K) when B == H; here it is an error that says so."""
+    query, key, value = (t[:2, :2] for t in tensors())
+    padding = torch.tensor([[True] * 3 + [False] * 4, [True] * 6 + [False]]).unsqueeze(1)
+    meant = scaled_dot_product_attention(query, key, value, padding.unsqueeze(1))[0]
+
+    assert not torch.allclose(F.scaled_dot_product_attention(query, key, value, padding), meant)
+    with pytest.raises(ShapeError, match=r"first axis \(2\) read as heads"):
+        scaled_dot_product_attention(query, key, value, padding)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8])
+def test_a_mask_that_is_not_boolean_is_not_guessed_at(dtype):
+    """The error offers the conventions by name."""
+    with pytest.raises(MaskError, match="from_true_is_masked, from_zero_is_masked or from_additive"):
+        scaled_dot_product_attention(*tensors(), torch.ones(Q, K, dtype=dtype))
+
+
+def test_a_list_is_no_mask_and_a_boolean_no_bias():
+    """Both would have been taken for something by broadcasting or by adding."""
+    with pytest.raises(MaskError, match="a list"):
+        scaled_dot_product_attention(*tensors(), [[True] * K] * Q)
+    with pytest.raises(MaskError, match=r"bias holds torch\.bool"):
+        scaled_dot_product_attention(*tensors(), bias=booleans((Q, K)))
+
+
+def test_padding_for_another_number_of_sentences_is_refused():
+    """With both numbers."""
+    with pytest.raises(ShapeError, match=r"for 3 sentence.*query has 2"):
+        scaled_dot_product_attention(*tensors(), Padding((1, 2, 3)) & Full())
+
+
+def test_dtypes_that_differ_or_do_not_float_are_refused():
+    """Named, all three."""
+    query, key, value = tensors()
+    with pytest.raises(ShapeError, match=r"torch\.float64, torch\.float32, torch\.float64"):
+        scaled_dot_product_attention(query, key.float(), value)
+    with pytest.raises(ShapeError, match=r"torch\.int64"):
+        scaled_dot_product_attention(query.long(), key.long(), value.long())
+
+
+@pytest.mark.parametrize("function", [scaled_dot_product_attention, attend, attention_output])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"temperature": t} for t in (0, 0.0, -1.0, math.nan, math.inf)),
+        *({"scale": s} for s in (math.nan, math.inf)),
+        {"empty_rows": "zeros"},
+    ],
+    ids=str,
+)
+def test_settings_that_mean_nothing_are_refused(function, settings):
+    """A temperature of 0 would give NaN and a negative one would invert the weights silently."""
+    (name, value), = settings.items()
+
+    with pytest.raises(AttnvizError, match=f"{name} is '?{value}"):
+        function(*tensors(), **settings)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, math.nan])
+def test_dropout_of_everything_is_refused(share):
+    """It must leave something to divide by."""
+    for function in (scaled_dot_product_attention, attention_output):
+        with pytest.raises(AttnvizError, match="dropout_p"):
+            function(*tensors(), dropout_p=share)
+
+
+def test_the_choices_for_empty_rows_are_four():
+    """Written down once."""
+    assert EMPTY_ROWS == ("zero", "nan", "uniform", "error")

@@ -1,0 +1,455 @@
+"""Masks as values: the tensor is the predicate, cell by cell; laws; reasons; JSON, also hostile; other conventions."""
+
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import B, K, Q, hostile_json, masks, slices
+
+from attnviz.core.errors import AttnvizError, MaskError
+from attnviz.core.masks import (
+    And,
+    Documents,
+    Full,
+    Not,
+    Or,
+    Padding,
+    Painted,
+    Prefix,
+    Subsequent,
+    Window,
+    from_additive,
+    from_json,
+    from_true_is_masked,
+    from_zero_is_masked,
+    subsequent_mask,
+    to_additive,
+    to_true_is_masked,
+    to_zero_is_masked,
+)
+
+
+def may_attend(mask, query, key, sentence):
+    """What each rule means, written once more, for one cell and in plain numbers."""
+    match mask:
+        case Full():
+            return True
+        case Subsequent(offset):
+            return key - query <= offset
+        case Padding(lengths, left):
+            return key < lengths[sentence] if left is None else key >= left - lengths[sentence]
+        case Window(before, after):
+            return -before <= key - query <= after
+        case Prefix(length):
+            return key < length
+        case Documents(lengths):
+            owners = [document for document, length in enumerate(lengths) for _ in range(length)]
+            return query < len(owners) and key < len(owners) and owners[query] == owners[key]
+        case Painted(cells):
+            return (query, key) not in cells
+        case And(parts):
+            return all(may_attend(part, query, key, sentence) for part in parts)
+        case Or(parts):
+            return any(may_attend(part, query, key, sentence) for part in parts)
+        case Not(part):
+            return not may_attend(part, query, key, sentence)
+
+
+def grid(text):
+    """'x.' drawings: x = may attend."""
+    return torch.tensor([[cell == "x" for cell in line] for line in text.split()])
+
+
+def same(a, b):
+    """Whether two masks are the same tensor for every sentence."""
+    return torch.equal(a.tensor(Q, K).expand(B, 1, Q, K), b.tensor(Q, K).expand(B, 1, Q, K))
+
+
+# What each rule looks like
+
+
+@pytest.mark.parametrize(
+    ("mask", "drawing", "words"),
+    [
+        (Full(), "xxxx xxxx xxxx", "full"),
+        (Subsequent(), "x... xx.. xxx.", "subsequent"),
+        (Subsequent(1), "xx.. xxx. xxxx", "subsequent (offset 1)"),
+        (Subsequent(-1), ".... x... xx..", "subsequent (offset -1)"),
+        (Padding((3,)), "xxx. xxx. xxx.", "padding"),
+        (Padding((3,), left=4), ".xxx .xxx .xxx", "padding"),
+        (Window(1), "x... xx.. .xx.", "window (1 before, 0 after)"),
+        (Window(0, 1), "xx.. .xx. ..xx", "window (0 before, 1 after)"),
+        (Prefix(2), "xx.. xx.. xx..", "prefix of 2"),
+        (Subsequent() | Prefix(2), "xx.. xx.. xxx.", "subsequent or prefix of 2"),
+        (Documents((1, 2)), "x... .xx. .xx.", "documents of 1, 2"),
+        (Painted(((0, 3), (2, 0))), "xxx. xxxx .xxx", "painted"),
+        (~Subsequent(), ".xxx ..xx ...x", "not subsequent"),
+        (Subsequent() & Window(1, 1), "x... xx.. .xx.", "subsequent and window (1 before, 1 after)"),
+        (~(Subsequent() & Prefix(1)), ".xxx .xxx .xxx", "not (subsequent and prefix of 1)"),
+    ],
+    ids=lambda x: str(x) if not isinstance(x, str) else "",
+)
+def test_each_rule_looks_as_it_is_named(mask, drawing, words):
+    """Rows are queries, columns are keys, x may attend."""
+    assert torch.equal(mask.grid(3, 4), grid(drawing))
+    assert str(mask) == words
+
+
+@settings(max_examples=100)
+@given(masks())
+def test_the_tensor_is_the_predicate_of_every_cell(mask):
+    """(B or 1, 1, Q, K), boolean; `grid` is one sentence of it."""
+    tensor = mask.tensor(Q, K)
+
+    assert tensor.shape == (mask.batch_size or 1, 1, Q, K)
+    assert tensor.dtype is torch.bool
+    for sentence in range(B):
+        expected = torch.tensor([[may_attend(mask, q, k, sentence) for k in range(K)] for q in range(Q)])
+        assert torch.equal(tensor.expand(B, 1, Q, K)[sentence, 0], expected)
+        assert torch.equal(mask.grid(Q, K, sentence=sentence), expected)
+
+
+@settings(max_examples=60)
+@given(masks(), slices(Q), slices(K))
+def test_a_block_is_that_block_of_the_whole(mask, rows, columns):
+    """Also empty blocks, and blocks that begin beyond the end."""
+    assert torch.equal(mask.tensor(Q, K, rows=rows, columns=columns), mask.tensor(Q, K)[..., rows, columns])
+
+
+def test_a_block_of_a_huge_mask_costs_the_block():
+    """The whole would have 10¹² cells."""
+    mask = Subsequent() & Window(5) & Documents((500_000, 500_000)) & Painted(((999_999, 999_999),))
+
+    block = mask.tensor(10**6, 10**6, rows=slice(999_990, None), columns=slice(999_990, None))
+
+    assert block.shape == (1, 1, 10, 10)
+    assert not block[0, 0, -1, -1]
+    assert block[0, 0, -1, -2]
+
+
+def test_a_square_is_the_default_and_nothing_is_allowed():
+    """`grid(n)` is n x n; a mask of no tokens has no cells."""
+    assert Subsequent().grid(5).shape == (5, 5)
+    assert Full().grid(0).shape == (0, 0)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 20])
+def test_subsequent_mask_is_the_lower_triangle(size):
+    """(1, size, size), boolean, as in the tutorials; row 12 sees the keys 0 to 12."""
+    mask = subsequent_mask(size)
+
+    assert mask.dtype is torch.bool
+    assert torch.equal(mask, torch.ones(1, size, size).tril() == 1)
+    if size > 12:
+        assert mask[0, 12].nonzero().flatten().tolist() == list(range(13))
+
+
+def test_a_subsequent_mask_of_less_than_nothing_is_refused():
+    """With the size that was asked for."""
+    with pytest.raises(MaskError, match="-1"):
+        subsequent_mask(-1)
+
+
+# Laws
+
+
+@settings(max_examples=60)
+@given(masks(), masks(), masks())
+def test_masks_are_a_boolean_algebra(a, b, c):
+    """De Morgan, double negation, idempotence, commutativity, associativity, distributivity, absorption, identity."""
+    assert same(~(a & b), ~a | ~b)
+    assert same(~(a | b), ~a & ~b)
+    assert same(~~a, a)
+    assert same(a & a, a)
+    assert same(a | a, a)
+    assert same(a & b, b & a)
+    assert same(a | b, b | a)
+    assert same((a & b) & c, a & (b & c))
+    assert same(a & (b | c), (a & b) | (a & c))
+    assert same(a | (a & b), a)
+    assert same(a & Full(), a)
+    assert same(a & ~a, ~Full())
+    assert same(a | ~a, Full())
+
+
+@settings(max_examples=60)
+@given(masks(), masks(), masks())
+def test_equal_masks_are_equal_values(a, b, c):
+    """So results can be kept by them: grouping does not matter, and a double negation is none."""
+    assert (a & b) & c == a & (b & c)
+    assert hash((a | b) | c) == hash(a | (b | c))
+    assert ~~a == a
+    assert len({a, from_json(a.to_json())}) == 1
+
+
+def test_masks_are_frozen():
+    """What was made stays."""
+    with pytest.raises(AttributeError):
+        Subsequent().offset = 1
+
+
+def test_lists_and_whole_numbers_of_any_kind_make_the_same_mask():
+    """Also a tensor of lengths, as a tokenizer gives it; cells once and in order."""
+    assert Padding([3, 5]) == Padding(torch.tensor([3, 5])) == Padding((3, 5))
+    assert Painted([(2, 1), (0, 1), (2, 1)]) == Painted(((0, 1), (2, 1)))
+
+
+def test_masks_for_different_batches_do_not_combine():
+    """With both numbers of sentences; a mask for any batch joins either."""
+    with pytest.raises(MaskError, match="2 and 3"):
+        Padding((1, 2)) & Padding((1, 2, 3))
+    assert (Subsequent() & Padding((1, 2))).batch_size == 2
+    assert (~Padding((1, 2))).batch_size == 2
+    assert (Subsequent() | Prefix(1)).batch_size is None
+
+
+# Why a cell is blocked
+
+
+@settings(max_examples=80)
+@given(masks(), st.integers(0, B - 1), slices(Q), slices(K))
+def test_reasons_are_given_for_exactly_the_blocked_cells(mask, sentence, rows, columns):
+    """`reasons`, `blocked_by` and the tensor agree in every cell, and no reason is listed that occurs nowhere."""
+    reasons, codes = mask.reasons(Q, K, sentence=sentence, rows=rows, columns=columns)
+    allowed = mask.grid(Q, K, sentence=sentence)
+
+    assert codes.shape == allowed[rows, columns].shape
+    assert set(codes.unique().tolist()) - {0} == set(range(1, len(reasons) + 1))
+    assert len(set(reasons)) == len(reasons)
+    for i, query in enumerate(range(Q)[rows]):
+        for j, key in enumerate(range(K)[columns]):
+            blockers = mask.blocked_by(query, key, sentence=sentence)
+            code = int(codes[i, j])
+            assert (code == 0) == (not blockers) == bool(allowed[query, key])
+            assert " and ".join(blockers) == (reasons[code - 1] if code else "")
+
+
+def test_the_rules_of_an_and_are_named_each():
+    """In the order in which they stand; an "or" and a "not" are one reason."""
+    mask = Subsequent() & Padding((2, 4)) & (Prefix(1) | Window(3))
+
+    assert mask.blocked_by(0, 3, sentence=0) == ("subsequent", "padding", "prefix of 1 or window (3 before, 0 after)")
+    assert mask.blocked_by(2, 2, sentence=0) == ("padding",)
+    assert mask.blocked_by(2, 2, sentence=1) == ()
+
+
+def test_reasons_are_numbered_from_one():
+    """Single rules before their combinations, in the order of the rules."""
+    reasons, codes = (Subsequent() & Prefix(2)).reasons(3, 3)
+
+    assert reasons == ("subsequent", "prefix of 2", "subsequent and prefix of 2")
+    assert codes.tolist() == [[0, 1, 3], [0, 0, 3], [0, 0, 2]]
+
+
+def test_more_rules_than_a_number_has_bits():
+    """Seventy rules at once are still told apart."""
+    mask = And(tuple(Window(before) for before in range(70)))
+
+    reasons, codes = mask.reasons(75, 1)
+
+    assert len(reasons) == 70
+    assert codes[:, 0].tolist() == [0, *codes[1:71, 0].tolist(), *[codes[70, 0].item()] * 4]
+    for query in (1, 40, 69, 74):
+        assert reasons[codes[query, 0] - 1].split(" and ") == list(mask.blocked_by(query, 0))
+
+
+@pytest.mark.parametrize("ask", ["grid", "reasons", "blocked_by"])
+@pytest.mark.parametrize("sentence", [2, -1])
+def test_a_sentence_that_is_not_there_is_refused(ask, sentence):
+    """With the number there is."""
+    with pytest.raises(MaskError, match=f"no sentence {sentence}"):
+        getattr(Padding((1, 2)) & Subsequent(), ask)(3, 3, sentence=sentence)
+
+
+# JSON
+
+
+@settings(max_examples=100)
+@given(masks())
+def test_masks_go_through_json_and_back(mask):
+    """As an object, and as text."""
+    assert from_json(mask.to_json()) == mask
+    assert from_json(json.dumps(mask.to_json())) == mask
+
+
+def test_the_json_of_a_mask_can_be_read():
+    """It is part of links, so it stays as it is."""
+    mask = ~(Subsequent() & Padding((2, 3), left=4)) | Painted(((0, 1),))
+
+    assert mask.to_json() == {
+        "rule": "or",
+        "masks": [
+            {
+                "rule": "not",
+                "mask": {
+                    "rule": "and",
+                    "masks": [
+                        {"rule": "subsequent", "offset": 0},
+                        {"rule": "padding", "lengths": [2, 3], "left": 4},
+                    ],
+                },
+            },
+            {"rule": "painted", "cells": [[0, 1]]},
+        ],
+    }
+
+
+@settings(max_examples=400)
+@given(hostile_json)
+def test_hostile_json_is_a_mask_or_a_mask_error(data):
+    """Whatever a link holds: never another exception, and what is taken is a mask that works."""
+    try:
+        mask = from_json(data)
+    except AttnvizError:
+        return
+
+    assert from_json(mask.to_json()) == mask
+    mask.tensor(3, 4)
+    mask.reasons(3, 4)
+
+
+def nested(levels, rule="not"):
+    data = {"rule": "full"}
+    for _ in range(levels):
+        data = {"rule": "not", "mask": data} if rule == "not" else {"rule": rule, "masks": [data]}
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ("{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ("9" * 5000, "not valid JSON"),
+        (None, "an object with a rule; given None"),
+        ([1, 2], "an object with a rule"),
+        ({}, "an object with a rule"),
+        ({"rule": 3}, "an object with a rule"),
+        ({"rule": ["full"]}, "an object with a rule"),
+        (10**5000, "int too large to show"),
+        ({"rule": "causal"}, "no mask rule 'causal'. There are: and, documents, full, not"),
+        ({"rule": "x" * 10_000}, "no mask rule 'xxx"),
+        ({"rule": "full", "offset": 1}, "has no 'offset'; it has: nothing"),
+        ({"rule": "full", 1: 2, "a": 3}, "has no "),
+        ({"rule": "subsequent", "offset": True}, "whole numbers up to 100,000; given True"),
+        ({"rule": "subsequent", "offset": 1.0}, "whole numbers"),
+        ({"rule": "subsequent", "offset": "1"}, "whole numbers"),
+        ({"rule": "subsequent", "offset": math.nan}, "given nan"),
+        ({"rule": "subsequent", "offset": 100_001}, "given 100001"),
+        ({"rule": "subsequent", "offset": 10**5000}, "too large to show"),
+        ({"rule": "subsequent", "offset": [1]}, "cannot be read"),
+        ({"rule": "subsequent", "offset": None}, "cannot be read"),
+        ({"rule": "window"}, "cannot be read"),
+        ({"rule": "window", "before": 1, "after": None}, "cannot be read"),
+        ({"rule": "prefix", "length": []}, "cannot be read"),
+        ({"rule": "padding", "lengths": 3}, "a list of whole numbers; given 3"),
+        ({"rule": "padding", "lengths": []}, "at least one sentence"),
+        ({"rule": "padding", "lengths": [None]}, "a list of whole numbers"),
+        ({"rule": "padding", "lengths": [[1, 2]]}, "a list of whole numbers"),
+        ({"rule": "padding", "lengths": [3, -1]}, "is -1; it must be 0 or more"),
+        ({"rule": "padding", "lengths": "12"}, "whole numbers"),
+        ({"rule": "padding", "lengths": [1] * 100_001}, "at most 100,000 items"),
+        ({"rule": "padding", "lengths": [1], "left": [1]}, "cannot be read"),
+        ({"rule": "documents", "lengths": [[1], [2]]}, "a list of whole numbers"),
+        ({"rule": "documents", "lengths": [3, -2]}, "is -2"),
+        ({"rule": "painted", "cells": [1]}, "cannot be read"),
+        ({"rule": "painted", "cells": [[1]]}, "cannot be read"),
+        ({"rule": "painted", "cells": [[1, 2, 3]]}, "cannot be read"),
+        ({"rule": "painted", "cells": [[1, [2]]]}, "whole numbers"),
+        ({"rule": "painted", "cells": [[1, None]]}, "cannot be read"),
+        ({"rule": "not"}, "cannot be read"),
+        ({"rule": "not", "mask": None}, "an object with a rule"),
+        ({"rule": "and", "masks": []}, "'and' needs at least one mask"),
+        ({"rule": "and", "masks": {"rule": "full"}}, "a list of at most"),
+        ({"rule": "or", "masks": [{"rule": "full"}, 7]}, "an object with a rule; given 7"),
+        (nested(33), "more than 32 deep"),
+        (nested(33, "and"), "more than 32 deep"),
+        (nested(5000), "more than 32 deep"),
+        (
+            {"rule": "and", "masks": [{"rule": "padding", "lengths": [1]}, {"rule": "padding", "lengths": [1, 2]}]},
+            "1 and 2 sentences",
+        ),
+    ],
+    ids=lambda x: x if isinstance(x, str) and len(x) < 50 else "",
+)
+def test_what_is_wrong_with_a_mask_is_said(data, says):
+    """In one sentence a person can act on, cut short, whatever was given."""
+    with pytest.raises(MaskError) as refused:
+        from_json(data)
+
+    assert says in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+def test_lists_nested_without_end_are_refused():
+    """As no JSON text can bring them, but a dictionary can."""
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    with pytest.raises(MaskError, match="whole numbers"):
+        from_json({"rule": "painted", "cells": deep})
+    with pytest.raises(MaskError, match="too large to show"):
+        from_json(deep)
+
+
+def test_what_is_at_the_bounds_is_taken():
+    """32 levels; 100,000."""
+    assert from_json(nested(32)) is not None
+    assert from_json({"rule": "window", "before": 100_000, "after": -100_000}) == Window(100_000, -100_000)
+
+
+# Other conventions
+
+
+@settings(max_examples=50)
+@given(masks())
+def test_every_convention_goes_out_and_comes_back(mask):
+    """And no two of them are the same for the same mask."""
+    ours = mask.grid(Q, K)
+
+    assert torch.equal(from_true_is_masked(to_true_is_masked(ours)), ours)
+    assert torch.equal(from_zero_is_masked(to_zero_is_masked(ours)), ours)
+    assert torch.equal(from_additive(to_additive(ours)), ours)
+    assert torch.equal(to_true_is_masked(ours), ~ours)
+    assert torch.equal(to_zero_is_masked(ours), ours.long())
+    assert torch.equal(to_additive(ours, torch.float16), torch.zeros(Q, K).half().masked_fill(~ours, -math.inf))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32])
+def test_zeros_and_ones_of_any_dtype_are_taken(dtype):
+    """By both conventions of 0 and 1, in opposite ways."""
+    given = torch.tensor([[1, 0, 1]]).to(dtype)
+
+    assert from_zero_is_masked(given).tolist() == [[True, False, True]]
+    assert from_true_is_masked(given).tolist() == [[False, True, False]]
+
+
+@pytest.mark.parametrize("fill", [-math.inf, -1e9, torch.finfo(torch.float32).min, -65504.0])
+def test_additive_masks_may_be_filled_with_anything_very_negative(fill):
+    """-inf, the tutorials' -1e9, the smallest number of a dtype."""
+    assert from_additive(torch.tensor([0.0, fill])).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("adapter", "mask", "says"),
+    [
+        (from_true_is_masked, torch.tensor([0.0, -math.inf]), "True = masked holds 0 and 1 only"),
+        (from_zero_is_masked, torch.tensor([0, 2]), r"0 = masked holds 0 and 1 only; this one holds \[0, 2\]"),
+        (from_additive, torch.tensor([0.0, -1.5]), "0 = may attend"),
+        (from_additive, torch.tensor([0.0, math.nan]), "0 = may attend"),
+        (from_additive, torch.tensor([0.0, math.inf]), "0 = may attend"),
+        (from_additive, torch.tensor([0, -100_000]), "holds floats"),
+        (from_additive, torch.tensor([True, False]), "holds floats"),
+        (to_true_is_masked, torch.tensor([0, 1]), r"holds booleans.*torch\.int64"),
+        (to_zero_is_masked, torch.tensor([0.0, 1.0]), "holds booleans"),
+        (to_additive, torch.tensor([0, 1]), "holds booleans"),
+    ],
+)
+def test_a_mask_of_another_convention_is_not_taken_for_this_one(adapter, mask, says):
+    """A bias is no mask, and ours is boolean."""
+    with pytest.raises(MaskError, match=says):
+        adapter(mask)
