@@ -98,6 +98,8 @@ class Step:
         _one(sentence, self.shape[0], "sentence")
         if isinstance(self.mask, Mask):
             return self.mask.reasons(*self.shape[2:], sentence=sentence, rows=rows, columns=columns)
+        if self.mask is None:
+            return (), torch.zeros_like(self.may_attend(0, rows, columns, sentence=sentence), dtype=torch.int64)
         return ("the model's mask",), (~self.may_attend(0, rows, columns, sentence=sentence)).long()
 
 

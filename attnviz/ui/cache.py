@@ -1,0 +1,56 @@
+"""Records and figures that were made before. Both are frozen, so sessions may share them."""
+
+from functools import lru_cache
+
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError
+from attnviz.core.record import Record
+from attnviz.core.tokens import Sentence
+from attnviz.sources.scratch import Scratch
+
+MOST_CHARACTERS = 20_000
+MOST_TOKENS = 4_096
+MOST_SENTENCES = 32
+
+
+def texts(typed: str) -> tuple[str, ...]:
+    """One sentence per line; empty lines are no sentences.
+
+    Raises:
+        InputError: if there is too much or nothing to look at.
+    """
+    if len(typed) > MOST_CHARACTERS:
+        raise InputError(
+            f"The text has {len(typed):,} characters; this page takes up to {MOST_CHARACTERS:,}. "
+            "Shorten it, or use attnviz from Python, where there is no such limit."
+        )
+    lines = tuple(line for line in typed.splitlines() if line.strip())
+    if not lines:
+        raise InputError("There is no text yet. Type a sentence above, or choose an example.")
+    if len(lines) > MOST_SENTENCES:
+        raise InputError(
+            f"There are {len(lines)} lines, and each line is a sentence of its own; this page takes up to "
+            f"{MOST_SENTENCES}. Join some lines."
+        )
+    return lines
+
+
+@lru_cache(maxsize=64)
+def sentences(source: Scratch, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
+    """The tokens.
+
+    Raises:
+        InputError: if they are too many.
+    """
+    cut = source.tokenize(list(lines))
+    if (tokens := len(cut[0].tokens) * len(cut)) > MOST_TOKENS:
+        raise InputError(
+            f"The text makes {tokens:,} tokens, padding included; this page takes up to {MOST_TOKENS:,}. Shorten it."
+        )
+    return cut
+
+
+@lru_cache(maxsize=32)
+def record(source: Scratch, lines: tuple[str, ...], edits: Edits = Edits()) -> Record:
+    """The run of a source on sentences with edits."""
+    return source.run(sentences(source, lines), edits)

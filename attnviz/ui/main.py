@@ -1,0 +1,27 @@
+"""Page setup and navigation. It imports nothing heavy of its own, so that the frame of the page is there at once."""
+
+import streamlit as st
+
+from attnviz.core import assets
+from attnviz.ui import style
+
+
+def heads() -> None:
+    from attnviz.ui.pages.heads import page
+
+    page()
+
+
+def masks() -> None:
+    from attnviz.ui.pages.masks import page
+
+    page()
+
+
+st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide", initial_sidebar_state="collapsed")
+style.apply()
+pages = [
+    st.Page(heads, title="Heads", url_path="heads", default=True),
+    st.Page(masks, title="Masks", url_path="masks"),
+]
+st.navigation(pages, position="top").run()

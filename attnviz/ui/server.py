@@ -1,0 +1,85 @@
+"""What happens once per server: imports and a first picture in the background, and headers on every response."""
+
+import gc
+import re
+import threading
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+
+import streamlit
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+
+def _inline_scripts() -> str:
+    """The scripts that stand in Streamlit's own page, by their hash: the only inline code that may run."""
+    page = (Path(streamlit.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    return " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
+
+
+HEADERS = {
+    "content-security-policy": "; ".join(
+        (
+            "default-src 'self'",
+            f"script-src 'self' {_inline_scripts()}",
+            "img-src 'self' data: blob:",
+            "font-src 'self' data:",
+            "style-src 'self' 'unsafe-inline'",
+            "connect-src 'self' ws: wss: data: blob:",
+            "worker-src 'self' blob:",
+            "object-src 'none'",
+            "base-uri 'self'",
+        )
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+}
+
+
+class SecurityHeaders:
+    """Says to the browser that nothing is to be loaded from another host, and no text to be run as code."""
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message.get("headers", []), *headers]
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
+
+
+security = [Middleware(SecurityHeaders)]
+
+
+@asynccontextmanager
+async def lifespan(app: object) -> AsyncIterator[None]:
+    """Warm up beside the server's start, so that the first visitor finds everything imported."""
+    threading.Thread(target=warm, name="attnviz-warm", daemon=True).start()
+    yield
+
+
+def warm() -> None:
+    """Import what a picture needs, draw one, and take all of it out of the garbage collector's sight.
+
+    Streamlit collects garbage after every run; with torch loaded that costs more than the run itself. What is frozen
+    here is never looked at again.
+    """
+    from attnviz import export, figures
+    from attnviz.sources.scratch import Scratch
+    from attnviz.ui import cache, widgets
+
+    record = cache.record(Scratch(), cache.texts(next(iter(widgets.EXAMPLES.values()))))
+    for figure in (figures.heads(record, record.sites[0]), figures.head(record, record.sites[0], 0)):
+        figure.chart.to_dict()
+    gc.collect()
+    gc.freeze()
+    export.warm()

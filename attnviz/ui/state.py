@@ -1,0 +1,97 @@
+"""What the link holds. Controls keep themselves in it (`bind="query-params"`); this is the rest, and what a bad link gets.
+
+Heads off are written ``e0.1-e0.3``: encoder layer 0 head 1, encoder layer 0 head 3. A selected cell is ``2.1``: query 2,
+key 1.
+"""
+
+import re
+
+import streamlit as st
+
+from attnviz.core.edits import KINDS, Site
+from attnviz.core.errors import InputError
+
+Heads = frozenset[tuple[Site, int]]
+LETTERS = {kind[0]: kind for kind in KINDS}
+
+
+def encode_heads(heads: Heads) -> str:
+    return "-".join(f"{site.kind[0]}{site.layer}.{head}" for site, head in sorted(heads))
+
+
+def decode_heads(text: str) -> Heads:
+    """Read what `encode_heads` wrote.
+
+    Raises:
+        InputError: if it is anything else.
+    """
+    parts = text.split("-") if text else []
+    found = [re.fullmatch(r"([edc])(\d{1,3})\.(\d{1,3})", part, re.ASCII) for part in parts]
+    if len(parts) > 2000 or not all(found):
+        raise InputError(f"'{text[:40]}' does not name heads; it should look like e0.1-e0.3.")
+    return frozenset((Site(LETTERS[m[1]], int(m[2])), int(m[3])) for m in found if m)
+
+
+def encode_cell(cell: tuple[int, int] | None) -> str:
+    return "" if cell is None else f"{cell[0]}.{cell[1]}"
+
+
+def decode_cell(text: str) -> tuple[int, int] | None:
+    """Read what `encode_cell` wrote.
+
+    Raises:
+        InputError: if it is anything else.
+    """
+    if not text:
+        return None
+    if not (m := re.fullmatch(r"(\d{1,6})\.(\d{1,6})", text, re.ASCII)):
+        raise InputError(f"'{text[:40]}' does not name a cell; it should look like 2.1.")
+    return int(m[1]), int(m[2])
+
+
+ENCODED = {"off": (encode_heads, decode_heads, frozenset()), "cell": (encode_cell, decode_cell, None)}
+
+
+def read_link(allowed: dict[str, object]) -> None:
+    """Once per session: take the unbound part of the link into the session, and note what in it cannot be used.
+
+    Args:
+        allowed: for each bound parameter the values it may have, as a container of strings or a range of numbers.
+    """
+    if "link_problems" in st.session_state:
+        return
+    problems = []
+    for name, (_, decode, default) in ENCODED.items():
+        try:
+            st.session_state[name] = decode(st.query_params.get(name, ""))
+        except InputError as error:
+            st.session_state[name] = default
+            problems.append(f"{name}: {error}")
+    for name in st.query_params:
+        if name in allowed and (bad := [v for v in st.query_params.get_all(name) if v and not _fits(v, allowed[name])]):
+            problems.append(f"{name}: '{bad[0][:40]}' is not {_in_words(allowed[name])}.")
+        elif name not in allowed and name not in ENCODED:
+            problems.append(f"{name[:40]}: there is no such setting.")
+    st.session_state["link_problems"] = problems
+
+
+def write_link() -> None:
+    """Put the unbound part of the state into the link; switching pages drops it otherwise."""
+    for name, (encode, _, _) in ENCODED.items():
+        text = encode(st.session_state[name])
+        if text and st.query_params.get(name) != text:
+            st.query_params[name] = text
+        elif not text and name in st.query_params:
+            del st.query_params[name]
+
+
+def _fits(value: str, allowed: object) -> bool:
+    if isinstance(allowed, range):
+        return bool(re.fullmatch(r"-?\d{1,12}", value, re.ASCII)) and int(value) in allowed
+    return allowed is str or all(part in allowed for part in value.split(","))
+
+
+def _in_words(allowed: object) -> str:
+    if isinstance(allowed, range):
+        return f"a whole number from {allowed.start} to {allowed.stop - 1}"
+    return f"one of {', '.join(allowed)}"

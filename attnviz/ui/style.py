@@ -1,0 +1,18 @@
+"""The little that Streamlit's theme cannot say."""
+
+import streamlit as st
+
+CSS = """
+.block-container {padding-top: 4.25rem; padding-bottom: 4rem; max-width: 1440px;}
+.note {padding: .6rem .9rem; border-left: 3px solid; border-radius: 2px; margin: .25rem 0; overflow-wrap: anywhere;}
+.note.error {border-color: #b3261e; background: rgba(179, 38, 30, .08);}
+.note.notice {border-color: #8a6d00; background: rgba(138, 109, 0, .10);}
+.st-key-edits {min-height: 2.75rem;}
+.words {font-size: 1.125rem; line-height: 1.5; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; min-height: 1.7rem;}
+.quiet {font-size: .875rem; opacity: .78; overflow-wrap: anywhere; font-variant-numeric: tabular-nums;}
+[class*="st-key-picture"] {overflow-x: auto;}
+"""
+
+
+def apply() -> None:
+    st.html(f"<style>{CSS}</style>")

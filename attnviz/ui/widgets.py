@@ -1,0 +1,417 @@
+"""Controls that draw themselves and give back a value."""
+
+from dataclasses import replace
+from html import escape
+from urllib.parse import quote
+
+import streamlit as st
+
+from attnviz import figures, tokenizers
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.masks import Mask, Prefix, Subsequent, Window
+from attnviz.core.record import Record
+from attnviz.figures import Figure
+from attnviz.sources.scratch import BOUNDS, Scratch
+from attnviz.ui import cache, state
+
+EXAMPLES = {
+    "The cat sat on the mat": "The cat sat on the mat",
+    "The cat sat down": "The cat sat down",
+    "because it was tired": "The cat sat on the mat because it was tired.",
+    "two sentences, padded": "The cat sat on the mat\nThe cat sat down",
+}
+RULES = ("subsequent", "window", "prefix")
+DOMAINS = {"fixed": "0 to 1", "shared": "0 to largest", "log": "logarithmic"}
+FOCUS = ("mean", "max", "min")
+SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
+LONGEST_LINK = 30_000
+"""How many characters a sentence may take in the address of the page."""
+
+ALLOWED: dict[str, object] = {
+    "text": str,
+    "tokenizer": tokenizers.NAMES,
+    **{name: range(0 if name == "seed" else 1, most + 1) for name, most in BOUNDS.items()},
+    **{name: ("true", "false") for name in ("bias", "positions", "padding", "sums", "sos")},
+    "mask": RULES,
+    "before": range(0, 4097),
+    "after": range(0, 4097),
+    "prefix": range(0, 4097),
+    "layer": range(0, BOUNDS["num_layers"]),
+    "sentence": range(0, cache.MOST_SENTENCES),
+    "show": (*FOCUS, *map(str, range(BOUNDS["num_heads"]))),
+    "colors": tuple(DOMAINS),
+}
+"""What each bound parameter of a link may be."""
+
+
+def note(text: str, kind: str = "error") -> None:
+    """One plain sentence, shown as typed: nothing in it is read as markup."""
+    role = "alert" if kind == "error" else "status"
+    st.html(f'<div class="note {kind}" role="{role}">{escape(clean(text))}</div>')
+
+
+def in_words(text: str) -> None:
+    """The sentence about what is selected."""
+    st.html(f'<div class="words" role="status">{escape(clean(text))}</div>')
+
+
+def cell_in_words(record: Record, site: Site, head: int | str, cell: tuple[int, int] | None, sentence: int) -> None:
+    """What the selected cell says, or how to select one."""
+    if cell is None:
+        in_words("Click a cell to read it in words.")
+    else:
+        in_words(figures.in_words(record, site, head, *cell, sentence=sentence))
+
+
+def quiet(text: str) -> None:
+    """A remark beside a picture."""
+    st.html(f'<div class="quiet">{escape(clean(text))}</div>')
+
+
+def clean(text: str) -> str:
+    """Without lone surrogates, which cannot be sent to a browser."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{SYMBOL FOR NULL}")
+
+
+def label(text: str) -> None:
+    """What the controls right of it are about."""
+    st.caption(text, width="content")
+
+
+def is_dark() -> bool:
+    return st.context.theme.type == "dark"
+
+
+# The input bar: the same on every page, and kept across pages.
+
+
+def input_bar() -> tuple[Scratch, tuple[str, ...]]:
+    """The model and the sentences. Stops the page with one sentence if either cannot be used."""
+    state.read_link(ALLOWED)
+    with st.container(horizontal=True, vertical_alignment="top", gap="small"):
+        with st.container(width=230):
+            source = _model()
+        with st.container(width=600, gap="xsmall"):
+            typed = st.text_area(
+                "Sentence",
+                next(iter(EXAMPLES.values())),
+                key="text",
+                height=68,
+                label_visibility="collapsed",
+                placeholder="Type a sentence. A new line begins another one.",
+                bind=None if _too_long_for_a_link() else "query-params",
+            )
+        with st.container(width="stretch"):
+            st.pills("Examples", EXAMPLES, key="example", on_change=_take_example, label_visibility="collapsed")
+    if _too_long_for_a_link():
+        note("This text is too long for a link: the address of this page leaves it out.", "notice")
+    for problem in st.session_state["link_problems"]:
+        note(f"The link could not be read in full, so a default is shown. {problem}", "notice")
+    try:
+        if isinstance(source, InputError):
+            raise source
+        lines = cache.texts(clean(typed or ""))
+        cache.sentences(source, lines)
+    except AttnvizError as error:
+        note(str(error))
+        state.write_link()
+        st.stop()
+    return source, lines
+
+
+def _too_long_for_a_link() -> bool:
+    """Servers refuse addresses above 64 kB."""
+    return len(quote(clean(st.session_state.get("text") or ""))) > LONGEST_LINK
+
+
+def _take_example() -> None:
+    if st.session_state["example"] in EXAMPLES:
+        st.session_state["text"] = EXAMPLES[st.session_state["example"]]
+        st.session_state["cell"] = None
+    st.session_state["example"] = None
+
+
+def _model() -> Scratch | InputError:
+    """The settings of the source, behind one button that says what it is."""
+    with st.popover("scratch · random weights", icon=":material/tune:", width="stretch"):
+        st.caption("Random weights: shows the mechanics, not meaning. Everything below comes from one seed.")
+        bound = {"bind": "query-params"}
+        tokenizer = st.segmented_control(
+            "Tokenizer", tokenizers.NAMES, default="words", key="tokenizer", required=True, **bound
+        )
+        sizes = {}
+        left, right = st.columns(2)
+        for column, name, label, default in (
+            (left, "d_model", "d_model", 64),
+            (right, "num_heads", "Heads", 4),
+            (left, "num_layers", "Layers", 2),
+            (right, "seed", "Seed", 0),
+        ):
+            least = 0 if name == "seed" else 1
+            sizes[name] = column.number_input(label, least, BOUNDS[name], default, key=name, **bound)
+        positions = left.toggle("Positions", True, key="positions", **bound)
+        bias = right.toggle("Bias", True, key="bias", **bound)
+    try:
+        return Scratch(tokenizer, positions=positions, bias=bias, **sizes)
+    except InputError as error:
+        return error
+
+
+# The edits bar: what differs from the untouched model.
+
+
+def edits_bar(source: Scratch, lines: tuple[str, ...], *, rules: tuple[str, ...] = ()) -> Edits:
+    """Toggle masks, and see and undo what is changed. Gives the edits.
+
+    Args:
+        rules: the masks that are on when the page is opened first.
+    """
+    lengths = [sentence.length for sentence in cache.sentences(source, lines)]
+    padded = len(set(lengths)) > 1
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="edits"):
+        label("Mask")
+        chosen = st.pills(
+            "Mask",
+            RULES,
+            selection_mode="multi",
+            default=list(rules),
+            key="mask",
+            bind="query-params",
+            label_visibility="collapsed",
+        )
+        parameters = _parameters(chosen)
+        own_mask = st.toggle("padding masked", True, key="padding", bind="query-params") if padded else True
+        heads_off = frozenset((s, h) for s, h in st.session_state["off"] if s in source.sites and h < source.num_heads)
+        edits = Edits(_combined(chosen, parameters), heads_off, own_mask=own_mask)
+        if edits != Edits():
+            _chips(edits)
+    return edits
+
+
+def _parameters(chosen: list[str]) -> dict[str, int]:
+    values = {}
+    for rule, name, label, default in (
+        ("window", "before", "keys before", 2),
+        ("window", "after", "keys after", 0),
+        ("prefix", "prefix", "prefix length", 2),
+    ):
+        if rule in chosen:
+            values[name] = st.number_input(label, 0, 4096, default, key=name, width=130, bind="query-params")
+    return values
+
+
+def _combined(chosen: list[str], parameters: dict[str, int]) -> Mask | None:
+    """(subsequent or prefix) and window: a prefix opens what the future mask closes; a window closes more."""
+    mask: Mask | None = Subsequent() if "subsequent" in chosen else None
+    if "prefix" in chosen:
+        prefix = Prefix(parameters["prefix"])
+        mask = prefix if mask is None else mask | prefix
+    if "window" in chosen:
+        window = Window(parameters["before"], parameters["after"])
+        mask = window if mask is None else mask & window
+    return mask
+
+
+def _chips(edits: Edits) -> None:
+    """One removable chip for each thing that is changed, and one button that resets all."""
+    label("Changed")
+    for rule in st.session_state["mask"]:
+        _chip(f"{rule} mask", _drop_rule, rule)
+    if not edits.own_mask:
+        _chip("padding not masked", _mask_padding)
+    for site, head in sorted(edits.heads_off):
+        _chip(f"{site} head {head} off", _turn_on, site, head)
+    st.button("reset all", key="reset", on_click=reset, type="tertiary")
+
+
+def _chip(label: str, undo, *args) -> None:
+    st.button(label, key=f"chip {label}", icon=":material/close:", on_click=undo, args=args, help="Undo this change")
+
+
+def _drop_rule(rule: str) -> None:
+    st.session_state["mask"] = [other for other in st.session_state["mask"] if other != rule]
+
+
+def _mask_padding() -> None:
+    st.session_state["padding"] = True
+
+
+def _turn_on(site: Site, head: int) -> None:
+    st.session_state["off"] -= {(site, head)}
+
+
+def reset() -> None:
+    """Back to the untouched model."""
+    st.session_state["mask"] = []
+    st.session_state["padding"] = True
+    st.session_state["off"] = frozenset()
+
+
+# What to look at.
+
+
+def layer(source: Scratch) -> Site:
+    """The attention call to look at."""
+    if st.session_state.get("layer", 0) not in range(source.num_layers):
+        st.session_state["layer"] = 0
+    if source.num_layers == 1:
+        return source.sites[0]
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        label("Layer")
+        chosen = st.pills(
+            "Layer",
+            range(source.num_layers),
+            default=0,
+            key="layer",
+            required=True,
+            bind="query-params",
+            label_visibility="collapsed",
+        )
+    return source.sites[chosen or 0]
+
+
+def sentence(lines: tuple[str, ...]) -> int:
+    """The sentence of the batch to look at."""
+    if st.session_state.get("sentence", 0) not in range(len(lines)):
+        st.session_state["sentence"] = 0
+    if len(lines) == 1:
+        return 0
+    return st.selectbox(
+        "Sentence of the batch",
+        range(len(lines)),
+        format_func=lambda i: f"{i + 1}: {clean(lines[i])[:60]}",
+        key="sentence",
+        bind="query-params",
+    )
+
+
+def focus(source: Scratch) -> int | str:
+    """The head to look at, by number, or the name of an aggregation."""
+    options = [*map(str, range(source.num_heads)), *FOCUS]
+    if st.session_state.get("show", "0") not in options:
+        st.session_state["show"] = "0"
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        label("Show")
+        chosen = st.pills(
+            "Show head",
+            options,
+            default="0",
+            key="show",
+            required=True,
+            bind="query-params",
+            format_func=lambda option: f"head {option}" if option.isdigit() else option,
+            label_visibility="collapsed",
+        )
+    return int(chosen) if chosen and chosen.isdigit() else chosen or 0
+
+
+def heads_on(source: Scratch, site: Site) -> None:
+    """Heads on and off, as pills."""
+    off = {head for place, head in st.session_state["off"] if place == site}
+    heads = list(range(source.num_heads))
+    key = f"on {site}"
+    st.session_state[key] = [head for head in heads if head not in off]
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        label("Heads on")
+        options = {"selection_mode": "multi", "key": key, "on_change": _switch, "args": (site, heads, key)}
+        st.pills("Heads on", heads, label_visibility="collapsed", **options)
+        st.button("all", key="all on", on_click=_set_off, args=(site, ()), type="tertiary")
+        st.button("none", key="all off", on_click=_set_off, args=(site, heads), type="tertiary")
+        st.button("invert", key="invert", on_click=_set_off, args=(site, set(heads) - off), type="tertiary")
+
+
+def _switch(site: Site, heads: list[int], key: str) -> None:
+    _set_off(site, set(heads) - set(st.session_state[key]))
+
+
+def _set_off(site: Site, heads) -> None:
+    others = {(place, head) for place, head in st.session_state["off"] if place != site}
+    st.session_state["off"] = frozenset(others | {(site, head) for head in heads})
+
+
+def display() -> dict[str, object]:
+    """How weights become colors, and whether row sums stand beside them."""
+    with st.popover("Display", icon=":material/palette:"):
+        domain = st.segmented_control(
+            "Colors", DOMAINS, default="fixed", format_func=DOMAINS.get, key="colors", required=True, bind="query-params"
+        )
+        sums = st.toggle("Row sums", False, key="sums", bind="query-params")
+    return {"domain": domain, "row_sums": sums}
+
+
+def number(focus: str) -> int | None:
+    """The head that a choice of `focus` names, if it names one."""
+    return int(focus) if focus.isdigit() else None
+
+
+def select(point: dict | None) -> None:
+    """Keep the cell that was clicked."""
+    st.session_state["cell"] = None if point is None else (int(point["query"]), int(point["key"]))
+
+
+def selected(record: Record, site: Site) -> tuple[int, int] | None:
+    """The selected cell, if the picture has it."""
+    cell = st.session_state["cell"]
+    queries, keys = record.step(site).shape[2:]
+    return cell if cell and cell[0] < queries and cell[1] < keys else None
+
+
+# Pictures.
+
+
+def picture(figure: Figure, key: str, *, select: str | None = None, on_select=None) -> None:
+    """A figure in its own frame. `on_select` is called with what was clicked: a dict of fields, or None.
+
+    Args:
+        select: the name of the selection in the chart.
+    """
+
+    def clicked() -> None:
+        event = st.session_state[f"{key} chart"]["selection"].get(select)
+        points = event if isinstance(event, list) else [event] if event else []
+        on_select(points[0] if points else None)
+
+    options = {"key": f"{key} chart", "theme": None, "width": "content", "alt": clean(figure.description)}
+    if on_select is not None:
+        options |= {"on_select": clicked, "selection_mode": select}
+    with st.container(key=f"picture {key}", width="content"):
+        if figure.screen is None:
+            st.altair_chart(figure.chart, **options)
+        else:
+            st.vega_lite_chart(figure.screen_data, figure.screen, **(options | {"key": f"{key} pixels"}))
+
+
+def take_away(figure: Figure, key: str) -> None:
+    """One button that opens every way to save a figure."""
+    menu = st.popover("Take away", icon=":material/download:", on_change="rerun", key=f"take {key}")
+    if not menu.open:
+        return
+    from attnviz import export
+
+    with menu:
+        size = st.segmented_control("PNG size", SIZES, default="2x", key=f"size {key}", required=True)
+        with st.container(horizontal=True, gap="small"):
+            for name, kind in export.FORMATS.items():
+                options = SIZES[size] if name == "png" else {}
+                st.download_button(
+                    kind.label,
+                    data=lambda name=name, options=options: export.render(figure, name, **options),
+                    file_name=export.filename(figure, name, **options),
+                    mime=kind.mime,
+                    key=f"save {name} {key}",
+                    on_click="ignore",
+                )
+        st.caption("The address of this page is a link to just this picture.")
+
+
+def numbers(figure: Figure, key: str) -> None:
+    """The same numbers as a table, folded."""
+    folded = st.expander("Numbers", on_change="rerun", key=f"numbers {key}")
+    if folded.open:
+        folded.dataframe(figure.table, hide_index=True, key=f"table {key}")
+
+
+def with_sos(source: Scratch) -> Scratch:
+    """The same source, its sentences beginning with <sos> if asked for."""
+    return replace(source, sos=st.toggle("begin with <sos> (shift right)", True, key="sos", bind="query-params"))
