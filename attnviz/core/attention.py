@@ -251,21 +251,23 @@ def check(
 
 
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+    def shapes() -> str:
+        return f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+
     if not (query.dim() in (3, 4) and query.dim() == key.dim() == value.dim()):
-        raise ShapeError(f"Query, key and value need the same 3 (B, n, d) or 4 (B, H, n, d) axes; given {shapes}.")
+        raise ShapeError(f"Query, key and value need the same 3 (B, n, d) or 4 (B, H, n, d) axes; given {shapes()}.")
     if query.shape[-1] != key.shape[-1]:
-        raise ShapeError(f"Query and key differ in d_k ({query.shape[-1]} and {key.shape[-1]}): {shapes}.")
+        raise ShapeError(f"Query and key differ in d_k ({query.shape[-1]} and {key.shape[-1]}): {shapes()}.")
     if query.shape[-1] == 0:
-        raise ShapeError(f"d_k is 0, so there is no dot product to take: {shapes}.")
+        raise ShapeError(f"d_k is 0, so there is no dot product to take: {shapes()}.")
     if key.shape[-2] != value.shape[-2]:
-        raise ShapeError(f"Key and value differ in length ({key.shape[-2]} and {value.shape[-2]}): {shapes}.")
+        raise ShapeError(f"Key and value differ in length ({key.shape[-2]} and {value.shape[-2]}): {shapes()}.")
     for axis, name in enumerate(("batch", "heads")[: query.dim() - 2]):
         sizes = [t.shape[axis] for t in (query, key, value)]
         if len(set(sizes)) > 1:
             would = "Broadcasting would have repeated the one of size 1" if 1 in sizes else "They cannot be broadcast"
             differ = ", ".join(map(str, sizes))
-            raise ShapeError(f"Query, key and value differ in {name} ({differ}): {shapes}. {would}.")
+            raise ShapeError(f"Query, key and value differ in {name} ({differ}): {shapes()}. {would}.")
     if not query.dtype == key.dtype == value.dtype:
         dtypes = f"{query.dtype}, {key.dtype}, {value.dtype}"
         raise ShapeError(f"Query, key and value must share a dtype; they have {dtypes}.")
