@@ -162,7 +162,7 @@ def scores(
 
 def masked(scores: Tensor, mask: Tensor | None) -> Tensor:
     """The scores with every blocked cell *replaced* by -inf."""
-    return scores if mask is None else scores.masked_fill(~mask, -math.inf)
+    return scores if mask is None else scores.where(mask, -math.inf)
 
 
 def normalize(scores: Tensor, mask: Tensor | None = None, *, logsumexp: Tensor | None = None) -> Tensor:

@@ -1,0 +1,186 @@
+"""The tap applies edits to a call, keeps what it was computed from, and leaves the model alone."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import D_K, D_V, B, H, K, Q, booleans, masks, tensors
+from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from attnviz.core.attention import attend, attention_output
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import MaskError, ShapeError
+from attnviz.core.masks import Padding, Subsequent, Window
+from attnviz.core.tap import Tap, silence
+
+SITE = Site("encoder", 0)
+EXACT = {"rtol": 1e-12, "atol": 1e-12, "equal_nan": True}
+
+
+def run(edits=Edits(), *, keep=True, **call):
+    tap = Tap(edits, keep=keep)
+    return tap.attend(*tensors(), site=SITE, **call), tap
+
+
+def test_without_edits_the_output_is_plain_attention():
+    """With the scale of the paper."""
+    output, tap = run()
+
+    assert torch.equal(output, attend(*tensors())[0])
+    assert tap.steps[0].scale == D_K**-0.5
+    assert tap.steps[0].site == SITE
+
+
+@settings(max_examples=40)
+@given(
+    own=st.one_of(st.none(), masks(), st.just(booleans()), st.just(booleans((Q, K)))),
+    mask=st.none() | masks(),
+    own_mask=st.booleans(),
+    off=st.frozensets(st.integers(0, H - 1)),
+    temperature=st.floats(0.1, 10),
+    scale=st.none() | st.floats(-2, 2),
+    policy=st.sampled_from(["zero", "nan", "uniform"]),
+)
+def test_kept_or_not_the_output_is_the_same(own, mask, own_mask, off, temperature, scale, policy):
+    """A run that keeps its steps and a run by the fused kernel say the same, whatever was edited."""
+    heads = frozenset((SITE, head) for head in off)
+    edits = Edits(
+        mask=mask, own_mask=own_mask, heads_off=heads, temperature=temperature, scale=scale, empty_rows=policy
+    )
+
+    kept, tap = run(edits, mask=own)
+    fused, empty = run(edits, mask=own, keep=False)
+
+    assert_close(kept, fused, **EXACT)
+    assert len(tap.steps) == 1
+    assert not empty.steps
+    for head in range(H):
+        assert_close(tap.steps[0].output(head, sentence=1), kept[1, head], **EXACT)
+
+
+def test_the_own_mask_and_the_edit_are_joined_by_and():
+    """Named if both are; otherwise as the tensor they make."""
+    own, edit = Padding((3, 6)), Subsequent(1)
+    named = run(Edits(mask=edit), mask=own)[1].steps[0].mask
+    plain = run(Edits(mask=edit), mask=own.tensor(Q, K))[1].steps[0].mask
+
+    assert named == own & edit
+    assert torch.equal(plain, named.tensor(Q, K))
+    assert run(Edits(mask=edit))[1].steps[0].mask == edit
+    assert run(mask=own)[1].steps[0].mask == own
+
+
+@pytest.mark.parametrize("own", [Padding((3, 6)), Padding((3, 6)).tensor(Q, K)], ids=["named", "tensor"])
+def test_the_own_mask_can_be_taken_off(own):
+    """Then the edit's stands alone, or none."""
+    assert run(Edits(own_mask=False), mask=own)[1].steps[0].mask is None
+    assert run(Edits(mask=Window(1), own_mask=False), mask=own)[1].steps[0].mask == Window(1)
+
+
+def test_temperature_scale_and_empty_rows_reach_the_call():
+    """The edit's scale replaces the model's own."""
+    edits = Edits(mask=~Subsequent(9), temperature=3.0, scale=0.5, empty_rows="uniform")
+    output, tap = run(edits, scale=0.1)
+    step = tap.steps[0]
+
+    assert (step.temperature, step.scale, step.empty_rows) == (3.0, 0.5, "uniform")
+    assert_close(output, tensors()[2].mean(2, keepdim=True).expand(B, H, Q, D_V), **EXACT)
+    assert run(scale=0.1)[1].steps[0].scale == 0.1
+
+
+def test_switching_a_head_off_leaves_the_others():
+    """Only the chosen head's output becomes zero, at the chosen site only."""
+    before, _ = run()
+    edits = Edits(heads_off={(SITE, 1), (Site("encoder", 1), 0)})
+    after, _ = run(edits)
+
+    assert after[:, 1].eq(0).all()
+    assert torch.equal(after[:, [0, 2]], before[:, [0, 2]])
+
+
+@pytest.mark.parametrize("head", [-1, H, 10**9])
+def test_a_head_that_is_not_there_changes_nothing(head):
+    """A link made for a model with more heads still opens; -1 is not the last one."""
+    output = torch.randn(B, H, Q, D_V)
+
+    assert torch.equal(silence(output, frozenset({head})), output)
+
+
+def test_nan_of_a_head_that_is_off_does_not_get_through():
+    """Zero is put in its place, not multiplied onto it."""
+    output = torch.full((B, H, Q, D_V), torch.nan)
+
+    assert silence(output, frozenset(range(H))).eq(0).all()
+
+
+def test_steps_stand_in_the_order_of_the_calls():
+    """One each, also when a model calls one layer twice."""
+    tap = Tap()
+    for site in (Site("encoder", 1), Site("cross", 0), Site("encoder", 1)):
+        tap.attend(*tensors(), site=site)
+
+    assert [str(step.site) for step in tap.steps] == ["encoder layer 1", "cross layer 0", "encoder layer 1"]
+
+
+def test_two_taps_never_meet():
+    """Neither their steps nor their edits."""
+    one, other = Tap(Edits(heads_off={(SITE, 0)})), Tap()
+
+    assert one.attend(*tensors(), site=SITE)[:, 0].eq(0).all()
+    assert not other.attend(*tensors(), site=SITE)[:, 0].eq(0).any()
+    assert len(one.steps) == len(other.steps) == 1
+
+
+def test_what_does_not_fit_is_refused_and_leaves_no_step():
+    """A mask for another batch, an own mask of floats."""
+    for call, error in (({"mask": Padding((1, 2, 3))}, ShapeError), ({"mask": torch.zeros(Q, K)}, MaskError)):
+        tap = Tap()
+        with pytest.raises(error):
+            tap.attend(*tensors(), site=SITE, **call)
+        assert not tap.steps
+
+
+def test_dropout_is_for_runs_that_keep_nothing():
+    """A record shows the weights of an evaluation."""
+    kept, _ = run(dropout_p=0.5)
+    torch.manual_seed(0)
+    dropped, _ = run(keep=False, dropout_p=0.5)
+    torch.manual_seed(0)
+
+    assert torch.equal(kept, run()[0])
+    assert not torch.allclose(dropped, kept)
+    assert torch.equal(dropped, attention_output(*tensors(), dropout_p=0.5))
+
+
+class Largest(TorchDispatchMode):
+    """Sees every tensor that an operation gives, and remembers the bytes of the largest."""
+
+    size = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(tensor, torch.Tensor):
+                self.size = max(self.size, tensor.untyped_storage().nbytes())
+        return result
+
+
+def test_a_long_input_never_makes_a_matrix_of_n_by_n():
+    """At 16,384 tokens the scores would take 1 GB; nothing larger than a block of 16 MB is made, nor kept."""
+    n = 16_384
+    query, key, value = (torch.randn(1, 1, n, 16) for _ in range(3))
+
+    with Largest() as largest:
+        tap = Tap(Edits(mask=Subsequent()))
+        output = tap.attend(query, key, value, site=SITE)
+        step = tap.steps[0]
+        window = step.weights(0, slice(n - 3, n), slice(n - 200, n))
+
+    assert output.shape == (1, 1, n, 16)
+    assert 2**20 < largest.size <= 2**24
+    assert window.shape == (3, 200)
+    whole_row = step.weights(0, slice(n - 1, n))
+    assert_close(window[-1:], whole_row[:, -200:])
+    assert_close(whole_row.sum(), torch.tensor(1.0))
+    assert_close(whole_row @ value[0, 0], output[0, 0, -1:], rtol=1e-4, atol=1e-5)
