@@ -23,14 +23,14 @@ check: $(VENV)/for-tests ## ruff, and who may import whom
 	$(BIN)/lint-imports
 
 bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints tables, asserts nothing
-	$(BIN)/python tests/benchmarks/core.py
-	$(BIN)/python tests/benchmarks/app.py
+	PYTHONPATH=. $(BIN)/python tests/benchmarks/core.py
+	PYTHONPATH=. $(BIN)/python tests/benchmarks/app.py
 
 sweep: $(VENV)/for-tests ## property tests with 50 times as many examples, another draw each time
 	$(BIN)/python -m pytest --hypothesis-profile=sweep -m "not browser" $(ARGS)
 
 screenshots: $(VENV)/for-tests ## take the README's pictures again, from the running app
-	$(BIN)/python tests/browser/screenshots.py
+	PYTHONPATH=. $(BIN)/python tests/browser/screenshots.py
 
 image: ## build the container image
 	docker build --tag attnviz .

@@ -1,0 +1,57 @@
+"""Fair timings on a busy machine: what is compared runs in turns, and the median speaks."""
+
+import platform
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+
+
+def interleaved(
+    cases: dict[str, Callable[[], object]], *, rounds: int = 15, span: float = 0.02, budget: float = 6.0
+) -> dict[str, float]:
+    """Seconds per call of each case: the median of up to `rounds` turns, each about `span` seconds long.
+
+    All cases take a turn in every round, each round begins with another one, and the first round is not counted. So
+    what the machine does besides slows all of them. After `budget` seconds, and at least five rounds, it is enough.
+    """
+    names, start = list(cases), time.perf_counter()
+    repeats = {name: max(1, round(span / max(1e-7, _once(cases[name], 2)))) for name in names}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for i in range(rounds + 1):
+        turns = {name: _once(cases[name], repeats[name]) for name in _rotated(names, i)}
+        if i:
+            for name, took in turns.items():
+                seconds[name].append(took)
+        if i >= 5 and time.perf_counter() - start > budget:
+            break
+    return {name: median(times) for name, times in seconds.items()}
+
+
+def _rotated(names: list[str], by: int) -> list[str]:
+    by %= len(names)
+    return names[by:] + names[:by]
+
+
+def _once(case: Callable[[], object], repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        case()
+    return (time.perf_counter() - start) / repeats
+
+
+def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """Print a Markdown table."""
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    print(f"\n{title}\n")
+    for cells in (columns, ["-" * width for width in widths], *rows):
+        print("| " + " | ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)) + " |")
+
+
+def machine() -> str:
+    """One line: what this ran on."""
+    return (
+        f"{platform.machine()}, {torch.get_num_threads()} torch thread(s), torch {torch.__version__}, "
+        f"Python {platform.python_version()}"
+    )
