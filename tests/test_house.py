@@ -1,0 +1,164 @@
+"""The house keeps its word: a light door, a tidy top level, and nothing in it that belongs to one machine."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import attnviz
+
+ROOT = Path(__file__).parents[1]
+FACES = {
+    "app.py",
+    "assets",
+    "attnviz",
+    "tests",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Dockerfile",
+    "LICENSE",
+    "Makefile",
+    "README.md",
+    "pyproject.toml",
+    "requirements.txt",
+}
+
+
+def tracked() -> list[Path]:
+    """The files of the project: what git knows, or would with the next commit."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("this is not a git checkout")
+    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def texts() -> dict[str, str]:
+    found = {}
+    for path in tracked():
+        try:
+            found[str(path.relative_to(ROOT))] = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+    return found
+
+
+def imported_by(statement: str) -> set[str]:
+    """The top-level modules that a fresh Python has loaded after a statement."""
+    code = f"import sys\n{statement}\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(ran.stdout.split())
+
+
+def test_importing_attnviz_stays_light():
+    """`import attnviz` loads no drawing, no server, no model hub and no torch; each comes when it is asked for."""
+    heavy = {"streamlit", "altair", "vl_convert", "transformers", "huggingface_hub", "pandas", "torch", "tokenizers"}
+
+    assert imported_by("import attnviz") & heavy == set()
+
+
+def test_running_a_model_loads_no_drawing():
+    """The floors below the charts work where there is nothing to draw with."""
+    loaded = imported_by("from attnviz.sources.scratch import Scratch; Scratch().run(Scratch().tokenize(['a b']))")
+
+    assert loaded & {"streamlit", "altair", "vl_convert", "transformers", "pandas"} == set()
+
+
+def test_every_public_name_is_there():
+    """What `attnviz.__all__` promises can be had, also where it is imported on demand."""
+    assert attnviz.__all__
+
+    for name in attnviz.__all__:
+        assert getattr(attnviz, name) is not None
+        assert name in dir(attnviz)
+
+
+def test_the_top_level_holds_faces_only():
+    """A newcomer sees what the project is at one glance; what is made or configured hides behind a dot."""
+    seen = {path.relative_to(ROOT).parts[0] for path in tracked()}
+
+    assert {name for name in seen if not name.startswith(".")} <= FACES
+
+
+def test_no_file_names_this_machine_or_where_packages_come_from():
+    """Paths of one machine, package hosts and index options would break the next one."""
+    hosts = "|".join(["pypi" r"\.org", "pythonhosted" r"\.org", "registry" r"\.npmjs", "deb" r"\.debian"])
+    options = "--(extra-)?" + "index-url|--find-" + "links|--trusted-" + "host"
+    places = "/(root" + "|work" + r"|home/(?!attnviz))/\w|/opt/" + "wheels"
+    found = {
+        f"{name}: {match[0]}"
+        for name, text in texts().items()
+        for match in re.finditer(f"({hosts}|{options}|(?<![\\w.:/-])(?:{places}))", text)
+    }
+
+    assert found == set()
+
+
+def test_what_the_app_runs_on_is_pinned_exactly():
+    """One version each, no addresses, no options; every range of pyproject.toml admits its pin."""
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    ranges = [*project["dependencies"], *project["optional-dependencies"]["app"]]
+
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", f"{name}=={version}") for name, version in pins.items())
+
+    from packaging.requirements import Requirement
+
+    for requirement in map(Requirement, ranges):
+        assert requirement.specifier.contains(pins[requirement.name]), requirement
+
+
+def test_one_version_is_told_everywhere():
+    """pyproject.toml, the package and the changelog agree."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+    assert attnviz.__version__ == version
+    assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("word", ["TO" + "DO", "FIX" + "ME", "X" * 3])
+def test_nothing_is_left_for_later_in_the_code(word):
+    """What is not there yet is said in the README, not hidden in the code."""
+    found = [name for name, text in texts().items() if name.endswith(".py") and re.search(rf"\b{word}\b", text)]
+
+    assert found == []
+
+
+def test_colors_are_in_the_theme_only():
+    """A color that stands elsewhere would not follow light and dark."""
+    found = {
+        f"{name}: {match[0]}"
+        for name, text in texts().items()
+        if name.startswith("attnviz/") and name != "attnviz/charts/theme.py" and name.endswith(".py")
+        for match in re.finditer(r"""["']#(?:[0-9a-fA-F]{6}|[0-9a-fA-F]{3})["']""", text)
+    }
+
+    assert found == set()
+
+
+def test_the_app_and_the_pictures_stand_on_the_same_ground():
+    """The page's background, text and accent are those of the charts, in light and in dark."""
+    from attnviz.charts.theme import DARK, LIGHT
+
+    config = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())["theme"]
+
+    for name, colors in (("light", LIGHT), ("dark", DARK)):
+        assert config[name]["backgroundColor"] == colors.background
+        assert config[name]["textColor"] == colors.text
+        assert config[name]["primaryColor"] == colors.accent
+
+
+def test_the_server_is_for_this_machine_and_tells_nobody():
+    """No statistics, no other address, no traceback to visitors, no font or theme from another host."""
+    text = (ROOT / ".streamlit" / "config.toml").read_text()
+    config = tomllib.loads(text)
+
+    assert config["browser"]["gatherUsageStats"] is False
+    assert config["server"]["address"] == "127.0.0.1"
+    assert set(config["server"]["allowedHosts"]) == {"localhost", "127.0.0.1"}
+    assert config["client"]["showErrorDetails"] == "none"
+    assert "://" not in text
