@@ -1,0 +1,214 @@
+"""Each page, run as Streamlit runs it, without a browser."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from attnviz.ui import cache, widgets
+
+
+def heads_page():
+    from attnviz.ui.pages.heads import page
+
+    page()
+
+
+def masks_page():
+    from attnviz.ui.pages.masks import page
+
+    page()
+
+
+def opened(page=heads_page, **link) -> AppTest:
+    """A page opened by a link."""
+    app = AppTest.from_function(page, default_timeout=60)
+    for name, value in link.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def html(app: AppTest) -> str:
+    return " ".join(element.proto.body for element in app.get("html"))
+
+
+def button(app: AppTest, label: str):
+    return next(b for b in app.button if b.label == label)
+
+
+PAGES = pytest.mark.parametrize("page", [heads_page, masks_page])
+
+
+@PAGES
+def test_a_page_opens_without_a_complaint(page):
+    """The first screen shows pictures and no error."""
+    app = opened(page)
+
+    assert not app.exception
+    assert 'role="alert"' not in html(app)
+    assert len(app.get("vega_lite_chart")) == 2
+
+
+@PAGES
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "There is no text yet"),
+        (" \n\t ", "There is no text yet"),
+        ("word " * 10_000, "50,000 characters"),
+        ("a\n" * 40, "40 lines"),
+        ("x " * 5_000, "5,000 tokens"),
+    ],
+)
+def test_text_that_cannot_be_drawn_gets_one_sentence_and_stays(page, text, words):
+    """The sentence says what is wrong with which number; nothing typed is lost; a good text works again."""
+    app = opened(page)
+    app.text_area(key="text").set_value(text).run()
+
+    assert not app.exception
+    assert html(app).count('role="alert"') == 1
+    assert words in html(app)
+    assert app.text_area(key="text").value == text
+
+    app.text_area(key="text").set_value("fine again").run()
+
+    assert 'role="alert"' not in html(app)
+
+
+def test_a_head_that_is_off_is_named_and_can_be_put_back():
+    """Switching a head off shows a chip and the change of the output; the chip undoes it."""
+    app = opened()
+    pills = next(p for p in app.button_group if p.label == "Heads on")
+    pills.set_value([0, 2, 3]).run()
+
+    assert app.query_params["off"] == "e0.1"
+    assert len(app.get("vega_lite_chart")) == 3
+
+    button(app, "encoder layer 0 head 1 off").click().run()
+
+    assert "off" not in app.query_params
+    assert len(app.get("vega_lite_chart")) == 2
+
+
+def test_all_none_and_invert_work_on_the_layer_shown():
+    """none switches every head of the layer off, invert turns the choice around, all puts everything back."""
+    app = opened(layer="1", off="e0.3-e1.0")
+    button(app, "invert").click().run()
+
+    assert app.query_params["off"] == "e0.3-e1.1-e1.2-e1.3"
+
+    button(app, "none").click().run()
+
+    assert app.query_params["off"] == "e0.3-e1.0-e1.1-e1.2-e1.3"
+
+    button(app, "all").click().run()
+
+    assert app.query_params["off"] == "e0.3"
+
+
+def test_reset_all_gives_the_untouched_model_back():
+    """Masks, padding and heads return to how the model is."""
+    app = opened(text="one two three\none", mask=["subsequent", "window"], padding="false", off="e0.0-e1.2")
+    button(app, "reset all").click().run()
+
+    assert not [b for b in app.button if b.label == "reset all"]
+    assert set(app.query_params) <= {"text"}
+
+
+def test_a_link_restores_what_it_says():
+    """Text, sizes, tokenizer, layer, head, mask, colors, sums and the selected cell come back."""
+    link = {
+        "text": "to be or not",
+        "tokenizer": "characters",
+        "num_heads": "2",
+        "num_layers": "3",
+        "seed": "7",
+        "layer": "2",
+        "show": "mean",
+        "mask": ["subsequent", "window"],
+        "before": "4",
+        "colors": "logarithmic",
+        "sums": "true",
+        "cell": "3.1",
+        "off": "e2.1",
+    }
+    app = opened(**link)
+
+    assert not app.exception
+    assert 'class="note' not in html(app)
+    assert app.text_area(key="text").value == "to be or not"
+    assert app.number_input(key="num_layers").value == 3
+    assert app.number_input(key="before").value == 4
+    assert "mean of all heads" in html(app)
+    assert button(app, "encoder layer 2 head 1 off")
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        {"layer": "77"},
+        {"layer": "x"},
+        {"show": "99999"},
+        {"mask": "nonsense"},
+        {"tokenizer": "klingon"},
+        {"d_model": "-4"},
+        {"d_model": "99999999999999999999"},
+        {"seed": "1e9"},
+        {"off": "zzz"},
+        {"cell": "a.b"},
+        {"nonsense": "1"},
+        {"bias": "perhaps"},
+    ],
+)
+def test_a_bad_link_opens_the_default_with_a_notice(link):
+    """What cannot be read is named in one notice, and the page works."""
+    app = opened(**link)
+
+    assert not app.exception
+    assert html(app).count('class="note notice"') == 1
+    assert f"{next(iter(link))}:" in html(app)
+    assert len(app.get("vega_lite_chart")) == 2
+
+
+def test_sizes_that_do_not_fit_are_refused_by_name():
+    """num_heads must divide d_model; the sentence gives both."""
+    app = opened(d_model="10", num_heads="4")
+
+    assert "d_model is 10 and num_heads is 4" in html(app)
+
+
+def test_padding_can_be_left_unmasked():
+    """With two sentences of different length the padding mask can be switched off, and that is a change."""
+    app = opened(text="one two three\none", sentence="2")
+    app.toggle(key="padding").set_value(False).run()
+
+    assert button(app, "padding not masked")
+
+
+def test_the_masks_page_opens_on_the_subsequent_mask():
+    """The first thing seen is the subsequent mask, with <sos> shifted in; switching it off is respected and linked."""
+    app = opened(masks_page)
+
+    assert app.session_state["mask"] == ["subsequent"]
+
+    app.button_group(key="mask").set_value([]).run()
+
+    assert app.session_state["mask"] == []
+
+
+def test_examples_fill_the_sentence_box():
+    """Each example is a text that works."""
+    app = opened()
+    for name, text in widgets.EXAMPLES.items():
+        app.button_group(key="example").set_value(name).run()
+
+        assert app.text_area(key="text").value == text
+        assert 'role="alert"' not in html(app)
+
+
+def test_runs_are_shared_between_sessions():
+    """The same text with the same edits is run once, whoever asks."""
+    cache.record.cache_clear()
+    opened(text="shared between two")
+    misses = cache.record.cache_info().misses
+    opened(text="shared between two")
+
+    assert cache.record.cache_info().misses == misses
