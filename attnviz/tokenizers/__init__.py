@@ -1,5 +1,26 @@
-"""Text to tokens and back."""
+"""Text to tokens and back: words, characters, and pieces of words (byte-pair encoding)."""
 
-from attnviz.tokenizers.base import Tokenizer, batch, load
+from functools import cache
 
-__all__ = ["Tokenizer", "batch", "load"]
+from attnviz.core.errors import InputError
+from attnviz.tokenizers.base import Tokenizer, batch
+from attnviz.tokenizers.characters import Characters
+from attnviz.tokenizers.subword import Subword
+from attnviz.tokenizers.words import Words
+
+__all__ = ["NAMES", "Tokenizer", "batch", "load"]
+
+_KINDS = {"words": Words, "characters": Characters, "bpe": Subword}
+NAMES = tuple(_KINDS)
+
+
+@cache
+def load(name: str) -> Tokenizer:
+    """The tokenizer of that name, made once.
+
+    Raises:
+        InputError: names the tokenizers that there are.
+    """
+    if name not in _KINDS:
+        raise InputError(f"There is no tokenizer {name[:40]!r}. There are: {', '.join(NAMES)}.")
+    return _KINDS[name]()

@@ -1,32 +1,77 @@
-"""What every tokenizer promises, and padded batches."""
+"""What every tokenizer promises, ids without a vocabulary, and padded batches."""
 
+import re
+from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Protocol
 
-from attnviz.core.tokens import Sentence, Token
 from attnviz.core.errors import InputError
+from attnviz.core.tokens import Sentence, Token
+
+PAD, SOS, EOS = "<pad>", "<sos>", "<eos>"
+SPECIAL = {PAD: 0, SOS: 1, EOS: 2}
+"""The special tokens and their ids, the same in every tokenizer."""
+
+ID_BYTES = 6
+"""An id without a vocabulary has 48 bits: among a million pieces, two share an id with a chance of 1 in 500."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Tokenizer(Protocol):
     """Cuts a text into tokens that know where they stand in it."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def encode(self, text: str) -> tuple[Token, ...]:
-        """The tokens of a text, without special tokens; the spans of all tokens and the whitespace between them cover the text."""
+        """The tokens of a text in their order, without special tokens; each holds `text[start:end]`.
+
+        Every character that is not whitespace is in a token. Any text is allowed, lone surrogates and control
+        characters too.
+        """
         ...
 
 
-def load(name: str):
-    """TO BE WRITTEN by the tokenizer work: 'words', 'characters', 'bpe'."""
-    import re, zlib
-
-    class W:
-        def encode(self, text):
-            return tuple(Token(m[0], zlib.crc32(m[0].encode('utf-8','surrogatepass')), m.start(), m.end()) for m in re.finditer(r"\w+|[^\w\s]", text))
-    return W()
+def hashed(piece: str) -> int:
+    """An id for a piece where there is no vocabulary: the same on every machine, and never a special token's."""
+    digest = blake2b(piece.encode("utf-8", "surrogatepass"), digest_size=ID_BYTES).digest()
+    return len(SPECIAL) + int.from_bytes(digest) % (2 ** (8 * ID_BYTES) - len(SPECIAL))
 
 
-def batch(tokenizer, texts, *, sos=False, eos=False):
-    all_ = [tokenizer.encode(t) for t in texts]
-    n = max(map(len, all_))
-    return tuple(Sentence(t, (*a, *(Token("<pad>", 0, len(t), len(t), True) for _ in range(n-len(a)))), len(a)) for t, a in zip(texts, all_))
+def without_surrogates(text: str) -> str:
+    """The text with each lone surrogate replaced by U+FFFD, one for one, so that positions stay."""
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def batch(tokenizer: Tokenizer, texts: Sequence[str], *, sos: bool = False, eos: bool = False) -> tuple[Sentence, ...]:
+    """Cut texts into tokens, padded at the end to the length of the longest.
+
+    Args:
+        sos: begin each sentence with ``<sos>``.
+        eos: end each sentence with ``<eos>``, before the padding.
+
+    Raises:
+        InputError: if there is no text, or one without tokens; it says which, counted from 1.
+    """
+    if not texts:
+        raise InputError("There is no sentence; type at least one.")
+    rows = [_framed(tokenizer, text, number, sos, eos) for number, text in enumerate(texts, 1)]
+    longest = max(map(len, rows))
+    return tuple(
+        Sentence(text, row + (_special(PAD, len(text)),) * (longest - len(row)), len(row))
+        for text, row in zip(texts, rows, strict=True)
+    )
+
+
+def _framed(tokenizer: Tokenizer, text: str, number: int, sos: bool, eos: bool) -> tuple[Token, ...]:
+    """The tokens of sentence `number`, between ``<sos>`` and ``<eos>`` if asked for."""
+    tokens = tokenizer.encode(text)
+    if not tokens:
+        what = "holds only whitespace" if text else "is empty"
+        raise InputError(f"Sentence {number} {what}; type at least one word in it.")
+    return (_special(SOS, 0),) * sos + tokens + (_special(EOS, len(text)),) * eos
+
+
+def _special(name: str, place: int) -> Token:
+    return Token(name, SPECIAL[name], place, place, special=True)
