@@ -22,7 +22,7 @@ EXAMPLES = {
     "two sentences, padded": "The cat sat on the mat\nThe cat sat down",
 }
 RULES = ("subsequent", "window", "prefix")
-DOMAINS = {"fixed": "0 to 1", "shared": "0 to largest", "log": "logarithmic"}
+DOMAINS = {"0 to 1": "fixed", "0 to largest": "shared", "logarithmic": "log"}
 FOCUS = ("mean", "max", "min")
 SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
 LONGEST_LINK = 30_000
@@ -38,7 +38,7 @@ ALLOWED: dict[str, object] = {
     "after": range(0, 4097),
     "prefix": range(0, 4097),
     "layer": range(0, BOUNDS["num_layers"]),
-    "sentence": range(0, cache.MOST_SENTENCES),
+    "sentence": range(1, cache.MOST_SENTENCES + 1),
     "show": (*FOCUS, *map(str, range(BOUNDS["num_heads"]))),
     "colors": tuple(DOMAINS),
 }
@@ -272,18 +272,23 @@ def layer(source: Scratch) -> Site:
 
 
 def sentence(lines: tuple[str, ...]) -> int:
-    """The sentence of the batch to look at."""
-    if st.session_state.get("sentence", 0) not in range(len(lines)):
-        st.session_state["sentence"] = 0
+    """The sentence of the batch to look at, counted from 0."""
+    if st.session_state.get("sentence", 1) not in range(1, len(lines) + 1):
+        st.session_state["sentence"] = 1
     if len(lines) == 1:
         return 0
-    return st.selectbox(
-        "Sentence of the batch",
-        range(len(lines)),
-        format_func=lambda i: f"{i + 1}: {clean(lines[i])[:60]}",
-        key="sentence",
-        bind="query-params",
-    )
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        label("Sentence")
+        chosen = st.pills(
+            "Sentence of the batch",
+            range(1, len(lines) + 1),
+            default=1,
+            key="sentence",
+            required=True,
+            bind="query-params",
+            label_visibility="collapsed",
+        )
+    return (chosen or 1) - 1
 
 
 def focus(source: Scratch) -> int | str:
@@ -292,15 +297,14 @@ def focus(source: Scratch) -> int | str:
     if st.session_state.get("show", "0") not in options:
         st.session_state["show"] = "0"
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        label("Show")
+        label("Head")
         chosen = st.pills(
-            "Show head",
+            "Head to look at",
             options,
             default="0",
             key="show",
             required=True,
             bind="query-params",
-            format_func=lambda option: f"head {option}" if option.isdigit() else option,
             label_visibility="collapsed",
         )
     return int(chosen) if chosen and chosen.isdigit() else chosen or 0
@@ -334,10 +338,10 @@ def display() -> dict[str, object]:
     """How weights become colors, and whether row sums stand beside them."""
     with st.popover("Display", icon=":material/palette:"):
         domain = st.segmented_control(
-            "Colors", DOMAINS, default="fixed", format_func=DOMAINS.get, key="colors", required=True, bind="query-params"
+            "Colors", DOMAINS, default=next(iter(DOMAINS)), key="colors", required=True, bind="query-params"
         )
         sums = st.toggle("Row sums", False, key="sums", bind="query-params")
-    return {"domain": domain, "row_sums": sums}
+    return {"domain": DOMAINS[domain or "0 to 1"], "row_sums": sums}
 
 
 def number(focus: str) -> int | None:
@@ -346,8 +350,22 @@ def number(focus: str) -> int | None:
 
 
 def select(point: dict | None) -> None:
-    """Keep the cell that was clicked."""
-    st.session_state["cell"] = None if point is None else (int(point["query"]), int(point["key"]))
+    """Keep the cell that was clicked; a second click, or Escape, lets it go."""
+    if point is not None and not fresh(point):
+        return
+    cell = None if point is None else (int(point["query"]), int(point["key"]))
+    st.session_state["cell"] = None if cell == st.session_state["cell"] else cell
+    st.session_state["rev"] = rev() + 1
+
+
+def fresh(point: dict) -> bool:
+    """Whether a click was made on the picture as it is now, and is not an older one that the browser repeats."""
+    return int(point.get("rev", -1)) == rev()
+
+
+def rev() -> int:
+    """How many clicks there were: carried in a picture's data, so that the same place can be clicked again."""
+    return st.session_state.get("rev", 0)
 
 
 def selected(record: Record, site: Site) -> tuple[int, int] | None:

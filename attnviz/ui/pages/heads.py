@@ -21,7 +21,9 @@ def body(source, lines) -> None:
             site = widgets.layer(source)
             sentence = widgets.sentence(lines)
             focus = st.session_state.get("show", "0")
-            overview = figures.heads(record, site, sentence=sentence, dark=dark, focused=widgets.number(focus))
+            overview = figures.heads(
+                record, site, sentence=sentence, dark=dark, focused=widgets.number(focus), rev=widgets.rev()
+            )
             widgets.picture(overview, "heads", select="head", on_select=_focus)
             widgets.heads_on(source, site)
             widgets.take_away(overview, "heads")
@@ -31,7 +33,7 @@ def body(source, lines) -> None:
                 options = widgets.display()
                 menu = st.container(width="content")
             cell = widgets.selected(record, site)
-            head = figures.head(record, site, focus, sentence=sentence, selected=cell, dark=dark, **options)
+            head = figures.head(record, site, focus, sentence=sentence, selected=cell, dark=dark, rev=widgets.rev(), **options)
             with menu:
                 widgets.take_away(head, "head")
             with st.container(horizontal=True, gap="large"):
@@ -52,5 +54,6 @@ def _change(before, after, sentence: int, dark: bool) -> None:
 
 
 def _focus(point: dict | None) -> None:
-    if point is not None:
+    if point is not None and widgets.fresh(point):
         st.session_state["show"] = str(point["head"])
+        st.session_state["rev"] = widgets.rev() + 1

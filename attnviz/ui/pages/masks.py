@@ -19,8 +19,9 @@ def page() -> None:
 
 @st.fragment
 def body(source, lines) -> None:
-    source = widgets.with_sos(source)
-    edits = widgets.edits_bar(source, lines, rules=("subsequent",))
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        source = widgets.with_sos(source)
+        edits = widgets.edits_bar(source, lines, rules=("subsequent",))
     record = cache.record(source, lines, edits)
     dark = widgets.is_dark()
     with st.container(horizontal=True, gap="large"):
@@ -33,7 +34,8 @@ def body(source, lines) -> None:
             tokens = record.sentences[sentence].tokens
             mask = record.step(site).mask or Full()
             predicted = shifted(record.sentences[sentence])
-            grid = figures.mask(mask, tokens, predicted=predicted, sentence=sentence, selected=cell, dark=dark)
+            shown = {"sentence": sentence, "selected": cell, "dark": dark, "rev": widgets.rev()}
+            grid = figures.mask(mask, tokens, predicted=predicted, **shown)
             with menu:
                 widgets.take_away(grid, "mask")
             widgets.picture(grid, "mask", select="cell", on_select=widgets.select)
@@ -42,7 +44,7 @@ def body(source, lines) -> None:
                 focus = widgets.focus(source)
                 options = widgets.display()
                 menu = st.container(width="content")
-            head = figures.head(record, site, focus, sentence=sentence, selected=cell, dark=dark, **options)
+            head = figures.head(record, site, focus, **shown, **options)
             with menu:
                 widgets.take_away(head, "head")
             widgets.picture(head, "head", select="cell", on_select=widgets.select)
