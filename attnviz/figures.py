@@ -1,7 +1,7 @@
 """Figures: a picture with its name, its words and its numbers, as the app, the shell, the notebook and files share it."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -158,7 +158,9 @@ def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fal
     most = int(np.nanargmax(moved)) if np.isfinite(moved).any() else 0
     labels = after.sentences[sentence].labels
     words = (
-        f"'{shown(labels[most])}' ({most}) moved most, by {moved[most]:.1%} of its length." if moved.any() else "No token moved."
+        f"'{shown(labels[most])}' ({most}) moved most, by {moved[most]:.1%} of its length."
+        if moved.any()
+        else "No token moved."
     )
     return Figure(
         name=_name(after.source, "change", after.sentences[sentence].text),
@@ -174,9 +176,7 @@ def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fal
 def in_words(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int = 0) -> str:
     """One cell as a sentence."""
     step = record.step(site)
-    found = metrics.cells(
-        step, head, sentence=sentence, rows=slice(query, query + 1), columns=slice(key, key + 1)
-    )
+    found = metrics.cells(step, head, sentence=sentence, rows=slice(query, query + 1), columns=slice(key, key + 1))
     rows, columns = tables.labels_of(record, site, sentence)
     looker, looked = f"'{shown(rows[query])}' ({query})", f"'{shown(columns[key])}' ({key})"
     state, weight = int(found.states[0, 0]), float(found.weights[0, 0])

@@ -47,13 +47,17 @@ def weights_of(step: Step, head: int | str, rows: slice = ALL, columns: slice = 
 class Cells:
     """A window of one head, or of all combined, ready to be drawn or written down; arrays are (rows, columns).
 
+    Where `tile` is above 1 each entry stands for a square of `tile` x `tile` cells: its weight is the largest (or the
+    sum) of theirs, and it is blocked only where every one of them is.
+
     Attributes:
-        queries, keys: positions of the rows and columns.
+        queries, keys: positions of the rows and columns; of tiles, the first.
         weights: as the record gives them.
-        scores: before the mask; None where heads are combined.
+        scores: before the mask; None where heads are combined or cells pooled.
         states: `WEIGHT`, `BLOCKED`, `NAN` or `EMPTY` (the row has no key left; its weights follow the policy).
         reasons: the distinct rules that block cells here.
         blocked: 0 = may attend, i = blocked by reasons[i - 1].
+        tile: cells per side of an entry.
     """
 
     queries: np.ndarray
@@ -63,17 +67,63 @@ class Cells:
     states: np.ndarray
     reasons: tuple[str, ...]
     blocked: np.ndarray
+    tile: int = 1
 
 
-def cells(step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL) -> Cells:
-    """The weights, scores, states and rules of a window."""
+def cells(
+    step: Step,
+    head: int | str,
+    *,
+    sentence: int = 0,
+    rows: slice = ALL,
+    columns: slice = ALL,
+    tile: int = 1,
+    how: str = "max",
+) -> Cells:
+    """The weights, scores, states and rules of a window; with a `tile` above 1, pooled by "max" or "sum".
+
+    Pooling goes through blocks of rows: memory grows with the tokens, not with their square.
+    """
+    queries, keys = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
+    if tile == 1:
+        return _cells(step, head, sentence, rows, columns, queries, keys)
+    if how not in ("max", "sum"):
+        raise InputError(f"Cells cannot be pooled by {how!r}; there are max, sum.")
+    height = max(1, BLOCK // max(1, len(keys)) // tile) * tile
+    names: dict[str, int] = {}
+    parts = [
+        _pooled(_cells(step, head, sentence, _slice(part), columns, part, keys), tile, how, names)
+        for part in (queries[start : start + height] for start in range(0, len(queries), height))
+    ]
+    weights, states, blocked = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return Cells(queries[::tile], keys[::tile], weights, None, states, tuple(names), blocked, tile)
+
+
+def _cells(
+    step: Step, head: int | str, sentence: int, rows: slice, columns: slice, queries: np.ndarray, keys: np.ndarray
+) -> Cells:
     weights = weights_of(step, head, rows, columns, sentence=sentence)
     reasons, blocked = reasons_of(step, head, rows, columns, sentence=sentence)
     states = torch.where(weights.isnan(), NAN, torch.where(blocked > 0, BLOCKED, WEIGHT))
     states[empty_queries(step, head, sentence=sentence)[rows]] = EMPTY
     scores = None if isinstance(head, str) else step.scores(head, rows, columns, sentence=sentence).numpy()
-    queries, keys = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
     return Cells(queries, keys, weights.numpy(), scores, states.numpy(), reasons, blocked.numpy())
+
+
+def _pooled(found: Cells, tile: int, how: str, names: dict[str, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Weights, states and numbers of rules of tiles; `names` collects the rules of all blocks."""
+    numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in found.reasons)])
+    weights = pool(torch.from_numpy(found.weights), tile, how)
+    blocked = pool(torch.from_numpy(numbers[found.blocked]).float(), tile, "min").long()
+    empty = pool(torch.from_numpy(found.states == EMPTY).float(), tile, "min") > 0
+    states = torch.where(weights.isnan(), NAN, torch.where(blocked > 0, BLOCKED, WEIGHT)).masked_fill(empty, EMPTY)
+    return weights.numpy(), states.numpy(), blocked.numpy()
+
+
+def _slice(positions: np.ndarray) -> slice:
+    """The slice that picks evenly spaced positions, which are not empty."""
+    stride = int(positions[1] - positions[0]) if len(positions) > 1 else 1
+    return slice(int(positions[0]), int(positions[-1]) + 1, stride)
 
 
 def reasons_of(
@@ -95,59 +145,17 @@ def empty_queries(step: Step, head: int | str, *, sentence: int = 0) -> Tensor:
     return torch.stack([step.empty_queries(h, sentence=sentence) for h in heads]).all(0)
 
 
-@dataclass(frozen=True, eq=False)
-class Tiles:
-    """A head too large to draw cell by cell: square tiles of `tile` x `tile` cells; arrays are (rows, columns) of tiles.
-
-    A tile's weight is the largest (or the sum) of its cells. A tile is blocked only where every cell of it is.
-    """
-
-    tile: int
-    weights: np.ndarray
-    states: np.ndarray
-    reasons: tuple[str, ...]
-    blocked: np.ndarray
-
-
-def pooled(step: Step, head: int | str, size: int, sentence: int = 0, how: str = "max") -> Tensor:
-    """The weights on at most `size` x `size` square tiles, each the "max" or the "sum" of its cells; never n x n at once."""
-    return torch.from_numpy(tiles(step, head, size, sentence=sentence, how=how).weights)
-
-
 def tile_of(step: Step, size: int) -> int:
     """How many cells a tile is wide and high, so that `size` tiles cover both axes."""
     return max(1, -(-max(step.shape[2:]) // size))
 
 
-def tiles(step: Step, head: int | str, size: int, *, sentence: int = 0, how: str = "max") -> Tiles:
-    """Pool a head in blocks of rows; memory grows with the tokens, not with their square."""
-    if how not in ("max", "sum"):
-        raise InputError(f"Cells cannot be pooled by {how!r}; there are max, sum.")
-    tile = tile_of(step, size)
-    empty = empty_queries(step, head, sentence=sentence)
-    weights, states, blocked, names = [], [], [], {}
-    for rows in _row_blocks(step, tile):
-        block = weights_of(step, head, rows, sentence=sentence)
-        reasons, codes = reasons_of(step, head, rows, sentence=sentence)
-        numbers = torch.tensor([0, *(names.setdefault(reason, len(names) + 1) for reason in reasons)])
-        closed = _pool(numbers[codes].float(), tile, "min").long()
-        pool = _pool(block, tile, how)
-        state = torch.where(pool.isnan(), NAN, torch.where(closed > 0, BLOCKED, WEIGHT))
-        state[_pool(empty[rows].float()[:, None], tile, "min")[:, 0] > 0] = EMPTY
-        weights, states, blocked = [*weights, pool], [*states, state], [*blocked, closed]
-    joined = [torch.cat(parts).numpy() for parts in (weights, states, blocked)]
-    return Tiles(tile, joined[0], joined[1], tuple(names), joined[2])
+def pooled(step: Step, head: int | str, size: int, sentence: int = 0, how: str = "max") -> Tensor:
+    """The weights on at most `size` x `size` square tiles, each the "max" or "sum" of its cells; never n x n at once."""
+    return torch.from_numpy(cells(step, head, sentence=sentence, tile=tile_of(step, size), how=how).weights)
 
 
-def _row_blocks(step: Step, tile: int) -> Iterator[slice]:
-    """Slices that cover the queries, each a whole number of tiles high."""
-    queries, keys = step.shape[2:]
-    height = max(1, BLOCK // max(1, keys) // tile) * tile
-    for start in range(0, queries, height):
-        yield slice(start, min(start + height, queries))
-
-
-def _pool(block: Tensor, tile: int, how: str) -> Tensor:
+def pool(block: Tensor, tile: int, how: str) -> Tensor:
     """(n, m) -> (ceil(n / tile), ceil(m / tile)); the last tiles may hold fewer cells."""
     if tile == 1:
         return block
@@ -161,18 +169,21 @@ def _pool(block: Tensor, tile: int, how: str) -> Tensor:
 def largest_weight(record: Record, site: Site, *, sentence: int = 0) -> float:
     """The largest weight of all heads of a site, NaN aside: what the "shared" color domain ends at."""
     step = record.step(site)
-    most = 0.0
-    for head in range(step.num_heads):
-        for rows in _row_blocks(step, 1):
-            most = max(most, float(torch.nan_to_num(step.weights(head, rows, sentence=sentence)).max()))
-    return most
+    blocks = (step.weights(h, rows, sentence=sentence) for h in range(step.num_heads) for rows in _row_blocks(step))
+    return max((float(block.nan_to_num().max()) for block in blocks if block.numel()), default=0.0)
 
 
 def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL) -> Tensor:
     """The sum of each row's weights over all keys, (rows,)."""
-    first, last, stride = rows.indices(step.shape[2])
-    sums = torch.cat([weights_of(step, head, block, sentence=sentence).sum(-1) for block in _row_blocks(step, 1)])
-    return sums[first:last:stride]
+    sums = [weights_of(step, head, block, sentence=sentence).sum(-1) for block in _row_blocks(step)]
+    return torch.cat(sums)[torch.arange(step.shape[2])[rows]]
+
+
+def _row_blocks(step: Step) -> Iterator[slice]:
+    queries, keys = step.shape[2:]
+    height = max(1, BLOCK // max(1, keys))
+    for start in range(0, queries, height):
+        yield slice(start, min(start + height, queries))
 
 
 def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:

@@ -72,14 +72,16 @@ def mask_table(
     reasons, blocked = mask.reasons(len(queries), len(keys), sentence=sentence)
     q, k = (index.ravel() for index in np.meshgrid(np.arange(len(queries)), np.arange(len(keys)), indexing="ij"))
     codes = blocked.numpy().ravel()
-    return pd.DataFrame({
-        "query": q,
-        "query_token": _pick(queries, q),
-        "key": k,
-        "key_token": _pick(keys, k),
-        "may_attend": codes == 0,
-        "rule": _pick(("", *reasons), codes),
-    })
+    return pd.DataFrame(
+        {
+            "query": q,
+            "query_token": _pick(queries, q),
+            "key": k,
+            "key_token": _pick(keys, k),
+            "may_attend": codes == 0,
+            "rule": _pick(("", *reasons), codes),
+        }
+    )
 
 
 def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.DataFrame:
@@ -128,12 +130,16 @@ def _strongest(
         numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in found.reasons)])
         blocked.append(numbers[found.blocked])
     joined = {
-        name: None if isinstance(head, str) and name == "scores" else np.concatenate([getattr(p[1], name) for p in parts])
+        name: None
+        if isinstance(head, str) and name == "scores"
+        else np.concatenate([getattr(p[1], name) for p in parts])
         for name in ("weights", "scores", "states")
     }
     cells = metrics.Cells(queries, keys, **joined, reasons=tuple(names), blocked=np.concatenate(blocked))
     table = _long(record, site, sentence, q, k, cells)
-    table.attrs["note"] = f"The {count} strongest of {len(keys):,} keys of each query; every cell would be too many rows."
+    table.attrs["note"] = (
+        f"The {count} strongest of {len(keys):,} keys of each query; every cell would be too many rows."
+    )
     return table
 
 

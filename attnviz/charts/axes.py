@@ -1,23 +1,27 @@
-"""Token axes, titles and outlines that the maps share.
+"""Token axes and where they leave room.
 
 No text of a user stands in an expression, a field name or a tooltip's name: labels are data, as band keys
 (`attnviz.core.display.band_keys`), and the expressions here are constants.
 """
 
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import altair as alt
 
+from attnviz.charts.frame import Frame, text_width, words
 from attnviz.charts.size import Size
-from attnviz.charts.theme import CHARACTER, WORD_CHARACTER, Theme
-from attnviz.core.display import band_keys
+from attnviz.charts.theme import TEXT_SIZE, Theme
+from attnviz.core.display import band_keys, shown
 from attnviz.core.tokens import Token
 
 QUERY, KEY = "Query (looks)", "Key (is looked at)"
 
 LONGEST_LABEL = 16
 """Code points of a token shown on an axis."""
+
+PADDING, TITLE_PADDING = 6, 10
+"""Pixels between cells and labels, and between labels and an axis title."""
 
 _LABEL = "substring(datum.label, 5)"
 _IS_QUIET = "substring(datum.label, 4, 5) === '-'"
@@ -30,39 +34,85 @@ def bands(tokens: Sequence[Token | str]) -> list[str]:
     return band_keys(labels, quiet, LONGEST_LABEL)
 
 
-def token_axes(
-    queries: Sequence[str], keys: Sequence[str], size: Size, colors: Theme, titles: tuple[str, str] = (QUERY, KEY)
-) -> tuple[alt.Y, alt.X]:
-    """The row and column encodings of a map whose bands are called `queries` and `keys`; labels of columns stand on top."""
-    longest = max((len(key) - 5 for key in keys), default=1) * CHARACTER
-    angle = 0 if longest <= size.cell - 4 else -90
-    top = {
-        "orient": "top",
-        "labelAngle": angle,
-        "labelAlign": "left" if angle else "center",
-        "labelBaseline": "middle" if angle else "bottom",
-    }
+def names(tokens: Sequence[Token | str], positions: Iterable[int], tile: int = 1) -> list[str]:
+    """What rows or columns are called in a readout: the token and its position; of a tile, the first and the last."""
+    labels = [shown(token if isinstance(token, str) else token.text) for token in tokens]
+    places = list(positions)
+    if tile == 1:
+        return [f"{label} ({i})" for label, i in zip(labels, places, strict=True)]
+    ends = [min(start + tile, len(labels)) - 1 for start in range(0, len(labels), tile)]
+    first = int(places[0]) if places else 0
+    return [
+        f"{labels[i * tile]} ({p}) … {labels[end]} ({first + end})"
+        for i, (p, end) in enumerate(zip(places, ends, strict=True))
+    ]
+
+
+def notes_on(size: Size, shows: str = "each square shows the largest of") -> list[str]:
+    """What must be said about a map that shows less than everything."""
+    notes = [f"{shows} {size.tile} × {size.tile} cells"] if size.tile > 1 else []
+    if size.every * size.tile > 1:
+        notes.append(f"every {ordinal(size.every * size.tile)} token is labeled")
+    return notes
+
+
+def ordinal(n: int) -> str:
+    ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n}{ending}"
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Room that axes take beside a map.
+
+    Attributes:
+        left, top: pixels, negative, of the outer edges of the axis titles.
+        upright: whether column labels are turned, because they are wider than their cells.
+    """
+
+    left: float
+    top: float
+    upright: bool
+
+
+def edges(rows: Sequence[str], columns: Sequence[str], size: Size) -> Edges:
+    """The room that the labels of these bands need."""
+    row, column = (max((text_width(band[5:]) for band in names), default=0) for names in (rows, columns))
+    upright = column > size.cell - 4
+    beyond = PADDING + TITLE_PADDING + TEXT_SIZE + 2
+    return Edges(-(row + beyond), -((column if upright else TEXT_SIZE) + beyond), upright)
+
+
+def encodings(titles: tuple[str, str], upright: bool, colors: Theme) -> tuple[alt.Y, alt.X]:
+    """Rows and columns of a map whose bands are in query_band and key_band; column labels stand on top."""
+    top = {"orient": "top", "labelAngle": -90 if upright else 0}
     scale = alt.Scale(paddingInner=0, paddingOuter=0)
     return (
-        alt.Y("query_band:N", title=titles[0], axis=label_axis(colors, size.every), scale=scale),
-        alt.X("key_band:N", title=titles[1], axis=label_axis(colors, size.every, **top), scale=scale),
+        alt.Y("query_band:N", title=titles[0], axis=band_axis(colors), scale=scale),
+        alt.X("key_band:N", title=titles[1], axis=band_axis(colors, **top), scale=scale),
     )
 
 
-def label_axis(colors: Theme, every: int = 1, **settings) -> alt.Axis:
-    """An axis of band keys that shows the tokens, each `every`-th of them."""
-    label = _LABEL if every == 1 else f"toNumber(substring(datum.label, 0, 4)) % {int(every)} ? '' : {_LABEL}"
+def band_axis(colors: Theme, **settings) -> alt.Axis:
+    """An axis whose labels are band keys."""
     quiet = {"condition": {"test": _IS_QUIET, "value": colors.quiet}, "value": colors.text}
-    return alt.Axis(labelExpr=label, labelOverlap=False, labelColor=quiet, **settings)
+    return alt.Axis(labelExpr=_LABEL, labelOverlap=False, labelColor=quiet, labelPadding=PADDING, **settings)
 
 
-def width_of(size: Size, queries: Sequence[str]) -> float:
-    """About how wide a map is with its row labels."""
-    return size.width + max((len(key) - 5 for key in queries), default=1) * CHARACTER + 40
+def drawn(
+    titles: tuple[str, str], rows: Sequence[str], columns: Sequence[str], size: Size, room: Edges, colors: Theme
+) -> Frame:
+    """The same axes as a frame, for maps that are images; each `size.every`-th token is labeled."""
+    half, step = TEXT_SIZE / 2 + 1, size.every
+    return Frame(
+        rows=tuple(_label(-PADDING, (i + 0.5) * size.cell, rows[i], colors) for i in range(0, len(rows), step)),
+        columns=tuple(
+            _label((j + 0.5) * size.cell, -PADDING, columns[j], colors) for j in range(0, len(columns), step)
+        ),
+        sides=(words(room.left + half, size.height / 2, titles[0], colors.quiet),),
+        ticks=(words(size.width / 2, room.top + half, titles[1], colors.quiet),),
+    )
 
 
-def title(text: str, lines: Sequence[str], width: float) -> alt.TitleParams:
-    """A title with lines under it, broken to the width of the picture. The text must begin with a constant word."""
-    characters = int(max(width, 320) / WORD_CHARACTER)
-    broken = [part for line in lines if line for part in textwrap.wrap(line, characters)]
-    return alt.TitleParams(text=textwrap.wrap(text, int(characters * 0.8)), subtitle=broken)
+def _label(x: float, y: float, band: str, colors: Theme) -> dict:
+    return words(x, y, band[5:], colors.quiet if band[4] == "-" else colors.text)

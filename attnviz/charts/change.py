@@ -5,7 +5,8 @@ import numpy as np
 import pandas as pd
 
 from attnviz import metrics
-from attnviz.charts import axes
+from attnviz.charts import axes, frame
+from attnviz.charts.frame import Frame, box
 from attnviz.charts.theme import config, theme
 from attnviz.core.display import shown
 from attnviz.core.record import Record
@@ -19,30 +20,41 @@ def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fal
     colors = theme(dark)
     moved = metrics.output_change(before, after, sentence).numpy()
     finite = np.isfinite(moved)
-    data = pd.DataFrame({
-        "band": axes.bands(after.sentences[sentence].tokens[: len(moved)]),
-        "change": np.where(finite, moved, 0.0),
-        "text": [f"{m:.1%}" if m else "0" for m in moved.tolist()],
-        "still": moved == 0,
-    })
-    top = max(float(data["change"].max()), 1e-9)
-    y = alt.Y("band:N", title=None, axis=axes.label_axis(colors), scale=alt.Scale(paddingInner=0, paddingOuter=0))
-    x = alt.X("change:Q", axis=None, scale=alt.Scale(domain=[0, top], nice=False))
-    base = alt.Chart(data)
-    color = alt.when("datum.still").then(alt.value(colors.quiet)).otherwise(alt.value(colors.text))
-    parts = [
-        base.mark_rule(stroke=colors.line, aria=False, tooltip=None).encode(x=alt.value(0), y=alt.value(0), y2=alt.value("height")),
-        base.mark_bar(height=BAR, color=colors.ramp[5], tooltip=None).encode(y=y, x=x),
-        base.mark_text(align="left", baseline="middle", dx=6, tooltip=None, aria=False).encode(y=y, x=x, text="text:N", color=color),
-    ]
-    heading = axes.title(f"Change of the output · {shown(after.source, 40)}", [_what(after)], WIDTH + 100)
-    return (
-        alt.layer(*parts, title=heading, autosize="pad")
-        .properties(width=WIDTH, height=alt.Step(STEP))
-        .configure(**config(colors))
+    labels = axes.bands(after.sentences[sentence].tokens[: len(moved)])
+    top = max(float(moved[finite].max(initial=0.0)), 1e-9)
+    data = pd.DataFrame(
+        {
+            "band": labels,
+            "change": np.where(finite, moved, 0.0),
+            "length": np.where(finite, moved, top) / top * WIDTH,
+            "text": [f"{m:.1%}" if m else "0" for m in moved.tolist()],
+            "color": [colors.text if m else colors.quiet for m in moved.tolist()],
+        }
     )
+    y = alt.Y("band:N", title=None, axis=axes.band_axis(colors), scale=alt.Scale(paddingInner=0, paddingOuter=0))
+    plain = {"aria": False, "tooltip": None}
+    base = alt.Chart(data)
+    around = frame.heading(
+        f"Change of the output · {shown(after.source, 40)}",
+        _lines(after),
+        left=-max(frame.text_width(band[5:]) for band in labels) - axes.PADDING,
+        top=-10,
+        width=WIDTH + 100,
+        narrowest=340,
+        colors=colors,
+    ) + Frame(boxes=(box(0, 0, 0.5, STEP * len(labels), stroke=colors.line),))
+    parts = [
+        base.mark_bar(height=BAR, color=colors.ramp[5], **plain).encode(
+            y=y, x=alt.X("length:Q", scale=None, axis=None)
+        ),
+        base.mark_text(align="left", baseline="middle", dx=6, **plain).encode(
+            y=y, x=alt.X("length:Q", scale=None, axis=None), text="text:N", fill=alt.Fill("color:N", scale=None)
+        ),
+    ]
+    chart = alt.layer(*parts, *frame.layers(around), width=WIDTH, height=STEP * len(labels), autosize="pad")
+    return chart.configure(**config(colors))
 
 
-def _what(after: Record) -> str:
+def _lines(after: Record) -> list[str]:
     changed = ", ".join(after.edits.in_words())
-    return f"how far each token's output vector moved; changed: {changed}" if changed else "nothing is changed"
+    return ["how far each token's output vector moved, as a share of its length", f"changed: {changed or 'nothing'}"]

@@ -6,33 +6,55 @@ continue over the edges of their cells, so a blocked area is hatched as one.
 
 import numpy as np
 
-DIAGONAL = "M-1,0L0,-1M-1,1L1,-1M0,1L1,0"
-BACK = "M-1,0L0,1M-1,-1L1,1M0,-1L1,0"
-VERTICAL = "M-0.5,-1L-0.5,1M0.5,-1L0.5,1"
-HORIZONTAL = "M-1,-0.5L1,-0.5M-1,0.5L1,0.5"
-CROSSED = "M-1,0L0,-1L1,0L0,1Z"
-GRID = "M0,-1L0,1M-1,0L1,0"
-SHAPES = (DIAGONAL, BACK, VERTICAL, HORIZONTAL, CROSSED, GRID)
-"""SVG paths in a box from -1 to 1, one per reason; a seventh reason begins again."""
+PERIOD = 8
+"""About how many pixels lie between two strokes."""
 
 CROSS = "M-0.45,-0.45L0.45,0.45M-0.45,0.45L0.45,-0.45"
 """Not a number."""
 
-DOT = "M-0.22,0A0.22,0.22,0,1,1,0.22,0A0.22,0.22,0,1,1,-0.22,0"
-"""May attend."""
+DASH = "M-0.35,0L0.35,0"
+"""Minus infinity."""
 
-PERIOD = 8
-"""Pixels from stroke to stroke in an image."""
+DOT = "M-0.14,0A0.14,0.14,0,1,1,0.14,0A0.14,0.14,0,1,1,-0.14,0"
+DOT_STROKE = 0.14
+"""May attend: a circle whose stroke, this share of its cell's side, fills it to a disc."""
+
+STRUCK = "M-1,1L1,-1"
+"""Off."""
+
+PATTERNS = 6
+"""So many reasons look different; a seventh begins again."""
 
 
-def shapes(count: int) -> list[str]:
-    """The shapes of the first `count` reasons."""
-    return [SHAPES[i % len(SHAPES)] for i in range(count)]
+def shape(reason: int, side: float) -> str:
+    """The strokes of a reason, counted from 0, as an SVG path in a box from -1 to 1 that is drawn `side` pixels wide."""
+    count = max(1, round(side / (PERIOD * 1.4)))
+    upright = max(1, round(side / PERIOD))
+    down, up = _diagonals(count), _diagonals(count, mirrored=True)
+    vertical, level = _lines(upright), _lines(upright, level=True)
+    return (down, up, vertical, level, down + up, vertical + level)[reason % PATTERNS]
 
 
 def strokes(reason: int, height: int, width: int, *, period: int = PERIOD, thick: int = 1) -> np.ndarray:
-    """Where the pattern of a reason (counted from 0) has a stroke, boolean (height, width)."""
+    """Where the pattern of a reason has a stroke in an image, boolean (height, width)."""
     y, x = np.ogrid[:height, :width]
-    down, up = (x + y) % period < thick, (x - y) % period < thick
+    slanted = int(period * 1.4)
+    down, up = (x + y) % slanted < thick, (x - y) % slanted < thick
     upright, level = (x + 0 * y) % period < thick, (y + 0 * x) % period < thick
-    return (down, up, upright, level, down | up, upright | level)[reason % len(SHAPES)]
+    return (down, up, upright, level, down | up, upright | level)[reason % PATTERNS]
+
+
+def _diagonals(count: int, mirrored: bool = False) -> str:
+    """Lines x + y = c through the box, `count` of them crossing each of its edges."""
+    path = ""
+    for i in range(1, 2 * count):
+        c = -2 + 2 * i / count
+        (x1, y1), (x2, y2) = (max(-1, c - 1), min(1, c + 1)), (min(1, c + 1), max(-1, c - 1))
+        flip = -1 if mirrored else 1
+        path += f"M{x1:g},{flip * y1:g}L{x2:g},{flip * y2:g}"
+    return path
+
+
+def _lines(count: int, level: bool = False) -> str:
+    places = [-1 + (2 * i + 1) / count for i in range(count)]
+    return "".join(f"M-1,{p:g}L1,{p:g}" if level else f"M{p:g},-1L{p:g},1" for p in places)

@@ -5,23 +5,22 @@ import numpy as np
 import pandas as pd
 
 from attnviz import metrics
-from attnviz.charts import axes, pixels
+from attnviz.charts import frame, hatch, maps, pixels
+from attnviz.charts.frame import Frame, box, sign, words
 from attnviz.charts.heatmap import Domain, domain_of, subtitles_of
+from attnviz.charts.maps import number
 from attnviz.charts.theme import Theme, config, theme
 from attnviz.core.display import shown
 from attnviz.core.edits import Site
-from attnviz.core.record import Record
+from attnviz.core.record import Record, Step
+from attnviz.metrics import EMPTY, WEIGHT
 
 WIDTH = 336
 """Pixels of the whole mosaic, so that it fits a phone."""
 
-GAP, LABEL = 12, 20
+GAP, LABEL = 14, 20
 FINEST = 128
 """At most this many tiles per side of a thumbnail."""
-
-
-def columns_of(heads: int) -> int:
-    return 1 if heads == 1 else 2 if heads <= 4 else 3 if heads <= 9 else 4
 
 
 def heads(
@@ -45,74 +44,87 @@ def heads(
     scale = domain_of(domain, record, site, sentence)
     columns = columns_of(step.num_heads)
     side = (WIDTH - GAP * (columns - 1)) / columns
-    data = pd.DataFrame([
-        _thumbnail(record, site, head, sentence, scale, side, colors)
-        | {
-            "x": head % columns * (side + GAP),
-            "y": head // columns * (side * _aspect(step) + GAP + LABEL) + LABEL,
-            "focused": head == focused,
-            "rev": rev,
-        }
-        for head in range(step.num_heads)
-    ])
     height = side * _aspect(step)
-    rows = -(-step.num_heads // columns)
-    title = axes.title(f"All heads · {site} · {shown(record.source, 40)}", subtitles_of(record), WIDTH)
-    chart = alt.layer(*_layers(data, side, height, colors), title=title, autosize="pad").properties(
-        width=WIDTH, height=rows * (height + LABEL + GAP) - GAP
+    thumbnails, around = [], Frame()
+    for head in range(step.num_heads):
+        x = head % columns * (side + GAP)
+        y = head // columns * (height + LABEL + GAP) + LABEL
+        off = head in step.heads_off
+        thumbnails.append(_thumbnail(step, head, sentence, scale, side, colors) | {"x": x, "y": y, "rev": rev})
+        around += _around(head, x, y, side, height, off=off, focused=head == focused, colors=colors)
+    bottom = -(-step.num_heads // columns) * (height + LABEL + GAP) - GAP
+    title = f"All heads · {site} · {shown(record.source, 40)}"
+    around += frame.heading(title, subtitles_of(record), left=0, top=-8, width=WIDTH, narrowest=WIDTH, colors=colors)
+    around += frame.legend(
+        [], frame.Ramp(scale.caption, pixels.ramp_uri(colors), scale.ticks), top=bottom + 14, width=WIDTH, colors=colors
+    )
+    chart = alt.layer(
+        _images(thumbnails, side, height), *frame.layers(around), width=WIDTH, height=bottom, autosize="pad"
     )
     return chart.configure(**config(colors))
 
 
-def _aspect(step) -> float:
+def columns_of(heads: int) -> int:
+    return 1 if heads == 1 else 2 if heads <= 4 else 3 if heads <= 9 else 4
+
+
+def _aspect(step: Step) -> float:
     """Height of a thumbnail per width."""
     queries, keys = step.shape[2:]
-    return max(0.25, min(2.0, queries / keys))
+    return max(0.25, min(2.0, queries / max(1, keys)))
 
 
-def _thumbnail(record: Record, site: Site, head: int, sentence: int, scale: Domain, side: float, colors: Theme) -> dict:
-    step = record.step(site)
-    found = metrics.tiles(step, head, FINEST, sentence=sentence)
-    off = head in step.heads_off
+def _thumbnail(step: Step, head: int, sentence: int, scale: Domain, side: float, colors: Theme) -> dict:
+    """One row of data: the image, and what hovering says."""
+    found = metrics.cells(step, head, sentence=sentence, tile=metrics.tile_of(step, FINEST))
+    nan = np.isnan(found.weights)
+    colored = ~nan & ((found.states == WEIGHT) | ((found.states == EMPTY) & (np.nan_to_num(found.weights) > 0)))
     zoom = max(1, round(2 * side / max(found.weights.shape)))
-    image = pixels.paint(scale.shade(found.weights), found.states, found.blocked, zoom=zoom)
-    largest = float(np.nanmax(found.weights)) if np.isfinite(found.weights).any() else float("nan")
+    image = pixels.paint(scale.shade(found.weights), colored, found.blocked, nan, zoom=zoom)
+    off = head in step.heads_off
+    most = found.weights[~nan]
     return {
         "head": head,
-        "image": pixels.data_uri(image, pixels.palette(colors, gray=off)),
-        "label": f"head {head}",
-        "note": "off" if off else "",
-        "largest": f"{largest:.4f}",
+        "uri": pixels.data_uri(image, pixels.palette(colors, gray=off)),
+        "name": f"head {head}",
+        "largest": number(float(most.max()), ".4f") if len(most) else "NaN",
+        "state": "off: its output is zero" if off else "on",
     }
 
 
-def _layers(data: pd.DataFrame, side: float, height: float, colors: Theme) -> list[alt.Chart]:
-    x, y = alt.X("x:Q", scale=None, axis=None), alt.Y("y:Q", scale=None, axis=None)
-    plain = {"aria": False, "tooltip": None}
-    base = alt.Chart(data).encode(x=x, y=y)
-    tooltip = [
-        alt.Tooltip("label:N", title="head"), alt.Tooltip("largest:N", title="largest weight"), alt.Tooltip("note:N", title="state")
-    ]  # fmt: skip
-    frame = alt.when("datum.focused").then(alt.value(colors.accent)).otherwise(alt.value(colors.line))
-    thick = alt.when("datum.focused").then(alt.value(2.5)).otherwise(alt.value(1))
-    return [
-        base.mark_image(
-            width=side, height=height, align="left", baseline="top", smooth=False, aspect=False, cursor="pointer", aria=False
+def _images(thumbnails: list[dict], side: float, height: float) -> alt.Chart:
+    x, y = frame.pixels()
+    tooltip = [("name", "head"), ("largest", "largest weight"), ("state", "state")]
+    return (
+        alt.Chart(pd.DataFrame(thumbnails))
+        .mark_image(
+            width=side,
+            height=height,
+            align="left",
+            baseline="top",
+            smooth=False,
+            aspect=False,
+            cursor="pointer",
+            aria=False,
         )
-        .encode(url="image:N", tooltip=tooltip)
-        .add_params(
-            alt.selection_point(
-                name="head", fields=["head", "rev"], on="click", toggle=False, clear="window:keydown[event.key === 'Escape']"
-            )
-        ),
-        base.mark_square(filled=False, xOffset=side / 2, yOffset=height / 2, size=side**2, shape="square", opacity=1, **plain).encode(
-            stroke=frame, strokeWidth=thick
-        ),
-        base.mark_text(align="left", baseline="bottom", dy=-5, **plain).encode(
-            text="label:N",
-            color=alt.when("datum.focused").then(alt.value(colors.accent)).otherwise(alt.value(colors.text)),
-        ),
-        base.mark_text(align="right", baseline="bottom", dx=side, dy=-5, **plain).encode(
-            text="note:N", color=alt.value(colors.quiet)
-        ),
-    ]
+        .encode(x=x, y=y, url="uri:N", tooltip=[alt.Tooltip(f"{field}:N", title=title) for field, title in tooltip])
+        .add_params(maps.clicked("head", "head", "rev"))
+    )
+
+
+def _around(
+    head: int, x: float, y: float, side: float, height: float, *, off: bool, focused: bool, colors: Theme
+) -> Frame:
+    """A thumbnail's number and outline; a head that is off is struck through and says so."""
+    color = colors.accent if focused else colors.quiet if off else colors.text
+    drawn = Frame(
+        words=(words(x, y - LABEL / 2, f"head {head}{' · off' if off else ''}", color),),
+        boxes=(box(x, y, x + side, y + height, stroke=colors.line),),
+    )
+    if off:
+        drawn += Frame(signs=(sign(x + side / 2, y + height / 2, hatch.STRUCK, colors.quiet, 1.5, min(side, height)),))
+    if focused:
+        drawn += Frame(
+            boxes=(box(x - 2.5, y - 2.5, x + side + 2.5, y + height + 2.5, stroke=colors.accent, width=2.5),)
+        )
+    return drawn

@@ -5,23 +5,28 @@ from dataclasses import dataclass
 
 import altair as alt
 import numpy as np
-import pandas as pd
 
 from attnviz import metrics
-from attnviz.charts import axes, hatch, pixels
-from attnviz.charts import cells as layers
+from attnviz.charts import axes, frame, hatch, maps, pixels
+from attnviz.charts.axes import KEY, QUERY
+from attnviz.charts.frame import Entry, Frame, Ramp, box, words
+from attnviz.charts.maps import Map, number
 from attnviz.charts.size import Size, size_of
-from attnviz.charts.theme import CAUTIONS, STOPS, Theme, config, theme
+from attnviz.charts.theme import CAUTIONS, Theme, theme
 from attnviz.core.display import shown
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
-from attnviz.metrics import BLOCKED, EMPTY, NAN, Cells
+from attnviz.metrics import EMPTY, WEIGHT, Cells
 
 DOMAINS = ("fixed", "shared", "log")
 LOWEST = 1e-4
 """Where the logarithmic domain begins."""
+
+MAY_ATTEND = "may attend"
+NOT_A_NUMBER = "NaN: not a number"
+MINUS_INFINITY = "score −∞"
 
 POLICIES = {
     "zero": "no key left: zeros",
@@ -31,31 +36,32 @@ POLICIES = {
 }
 """What stands at an empty row, by `Edits.empty_rows`."""
 
+MOST_NOTES = 12
+"""So many runs of empty rows are each named; of more, one note counts them."""
+
 
 @dataclass(frozen=True)
 class Domain:
-    """What the color says.
-
-    Attributes:
-        kind: one of `DOMAINS`.
-        top: the weight at the end of the ramp.
-    """
+    """What the color says: `kind` is one of `DOMAINS`, `top` the weight at the end of the ramp."""
 
     kind: str = "fixed"
     top: float = 1.0
 
     @property
-    def in_words(self) -> str:
-        if self.kind == "log":
-            return "weight (logarithmic)"
-        return "weight" if self.kind == "fixed" else "weight (up to the largest of all heads)"
+    def caption(self) -> str:
+        return {
+            "fixed": "weight, from 0 to 1",
+            "shared": "weight, from 0 to the largest of all heads",
+            "log": "weight, on a logarithmic scale",
+        }[self.kind]
 
     @property
-    def label(self) -> str:
-        """A constant expression that turns a place on the ramp, 0 to 1, into the weight it stands for."""
+    def ticks(self) -> tuple[tuple[float, str], ...]:
         if self.kind == "log":
-            return "datum.value === 0 ? '≤ 0.0001' : format(pow(10, 4 * datum.value - 4), '~g')"
-        return "format(datum.value, '~g')" if self.kind == "fixed" else f"format(datum.value * {self.top!r}, '.2~g')"
+            return tuple(zip((0, 0.25, 0.5, 0.75, 1), ("≤0.0001", "0.001", "0.01", "0.1", "1"), strict=True))
+        if self.kind == "fixed":
+            return tuple((place, f"{place:g}") for place in (0, 0.25, 0.5, 0.75, 1))
+        return tuple((place, f"{place * self.top:.3g}") for place in (0, 0.5, 1))
 
     def shade(self, weights: np.ndarray) -> np.ndarray:
         """Where weights stand on the ramp, 0 to 1; NaN stays."""
@@ -95,31 +101,83 @@ def heatmap(
         selected: the (query, key) whose cell is outlined.
         rev: a counter to raise after each click, so that the same cell can be clicked again.
     """
+    options = {"domain": domain, "row_sums": row_sums, "dark": dark, "selected": selected, "rev": rev}
+    drawing = drawing_of(record, site, head, sentence=sentence, rows=rows, columns=columns, **options)
+    return maps.chart(drawing, theme(dark))
+
+
+def drawing_of(
+    record: Record,
+    site: Site,
+    head: int | str,
+    *,
+    sentence: int = 0,
+    rows: slice = ALL,
+    columns: slice = ALL,
+    domain: str = "fixed",
+    row_sums: bool = False,
+    dark: bool = False,
+    selected: tuple[int, int] | None = None,
+    rev: int = 0,
+) -> Map:
+    """What `heatmap` draws. The arguments are the same."""
     step, colors = record.step(site), theme(dark)
-    queries, keys = (tokens[part] for tokens, part in zip(tokens_of(record, step, sentence), (rows, columns), strict=True))
+    queries, keys = (
+        tokens[part] for tokens, part in zip(tokens_of(record, step, sentence), (rows, columns), strict=True)
+    )
     size = size_of(len(queries), len(keys))
     scale = domain_of(domain, record, site, sentence)
-    bands = axes.bands(queries), axes.bands(keys)
-    y, x = axes.token_axes(*bands, size, colors)
-    found = metrics.cells(step, head, sentence=sentence, rows=rows, columns=columns)
-    data = layers.places(*bands, found.queries, found.keys, rev).join(_contents(found, scale, step))
-    parts = [
-        layers.rectangles(data, y, x, _color(scale, colors), "datum.colored", colors),
-        *layers.signs(data, y, x, _meanings(found, colors), size),
-        *_row_notes(step, head, sentence, rows, bands[0], y, size, colors, row_sums),
-        *layers.outline(selected, data, y, x, size, colors),
-    ]
-    heading = axes.title(title_of(record, site, head), subtitles_of(record), axes.width_of(size, bands[0]))
-    chart = alt.layer(*parts, title=heading, autosize="pad").properties(
-        width=alt.Step(size.cell), height=alt.Step(size.cell)
+    found = metrics.cells(step, head, sentence=sentence, rows=rows, columns=columns, tile=size.tile)
+    bands = axes.bands(queries[:: size.tile]), axes.bands(keys[:: size.tile])
+    room = axes.edges(*bands, size)
+    says = _said(found)
+    around = frame.heading(
+        title_of(record, site, head),
+        [*subtitles_of(record), *axes.notes_on(size)],
+        left=room.left,
+        top=room.top - 8,
+        width=size.width - room.left,
+        colors=colors,
     )
-    return chart.resolve_scale(color="independent", shape="independent", stroke="independent").configure(**config(colors))
+    if size.form != "rectangles":
+        around += axes.drawn((QUERY, KEY), *bands, size, room, colors)
+    around += _row_notes(step, head, sentence, rows, size, colors, row_sums)
+    around += maps.outlined(selected, found.queries, found.keys, size, colors)
+    entries = _entries(says, found.reasons, colors)
+    around += frame.legend(entries, _ramp(scale, colors), top=size.height + 16, width=size.width, colors=colors)
+    numbers = {"weight": (found.weights, ".4f")}
+    if found.scores is not None:
+        numbers["score"] = (found.scores, ".3f")
+    filled = (found.states == EMPTY) & (np.nan_to_num(found.weights) > 0)
+    colored = np.isfinite(found.weights) & ((found.states == WEIGHT) | filled)
+    return Map(
+        size=size,
+        rows=bands[0],
+        columns=bands[1],
+        row_names=axes.names(queries, found.queries, size.tile),
+        column_names=axes.names(keys, found.keys, size.tile),
+        queries=found.queries,
+        keys=found.keys,
+        titles=(QUERY, KEY),
+        shade=np.where(colored, np.nan_to_num(scale.shade(found.weights)), 0.0),
+        colored=colored,
+        sayings=_sayings(found.reasons, step.empty_rows),
+        saying=says,
+        signs=_signs(found.reasons, size, colors),
+        blocked=found.blocked,
+        nan=np.isnan(found.weights),
+        numbers=numbers,
+        open=None,
+        frame=around,
+        rev=rev,
+    )
 
 
 def title_of(record: Record, site: Site, head: int | str) -> str:
     """What is drawn, beginning with a constant word."""
-    what = f"Head {head}" if isinstance(head, int) else f"Heads, {head} of all {record.step(site).num_heads}"
-    off = ", off" if isinstance(head, int) and head in record.step(site).heads_off else ""
+    step = record.step(site)
+    what = f"Head {head}" if isinstance(head, int) else f"{head.capitalize()} of {step.num_heads} heads"
+    off = " (off)" if isinstance(head, int) and head in step.heads_off else ""
     return f"{what}{off} · {site} · {shown(record.source, 40)}"
 
 
@@ -135,74 +193,95 @@ def tokens_of(record: Record, step: Step, sentence: int) -> tuple[tuple[Token | 
     return tuple(tokens[:n] + tuple(str(i) for i in range(len(tokens), n)) for n in step.shape[2:])
 
 
-def _contents(found: Cells, scale: Domain, step: Step) -> pd.DataFrame:
-    """What is in each cell, as numbers and as the words that hovering shows."""
-    weights, states, rules = found.weights.ravel(), found.states.ravel(), found.blocked.ravel()
-    names = np.array(["", *found.reasons], dtype=object)
-    colored = np.isfinite(weights) & ((states == 0) | ((states == EMPTY) & (weights > 0)))
-    sign = np.where(rules > 0, names[rules], "")
-    sign = np.where(np.isnan(weights), layers.NOT_A_NUMBER, sign)
-    says = np.where(rules > 0, "blocked by " + names[rules], "may attend")
-    says = np.where(states == NAN, layers.NOT_A_NUMBER, says)
-    says = np.where(states == EMPTY, POLICIES[step.empty_rows] + ", " + says, says)
-    columns = {
-        "weight": np.where(np.isfinite(weights), weights, None),
-        "shade": np.where(colored, np.nan_to_num(scale.shade(weights)), 0.0),
-        "colored": colored,
-        "sign": sign,
-        "says": says,
-        "weight_text": [_number(w, ".4f") for w in weights.tolist()],
-    }
+# What is said of a cell is a number: its rule plus one more than the number of rules times what else is the case.
+
+_NOTHING, _NAN, _MINUS_INFINITY, _EMPTY, _EMPTY_NAN = range(5)
+
+
+def _said(found: Cells) -> np.ndarray:
+    nan, empty = np.isnan(found.weights), found.states == EMPTY
+    case = np.where(empty, np.where(nan, _EMPTY_NAN, _EMPTY), np.where(nan, _NAN, _NOTHING))
     if found.scores is not None:
-        columns["score_text"] = [_number(s, ".3f") for s in found.scores.ravel().tolist()]
-    return pd.DataFrame(columns)
+        case[(case == _NOTHING) & (found.blocked == 0) & (found.scores == -np.inf)] = _MINUS_INFINITY
+    return case * (len(found.reasons) + 1) + found.blocked
 
 
-def _number(value: float, form: str) -> str:
-    if math.isnan(value):
-        return "NaN"
-    return format(value, form) if math.isfinite(value) else "∞" if value > 0 else "−∞"
-
-
-def _color(scale: Domain, colors: Theme) -> alt.Color:
-    legend = alt.Legend(
-        title=scale.in_words, labelExpr=scale.label, values=[0, 0.25, 0.5, 0.75, 1], gradientLength=180, gradientThickness=12
+def _sayings(reasons: tuple[str, ...], policy: str) -> tuple[str, ...]:
+    rules = ("", *(f"blocked by {reason}" for reason in reasons))
+    empty = POLICIES[policy]
+    return tuple(
+        ", ".join(part for part in (case, rule) if part) or MAY_ATTEND
+        for case in ("", NOT_A_NUMBER, MINUS_INFINITY, empty, empty)
+        for rule in rules
     )
-    ramp = alt.Scale(domain=list(STOPS), range=list(colors.ramp), interpolate="rgb", clamp=True)
-    return alt.Color("shade:Q", scale=ramp, legend=legend)
 
 
-def _meanings(found: Cells, colors: Theme) -> dict[str, tuple[str, str, float]]:
-    meanings = {
-        reason: (shape, colors.hatch, 1.0)
-        for reason, shape in zip(found.reasons, hatch.shapes(len(found.reasons)), strict=True)
-    }
-    if np.isnan(found.weights).any():
-        meanings[layers.NOT_A_NUMBER] = (hatch.CROSS, colors.warning, 2.0)
-    return meanings
+def _signs(reasons: tuple[str, ...], size: Size, colors: Theme) -> dict[int, tuple[str, str, float]]:
+    """What is drawn on a cell, by what is said of it."""
+    cross, dash = (hatch.CROSS, colors.warning, 2.0), (hatch.DASH, colors.hatch, 2.0)
+    many = len(reasons) + 1
+    signs = {}
+    for i in range(len(reasons)):
+        signs[i + 1] = signs[_EMPTY * many + i + 1] = (hatch.shape(i, size.cell), colors.hatch, 1.0)
+    for i in range(many):
+        signs[_NAN * many + i] = signs[_EMPTY_NAN * many + i] = cross
+    signs[_MINUS_INFINITY * many] = dash
+    return signs
 
 
-def _row_notes(step, head, sentence, rows, bands, y, size: Size, colors: Theme, row_sums: bool) -> list[alt.Chart]:
-    """A frame around rows that have no key left, with what they got instead; the sums of rows, if asked for."""
-    empty = metrics.empty_queries(step, head, sentence=sentence)[rows].numpy()
-    notes = np.where(empty, POLICIES[step.empty_rows], "")
-    if row_sums:
-        sums = metrics.row_sums(step, head, sentence=sentence, rows=rows).numpy()
-        odd = ~(np.abs(sums - 1) < 5e-4)
-        texts = [f"{_number(value, '.3f')}{'  ≠ 1' if wrong else ''}" for value, wrong in zip(sums.tolist(), odd, strict=True)]
-        notes = [f"{text}  {note}".rstrip() for text, note in zip(texts, notes, strict=True)]
-        flagged = odd | empty
-    else:
-        flagged = empty
-    data = pd.DataFrame({"query_band": bands, "note": notes, "empty": empty, "flagged": flagged})
-    color = alt.when("datum.flagged").then(alt.value(colors.warning)).otherwise(alt.value(colors.quiet))
-    plain = {"aria": False, "tooltip": None}
-    base = alt.Chart(data)
-    return [
-        base.transform_filter("datum.empty")
-        .mark_rect(filled=False, stroke=colors.warning, strokeWidth=1.5, **plain)
-        .encode(y=y, x=alt.value(0), x2=alt.value(size.width)),
-        base.mark_text(align="left", baseline="middle", **plain).encode(
-            y=y, x=alt.value(size.width + 8), text="note:N", color=color
-        ),
+def _entries(said: np.ndarray, reasons: tuple[str, ...], colors: Theme) -> list[Entry]:
+    """Legend lines for all that occurs."""
+    cases, rules = (set(part.tolist()) for part in np.divmod(np.unique(said), len(reasons) + 1))
+    entries = [
+        Entry(f"blocked by {reason}", hatch.shape(i, frame.SWATCH), colors.hatch, 1.0, colors.blocked)
+        for i, reason in enumerate(reasons)
+        if i + 1 in rules
     ]
+    if cases & {_NAN, _EMPTY_NAN}:
+        entries.append(Entry(NOT_A_NUMBER, hatch.CROSS, colors.warning, 2.0, colors.blocked))
+    if _MINUS_INFINITY in cases:
+        entries.append(Entry(MINUS_INFINITY, hatch.DASH, colors.hatch, 2.0, colors.ramp[0]))
+    return entries
+
+
+def _ramp(scale: Domain, colors: Theme) -> Ramp:
+    return Ramp(scale.caption, pixels.ramp_uri(colors), scale.ticks)
+
+
+def _row_notes(
+    step: Step, head: int | str, sentence: int, rows: slice, size: Size, colors: Theme, row_sums: bool
+) -> Frame:
+    """A frame around rows that have no key left, with what they got instead; the sums of rows, if asked for."""
+    empty = metrics.empty_queries(step, head, sentence=sentence).numpy()[rows]
+    x, notes = size.width + 12, Frame()
+    if row_sums:
+        sums = metrics.row_sums(step, head, sentence=sentence, rows=rows).tolist()
+        places = range(0, len(sums), size.tile * size.every)
+        notes = Frame(
+            words=(
+                words(x, -axes.PADDING - 6, "row sum", colors.quiet),
+                *(_sum(x, (i / size.tile + 0.5) * size.cell, sums[i], colors) for i in places),
+            ),
+        )
+        x += 80
+    runs = _runs(empty)
+    for start, stop in runs:
+        y, y2 = start / size.tile * size.cell, stop / size.tile * size.cell
+        notes += Frame(boxes=(box(0, y, size.width, y2, stroke=colors.warning, width=1.5),))
+        if len(runs) <= MOST_NOTES:
+            notes += Frame(words=(words(x, (y + y2) / 2, POLICIES[step.empty_rows], colors.warning),))
+    if len(runs) > MOST_NOTES:
+        text = f"{int(empty.sum())} rows have {POLICIES[step.empty_rows]}"
+        notes += Frame(words=(words(x, size.cell / 2, text, colors.warning),))
+    return notes
+
+
+def _sum(x: float, y: float, value: float, colors: Theme) -> dict:
+    odd = not abs(value - 1) < 5e-4
+    return words(x, y, f"{number(value, '.3f')}{' not 1' if odd else ''}", colors.warning if odd else colors.quiet)
+
+
+def _runs(flags: np.ndarray) -> list[tuple[int, int]]:
+    """Where stretches of True begin and end."""
+    change = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(np.int8), [0]])))
+    return list(zip(change[::2].tolist(), change[1::2].tolist(), strict=True))

@@ -4,17 +4,21 @@ from collections.abc import Sequence
 
 import altair as alt
 import numpy as np
-import pandas as pd
 
-from attnviz.charts import axes, hatch
-from attnviz.charts import cells as layers
-from attnviz.charts.size import size_of
-from attnviz.charts.theme import config, theme
+from attnviz.charts import axes, frame, hatch, maps
+from attnviz.charts.axes import KEY, QUERY
+from attnviz.charts.frame import Entry, Frame, words
+from attnviz.charts.maps import Map
+from attnviz.charts.size import Size, size_of
+from attnviz.charts.theme import TEXT_SIZE, Theme, theme
 from attnviz.core.display import shown
 from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token
+from attnviz.metrics import pool
 
 MAY_ATTEND = "may attend"
+MOST_READ = 12
+"""At most so many tokens are repeated in the example."""
 
 
 def mask_grid(
@@ -35,49 +39,114 @@ def mask_grid(
     Args:
         queries: the input token of each row.
         keys: of each column; the queries if none are given.
-        predicted: the token that each row predicts; it is written into the row's label.
+        predicted: the token that each row predicts; it is written at the end of its row.
         selected: the (query, key) whose cell is outlined.
+        rev: a counter to raise after each click, so that the same cell can be clicked again.
     """
+    options = {"predicted": predicted, "sentence": sentence, "dark": dark, "selected": selected, "rev": rev}
+    return maps.chart(drawing_of(mask, queries, keys, **options), theme(dark))
+
+
+def drawing_of(
+    mask: Mask,
+    queries: Sequence[Token | str],
+    keys: Sequence[Token | str] | None = None,
+    *,
+    predicted: Sequence[Token | str] | None = None,
+    sentence: int = 0,
+    dark: bool = False,
+    selected: tuple[int, int] | None = None,
+    rev: int = 0,
+) -> Map:
+    """What `mask_grid` draws. The arguments are the same."""
     colors = theme(dark)
     keys = queries if keys is None else keys
     size = size_of(len(queries), len(keys))
+    places = np.arange(len(queries))[:: size.tile], np.arange(len(keys))[:: size.tile]
+    bands = axes.bands(queries[:: size.tile]), axes.bands(keys[:: size.tile])
+    titles = (QUERY, KEY)
+    room = axes.edges(*bands, size)
     reasons, blocked = mask.reasons(len(queries), len(keys), sentence=sentence)
-    names = np.array(["", *reasons], dtype=object)
-    codes = blocked.numpy().ravel()
-    bands = _row_bands(queries, predicted), axes.bands(keys)
-    row_title = axes.QUERY if predicted is None else "Query (looks) ▸ predicts"
-    y, x = axes.token_axes(*bands, size, colors, (row_title, axes.KEY))
-    data = layers.places(axes.bands(queries), bands[1], np.arange(len(queries)), np.arange(len(keys)), rev)
-    data["query_band"] = np.repeat(np.array(bands[0], dtype=object), len(keys))
-    data = data.join(pd.DataFrame({
-        "open": codes == 0,
-        "sign": np.where(codes == 0, MAY_ATTEND, names[codes]),
-        "says": np.where(codes == 0, MAY_ATTEND, "blocked by " + names[codes]),
-    }))
-    meanings = {MAY_ATTEND: (hatch.DOT, colors.dot, 2.0)} | {
-        reason: (shape, colors.hatch, 1.0) for reason, shape in zip(reasons, hatch.shapes(len(reasons)), strict=True)
-    }
-    parts = [
-        layers.rectangles(data, y, x, alt.value(colors.open), "datum.open", colors),
-        *layers.signs(data, y, x, meanings, size),
-        *layers.outline(selected, data, y, x, size, colors),
-    ]
-    heading = axes.title(f"Mask: {mask}", [_explained(predicted)], axes.width_of(size, bands[0]))
-    chart = alt.layer(*parts, title=heading, autosize="pad").properties(
-        width=alt.Step(size.cell), height=alt.Step(size.cell)
+    blocked = pool(blocked.float(), size.tile, "min").long().numpy()
+    around = frame.heading(
+        f"Mask: {mask}",
+        [
+            _rule(predicted),
+            _example(mask, queries, keys, predicted, sentence, selected),
+            *axes.notes_on(size, "an open square has an open cell among its"),
+        ],
+        left=room.left,
+        top=room.top - 8,
+        width=size.width - room.left,
+        colors=colors,
     )
-    return chart.configure(**config(colors))
+    if size.form != "rectangles":
+        around += axes.drawn(titles, *bands, size, room, colors)
+    if predicted is not None:
+        around += _predictions(predicted, size, colors)
+    around += maps.outlined(selected, *places, size, colors)
+    around += frame.legend(_entries(reasons, colors), None, top=size.height + 16, width=size.width, colors=colors)
+    return Map(
+        size=size,
+        rows=bands[0],
+        columns=bands[1],
+        row_names=axes.names(queries, places[0], size.tile),
+        column_names=axes.names(keys, places[1], size.tile),
+        queries=places[0],
+        keys=places[1],
+        titles=titles,
+        shade=np.zeros(blocked.shape),
+        colored=blocked == 0,
+        sayings=(MAY_ATTEND, *(f"blocked by {reason}" for reason in reasons)),
+        saying=blocked,
+        signs={0: (hatch.DOT, colors.dot, hatch.DOT_STROKE * size.cell)}
+        | {i + 1: (hatch.shape(i, size.cell), colors.hatch, 1.0) for i in range(len(reasons))},
+        blocked=blocked,
+        nan=np.zeros(blocked.shape, bool),
+        numbers={},
+        open=colors.open,
+        frame=around,
+        rev=rev,
+    )
 
 
-def _row_bands(queries: Sequence[Token | str], predicted: Sequence[Token | str] | None) -> list[str]:
-    bands = axes.bands(queries)
-    if predicted is None:
-        return bands
-    texts = [token if isinstance(token, str) else token.text for token in predicted]
-    return [f"{band} ▸ {shown(text, axes.LONGEST_LABEL)}" for band, text in zip(bands, texts, strict=True)]
-
-
-def _explained(predicted: Sequence[Token | str] | None) -> str:
+def _rule(predicted: Sequence[Token | str] | None) -> str:
     if predicted is None:
         return "each row: what one token may look at"
-    return "each row: having read up to its token, the model predicts the token after ▸"
+    return "each row: what the model may look at while it predicts the next token"
+
+
+def _example(mask, queries, keys, predicted, sentence: int, selected: tuple[int, int] | None) -> str:
+    """What the model reads in one row: the selected one, or an early one."""
+    if predicted is None or not len(predicted):
+        return ""
+    row = min(2 if selected is None else selected[0], len(predicted) - 1)
+    allowed = mask.tensor(len(queries), len(keys), rows=slice(row, row + 1))[:, 0, 0]
+    read = allowed[sentence if len(allowed) > 1 else 0].nonzero().flatten().tolist()
+    texts = [_shown(keys[i]) for i in read[-MOST_READ:]]
+    more = "… " if len(read) > MOST_READ else ""
+    return f"while predicting “{_shown(predicted[row])}” it reads: {more}{' '.join(texts) or 'nothing'}"
+
+
+def _shown(token: Token | str) -> str:
+    return shown(token if isinstance(token, str) else token.text, axes.LONGEST_LABEL)
+
+
+def _predictions(predicted: Sequence[Token | str], size: Size, colors: Theme) -> Frame:
+    """The token that each row predicts, at the row's end."""
+    x, step = size.width + 12, size.tile * size.every
+    labels = [_shown(token) for token in predicted]
+    return Frame(
+        words=(words(x, -axes.PADDING - TEXT_SIZE / 2, "predicts", colors.quiet),),
+        tokens=tuple(
+            words(x, (i / size.tile + 0.5) * size.cell, f"▸ {labels[i]}", colors.text)
+            for i in range(0, len(labels), step)
+        ),
+    )
+
+
+def _entries(reasons: tuple[str, ...], colors: Theme) -> list[Entry]:
+    return [Entry(MAY_ATTEND, hatch.DOT, colors.dot, hatch.DOT_STROKE * frame.SWATCH, colors.open)] + [
+        Entry(f"blocked by {reason}", hatch.shape(i, frame.SWATCH), colors.hatch, 1.0, colors.blocked)
+        for i, reason in enumerate(reasons)
+    ]

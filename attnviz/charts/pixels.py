@@ -3,55 +3,79 @@
 import base64
 import struct
 import zlib
+from functools import lru_cache
 
 import numpy as np
 
 from attnviz.charts import hatch
 from attnviz.charts.theme import STOPS, Theme
-from attnviz.metrics import BLOCKED, EMPTY, NAN
 
 SHADES = 250
 """Steps of the ramp in the palette; the rest of it holds the colors of cells that are no weight."""
 
-_GROUND, _STROKE, _CROSS_GROUND, _CROSS, _OFF, _OPEN = range(SHADES, SHADES + 6)
+_GROUND, _STROKE, _CROSS, _OPEN, _DOT = range(SHADES, SHADES + 5)
 
 
 def palette(colors: Theme, *, gray: bool = False) -> np.ndarray:
-    """256 RGB colors: the ramp, then the special ones."""
+    """RGB colors: the ramp, then the special ones."""
     stops = np.array([_rgb(color) for color in colors.ramp])
     ramp = np.stack([np.interp(np.linspace(0, 1, SHADES), STOPS, stops[:, i]) for i in range(3)], 1)
     if gray:
         ramp = np.repeat(ramp @ [[0.299], [0.587], [0.114]], 3, axis=1)
-    special = (colors.blocked, colors.hatch, colors.blocked, colors.warning, colors.background, colors.open)
+    special = (colors.blocked, colors.hatch, colors.warning, colors.open, colors.dot)
     return np.concatenate([ramp.round(), [_rgb(color) for color in special]]).astype(np.uint8)
 
 
-def paint(shade: np.ndarray, states: np.ndarray, blocked: np.ndarray, *, zoom: int) -> np.ndarray:
-    """Palette indices of a map, (rows * zoom, columns * zoom).
+def paint(
+    shade: np.ndarray | None, colored: np.ndarray, blocked: np.ndarray, nan: np.ndarray, *, zoom: int
+) -> np.ndarray:
+    """Palette indices of a map, (rows * zoom, columns * zoom); the arguments are (rows, columns).
 
     Args:
-        shade: (rows, columns), 0 to 1 on the ramp.
-        states: as in `metrics.Cells`.
-        blocked: 0 = may attend, i = blocked by reason i - 1.
-        zoom: device pixels per side of a cell.
+        shade: 0 to 1 on the ramp; None gives all colored cells the color of open cells, with a dot.
+        colored: where there is a color; elsewhere is the ground of blocked cells.
+        blocked: 0 = may attend, i = blocked by reason i - 1, and hatched.
+        nan: cells with a cross.
+        zoom: pixels per side of a cell.
     """
-    index = (np.nan_to_num(shade).clip(0, 1) * (SHADES - 1)).round().astype(np.uint8)
-    index[(states == BLOCKED) | ((states == EMPTY) & (np.nan_to_num(shade) == 0))] = _GROUND
-    nan = (states == NAN) | np.isnan(shade)
-    index[nan] = _CROSS_GROUND
-    image = index.repeat(zoom, 0).repeat(zoom, 1)
+    index = np.full(colored.shape, _OPEN, np.uint8) if shade is None else shades(shade)
+    index[~colored] = _GROUND
+    image = _enlarged(index, zoom)
     for reason in np.unique(blocked[blocked > 0]):
-        area = (blocked == reason) & ~nan
-        pattern = hatch.strokes(int(reason) - 1, *image.shape)
-        image[pattern & area.repeat(zoom, 0).repeat(zoom, 1)] = _STROKE
+        image[hatch.strokes(int(reason) - 1, *image.shape) & _enlarged((blocked == reason) & ~nan, zoom)] = _STROKE
     if nan.any():
-        cross = np.ones((1, 1), bool) if zoom < 3 else np.eye(zoom, dtype=bool) | np.eye(zoom, dtype=bool)[::-1]
-        image[np.tile(cross, nan.shape) & nan.repeat(zoom, 0).repeat(zoom, 1)] = _CROSS
+        image[_tiled(_cross(zoom), nan)] = _CROSS
+    if shade is None and zoom > 4:
+        image[_tiled(_dot(zoom), colored)] = _DOT
     return image
 
 
+def shades(shade: np.ndarray) -> np.ndarray:
+    """Palette indices of places on the ramp."""
+    return (np.nan_to_num(shade).clip(0, 1) * (SHADES - 1)).round().astype(np.uint8)
+
+
+def _enlarged(cells: np.ndarray, zoom: int) -> np.ndarray:
+    return cells.repeat(zoom, 0).repeat(zoom, 1)
+
+
+def _tiled(stamp: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """A stamp of one cell, put on the cells where it belongs."""
+    return np.tile(stamp, where.shape) & _enlarged(where, len(stamp))
+
+
+def _cross(zoom: int) -> np.ndarray:
+    diagonal = np.eye(zoom, dtype=bool)
+    return diagonal | diagonal[::-1]
+
+
+def _dot(zoom: int) -> np.ndarray:
+    place = np.arange(zoom) - (zoom - 1) / 2
+    return np.hypot(place[:, None], place) <= 0.16 * zoom
+
+
 def png(image: np.ndarray, colors: np.ndarray) -> bytes:
-    """A palette PNG of uint8 indices (height, width) into (256, 3) colors."""
+    """A palette PNG of uint8 indices (height, width) into (at most 256, 3) colors."""
     height, width = image.shape
     raw = np.zeros((height, width + 1), np.uint8)
     raw[:, 1:] = image
@@ -73,3 +97,9 @@ def data_uri(image: np.ndarray, colors: np.ndarray) -> str:
 
 def _rgb(color: str) -> tuple[int, int, int]:
     return tuple(int(color[i : i + 2], 16) for i in (1, 3, 5))
+
+
+@lru_cache(maxsize=4)
+def ramp_uri(colors: Theme) -> str:
+    """The ramp as an image one pixel high."""
+    return data_uri(np.arange(SHADES, dtype=np.uint8)[None], palette(colors))

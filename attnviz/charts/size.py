@@ -54,4 +54,5 @@ def size_of(queries: int, keys: int) -> Size:
     rows, columns = -(-queries // tile), -(-keys // tile)
     most = max(rows, columns)
     cell = max(1, SIDE // most) if most <= SIDE else SIDE / most
-    return Size("tiles" if tile > 1 else "pixels", cell, rows, columns, tile, -(-THINNEST // cell) if cell < THINNEST else 1)
+    every = -int(-THINNEST // cell) if cell < THINNEST else 1
+    return Size("tiles" if tile > 1 else "pixels", cell, rows, columns, tile, every)

@@ -2,16 +2,21 @@
 
 from dataclasses import dataclass
 
-FONT = "Inter, 'Source Sans 3', 'Source Sans Pro', 'Helvetica Neue', 'DejaVu Sans', Arial, sans-serif"
-MONO = "'JetBrains Mono', 'Source Code Pro', ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Helvetica Neue', 'DejaVu Sans', sans-serif"
+MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'Noto Sans Mono', 'DejaVu Sans Mono', monospace"
 
 TITLE_SIZE = 15
 TEXT_SIZE = 12
-CHARACTER = 7.3
-"""Pixels: titles; everything else; the width of one monospaced character at TEXT_SIZE."""
+TITLE_LINE = 20
+LINE = 17
+"""Pixels: type of titles and of all else, and the distance of their lines."""
 
-WORD_CHARACTER = 6.4
-"""Average width in pixels of a character of a subtitle at TEXT_SIZE."""
+CHARACTER = 7.25
+"""Pixels of one monospaced character at TEXT_SIZE."""
+
+TITLE_CHARACTER = 8.5
+WORD_CHARACTER = 6.7
+"""Pixels of an average character of a title and of other words; a little too much rather than too little."""
 
 
 @dataclass(frozen=True)
@@ -88,28 +93,11 @@ def theme(dark: bool) -> Theme:
 
 def config(colors: Theme) -> dict:
     """The Vega-Lite configuration of every picture."""
-    text = {"font": FONT, "fontSize": TEXT_SIZE}
     return {
         "background": colors.background,
         "font": FONT,
         "padding": 12,
         "view": {"stroke": None, "fill": None},
-        "title": {
-            "anchor": "start",
-            "frame": "bounds",
-            "color": colors.text,
-            "font": FONT,
-            "fontSize": TITLE_SIZE,
-            "fontWeight": 600,
-            "subtitleColor": colors.quiet,
-            "subtitleFont": FONT,
-            "subtitleFontSize": TEXT_SIZE,
-            "subtitlePadding": 5,
-            "offset": 14,
-            "limit": 4000,
-            "lineHeight": TITLE_SIZE + 4,
-            "subtitleLineHeight": TEXT_SIZE + 4,
-        },
         "axis": {
             "labelColor": colors.text,
             "labelFont": MONO,
@@ -119,30 +107,11 @@ def config(colors: Theme) -> dict:
             "titleColor": colors.quiet,
             "titleFont": FONT,
             "titleFontSize": TEXT_SIZE,
-            "titleFontWeight": 500,
+            "titleFontWeight": "normal",
             "titlePadding": 10,
             "domain": False,
             "ticks": False,
             "grid": False,
         },
-        "legend": {
-            "orient": "bottom",
-            "direction": "horizontal",
-            "labelColor": colors.text,
-            "titleColor": colors.quiet,
-            "labelFont": FONT,
-            "titleFont": FONT,
-            "labelFontSize": TEXT_SIZE,
-            "titleFontSize": TEXT_SIZE,
-            "titleFontWeight": 500,
-            "titleLimit": 0,
-            "labelLimit": 0,
-            "offset": 16,
-            "titlePadding": 6,
-            "rowPadding": 6,
-            "columnPadding": 18,
-            "gradientStrokeColor": colors.line,
-            "gradientStrokeWidth": 1,
-        },
-        "text": text | {"color": colors.text},
+        "text": {"font": FONT, "fontSize": TEXT_SIZE, "color": colors.text},
     }

@@ -1,0 +1,213 @@
+"""What stands around a map: title, notes, legend, outlines. All of it is data in pixels, counted from the map's corner.
+
+Because no word and no position stands in the specification, a picture can change what it says without being built anew:
+the browser replaces data in place, and nothing flickers or jumps.
+"""
+
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import altair as alt
+import pandas as pd
+
+from attnviz.charts.theme import (
+    CHARACTER,
+    LINE,
+    MONO,
+    TITLE_CHARACTER,
+    TITLE_LINE,
+    TITLE_SIZE,
+    WORD_CHARACTER,
+    Theme,
+)
+
+NARROWEST = 400
+"""Pixels in which titles and legends are broken if the map is narrower."""
+
+RAMP_WIDTH, RAMP_HEIGHT, SWATCH = 180, 10, 18
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Things around a map, each a dict of one row; frames are joined with ``+``.
+
+    Attributes:
+        titles, words, ticks, sides: x, y, text, color: in bold; set left; centered; centered and turned upright.
+        rows, columns, tokens: the same, monospaced: set right; turned upright; set left.
+        boxes: x, y, x2, y2, fill, stroke, width; a fill of None is no fill.
+        signs: x, y, path, color, width, size: strokes in a box of `size` square pixels.
+        images: x, y, uri; each as large as the ramp of a legend.
+    """
+
+    titles: tuple[dict, ...] = ()
+    words: tuple[dict, ...] = ()
+    ticks: tuple[dict, ...] = ()
+    sides: tuple[dict, ...] = ()
+    rows: tuple[dict, ...] = ()
+    columns: tuple[dict, ...] = ()
+    tokens: tuple[dict, ...] = ()
+    boxes: tuple[dict, ...] = ()
+    signs: tuple[dict, ...] = ()
+    images: tuple[dict, ...] = ()
+
+    def __add__(self, other: "Frame") -> "Frame":
+        return Frame(**{name: mine + getattr(other, name) for name, mine in vars(self).items()})
+
+
+def text_width(text: str, character: float = CHARACTER) -> float:
+    """About how wide a text is: wide characters count twice, combining marks not at all."""
+    widths = (0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(widths) * character
+
+
+def heading(
+    title: str,
+    lines: Iterable[str],
+    *,
+    left: float,
+    top: float,
+    width: float,
+    colors: Theme,
+    narrowest: float = NARROWEST,
+) -> Frame:
+    """A title and lines under it, broken to a width, ending just above `top`. The title begins with a constant word."""
+    width = max(width, narrowest)
+    titles = balanced(title, int(width / TITLE_CHARACTER))
+    below = [part for line in lines if line for part in balanced(line, int(width / WORD_CHARACTER))]
+    y = top - len(below) * LINE - len(titles) * TITLE_LINE
+    bold = tuple(words(left, y + (i + 0.5) * TITLE_LINE, text, colors.text) for i, text in enumerate(titles))
+    y += len(titles) * TITLE_LINE
+    quiet = tuple(words(left, y + (i + 0.5) * LINE, text, colors.quiet) for i, text in enumerate(below))
+    return Frame(titles=bold, words=quiet)
+
+
+def balanced(text: str, longest: int) -> list[str]:
+    """A text broken into as few lines as it needs, none much shorter than the others."""
+    lines = textwrap.wrap(text, longest)
+    shortest = -(-len(text) // max(1, len(lines)))
+    return next(
+        (narrow for n in range(shortest, longest) if len(narrow := textwrap.wrap(text, n)) == len(lines)), lines
+    )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a legend: what a sign on a ground means."""
+
+    text: str
+    path: str
+    color: str
+    width: float
+    ground: str
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """What the colors of a map mean: a caption, an image of the ramp, and words at places from 0 to 1 along it."""
+
+    caption: str
+    uri: str
+    ticks: Sequence[tuple[float, str]] = field(default_factory=tuple)
+
+
+def legend(entries: Sequence[Entry], ramp: Ramp | None, *, top: float, width: float, colors: Theme) -> Frame:
+    """A legend in words under a map, beginning at `top`."""
+    frame, y = Frame(), top
+    if ramp is not None:
+        frame += Frame(
+            words=(words(0, y + LINE / 2, ramp.caption, colors.quiet),),
+            images=({"x": 0, "y": y + LINE + 2, "uri": ramp.uri},),
+            boxes=(box(0, y + LINE + 2, RAMP_WIDTH, y + LINE + 2 + RAMP_HEIGHT, stroke=colors.line),),
+            ticks=tuple(
+                words(place * RAMP_WIDTH, y + LINE + RAMP_HEIGHT + 12, text, colors.text) for place, text in ramp.ticks
+            ),
+        )
+        y += 2 * LINE + RAMP_HEIGHT + 12
+    x, width = 0.0, max(width, NARROWEST)
+    for entry in entries:
+        wide = SWATCH + 8 + text_width(entry.text, WORD_CHARACTER) + 20
+        if x and x + wide > width:
+            x, y = 0.0, y + SWATCH + 8
+        frame += Frame(
+            boxes=(box(x, y, x + SWATCH, y + SWATCH, fill=entry.ground, stroke=colors.line),),
+            signs=(sign(x + SWATCH / 2, y + SWATCH / 2, entry.path, entry.color, entry.width, SWATCH),),
+            words=(words(x + SWATCH + 8, y + SWATCH / 2, entry.text, colors.text),),
+        )
+        x += wide
+    return frame
+
+
+def words(x: float, y: float, text: str, color: str) -> dict:
+    return {"x": x, "y": y, "text": text, "color": color}
+
+
+def box(
+    x: float, y: float, x2: float, y2: float, *, fill: str | None = None, stroke: str | None = None, width: float = 1
+) -> dict:
+    return {"x": x, "y": y, "x2": x2, "y2": y2, "fill": fill, "stroke": stroke, "width": width}
+
+
+def sign(x: float, y: float, path: str, color: str, width: float, side: float) -> dict:
+    return {"x": x, "y": y, "path": path, "color": color, "width": width, "size": side**2}
+
+
+_PLAIN = {"aria": False, "tooltip": None}
+
+
+def layers(frame: Frame) -> list[alt.Chart]:
+    """The frame as layers, to be put above those of the map."""
+    x, y = pixels()
+    base = {name: alt.Chart(_table(name, rows)).encode(x=x, y=y) for name, rows in vars(frame).items()}
+    color = {"fill": alt.Fill("color:N", scale=None)}
+    text = {"text": "text:N"} | color
+    mono = {"font": MONO, "baseline": "middle"} | _PLAIN
+    return [
+        base["images"]
+        .mark_image(width=RAMP_WIDTH, height=RAMP_HEIGHT, align="left", baseline="top", aspect=False, **_PLAIN)
+        .encode(url="uri:N"),
+        base["boxes"]
+        .mark_rect(**_PLAIN)
+        .encode(
+            x2="x2:Q",
+            y2="y2:Q",
+            fill=alt.Fill("fill:N", scale=None),
+            stroke=alt.Stroke("stroke:N", scale=None),
+            strokeWidth=alt.StrokeWidth("width:Q", scale=None),
+        ),
+        base["signs"]
+        .mark_point(filled=False, opacity=1, **_PLAIN)
+        .encode(
+            shape=alt.Shape("path:N", scale=None),
+            size=alt.Size("size:Q", scale=None),
+            stroke=alt.Stroke("color:N", scale=None),
+            strokeWidth=alt.StrokeWidth("width:Q", scale=None),
+        ),
+        base["titles"]
+        .mark_text(align="left", baseline="middle", fontSize=TITLE_SIZE, fontWeight=600, **_PLAIN)
+        .encode(**text),
+        base["words"].mark_text(align="left", baseline="middle", **_PLAIN).encode(**text),
+        base["ticks"].mark_text(align="center", baseline="middle", **_PLAIN).encode(**text),
+        base["sides"].mark_text(align="center", baseline="middle", angle=270, **_PLAIN).encode(**text),
+        base["rows"].mark_text(align="right", **mono).encode(**text),
+        base["columns"].mark_text(align="left", angle=270, **mono).encode(**text),
+        base["tokens"].mark_text(align="left", **mono).encode(**text),
+    ]
+
+
+def pixels() -> tuple[alt.X, alt.Y]:
+    """Encodings of places that are given in pixels."""
+    return alt.X("x:Q", scale=None, axis=None), alt.Y("y:Q", scale=None, axis=None)
+
+
+COLUMNS = {
+    "boxes": ["x", "y", "x2", "y2", "fill", "stroke", "width"],
+    "signs": ["x", "y", "path", "color", "width", "size"],
+    "images": ["x", "y", "uri"],
+}
+
+
+def _table(name: str, rows: tuple[dict, ...]) -> pd.DataFrame:
+    table = pd.DataFrame(list(rows), columns=COLUMNS.get(name, ["x", "y", "text", "color"]))
+    return table.astype({column: object for column in ("fill", "stroke") if column in table})
