@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, quoted
 from attnviz.tokenizers.base import Tokenizer, batch
 from attnviz.tokenizers.characters import Characters
 from attnviz.tokenizers.subword import Subword
@@ -22,5 +22,5 @@ def load(name: str) -> Tokenizer:
         InputError: names the tokenizers that there are.
     """
     if name not in _KINDS:
-        raise InputError(f"There is no tokenizer {name[:40]!r}. There are: {', '.join(NAMES)}.")
+        raise InputError(f"There is no tokenizer {quoted(name)}. There are: {', '.join(NAMES)}.")
     return _KINDS[name]()

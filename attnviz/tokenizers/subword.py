@@ -12,8 +12,9 @@ from attnviz.tokenizers.base import without_surrogates
 class Subword:
     """Byte-level byte-pair encoding: frequent words are one token, others are cut, and nothing is ever unknown.
 
-    A word's token includes the space before it, as in GPT-2, so that ids spell the text exactly; its span and text leave
-    that space out. Where one character is cut into several bytes, each of those tokens has the character's span and text.
+    A word's token includes the space before it, as in GPT-2, so that ids spell the text exactly; its span and text
+    leave that space out. Where one character is cut into several bytes, each of those tokens has the character's span
+    and text.
     """
 
     name = "bpe"
@@ -32,8 +33,9 @@ class Subword:
         for number, (start, end), word in zip(encoding.ids, encoding.offsets, encoding.word_ids, strict=True):
             if text[start] == " " and not text[start:end].isspace():
                 start += 1
-            tokens.append(Token(text[start:end], number, start, end, joined=word == before))
-            before = word
+            piece = text[start:end]
+            tokens.append(Token(piece, number, start, end, joined=word == before))
+            before = None if piece.isspace() else word
         return tuple(tokens)
 
     def decode(self, ids: Iterable[int]) -> str:
