@@ -1,0 +1,123 @@
+"""Pictures as bytes: files that open anywhere, hold the exact numbers and ask the network for nothing."""
+
+import re
+import time
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from attnviz.core.errors import InputError
+from attnviz.export import bundle, data, page, spec
+from attnviz.export.drawing import ExportError, draw, javascript, warm
+
+__all__ = ["FORMATS", "ExportError", "Format", "filename", "render", "warm"]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One kind of file. `label` is what a button says."""
+
+    extension: str
+    mime: str
+    label: str
+
+
+FORMATS = {
+    "png": Format("png", "image/png", "PNG, a picture of pixels"),
+    "svg": Format("svg", "image/svg+xml", "SVG, a picture of any size"),
+    "pdf": Format("pdf", "application/pdf", "PDF, for papers"),
+    "html": Format("html", "text/html", "HTML, with the numbers under the pointer"),
+    "json": Format("json", "application/json", "JSON, the picture as Vega-Lite"),
+    "csv": Format("csv", "text/csv", "CSV, the numbers for a spreadsheet"),
+    "npz": Format("npz", "application/octet-stream", "NPZ, the numbers for NumPy"),
+    "zip": Format("zip", "application/zip", "ZIP, all of these"),
+}
+
+SCALES = (1, 2, 4)
+LONGEST_NAME = 80
+PIXELS_PER_INCH = 72
+"""Of a picture at scale 1: the unit of the charts is the point of PDF files."""
+
+
+def render(figure: Any, format: str, *, scale: int = 1, ppi: int | None = None, deadline: float = 30.0) -> bytes:
+    """One figure as a file; with "zip" also several.
+
+    The same figure gives the same bytes, but for PDF (and so ZIP): vl-convert numbers its fonts at random.
+
+    Args:
+        figure: a `Figure`, a bare Altair chart (without the formats of numbers), or for "zip" a sequence of figures.
+        format: one of `FORMATS`.
+        scale: 1, 2 or 4 times as many pixels; the picture prints at the same size. PNG only.
+        ppi: pixels per inch instead of a scale, 300 for print. PNG only.
+        deadline: seconds that drawing may take.
+
+    Raises:
+        ExportError: if the picture cannot be drawn, or not in time.
+        InputError: if there is no such format or scale.
+    """
+    if format not in FORMATS:
+        raise InputError(f"There is no format {format!r}. There are: {', '.join(FORMATS)}.")
+    if scale not in SCALES or (ppi is not None and (scale != 1 or not 1 <= ppi <= 1200)):
+        raise InputError(f"scale is 1, 2 or 4, or else ppi is a number from 1 to 1200; not {scale=} with {ppi=}.")
+    if format == "zip":
+        until = time.monotonic() + deadline
+        figures = [_figure(one) for one in (figure if isinstance(figure, Sequence) else [figure])]
+
+        pictures: dict[int, dict] = {}
+
+        def one_file(one: Any, kind: str, **size: int) -> bytes:
+            if id(one) not in pictures:
+                pictures[id(one)] = spec.of(one)
+            return _render(one, kind, pictures[id(one)], deadline=until - time.monotonic(), **size)
+
+        return bundle.pack(figures, one_file, filename)
+    return _render(_figure(figure), format, None, scale=scale, ppi=ppi, deadline=deadline)
+
+
+def filename(figure: Any, format: str, *, scale: int = 1, ppi: int | None = None) -> str:
+    """What the file is called: the figure's name, safe in every file system, with "@2x" or "-300dpi" for a size."""
+    name = unicodedata.normalize("NFKD", _figure(figure).name).encode("ascii", "ignore").decode()
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:LONGEST_NAME].rstrip("-") or "figure"
+    if re.fullmatch(r"con|prn|aux|nul|(com|lpt)\d", name, re.IGNORECASE):
+        name = f"figure-{name}"  # Windows keeps these names for devices.
+    size = f"-{ppi}dpi" if ppi else f"@{scale}x" if scale != 1 else ""
+    return f"{name}{size if format == 'png' else ''}.{FORMATS[format].extension}"
+
+
+def _render(
+    figure: Any, format: str, picture: dict | None, *, scale: int = 1, ppi: int | None = None, deadline: float = 30.0
+) -> bytes:
+    match format:
+        case "csv":
+            return data.csv(_numbers(figure, "table", format))
+        case "npz":
+            return data.npz(_numbers(figure, "arrays", format), f"{figure.title}\n{figure.description}")
+    picture = picture or spec.of(figure)
+    match format:
+        case "json":
+            return spec.to_json(picture).encode()
+        case "html":
+            return page.write(figure, picture, javascript())
+        case "svg":
+            return spec.named(draw("svg", spec.to_json(picture), deadline=deadline), figure)
+        case "pdf":
+            return draw("pdf", spec.to_json(picture), deadline=deadline)
+    return draw("png", spec.to_json(picture), ppi=ppi or PIXELS_PER_INCH * scale, deadline=deadline)
+
+
+def _figure(figure: Any) -> Any:
+    """A bare chart as a figure that has a picture and nothing else."""
+    if hasattr(figure, "to_dict"):
+        return SimpleNamespace(name="figure", title="Figure", description="", chart=figure, table=None, arrays=None)
+    if not hasattr(figure, "title"):
+        raise InputError(f"A {type(figure).__name__} is no figure: give a Figure or an Altair chart.")
+    return figure
+
+
+def _numbers(figure: Any, name: str, format: str) -> Any:
+    found = getattr(figure, name)
+    if found is None:
+        raise InputError(f"A bare chart has no {name} for {format}: give a Figure.")
+    return found

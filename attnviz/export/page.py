@@ -1,0 +1,136 @@
+"""A picture as one HTML file that opens anywhere, without a network, today and in ten years."""
+
+import base64
+import hashlib
+import html
+from typing import Any
+
+from attnviz.export import data, spec
+from attnviz.export.licenses import LICENSES
+
+MOST_ROWS = 5_000
+"""Of the table: a browser lays out so many at once."""
+
+MOST_SHAPES = 4_000
+"""Rows of data up to which the picture is SVG; above, a canvas is much faster."""
+
+START = """
+const picture = JSON.parse(document.getElementById("data").textContent);
+const place = document.getElementById("picture");
+vegaEmbed(place, picture, {actions: false, ast: true, renderer: place.dataset.renderer}).catch(error => {
+  console.error(error);
+  document.getElementById("failed").hidden = false;
+});
+"""
+"""`ast` has Vega interpret its expressions, so that the page needs no permission to evaluate text as code."""
+
+# The picture says its title itself, so the heading is for screen readers alone.
+STYLE = """
+:root { color-scheme: light dark; }
+body { margin: 0 auto; padding: 24px 16px 48px; max-width: 1100px; font: 16px/1.5 system-ui, sans-serif; }
+h1 { position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; clip-path: inset(50%); }
+p { margin: 12px 0; max-width: 70ch; overflow-wrap: anywhere; }
+.frame { overflow: auto; border-radius: 8px; width: fit-content; max-width: 100%; }
+details { margin-top: 24px; }
+summary { cursor: pointer; width: fit-content; }
+.numbers { overflow: auto; max-height: 70vh; margin-top: 8px; width: fit-content; max-width: 100%; }
+table { border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums; }
+th { position: sticky; top: 0; background: Canvas; }
+th, td { text-align: left; padding: 3px 16px 3px 0; white-space: pre; }
+td { border-bottom: 1px solid color-mix(in srgb, CanvasText 18%, Canvas); }
+.number { text-align: right; }
+"""
+
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="description" content="{description}">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+<div class="frame" style="background: {background}" role="group" aria-labelledby="words" tabindex="0">
+<div id="picture" data-renderer="{renderer}"></div>
+</div>
+<p id="words">{description}</p>
+<p id="failed" hidden>The picture could not be drawn in this browser; the numbers are below.</p>
+<noscript><p>The picture needs JavaScript; the numbers are below.</p></noscript>
+{numbers}
+</main>
+<script type="application/json" id="data">{data}</script>
+<!--{licenses}-->
+<script>{library}</script>
+<script>{start}</script>
+</body>
+</html>
+"""
+
+
+def write(figure: Any, picture: dict, library: str) -> bytes:
+    """The page of a figure.
+
+    Args:
+        picture: Vega-Lite, already clean.
+        library: Vega, Vega-Lite and Vega-Embed as one script.
+    """
+    library = library.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    config = picture.get("config", {})
+    background = picture.get("background") or config.get("background") or "#ffffff"
+    many = sum(map(len, picture.get("datasets", {}).values())) > MOST_SHAPES
+    return PAGE.format(
+        policy=_policy(library, START),
+        title=_text(figure.title),
+        description=_text(figure.description),
+        style=STYLE,
+        background=_text(background),
+        renderer="canvas" if many else "svg",
+        numbers="" if figure.table is None else _numbers(figure.table),
+        data=_inert(spec.to_json(picture)),
+        licenses=LICENSES,
+        library=library,
+        start=START,
+    ).encode()
+
+
+def _policy(*scripts: str) -> str:
+    """Run these scripts and no others, ask the network for nothing."""
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _inert(text: str) -> str:
+    """JSON that cannot end the element it stands in."""
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _text(value: str) -> str:
+    return html.escape(spec.clean(value))
+
+
+def _numbers(table: Any) -> str:
+    kinds = [' class="number"' if data.is_number(table[name]) else "" for name in table]
+
+    def row(tag: str, cells: Any) -> str:
+        inside = (f"<{tag}{kind}>{html.escape(cell)}</{tag}>" for cell, kind in zip(cells, kinds, strict=True))
+        return f"<tr>{''.join(inside)}</tr>\n"
+
+    left_out = f"<p>The first {MOST_ROWS:,} of {len(table):,} rows; the CSV file has all.</p>\n"
+    return (
+        f"<details>\n<summary>Numbers ({len(table):,} {'row' if len(table) == 1 else 'rows'})</summary>\n"
+        f"{left_out if len(table) > MOST_ROWS else ''}"
+        f'<div class="numbers" role="region" aria-label="Numbers" tabindex="0">\n<table>\n'
+        f"<thead>{row('th', table)}</thead>\n"
+        f"<tbody>\n{''.join(row('td', cells) for cells in data.rows(table, MOST_ROWS))}</tbody>\n"
+        "</table>\n</div>\n</details>"
+    )
