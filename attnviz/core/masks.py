@@ -371,7 +371,7 @@ def _read(data: Any, depth: int) -> Mask:
         mask.tensor(1, 1)
     except MaskError:
         raise
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError):
         raise MaskError(f"The rule '{rule}' cannot be read from {quoted(data)}.") from None
     return mask
 

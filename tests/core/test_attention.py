@@ -100,8 +100,8 @@ def test_every_floating_dtype_goes_in_and_comes_out(dtype, tolerance):
 
 
 def test_half_precision_does_not_overflow_in_the_scores():
-    """A dot product of 90,000 does not fit float16, and the weights are still distributions."""
-    query, key, value = (torch.full((1, 1, 2, 9), 100.0, dtype=torch.float16) for _ in range(3))
+    """A score of 270,000 does not fit float16, and the weights are still distributions."""
+    query, key, value = (torch.full((1, 1, 2, 9), 300.0, dtype=torch.float16) for _ in range(3))
 
     output, weights = scaled_dot_product_attention(query, key, value)
 

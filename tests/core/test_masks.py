@@ -236,6 +236,16 @@ def test_the_rules_of_an_and_are_named_each():
     assert mask.blocked_by(2, 2, sentence=1) == ()
 
 
+def test_two_rules_of_one_name_are_one_reason():
+    """Wherever either of them blocks."""
+    mask = Painted(((0, 0),)) & Painted(((1, 1),))
+
+    reasons, codes = mask.reasons(2, 2)
+
+    assert reasons == ("painted",)
+    assert codes.tolist() == [[1, 0], [0, 1]]
+
+
 def test_reasons_are_numbered_from_one():
     """Single rules before their combinations, in the order of the rules."""
     reasons, codes = (Subsequent() & Prefix(2)).reasons(3, 3)

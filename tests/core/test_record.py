@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strategies import D_V, B, H, K, Q, booleans, masks, slices, tensors
 from torch.testing import assert_close
@@ -14,7 +14,7 @@ from attnviz.core import attention
 from attnviz.core.attention import scaled_dot_product_attention
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttentionWarning, InputError
-from attnviz.core.masks import Mask, Padding, Painted, Subsequent
+from attnviz.core.masks import Mask, Padding, Painted, Prefix, Subsequent
 from attnviz.core.record import Record
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
@@ -44,6 +44,7 @@ def step_of(query, key, value, mask=None, bias=None, **edits):
     rows=slices(Q),
     columns=slices(K),
 )
+@example(Prefix(0), (Q, K), "uniform", 1.0, 80, slice(1, 3), slice(2, 5))
 def test_any_window_is_that_window_of_the_whole(mask, biased, policy, temperature, block, rows, columns):
     """Scores, mask, masked scores, weights and output; and the whole is what one attention over everything gives."""
     query, key, value = tensors()
