@@ -20,6 +20,7 @@ def masks() -> None:
 
 st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide", initial_sidebar_state="collapsed")
 style.apply()
+st.logo(str(assets.path("logo.svg")), size="large")
 pages = [
     st.Page(heads, title="Heads", url_path="heads", default=True),
     st.Page(masks, title="Masks", url_path="masks"),

@@ -397,7 +397,7 @@ def picture(figure: Figure, key: str, *, select: str | None = None, on_select=No
         if figure.screen is None:
             st.altair_chart(figure.chart, **options)
         else:
-            st.vega_lite_chart(figure.screen_data, figure.screen, **(options | {"key": f"{key} pixels"}))
+            st.vega_lite_chart(figure.screen_data, figure.screen, **options)
 
 
 def take_away(figure: Figure, key: str) -> None:
