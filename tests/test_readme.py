@@ -1,0 +1,71 @@
+"""What the README says can be done, is done: every example runs, in the order in which it stands."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def environment() -> dict[str, str]:
+    """Where attnviz is installed."""
+    return os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "COLUMNS": "100"}
+
+
+def after(language: str) -> list[tuple[str, str]]:
+    """The blocks of a language, each with the text block that follows it and says what it prints."""
+    following = [*BLOCKS[1:], ("", "")]
+    return [
+        (code, shown if kind == "text" else "")
+        for (name, code), (kind, shown) in zip(BLOCKS, following, strict=True)
+        if name == language
+    ]
+
+
+def test_python_examples_print_what_the_readme_shows(tmp_path):
+    """All of them in one program, as in one notebook."""
+    blocks = after("python")
+    mark = "--- next example ---"
+    program = f"\nprint({mark!r})\n".join(code for code, _ in blocks)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    for printed, (code, shown) in zip(ran.stdout.split(mark + "\n"), blocks, strict=True):
+        assert printed.strip() == shown.strip(), code
+
+
+@pytest.mark.parametrize(("code", "shown"), [b for b in after("sh") if re.match(r"(python -m )?attnviz ", b[0])])
+def test_shell_examples_run(code, shown, tmp_path):
+    """The shell gets the same lines that a reader copies."""
+    code = re.sub(r"^(python -m )?attnviz\b", f"'{sys.executable}' -m attnviz", code, flags=re.MULTILINE)
+    ran = subprocess.run(
+        ["sh", "-e", "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=300
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert not shown or ran.stdout.strip() == shown.strip()
+
+
+def test_every_make_target_it_names_is_there():
+    """`make something` in the README or in CONTRIBUTING.md is a target of the Makefile."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)", README + (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
+
+    assert named
+    assert named <= targets
+
+
+def test_every_file_it_points_to_is_there():
+    """Pictures and links that stay inside the project lead somewhere."""
+    places = [place for place in re.findall(r"\]\(([^)#]+)\)", README) if "://" not in place]
+
+    assert places
+    assert [place for place in places if not (ROOT / place).exists()] == []
