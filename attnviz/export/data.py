@@ -15,10 +15,11 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def csv(table: pd.DataFrame) -> bytes:
     """A table as CSV: every number round-trips, what is not a number or not there is an empty cell.
 
-    UTF-8 with a byte order mark: without it Excel takes tokens for another encoding; pandas and R skip it.
+    UTF-8 with a byte order mark: without it Excel takes tokens for another encoding; pandas and R skip it. Lines end
+    with CR LF (RFC 4180), which also has the writer quote a cell with either of them.
     """
     texts = {name: [_cell(value) for value in table[name]] for name in table if not is_number(table[name])}
-    return table.assign(**texts).to_csv(index=False, lineterminator="\n").encode("utf-8-sig")
+    return table.assign(**texts).to_csv(index=False, lineterminator="\r\n").encode("utf-8-sig")
 
 
 def npz(arrays: Mapping[str, np.ndarray], about: str) -> bytes:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,7 @@ class Worker:
         self._lock = threading.Lock()
         self._process: subprocess.Popen | None = None
         self._owner = 0
+        self._stop: Callable[[], None] = lambda: None
 
     @property
     def pid(self) -> int | None:
@@ -91,6 +93,7 @@ class Worker:
 
     def _running(self) -> subprocess.Popen:
         if self.pid is None or self._owner != os.getpid():  # A forked child must not talk into its parent's pipes.
+            self._stop()
             self._process = subprocess.Popen(
                 [sys.executable, str(WORKER), str(assets.path("fonts"))],
                 stdin=subprocess.PIPE,

@@ -63,7 +63,9 @@ def _to_dict(chart: Any) -> dict:
         picture = _by_name(chart, tables).to_dict()
     except ValueError:  # A chart that leaves the types of its fields to Altair needs its data beside them.
         return chart.to_dict()
-    rows = {_name(place): alt.to_values(table)["values"] for place, table in enumerate(tables.values())}
+    rows = {
+        _name(place): alt.to_values(_without_surrogates(table))["values"] for place, table in enumerate(tables.values())
+    }
     picture["datasets"] = picture.get("datasets", {}) | rows
     # The theme "default" is off while Streamlit draws: what it sets is set here.
     view = picture.setdefault("config", {}).setdefault("view", {})
@@ -83,6 +85,12 @@ def _by_name(chart: Any, tables: dict[int, pd.DataFrame]) -> Any:
     if isinstance(inner := chart._get("spec"), alt.TopLevelMixin):
         chart["spec"] = _by_name(inner, tables)
     return chart
+
+
+def _without_surrogates(table: pd.DataFrame) -> pd.DataFrame:
+    """pandas itself stumbles on them while Altair turns a table into rows."""
+    texts = {name: clean(table[name].tolist()) for name in table if table[name].dtype == object}
+    return table.assign(**texts) if texts else table
 
 
 def _name(place: int) -> str:
