@@ -1,0 +1,49 @@
+"""What every attention head of a Transformer does with a sentence, and what changes if it is changed.
+
+    record = attnviz.analyze("The cat sat on the mat", edits=attnviz.Edits(mask=attnviz.Subsequent()))
+    figure = attnviz.figures.head(record, attnviz.Site("encoder", 0), 1)
+
+Names come when they are first used: torch with the attention, Altair with the first figure.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "analyze": "api",
+    "load": "api",
+    "Edits": "core.edits",
+    "Site": "core.edits",
+    "Record": "core.record",
+    "Tap": "core.tap",
+    "AttnvizError": "core.errors",
+    "scaled_dot_product_attention": "core.attention",
+    "MultiHeadAttention": "models.multihead",
+    "Documents": "core.masks",
+    "Full": "core.masks",
+    "Padding": "core.masks",
+    "Painted": "core.masks",
+    "Prefix": "core.masks",
+    "Subsequent": "core.masks",
+    "Window": "core.masks",
+    "subsequent_mask": "core.masks",
+    "render": "export",
+}
+_MODULES = ("figures",)
+
+__all__ = [*_HOMES, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"attnviz.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"attnviz has no {name!r}. It has: {', '.join(__all__)}.")
+    globals()[name] = value = getattr(import_module(f"attnviz.{_HOMES[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

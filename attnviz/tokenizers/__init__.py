@@ -14,13 +14,17 @@ _KINDS = {"words": Words, "characters": Characters, "bpe": Subword}
 NAMES = tuple(_KINDS)
 
 
-@cache
 def load(name: str) -> Tokenizer:
     """The tokenizer of that name, made once.
 
     Raises:
         InputError: names the tokenizers that there are.
     """
-    if name not in _KINDS:
+    if name not in NAMES:
         raise InputError(f"There is no tokenizer {quoted(name)}. There are: {', '.join(NAMES)}.")
+    return _made(name)
+
+
+@cache
+def _made(name: str) -> Tokenizer:
     return _KINDS[name]()

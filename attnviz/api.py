@@ -1,0 +1,64 @@
+"""What attnviz can do, said once: the app, the shell and notebooks call the same."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.record import Record
+from attnviz.core.tokens import Sentence
+from attnviz.sources.base import Source
+from attnviz.sources.scratch import Scratch
+
+SOURCES = {"scratch": Scratch}
+
+
+def load(name: str = "scratch", **settings: object) -> Source:
+    """The source of that name; its settings are the fields of its class, such as `num_heads` and `seed` of "scratch".
+
+    Raises:
+        InputError: names the sources, or the settings, that there are.
+    """
+    if name not in tuple(SOURCES):
+        raise InputError(f"There is no source {quoted(name)}. There are: {', '.join(SOURCES)}.")
+    known = [field.name for field in fields(SOURCES[name])]
+    if unknown := [setting for setting in settings if setting not in known]:
+        raise InputError(f"The source '{name}' has no setting {quoted(unknown[0])}. It has: {', '.join(known)}.")
+    return SOURCES[name](**settings)
+
+
+def analyze(
+    text: str | Sequence[str], source: Source | str = "scratch", edits: Edits = Edits(), **settings: object
+) -> Record:
+    """Cut a text, or several as one padded batch, into tokens and run a source on them.
+
+    Args:
+        source: a source, or the name of one to load with `settings`.
+        edits: what to change about the attention.
+
+    Raises:
+        InputError: if a text has no tokens, or the edits name a head that the source does not have.
+    """
+    texts = [text] if isinstance(text, str) else list(text)
+    if wrong := [one for one in texts if not isinstance(one, str)]:
+        raise InputError(f"A text is a string, and several are a list of strings; given {quoted(wrong[0])}.")
+    if isinstance(source, str):
+        source = load(source, **settings)
+    elif settings:
+        raise InputError(f"The setting '{next(iter(settings))}' comes too late: the source is made already.")
+    _check_heads(source, edits)
+    return source.run(source.tokenize(texts), edits)
+
+
+def predicted(sentence: Sentence) -> list[str]:
+    """The token that each position predicts, as in a decoder: the next one, ``<eos>`` after the last, then padding."""
+    labels = sentence.labels
+    return [*labels[1 : sentence.length], "<eos>", *labels[sentence.length :]]
+
+
+def _check_heads(source: Source, edits: Edits) -> None:
+    for site, head in sorted(edits.heads_off):
+        if site not in source.sites:
+            raise InputError(f"'{source.name}' has no {site}. It has: {', '.join(map(str, source.sites))}.")
+        if head >= source.num_heads:
+            raise InputError(f"There is no head {head} at {site}; there are {source.num_heads}, counted from 0.")

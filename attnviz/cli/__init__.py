@@ -1,0 +1,41 @@
+"""Words in, files out: ``python -m attnviz head "The cat sat on the mat" --head 1 --mask subsequent -o head.png``."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+from attnviz.cli import parser
+from attnviz.core.errors import AttnvizError, quoted
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit status: 0, or 2 with one line on stderr that says what is wrong."""
+    try:
+        options = parser.build().parse_args(arguments)
+        from attnviz.cli import commands  # torch and Altair: not for --help
+
+        for line in commands.run(options):
+            _say(line, sys.stdout)
+    except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        return 130
+    except (AttnvizError, OSError, MemoryError) as error:
+        _say(f"attnviz: {_reason(error)}", sys.stderr)
+        return 2
+    return 0
+
+
+def _say(line: str, file: TextIO) -> None:
+    """Write a line; what the terminal cannot write is escaped."""
+    encoding = file.encoding or "utf-8"
+    file.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{quoted(error.filename)} cannot be written: {error.strerror}."
+    if isinstance(error, MemoryError):
+        return "The text is too long for the memory there is; shorten it."
+    return " ".join(str(error).split())

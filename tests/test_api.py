@@ -1,0 +1,90 @@
+"""What attnviz can do, called by its public names."""
+
+import pytest
+from torch.testing import assert_close
+
+import attnviz
+from attnviz import api
+from attnviz.core.errors import InputError
+
+HEADS_OFF = frozenset({(attnviz.Site("encoder", 0), 1)})
+
+
+def test_a_text_becomes_a_record():
+    record = attnviz.analyze("The cat sat", num_heads=2, num_layers=3)
+
+    assert record.sentences[0].labels == ("The", "cat", "sat")
+    assert [step.num_heads for step in record.steps] == [2, 2, 2]
+
+
+def test_several_texts_become_a_padded_batch():
+    record = attnviz.analyze(["The cat", "The cat sat down"])
+
+    assert record.sentences[0].labels == ("The", "cat", "<pad>", "<pad>")
+    assert record.steps[0].weights(0, sentence=0)[:, 2:].eq(0).all()
+
+
+def test_a_line_break_does_not_part_a_text():
+    """Only the app and the shell, where people type, read one sentence per line."""
+    assert len(attnviz.analyze("The cat\nsat").sentences) == 1
+
+
+def test_a_source_and_its_name_give_the_same():
+    by_name = attnviz.analyze("The cat", seed=3, tokenizer="bpe")
+    by_source = attnviz.analyze("The cat", attnviz.load("scratch", seed=3, tokenizer="bpe"))
+
+    assert_close(by_name.output, by_source.output, rtol=0, atol=0)
+
+
+def test_edits_reach_the_run():
+    record = attnviz.analyze("The cat sat", edits=attnviz.Edits(attnviz.Subsequent(), HEADS_OFF))
+
+    assert record.steps[0].weights(0).triu(1).eq(0).all()
+    assert record.steps[0].output(1).eq(0).all()
+
+
+def test_a_decoder_predicts_the_next_token_and_then_the_end():
+    """Row by row: what stands there, and what it is to say; padding says nothing."""
+    short, long = attnviz.load(sos=True).tokenize(["The cat", "The cat sat"])
+
+    assert api.predicted(short) == ["The", "cat", "<eos>", "<pad>"]
+    assert api.predicted(long) == ["The", "cat", "sat", "<eos>"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: attnviz.load("gpt"), "There is no source 'gpt'. There are: scratch."),
+        (
+            lambda: attnviz.load(heads=4),
+            "The source 'scratch' has no setting 'heads'. It has: tokenizer, sos, d_model, num_heads, num_layers, "
+            "bias, positions, seed.",
+        ),
+        (lambda: attnviz.load(num_heads=7), "d_model is 64 and num_heads is 7; num_heads must divide d_model."),
+        (lambda: attnviz.analyze(""), "Sentence 1 is empty; type at least one word in it."),
+        (lambda: attnviz.analyze([]), "There is no sentence; type at least one."),
+        (lambda: attnviz.analyze(["a", 3]), "A text is a string, and several are a list of strings; given 3."),
+        (
+            lambda: attnviz.analyze("a", attnviz.load(), seed=1),
+            "The setting 'seed' comes too late: the source is made already.",
+        ),
+        (
+            lambda: attnviz.analyze("a", edits=attnviz.Edits(heads_off=HEADS_OFF), num_heads=1),
+            "There is no head 1 at encoder layer 0; there are 1, counted from 0.",
+        ),
+        (
+            lambda: attnviz.analyze("a", edits=attnviz.Edits(heads_off={(attnviz.Site("cross", 0), 0)})),
+            "'scratch' has no cross layer 0. It has: encoder layer 0, encoder layer 1.",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(call, message):
+    with pytest.raises(InputError) as caught:
+        call()
+
+    assert str(caught.value) == message
+
+
+def test_an_unknown_name_is_answered_with_those_that_exist():
+    with pytest.raises(AttributeError, match=r"attnviz has no 'analyse'\. It has: analyze, load,"):
+        attnviz.analyse  # noqa: B018

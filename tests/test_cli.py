@@ -1,0 +1,250 @@
+"""Words in, files out: each command run in this process, and its files opened."""
+
+import csv
+import io
+import json
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attnviz import export
+from attnviz.api import analyze
+from attnviz.cli import main, parser
+from attnviz.core.edits import Edits, Site
+from attnviz.core.masks import Subsequent
+
+CAT = "The cat sat on the mat"
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Runs a command in an empty folder; gives status, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = main(arguments)
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_a_head_becomes_a_picture_and_its_numbers(run, tmp_path):
+    """The ending says the format; the numbers are those of the run from Python."""
+    changed = ["--layer", "1", "--head", "2", "--mask", "subsequent", "--off", "0.3", "--temperature", "0.5"]
+    status, out, err = run("head", CAT, *changed, "-o", "head.png", "-o", "head.npz", "-o", "head.csv")
+
+    record = analyze(CAT, edits=Edits(Subsequent(), {(Site("encoder", 0), 3)}, temperature=0.5))
+    weights = record.step(Site("encoder", 1)).weights(2).numpy()
+    assert (status, out, err) == (0, "head.png\nhead.npz\nhead.csv\n", "")
+    assert Image.open(tmp_path / "head.png").format == "PNG"
+    assert np.array_equal(np.load(tmp_path / "head.npz")["weights"], weights)
+    rows = list(csv.DictReader((tmp_path / "head.csv").read_text("utf-8-sig").splitlines()))
+    assert [row["key_token"] for row in rows[:6]] == CAT.split()
+    assert [float(row["weight"]) for row in rows] == pytest.approx(weights.flatten().tolist(), abs=1e-6)
+
+
+def test_all_heads_combined(run, tmp_path):
+    run("head", CAT, "--head", "mean", "--row-sums", "-o", "mean.npz")
+
+    step = analyze(CAT).steps[0]
+    mean = sum(step.weights(head).numpy() for head in range(4)) / 4
+    assert np.load(tmp_path / "mean.npz")["weights"] == pytest.approx(mean, abs=1e-6)
+
+
+def test_the_model_is_chosen_by_options(run, tmp_path):
+    model = ["--d-model", "12", "--num-heads", "3", "--num-layers", "1", "--seed", "7", "--no-positions", "--no-bias"]
+    status, *_ = run("heads", CAT, *model, "--tokenizer", "characters", "--domain", "shared", "-o", "heads.npz")
+
+    settings = {"d_model": 12, "num_heads": 3, "num_layers": 1, "seed": 7, "positions": False, "bias": False}
+    record = analyze(CAT, tokenizer="characters", **settings)
+    assert status == 0
+    assert np.array_equal(
+        np.load(tmp_path / "heads.npz")["weights"], [record.steps[0].weights(head).numpy() for head in range(3)]
+    )
+
+
+def test_a_mask_is_subsequent_unless_another_is_asked_for(run, tmp_path):
+    """It begins with <sos>, as the input of a decoder does."""
+    run("mask", "The cat sat down", "-o", "mask.npz", "-o", "mask.svg")
+
+    mask = np.load(tmp_path / "mask.npz")
+    assert mask["query_tokens"].tolist() == ["<sos>", "The", "cat", "sat", "down"]
+    assert np.array_equal(mask["may_attend"], np.tri(5, dtype=bool))
+    assert "&lt;eos&gt;" in (tmp_path / "mask.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("masks", "rows"),
+    [
+        (["full"], "1111 1111 1111 1111"),
+        (["window=1"], "1000 1100 0110 0011"),
+        (["window=0,1"], "1100 0110 0011 0001"),
+        (["prefix=2"], "1100 1100 1100 1100"),
+        (["documents=1,3"], "1000 0111 0111 0111"),
+        (["subsequent | prefix=2"], "1100 1100 1110 1111"),
+        (["subsequent", "window=1,1"], "1000 1100 0110 0011"),
+        (['{"rule": "not", "mask": {"rule": "subsequent"}}'], "0111 0011 0001 0000"),
+    ],
+)
+def test_masks_are_said_in_a_few_letters(run, tmp_path, masks, rows):
+    """Several masks hold together; a bar means either; JSON says what a link says."""
+    options = [option for mask in masks for option in ("--mask", mask)]
+    status, *_ = run("mask", "a b c d", "--no-sos", *options, "-o", "mask.npz")
+
+    drawn = np.load(tmp_path / "mask.npz")["may_attend"].astype(int)
+    assert status == 0
+    assert " ".join("".join(map(str, row)) for row in drawn) == rows
+
+
+def test_how_far_the_output_moves(run, tmp_path):
+    run("change", CAT, "--off", "0,1", "-o", "change.npz")
+    run("change", CAT, "-o", "none.npz")
+
+    assert (np.load(tmp_path / "change.npz")["change"] > 0).all()
+    assert (np.load(tmp_path / "none.npz")["change"] == 0).all()
+
+
+def test_one_of_several_sentences_is_drawn(run, tmp_path):
+    """Each line is a sentence, as in the app; the shorter one is padded."""
+    run("head", "The cat\n\nThe cat sat", "--sentence", "1", "-o", "head.npz")
+
+    head = np.load(tmp_path / "head.npz")
+    assert head["key_tokens"].tolist() == ["The", "cat", "<pad>"]
+    assert head["may_attend"].tolist() == [[True, True, False]] * 3
+
+
+def test_without_a_file_name_the_picture_is_named_after_what_it_shows(run, tmp_path):
+    _, out, _ = run("head", CAT, "--head", "1", "--ppi", "300")
+
+    assert out == "scratch-encoder-layer-0-head-1-The-cat-sat-on-the-mat-300dpi.png\n"
+    assert Image.open(tmp_path / out.strip()).info["dpi"] == pytest.approx((300, 300), abs=1)
+
+
+@pytest.mark.parametrize("format", export.FORMATS)
+def test_every_format_can_be_asked_for(run, tmp_path, format):
+    status, *_ = run("head", "The cat", "-o", f"file.{format.upper()}")
+
+    assert status == 0
+    assert (tmp_path / f"file.{format.upper()}").stat().st_size > 100
+
+
+def test_an_archive_holds_all_files(run, tmp_path):
+    run("heads", "The cat", "--dark", "-o", "all.zip")
+
+    assert "README.txt" in zipfile.ZipFile(tmp_path / "all.zip").namelist()
+
+
+def test_tokens_as_a_table(run):
+    _, out, _ = run("tokens", "unbelievable\tcat\n\u202e", "--tokenizer", "bpe", "--sos")
+
+    lines = out.splitlines()
+    assert [line.split() for line in lines[1:4]] == [
+        ["1", "0", "<sos>", "1", "0", "0", "special"],
+        ["1", "1", "un", "284", "0", "2"],
+        ["1", "2", "believ", "783", "2", "8", "joined"],
+    ]
+    assert "\u202e" not in out
+
+
+def test_tokens_as_json(run, monkeypatch):
+    """From stdin, with the text as it came."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Ein Fuß\nzwei \ud800\n"))
+    _, out, _ = run("tokens", "-", "--json")
+
+    first, second = json.loads(out)
+    assert first["text"] == "Ein Fuß"
+    assert first["tokens"][1]["text"] == first["text"][first["tokens"][1]["start"] : first["tokens"][1]["end"]] == "Fuß"
+    assert [token["text"] for token in second["tokens"]] == ["zwei", "\ud800"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "required: COMMAND"),
+        (["paint"], "invalid choice: 'paint'"),
+        (["head"], "required: TEXT"),
+        (["head", " \n"], "There is no text; give a sentence"),
+        (["head", "a", "--heads", "2"], "Unrecognized arguments: --heads 2"),
+        (["head", "a", "--head", "9"], "There is no head 9; there are 4, counted from 0."),
+        (["head", "a", "--head", "median"], "there are mean, max, min."),
+        (["head", "a", "--layer", "2"], "It has: encoder layer 0, encoder layer 1."),
+        (["head", "a", "--layer", "x"], "--layer: invalid int value: 'x'"),
+        (["head", "a", "--off", "x"], "'x' are no heads; give 2,3 or LAYER.HEAD"),
+        (["head", "a", "--off", "4"], "There is no head 4 at encoder layer 0"),
+        (["head", "a", "--off", "5.0"], "no encoder layer 5"),
+        (["head", "a", "--mask", "causal"], "There is no mask 'causal'. There are: subsequent, window="),
+        (["head", "a", "--mask", "window=1,2,3"], "There is no mask 'window=1,2,3'."),
+        (["head", "a", "--mask", "prefix=x"], "There is no mask 'prefix=x'."),
+        (["head", "a", "--mask", f"prefix={10**30}"], "whole numbers up to 100,000"),
+        (["head", "a", "--mask", "{"], "not valid JSON"),
+        (["head", "a", "--temperature", "0"], "The temperature is 0.0"),
+        (["head", "a", "--empty-rows", "none"], "zero, nan, uniform, error"),
+        (["head", "a", "--domain", "half"], "there are fixed, shared, log"),
+        (["head", "a", "--d-model", "65"], "num_heads must divide d_model"),
+        (["head", "a", "--tokenizer", "letters"], "There are: words, characters, bpe."),
+        (["head", "a", "--sentence", "2"], "There is no sentence 2; there are 1, counted from 1."),
+        (["head", "a", "--scale", "3"], "scale is 1, 2 or 4"),
+        (["head", "a", "-o", "head.gif"], "There are: .png, .svg, .pdf, .html, .json, .csv, .npz, .zip."),
+        (["head", "a", "-o", "nowhere/head.svg"], "'nowhere/head.svg' cannot be written: No such file or directory."),
+        (["tokens", "a", "--layer", "1"], "Unrecognized arguments: --layer 1"),
+    ],
+)
+def test_a_mistake_is_answered_in_one_line(run, tmp_path, arguments, reason):
+    """Status 2, no traceback, no usage, no file."""
+    status, out, err = run(*arguments)
+
+    assert (status, out) == (2, "")
+    assert err.startswith("attnviz: ")
+    assert reason in err
+    assert err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_mistake_in_the_last_file_leaves_the_first_unwritten(run, tmp_path):
+    run("head", "a", "-o", "head.svg", "-o", "head.gif")
+
+    assert not list(tmp_path.iterdir())
+
+
+def test_bytes_on_stdin_that_are_no_text(run, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe\x00"), "utf-8"))
+
+    assert run("tokens", "-") == (2, "", "attnviz: What came on stdin is not text in UTF-8.\n")
+
+
+def test_a_terminal_that_knows_ascii_only_is_written_to(monkeypatch):
+    """What it cannot show is escaped."""
+    terminal = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    status = main(["tokens", "é"])
+
+    terminal.flush()
+    assert status == 0
+    assert rb"\xe9" in terminal.buffer.getvalue()
+
+
+def test_help_names_every_command_and_every_format(run, capsys):
+    for arguments, words in (
+        (["--help"], [*parser.COMMANDS, "tokens - --tokenizer bpe --json"]),
+        (["head", "--help"], [f".{format}" for format in export.FORMATS]),
+    ):
+        with pytest.raises(SystemExit, match="0"):
+            main(arguments)
+        out = capsys.readouterr().out
+        assert all(word in out for word in words)
+
+
+def test_the_examples_of_the_help_run(run, tmp_path, monkeypatch):
+    """Each as it stands there."""
+    import shlex
+
+    for line in parser.EXAMPLES.splitlines()[1:]:
+        before, _, command = line.rpartition("attnviz ")
+        monkeypatch.setattr(sys, "stdin", io.StringIO(before))
+        status, _, err = run(*shlex.split(command))
+
+        assert (status, err) == (0, "")
+    assert {file.name for file in tmp_path.iterdir()} == {"head.png", "head.csv", "heads.svg", "mask.pdf", "change.png"}
