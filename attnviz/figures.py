@@ -1,8 +1,10 @@
-"""Figures: a picture with its name, its words and its numbers, as the app, the shell, the notebook and files share it."""
+"""Figures: a picture with its name, its words and its numbers, as the app, shell, notebooks and files share it."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from types import FunctionType
 from typing import Any
 
@@ -14,7 +16,12 @@ from attnviz import metrics, tables
 from attnviz.charts import change as change_chart
 from attnviz.charts import heads as heads_chart
 from attnviz.charts import heatmap as heatmap_chart
+from attnviz.charts import maps
 from attnviz.charts import mask_grid as mask_chart
+from attnviz.charts.maps import Map
+from attnviz.charts.screen import READOUT, screen
+from attnviz.charts.size import size_of
+from attnviz.charts.theme import theme
 from attnviz.core.display import shown
 from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
@@ -23,22 +30,27 @@ from attnviz.core.tokens import Token
 
 LONGEST_NAME = 80
 
+MOST_NAMED = 3
+"""So many tokens are named in a description."""
+
 
 @dataclass(frozen=True, eq=False)
 class Figure:
     """One picture and everything that goes with it.
 
-    `chart`, `table` and `arrays` may be given as functions without arguments: then they are made when first asked for.
+    `chart`, `screen`, `table` and `arrays` may be given as functions without arguments: then they are made when first
+    asked for, and kept.
 
     Attributes:
         name: a file's stem that says what is shown; ASCII, safe in every file system, at most 80 characters.
         title: one line, with where the weights come from and what was changed.
         description: what the picture shows, in words with its main numbers, for those who cannot see it.
-        chart: Vega-Lite, for files, notebooks and small maps.
-        screen: a full Vega specification where a large map needs a readout under the pointer; None: show `chart`.
+        chart: Vega-Lite, for files and notebooks.
+        screen: a specification for Streamlit's `vega_lite_chart`, which stays the same while the picture changes; full
+            Vega where a large map needs a readout under the pointer. None: show `chart`.
         table: the exact numbers behind the picture.
         arrays: the same as arrays.
-        screen_data: what `screen` draws; hand it over as the data beside the specification.
+        screen_data: the data to hand over beside `screen`, if it does not hold them itself.
     """
 
     name: str
@@ -48,7 +60,7 @@ class Figure:
     screen: dict | None
     table: pd.DataFrame
     arrays: dict[str, np.ndarray]
-    screen_data: pd.DataFrame | None = None
+    screen_data: pd.DataFrame | None = field(default_factory=lambda: None)
 
     def __post_init__(self):
         later = {name: value for name, value in vars(self).items() if isinstance(value, FunctionType)}
@@ -82,12 +94,15 @@ def head(
     window = {"sentence": sentence, "rows": rows or ALL, "columns": columns or ALL}
     drawn = {"domain": domain, "row_sums": row_sums, "dark": dark, "selected": selected, "rev": rev}
     what = f"head-{head}" if isinstance(head, int) else f"heads-{head}"
+
+    def drawing(**room) -> Map:
+        return heatmap_chart.drawing_of(record, site, head, **window, **drawn, **room)
+
     return Figure(
         name=_name(record.source, site, what, record.sentences[sentence].text),
         title=_title(heatmap_chart.title_of(record, site, head), record),
         description=_describe_head(record, site, head, window),
-        chart=lambda: heatmap_chart.heatmap(record, site, head, **window, **drawn),
-        screen=None,
+        **_map(drawing, dark),
         table=lambda: tables.weights_table(record, site, head, **window),
         arrays=lambda: _arrays(record, site, head, window),
     )
@@ -104,18 +119,14 @@ def heads(
     rev: int = 0,
 ) -> Figure:
     """Thumbnails of all heads of a site; see `charts.heads`."""
-    step = record.step(site)
-    off = ", ".join(map(str, sorted(step.heads_off)))
-    queries, keys = step.shape[2:]
+    drawn = {"sentence": sentence, "domain": domain, "dark": dark, "focused": focused, "rev": rev}
+    picture = cache(lambda: heads_chart.picture(record, site, **drawn))
     return Figure(
         name=_name(record.source, site, "heads", record.sentences[sentence].text),
         title=_title(f"All heads · {site} · {shown(record.source, 40)}", record),
-        description=f"{step.num_heads} heads of {site}, each a map of {queries} queries by {keys} keys."
-        + (f" Off: {off}." if off else ""),
-        chart=lambda: heads_chart.heads(
-            record, site, sentence=sentence, domain=domain, dark=dark, focused=focused, rev=rev
-        ),
-        screen=None,
+        description=_describe_heads(record, site, sentence),
+        chart=lambda: picture().chart,
+        screen=lambda: picture().spec,
         table=lambda: tables.heads_table(record, site, sentence=sentence),
         arrays=lambda: _heads_arrays(record, site, sentence),
     )
@@ -135,14 +146,16 @@ def mask(
     """The grid of one mask; see `charts.mask_grid`."""
     keys = queries if keys is None else keys
     rows, columns = _texts(queries), _texts(keys)
+    drawn = {"predicted": predicted, "sentence": sentence, "dark": dark, "selected": selected, "rev": rev}
+
+    def drawing(**room) -> Map:
+        return mask_chart.drawing_of(mask, queries, keys, **drawn, **room)
+
     return Figure(
         name=_name("mask", str(mask), " ".join(rows)),
         title=f"Mask: {mask}",
         description=_describe_mask(mask, rows, columns, sentence),
-        chart=lambda: mask_chart.mask_grid(
-            mask, queries, keys, predicted=predicted, sentence=sentence, dark=dark, selected=selected, rev=rev
-        ),
-        screen=None,
+        **_map(drawing, dark),
         table=lambda: tables.mask_table(mask, rows, columns, sentence=sentence),
         arrays=lambda: {
             "may_attend": mask.grid(len(rows), len(columns), sentence=sentence).numpy(),
@@ -155,21 +168,16 @@ def mask(
 def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = False) -> Figure:
     """How far each token's output vector moved; see `charts.change`."""
     moved = metrics.output_change(before, after, sentence).numpy()
-    most = int(np.nanargmax(moved)) if np.isfinite(moved).any() else 0
-    labels = after.sentences[sentence].labels
-    words = (
-        f"'{shown(labels[most])}' ({most}) moved most, by {moved[most]:.1%} of its length."
-        if moved.any()
-        else "No token moved."
-    )
+    labels = after.sentences[sentence].labels[: len(moved)]
+    picture = cache(lambda: change_chart.picture(before, after, sentence=sentence, dark=dark))
     return Figure(
         name=_name(after.source, "change", after.sentences[sentence].text),
         title=_title(f"Change of the output · {shown(after.source, 40)}", after),
-        description=f"How far the output vector of each of {len(moved)} tokens moved. {words}",
-        chart=lambda: change_chart.change(before, after, sentence=sentence, dark=dark),
-        screen=None,
+        description=_describe_change(moved, labels),
+        chart=lambda: picture().chart,
+        screen=lambda: picture().spec,
         table=lambda: tables.change_table(before, after, sentence=sentence),
-        arrays=lambda: {"change": moved, "tokens": _text_array(labels[: len(moved)])},
+        arrays=lambda: {"change": moved, "tokens": _text_array(labels)},
     )
 
 
@@ -193,22 +201,70 @@ def in_words(record: Record, site: Site, head: int | str, query: int, key: int, 
 _POLICIES = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
 
 
+def _map(drawing: Callable[..., Map], dark: bool) -> dict[str, Callable]:
+    """The three fields of a figure that are drawn from a map."""
+    colors = theme(dark)
+    plain = cache(lambda: maps.picture(drawing(), colors))
+    pixels = cache(lambda: screen(drawing(below=READOUT), colors))
+    small = cache(lambda: drawing().size.form == "rectangles")
+    return {
+        "chart": lambda: plain().chart,
+        "screen": lambda: plain().spec if small() else pixels()[0],
+        "screen_data": lambda: None if small() else pixels()[1],
+    }
+
+
 def _describe_head(record: Record, site: Site, head: int | str, window: dict) -> str:
+    """The size, the strongest weights, and what was changed."""
     step = record.step(site)
+    rows, columns = tables.labels_of(record, site, window["sentence"])
     queries, keys = np.arange(step.shape[2])[window["rows"]], np.arange(step.shape[3])[window["columns"]]
     what = f"Head {head}" if isinstance(head, int) else f"The {head} of all heads"
-    return f"{what} of {site}, {len(queries)} queries by {len(keys)} keys."
+    text = f"{what} of {site}, {len(queries)} queries by {len(keys)} keys."
+    most, at = metrics.strongest(step, head, **window)
+    order = np.argsort(-most, kind="stable")[:MOST_NAMED]
+    pairs = ((most[i], queries[i], keys[at[i]]) for i in order if most[i] > 0)
+    looks = [f"'{shown(rows[q])}' ({q}) looks most at '{shown(columns[k])}' ({k}): {w:.2f}" for w, q, k in pairs]
+    changed = record.edits.in_words()
+    parts = [text, f"{'; '.join(looks)}." if looks else "No weight is above zero."]
+    return " ".join([*parts, f"Changed: {', '.join(changed)}."] if changed else parts)
+
+
+def _describe_heads(record: Record, site: Site, sentence: int) -> str:
+    step = record.step(site)
+    queries, keys = step.shape[2:]
+    most = ", ".join(
+        f"{head}: {metrics.strongest(step, head, sentence=sentence)[0].max(initial=0):.2f}"
+        for head in range(step.num_heads)
+    )
+    off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
+    maps_of = "1 head" if step.num_heads == 1 else f"{step.num_heads} heads"
+    return f"{maps_of} of {site}, each a map of {queries} queries by {keys} keys. Largest weights by head: {most}.{off}"
 
 
 def _describe_mask(mask: Mask, rows: Sequence[str], columns: Sequence[str], sentence: int) -> str:
-    allowed = int(mask.grid(len(rows), len(columns), sentence=sentence).sum())
-    return f"Mask '{mask}', {len(rows)} queries by {len(columns)} keys: {allowed} of {len(rows) * len(columns)} cells may attend."
+    grid = mask.grid(len(rows), len(columns), sentence=sentence)
+    allowed, of = int(grid.sum()), f"{len(rows)} queries by {len(columns)} keys"
+    last = f" The last query, '{shown(rows[-1])}', may look at {int(grid[-1].sum())} keys." if len(rows) else ""
+    return f"Mask '{mask}', {of}: {allowed} of {grid.numel()} cells may attend.{last}"
+
+
+def _describe_change(moved: np.ndarray, labels: Sequence[str]) -> str:
+    text = f"How far the output vector of each of {len(moved)} tokens moved, as a share of its length."
+    if not moved.any():
+        return f"{text} None moved."
+    order = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MOST_NAMED]
+    named = ", ".join(f"'{shown(labels[i])}' ({i}) {moved[i]:.1%}" for i in order if moved[i] != 0)
+    return f"{text} Most: {named}."
 
 
 def _arrays(record: Record, site: Site, head: int | str, window: dict) -> dict[str, np.ndarray]:
+    """Every cell; of more than `tables.MOST_CELLS`, square tiles that hold the largest weight of theirs."""
     step = record.step(site)
-    found = metrics.cells(step, head, **window)
     rows, columns = tables.labels_of(record, site, window["sentence"])
+    size = [len(np.arange(n)[window[axis]]) for n, axis in zip(step.shape[2:], ("rows", "columns"), strict=True)]
+    tile = 1 if size[0] * size[1] <= tables.MOST_CELLS else size_of(*size).tile
+    found = metrics.cells(step, head, **window, tile=tile)
     arrays = {
         "weights": found.weights,
         "may_attend": found.blocked == 0,
@@ -217,20 +273,21 @@ def _arrays(record: Record, site: Site, head: int | str, window: dict) -> dict[s
         "query_tokens": _text_array([rows[q] for q in found.queries]),
         "key_tokens": _text_array([columns[k] for k in found.keys]),
     }
+    if tile > 1:
+        arrays["cells_per_side_of_tile"] = np.array(tile)
     return arrays if found.scores is None else arrays | {"scores": found.scores}
 
 
 def _heads_arrays(record: Record, site: Site, sentence: int) -> dict[str, np.ndarray]:
-    step = record.step(site)
-    heads = range(step.num_heads)
-    rows, columns = tables.labels_of(record, site, sentence)
-    return {
-        "weights": np.stack([step.weights(head, sentence=sentence).numpy() for head in heads]),
-        "scores": np.stack([step.scores(head, sentence=sentence).numpy() for head in heads]),
-        "may_attend": np.stack([step.may_attend(head, sentence=sentence).numpy() for head in heads]),
-        "query_tokens": _text_array(rows),
-        "key_tokens": _text_array(columns),
+    """The arrays of each head, stacked: (heads, queries, keys)."""
+    window = {"sentence": sentence, "rows": ALL, "columns": ALL}
+    each = [_arrays(record, site, head, window) for head in range(record.step(site).num_heads)]
+    stacked = {
+        name: np.stack([arrays[name] for arrays in each])
+        for name in ("weights", "scores", "may_attend")
+        if name in each[0]
     }
+    return each[0] | stacked
 
 
 def _text_array(texts: Sequence[str]) -> np.ndarray:
@@ -247,5 +304,6 @@ def _title(title: str, record: Record) -> str:
 
 def _name(*parts: object) -> str:
     """A file's stem from what is shown."""
-    words = "-".join(filter(None, (re.sub(r"[^A-Za-z0-9]+", "-", str(part)).strip("-") for part in parts)))
+    plain = (unicodedata.normalize("NFKD", str(part)).encode("ascii", "ignore").decode() for part in parts)
+    words = "-".join(filter(None, (re.sub(r"[^A-Za-z0-9]+", "-", part).strip("-") for part in plain)))
     return words[:LONGEST_NAME].rstrip("-") or "figure"

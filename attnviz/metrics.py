@@ -151,7 +151,7 @@ def tile_of(step: Step, size: int) -> int:
 
 
 def pooled(step: Step, head: int | str, size: int, sentence: int = 0, how: str = "max") -> Tensor:
-    """The weights on at most `size` x `size` square tiles, each the "max" or "sum" of its cells; never n x n at once."""
+    """The weights on at most `size` x `size` square tiles, the "max" or "sum" of their cells; never n x n at once."""
     return torch.from_numpy(cells(step, head, sentence=sentence, tile=tile_of(step, size), how=how).weights)
 
 
@@ -171,6 +171,18 @@ def largest_weight(record: Record, site: Site, *, sentence: int = 0) -> float:
     step = record.step(site)
     blocks = (step.weights(h, rows, sentence=sentence) for h in range(step.num_heads) for rows in _row_blocks(step))
     return max((float(block.nan_to_num().max()) for block in blocks if block.numel()), default=0.0)
+
+
+def strongest(
+    step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each row's largest weight, NaN aside, and the column it stands in, counted within the window; both (rows,)."""
+    blocks = (weights_of(step, head, block, columns, sentence=sentence) for block in _row_blocks(step))
+    found = [block.nan_to_num(nan=-1.0).max(1) for block in blocks if block.shape[1]]
+    if not found:
+        return np.zeros(0), np.zeros(0, np.int64)
+    most, at = (torch.cat([getattr(f, name) for f in found]).numpy()[rows] for name in ("values", "indices"))
+    return most, at
 
 
 def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL) -> Tensor:

@@ -38,7 +38,7 @@ def weights_table(
     """One row per cell: query, query_token, key, key_token, weight, score, state, rule.
 
     `head` is a number or one of `metrics.AGGREGATIONS`, which has no scores. `state` is "weight", "blocked", "nan" or
-    "empty row"; `rule` names what blocks a cell and is empty elsewhere. Weights and scores are the record's own numbers.
+    "empty row"; `rule` names what blocks a cell and is empty elsewhere. The numbers are the record's own.
     """
     step = record.step(site)
     queries, keys = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
@@ -158,7 +158,9 @@ def _strongest_block(
 
 
 def _pick(names: Sequence[str], codes: np.ndarray) -> np.ndarray:
-    return np.array(names, dtype=object)[codes]
+    """Names by number. pandas refuses lone surrogates, so they are U+FFFD."""
+    whole = [name.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for name in names]
+    return np.array(whole, dtype=object)[codes]
 
 
 def _fit(labels: tuple[str, ...], length: int) -> tuple[str, ...]:

@@ -1,13 +1,16 @@
 """What an edit did to the output: how far each token's vector moved."""
 
+import math
+from functools import lru_cache
+
 import altair as alt
-import numpy as np
-import pandas as pd
 
 from attnviz import metrics
 from attnviz.charts import axes, frame
 from attnviz.charts.frame import Frame, box
-from attnviz.charts.theme import config, theme
+from attnviz.charts.maps import number
+from attnviz.charts.picture import Form, Picture
+from attnviz.charts.theme import Theme, config, theme
 from attnviz.core.display import shown
 from attnviz.core.record import Record
 
@@ -17,42 +20,46 @@ WIDTH = 240
 
 def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = False) -> alt.LayerChart:
     """Draw a bar per token: ||after - before|| / ||before|| of its output vector; a token that did not move says 0."""
+    return picture(before, after, sentence=sentence, dark=dark).chart
+
+
+def picture(before: Record, after: Record, *, sentence: int = 0, dark: bool = False) -> Picture:
+    """What `change` draws. The arguments are the same."""
     colors = theme(dark)
-    moved = metrics.output_change(before, after, sentence).numpy()
-    finite = np.isfinite(moved)
-    labels = axes.bands(after.sentences[sentence].tokens[: len(moved)])
-    top = max(float(moved[finite].max(initial=0.0)), 1e-9)
-    data = pd.DataFrame(
-        {
-            "band": labels,
-            "change": np.where(finite, moved, 0.0),
-            "length": np.where(finite, moved, top) / top * WIDTH,
-            "text": [f"{m:.1%}" if m else "0" for m in moved.tolist()],
-            "color": [colors.text if m else colors.quiet for m in moved.tolist()],
-        }
-    )
-    y = alt.Y("band:N", title=None, axis=axes.band_axis(colors), scale=alt.Scale(paddingInner=0, paddingOuter=0))
-    plain = {"aria": False, "tooltip": None}
-    base = alt.Chart(data)
-    around = frame.heading(
+    moved = metrics.output_change(before, after, sentence).tolist()
+    bands = axes.bands(after.sentences[sentence].tokens[: len(moved)])
+    top = max((m for m in moved if math.isfinite(m)), default=0.0) or 1.0
+    table = {
+        "band": bands,
+        "change": [m if math.isfinite(m) else None for m in moved],
+        "length": [(m / top if math.isfinite(m) else 1.0) * WIDTH for m in moved],
+        "text": [f"{m:.1%}" if 0 < m < math.inf else "0" if m == 0 else number(m, "") for m in moved],
+        "color": [colors.text if m else colors.quiet for m in moved],
+    }
+    heading = frame.heading(
         f"Change of the output · {shown(after.source, 40)}",
         _lines(after),
-        left=-max(frame.text_width(band[5:]) for band in labels) - axes.PADDING,
+        left=-max((frame.text_width(band[5:]) for band in bands), default=0.0) - axes.PADDING,
         top=-10,
         width=WIDTH + 100,
-        narrowest=340,
+        narrowest=WIDTH + 100,
         colors=colors,
-    ) + Frame(boxes=(box(0, 0, 0.5, STEP * len(labels), stroke=colors.line),))
-    parts = [
-        base.mark_bar(height=BAR, color=colors.ramp[5], **plain).encode(
-            y=y, x=alt.X("length:Q", scale=None, axis=None)
-        ),
-        base.mark_text(align="left", baseline="middle", dx=6, **plain).encode(
-            y=y, x=alt.X("length:Q", scale=None, axis=None), text="text:N", fill=alt.Fill("color:N", scale=None)
-        ),
-    ]
-    chart = alt.layer(*parts, *frame.layers(around), width=WIDTH, height=STEP * len(labels), autosize="pad")
-    return chart.configure(**config(colors))
+    )
+    zero = Frame(boxes=(box(-0.5, 0, 0.5, STEP * len(bands), fill=colors.line, width=0),))
+    return Picture(_form(len(bands), colors), {"tokens of change": table} | frame.tables(heading + zero))
+
+
+@lru_cache(maxsize=64)
+def _form(tokens: int, colors: Theme) -> Form:
+    y = alt.Y("band:N", title=None, axis=axes.band_axis(colors), scale=alt.Scale(paddingInner=0, paddingOuter=0))
+    x = alt.X("length:Q", scale=None, axis=None)
+    plain = {"aria": False, "tooltip": None}
+    base = alt.Chart(alt.NamedData("tokens of change")).encode(y=y, x=x)
+    bars = base.mark_bar(height=BAR, color=colors.ramp[5], **plain).encode(x2=alt.value(0))
+    texts = base.mark_text(align="left", baseline="middle", dx=6, **plain)
+    texts = texts.encode(text="text:N", fill=alt.Fill("color:N", scale=None))
+    chart = alt.layer(*frame.layers(), bars, texts, width=WIDTH, height=STEP * tokens, autosize="pad")
+    return Form.of(chart.configure(**config(colors)))
 
 
 def _lines(after: Record) -> list[str]:

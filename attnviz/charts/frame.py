@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import altair as alt
-import pandas as pd
 
+from attnviz.charts.picture import Table
 from attnviz.charts.theme import (
     CHARACTER,
     LINE,
@@ -155,13 +155,28 @@ def sign(x: float, y: float, path: str, color: str, width: float, side: float) -
 
 _PLAIN = {"aria": False, "tooltip": None}
 
+COLUMNS = {
+    "boxes": ("x", "y", "x2", "y2", "fill", "stroke", "width"),
+    "signs": ("x", "y", "path", "color", "width", "size"),
+    "images": ("x", "y", "uri"),
+}
+WORD_COLUMNS = ("x", "y", "text", "color")
 
-def layers(frame: Frame) -> list[alt.Chart]:
-    """The frame as layers, to be put above those of the map."""
+
+def tables(frame: Frame) -> dict[str, Table]:
+    """The data of `layers`."""
+    return {
+        kind: {name: [row[name] for row in rows] for name in COLUMNS.get(kind, WORD_COLUMNS)}
+        for kind, rows in vars(frame).items()
+    }
+
+
+def layers() -> list[alt.Chart]:
+    """Layers that draw any frame, to be put above those of a map; their data are `tables`, by name."""
     x, y = pixels()
-    base = {name: alt.Chart(_table(name, rows)).encode(x=x, y=y) for name, rows in vars(frame).items()}
-    color = {"fill": alt.Fill("color:N", scale=None)}
-    text = {"text": "text:N"} | color
+    base = {kind: alt.Chart(alt.NamedData(kind)).encode(x=x, y=y) for kind in Frame.__dataclass_fields__}
+    # Not the channel "color": Vega-Lite cannot share it between a scale (of the cells) and none (of the words).
+    text = {"text": "text:N", "fill": alt.Fill("color:N", scale=None)}
     mono = {"font": MONO, "baseline": "middle"} | _PLAIN
     return [
         base["images"]
@@ -199,15 +214,3 @@ def layers(frame: Frame) -> list[alt.Chart]:
 def pixels() -> tuple[alt.X, alt.Y]:
     """Encodings of places that are given in pixels."""
     return alt.X("x:Q", scale=None, axis=None), alt.Y("y:Q", scale=None, axis=None)
-
-
-COLUMNS = {
-    "boxes": ["x", "y", "x2", "y2", "fill", "stroke", "width"],
-    "signs": ["x", "y", "path", "color", "width", "size"],
-    "images": ["x", "y", "uri"],
-}
-
-
-def _table(name: str, rows: tuple[dict, ...]) -> pd.DataFrame:
-    table = pd.DataFrame(list(rows), columns=COLUMNS.get(name, ["x", "y", "text", "color"]))
-    return table.astype({column: object for column in ("fill", "stroke") if column in table})

@@ -27,7 +27,7 @@ PATTERNS = 6
 
 
 def shape(reason: int, side: float) -> str:
-    """The strokes of a reason, counted from 0, as an SVG path in a box from -1 to 1 that is drawn `side` pixels wide."""
+    """The strokes of a reason, counted from 0, as an SVG path in a box from -1 to 1, drawn `side` pixels wide."""
     count = max(1, round(side / (PERIOD * 1.4)))
     upright = max(1, round(side / PERIOD))
     down, up = _diagonals(count), _diagonals(count, mirrored=True)

@@ -1,14 +1,16 @@
 """All heads of one attention call at a glance: a thumbnail per head, each one image."""
 
+from functools import lru_cache
+
 import altair as alt
 import numpy as np
-import pandas as pd
 
 from attnviz import metrics
 from attnviz.charts import frame, hatch, maps, pixels
 from attnviz.charts.frame import Frame, box, sign, words
 from attnviz.charts.heatmap import Domain, domain_of, subtitles_of
 from attnviz.charts.maps import number
+from attnviz.charts.picture import Form, Picture
 from attnviz.charts.theme import Theme, config, theme
 from attnviz.core.display import shown
 from attnviz.core.edits import Site
@@ -19,8 +21,6 @@ WIDTH = 336
 """Pixels of the whole mosaic, so that it fits a phone."""
 
 GAP, LABEL = 14, 20
-FINEST = 128
-"""At most this many tiles per side of a thumbnail."""
 
 
 def heads(
@@ -40,28 +40,39 @@ def heads(
         focused: the head that is framed.
         rev: a counter to raise after each click, so that the same head can be clicked again.
     """
+    return picture(record, site, sentence=sentence, domain=domain, dark=dark, focused=focused, rev=rev).chart
+
+
+def picture(
+    record: Record,
+    site: Site,
+    *,
+    sentence: int = 0,
+    domain: str = "fixed",
+    dark: bool = False,
+    focused: int | None = None,
+    rev: int = 0,
+) -> Picture:
+    """What `heads` draws. The arguments are the same."""
     step, colors = record.step(site), theme(dark)
     scale = domain_of(domain, record, site, sentence)
     columns = columns_of(step.num_heads)
-    side = (WIDTH - GAP * (columns - 1)) / columns
-    height = side * _aspect(step)
+    side = (WIDTH - GAP * (columns - 1)) // columns
+    height = round(side * _aspect(step))
     thumbnails, around = [], Frame()
     for head in range(step.num_heads):
         x = head % columns * (side + GAP)
         y = head // columns * (height + LABEL + GAP) + LABEL
         off = head in step.heads_off
-        thumbnails.append(_thumbnail(step, head, sentence, scale, side, colors) | {"x": x, "y": y, "rev": rev})
+        thumbnails.append({"x": x, "y": y, "rev": rev} | _thumbnail(step, head, sentence, scale, side, height, colors))
         around += _around(head, x, y, side, height, off=off, focused=head == focused, colors=colors)
     bottom = -(-step.num_heads // columns) * (height + LABEL + GAP) - GAP
     title = f"All heads · {site} · {shown(record.source, 40)}"
+    ramp = frame.Ramp(scale.caption, pixels.ramp_uri(colors), scale.ticks)
     around += frame.heading(title, subtitles_of(record), left=0, top=-8, width=WIDTH, narrowest=WIDTH, colors=colors)
-    around += frame.legend(
-        [], frame.Ramp(scale.caption, pixels.ramp_uri(colors), scale.ticks), top=bottom + 14, width=WIDTH, colors=colors
-    )
-    chart = alt.layer(
-        _images(thumbnails, side, height), *frame.layers(around), width=WIDTH, height=bottom, autosize="pad"
-    )
-    return chart.configure(**config(colors))
+    around += frame.legend([], ramp, top=bottom + 14, width=WIDTH, colors=colors)
+    table = {name: [thumbnail[name] for thumbnail in thumbnails] for name in thumbnails[0]}
+    return Picture(_form(side, height, bottom, colors), {"heads": table} | frame.tables(around))
 
 
 def columns_of(heads: int) -> int:
@@ -74,13 +85,14 @@ def _aspect(step: Step) -> float:
     return max(0.25, min(2.0, queries / max(1, keys)))
 
 
-def _thumbnail(step: Step, head: int, sentence: int, scale: Domain, side: float, colors: Theme) -> dict:
+def _thumbnail(step: Step, head: int, sentence: int, scale: Domain, side: int, height: int, colors: Theme) -> dict:
     """One row of data: the image, and what hovering says."""
-    found = metrics.cells(step, head, sentence=sentence, tile=metrics.tile_of(step, FINEST))
+    queries, keys = step.shape[2:]
+    tile = max(1, -(-queries // height), -(-keys // side))
+    found = metrics.cells(step, head, sentence=sentence, tile=tile)
     nan = np.isnan(found.weights)
     colored = ~nan & ((found.states == WEIGHT) | ((found.states == EMPTY) & (np.nan_to_num(found.weights) > 0)))
-    zoom = max(1, round(2 * side / max(found.weights.shape)))
-    image = pixels.paint(scale.shade(found.weights), colored, found.blocked, nan, zoom=zoom)
+    image = pixels.paint(scale.shade(found.weights), colored, found.blocked, nan, height=height, width=side)
     off = head in step.heads_off
     most = found.weights[~nan]
     return {
@@ -92,24 +104,19 @@ def _thumbnail(step: Step, head: int, sentence: int, scale: Domain, side: float,
     }
 
 
-def _images(thumbnails: list[dict], side: float, height: float) -> alt.Chart:
+@lru_cache(maxsize=64)
+def _form(side: float, height: float, bottom: float, colors: Theme) -> Form:
     x, y = frame.pixels()
-    tooltip = [("name", "head"), ("largest", "largest weight"), ("state", "state")]
-    return (
-        alt.Chart(pd.DataFrame(thumbnails))
-        .mark_image(
-            width=side,
-            height=height,
-            align="left",
-            baseline="top",
-            smooth=False,
-            aspect=False,
-            cursor="pointer",
-            aria=False,
-        )
-        .encode(x=x, y=y, url="uri:N", tooltip=[alt.Tooltip(f"{field}:N", title=title) for field, title in tooltip])
+    fields = {"name": "head", "largest": "largest weight", "state": "state"}
+    mark = {"width": side, "height": height, "align": "left", "baseline": "top", "cursor": "pointer", "aria": False}
+    images = (
+        alt.Chart(alt.NamedData("heads"))
+        .mark_image(smooth=False, aspect=False, **mark)
+        .encode(x=x, y=y, url="uri:N", tooltip=[alt.Tooltip(f"{f}:N", title=name) for f, name in fields.items()])
         .add_params(maps.clicked("head", "head", "rev"))
     )
+    chart = alt.layer(images, *frame.layers(), width=WIDTH, height=bottom, autosize="pad")
+    return Form.of(chart.configure(**config(colors)))
 
 
 def _around(

@@ -52,13 +52,13 @@ class Domain:
         return {
             "fixed": "weight, from 0 to 1",
             "shared": "weight, from 0 to the largest of all heads",
-            "log": "weight, on a logarithmic scale",
+            "log": "weight, on a logarithmic scale; 0.0001 and less look alike",
         }[self.kind]
 
     @property
     def ticks(self) -> tuple[tuple[float, str], ...]:
         if self.kind == "log":
-            return tuple(zip((0, 0.25, 0.5, 0.75, 1), ("≤0.0001", "0.001", "0.01", "0.1", "1"), strict=True))
+            return tuple(zip((0, 0.25, 0.5, 0.75, 1), ("0.0001", "0.001", "0.01", "0.1", "1"), strict=True))
         if self.kind == "fixed":
             return tuple((place, f"{place:g}") for place in (0, 0.25, 0.5, 0.75, 1))
         return tuple((place, f"{place * self.top:.3g}") for place in (0, 0.5, 1))
@@ -103,7 +103,7 @@ def heatmap(
     """
     options = {"domain": domain, "row_sums": row_sums, "dark": dark, "selected": selected, "rev": rev}
     drawing = drawing_of(record, site, head, sentence=sentence, rows=rows, columns=columns, **options)
-    return maps.chart(drawing, theme(dark))
+    return maps.picture(drawing, theme(dark)).chart
 
 
 def drawing_of(
@@ -119,8 +119,9 @@ def drawing_of(
     dark: bool = False,
     selected: tuple[int, int] | None = None,
     rev: int = 0,
+    below: float = 16,
 ) -> Map:
-    """What `heatmap` draws. The arguments are the same."""
+    """What `heatmap` draws. The arguments are the same, and how many pixels lie between the map and its legend."""
     step, colors = record.step(site), theme(dark)
     queries, keys = (
         tokens[part] for tokens, part in zip(tokens_of(record, step, sentence), (rows, columns), strict=True)
@@ -144,7 +145,7 @@ def drawing_of(
     around += _row_notes(step, head, sentence, rows, size, colors, row_sums)
     around += maps.outlined(selected, found.queries, found.keys, size, colors)
     entries = _entries(says, found.reasons, colors)
-    around += frame.legend(entries, _ramp(scale, colors), top=size.height + 16, width=size.width, colors=colors)
+    around += frame.legend(entries, _ramp(scale, colors), top=size.height + below, width=size.width, colors=colors)
     numbers = {"weight": (found.weights, ".4f")}
     if found.scores is not None:
         numbers["score"] = (found.scores, ".3f")

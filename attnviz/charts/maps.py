@@ -1,14 +1,17 @@
 """A map of cells, as rectangles with tooltips or as one image; heads and masks are both drawn from it."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import altair as alt
 import numpy as np
-import pandas as pd
 
 from attnviz.charts import axes, frame, pixels
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.frame import Frame, box
+from attnviz.charts.picture import Form, Picture, Table
 from attnviz.charts.size import Size
 from attnviz.charts.theme import STOPS, Theme, config
 
@@ -64,95 +67,101 @@ class Map:
     rev: int = 0
 
 
-def chart(drawing: Map, colors: Theme) -> alt.LayerChart:
+def picture(drawing: Map, colors: Theme) -> Picture:
     """The map as Vega-Lite, in the form that its size decides."""
-    size = drawing.size
-    parts = _rectangles(drawing, colors) if size.form == "rectangles" else _image(drawing, colors)
-    # Not alt.Step: Vega-Lite forgets a step where other layers are placed in pixels.
-    return alt.layer(*parts, width=size.width, height=size.height, autosize="pad").configure(**config(colors))
+    if drawing.size.form != "rectangles":
+        uri = pixels.data_uri(*painted(drawing, colors, scale=2))
+        table = {"x": [0.0], "y": [0.0], "uri": [uri]}
+        return Picture(_image(drawing.size, colors), {"map": table} | frame.tables(drawing.frame))
+    upright = axes.edges(drawing.rows, drawing.columns, drawing.size).upright
+    form = _rectangles(drawing.size, drawing.titles, upright, drawing.open, tuple(drawing.numbers), colors)
+    return Picture(form, {"cells": cell_table(drawing)} | frame.tables(drawing.frame))
 
 
-def _rectangles(drawing: Map, colors: Theme) -> list[alt.Chart]:
+@lru_cache(maxsize=128)
+def _rectangles(
+    size: Size, titles: tuple[str, str], upright: bool, open_color: str | None, numbers: tuple[str, ...], colors: Theme
+) -> Form:
     """A rectangle per cell, strokes on those that are no weight, and the frame."""
-    room = axes.edges(drawing.rows, drawing.columns, drawing.size)
-    y, x = axes.encodings(drawing.titles, room.upright, colors)
-    data = cell_table(drawing)
-    base = alt.Chart(data).encode(
-        y=y, x=x, tooltip=[alt.Tooltip(f"{field}:N", title=name) for field, name in TOOLTIP if field in data]
-    )
+    y, x = axes.encodings(titles, upright, colors)
+    fields = {field: name for field, name in TOOLTIP if not field.endswith("_text") or field[:-5] in numbers}
+    tooltip = [alt.Tooltip(f"{field}:N", title=name) for field, name in fields.items()]
+    base = alt.Chart(alt.NamedData("cells")).encode(y=y, x=x, tooltip=tooltip)
     ramp = alt.Scale(domain=list(STOPS), range=list(colors.ramp), interpolate="rgb", clamp=True)
-    ground = alt.Color("shade:Q", scale=ramp, legend=None) if drawing.open is None else alt.value(drawing.open)
-    return [
+    ground = alt.Color("shade:Q", scale=ramp, legend=None) if open_color is None else alt.value(open_color)
+    cells = (
         base.mark_rect(stroke=colors.background, strokeWidth=1, cursor="pointer", aria=False)
         .encode(color=alt.when("datum.colored").then(ground).otherwise(alt.value(colors.blocked)))
-        .add_params(clicked("cell", "query", "key", "rev")),
-        base.transform_filter("datum.path !== null")
-        .mark_point(size=drawing.size.cell**2, filled=False, opacity=1, cursor="pointer", aria=False)
+        .add_params(clicked("cell", "query", "key", "rev"))
+    )
+    strokes = (
+        base.transform_filter("isValid(datum.path)")
+        .mark_point(size=size.cell**2, filled=False, opacity=1, cursor="pointer", aria=False)
         .encode(
             shape=alt.Shape("path:N", scale=None),
             stroke=alt.Stroke("stroke:N", scale=None),
             strokeWidth=alt.StrokeWidth("stroke_width:Q", scale=None),
-        ),
-        *frame.layers(drawing.frame),
-    ]
-
-
-def _image(drawing: Map, colors: Theme) -> list[alt.Chart]:
-    """One image in place of all cells, and the frame, which carries the labels of the axes."""
-    size = drawing.size
-    uri = pixels.data_uri(*picture(drawing, colors, zoom=max(1, round(2 * size.cell))))
-    x, y = frame.pixels()
-    image = (
-        alt.Chart(pd.DataFrame({"x": [0.0], "y": [0.0], "uri": [uri]}))
-        .mark_image(
-            width=size.width, height=size.height, align="left", baseline="top", smooth=False, aspect=False, aria=False
         )
-        .encode(x=x, y=y, url="uri:N", tooltip=alt.value(None))
     )
-    return [image, *frame.layers(drawing.frame)]
+    return _form([cells, strokes], size, colors)
 
 
-def picture(drawing: Map, colors: Theme, *, zoom: int) -> tuple[np.ndarray, np.ndarray]:
-    """The map as palette indices and their palette, `zoom` pixels per side of a cell."""
+@lru_cache(maxsize=128)
+def _image(size: Size, colors: Theme) -> Form:
+    """One image in place of all cells, and the frame, which carries the labels of the axes."""
+    x, y = frame.pixels()
+    mark = {"width": size.width, "height": size.height, "align": "left", "baseline": "top", "aria": False}
+    image = alt.Chart(alt.NamedData("map")).mark_image(smooth=False, aspect=False, tooltip=None, **mark)
+    return _form([image.encode(x=x, y=y, url="uri:N")], size, colors)
+
+
+def _form(layers: list[alt.Chart], size: Size, colors: Theme) -> Form:
+    # Not alt.Step: Vega-Lite forgets a step where other layers are placed in pixels.
+    chart = alt.layer(*layers, *frame.layers(), width=size.width, height=size.height, autosize="pad")
+    return Form.of(chart.configure(**config(colors)))
+
+
+def painted(drawing: Map, colors: Theme, *, scale: int) -> tuple[np.ndarray, np.ndarray]:
+    """The map as palette indices and their palette, `scale` times as large as on the screen."""
     shade = drawing.shade if drawing.open is None else None
-    image = pixels.paint(shade, drawing.colored, drawing.blocked, drawing.nan, zoom=zoom)
+    zoom = max(1, round(scale * drawing.size.cell))
+    sides = {"height": drawing.size.rows * zoom, "width": drawing.size.columns * zoom}
+    image = pixels.paint(shade, drawing.colored, drawing.blocked, drawing.nan, **sides)
     return image, pixels.palette(colors)
 
 
-def cell_table(drawing: Map) -> pd.DataFrame:
+def cell_table(drawing: Map) -> Table:
     """One row per cell, row by row: where it is, what it says, what is drawn on it."""
-    shape = drawing.saying.shape
-    row, column = (index.ravel() for index in np.indices(shape))
+    row, column = (index.ravel() for index in np.indices(drawing.saying.shape))
     saying = drawing.saying.ravel()
     signs = [drawing.signs.get(i, (None, None, None)) for i in range(len(drawing.sayings))]
-    path, stroke, width = (np.array([sign[i] for sign in signs], dtype=object)[saying] for i in range(3))
-    columns = {
+    path, stroke, width = (_pick([sign[i] for sign in signs], saying) for i in range(3))
+    table = {
         "query_band": _pick(drawing.rows, row),
         "key_band": _pick(drawing.columns, column),
-        "query": drawing.queries[row],
-        "key": drawing.keys[column],
-        "rev": drawing.rev,
+        "query": drawing.queries[row].tolist(),
+        "key": drawing.keys[column].tolist(),
+        "rev": [drawing.rev] * len(row),
         "query_name": _pick(drawing.row_names, row),
         "key_name": _pick(drawing.column_names, column),
-        "shade": drawing.shade.ravel().astype(float),
-        "colored": drawing.colored.ravel(),
+        "shade": drawing.shade.ravel().astype(float).tolist(),
+        "colored": drawing.colored.ravel().tolist(),
         "says": _pick(drawing.sayings, saying),
         "path": path,
         "stroke": stroke,
         "stroke_width": width,
     }
     for name, (values, form) in drawing.numbers.items():
-        columns[name] = [value if np.isfinite(value) else None for value in values.ravel().tolist()]
-        columns[f"{name}_text"] = [number(value, form) for value in values.ravel().tolist()]
-    return pd.DataFrame(columns).astype(dict.fromkeys(drawing.numbers, object))
+        flat = values.ravel().tolist()
+        table[name] = [value if math.isfinite(value) else None for value in flat]
+        table[f"{name}_text"] = [number(value, form) for value in flat]
+    return table
 
 
 def clicked(name: str, *fields: str) -> alt.Parameter:
     """A click, as a selection; Escape clears it. A counter `rev` in the data lets the same thing be clicked again."""
-    on = f"click[datum && isValid(datum.{fields[0]})]"
-    return alt.selection_point(
-        name=name, fields=list(fields), on=on, toggle=False, clear="window:keydown[event.key === 'Escape']"
-    )
+    escape = "window:keydown[event.key === 'Escape']"
+    return alt.selection_point(name=name, fields=list(fields), on="click", toggle=False, clear=escape)
 
 
 def outlined(
@@ -177,10 +186,10 @@ def outlined(
 
 
 def number(value: float, form: str) -> str:
-    if np.isnan(value):
+    if math.isnan(value):
         return "NaN"
-    return format(value, form) if np.isfinite(value) else "∞" if value > 0 else "−∞"
+    return format(value, form) if math.isfinite(value) else "∞" if value > 0 else "−∞"
 
 
-def _pick(names: list[str] | tuple[str, ...], index: np.ndarray) -> np.ndarray:
-    return np.array(names, dtype=object)[index]
+def _pick(names: Sequence, index: np.ndarray) -> list:
+    return [names[i] for i in index.tolist()]

@@ -44,7 +44,7 @@ def mask_grid(
         rev: a counter to raise after each click, so that the same cell can be clicked again.
     """
     options = {"predicted": predicted, "sentence": sentence, "dark": dark, "selected": selected, "rev": rev}
-    return maps.chart(drawing_of(mask, queries, keys, **options), theme(dark))
+    return maps.picture(drawing_of(mask, queries, keys, **options), theme(dark)).chart
 
 
 def drawing_of(
@@ -57,8 +57,9 @@ def drawing_of(
     dark: bool = False,
     selected: tuple[int, int] | None = None,
     rev: int = 0,
+    below: float = 16,
 ) -> Map:
-    """What `mask_grid` draws. The arguments are the same."""
+    """What `mask_grid` draws. The arguments are the same, and how many pixels lie between the map and its legend."""
     colors = theme(dark)
     keys = queries if keys is None else keys
     size = size_of(len(queries), len(keys))
@@ -85,7 +86,7 @@ def drawing_of(
     if predicted is not None:
         around += _predictions(predicted, size, colors)
     around += maps.outlined(selected, *places, size, colors)
-    around += frame.legend(_entries(reasons, colors), None, top=size.height + 16, width=size.width, colors=colors)
+    around += frame.legend(_entries(reasons, colors), None, top=size.height + below, width=size.width, colors=colors)
     return Map(
         size=size,
         rows=bands[0],

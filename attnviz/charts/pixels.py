@@ -27,51 +27,47 @@ def palette(colors: Theme, *, gray: bool = False) -> np.ndarray:
 
 
 def paint(
-    shade: np.ndarray | None, colored: np.ndarray, blocked: np.ndarray, nan: np.ndarray, *, zoom: int
+    shade: np.ndarray | None,
+    colored: np.ndarray,
+    blocked: np.ndarray,
+    nan: np.ndarray,
+    *,
+    height: int,
+    width: int,
 ) -> np.ndarray:
-    """Palette indices of a map, (rows * zoom, columns * zoom); the arguments are (rows, columns).
+    """Palette indices of a map, (height, width), never smaller than its cells; the arrays are (rows, columns).
 
     Args:
         shade: 0 to 1 on the ramp; None gives all colored cells the color of open cells, with a dot.
         colored: where there is a color; elsewhere is the ground of blocked cells.
         blocked: 0 = may attend, i = blocked by reason i - 1, and hatched.
         nan: cells with a cross.
-        zoom: pixels per side of a cell.
     """
     index = np.full(colored.shape, _OPEN, np.uint8) if shade is None else shades(shade)
     index[~colored] = _GROUND
-    image = _enlarged(index, zoom)
+    (row, v), (column, u) = _cells(colored.shape[0], height), _cells(colored.shape[1], width)
+    spread = np.ix_(row, column)
+    image = index[spread]
     for reason in np.unique(blocked[blocked > 0]):
-        image[hatch.strokes(int(reason) - 1, *image.shape) & _enlarged((blocked == reason) & ~nan, zoom)] = _STROKE
+        image[hatch.strokes(int(reason) - 1, height, width) & ((blocked == reason) & ~nan)[spread]] = _STROKE
+    side = width / colored.shape[1]
     if nan.any():
-        image[_tiled(_cross(zoom), nan)] = _CROSS
-    if shade is None and zoom > 4:
-        image[_tiled(_dot(zoom), colored)] = _DOT
+        cross = np.minimum(abs(u - v[:, None]), abs(u + v[:, None] - 1)) * side < 1
+        image[cross & nan[spread]] = _CROSS
+    if shade is None and side > 4:
+        image[(np.hypot(u - 0.5, v[:, None] - 0.5) < 0.16) & colored[spread]] = _DOT
     return image
+
+
+def _cells(cells: int, pixels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which cell each pixel is in, and how far across it, 0 to 1."""
+    places = (np.arange(pixels) + 0.5) * cells / pixels
+    return places.astype(np.intp), places % 1
 
 
 def shades(shade: np.ndarray) -> np.ndarray:
     """Palette indices of places on the ramp."""
     return (np.nan_to_num(shade).clip(0, 1) * (SHADES - 1)).round().astype(np.uint8)
-
-
-def _enlarged(cells: np.ndarray, zoom: int) -> np.ndarray:
-    return cells.repeat(zoom, 0).repeat(zoom, 1)
-
-
-def _tiled(stamp: np.ndarray, where: np.ndarray) -> np.ndarray:
-    """A stamp of one cell, put on the cells where it belongs."""
-    return np.tile(stamp, where.shape) & _enlarged(where, len(stamp))
-
-
-def _cross(zoom: int) -> np.ndarray:
-    diagonal = np.eye(zoom, dtype=bool)
-    return diagonal | diagonal[::-1]
-
-
-def _dot(zoom: int) -> np.ndarray:
-    place = np.arange(zoom) - (zoom - 1) / 2
-    return np.hypot(place[:, None], place) <= 0.16 * zoom
 
 
 def png(image: np.ndarray, colors: np.ndarray) -> bytes:

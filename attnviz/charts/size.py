@@ -12,8 +12,11 @@ PIXELS = 512
 SIDE = 640
 """Pixels: the side of a large map."""
 
-THINNEST = 12
+THINNEST = 14
 """Pixels a token label needs along its axis; where cells are smaller, some labels are left out."""
+
+STRIDES = (1, 2, 4, 5, 8, 10, 15, 20)
+"""Every token is labeled, or every second, fourth, ..."""
 
 
 @dataclass(frozen=True)
@@ -54,5 +57,5 @@ def size_of(queries: int, keys: int) -> Size:
     rows, columns = -(-queries // tile), -(-keys // tile)
     most = max(rows, columns)
     cell = max(1, SIDE // most) if most <= SIDE else SIDE / most
-    every = -int(-THINNEST // cell) if cell < THINNEST else 1
+    every = next(n for n in STRIDES if n * cell >= THINNEST)
     return Size("tiles" if tile > 1 else "pixels", cell, rows, columns, tile, every)

@@ -1,0 +1,55 @@
+"""A picture is a specification that seldom changes and tables that change with every click.
+
+Building and checking a specification takes Altair a tenth of a second, so it is built once for each form a picture can
+have. On the screen it stays while its tables are replaced in place.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+Table = dict[str, list]
+"""Columns of plain values: numbers that are finite, strings, True, False and None."""
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """A Vega-Lite chart without its data, built and checked."""
+
+    chart: alt.LayerChart
+    spec: dict[str, Any]
+
+    @classmethod
+    def of(cls, chart: alt.LayerChart) -> "Form":
+        return cls(chart, chart.to_dict())
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A form and the tables it draws, by name."""
+
+    form: Form
+    tables: dict[str, Table]
+
+    @property
+    def chart(self) -> alt.LayerChart:
+        """An Altair chart that holds its data, for files and notebooks."""
+        chart = self.form.chart.copy(deep=False)
+        chart.datasets = {name: records(table) for name, table in self.tables.items()}
+        return chart
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The specification with its tables as data frames, as Streamlit's `vega_lite_chart` takes them."""
+        return self.form.spec | {"datasets": {name: data_frame(table) for name, table in self.tables.items()}}
+
+
+def records(table: Table) -> list[dict]:
+    return [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+
+
+def data_frame(table: Table) -> pd.DataFrame:
+    """Columns of Python objects: pandas would turn None into NaN in others."""
+    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in table.items()})

@@ -1,0 +1,236 @@
+"""Large maps on the screen: one image, and what lies under the pointer in words. The one full-Vega specification.
+
+Vega-Lite cannot turn a pointer into a row and a column of an image. Here two signals do; the numbers of a row travel as
+one hexadecimal string and only the cell under the pointer is read. All that changes stands in one table, so the
+browser can replace it in place; no text of a user stands in the specification.
+"""
+
+import numpy as np
+import pandas as pd
+
+from attnviz.charts import frame, pixels
+from attnviz.charts.frame import RAMP_HEIGHT, RAMP_WIDTH
+from attnviz.charts.maps import Map, painted
+from attnviz.charts.theme import FONT, LINE, MONO, TEXT_SIZE, TITLE_SIZE, Theme
+
+SCHEMA = "https://vega.github.io/schema/vega/v6.json"
+"""Names the language; nothing is fetched from there."""
+
+READOUT = 2 * LINE + 18
+"""Pixels between a map and its legend, for the readout."""
+
+WEIGHT_DIGITS, SCORE_DIGITS, SAYING_DIGITS = 5, 5, 2
+"""Hexadecimal digits of one cell: millionths of weight, score over `factor` from the middle, number of the saying."""
+
+NAN, MIDDLE = 16**WEIGHT_DIGITS - 1, 16**SCORE_DIGITS // 2
+
+HINT = "Point at a square to read it, click to keep it."
+
+
+def screen(drawing: Map, colors: Theme) -> tuple[dict, pd.DataFrame]:
+    """A Vega specification of a map, and the table that it draws.
+
+    The table must be given beside the specification, as the data named "source". A click sets the signal "cell" to what
+    a Vega-Lite point selection would give: [{"query": ..., "key": ..., "rev": ...}].
+    """
+    size = drawing.size
+    rows, columns = drawing.saying.shape
+    here = {"rows": rows, "columns": columns, "cell": size.cell, "numbers": len(drawing.numbers)}
+    spec = {
+        "$schema": SCHEMA,
+        "background": colors.background,
+        "autosize": "pad",
+        "padding": {"left": 0, "top": 0, "right": 0, "bottom": 4},
+        "width": size.width,
+        "height": size.height,
+        "params": [{"name": "cell", "select": "point"}],
+        "data": {"name": "source"},
+        "signals": _signals(**here),
+        "marks": [{"type": "group", "data": _parts(), "marks": _marks(size, colors)}],
+    }
+    return spec, table(drawing, colors)
+
+
+def table(drawing: Map, colors: Theme) -> pd.DataFrame:
+    """Rows first, then columns, then everything that is drawn, told apart by `kind`."""
+    image = pixels.data_uri(*painted(drawing, colors, scale=1))
+    packed, factor = pack(drawing)
+    rows = [
+        {"kind": "row", "position": int(i), "name": name, "cells": cells}
+        for i, name, cells in zip(drawing.queries, drawing.row_names, packed, strict=True)
+    ]
+    columns = [
+        {"kind": "column", "position": int(i), "name": name}
+        for i, name in zip(drawing.keys, drawing.column_names, strict=True)
+    ]
+    parts = [{"kind": kind, **item} for kind, items in vars(drawing.frame).items() for item in items]
+    sayings = "\n".join(drawing.sayings)
+    drawn = {"kind": "map", "uri": image, "name": sayings, "size": factor, "position": drawing.rev}
+    return pd.DataFrame([*rows, *columns, drawn, *parts], columns=list(_COLUMNS), dtype=object)
+
+
+_COLUMNS = (
+    "kind", "position", "name", "cells",
+    "x", "y", "x2", "y2", "text", "color", "fill", "stroke", "width", "path", "size", "uri",
+)  # fmt: skip
+
+
+def pack(drawing: Map) -> tuple[list[str], float]:
+    """The cells of each row as one hexadecimal string, and the factor of the scores."""
+    fields, factor = [], 1000.0
+    if "weight" in drawing.numbers:
+        weights = drawing.numbers["weight"][0].astype(np.float64)
+        codes = np.nan_to_num(weights * 1e6).round().clip(0, NAN - 1)
+        fields.append((np.where(np.isnan(weights), NAN, codes), WEIGHT_DIGITS))
+    if "score" in drawing.numbers:
+        scores = drawing.numbers["score"][0].astype(np.float64)
+        most = np.abs(scores[np.isfinite(scores)]).max(initial=1e-9)
+        factor = float(min(1000.0, 10.0 ** np.floor(np.log10((MIDDLE - 2) / most))))
+        codes = np.nan_to_num(scores * factor, nan=0, posinf=0, neginf=0).round() + MIDDLE
+        codes = np.where(scores == -np.inf, 0, np.where(np.isfinite(scores), codes, 2 * MIDDLE - 1))
+        fields.append((codes, SCORE_DIGITS))
+    fields.append((drawing.saying, SAYING_DIGITS))
+    digits = np.concatenate([_hexadecimal(codes, digits) for codes, digits in fields], axis=-1)
+    return [row.tobytes().decode("ascii") for row in digits.reshape(len(digits), -1)], factor
+
+
+def _hexadecimal(codes: np.ndarray, digits: int) -> np.ndarray:
+    """(rows, columns) -> ASCII (rows, columns, digits)."""
+    shifts = np.arange(4 * (digits - 1), -1, -4)
+    return np.frombuffer(b"0123456789abcdef", np.uint8)[codes.astype(np.int64)[..., None] >> shifts & 15]
+
+
+def _signals(*, rows: int, columns: int, cell: float, numbers: int) -> list[dict]:
+    """From the pointer to a cell, and from a cell to words. `at` counts cells row by row; -1 is none."""
+    first = {2: WEIGHT_DIGITS + SCORE_DIGITS, 1: WEIGHT_DIGITS, 0: 0}[numbers]
+    width = first + SAYING_DIGITS
+    place = f"clamp(floor(y() / {cell}), 0, {rows - 1}) * {columns} + clamp(floor(x() / {cell}), 0, {columns - 1})"
+    row, column = f"data('source')[floor(at / {columns})]", f"data('source')[{rows} + at % {columns}]"
+    drawn = f"data('source')[{rows + columns}]"
+    clicked = f"{{query: {row}.position, key: {column}.position, rev: {drawn}.position}}"
+    read = "toNumber('0x' + slice(code, {}, {}))"
+    weight, score = read.format(0, WEIGHT_DIGITS), read.format(WEIGHT_DIGITS, WEIGHT_DIGITS + SCORE_DIGITS)
+    parts = []
+    if numbers:
+        parts.append(f"'weight ' + ({weight} === {NAN} ? 'NaN' : format({weight} / 1e6, '.6f'))")
+    if numbers == 2:
+        value = f"format(({score} - {MIDDLE}) / {drawn}.size, '.3f')"
+        parts.append(f"'score ' + ({score} === 0 ? '−∞' : {score} === {2 * MIDDLE - 1} ? 'NaN' : {value})")
+    parts.append(f"split({drawn}.name, '\\n')[{read.format(first, width)}]")
+    return [
+        {
+            "name": "at",
+            "value": -1,
+            "on": [{"events": "@cells:pointermove", "update": place}, {"events": "@cells:pointerout", "update": "-1"}],
+        },
+        {
+            "name": "code",
+            "update": f"at < 0 ? '' : slice({row}.cells, at % {columns} * {width}, (at % {columns} + 1) * {width})",
+        },
+        {"name": "who", "update": f"at < 0 ? '{HINT}' : {row}.name + '  looks at  ' + {column}.name"},
+        {"name": "what", "update": "at < 0 ? '' : " + " + '   ·   ' + ".join(parts)},
+        {
+            "name": "cell",
+            "value": None,
+            "on": [
+                {
+                    "events": "@cells:click",
+                    "update": f"{{vlPoint: {{or: [{clicked}]}}}}",
+                },
+                {"events": "window:keydown[event.key === 'Escape']", "update": "null"},
+            ],
+        },
+    ]
+
+
+def _parts() -> list[dict]:
+    """A dataset for each kind of thing that is drawn."""
+    kinds = ("map", *frame.Frame.__dataclass_fields__)
+    return [
+        {"name": kind, "source": "source", "transform": [{"type": "filter", "expr": f"datum.kind === '{kind}'"}]}
+        for kind in kinds
+    ]
+
+
+def _marks(size, colors: Theme) -> list[dict]:
+    zero = {"value": 0}
+    whole = {"x": zero, "y": zero, "width": {"value": size.width}, "height": {"value": size.height}}
+    image = whole | {
+        "url": {"field": "uri"},
+        "aspect": {"value": False},
+        "smooth": {"value": False},
+        "tooltip": {"value": None},
+    }
+    ramp = _at("x", "y") | {"url": {"field": "uri"}, "aspect": {"value": False}}
+    ramp |= {"width": {"value": RAMP_WIDTH}, "height": {"value": RAMP_HEIGHT}}
+    boxes = _at("x", "y", "x2", "y2", "fill", "stroke") | {"strokeWidth": {"field": "width"}}
+    signs = _at("x", "y", "size") | {
+        "shape": {"field": "path"},
+        "stroke": {"field": "color"},
+        "strokeWidth": {"field": "width"},
+        "fill": {"value": None},
+    }
+    quiet = {"interactive": False, "aria": False}
+    return [
+        {
+            "type": "image",
+            "name": "cells",
+            "from": {"data": "map"},
+            "aria": False,
+            "encode": {"update": image | {"cursor": {"value": "crosshair"}}},
+        },
+        {"type": "image", "from": {"data": "images"}, "encode": {"update": ramp}} | quiet,
+        {"type": "rect", "from": {"data": "boxes"}, "encode": {"update": boxes}} | quiet,
+        {"type": "symbol", "from": {"data": "signs"}, "encode": {"update": signs}} | quiet,
+        _text("titles", "left", fontSize=TITLE_SIZE, fontWeight=600),
+        _text("words", "left"),
+        _text("ticks", "center"),
+        _text("sides", "center", angle=-90),
+        _text("rows", "right", font=MONO),
+        _text("columns", "left", angle=-90, font=MONO),
+        _text("tokens", "left", font=MONO),
+        *_pointed(size, colors),
+    ]
+
+
+def _pointed(size, colors: Theme) -> list[dict]:
+    """A frame around the cell under the pointer, lines to its labels, and the readout under the map."""
+    columns, cell = size.columns, size.cell
+    x, y = f"at % {columns} * {cell}", f"floor(at / {columns}) * {cell}"
+    half = cell / 2
+    hidden = {"opacity": {"signal": "at < 0 ? 0 : 1"}}
+    stroke = {"stroke": {"value": colors.accent}}
+    square = {"x": {"signal": x}, "y": {"signal": y}, "width": {"value": cell}, "height": {"value": cell}}
+    across = {"x": {"value": 0}, "x2": {"signal": x}, "y": {"signal": f"{y} + {half}"}}
+    down = {"y": {"value": 0}, "y2": {"signal": y}, "x": {"signal": f"{x} + {half}"}}
+    thin = {"strokeWidth": {"value": 1}, "strokeOpacity": {"value": 0.6}}
+    quiet = {"interactive": False, "aria": False}
+    line = {
+        "x": {"value": 0},
+        "baseline": {"value": "middle"},
+        "font": {"value": FONT},
+        "fontSize": {"value": TEXT_SIZE},
+    }
+    who = line | {"y": {"value": size.height + 16}, "text": {"signal": "who"}}
+    what = line | {"y": {"value": size.height + 16 + LINE}, "text": {"signal": "what"}, "fill": {"value": colors.text}}
+    return [
+        {"type": "rule", "encode": {"update": across | stroke | thin | hidden}} | quiet,
+        {"type": "rule", "encode": {"update": down | stroke | thin | hidden}} | quiet,
+        {"type": "rect", "encode": {"update": square | stroke | {"strokeWidth": {"value": 1.5}} | hidden}} | quiet,
+        {
+            "type": "text",
+            "encode": {"update": who | {"fill": {"signal": f"at < 0 ? '{colors.quiet}' : '{colors.text}'"}}},
+        }
+        | quiet,
+        {"type": "text", "encode": {"update": what}} | quiet,
+    ]
+
+
+def _at(*fields: str) -> dict:
+    return {name: {"field": name} for name in fields}
+
+
+def _text(kind: str, align: str, **settings) -> dict:
+    values = {"align": align, "baseline": "middle", "font": FONT, "fontSize": TEXT_SIZE} | settings
+    update = _at("x", "y", "text") | {"fill": {"field": "color"}} | {name: {"value": v} for name, v in values.items()}
+    return {"type": "text", "from": {"data": kind}, "interactive": False, "aria": False, "encode": {"update": update}}
