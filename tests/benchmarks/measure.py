@@ -1,5 +1,6 @@
 """Fair timings on a busy machine: what is compared runs in turns, and the median speaks."""
 
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -50,8 +51,9 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 
 
 def machine() -> str:
-    """One line: what this ran on."""
-    return (
-        f"{platform.machine()}, {torch.get_num_threads()} torch thread(s), torch {torch.__version__}, "
-        f"Python {platform.python_version()}"
-    )
+    """One line: what this ran on, and what else it was doing; the load should be near 0 before a run that counts."""
+    facts = [platform.machine(), f"Python {platform.python_version()}", f"torch {torch.__version__}"]
+    facts.append(f"{torch.get_num_threads()} torch thread(s)")
+    if hasattr(os, "getloadavg"):
+        facts.append(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    return ", ".join(facts)
