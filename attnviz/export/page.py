@@ -5,6 +5,7 @@ import hashlib
 import html
 from typing import Any
 
+from attnviz.charts.theme import LIGHT
 from attnviz.export import data, spec
 from attnviz.export.licenses import LICENSES
 
@@ -80,7 +81,7 @@ def write(figure: Any, picture: dict, library: str) -> bytes:
     """
     library = library.replace("</script", "<\\/script").replace("<!--", "<\\!--")
     config = picture.get("config", {})
-    background = picture.get("background") or config.get("background") or "#ffffff"
+    background = picture.get("background") or config.get("background") or LIGHT.background
     many = sum(map(len, picture.get("datasets", {}).values())) > MOST_SHAPES
     return PAGE.format(
         policy=_policy(library, START),
