@@ -14,7 +14,6 @@ from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-
 def _inline_scripts() -> str:
     """The scripts that stand in Streamlit's own page, by their hash: the only inline code that may run."""
     page = (Path(streamlit.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
-"""What the link holds. Controls keep themselves in it (`bind="query-params"`); this is the rest, and what a bad link gets.
+"""What the link holds. Controls keep themselves in it (`bind="query-params"`); here is the rest.
 
-Heads off are written ``e0.1-e0.3``: encoder layer 0 head 1, encoder layer 0 head 3. A selected cell is ``2.1``: query 2,
-key 1.
+Heads off are written ``e0.1-e0.3``: encoder layer 0 head 1, encoder layer 0 head 3. A selected cell is ``2.1``: query
+2, key 1.
 """
 
 import re

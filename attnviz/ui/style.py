@@ -8,7 +8,8 @@ CSS = """
 .note.error {border-color: #b3261e; background: rgba(179, 38, 30, .08);}
 .note.notice {border-color: #8a6d00; background: rgba(138, 109, 0, .10);}
 .st-key-edits {min-height: 2.75rem;}
-.words {font-size: 1.125rem; line-height: 1.5; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; min-height: 1.7rem;}
+.words {font-size: 1.125rem; line-height: 1.5; min-height: 1.7rem; overflow-wrap: anywhere;
+        font-variant-numeric: tabular-nums;}
 .quiet {font-size: .875rem; opacity: .78; overflow-wrap: anywhere; font-variant-numeric: tabular-nums;}
 [class*="st-key-picture"] {overflow-x: auto;}
 """

@@ -33,7 +33,8 @@ def body(source, lines) -> None:
                 options = widgets.display()
                 menu = st.container(width="content")
             cell = widgets.selected(record, site)
-            head = figures.head(record, site, focus, sentence=sentence, selected=cell, dark=dark, rev=widgets.rev(), **options)
+            shown = {"sentence": sentence, "selected": cell, "dark": dark, "rev": widgets.rev()}
+            head = figures.head(record, site, focus, **shown, **options)
             with menu:
                 widgets.take_away(head, "head")
             with st.container(horizontal=True, gap="large"):
