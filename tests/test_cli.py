@@ -66,6 +66,12 @@ def test_the_model_is_chosen_by_options(run, tmp_path):
     )
 
 
+def test_biases_can_be_left_out():
+    """They begin as zeros, so no picture of random weights tells."""
+    assert parser.build().parse_args(["head", "a"]).bias
+    assert not parser.build().parse_args(["head", "a", "--no-bias"]).bias
+
+
 def test_a_mask_is_subsequent_unless_another_is_asked_for(run, tmp_path):
     """It begins with <sos>, as the input of a decoder does."""
     run("mask", "The cat sat down", "-o", "mask.npz", "-o", "mask.svg")
@@ -109,7 +115,7 @@ def test_how_far_the_output_moves(run, tmp_path):
 
 def test_one_of_several_sentences_is_drawn(run, tmp_path):
     """Each line is a sentence, as in the app; the shorter one is padded."""
-    run("head", "The cat\n\nThe cat sat", "--sentence", "1", "-o", "head.npz")
+    run("head", "A dog ran\n\nThe cat", "--sentence", "2", "-o", "head.npz")
 
     head = np.load(tmp_path / "head.npz")
     assert head["key_tokens"].tolist() == ["The", "cat", "<pad>"]
