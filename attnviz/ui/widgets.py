@@ -32,7 +32,7 @@ ALLOWED: dict[str, object] = {
     "text": str,
     "tokenizer": tokenizers.NAMES,
     **{name: range(0 if name == "seed" else 1, most + 1) for name, most in BOUNDS.items()},
-    **{name: ("true", "false") for name in ("bias", "positions", "padding", "sums", "sos")},
+    **dict.fromkeys(("bias", "positions", "padding", "sums", "sos"), ("true", "false")),
     "mask": RULES,
     "before": range(0, 4097),
     "after": range(0, 4097),
@@ -385,19 +385,19 @@ def picture(figure: Figure, key: str, *, select: str | None = None, on_select=No
         select: the name of the selection in the chart.
     """
 
+    spec = figure.screen or figure.chart.to_dict()
+    form = "pixels" if "marks" in spec else "marks"
+
     def clicked() -> None:
-        event = st.session_state[f"{key} chart"]["selection"].get(select)
+        event = st.session_state[f"{key} {form}"]["selection"].get(select)
         points = event if isinstance(event, list) else [event] if event else []
         on_select(points[0] if points else None)
 
-    options = {"key": f"{key} chart", "theme": None, "width": "content", "alt": clean(figure.description)}
+    options = {"key": f"{key} {form}", "theme": None, "width": "content", "alt": clean(figure.description)}
     if on_select is not None:
         options |= {"on_select": clicked, "selection_mode": select}
     with st.container(key=f"picture {key}", width="content"):
-        if figure.screen is None:
-            st.altair_chart(figure.chart, **options)
-        else:
-            st.vega_lite_chart(figure.screen_data, figure.screen, **options)
+        st.vega_lite_chart(figure.screen_data, spec, **options)
 
 
 def take_away(figure: Figure, key: str) -> None:

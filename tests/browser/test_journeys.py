@@ -1,0 +1,246 @@
+"""What a person does with the app, done in a real Chromium."""
+
+import io
+import re
+
+import driver
+import pytest
+from PIL import Image
+from playwright.sync_api import Page, expect
+
+SENTENCE = "The old dog sleeps by the door"
+
+
+def open_app(page: Page, server: str, path: str = "") -> None:
+    page.goto(f"{server}/{path}")
+    driver.settled(page)
+
+
+def type_sentence(page: Page, text: str) -> None:
+    page.get_by_label("Sentence").first.fill(text)
+    page.keyboard.press("Control+Enter")
+    driver.settled(page)
+
+
+def picture(page: Page, name: str):
+    return page.locator(f".st-key-picture-{name} .marks")
+
+
+def click_at(page: Page, name: str, x: float, y: float) -> None:
+    """Click at a place of a picture, given as shares of its width and height."""
+    box = picture(page, name).bounding_box()
+    page.mouse.click(box["x"] + x * box["width"], box["y"] + y * box["height"])
+    page.wait_for_timeout(300)
+    driver.settled(page)
+
+
+def link(page: Page) -> str:
+    return page.evaluate("location.search")
+
+
+def save(page: Page, name: str, label: str):
+    """Take a picture away: the file's suggested name and its bytes."""
+    page.locator(f".st-key-take-{name}").get_by_role("button").first.click()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name=label, exact=True).click()
+    download = waiting.value
+    return download.suggested_filename, download.path().read_bytes()
+
+
+def test_a_typed_sentence_is_drawn(page, server):
+    """Every token of a typed sentence labels a row and a column of the large picture."""
+    open_app(page, server)
+    type_sentence(page, SENTENCE)
+
+    labels = picture(page, "head").text_content()
+    for token in SENTENCE.split():
+        assert labels.count(token) >= 2
+
+
+def test_a_click_on_a_thumbnail_shows_that_head_large(page, server):
+    """The fourth of four thumbnails stands right and below."""
+    open_app(page, server)
+    click_at(page, "heads", 0.75, 0.65)
+
+    assert "show=3" in link(page)
+    expect(picture(page, "head")).to_contain_text("Head 3")
+
+
+def test_a_click_pins_a_cell_and_a_second_click_or_escape_lets_it_go(page, server):
+    """The pinned cell is said in words and stands in the link."""
+    open_app(page, server)
+    words = page.locator(".words")
+    before = words.text_content()
+    click_at(page, "head", 0.5, 0.45)
+
+    expect(words).to_have_text(re.compile(r"'\w+' \(\d\) gives 0\.\d\d of its attention to '\w+' \(\d\)\."))
+    assert "cell=" in link(page)
+
+    click_at(page, "head", 0.5, 0.45)
+
+    expect(words).to_have_text(before)
+    assert "cell=" not in link(page)
+
+    click_at(page, "head", 0.5, 0.45)
+    page.keyboard.press("Escape")
+
+    expect(words).to_have_text(before)
+
+
+def test_the_subsequent_mask_is_drawn_and_undone(page, server):
+    """The mask blocks the future in words on the picture; its chip takes it back."""
+    open_app(page, server)
+    page.get_by_role("button", name="subsequent", exact=True).click()
+
+    expect(picture(page, "head")).to_contain_text("blocked by subsequent")
+
+    page.get_by_role("button", name="subsequent mask").click()
+
+    expect(picture(page, "head")).not_to_contain_text("subsequent")
+
+
+def test_a_head_switched_off_moves_the_output(page, server):
+    """The picture of the change comes, and goes with the change."""
+    open_app(page, server)
+    page.locator("[class*=st-key-on-]").get_by_role("button", name="2", exact=True).click()
+
+    expect(picture(page, "change")).to_contain_text("%")
+    expect(picture(page, "heads")).to_contain_text("off")
+    assert "off=e0.2" in link(page)
+
+    page.get_by_role("button", name="reset all").click()
+
+    expect(picture(page, "change")).to_have_count(0)
+
+
+def test_a_downloaded_png_is_the_picture(page, server):
+    """The file is named after what it shows, and its darkest cell is where the mask leaves one key only."""
+    open_app(page, server, "?mask=subsequent&show=2")
+    name, content = save(page, "head", "PNG")
+
+    assert name.startswith("scratch-encoder-layer-0-head-2-The-cat-sat-on-the-mat")
+    assert name.endswith(".png")
+    image = Image.open(io.BytesIO(content)).convert("RGB")
+    assert image.width > 600
+    assert len(set(image.getdata())) > 50
+
+
+def test_a_downloaded_svg_holds_the_tokens(page, server):
+    """Every token stands in the file as text."""
+    open_app(page, server, "masks")
+    name, content = save(page, "mask", "SVG")
+
+    assert name.endswith(".svg")
+    for token in ("The", "cat", "sat", "on", "the", "mat"):
+        assert f">{token}</text>" in content.decode()
+
+
+def test_a_link_opens_the_same_picture(page, server, chromium):
+    """What stands in the address after some clicks gives the same words and marks in another browser."""
+    open_app(page, server)
+    type_sentence(page, SENTENCE)
+    page.get_by_role("button", name="subsequent", exact=True).click()
+    driver.settled(page)
+    page.locator("[class*=st-key-on-]").get_by_role("button", name="1", exact=True).click()
+    driver.settled(page)
+    click_at(page, "heads", 0.75, 0.65)
+    click_at(page, "head", 0.4, 0.5)
+    context = chromium.new_context(viewport={"width": 1440, "height": 900})
+    other = context.new_page()
+    problems = driver.watch(other)
+    other.goto(page.evaluate("location.href"))
+    driver.settled(other)
+
+    for name in ("head", "heads", "change"):
+        assert picture(other, name).text_content() == picture(page, name).text_content()
+    assert other.locator(".words").text_content() == page.locator(".words").text_content()
+    assert link(other) == link(page)
+    assert problems == []
+    context.close()
+
+
+def test_what_was_changed_is_kept_from_page_to_page(page, server):
+    """Text, mask and heads go along to the other page and back, and stay in the link."""
+    open_app(page, server)
+    type_sentence(page, "one two three")
+    page.get_by_role("button", name="window", exact=True).click()
+    driver.settled(page)
+    page.locator("[class*=st-key-on-]").get_by_role("button", name="0", exact=True).click()
+    driver.settled(page)
+    page.get_by_role("link", name="Masks").click()
+    expect(picture(page, "mask")).to_contain_text("blocked by window")
+    driver.settled(page)
+
+    assert "text=one+two+three" in link(page)
+    assert "off=e0.0" in link(page)
+
+    page.get_by_role("link", name="Heads").click()
+    expect(picture(page, "heads")).to_contain_text("off")
+    driver.settled(page)
+
+    assert "off=e0.0" in link(page)
+    assert "mask=window" in link(page)
+
+
+def test_the_masks_page_opens_on_the_subsequent_grid(page, server):
+    """Shift-right labels: the row of <sos> predicts the first word."""
+    open_app(page, server, "masks")
+
+    expect(picture(page, "mask")).to_contain_text("blocked by subsequent")
+    expect(picture(page, "mask")).to_contain_text("<sos>")
+    expect(picture(page, "mask")).to_contain_text("<eos>")
+    expect(picture(page, "mask")).to_contain_text("may attend")
+
+
+@pytest.mark.parametrize("path", ["", "masks"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_scrolls_pictures_not_the_page(chromium, server, path, scheme):
+    """At 390 pixels nothing is wider than the page, though a sentence of 30 words is."""
+    context = chromium.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)
+    page = context.new_page()
+    problems = driver.watch(page)
+    open_app(page, server, f"{path}?text={'+'.join(['word'] * 30)}")
+
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+    assert problems == []
+    context.close()
+
+
+@pytest.mark.parametrize("n", [64, 256, 512])
+def test_long_sentences_stay_usable(page, server, n):
+    """A sentence of n tokens is drawn, can be pointed at, and a cell of it pinned."""
+    words = "+".join(f"w{i % 89}" for i in range(n))
+    open_app(page, server, f"?text={words}")
+    click_at(page, "head", 0.5, 0.5)
+
+    expect(page.locator(".words")).to_contain_text("of its attention to")
+    assert "cell=" in link(page)
+
+
+def test_the_keyboard_reaches_every_control(page, server):
+    """Tab alone leads to the sentence, a mask, a head, and the button that saves the picture."""
+    open_app(page, server)
+    reached = set()
+    for _ in range(45):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("(document.activeElement.ariaLabel || document.activeElement.innerText || '').trim()"))
+
+    text = " | ".join(reached)
+    for label in ("Sentence", "subsequent", "invert", "Display", "Take away", "Numbers"):
+        assert label in text
+
+
+@pytest.mark.parametrize("path", ["", "masks", "?mask=subsequent&off=e0.1&cell=3.1"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(chromium, server, path, scheme):
+    """No critical or serious finding of axe-core, in light and in dark."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    context = chromium.new_context(viewport={"width": 1440, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    open_app(page, server, path)
+    found = axe.run(page).response["violations"]
+    context.close()
+
+    serious = [v for v in found if v["impact"] in ("critical", "serious")]
+    assert [(v["id"], [node["html"][:160] for node in v["nodes"]][:3]) for v in serious] == []
