@@ -90,14 +90,14 @@ def input_bar() -> tuple[Scratch, tuple[str, ...]]:
     """The model and the sentences. Stops the page with one sentence if either cannot be used."""
     state.read_link(ALLOWED)
     with st.container(horizontal=True, vertical_alignment="top", gap="small"):
-        with st.container(width=230):
+        with st.container(width=250, gap="xsmall"):
             source = _model()
         with st.container(width=600, gap="xsmall"):
             typed = st.text_area(
                 "Sentence",
                 next(iter(EXAMPLES.values())),
                 key="text",
-                height=68,
+                height=80,
                 label_visibility="collapsed",
                 placeholder="Type a sentence. A new line begins another one.",
                 bind=None if _too_long_for_a_link() else "query-params",
@@ -133,25 +133,32 @@ def _take_example() -> None:
 
 
 def _model() -> Scratch | InputError:
-    """The settings of the source, behind one button that says what it is."""
+    """The source: its settings behind one button that says what it is, and the tokenizer under it."""
+    bound = {"bind": "query-params"}
     with st.popover("scratch · random weights", icon=":material/tune:", width="stretch"):
-        st.caption("Random weights: shows the mechanics, not meaning. Everything below comes from one seed.")
-        bound = {"bind": "query-params"}
-        tokenizer = st.segmented_control(
-            "Tokenizer", tokenizers.NAMES, default="words", key="tokenizer", required=True, **bound
-        )
+        st.caption("Random weights: shows the mechanics, not meaning. Everything comes from one seed.")
         sizes = {}
         left, right = st.columns(2)
-        for column, name, label, default in (
+        for column, name, title, default in (
             (left, "d_model", "d_model", 64),
             (right, "num_heads", "Heads", 4),
             (left, "num_layers", "Layers", 2),
             (right, "seed", "Seed", 0),
         ):
             least = 0 if name == "seed" else 1
-            sizes[name] = column.number_input(label, least, BOUNDS[name], default, key=name, **bound)
+            sizes[name] = column.number_input(title, least, BOUNDS[name], default, key=name, **bound)
         positions = left.toggle("Positions", True, key="positions", **bound)
         bias = right.toggle("Bias", True, key="bias", **bound)
+    tokenizer = st.segmented_control(
+        "Tokenizer",
+        tokenizers.NAMES,
+        default=tokenizers.NAMES[0],
+        key="tokenizer",
+        required=True,
+        label_visibility="collapsed",
+        width="stretch",
+        **bound,
+    )
     try:
         return Scratch(tokenizer, positions=positions, bias=bias, **sizes)
     except InputError as error:
@@ -413,7 +420,8 @@ def take_away(figure: Figure, key: str) -> None:
             for name, kind in export.FORMATS.items():
                 options = SIZES[size] if name == "png" else {}
                 st.download_button(
-                    kind.label,
+                    name.upper(),
+                    help=kind.label,
                     data=lambda name=name, options=options: export.render(figure, name, **options),
                     file_name=export.filename(figure, name, **options),
                     mime=kind.mime,
