@@ -20,12 +20,12 @@ from attnviz.charts import maps
 from attnviz.charts import mask_grid as mask_chart
 from attnviz.charts.maps import Map
 from attnviz.charts.screen import READOUT, screen
-from attnviz.charts.size import size_of
+from attnviz.charts.size import Size, size_of
 from attnviz.charts.theme import theme
 from attnviz.core.display import shown
 from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
-from attnviz.core.record import ALL, Record
+from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
 
 LONGEST_NAME = 80
@@ -38,8 +38,8 @@ MOST_NAMED = 3
 class Figure:
     """One picture and everything that goes with it.
 
-    `chart`, `screen`, `table` and `arrays` may be given as functions without arguments: then they are made when first
-    asked for, and kept.
+    `description`, `chart`, `screen`, `table` and `arrays` may be given as functions without arguments: then they are
+    made when first asked for, and kept.
 
     Attributes:
         name: a file's stem that says what is shown; ASCII, safe in every file system, at most 80 characters.
@@ -94,6 +94,7 @@ def head(
     window = {"sentence": sentence, "rows": rows or ALL, "columns": columns or ALL}
     drawn = {"domain": domain, "row_sums": row_sums, "dark": dark, "selected": selected, "rev": rev}
     what = f"head-{head}" if isinstance(head, int) else f"heads-{head}"
+    size = size_of(*_lengths(record.step(site), window))
 
     def drawing(**room) -> Map:
         return heatmap_chart.drawing_of(record, site, head, **window, **drawn, **room)
@@ -101,8 +102,8 @@ def head(
     return Figure(
         name=_name(record.source, site, what, record.sentences[sentence].text),
         title=_title(heatmap_chart.title_of(record, site, head), record),
-        description=_describe_head(record, site, head, window),
-        **_map(drawing, dark),
+        description=lambda: _describe_head(record, site, head, window),
+        **_map(drawing, size, dark),
         table=lambda: tables.weights_table(record, site, head, **window),
         arrays=lambda: _arrays(record, site, head, window),
     )
@@ -124,7 +125,7 @@ def heads(
     return Figure(
         name=_name(record.source, site, "heads", record.sentences[sentence].text),
         title=_title(f"All heads · {site} · {shown(record.source, 40)}", record),
-        description=_describe_heads(record, site, sentence),
+        description=lambda: _describe_heads(record, site, picture().tables["heads"]["largest"]),
         chart=lambda: picture().chart,
         screen=lambda: picture().spec,
         table=lambda: tables.heads_table(record, site, sentence=sentence),
@@ -155,7 +156,7 @@ def mask(
         name=_name("mask", str(mask), " ".join(rows)),
         title=f"Mask: {mask}",
         description=_describe_mask(mask, rows, columns, sentence),
-        **_map(drawing, dark),
+        **_map(drawing, size_of(len(rows), len(columns)), dark),
         table=lambda: tables.mask_table(mask, rows, columns, sentence=sentence),
         arrays=lambda: {
             "may_attend": mask.grid(len(rows), len(columns), sentence=sentence).numpy(),
@@ -201,17 +202,14 @@ def in_words(record: Record, site: Site, head: int | str, query: int, key: int, 
 _POLICIES = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
 
 
-def _map(drawing: Callable[..., Map], dark: bool) -> dict[str, Callable]:
+def _map(drawing: Callable[..., Map], size: Size, dark: bool) -> dict[str, Callable]:
     """The three fields of a figure that are drawn from a map."""
     colors = theme(dark)
     plain = cache(lambda: maps.picture(drawing(), colors))
     pixels = cache(lambda: screen(drawing(below=READOUT), colors))
-    small = cache(lambda: drawing().size.form == "rectangles")
-    return {
-        "chart": lambda: plain().chart,
-        "screen": lambda: plain().spec if small() else pixels()[0],
-        "screen_data": lambda: None if small() else pixels()[1],
-    }
+    if size.form == "rectangles":
+        return {"chart": lambda: plain().chart, "screen": lambda: plain().spec}
+    return {"chart": lambda: plain().chart, "screen": lambda: pixels()[0], "screen_data": lambda: pixels()[1]}
 
 
 def _describe_head(record: Record, site: Site, head: int | str, window: dict) -> str:
@@ -230,16 +228,13 @@ def _describe_head(record: Record, site: Site, head: int | str, window: dict) ->
     return " ".join([*parts, f"Changed: {', '.join(changed)}."] if changed else parts)
 
 
-def _describe_heads(record: Record, site: Site, sentence: int) -> str:
+def _describe_heads(record: Record, site: Site, largest: Sequence[str]) -> str:
     step = record.step(site)
     queries, keys = step.shape[2:]
-    most = ", ".join(
-        f"{head}: {metrics.strongest(step, head, sentence=sentence)[0].max(initial=0):.2f}"
-        for head in range(step.num_heads)
-    )
+    most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
     off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
-    maps_of = "1 head" if step.num_heads == 1 else f"{step.num_heads} heads"
-    return f"{maps_of} of {site}, each a map of {queries} queries by {keys} keys. Largest weights by head: {most}.{off}"
+    heads = "1 head" if step.num_heads == 1 else f"{step.num_heads} heads"
+    return f"{heads} of {site}, each a map of {queries} queries by {keys} keys. Largest weight by head: {most}.{off}"
 
 
 def _describe_mask(mask: Mask, rows: Sequence[str], columns: Sequence[str], sentence: int) -> str:
@@ -262,8 +257,8 @@ def _arrays(record: Record, site: Site, head: int | str, window: dict) -> dict[s
     """Every cell; of more than `tables.MOST_CELLS`, square tiles that hold the largest weight of theirs."""
     step = record.step(site)
     rows, columns = tables.labels_of(record, site, window["sentence"])
-    size = [len(np.arange(n)[window[axis]]) for n, axis in zip(step.shape[2:], ("rows", "columns"), strict=True)]
-    tile = 1 if size[0] * size[1] <= tables.MOST_CELLS else size_of(*size).tile
+    queries, keys = _lengths(step, window)
+    tile = 1 if queries * keys <= tables.MOST_CELLS else size_of(queries, keys).tile
     found = metrics.cells(step, head, **window, tile=tile)
     arrays = {
         "weights": found.weights,
@@ -276,6 +271,11 @@ def _arrays(record: Record, site: Site, head: int | str, window: dict) -> dict[s
     if tile > 1:
         arrays["cells_per_side_of_tile"] = np.array(tile)
     return arrays if found.scores is None else arrays | {"scores": found.scores}
+
+
+def _lengths(step: Step, window: dict) -> tuple[int, int]:
+    """How many queries and keys a window has."""
+    return len(range(step.shape[2])[window["rows"]]), len(range(step.shape[3])[window["columns"]])
 
 
 def _heads_arrays(record: Record, site: Site, sentence: int) -> dict[str, np.ndarray]:

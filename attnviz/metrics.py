@@ -1,12 +1,13 @@
 """Numbers read off records. Everything here is exact; what would need n x n numbers is worked in row blocks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from attnviz.core import attention
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Mask
@@ -47,8 +48,8 @@ def weights_of(step: Step, head: int | str, rows: slice = ALL, columns: slice = 
 class Cells:
     """A window of one head, or of all combined, ready to be drawn or written down; arrays are (rows, columns).
 
-    Where `tile` is above 1 each entry stands for a square of `tile` x `tile` cells: its weight is the largest (or the
-    sum) of theirs, and it is blocked only where every one of them is.
+    Where `tile` is above 1 each entry stands for a square of `tile` x `tile` cells: its weight is the
+    largest of theirs, and it is blocked only where every one of them is.
 
     Attributes:
         queries, keys: positions of the rows and columns; of tiles, the first.
@@ -71,56 +72,84 @@ class Cells:
 
 
 def cells(
+    step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL, tile: int = 1
+) -> Cells:
+    """The weights, scores, states and rules of a window; with a `tile` above 1, pooled to the largest of each tile."""
+    return cells_of(step, [head], sentence=sentence, rows=rows, columns=columns, tile=tile)[0]
+
+
+def cells_of(
     step: Step,
-    head: int | str,
+    heads: Sequence[int | str],
     *,
     sentence: int = 0,
     rows: slice = ALL,
     columns: slice = ALL,
     tile: int = 1,
-    how: str = "max",
-) -> Cells:
-    """The weights, scores, states and rules of a window; with a `tile` above 1, pooled by "max" or "sum".
+) -> list[Cells]:
+    """`cells` of several heads; what they share is computed once.
 
     Pooling goes through blocks of rows: memory grows with the tokens, not with their square.
     """
-    queries, keys = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
+    window = {"sentence": sentence, "rows": rows, "columns": columns}
+    one_mask = step.mask is None or isinstance(step.mask, Mask)
+    shared = reasons_of(step, 0, _every(rows, tile), _every(columns, tile), sentence=sentence) if one_mask else None
     if tile == 1:
-        return _cells(step, head, sentence, rows, columns, queries, keys)
-    if how not in ("max", "sum"):
-        raise InputError(f"Cells cannot be pooled by {how!r}; there are max, sum.")
-    height = max(1, BLOCK // max(1, len(keys)) // tile) * tile
-    names: dict[str, int] = {}
-    parts = [
-        _pooled(_cells(step, head, sentence, _slice(part), columns, part, keys), tile, how, names)
-        for part in (queries[start : start + height] for start in range(0, len(queries), height))
-    ]
-    weights, states, blocked = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return Cells(queries[::tile], keys[::tile], weights, None, states, tuple(names), blocked, tile)
+        return [_cells(step, head, shared, **window) for head in heads]
+    return [_tiles(step, head, shared, tile, **window) for head in heads]
 
 
-def _cells(
-    step: Step, head: int | str, sentence: int, rows: slice, columns: slice, queries: np.ndarray, keys: np.ndarray
-) -> Cells:
+def _cells(step: Step, head: int | str, rules, *, sentence: int, rows: slice, columns: slice) -> Cells:
     weights = weights_of(step, head, rows, columns, sentence=sentence)
-    reasons, blocked = reasons_of(step, head, rows, columns, sentence=sentence)
+    reasons, blocked = rules or reasons_of(step, head, rows, columns, sentence=sentence)
     states = torch.where(weights.isnan(), NAN, torch.where(blocked > 0, BLOCKED, WEIGHT))
     states[empty_queries(step, head, sentence=sentence)[rows]] = EMPTY
     scores = None if isinstance(head, str) else step.scores(head, rows, columns, sentence=sentence).numpy()
-    return Cells(queries, keys, weights.numpy(), scores, states.numpy(), reasons, blocked.numpy())
+    places = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
+    return Cells(*places, weights.numpy(), scores, states.numpy(), reasons, blocked.numpy())
 
 
-def _pooled(found: Cells, tile: int, how: str, names: dict[str, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Weights, states and numbers of rules of tiles; `names` collects the rules of all blocks."""
-    numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in found.reasons)])
-    weights = pool(torch.from_numpy(found.weights), tile, how)
-    blocked = pool(torch.from_numpy(numbers[found.blocked]).float(), tile, "min").long()
-    empty = pool(torch.from_numpy(found.states == EMPTY).float(), tile, "min") > 0
-    states = torch.where(weights.isnan(), NAN, torch.where(blocked > 0, BLOCKED, WEIGHT)).masked_fill(empty, EMPTY)
-    return weights.numpy(), states.numpy(), blocked.numpy()
+def _tiles(step: Step, head: int | str, rules, tile: int, *, sentence: int, rows: slice, columns: slice) -> Cells:
+    """A tile whose every cell is blocked is named by the rule that blocks its first."""
+    window = _every(rows, tile), _every(columns, tile)
+    reasons, blocked = rules or reasons_of(step, head, *window, sentence=sentence)
+    queries, keys = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
+    height = max(1, BLOCK // max(1, len(keys)) // tile) * tile
+    blocks = (slice_of(queries[start : start + height]) for start in range(0, len(queries), height))
+    parts = [_pooled_block(step, head, tile, sentence, block, columns) for block in blocks]
+    weights, closed = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+    blocked = blocked * closed
+    empty = pool(empty_queries(step, head, sentence=sentence)[rows].float()[:, None], tile, "min", across=1)[:, 0] > 0
+    states = torch.where(weights.isnan(), NAN, torch.where(blocked > 0, BLOCKED, WEIGHT))
+    states[empty] = EMPTY
+    return Cells(queries[::tile], keys[::tile], weights.numpy(), None, states.numpy(), reasons, blocked.numpy(), tile)
 
 
-def _slice(positions: np.ndarray) -> slice:
+def _pooled_block(
+    step: Step, head: int | str, tile: int, sentence: int, rows: slice, columns: slice
+) -> tuple[Tensor, Tensor]:
+    """The largest weight of each tile of some rows, and whether all of it is blocked.
+
+    Weights grow with scores, so only the largest score of a row in a tile has to become a weight.
+    """
+    if isinstance(head, str):
+        weights = weights_of(step, head, rows, columns, sentence=sentence)
+        _, blocked = reasons_of(step, head, rows, columns, sentence=sentence)
+        return pool(weights, tile), pool((blocked > 0).float(), tile, "min") > 0
+    scores = pool(step.masked_scores(head, rows, columns, sentence=sentence), tile, down=1)
+    logsumexp = step.logsumexp[sentence, head, rows]
+    weights = attention.normalize(scores, logsumexp=logsumexp)
+    empty = (logsumexp == -torch.inf).unsqueeze(-1)
+    weights = attention.fill_empty(weights, empty, step.empty_rows, keys=step.shape[3])
+    return pool(weights, tile, across=1), pool(scores, tile, across=1) == -torch.inf
+
+
+def _every(window: slice, tile: int) -> slice:
+    """Each `tile`-th position of a slice."""
+    return slice(window.start, window.stop, (window.step or 1) * tile)
+
+
+def slice_of(positions: np.ndarray) -> slice:
     """The slice that picks evenly spaced positions, which are not empty."""
     stride = int(positions[1] - positions[0]) if len(positions) > 1 else 1
     return slice(int(positions[0]), int(positions[-1]) + 1, stride)
@@ -130,13 +159,21 @@ def reasons_of(
     step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], Tensor]:
     """`Step.reasons` for one head; of combined heads a cell counts as blocked where every head blocks it."""
-    if step.mask is None or isinstance(step.mask, Mask):
+    if isinstance(step.mask, Mask):
         return step.reasons(rows, columns, sentence=sentence)
-    heads = range(step.num_heads) if isinstance(head, str) else (head,)
-    if step.mask.dim() < 4 or step.mask.shape[1] == 1:
-        heads = heads[:1]
-    open_cells = torch.stack([step.may_attend(h, rows, columns, sentence=sentence) for h in heads]).any(0)
+    if step.mask is None:
+        shape = len(range(step.shape[2])[rows]), len(range(step.shape[3])[columns])
+        return (), torch.zeros(shape, dtype=torch.int64)
+    open_cells = may_attend(step, head, rows, columns, sentence=sentence)
     return ("the model's mask",), (~open_cells).long()
+
+
+def may_attend(step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
+    """`Step.may_attend` for one head; of combined heads, where any may."""
+    heads = range(step.num_heads) if isinstance(head, str) else (head,)
+    if step.mask is None or isinstance(step.mask, Mask) or step.mask.dim() < 4 or step.mask.shape[1] == 1:
+        heads = (0,)
+    return torch.stack([step.may_attend(h, rows, columns, sentence=sentence) for h in heads]).any(0)
 
 
 def empty_queries(step: Step, head: int | str, *, sentence: int = 0) -> Tensor:
@@ -152,25 +189,37 @@ def tile_of(step: Step, size: int) -> int:
 
 def pooled(step: Step, head: int | str, size: int, sentence: int = 0, how: str = "max") -> Tensor:
     """The weights on at most `size` x `size` square tiles, the "max" or "sum" of their cells; never n x n at once."""
-    return torch.from_numpy(cells(step, head, sentence=sentence, tile=tile_of(step, size), how=how).weights)
+    tile = tile_of(step, size)
+    if how == "max":
+        return torch.from_numpy(cells(step, head, sentence=sentence, tile=tile).weights)
+    if how != "sum":
+        raise InputError(f"Cells cannot be pooled by {how!r}; there are max, sum.")
+    blocks = _row_blocks(step, tile)
+    return torch.cat([pool(weights_of(step, head, rows, sentence=sentence), tile, "sum") for rows in blocks])
 
 
-def pool(block: Tensor, tile: int, how: str) -> Tensor:
-    """(n, m) -> (ceil(n / tile), ceil(m / tile)); the last tiles may hold fewer cells."""
-    if tile == 1:
+def pool(block: Tensor, tile: int, how: str = "max", *, down: int | None = None, across: int | None = None) -> Tensor:
+    """(n, m) -> (ceil(n / tile), ceil(m / tile)); the last tiles may hold fewer cells. `down` and `across` set the
+    tile's height and width apart from each other."""
+    down, across = down or tile, across or tile
+    if down == across == 1:
         return block
     fill = {"max": -torch.inf, "min": torch.inf, "sum": 0.0}[how]
     n, m = block.shape
-    padded = torch.nn.functional.pad(block, (0, -m % tile, 0, -n % tile), value=fill)
-    grid = padded.unflatten(0, (-1, tile)).unflatten(-1, (-1, tile))
-    return {"max": grid.amax, "min": grid.amin, "sum": grid.sum}[how]((1, 3))
+    if n % down or m % across:
+        block = torch.nn.functional.pad(block, (0, -m % across, 0, -n % down), value=fill)
+    for axis, size in ((1, across), (0, down)):
+        if size > 1:
+            parts = block.unflatten(axis, (-1, size))
+            block = {"max": parts.amax, "min": parts.amin, "sum": parts.sum}[how](axis + 1)
+    return block
 
 
 def largest_weight(record: Record, site: Site, *, sentence: int = 0) -> float:
     """The largest weight of all heads of a site, NaN aside: what the "shared" color domain ends at."""
     step = record.step(site)
-    blocks = (step.weights(h, rows, sentence=sentence) for h in range(step.num_heads) for rows in _row_blocks(step))
-    return max((float(block.nan_to_num().max()) for block in blocks if block.numel()), default=0.0)
+    each = cells_of(step, range(step.num_heads), sentence=sentence, tile=tile_of(step, 128))
+    return max((float(np.nan_to_num(found.weights).max()) for found in each if found.weights.size), default=0.0)
 
 
 def strongest(
@@ -191,9 +240,10 @@ def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = AL
     return torch.cat(sums)[torch.arange(step.shape[2])[rows]]
 
 
-def _row_blocks(step: Step) -> Iterator[slice]:
+def _row_blocks(step: Step, tile: int = 1) -> Iterator[slice]:
+    """Slices that cover the queries, each a whole number of tiles high."""
     queries, keys = step.shape[2:]
-    height = max(1, BLOCK // max(1, keys))
+    height = max(1, BLOCK // max(1, keys) // tile) * tile
     for start in range(0, queries, height):
         yield slice(start, min(start + height, queries))
 

@@ -1,14 +1,13 @@
 """Records as tidy pandas tables, one row per fact: pictures are drawn from them and CSV files written.
 
-Column names are fixed; tokens are the raw text. A table of more than `MOST_CELLS` cells keeps the `STRONGEST` keys of
-each query (exact weights at exact places) instead of all, and says so in ``table.attrs["note"]``.
+Column names are fixed; tokens are the raw text. A table of more than `MOST_CELLS` cells keeps the `STRONGEST` keys that
+each query may attend to (exact weights at exact places) instead of all, and says so in ``table.attrs["note"]``.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-import torch
 
 from attnviz import metrics
 from attnviz.core.edits import Site
@@ -112,49 +111,45 @@ def _long(
 def _strongest(
     record: Record, site: Site, head: int | str, sentence: int, queries: np.ndarray, keys: np.ndarray
 ) -> pd.DataFrame:
-    """The strongest keys of each query, strongest first, found row block by row block."""
+    """The strongest open keys of each query, strongest first, found row block by row block."""
     step = record.step(site)
-    count = min(STRONGEST, len(keys))
-    columns = slice(int(keys[0]), int(keys[-1]) + 1, int(keys[1] - keys[0]) if len(keys) > 1 else 1)
-    height = max(1, metrics.BLOCK // len(keys))
-    parts = []
-    for start in range(0, len(queries), height):
-        places = queries[start : start + height]
-        rows = slice(int(places[0]), int(places[-1]) + 1, int(queries[1] - queries[0]) if len(queries) > 1 else 1)
-        parts.append(_strongest_block(step, head, sentence, rows, columns, count))
-    q = np.repeat(queries, count)
-    k = keys[np.concatenate([part[0] for part in parts]).ravel()]
-    names: dict[str, int] = {}
-    blocked = []
-    for _, found in parts:
-        numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in found.reasons)])
-        blocked.append(numbers[found.blocked])
-    joined = {
-        name: None
-        if isinstance(head, str) and name == "scores"
-        else np.concatenate([getattr(p[1], name) for p in parts])
-        for name in ("weights", "scores", "states")
-    }
-    cells = metrics.Cells(queries, keys, **joined, reasons=tuple(names), blocked=np.concatenate(blocked))
-    table = _long(record, site, sentence, q, k, cells)
-    table.attrs["note"] = (
-        f"The {count} strongest of {len(keys):,} keys of each query; every cell would be too many rows."
+    columns, height = metrics.slice_of(keys), max(1, metrics.BLOCK // len(keys))
+    parts = [
+        _strongest_block(step, head, sentence, queries[start : start + height], keys, columns)
+        for start in range(0, len(queries), height)
+    ]
+    query_labels, key_labels = labels_of(record, site, sentence)
+    q, k, weights, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    table = pd.DataFrame(
+        {
+            "query": q,
+            "query_token": _pick(query_labels, q),
+            "key": k,
+            "key_token": _pick(key_labels, k),
+            "weight": weights,
+            "score": None if isinstance(head, str) else scores,
+            "state": _pick(metrics.STATES, np.where(np.isnan(weights), metrics.NAN, metrics.WEIGHT)),
+            "rule": "",
+        }
     )
+    table.attrs["note"] = f"Of {len(keys):,} keys, the {STRONGEST} strongest that each query may attend to."
     return table
 
 
 def _strongest_block(
-    step: Step, head: int | str, sentence: int, rows: slice, columns: slice, count: int
-) -> tuple[np.ndarray, metrics.Cells]:
-    found = metrics.cells(step, head, sentence=sentence, rows=rows, columns=columns)
-    order = torch.from_numpy(found.weights).nan_to_num(nan=2.0)
-    order = torch.where(torch.from_numpy(found.blocked) > 0, order - 1, order)
-    chosen = order.topk(count, dim=1).indices.numpy()
-    kept = {
-        name: None if getattr(found, name) is None else np.take_along_axis(getattr(found, name), chosen, 1)
-        for name in ("weights", "scores", "states", "blocked")
-    }
-    return chosen, metrics.Cells(found.queries, found.keys, reasons=found.reasons, **kept)
+    step: Step, head: int | str, sentence: int, queries: np.ndarray, keys: np.ndarray, columns: slice
+) -> tuple[np.ndarray, ...]:
+    rows = metrics.slice_of(queries)
+    weights = metrics.weights_of(step, head, rows, columns, sentence=sentence)
+    allowed = metrics.may_attend(step, head, rows, columns, sentence=sentence)
+    order = weights.nan_to_num(nan=2.0).masked_fill(~allowed, -1.0).topk(min(STRONGEST, len(keys)), dim=1)
+    kept, chosen = (order.values >= 0).numpy(), order.indices
+    found = weights.gather(1, chosen).numpy()
+    scores = np.zeros_like(found)
+    if not isinstance(head, str):
+        scores = step.scores(head, rows, columns, sentence=sentence).gather(1, chosen).numpy()
+    q = np.repeat(queries[:, None], chosen.shape[1], axis=1)
+    return q[kept], keys[chosen.numpy()][kept], found[kept], scores[kept]
 
 
 def _pick(names: Sequence[str], codes: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from attnviz.charts.theme import Theme, config, theme
 from attnviz.core.display import shown
 from attnviz.core.edits import Site
 from attnviz.core.record import Record, Step
-from attnviz.metrics import EMPTY, WEIGHT
+from attnviz.metrics import EMPTY, WEIGHT, Cells
 
 WIDTH = 336
 """Pixels of the whole mosaic, so that it fits a phone."""
@@ -59,12 +59,15 @@ def picture(
     columns = columns_of(step.num_heads)
     side = (WIDTH - GAP * (columns - 1)) // columns
     height = round(side * _aspect(step))
+    tile = max(1, -(-step.shape[2] // height), -(-step.shape[3] // side))
     thumbnails, around = [], Frame()
-    for head in range(step.num_heads):
+    for head, found in enumerate(metrics.cells_of(step, range(step.num_heads), sentence=sentence, tile=tile)):
         x = head % columns * (side + GAP)
         y = head // columns * (height + LABEL + GAP) + LABEL
         off = head in step.heads_off
-        thumbnails.append({"x": x, "y": y, "rev": rev} | _thumbnail(step, head, sentence, scale, side, height, colors))
+        thumbnails.append(
+            {"x": x, "y": y, "rev": rev} | _thumbnail(head, found, scale, side, height, off=off, colors=colors)
+        )
         around += _around(head, x, y, side, height, off=off, focused=head == focused, colors=colors)
     bottom = -(-step.num_heads // columns) * (height + LABEL + GAP) - GAP
     title = f"All heads · {site} · {shown(record.source, 40)}"
@@ -85,15 +88,11 @@ def _aspect(step: Step) -> float:
     return max(0.25, min(2.0, queries / max(1, keys)))
 
 
-def _thumbnail(step: Step, head: int, sentence: int, scale: Domain, side: int, height: int, colors: Theme) -> dict:
+def _thumbnail(head: int, found: Cells, scale: Domain, side: int, height: int, *, off: bool, colors: Theme) -> dict:
     """One row of data: the image, and what hovering says."""
-    queries, keys = step.shape[2:]
-    tile = max(1, -(-queries // height), -(-keys // side))
-    found = metrics.cells(step, head, sentence=sentence, tile=tile)
     nan = np.isnan(found.weights)
     colored = ~nan & ((found.states == WEIGHT) | ((found.states == EMPTY) & (np.nan_to_num(found.weights) > 0)))
     image = pixels.paint(scale.shade(found.weights), colored, found.blocked, nan, height=height, width=side)
-    off = head in step.heads_off
     most = found.weights[~nan]
     return {
         "head": head,

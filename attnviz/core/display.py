@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 LONGEST = 24
 """How many code points of a text are shown."""
@@ -12,6 +13,7 @@ _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Letters and marks that draw nothing."""
 
 
+@lru_cache(maxsize=16_384)
 def shown(text: str, longest: int = LONGEST) -> str:
     """A text as it may be drawn: short, never empty, every character visible and harmless.
 
