@@ -1,6 +1,6 @@
 # attnviz in a few words: `make run` opens it, `make test` checks and tests it. `make help` lists the rest.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
-  $$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+  $$p -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV ?= .venv
 PORT ?= 8501
 BIN = $(VENV)/bin
@@ -39,7 +39,8 @@ clean: ## remove the environment and everything that is made again
 	rm -rf $(VENV) build dist .pytest_cache .hypothesis .ruff_cache .import_linter_cache
 
 $(BIN)/pip:
-	@test -n "$(PYTHON)" || { echo "attnviz needs Python 3.11 or newer with its venv module; say where: make PYTHON=..."; exit 1; }
+	@test -n "$(PYTHON)" || { echo "There is no Python 3.11 or newer with venv here. On Debian: apt install python3-venv."; \
+	  echo "Elsewhere, say where it is: make PYTHON=/path/to/python3"; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 
 $(VENV)/for-app: requirements.txt | $(BIN)/pip
