@@ -16,7 +16,7 @@ from attnviz.core.tokens import Sentence
 from attnviz.models.positions import sinusoidal
 from attnviz.models.transformer import AttentionStack
 
-BOUNDS = {"d_model": 1024, "num_heads": 64, "num_layers": 24, "seed": 2**31 - 1}
+BOUNDS = {"d_model": 512, "num_heads": 32, "num_layers": 12, "seed": 2**31 - 1}
 
 
 @dataclass(frozen=True)
@@ -77,15 +77,23 @@ class Scratch:
         return vectors + sinusoidal(len(vectors), self.d_model) if self.positions else vectors
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def _stack(source: Scratch) -> AttentionStack:
-    """The layers, from the seed alone: whatever else draws random numbers meanwhile, here or in another thread."""
+    """The layers, from the seed alone: whatever else draws random numbers meanwhile, here or in another thread.
+
+    Biases are drawn after all weights, so that with and without them the weights are the same; as zeros, as training
+    would begin, they would show nothing.
+    """
     with torch.random.fork_rng(devices=[]):
         stack = AttentionStack(source.d_model, source.num_heads, source.num_layers, bias=source.bias).eval()
     generator = torch.Generator().manual_seed(source.seed)
     for parameter in stack.parameters():
         if parameter.dim() == 2:
             nn.init.xavier_uniform_(parameter, generator=generator)
+    if source.bias:
+        for layer in stack.layers:
+            for linear in (layer.w_q, layer.w_k, layer.w_v, layer.w_o):
+                nn.init.normal_(linear.bias, std=source.d_model**-0.5, generator=generator)
     return stack
 
 

@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 
+from attnviz import api
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
@@ -11,6 +12,8 @@ from attnviz.sources.scratch import Scratch
 MOST_CHARACTERS = 20_000
 MOST_TOKENS = 4_096
 MOST_SENTENCES = 32
+MOST_NUMBERS = 8_000_000
+"""Tokens x d_model x layers: a record keeps three times as many float32, 100 MB."""
 
 
 def texts(typed: str) -> tuple[str, ...]:
@@ -47,10 +50,15 @@ def sentences(source: Scratch, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
         raise InputError(
             f"The text makes {tokens:,} tokens, padding included; this page takes up to {MOST_TOKENS:,}. Shorten it."
         )
+    if tokens > (most := MOST_NUMBERS // (source.d_model * source.num_layers)):
+        raise InputError(
+            f"{tokens:,} tokens with d_model {source.d_model} and {source.num_layers} layers need too much memory; "
+            f"this page takes up to {most:,} tokens at that size. Shorten the text, or make the model smaller."
+        )
     return cut
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=16)
 def record(source: Scratch, lines: tuple[str, ...], edits: Edits = Edits()) -> Record:
     """The run of a source on sentences with edits."""
-    return source.run(sentences(source, lines), edits)
+    return api.analyze(lines, source, edits)

@@ -7,6 +7,7 @@ from urllib.parse import quote
 import streamlit as st
 
 from attnviz import figures, tokenizers
+from attnviz.core.attention import EMPTY_ROWS
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Mask, Prefix, Subsequent, Window
@@ -25,6 +26,9 @@ RULES = ("subsequent", "window", "prefix")
 DOMAINS = {"0 to 1": "fixed", "0 to largest": "shared", "logarithmic": "log"}
 FOCUS = ("mean", "max", "min")
 SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
+UNCHANGED = {"mask": [], "padding": True, "empty": EMPTY_ROWS[0], "off": frozenset()}
+"""What the controls of the edits bar hold when nothing is changed."""
+
 LONGEST_LINK = 30_000
 """How many characters a sentence may take in the address of the page."""
 
@@ -41,6 +45,7 @@ ALLOWED: dict[str, object] = {
     "sentence": range(1, cache.MOST_SENTENCES + 1),
     "show": (*FOCUS, *map(str, range(BOUNDS["num_heads"]))),
     "colors": tuple(DOMAINS),
+    "empty": EMPTY_ROWS,
 }
 """What each bound parameter of a link may be."""
 
@@ -54,6 +59,16 @@ def note(text: str, kind: str = "error") -> None:
 def in_words(text: str) -> None:
     """The sentence about what is selected."""
     st.html(f'<div class="words" role="status">{escape(clean(text))}</div>')
+
+
+def run(source: Scratch, lines: tuple[str, ...], edits: Edits) -> Record:
+    """The record, or one sentence and the end of the page."""
+    try:
+        return cache.record(source, lines, edits)
+    except AttnvizError as error:
+        note(str(error))
+        state.write_link()
+        st.stop()
 
 
 def cell_in_words(record: Record, site: Site, head: int | str, cell: tuple[int, int] | None, sentence: int) -> None:
@@ -191,9 +206,27 @@ def edits_bar(source: Scratch, lines: tuple[str, ...], *, rules: tuple[str, ...]
         own_mask = st.toggle("padding masked", True, key="padding", bind="query-params") if padded else True
         heads_off = frozenset((s, h) for s, h in st.session_state["off"] if s in source.sites and h < source.num_heads)
         edits = Edits(_combined(chosen, parameters), heads_off, own_mask=own_mask)
+        edits = replace(edits, empty_rows=_empty_rows(cache.record(source, lines, edits)))
         if edits != Edits():
             _chips(edits)
     return edits
+
+
+def _empty_rows(record: Record) -> str:
+    """What a row without keys gets; asked for only where there is one."""
+    if not record.has_empty_rows:
+        return EMPTY_ROWS[0]
+    label("Rows without keys")
+    chosen = st.pills(
+        "Rows without keys",
+        EMPTY_ROWS,
+        default=EMPTY_ROWS[0],
+        key="empty",
+        required=True,
+        bind="query-params",
+        label_visibility="collapsed",
+    )
+    return chosen or EMPTY_ROWS[0]
 
 
 def _parameters(chosen: list[str]) -> dict[str, int]:
@@ -226,7 +259,9 @@ def _chips(edits: Edits) -> None:
     for rule in st.session_state["mask"]:
         _chip(f"{rule} mask", _drop_rule, rule)
     if not edits.own_mask:
-        _chip("padding not masked", _mask_padding)
+        _chip("padding not masked", _forget, "padding")
+    if edits.empty_rows != EMPTY_ROWS[0]:
+        _chip(f"rows without keys: {edits.empty_rows}", _forget, "empty")
     for site, head in sorted(edits.heads_off):
         _chip(f"{site} head {head} off", _turn_on, site, head)
     st.button("reset all", key="reset", on_click=reset, type="tertiary")
@@ -240,8 +275,9 @@ def _drop_rule(rule: str) -> None:
     st.session_state["mask"] = [other for other in st.session_state["mask"] if other != rule]
 
 
-def _mask_padding() -> None:
-    st.session_state["padding"] = True
+def _forget(name: str) -> None:
+    """Back to the default of a control."""
+    st.session_state[name] = UNCHANGED[name]
 
 
 def _turn_on(site: Site, head: int) -> None:
@@ -250,9 +286,7 @@ def _turn_on(site: Site, head: int) -> None:
 
 def reset() -> None:
     """Back to the untouched model."""
-    st.session_state["mask"] = []
-    st.session_state["padding"] = True
-    st.session_state["off"] = frozenset()
+    st.session_state.update(UNCHANGED)
 
 
 # What to look at.

@@ -300,3 +300,12 @@ def test_a_source_is_a_value():
     assert len({Scratch(), Scratch(), replace(Scratch(), seed=1)}) == 2
     with pytest.raises(AttributeError):
         Scratch().seed = 2
+
+
+def test_biases_are_drawn_and_change_nothing_but_themselves():
+    """With and without bias the weights are the same, and what attention sees differs."""
+    with_bias, without = (Scratch(bias=bias).run(Scratch().tokenize(["a b c"])) for bias in (True, False))
+
+    assert not torch.equal(with_bias.steps[0].query, without.steps[0].query)
+    change = with_bias.steps[0].query - without.steps[0].query
+    assert torch.allclose(change, change[:, :, :1], atol=1e-5)

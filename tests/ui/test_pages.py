@@ -175,12 +175,41 @@ def test_sizes_that_do_not_fit_are_refused_by_name():
     assert "d_model is 10 and num_heads is 4" in html(app)
 
 
+def test_a_model_too_large_for_the_text_is_refused_with_the_numbers():
+    """Memory is bounded before anything runs."""
+    app = opened(d_model="512", num_layers="12", text="x " * 2000)
+
+    assert "2,000 tokens with d_model 512 and 12 layers" in html(app)
+    assert "up to 1,302 tokens" in html(app)
+
+
 def test_padding_can_be_left_unmasked():
     """With two sentences of different length the padding mask can be switched off, and that is a change."""
     app = opened(text="one two three\none", sentence="2")
     app.toggle(key="padding").set_value(False).run()
 
     assert button(app, "padding not masked")
+
+
+@pytest.mark.parametrize("page", [heads_page, masks_page])
+def test_rows_without_keys_follow_a_policy_that_can_be_chosen(page):
+    """The choice comes where a mask leaves a query nothing; an error is one sentence, and can be taken back."""
+    app = opened(page, mask="prefix", prefix="0")
+    policies = app.button_group(key="empty")
+    for policy in ("nan", "uniform"):
+        policies.set_value(policy).run()
+
+        assert not app.exception
+        assert button(app, f"rows without keys: {policy}")
+
+    policies.set_value("error").run()
+
+    assert "has no key left" in html(app)
+
+    button(app, "rows without keys: error").click().run()
+
+    assert 'role="alert"' not in html(app)
+    assert len(app.get("vega_lite_chart")) >= 2
 
 
 def test_the_masks_page_opens_on_the_subsequent_mask():

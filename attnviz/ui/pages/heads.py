@@ -14,7 +14,7 @@ def page() -> None:
 @st.fragment
 def body(source, lines) -> None:
     edits = widgets.edits_bar(source, lines)
-    record = cache.record(source, lines, edits)
+    record = widgets.run(source, lines, edits)
     dark = widgets.is_dark()
     with st.container(horizontal=True, gap="large"):
         with st.container(width=344):

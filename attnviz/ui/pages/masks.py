@@ -2,10 +2,9 @@
 
 import streamlit as st
 
-from attnviz import figures
+from attnviz import api, figures
 from attnviz.core.masks import Full
-from attnviz.core.tokens import Sentence
-from attnviz.ui import cache, state, widgets
+from attnviz.ui import state, widgets
 
 
 def page() -> None:
@@ -22,7 +21,7 @@ def body(source, lines) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         source = widgets.with_sos(source)
         edits = widgets.edits_bar(source, lines, rules=("subsequent",))
-    record = cache.record(source, lines, edits)
+    record = widgets.run(source, lines, edits)
     dark = widgets.is_dark()
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
@@ -33,7 +32,7 @@ def body(source, lines) -> None:
             cell = widgets.selected(record, site)
             tokens = record.sentences[sentence].tokens
             mask = record.step(site).mask or Full()
-            predicted = shifted(record.sentences[sentence])
+            predicted = api.predicted(record.sentences[sentence])
             shown = {"sentence": sentence, "selected": cell, "dark": dark, "rev": widgets.rev()}
             grid = figures.mask(mask, tokens, predicted=predicted, **shown)
             with menu:
@@ -51,9 +50,3 @@ def body(source, lines) -> None:
     widgets.cell_in_words(record, site, focus, cell, sentence)
     widgets.numbers(grid, "mask")
     state.write_link()
-
-
-def shifted(sentence: Sentence) -> list[str]:
-    """The token that each position predicts: the next one, <eos> after the last, padding after that."""
-    labels = list(sentence.labels)
-    return [*labels[1 : sentence.length], "<eos>", *labels[sentence.length :]]
