@@ -1,0 +1,73 @@
+"""All heads at a glance."""
+
+import base64
+import io
+
+import numpy as np
+import pytest
+from pictures import SITE, data, draw, record_of, without_data
+from PIL import Image
+
+from attnviz.charts.heads import WIDTH, columns_of, heads
+from attnviz.core.edits import Edits
+from attnviz.core.masks import Subsequent
+
+WORDS = ["The", "cat", "sat"]
+
+
+def image(row):
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(row["uri"].split(",")[1]))).convert("RGB")).astype(int)
+
+
+def test_there_is_a_thumbnail_per_head_with_its_largest_weight():
+    record = record_of(WORDS, heads=5)
+
+    rows = data(heads(record, SITE), "heads")
+
+    assert [row["head"] for row in rows] == [0, 1, 2, 3, 4]
+    assert rows[2]["largest"] == f"{float(record.step(SITE).weights(2).max()):.4f}"
+
+
+@pytest.mark.parametrize(("count", "columns"), [(1, 1), (4, 2), (5, 3), (9, 3), (12, 4), (64, 4)])
+def test_a_mosaic_is_as_wide_as_a_phone(count, columns):
+    rows = data(heads(record_of(WORDS, heads=count), SITE), "heads")
+    side = image(rows[0]).shape[1]
+
+    assert columns_of(count) == columns
+    assert max(row["x"] for row in rows) + side <= WIDTH
+    assert len({row["x"] for row in rows}) == min(columns, count)
+
+
+def test_a_head_that_is_off_is_gray_struck_through_and_says_so():
+    rows = heads(record_of(WORDS, edits=Edits(heads_off=frozenset({(SITE, 1)}))), SITE)
+    on, off = data(rows, "heads")
+
+    assert np.ptp(image(off), axis=2).max() == 0
+    assert np.ptp(image(on), axis=2).max() > 0
+    assert "head 1 · off" in [row["text"] for row in data(rows, "words")]
+    assert len(data(rows, "signs")) == 1
+
+
+def test_the_focused_head_is_framed():
+    assert [box["width"] for box in data(heads(record_of(WORDS), SITE, focused=1), "boxes")].count(2.5) == 1
+
+
+def test_the_specification_stays_while_heads_are_switched_and_focused():
+    one = heads(record_of(WORDS), SITE)
+    edits = Edits(mask=Subsequent(), heads_off=frozenset({(SITE, 0)}))
+    other = heads(record_of(WORDS, edits=edits), SITE, focused=1, rev=2, domain="shared")
+
+    assert without_data(one) == without_data(other)
+    assert one.to_dict()["params"][0]["select"]["fields"] == ["head", "rev"]
+
+
+def test_many_long_heads_are_pooled_and_drawn():
+    """Nothing is lost between two pixels: the largest weight of a tile stays visible."""
+    record = record_of(["w"] * 300, heads=12, scores={(3, 211, 17): 50.0})
+
+    chart = heads(record, SITE)
+
+    assert data(chart, "heads")[3]["largest"] == "1.0000"
+    darkest = image(data(chart, "heads")[3]).sum(2).min()
+    assert darkest == image(data(heads(record_of(["w"]), SITE), "heads")[0]).sum(2).min()
+    assert draw(chart.to_dict(), heads(record, SITE, dark=True).to_dict())[0].std() > 5

@@ -1,0 +1,239 @@
+"""One head as a map."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from pictures import HOSTILE, SITE, data, draw, record_of, without_data
+
+from attnviz.charts import theme
+from attnviz.charts.heatmap import heatmap
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Documents, Padding, Painted, Prefix, Subsequent, Window
+
+
+def texts(chart, *names):
+    return [row["text"] for name in names or ("titles", "words", "ticks") for row in data(chart, name)]
+
+
+def test_a_map_holds_the_numbers_of_the_record(cat):
+    step = cat.step(SITE)
+
+    cells = data(heatmap(cat, SITE, 1), "cells")
+
+    assert [cell["weight"] for cell in cells] == step.weights(1).flatten().tolist()
+    assert [cell["score"] for cell in cells] == step.scores(1).flatten().tolist()
+    assert [cell["shade"] for cell in cells] == pytest.approx([cell["weight"] for cell in cells])
+    assert cells[6]["query_name"], cells[6]["key_name"] == ("cat (1)", "sat (2)")
+
+
+def test_axes_say_who_looks_and_who_is_looked_at(cat):
+    axes = heatmap(cat, SITE, 0).to_dict()["layer"][0]["encoding"]
+
+    assert axes["y"]["title"] == "Query (looks)"
+    assert axes["x"]["title"] == "Key (is looked at)"
+    assert axes["x"]["axis"]["orient"] == "top"
+    assert axes["y"]["axis"]["labelOverlap"] is False
+
+
+def test_repeated_tokens_are_not_merged():
+    chart = heatmap(record_of(["the", "cat", "the"]), SITE, 0)
+
+    assert len(data(chart, "cells")) == 9
+    assert len({cell["query_band"] for cell in data(chart, "cells")}) == 3
+
+
+def test_cells_are_exact_squares(cat):
+    chart = heatmap(cat, SITE, 0).to_dict()
+
+    assert chart["width"] == chart["height"] == 4 * 44
+
+
+def test_the_specification_stays_while_the_sentence_the_head_and_the_edits_change():
+    """The browser then replaces data in place, without a flicker."""
+    one = heatmap(record_of(["The", "cat", "sat"]), SITE, 0)
+    edits = Edits(mask=Subsequent(), temperature=0.5, heads_off=frozenset({(SITE, 1)}))
+    other = heatmap(record_of(["A", "dog", "ran"], edits=edits), SITE, 1, selected=(1, 0), row_sums=True, domain="log")
+
+    assert without_data(one) == without_data(other)
+
+
+def test_no_text_of_a_user_stands_in_the_specification():
+    """Hostile tokens are data and nothing else: no expression, no field, no title, no tooltip's name."""
+    spec = without_data(heatmap(record_of(list(HOSTILE)), SITE, 0))
+
+    assert spec == without_data(heatmap(record_of(["a" * 16] * len(HOSTILE)), SITE, 0))
+    assert "constructor" not in json.dumps(spec)
+
+
+def test_the_title_says_what_is_drawn_and_what_was_changed():
+    edits = Edits(mask=Subsequent(), temperature=0.5, heads_off=frozenset({(SITE, 1)}))
+    words = " ".join(texts(heatmap(record_of(["a", "b"], edits=edits), SITE, 1)))
+
+    assert words.startswith("Head 1 (off) · encoder layer 0 · test")
+    assert "random weights: shows the mechanics, not meaning" in words
+    assert "changed: mask: subsequent, encoder layer 0 head 1 off, temperature 0.5" in words
+
+
+def test_a_combination_of_heads_names_itself(cat):
+    assert texts(heatmap(cat, SITE, "mean"), "titles") == ["Mean of 2 heads · encoder layer 0 · test"]
+    assert "score" not in data(heatmap(cat, SITE, "mean"), "cells")[0]
+
+
+def test_each_reason_has_its_own_strokes_and_words():
+    """A blocked cell is never on the scale of weights, and never without its rule."""
+    mask = Subsequent() & Padding((5,)) & Window(3)
+    chart = heatmap(record_of(list("abcdef"), edits=Edits(mask=mask)), SITE, 0)
+    blocked = [cell for cell in data(chart, "cells") if not cell["colored"]]
+
+    strokes = {cell["says"]: cell["path"] for cell in blocked}
+    assert len(strokes) == len(set(strokes.values())) >= 3
+    assert set(strokes) <= set(texts(chart, "words"))
+    assert all(cell["shade"] == 0 for cell in blocked)
+
+
+def test_more_reasons_than_patterns_are_still_drawn():
+    mask = Subsequent() & Padding((5,)) & Window(2) & Documents((3, 3)) & Prefix(4) & Painted(((0, 0), (3, 3)))
+    chart = heatmap(record_of(list("abcdef"), edits=Edits(mask=mask)), SITE, 0)
+
+    assert all(cell["path"] for cell in data(chart, "cells") if not cell["colored"])
+
+
+@pytest.mark.parametrize(("policy", "words"), [("zero", "zeros"), ("nan", "NaN"), ("uniform", "uniform")])
+def test_an_empty_row_is_framed_and_named(policy, words):
+    edits = Edits(mask=Painted(((1, 0), (1, 1), (1, 2))), empty_rows=policy)
+    chart = heatmap(record_of(["a", "b", "c"], edits=edits), SITE, 0)
+
+    assert f"no key left: {words}" in texts(chart, "words")
+    frame = next(box for box in data(chart, "boxes") if box["stroke"] == theme.LIGHT.warning)
+    assert (frame["y"], frame["y2"]) == (44, 88)
+    assert {cell["colored"] for cell in data(chart, "cells")[3:6]} == {policy == "uniform"}
+
+
+def test_nan_and_minus_infinity_have_signs_of_their_own():
+    chart = heatmap(record_of(["a", "b"], scores={(0, 0, 1): math.nan, (0, 1, 0): -math.inf}), SITE, 0)
+    cells = data(chart, "cells")
+
+    assert [cell["says"] for cell in cells] == ["NaN: not a number"] * 2 + ["score −∞", "may attend"]
+    assert len({cell["path"] for cell in cells}) == 3
+    assert {"NaN: not a number", "score −∞"} <= set(texts(chart, "words"))
+    json.dumps(chart.to_dict(), allow_nan=False)
+
+
+def test_row_sums_flag_what_is_not_one():
+    edits = Edits(mask=Painted(((1, 0), (1, 1))))
+    words = texts(heatmap(record_of(["a", "b"], edits=edits), SITE, 0, row_sums=True), "words")
+
+    assert {"row sum", "1.000", "0.000 not 1"} <= set(words)
+
+
+def test_special_tokens_stand_back(cat):
+    axis = heatmap(cat, SITE, 0).to_dict()["layer"][0]["encoding"]["x"]["axis"]
+
+    assert data(heatmap(cat, SITE, 0), "cells")[3]["key_band"] == "0003-<pad>"
+    assert axis["labelColor"]["condition"]["value"] == theme.LIGHT.quiet
+
+
+def test_the_selected_cell_is_outlined(cat):
+    boxes = data(heatmap(cat, SITE, 0, selected=(2, 1)), "boxes")
+
+    assert [(b["x"], b["y"]) for b in boxes if b["width"] == 2.5] == [(44, 88)]
+    assert not any(b["width"] == 2.5 for b in data(heatmap(cat, SITE, 0, selected=(9, 9)), "boxes"))
+
+
+def test_domains_say_what_the_color_means():
+    record = record_of(["a", "b", "c"])
+    top = max(float(record.step(SITE).weights(h).max()) for h in range(2))
+    shared, log = heatmap(record, SITE, 0, domain="shared"), heatmap(record, SITE, 0, domain="log")
+
+    assert texts(shared, "ticks")[-1] == f"{top:.3g}"
+    assert data(shared, "cells")[0]["shade"] == pytest.approx(data(shared, "cells")[0]["weight"] / top)
+    cell = data(log, "cells")[0]
+    assert cell["shade"] == pytest.approx(1 + math.log10(cell["weight"]) / 4)
+    assert any("logarithmic" in text for text in texts(log, "words"))
+    with pytest.raises(InputError, match="sqrt"):
+        heatmap(record, SITE, 0, domain="sqrt")
+
+
+def test_a_click_gives_query_key_and_counter(cat):
+    chart = heatmap(cat, SITE, 0, rev=7)
+
+    assert chart.to_dict()["params"][0]["name"] == "cell"
+    assert chart.to_dict()["params"][0]["select"]["fields"] == ["query", "key", "rev"]
+    assert {cell["rev"] for cell in data(chart, "cells")} == {7}
+
+
+def test_a_window_shows_positions_of_the_whole():
+    chart = heatmap(record_of(list("abcdef")), SITE, 0, rows=slice(2, 4), columns=slice(1, 2), selected=(3, 1))
+
+    assert [(cell["query"], cell["key"]) for cell in data(chart, "cells")] == [(2, 1), (3, 1)]
+    assert [b["y"] for b in data(chart, "boxes") if b["width"] == 2.5] == [44]
+
+
+def test_queries_and_keys_may_differ_in_number():
+    chart = heatmap(record_of(list("abc"), keys=5), SITE, 0)
+
+    assert chart.to_dict()["width"] == 5 * 44
+    assert data(chart, "cells")[4]["key_name"] == "4 (4)"
+
+
+def test_large_maps_are_one_image_and_say_what_they_leave_out():
+    pixels, tiles = (heatmap(record_of(["w"] * n, heads=1), SITE, 0) for n in (64, 600))
+
+    for chart in (pixels, tiles):
+        assert data(chart, "map")[0]["uri"].startswith("data:image/png;base64,")
+        assert "cells" not in chart.to_dict()["datasets"]
+        assert {"Query (looks)", "Key (is looked at)"} <= set(texts(chart, "sides", "ticks"))
+    assert "every 2nd token is labeled" in texts(pixels, "words")
+    assert "each square shows the largest of 2 × 2 cells" in texts(tiles, "words")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_hostile_tokens_are_drawn(dark):
+    """Every form of map is drawn from tokens that have ended processes."""
+    small, large = (record_of(list(HOSTILE) * n, edits=Edits(mask=Subsequent())) for n in (1, 5))
+    charts = [heatmap(r, SITE, 0, dark=dark, row_sums=True, selected=(3, 1)).to_dict() for r in (small, large)]
+
+    for image in draw(*charts):
+        assert len(np.unique(image.reshape(-1, 3), axis=0)) > 50
+
+
+def test_nan_beside_infinity_does_not_blank_the_map():
+    """One NaN and one infinity once made Vega draw nothing, without a word."""
+    plain = record_of(["a", "b", "c"])
+    broken = record_of(["a", "b", "c"], scores={(0, 0, 1): math.nan, (0, 1, 2): math.inf, (0, 2, 2): -math.inf})
+
+    (before, after) = draw(heatmap(plain, SITE, 0).to_dict(), heatmap(broken, SITE, 0).to_dict())
+
+    cells = [{tuple(c) for c in image.reshape(-1, 3).tolist()} for image in (before, after)]
+    assert len(cells[1]) > 50
+    warning = tuple(int(theme.LIGHT.warning[i : i + 2], 16) for i in (1, 3, 5))
+    assert warning in cells[1] - cells[0]
+
+
+def test_a_blocked_cell_and_a_weight_of_zero_look_different():
+    cells = {(0, 1, 0): -200.0}
+    zero, blocked = (
+        heatmap(record_of(["a", "b"], scores=cells, edits=Edits(mask=mask)), SITE, 0).to_dict()
+        for mask in (None, Painted(((1, 0),)))
+    )
+
+    before, after = draw(zero, blocked)
+
+    assert (before[: len(after)] != after[: len(before)]).any()
+
+
+def test_text_can_be_read_in_both_modes():
+    """At least 4.5:1 between words and their ground, as WCAG 2.2 asks."""
+
+    def luminance(color):
+        parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for colors in (theme.LIGHT, theme.DARK):
+        for color in (colors.text, colors.quiet, colors.accent, colors.warning):
+            light, dark = sorted((luminance(color), luminance(colors.background)), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) >= 4.5

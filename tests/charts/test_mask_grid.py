@@ -1,0 +1,61 @@
+"""One mask as a grid."""
+
+from pictures import HOSTILE, data, draw, without_data
+
+from attnviz.charts.mask_grid import mask_grid
+from attnviz.core.masks import Padding, Subsequent, Window
+
+READ = ["<sos>", "The", "cat", "sat"]
+PREDICTED = ["The", "cat", "sat", "down"]
+
+
+def words(chart, name="words"):
+    return [row["text"] for row in data(chart, name)]
+
+
+def test_a_grid_says_who_may_look_at_whom_and_which_rule_forbids_it():
+    cells = data(mask_grid(Subsequent(), READ), "cells")
+
+    assert [cell["colored"] for cell in cells] == [key <= query for query in range(4) for key in range(4)]
+    assert {cell["says"] for cell in cells} == {"may attend", "blocked by subsequent"}
+    assert len({cell["path"] for cell in cells}) == 2
+
+
+def test_the_legend_stands_in_words():
+    chart = mask_grid(Subsequent() & Window(1), READ)
+
+    assert "may attend" in words(chart)
+    assert sum(text.startswith("blocked by") for text in words(chart)) >= 2
+
+
+def test_each_row_names_the_token_it_predicts():
+    """Shift right: while predicting "sat" the decoder has read <sos> The cat."""
+    chart = mask_grid(Subsequent(), READ, predicted=PREDICTED, selected=(2, 0))
+
+    assert words(chart, "tokens") == ["▸ The", "▸ cat", "▸ sat", "▸ down"]
+    assert "while predicting “sat” it reads: <sos> The cat" in words(chart)
+
+
+def test_without_predictions_there_is_no_example():
+    assert not any("predicting" in text for text in words(mask_grid(Subsequent(), READ)))
+
+
+def test_each_sentence_has_its_own_padding():
+    chart = mask_grid(Padding((4, 2)), READ, sentence=1)
+
+    assert [cell["colored"] for cell in data(chart, "cells")[:4]] == [True, True, False, False]
+
+
+def test_the_specification_stays_while_the_mask_and_the_tokens_change():
+    one = mask_grid(Subsequent(), READ)
+    other = mask_grid(Padding((3,)) & Window(1), PREDICTED, selected=(1, 1), rev=3)
+
+    assert without_data(one) == without_data(other)
+
+
+def test_grids_of_every_size_are_drawn():
+    grids = [mask_grid(Subsequent(), ["a"] * n, predicted=["b"] * n, dark=n % 2 == 0) for n in (1, 4, 20, 70, 600)]
+    grids.append(mask_grid(Subsequent(), HOSTILE, predicted=HOSTILE))
+
+    for image in draw(*(grid.to_dict() for grid in grids)):
+        assert image.std() > 5

@@ -1,0 +1,70 @@
+"""Maps as images."""
+
+import io
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from attnviz.charts import hatch, pixels
+from attnviz.charts.theme import DARK, LIGHT
+
+
+def read(data):
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+def painted(shade, colored=None, blocked=None, nan=None, *, zoom=8):
+    shade = np.asarray(shade, float)
+    none = np.zeros(shade.shape, int)
+    colored = np.ones(shade.shape, bool) if colored is None else np.asarray(colored)
+    blocked = none if blocked is None else np.asarray(blocked)
+    nan = none > 0 if nan is None else np.asarray(nan)
+    sides = {"height": shade.shape[0] * zoom, "width": shade.shape[1] * zoom}
+    return pixels.paint(shade, colored, blocked, nan, **sides)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.randoms(use_true_random=False))
+def test_a_png_is_read_back_exactly(height, width, random):
+    """Any palette image, by another program's reader."""
+    image = np.array([[random.randrange(250) for _ in range(width)] for _ in range(height)], np.uint8)
+    colors = pixels.palette(LIGHT)
+
+    assert (read(pixels.png(image, colors)) == colors[image]).all()
+
+
+def test_each_cell_is_its_own_square():
+    image = painted([[0, 1], [0.5, 0.25]], zoom=3)
+
+    assert (image == pixels.shades(np.array([[0, 1], [0.5, 0.25]])).repeat(3, 0).repeat(3, 1)).all()
+
+
+def test_the_ramp_goes_evenly_from_light_to_dark_and_from_dark_to_light():
+    """Lightness never turns back, so the order of weights can be seen, in print and by everybody."""
+    for colors, direction in ((LIGHT, -1), (DARK, 1)):
+        gray = pixels.palette(colors)[: pixels.SHADES].astype(float) @ [0.2126, 0.7152, 0.0722]
+        assert (np.diff(gray) * direction > -1.5).all()
+
+
+def test_every_reason_has_strokes_of_its_own():
+    """Blocked areas differ without color, whatever their size, down to a pixel per cell."""
+    patterns = [hatch.strokes(i, 64, 64) for i in range(hatch.PATTERNS)]
+
+    assert all(0.05 < pattern.mean() < 0.4 for pattern in patterns)
+    assert all((a != b).any() for i, a in enumerate(patterns) for b in patterns[:i])
+    image = painted(np.zeros((64, 64)), np.zeros((64, 64), bool), np.ones((64, 64), int), zoom=1)
+    assert len(np.unique(image)) == 2
+
+
+def test_a_blocked_cell_is_no_color_of_the_ramp():
+    image = painted([[0.0, 0.0]], [[True, False]], [[0, 1]])
+
+    assert (image[:, :8] < pixels.SHADES).all()
+    assert (image[:, 8:] >= pixels.SHADES).all()
+
+
+def test_nan_is_a_cross_at_any_size():
+    for zoom in (1, 2, 8):
+        image = painted([[np.nan, 0.5]], [[False, True]], None, [[True, False]], zoom=zoom)
+        assert len(set(np.unique(image[:, :zoom])) - set(np.unique(image[:, zoom:]))) >= 1

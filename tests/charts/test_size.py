@@ -1,0 +1,35 @@
+"""Draw by size."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.charts.size import PIXELS, RECTANGLES, SIDE, THINNEST, size_of
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "form"),
+    [
+        (1, 1, "rectangles"),
+        (48, 48, "rectangles"),
+        (49, 3, "pixels"),
+        (512, 512, "pixels"),
+        (513, 1, "tiles"),
+        (8192, 8192, "tiles"),
+    ],
+)
+def test_the_form_follows_from_the_number_of_cells(queries, keys, form):
+    assert size_of(queries, keys).form == form
+
+
+@given(st.integers(1, 20_000), st.integers(1, 20_000))
+def test_every_map_fits_its_place_and_shows_every_cell(queries, keys):
+    """Tiles cover all cells, cells are squares of whole pixels, labels have room."""
+    size = size_of(queries, keys)
+
+    assert max(size.width, size.height) <= max(SIDE, 13 * RECTANGLES)
+    assert size.rows * size.tile >= queries
+    assert size.columns * size.tile >= keys
+    assert max(size.rows, size.columns) <= PIXELS
+    assert size.cell == int(size.cell) >= 1
+    assert size.every * size.cell >= THINNEST or size.form == "rectangles"

@@ -1,0 +1,86 @@
+"""Records of any tokens, without a tokenizer; pictures drawn in a process of their own."""
+
+import base64
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import torch
+from PIL import Image
+
+from attnviz.core.edits import Edits, Site
+from attnviz.core.record import Record
+from attnviz.core.tap import Tap
+from attnviz.core.tokens import Sentence, Token
+
+SITE = Site("encoder", 0)
+
+HOSTILE = (
+    "constructor",
+    '"+alert(1)+"',
+    "</script><b>",
+    "\x00\x07\x1b\x7f\x85",
+    "\ud83d\udc08"[0],
+    "\ufffe\uffff",
+    "👩‍👩‍👧‍👦",
+    "שלום\u202e\u200f",
+    "a" * 200,
+    "datum.label",
+    "{{x}}",
+    "",
+    " \t\n",
+    "e" + "\u0301" * 50,
+    "=1+1",
+    "$x$",
+)
+"""Tokens that have broken a picture, a page or a process."""
+
+_DRAW = """
+import base64, json, sys
+import vl_convert
+for spec in json.load(sys.stdin):
+    draw = vl_convert.vega_to_png if "/vega/" in spec["$schema"] else vl_convert.vegalite_to_png
+    print(base64.b64encode(draw(spec, allowed_base_urls=[])).decode())
+"""
+
+
+def record_of(words, *, heads=2, edits=Edits(), special=(), keys=None, scores=None):
+    """A record of random queries and keys for these tokens; `keys` of them are looked at, `scores` sets some by hand.
+
+    Args:
+        special: positions of special tokens.
+        scores: (head, query, key) -> a bias that is added to that score.
+    """
+    n, m = len(words), len(words) if keys is None else keys
+    tokens = tuple(Token(word, i, 0, 0, special=i in special) for i, word in enumerate(words))
+    generator = torch.Generator().manual_seed(7)
+    query, key = (torch.randn(1, heads, length, 5, generator=generator) for length in (n, m))
+    value = torch.randn(1, heads, m, 3, generator=generator)
+    bias = torch.zeros(1, heads, n, m)
+    for place, score in (scores or {}).items():
+        bias[(0, *place)] = score
+    tap = Tap(edits)
+    output = tap.attend(query, key, value, site=SITE, bias=bias if scores else None)
+    sentence = Sentence(" ".join(words), tokens, n)
+    return Record((sentence,), "test", "random", edits, tuple(tap.steps), output.transpose(1, 2).flatten(2))
+
+
+def draw(*specs):
+    """PNG pixels of specifications, (height, width, 3) each; a failure to draw is this process's failure."""
+    done = subprocess.run(
+        [sys.executable, "-c", _DRAW], input=json.dumps(specs), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = done.stdout.split()
+    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(line))).convert("RGB")).astype(int) for line in lines]
+
+
+def data(chart, name):
+    """The rows of a named dataset of a chart."""
+    return chart.to_dict()["datasets"][name]
+
+
+def without_data(chart):
+    return {name: part for name, part in chart.to_dict().items() if name != "datasets"}

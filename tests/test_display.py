@@ -1,0 +1,73 @@
+"""Text made safe to draw."""
+
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.core.display import LONGEST, band_keys, shown
+
+ANY = st.text(st.characters(codec=None, categories=None), max_size=60)
+"""Everything a Python string can hold, surrogates included."""
+
+
+@given(ANY)
+def test_nothing_dangerous_is_drawn(text):
+    """No control, surrogate, non-character, direction mark or character without width comes through."""
+    for character in shown(text):
+        assert unicodedata.category(character) not in ("Cc", "Cs", "Cf", "Zs", "Zl", "Zp")
+        assert not 0xFDD0 <= ord(character) <= 0xFDEF
+        assert ord(character) & 0xFFFE != 0xFFFE
+
+
+@given(ANY)
+def test_what_is_drawn_is_short_and_never_empty(text):
+    assert 1 <= len(shown(text)) <= LONGEST
+
+
+@given(ANY)
+def test_what_is_drawn_can_be_written_to_a_file(text):
+    assert shown(text).encode("utf-8")
+
+
+@given(
+    st.text(
+        st.characters(categories=["L", "N", "P"], exclude_characters="\u3164\uffa0\u115f\u1160"),
+        min_size=1,
+        max_size=24,
+    )
+)
+def test_ordinary_words_stay_as_they_are(text):
+    assert shown(text) == text
+
+
+def test_whitespace_and_nothing_are_visible():
+    assert shown(" a\tb\r\n") == "␣a⇥b↵↵"
+    assert shown("") == "∅"
+
+
+def test_control_characters_become_their_pictures():
+    assert shown("\x00\x1b\x7f") == "␀␛␡"
+
+
+def test_at_most_four_marks_follow_a_letter():
+    """A pile of accents does not grow over its neighbors."""
+    assert shown("e" + "\u0301" * 50) == "e" + "\u0301" * 4
+    assert shown("\u0301") == "◌\u0301"
+
+
+def test_what_is_cut_ends_with_an_ellipsis():
+    assert shown("a" * 25) == "a" * 23 + "…"
+    assert shown("abcdef", 4) == "abc…"
+
+
+def test_a_long_text_is_read_only_as_far_as_it_is_drawn():
+    """A token of a million characters costs as much as one of thirty."""
+    assert shown("x" * 10**6) == "x" * 23 + "…"
+
+
+def test_band_keys_keep_repeated_tokens_apart_and_in_order():
+    keys = band_keys(["the", "the", "<pad>"], special={2})
+
+    assert keys == ["0000 the", "0001 the", "0002-<pad>"]
+    assert keys == sorted(keys)

@@ -1,0 +1,131 @@
+"""Figures: pictures with their names, words and numbers."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from pictures import HOSTILE, SITE, record_of
+
+from attnviz import figures
+from attnviz.core.edits import Edits
+from attnviz.core.masks import Painted, Subsequent
+
+WORDS = ["The", "cat", "sat"]
+
+
+def every_figure(words, **settings):
+    record, after = record_of(words, **settings), record_of(words, edits=Edits(mask=Subsequent()))
+    return (
+        figures.head(record, SITE, 1),
+        figures.head(after, SITE, "mean", row_sums=True),
+        figures.heads(record, SITE),
+        figures.mask(Subsequent(), words, predicted=words),
+        figures.change(record, after),
+    )
+
+
+@pytest.mark.parametrize("words", [WORDS, list(HOSTILE), ["w"] * 60, ["x"]])
+def test_every_figure_is_whole(words):
+    """A safe name, a title, a description, a chart, a table and arrays."""
+    for figure in every_figure(words):
+        assert re.fullmatch(r"[A-Za-z0-9-]{1,80}", figure.name)
+        assert figure.title
+        assert figure.title.encode()
+        assert figure.description.encode()
+        assert figure.chart.to_dict()["layer"]
+        assert figure.screen["$schema"]
+        assert len(figure.table)
+        assert all(isinstance(array, np.ndarray) for array in figure.arrays.values())
+
+
+def test_a_name_says_what_is_shown():
+    record = record_of(WORDS)
+
+    assert figures.head(record, SITE, 1).name == "test-encoder-layer-0-head-1-The-cat-sat"
+    assert figures.heads(record, SITE).name == "test-encoder-layer-0-heads-The-cat-sat"
+    assert figures.mask(Subsequent(), WORDS).name == "mask-subsequent-The-cat-sat"
+    assert figures.head(record_of(["Ça", "../etc", "猫"]), SITE, 0).name.endswith("head-0-Ca-etc")
+
+
+def test_a_description_has_the_main_numbers():
+    record = record_of(WORDS)
+    weights = record.step(SITE).weights(1)
+    query = int(weights.amax(1).argmax())
+    key = int(weights[query].argmax())
+
+    text = figures.head(record, SITE, 1).description
+
+    assert text.startswith("Head 1 of encoder layer 0, 3 queries by 3 keys.")
+    assert f"'{WORDS[query]}' ({query}) looks most at '{WORDS[key]}' ({key}): {float(weights.max()):.2f}" in text
+
+
+def test_descriptions_of_masks_and_changes():
+    record = record_of(WORDS)
+
+    assert "6 of 9 cells may attend" in figures.mask(Subsequent(), WORDS).description
+    assert figures.change(record, record).description.endswith("None moved.")
+    assert "Off: 1." in figures.heads(record_of(WORDS, edits=Edits(heads_off=frozenset({(SITE, 1)}))), SITE).description
+
+
+def test_a_figure_is_made_when_it_is_asked_for_and_then_kept():
+    figure = figures.head(record_of(WORDS), SITE, 0)
+
+    assert "chart" not in vars(figure)
+    assert figure.chart is figure.chart
+    with pytest.raises(AttributeError, match="frames"):
+        figure.frames  # noqa: B018
+
+
+def test_large_maps_have_a_readout_on_the_screen_and_small_ones_do_not():
+    small, large = (figures.head(record_of(["w"] * n), SITE, 0) for n in (4, 60))
+
+    assert "/vega-lite/" in small.screen["$schema"]
+    assert small.screen_data is None
+    assert "/vega/" in large.screen["$schema"]
+    assert set(large.screen_data["kind"]) >= {"row", "column", "map", "titles"}
+
+
+def test_the_screen_keeps_its_specification_while_its_data_change():
+    one, other = (figures.head(record_of(words), SITE, 0).screen for words in (WORDS, ["A", "dog", "ran"]))
+
+    assert {**one, "datasets": None} == {**other, "datasets": None}
+    assert one["datasets"]["cells"]["query_name"].tolist()[0] == "The (0)"
+
+
+def test_arrays_hold_the_exact_numbers():
+    record = record_of(WORDS, edits=Edits(mask=Subsequent()))
+    step = record.step(SITE)
+
+    arrays = figures.head(record, SITE, 1).arrays
+
+    assert (arrays["weights"] == step.weights(1).numpy()).all()
+    assert (arrays["may_attend"] == np.tri(3, dtype=bool)).all()
+    assert arrays["query_tokens"].tolist() == WORDS
+    assert figures.heads(record, SITE).arrays["weights"].shape == (2, 3, 3)
+
+
+def test_arrays_of_long_inputs_are_tiles():
+    arrays = figures.head(record_of(["w"] * 600, heads=1), SITE, 0).arrays
+
+    assert arrays["weights"].shape == (300, 300)
+    assert arrays["cells_per_side_of_tile"] == 2
+
+
+def test_a_cell_in_words():
+    record = record_of(WORDS, edits=Edits(mask=Subsequent()))
+    weight = float(record.step(SITE).weights(1)[2, 1])
+
+    assert figures.in_words(record, SITE, 1, 2, 1) == f"'sat' (2) gives {weight:.2f} of its attention to 'cat' (1)."
+    assert figures.in_words(record, SITE, 0, 1, 2) == (
+        "'sat' (2) may not be looked at by 'cat' (1): blocked by subsequent."
+    )
+    assert "mean of all heads" in figures.in_words(record, SITE, "mean", 2, 1)
+
+
+def test_empty_rows_and_nan_in_words():
+    empty = record_of(WORDS, edits=Edits(mask=Painted(tuple((1, k) for k in range(3)))))
+    broken = record_of(WORDS, scores={(0, 0, 1): math.nan})
+
+    assert figures.in_words(empty, SITE, 0, 1, 1) == "'cat' (1) has no key left to look at; its weights are zeros."
+    assert figures.in_words(broken, SITE, 0, 0, 1) == "The weight that 'The' (0) gives to 'cat' (1) is not a number."

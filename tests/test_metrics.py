@@ -1,0 +1,138 @@
+"""Numbers read off records."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pictures import SITE, record_of
+
+from attnviz import metrics
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError, ShapeError
+from attnviz.core.masks import Padding, Painted, Subsequent, Window
+
+WORDS = "a b c d e f g h i j k l m".split()
+
+
+def step_of(**settings):
+    return record_of(WORDS, **settings).step(SITE)
+
+
+def test_combined_heads_are_the_mean_largest_and_smallest_of_each_cell():
+    step = step_of(heads=3)
+    each = torch.stack([step.weights(head) for head in range(3)])
+
+    torch.testing.assert_close(metrics.combined_weights(step, "mean"), each.mean(0))
+    assert metrics.combined_weights(step, "max").equal(each.amax(0))
+    torch.testing.assert_close(metrics.combined_weights(step, "min", slice(2, 5)), each.amin(0)[2:5])
+    with pytest.raises(InputError, match="median"):
+        metrics.combined_weights(step, "median")
+
+
+@given(tile=st.integers(2, 15), head=st.sampled_from([0, 1, "max", "mean"]), masked=st.booleans())
+def test_tiles_hold_the_largest_of_their_cells(tile, head, masked):
+    """Pooling through scores gives just what pooling the weights would."""
+    step = step_of(edits=Edits(mask=Subsequent() & Painted(((4, 0),)))) if masked else step_of()
+    weights = metrics.weights_of(step, head)
+
+    found = metrics.cells(step, head, tile=tile)
+
+    for i, row in enumerate(found.weights):
+        for j, weight in enumerate(row):
+            square = (slice(i * tile, (i + 1) * tile), slice(j * tile, (j + 1) * tile))
+            assert weight == pytest.approx(float(weights[square].max()), abs=1e-6)
+            assert (found.blocked[i, j] > 0) == (not step.may_attend(0, *square).any())
+
+
+def test_tiles_may_also_be_summed():
+    step = step_of()
+
+    sums = metrics.pooled(step, 0, 4, how="sum")
+
+    assert sums.shape == (4, 4)
+    assert sums.sum() == pytest.approx(len(WORDS), abs=1e-5)
+    with pytest.raises(InputError, match="median"):
+        metrics.pooled(step, 0, 4, how="median")
+
+
+def test_a_cell_has_one_state_and_names_its_rule():
+    """Blocked, empty, NaN and open cells are told apart."""
+    mask = Subsequent() & Painted(((0, 0),))
+    step = step_of(edits=Edits(mask=mask), scores={(0, 5, 2): math.nan})
+
+    found = metrics.cells(step, 0)
+
+    assert [metrics.STATES[s] for s in found.states[0]] == ["empty row"] * len(WORDS)
+    assert found.states[1].tolist() == [metrics.WEIGHT] * 2 + [metrics.BLOCKED] * 11
+    assert (found.states[5, :6] == metrics.NAN).all()
+    assert found.reasons[found.blocked[1, 2] - 1] == "subsequent"
+    assert found.reasons[found.blocked[0, 0] - 1] == "painted"
+
+
+def test_a_window_of_cells_is_the_same_as_a_part_of_all():
+    step = step_of(edits=Edits(mask=Window(2)))
+    rows, columns = slice(3, 11, 2), slice(1, 9)
+
+    whole, part = metrics.cells(step, 1), metrics.cells(step, 1, rows=rows, columns=columns)
+
+    assert part.weights == pytest.approx(whole.weights[rows, columns], abs=1e-6)
+    assert (part.states == whole.states[rows, columns]).all()
+    assert part.queries.tolist() == [3, 5, 7, 9]
+
+
+def test_row_sums_are_one_or_say_that_the_row_is_empty():
+    step = step_of(edits=Edits(mask=Painted(tuple((2, k) for k in range(13)))))
+
+    sums = metrics.row_sums(step, 0)
+
+    assert sums[2] == 0
+    torch.testing.assert_close(sums[torch.arange(13) != 2], torch.ones(12))
+    assert metrics.row_sums(step, 0, rows=slice(1, 4)).equal(sums[1:4])
+
+
+def test_the_largest_weight_is_that_of_all_heads():
+    record = record_of(WORDS, heads=3)
+    step = record.step(SITE)
+
+    assert metrics.largest_weight(record, SITE) == pytest.approx(max(float(step.weights(h).max()) for h in range(3)))
+
+
+def test_the_strongest_key_of_each_query():
+    step = step_of()
+
+    most, at = metrics.strongest(step, 1, rows=slice(2, 6))
+
+    assert most.tolist() == step.weights(1).amax(1)[2:6].tolist()
+    assert at.tolist() == step.weights(1).argmax(1)[2:6].tolist()
+
+
+def test_change_is_a_share_of_the_length_before():
+    before = record_of(WORDS)
+    after = record_of(WORDS, edits=Edits(heads_off=frozenset({(SITE, 0)})))
+
+    change = metrics.output_change(before, after)
+
+    expected = before.output[0, :, :3].norm(dim=-1) / before.output[0].norm(dim=-1)
+    torch.testing.assert_close(change, expected)
+    assert metrics.output_change(before, before).eq(0).all()
+    with pytest.raises(ShapeError):
+        metrics.output_change(before, record_of(WORDS[:4]))
+
+
+def test_combined_heads_are_blocked_only_where_all_are():
+    """A mask of each head its own: a key that one head may look at counts as open."""
+    own = torch.ones(1, 2, 3, 3, dtype=torch.bool)
+    own[0, 0, 0, 1] = own[0, :, 1, 2] = False
+    record = record_of(["a", "b", "c"])
+    step = type(record.steps[0])(**(vars(record.steps[0]) | {"mask": own}))
+
+    assert metrics.reasons_of(step, 0)[1].nonzero().tolist() == [[0, 1], [1, 2]]
+    assert metrics.reasons_of(step, "mean")[1].nonzero().tolist() == [[1, 2]]
+
+
+def test_padding_is_blocked_in_its_own_sentence():
+    step = record_of(["a", "b", "c"], edits=Edits(mask=Padding((2,)))).step(SITE)
+
+    assert metrics.cells(step, 0).blocked[:, 2].all()

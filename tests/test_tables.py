@@ -1,0 +1,96 @@
+"""Records as tidy tables."""
+
+import math
+
+import numpy as np
+import torch
+from pictures import SITE, record_of
+
+from attnviz import tables
+from attnviz.core.edits import Edits
+from attnviz.core.masks import Subsequent
+
+WORDS = ["The", "cat", "sat", "The"]
+COLUMNS = ["query", "query_token", "key", "key_token", "weight", "score", "state", "rule"]
+
+
+def test_a_table_of_weights_has_a_row_per_cell_with_the_records_own_numbers():
+    record = record_of(WORDS, edits=Edits(mask=Subsequent()))
+    step = record.step(SITE)
+
+    table = tables.weights_table(record, SITE, 1)
+
+    assert list(table.columns) == COLUMNS
+    assert (table["weight"].to_numpy(np.float32).reshape(4, 4) == step.weights(1).numpy()).all()
+    assert (table["score"].to_numpy(np.float32).reshape(4, 4) == step.scores(1).numpy()).all()
+    assert table.query("query == 1 and key == 3")[["key_token", "state", "rule"]].values.tolist() == [
+        ["The", "blocked", "subsequent"]
+    ]
+    assert set(table[table["state"] == "weight"]["rule"]) == {""}
+
+
+def test_tokens_stand_in_a_table_as_they_were_typed():
+    record = record_of(["=1+1", "\x00", "a" * 200])
+
+    assert tables.weights_table(record, SITE, 0)["query_token"].iloc[::3].tolist() == ["=1+1", "\x00", "a" * 200]
+
+
+def test_combined_heads_have_no_scores():
+    table = tables.weights_table(record_of(WORDS), SITE, "mean")
+
+    assert table["score"].isna().all()
+
+
+def test_a_window_keeps_its_positions():
+    table = tables.weights_table(record_of(WORDS), SITE, 0, rows=slice(1, 3), columns=slice(2, 3))
+
+    assert table[["query", "key"]].values.tolist() == [[1, 2], [2, 2]]
+
+
+def test_nan_and_empty_rows_are_named():
+    cells = {(0, 1, 2): math.nan} | {(0, 2, k): -math.inf for k in range(4)}
+    table = tables.weights_table(record_of(WORDS, scores=cells), SITE, 0)
+
+    assert table.groupby("query")["state"].first().tolist() == ["weight", "nan", "empty row", "weight"]
+
+
+def test_all_heads_stand_in_one_table():
+    record = record_of(WORDS, heads=3)
+
+    table = tables.heads_table(record, SITE)
+
+    assert list(table.columns) == ["head", *COLUMNS]
+    assert table.groupby("head")["weight"].count().tolist() == [16] * 3
+
+
+def test_a_table_of_too_many_cells_keeps_the_strongest_and_says_so():
+    """Exact weights at exact places, strongest first; keys that may not be attended to are left out."""
+    record = record_of(["w"] * 600, heads=1, edits=Edits(mask=Subsequent()))
+    weights = record.step(SITE).weights(0)
+
+    table = tables.weights_table(record, SITE, 0)
+
+    assert "16 strongest" in table.attrs["note"]
+    row = table[table["query"] == 500]
+    expected = weights[500].topk(16)
+    assert row["key"].tolist() == expected.indices.tolist()
+    assert torch.tensor(row["weight"].to_numpy(np.float32)).equal(expected.values)
+    assert len(table[table["query"] == 2]) == 3
+
+
+def test_a_mask_has_a_row_per_cell_with_its_rule():
+    table = tables.mask_table(Subsequent(), ["a", "b"], ["x", "y", "z"])
+
+    assert table["may_attend"].tolist() == [True, False, False, True, True, False]
+    assert table["rule"].tolist() == ["", "subsequent", "subsequent", "", "", "subsequent"]
+    assert table["key_token"].tolist() == ["x", "y", "z"] * 2
+
+
+def test_change_has_a_row_per_token():
+    before = record_of(WORDS)
+    after = record_of(WORDS, edits=Edits(heads_off=frozenset({(SITE, 1)})))
+
+    table = tables.change_table(before, after)
+
+    assert list(table.columns) == ["position", "token", "change"]
+    assert (table["change"] > 0).all()
