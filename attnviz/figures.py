@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from types import FunctionType
 from typing import Any
 
@@ -121,13 +121,14 @@ def heads(
 ) -> Figure:
     """Thumbnails of all heads of a site; see `charts.heads`."""
     drawn = {"sentence": sentence, "domain": domain, "dark": dark, "focused": focused, "rev": rev}
-    picture = cache(lambda: heads_chart.picture(record, site, **drawn))
+    picture = partial(heads_chart.picture, record, site, **drawn)
+    on_screen = cache(partial(picture, edits=False))
     return Figure(
         name=_name(record.source, site, "heads", record.sentences[sentence].text),
         title=_title(f"All heads · {site} · {shown(record.source, 40)}", record),
-        description=lambda: _describe_heads(record, site, picture().tables["heads"]["largest"]),
+        description=lambda: _describe_heads(record, site, on_screen().tables["heads"]["largest"]),
         chart=lambda: picture().chart,
-        screen=lambda: picture().spec,
+        screen=lambda: on_screen().spec,
         table=lambda: tables.heads_table(record, site, sentence=sentence),
         arrays=lambda: _heads_arrays(record, site, sentence),
     )
@@ -149,7 +150,7 @@ def mask(
     rows, columns = _texts(queries), _texts(keys)
     drawn = {"predicted": predicted, "sentence": sentence, "dark": dark, "selected": selected, "rev": rev}
 
-    def drawing(**room) -> Map:
+    def drawing(*, edits: bool = True, **room) -> Map:
         return mask_chart.drawing_of(mask, queries, keys, **drawn, **room)
 
     return Figure(
@@ -170,13 +171,13 @@ def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fal
     """How far each token's output vector moved; see `charts.change`."""
     moved = metrics.output_change(before, after, sentence).numpy()
     labels = after.sentences[sentence].labels[: len(moved)]
-    picture = cache(lambda: change_chart.picture(before, after, sentence=sentence, dark=dark))
+    picture = partial(change_chart.picture, before, after, sentence=sentence, dark=dark)
     return Figure(
         name=_name(after.source, "change", after.sentences[sentence].text),
         title=_title(f"Change of the output · {shown(after.source, 40)}", after),
         description=_describe_change(moved, labels),
         chart=lambda: picture().chart,
-        screen=lambda: picture().spec,
+        screen=lambda: picture(edits=False).spec,
         table=lambda: tables.change_table(before, after, sentence=sentence),
         arrays=lambda: {"change": moved, "tokens": _text_array(labels)},
     )
@@ -199,17 +200,26 @@ def in_words(record: Record, site: Site, head: int | str, query: int, key: int, 
     return f"{looker} gives {weight:.2f} of {of} to {looked}."
 
 
+def strongest_in_words(record: Record, site: Site, head: int | str, sentence: int = 0) -> str:
+    """The cell with the largest weight as a sentence, leaving out queries that have but one key to look at."""
+    most, at = metrics.strongest(record.step(site), head, sentence=sentence)
+    if not most.size:
+        return ""
+    query = int(np.where(most < 1, most, 0).argmax())
+    return in_words(record, site, head, query, int(at[query]), sentence)
+
+
 _POLICIES = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
 
 
 def _map(drawing: Callable[..., Map], size: Size, dark: bool) -> dict[str, Callable]:
-    """The three fields of a figure that are drawn from a map."""
+    """The fields of a figure that are drawn from a map. On the screen the edits stand beside the picture, not on it."""
     colors = theme(dark)
-    plain = cache(lambda: maps.picture(drawing(), colors))
-    pixels = cache(lambda: screen(drawing(below=READOUT), colors))
+    pixels = cache(lambda: screen(drawing(below=READOUT, edits=False), colors))
+    chart = {"chart": lambda: maps.picture(drawing(), colors).chart}
     if size.form == "rectangles":
-        return {"chart": lambda: plain().chart, "screen": lambda: plain().spec}
-    return {"chart": lambda: plain().chart, "screen": lambda: pixels()[0], "screen_data": lambda: pixels()[1]}
+        return chart | {"screen": lambda: maps.picture(drawing(edits=False), colors).spec}
+    return chart | {"screen": lambda: pixels()[0], "screen_data": lambda: pixels()[1]}
 
 
 def _describe_head(record: Record, site: Site, head: int | str, window: dict) -> str:

@@ -23,8 +23,8 @@ def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fal
     return picture(before, after, sentence=sentence, dark=dark).chart
 
 
-def picture(before: Record, after: Record, *, sentence: int = 0, dark: bool = False) -> Picture:
-    """What `change` draws. The arguments are the same."""
+def picture(before: Record, after: Record, *, sentence: int = 0, dark: bool = False, edits: bool = True) -> Picture:
+    """What `change` draws. The arguments are the same, and whether the picture says what was changed."""
     colors = theme(dark)
     moved = metrics.output_change(before, after, sentence).tolist()
     bands = axes.bands(after.sentences[sentence].tokens[: len(moved)])
@@ -38,7 +38,7 @@ def picture(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fa
     }
     heading = frame.heading(
         f"Change of the output · {shown(after.source, 40)}",
-        _lines(after),
+        _lines(after)[: None if edits else 1],
         left=-max((frame.text_width(band[5:]) for band in bands), default=0.0) - axes.PADDING,
         top=-10,
         width=WIDTH + 100,

@@ -52,8 +52,9 @@ def picture(
     dark: bool = False,
     focused: int | None = None,
     rev: int = 0,
+    edits: bool = True,
 ) -> Picture:
-    """What `heads` draws. The arguments are the same."""
+    """What `heads` draws. The arguments are the same, and whether the picture says what was changed."""
     step, colors = record.step(site), theme(dark)
     scale = domain_of(domain, record, site, sentence)
     columns = columns_of(step.num_heads)
@@ -72,7 +73,8 @@ def picture(
     bottom = -(-step.num_heads // columns) * (height + LABEL + GAP) - GAP
     title = f"All heads · {site} · {shown(record.source, 40)}"
     ramp = frame.Ramp(scale.caption, pixels.ramp_uri(colors), scale.ticks)
-    around += frame.heading(title, subtitles_of(record), left=0, top=-8, width=WIDTH, narrowest=WIDTH, colors=colors)
+    lines = subtitles_of(record, edits=edits)
+    around += frame.heading(title, lines, left=0, top=-8, width=WIDTH, narrowest=WIDTH, colors=colors)
     around += frame.legend([], ramp, top=bottom + 14, width=WIDTH, colors=colors)
     table = {name: [thumbnail[name] for thumbnail in thumbnails] for name in thumbnails[0]}
     return Picture(_form(side, height, bottom, colors), {"heads": table} | frame.tables(around))

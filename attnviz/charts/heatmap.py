@@ -26,7 +26,7 @@ LOWEST = 1e-4
 
 MAY_ATTEND = "may attend"
 NOT_A_NUMBER = "NaN: not a number"
-MINUS_INFINITY = "score −∞"
+MINUS_INFINITY = "score: minus infinity"
 
 POLICIES = {
     "zero": "no key left: zeros",
@@ -120,8 +120,13 @@ def drawing_of(
     selected: tuple[int, int] | None = None,
     rev: int = 0,
     below: float = 16,
+    edits: bool = True,
 ) -> Map:
-    """What `heatmap` draws. The arguments are the same, and how many pixels lie between the map and its legend."""
+    """What `heatmap` draws.
+
+    The arguments are the same, and how many pixels lie between the map and its legend, and whether the picture says what
+    was changed.
+    """
     step, colors = record.step(site), theme(dark)
     queries, keys = (
         tokens[part] for tokens, part in zip(tokens_of(record, step, sentence), (rows, columns), strict=True)
@@ -134,7 +139,7 @@ def drawing_of(
     says = _said(found)
     around = frame.heading(
         title_of(record, site, head),
-        [*subtitles_of(record), *axes.notes_on(size)],
+        [*subtitles_of(record, edits=edits), *axes.notes_on(size)],
         left=room.left,
         top=room.top - 8,
         width=size.width - room.left,
@@ -182,9 +187,9 @@ def title_of(record: Record, site: Site, head: int | str) -> str:
     return f"{what}{off} · {site} · {shown(record.source, 40)}"
 
 
-def subtitles_of(record: Record) -> list[str]:
-    """Where the weights come from, and what was changed."""
-    changed = record.edits.in_words()
+def subtitles_of(record: Record, *, edits: bool = True) -> list[str]:
+    """Where the weights come from, and what was changed if `edits` are to be said."""
+    changed = record.edits.in_words() if edits else ()
     return [CAUTIONS.get(record.provenance, ""), f"changed: {', '.join(changed)}" if changed else ""]
 
 

@@ -3,7 +3,7 @@
 import streamlit as st
 
 CSS = """
-.block-container {padding-top: 4.25rem; padding-bottom: 4rem; max-width: 1440px;}
+.block-container {padding-top: 4.25rem; padding-bottom: 4rem; max-width: 1480px; padding-left: 2.5rem; padding-right: 2.5rem;}
 .note {padding: .6rem .9rem; border-left: 3px solid; border-radius: 2px; margin: .25rem 0; overflow-wrap: anywhere;}
 .note.error {border-color: #b3261e; background: rgba(179, 38, 30, .08);}
 .note.notice {border-color: #8a6d00; background: rgba(138, 109, 0, .10);}
@@ -11,6 +11,7 @@ CSS = """
 .words {font-size: 1.125rem; line-height: 1.5; min-height: 1.7rem; overflow-wrap: anywhere;
         font-variant-numeric: tabular-nums;}
 .quiet {font-size: .875rem; opacity: .78; overflow-wrap: anywhere; font-variant-numeric: tabular-nums;}
+@media (max-width: 640px) {.block-container {padding-left: 1rem; padding-right: 1rem;}}
 [class*="st-key-picture"] {overflow-x: auto;}
 """
 

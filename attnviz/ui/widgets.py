@@ -72,11 +72,13 @@ def run(source: Scratch, lines: tuple[str, ...], edits: Edits) -> Record:
 
 
 def cell_in_words(record: Record, site: Site, head: int | str, cell: tuple[int, int] | None, sentence: int) -> None:
-    """What the selected cell says, or how to select one."""
+    """What the selected cell says; with none, what the strongest says, and how to select one."""
     if cell is None:
-        in_words("Click a cell to read it in words.")
+        in_words(figures.strongest_in_words(record, site, head, sentence))
+        quiet("The largest weight here. Click a cell to read it.")
     else:
         in_words(figures.in_words(record, site, head, *cell, sentence=sentence))
+        quiet("Click the cell again, or press Escape, to let it go.")
 
 
 def quiet(text: str) -> None:
@@ -383,11 +385,6 @@ def display() -> dict[str, object]:
         )
         sums = st.toggle("Row sums", False, key="sums", bind="query-params")
     return {"domain": DOMAINS[domain or "0 to 1"], "row_sums": sums}
-
-
-def number(focus: str) -> int | None:
-    """The head that a choice of `focus` names, if it names one."""
-    return int(focus) if focus.isdigit() else None
 
 
 def select(point: dict | None) -> None:

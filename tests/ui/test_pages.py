@@ -233,6 +233,11 @@ def test_examples_fill_the_sentence_box():
         assert 'role="alert"' not in html(app)
 
 
+def test_the_strongest_cell_is_said_in_words_until_one_is_selected():
+    """The first screen has a sentence about the picture on it."""
+    assert "gives 0.46 of its attention to" in html(opened(show="0", text="a b c d"))
+
+
 def test_runs_are_shared_between_sessions():
     """The same text with the same edits is run once, whoever asks."""
     cache.record.cache_clear()

@@ -15,26 +15,24 @@ def page() -> None:
 def body(source, lines) -> None:
     edits = widgets.edits_bar(source, lines)
     record = widgets.run(source, lines, edits)
-    dark = widgets.is_dark()
     with st.container(horizontal=True, gap="large"):
-        with st.container(width=344):
-            site = widgets.layer(source)
-            sentence = widgets.sentence(lines)
-            focus = st.session_state.get("show", "0")
-            overview = figures.heads(
-                record, site, sentence=sentence, dark=dark, focused=widgets.number(focus), rev=widgets.rev()
-            )
-            widgets.picture(overview, "heads", select="head", on_select=_focus)
-            widgets.heads_on(source, site)
-            widgets.take_away(overview, "heads")
-        with st.container(width="stretch"):
+        left, right = st.container(width=344), st.container(width="stretch")
+        with right:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 focus = widgets.focus(source)
                 options = widgets.display()
                 menu = st.container(width="content")
+        with left:
+            site = widgets.layer(source)
+            sentence = widgets.sentence(lines)
+            shown = {"sentence": sentence, "dark": widgets.is_dark(), "rev": widgets.rev()}
+            overview = figures.heads(record, site, focused=focus, **shown)
+            widgets.picture(overview, "heads", select="head", on_select=_focus)
+            widgets.heads_on(source, site)
+            widgets.take_away(overview, "heads")
+        with right:
             cell = widgets.selected(record, site)
-            shown = {"sentence": sentence, "selected": cell, "dark": dark, "rev": widgets.rev()}
-            head = figures.head(record, site, focus, **shown, **options)
+            head = figures.head(record, site, focus, selected=cell, **shown, **options)
             with menu:
                 widgets.take_away(head, "head")
             with st.container(horizontal=True, gap="large"):
@@ -42,13 +40,13 @@ def body(source, lines) -> None:
                 with st.container(width=340):
                     widgets.cell_in_words(record, site, focus, cell, sentence)
                     if edits != Edits():
-                        _change(cache.record(source, lines), record, sentence, dark)
+                        _change(cache.record(source, lines), record, sentence)
             widgets.numbers(head, "head")
     state.write_link()
 
 
-def _change(before, after, sentence: int, dark: bool) -> None:
-    figure = figures.change(before, after, sentence=sentence, dark=dark)
+def _change(before, after, sentence: int) -> None:
+    figure = figures.change(before, after, sentence=sentence, dark=widgets.is_dark())
     widgets.picture(figure, "change")
     widgets.quiet(figure.description)
     widgets.take_away(figure, "change")
