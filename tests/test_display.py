@@ -20,6 +20,13 @@ def test_nothing_dangerous_is_drawn(text):
         assert ord(character) & 0xFFFE != 0xFFFE
 
 
+def test_no_code_point_comes_through_that_draws_nothing_or_turns_the_line():
+    """Every code point of the planes that have such, one by one."""
+    for code in (*range(0x20000), *range(0xE0000, 0xE1000), 0x10FFFE, 0x10FFFF):
+        for character in shown(chr(code)):
+            assert unicodedata.category(character) not in ("Cc", "Cs", "Cf", "Zs", "Zl", "Zp"), hex(code)
+
+
 @given(ANY)
 def test_what_is_drawn_is_short_and_never_empty(text):
     assert 1 <= len(shown(text)) <= LONGEST

@@ -26,7 +26,7 @@ def test_a_map_holds_the_numbers_of_the_record(cat):
     assert [cell["weight"] for cell in cells] == step.weights(1).flatten().tolist()
     assert [cell["score"] for cell in cells] == step.scores(1).flatten().tolist()
     assert [cell["shade"] for cell in cells] == pytest.approx([cell["weight"] for cell in cells])
-    assert cells[6]["query_name"], cells[6]["key_name"] == ("cat (1)", "sat (2)")
+    assert (cells[6]["query_name"], cells[6]["key_name"]) == ("cat (1)", "sat (2)")
 
 
 def test_axes_say_who_looks_and_who_is_looked_at(cat):
@@ -116,9 +116,9 @@ def test_nan_and_minus_infinity_have_signs_of_their_own():
     chart = heatmap(record_of(["a", "b"], scores={(0, 0, 1): math.nan, (0, 1, 0): -math.inf}), SITE, 0)
     cells = data(chart, "cells")
 
-    assert [cell["says"] for cell in cells] == ["NaN: not a number"] * 2 + ["score −∞", "may attend"]
+    assert [cell["says"] for cell in cells] == ["NaN: not a number"] * 2 + ["score: minus infinity", "may attend"]
     assert len({cell["path"] for cell in cells}) == 3
-    assert {"NaN: not a number", "score −∞"} <= set(texts(chart, "words"))
+    assert {"NaN: not a number", "score: minus infinity"} <= set(texts(chart, "words"))
     json.dumps(chart.to_dict(), allow_nan=False)
 
 
