@@ -259,7 +259,8 @@ def _describe_change(moved: np.ndarray, labels: Sequence[str]) -> str:
     if not moved.any():
         return f"{text} None moved."
     order = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MOST_NAMED]
-    named = ", ".join(f"'{shown(labels[i])}' ({i}) {moved[i]:.1%}" for i in order if moved[i] != 0)
+    amounts = {i: f"{moved[i]:.1%}" if np.isfinite(moved[i]) else str(moved[i]).replace("nan", "NaN") for i in order}
+    named = ", ".join(f"'{shown(labels[i])}' ({i}) {amounts[i]}" for i in order if moved[i] != 0)
     return f"{text} Most: {named}."
 
 

@@ -16,6 +16,8 @@ from attnviz.core.record import Record
 
 BAR, STEP = 12, 22
 WIDTH = 240
+MOST_BARS = 40
+"""Of longer sentences the tokens that moved most are shown; the table holds all."""
 
 
 def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = False) -> alt.LayerChart:
@@ -26,19 +28,22 @@ def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fal
 def picture(before: Record, after: Record, *, sentence: int = 0, dark: bool = False, edits: bool = True) -> Picture:
     """What `change` draws. The arguments are the same, and whether the picture says what was changed."""
     colors = theme(dark)
-    moved = metrics.output_change(before, after, sentence).tolist()
-    bands = axes.bands(after.sentences[sentence].tokens[: len(moved)])
+    every = metrics.output_change(before, after, sentence).tolist()
+    kept = sorted(sorted(range(len(every)), key=lambda i: -_rank(every[i]))[:MOST_BARS])
+    moved, tokens = [every[i] for i in kept], after.sentences[sentence].tokens
+    bands = axes.bands([tokens[i] for i in kept])
     top = max((m for m in moved if math.isfinite(m)), default=0.0) or 1.0
     table = {
         "band": bands,
         "change": [m if math.isfinite(m) else None for m in moved],
-        "length": [(m / top if math.isfinite(m) else 1.0) * WIDTH for m in moved],
+        "length": [0.0 if math.isnan(m) else min(m / top, 1.0) * WIDTH for m in moved],
         "text": [f"{m:.1%}" if 0 < m < math.inf else "0" if m == 0 else number(m, "") for m in moved],
         "color": [colors.text if m else colors.quiet for m in moved],
     }
+    lines = _lines(after, len(moved), len(every))
     heading = frame.heading(
         f"Change of the output · {shown(after.source, 40)}",
-        _lines(after)[: None if edits else 1],
+        lines if edits else lines[:-1],
         left=-max((frame.text_width(band[5:]) for band in bands), default=0.0) - axes.PADDING,
         top=-10,
         width=WIDTH + 100,
@@ -62,6 +67,14 @@ def _form(tokens: int, colors: Theme) -> Form:
     return Form.of(chart.configure(**config(colors)))
 
 
-def _lines(after: Record) -> list[str]:
-    changed = ", ".join(after.edits.in_words())
-    return ["how far each token's output vector moved, as a share of its length", f"changed: {changed or 'nothing'}"]
+def _rank(moved: float) -> float:
+    """What is not a number comes first: it is what one must not miss."""
+    return math.inf if math.isnan(moved) else moved
+
+
+def _lines(after: Record, drawn: int, tokens: int) -> list[str]:
+    """What is measured, what is left out, and last what was changed."""
+    left_out = [f"the {drawn} of {tokens} tokens that moved most"] if drawn < tokens else []
+    changed = ", ".join(after.edits.in_words()) or "nothing"
+    measure = "how far each token's output vector moved, as a share of its length"
+    return [measure, *left_out, f"changed: {changed}"]

@@ -124,8 +124,8 @@ def drawing_of(
 ) -> Map:
     """What `heatmap` draws.
 
-    The arguments are the same, and how many pixels lie between the map and its legend, and whether the picture says what
-    was changed.
+    The arguments are the same, and how many pixels lie between the map and its legend, and whether the picture says
+    what was changed.
     """
     step, colors = record.step(site), theme(dark)
     queries, keys = (

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-RECTANGLES = 48
+RECTANGLES = 32
 """Up to this many rows and columns every cell is a rectangle with a tooltip."""
 
 PIXELS = 512
@@ -11,6 +11,9 @@ PIXELS = 512
 
 SIDE = 640
 """Pixels: the side of a large map."""
+
+READABLE = 512
+"""Pixels: the side of a map whose tokens are all labeled, so that two stand side by side."""
 
 THINNEST = 14
 """Pixels a token label needs along its axis; where cells are smaller, some labels are left out."""
@@ -51,7 +54,7 @@ def size_of(queries: int, keys: int) -> Size:
     """Decide how to draw `queries` x `keys` cells."""
     most = max(queries, keys)
     if most <= RECTANGLES:
-        cell = max(13, min(44, SIDE // most))
+        cell = max(THINNEST, min(44, READABLE // most))
         return Size("rectangles", cell, queries, keys)
     tile = -(-most // PIXELS)
     rows, columns = -(-queries // tile), -(-keys // tile)

@@ -3,7 +3,7 @@
 import streamlit as st
 
 CSS = """
-.block-container {padding-top: 4.25rem; padding-bottom: 4rem; max-width: 1480px; padding-left: 2.5rem; padding-right: 2.5rem;}
+.block-container {max-width: 1480px; padding: 4.25rem 2.5rem 4rem;}
 .note {padding: .6rem .9rem; border-left: 3px solid; border-radius: 2px; margin: .25rem 0; overflow-wrap: anywhere;}
 .note.error {border-color: #b3261e; background: rgba(179, 38, 30, .08);}
 .note.notice {border-color: #8a6d00; background: rgba(138, 109, 0, .10);}

@@ -75,7 +75,7 @@ def cell_in_words(record: Record, site: Site, head: int | str, cell: tuple[int, 
     """What the selected cell says; with none, what the strongest says, and how to select one."""
     if cell is None:
         in_words(figures.strongest_in_words(record, site, head, sentence))
-        quiet("The largest weight here. Click a cell to read it.")
+        quiet("Click a cell to read it in words.")
     else:
         in_words(figures.in_words(record, site, head, *cell, sentence=sentence))
         quiet("Click the cell again, or press Escape, to let it go.")
@@ -233,13 +233,15 @@ def _empty_rows(record: Record) -> str:
 
 def _parameters(chosen: list[str]) -> dict[str, int]:
     values = {}
-    for rule, name, label, default in (
+    for rule, name, title, default in (
         ("window", "before", "keys before", 2),
         ("window", "after", "keys after", 0),
         ("prefix", "prefix", "prefix length", 2),
     ):
         if rule in chosen:
-            values[name] = st.number_input(label, 0, 4096, default, key=name, width=130, bind="query-params")
+            label(title)
+            options = {"width": 116, "bind": "query-params", "label_visibility": "collapsed"}
+            values[name] = st.number_input(title, 0, 4096, default, key=name, **options)
     return values
 
 

@@ -6,6 +6,7 @@ from pictures import HOSTILE, SITE, data, draw, record_of, without_data
 from attnviz import metrics
 from attnviz.charts.change import WIDTH, change
 from attnviz.core.edits import Edits
+from attnviz.core.masks import Prefix
 
 WORDS = ["The", "cat", "sat"]
 OFF = Edits(heads_off=frozenset({(SITE, 1)}))
@@ -30,6 +31,27 @@ def test_a_token_that_did_not_move_says_zero():
     record = record_of(WORDS)
 
     assert [(row["length"], row["text"]) for row in bars(change(record, record))] == [(0, "0")] * 3
+
+
+def test_of_a_long_sentence_the_tokens_that_moved_most_are_drawn():
+    """Forty of them, in the order of the text, and the picture says so."""
+    words = [f"w{i}" for i in range(100)]
+    before, after = record_of(words), record_of(words, edits=OFF)
+    moved = metrics.output_change(before, after)
+
+    rows = bars(change(before, after))
+
+    most = sorted(moved.topk(40).indices.tolist())
+    assert [row["change"] for row in rows] == [moved[i].item() for i in most]
+    assert "40 of 100 tokens" in str(change(before, after).to_dict())
+
+
+def test_what_is_not_a_number_has_no_bar():
+    """A token whose vector became NaN is named, and not drawn as if it had moved far."""
+    before = record_of(WORDS)
+    after = record_of(WORDS, edits=Edits(mask=Prefix(0), empty_rows="nan"))
+
+    assert {(row["length"], row["text"]) for row in bars(change(before, after))} == {(0.0, "NaN")}
 
 
 def test_the_specification_stays_while_the_edit_changes():

@@ -11,8 +11,8 @@ from attnviz.charts.size import PIXELS, RECTANGLES, SIDE, THINNEST, size_of
     ("queries", "keys", "form"),
     [
         (1, 1, "rectangles"),
-        (48, 48, "rectangles"),
-        (49, 3, "pixels"),
+        (32, 32, "rectangles"),
+        (33, 3, "pixels"),
         (512, 512, "pixels"),
         (513, 1, "tiles"),
         (8192, 8192, "tiles"),

@@ -17,11 +17,10 @@ def body(source, lines) -> None:
     record = widgets.run(source, lines, edits)
     with st.container(horizontal=True, gap="large"):
         left, right = st.container(width=344), st.container(width="stretch")
-        with right:
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                focus = widgets.focus(source)
-                options = widgets.display()
-                menu = st.container(width="content")
+        with right, st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            focus = widgets.focus(source)
+            options = widgets.display()
+            menu = st.container(width="content")
         with left:
             site = widgets.layer(source)
             sentence = widgets.sentence(lines)
