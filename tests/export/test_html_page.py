@@ -66,7 +66,7 @@ def test_the_picture_answers_the_pointer(opened, figure):
     page = opened(figure)
     page.locator("#picture .mark-rect path").nth(1).hover()
 
-    expected = f"{figure.table['weight'][1]:.2f}"
+    expected = f"{figure.table['weight'][1]:.4f}"
     page.wait_for_selector("#vg-tooltip-element.visible")
     assert expected in page.locator("#vg-tooltip-element").inner_text()
 
