@@ -50,6 +50,7 @@ def decode_cell(text: str) -> tuple[int, int] | None:
 
 
 ENCODED = {"off": (encode_heads, decode_heads, frozenset()), "cell": (encode_cell, decode_cell, None)}
+MAY_BE_EMPTY = ("text", "mask")
 
 
 def read_link(allowed: dict[str, object]) -> None:
@@ -68,7 +69,8 @@ def read_link(allowed: dict[str, object]) -> None:
             st.session_state[name] = default
             problems.append(f"{name}: {error}")
     for name in st.query_params:
-        if name in allowed and (bad := [v for v in st.query_params.get_all(name) if v and not _fits(v, allowed[name])]):
+        values = [value for value in st.query_params.get_all(name) if value or name not in MAY_BE_EMPTY]
+        if name in allowed and (bad := [value for value in values if not _fits(value, allowed[name])]):
             problems.append(f"{name}: '{bad[0][:40]}' is not {_in_words(allowed[name])}.")
         elif name not in allowed and name not in ENCODED:
             problems.append(f"{name[:40]}: there is no such setting.")
@@ -88,7 +90,7 @@ def write_link() -> None:
 def _fits(value: str, allowed: object) -> bool:
     if isinstance(allowed, range):
         return bool(re.fullmatch(r"-?\d{1,12}", value, re.ASCII)) and int(value) in allowed
-    return allowed is str or all(part in allowed for part in value.split(","))
+    return allowed is str or value in allowed
 
 
 def _in_words(allowed: object) -> str:

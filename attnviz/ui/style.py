@@ -7,6 +7,8 @@ CSS = """
 .note {padding: .6rem .9rem; border-left: 3px solid; border-radius: 2px; margin: .25rem 0; overflow-wrap: anywhere;}
 .note.error {border-color: #b3261e; background: rgba(179, 38, 30, .08);}
 .note.notice {border-color: #8a6d00; background: rgba(138, 109, 0, .10);}
+.unseen {position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap;}
+[data-testid="stCaptionContainer"] {color: inherit; opacity: .8;}
 .st-key-edits {min-height: 2.75rem;}
 .words {font-size: 1.125rem; line-height: 1.5; min-height: 1.7rem; overflow-wrap: anywhere;
         font-variant-numeric: tabular-nums;}

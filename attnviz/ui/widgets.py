@@ -32,6 +32,9 @@ UNCHANGED = {"mask": [], "padding": True, "empty": EMPTY_ROWS[0], "off": frozens
 LONGEST_LINK = 30_000
 """How many characters a sentence may take in the address of the page."""
 
+MOST_PROBLEMS = 3
+"""So many of the things that are wrong with a link are said."""
+
 ALLOWED: dict[str, object] = {
     "text": str,
     "tokenizer": tokenizers.NAMES,
@@ -106,6 +109,10 @@ def is_dark() -> bool:
 def input_bar() -> tuple[Scratch, tuple[str, ...]]:
     """The model and the sentences. Stops the page with one sentence if either cannot be used."""
     state.read_link(ALLOWED)
+    left_out = _too_long_for_a_link()
+    if st.session_state.get("left out") and not left_out:
+        st.session_state["text"] = st.session_state["text"]  # set from here, it enters the link again
+    st.session_state["left out"] = left_out
     with st.container(horizontal=True, vertical_alignment="top", gap="small"):
         with st.container(width=250, gap="xsmall"):
             source = _model()
@@ -117,14 +124,16 @@ def input_bar() -> tuple[Scratch, tuple[str, ...]]:
                 height=80,
                 label_visibility="collapsed",
                 placeholder="Type a sentence. A new line begins another one.",
-                bind=None if _too_long_for_a_link() else "query-params",
+                bind=None if left_out else "query-params",
             )
         with st.container(width="stretch"):
             st.pills("Examples", EXAMPLES, key="example", on_change=_take_example, label_visibility="collapsed")
-    if _too_long_for_a_link():
+    if left_out:
         note("This text is too long for a link: the address of this page leaves it out.", "notice")
-    for problem in st.session_state["link_problems"]:
-        note(f"The link could not be read in full, so a default is shown. {problem}", "notice")
+    if problems := st.session_state["link_problems"]:
+        more = f" And {len(problems) - MOST_PROBLEMS} more." if len(problems) > MOST_PROBLEMS else ""
+        said = " ".join(problems[:MOST_PROBLEMS])
+        note(f"The link could not be read in full, so a default is shown. {said}{more}", "notice")
     try:
         if isinstance(source, InputError):
             raise source
@@ -177,7 +186,7 @@ def _model() -> Scratch | InputError:
         **bound,
     )
     try:
-        return Scratch(tokenizer, positions=positions, bias=bias, **sizes)
+        return Scratch(tokenizer or tokenizers.NAMES[0], positions=positions, bias=bias, **sizes)
     except InputError as error:
         return error
 
@@ -433,11 +442,13 @@ def picture(figure: Figure, key: str, *, select: str | None = None, on_select=No
         points = event if isinstance(event, list) else [event] if event else []
         on_select(points[0] if points else None)
 
-    options = {"key": f"{key} {form}", "theme": None, "width": "content", "alt": clean(figure.description)}
+    # A changed `alt` would build the chart anew, with a flicker: it stays, and the description stands beside the chart.
+    options = {"key": f"{key} {form}", "theme": None, "width": "content", "alt": "Chart, described in the text after it"}
     if on_select is not None:
         options |= {"on_select": clicked, "selection_mode": select}
     with st.container(key=f"picture {key}", width="content"):
         st.vega_lite_chart(figure.screen_data, spec, **options)
+        st.html(f'<p class="unseen">{escape(clean(figure.description))}</p>')
 
 
 def take_away(figure: Figure, key: str) -> None:

@@ -233,6 +233,17 @@ def test_examples_fill_the_sentence_box():
         assert 'role="alert"' not in html(app)
 
 
+def test_every_picture_is_described_in_words():
+    """Beside each picture stands what it shows, for those who cannot see it; the chart itself is never rebuilt for it."""
+    app = opened(mask="subsequent")
+
+    assert html(app).count('class="unseen"') == len(app.get("vega_lite_chart")) == 3
+    assert "4 heads of encoder layer 0, each a map of 6 queries by 6 keys." in html(app)
+    assert "Head 0 of encoder layer 0, 6 queries by 6 keys." in html(app)
+    assert "How far the output vector of each of 6 tokens moved" in html(app)
+    assert len({chart.proto.alt for chart in app.get("vega_lite_chart")}) == 1
+
+
 def test_the_strongest_cell_is_said_in_words_until_one_is_selected():
     """The first screen has a sentence about the picture on it."""
     assert "gives 0.46 of its attention to" in html(opened(show="0", text="a b c d"))
