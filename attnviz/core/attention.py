@@ -63,14 +63,12 @@ def scaled_dot_product_attention(
     """
     if query.dim() == key.dim() == value.dim() == 3:
         _check_shapes(query, key, value)
-        inputs = (_with_one_head(t, 3) for t in (query, key, value))
-        extras = (t if isinstance(t, Mask) else _with_one_head(t, 3) for t in (mask, bias))
-        q, k, v, m, b = *inputs, *extras
+        q, k, v, m, b = map(_with_one_head, (query, key, value, mask, bias))
         output, weights = scaled_dot_product_attention(
             q, k, v, m, bias=b, scale=scale, temperature=temperature, dropout_p=dropout_p, empty_rows=empty_rows
         )
         return output.squeeze(1), weights.squeeze(1)
-    mask, scale = check(query, key, value, mask, bias, scale, temperature, dropout_p, empty_rows)
+    scale = _check(query, key, value, mask, bias, scale, temperature, dropout_p, empty_rows)
     allowed = window(mask, slice(None), queries=query.shape[2], keys=key.shape[2])
     raw = scores(query, key, scale=scale, bias=bias, temperature=temperature)
     weights, empty, nan = _distributions(masked(raw, allowed))
@@ -100,7 +98,7 @@ def attend(
         The output, (B, H, Q, d_v), and the log-sum-exp of each row of masked scores, (B, H, Q), float64; it is -inf
         where a row is empty, and NaN where the row is.
     """
-    mask, scale = check(query, key, value, mask, bias, scale, temperature, 0.0, empty_rows)
+    scale = _check(query, key, value, mask, bias, scale, temperature, 0.0, empty_rows)
     (batch, heads, queries, _), keys = query.shape, key.shape[2]
     rows_at_once = max(1, BLOCK // max(1, batch * heads * keys))
     outputs, sums = [], []
@@ -129,9 +127,9 @@ def attention_output(
 ) -> Tensor:
     """Compute the output alone, (B, H, Q, d_v), by PyTorch's fused kernel: for training and sweeps, with gradients.
 
-    The arguments are those of `scaled_dot_product_attention`.
+    The arguments are those of `scaled_dot_product_attention`, (B, H, n, d).
     """
-    mask, scale = check(query, key, value, mask, bias, scale, temperature, dropout_p, empty_rows)
+    scale = _check(query, key, value, mask, bias, scale, temperature, dropout_p, empty_rows)
     allowed = window(mask, slice(None), queries=query.shape[2], keys=key.shape[2])
     added = allowed
     if bias is not None:
@@ -218,11 +216,21 @@ def window(
     return mask[..., columns] if mask.shape[-1] > 1 else mask
 
 
-def check(
-    query, key, value, mask, bias, scale, temperature, dropout_p, empty_rows
-) -> tuple[Tensor | Mask | None, float]:
-    """Refuse what does not fit, with both shapes named; give the mask and the scale to use."""
+def _check(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | Mask | None,
+    bias: Tensor | None,
+    scale: float | None,
+    temperature: float,
+    dropout_p: float,
+    empty_rows: str,
+) -> float:
+    """Refuse what does not fit (B, H, n, d), with both shapes named; give the scale to use."""
     _check_shapes(query, key, value)
+    if query.dim() != 4:
+        raise ShapeError(f"Query, key and value need 4 axes (B, H, n, d); the query has shape {tuple(query.shape)}.")
     shape = (*query.shape[:3], key.shape[2])
     if isinstance(mask, Tensor):
         if mask.dtype is not torch.bool:
@@ -247,7 +255,7 @@ def check(
         raise AttnvizError(f"dropout_p is {dropout_p}; it must be at least 0 and below 1.")
     if empty_rows not in EMPTY_ROWS:
         raise AttnvizError(f"empty_rows is {empty_rows!r}; it must be one of {', '.join(EMPTY_ROWS)}.")
-    return mask, 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
 
 
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
@@ -294,13 +302,13 @@ def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, int, int, int]
             )
 
 
-def _with_one_head(tensor: Tensor | None, axes: int) -> Tensor | None:
-    """(B, n, d) -> (B, 1, n, d); a (Q, K) mask stays."""
-    if tensor is None or tensor.dim() == 2:
-        return tensor
-    if tensor.dim() != axes:
-        raise ShapeError(f"The query has {axes} axes (B, n, d); another argument has shape {tuple(tensor.shape)}.")
-    return tensor.unsqueeze(1)
+def _with_one_head(given: Tensor | Mask | None) -> Tensor | Mask | None:
+    """(B, n, d) -> (B, 1, n, d); named masks, and masks and biases of (Q, K), stay."""
+    if not isinstance(given, Tensor) or given.dim() == 2:
+        return given
+    if given.dim() != 3:
+        raise ShapeError(f"The query has 3 axes (B, n, d); the mask or bias has shape {tuple(given.shape)}.")
+    return given.unsqueeze(1)
 
 
 def _distributions(masked_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -494,6 +494,14 @@ def test_shapes_that_do_not_fit_are_named(shapes, says):
         assert part in str(refused.value)
 
 
+@pytest.mark.parametrize("function", [attend, attention_output])
+@pytest.mark.parametrize("mask", [None, Subsequent(), booleans((Q, K))])
+def test_the_ways_without_weights_take_four_axes_only(function, mask):
+    """Three would be read as heads, queries and nothing."""
+    with pytest.raises(ShapeError, match=r"need 4 axes .* shape \(2, 5, 3\)"):
+        function(zeros(B, Q, 3), zeros(B, K, 3), zeros(B, K, 3), mask)
+
+
 @pytest.mark.parametrize("function", [scaled_dot_product_attention, attend, attention_output])
 @pytest.mark.parametrize(
     ("shape", "says"),
