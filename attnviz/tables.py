@@ -66,21 +66,42 @@ def heads_table(record: Record, site: Site, *, sentence: int = 0) -> pd.DataFram
 def mask_table(
     mask: Mask, queries: Sequence[str], keys: Sequence[str] | None = None, *, sentence: int = 0
 ) -> pd.DataFrame:
-    """One row per cell of a mask: query, query_token, key, key_token, may_attend, rule."""
+    """One row per cell of a mask: query, query_token, key, key_token, may_attend, rule.
+
+    Of more than `MOST_CELLS` cells, the first of each run of keys that are open, or that the same rule blocks.
+    """
     keys = queries if keys is None else keys
-    reasons, blocked = mask.reasons(len(queries), len(keys), sentence=sentence)
-    q, k = (index.ravel() for index in np.meshgrid(np.arange(len(queries)), np.arange(len(keys)), indexing="ij"))
-    codes = blocked.numpy().ravel()
-    return pd.DataFrame(
+    many = len(queries) * len(keys) > MOST_CELLS
+    height = max(1, metrics.BLOCK // len(keys)) if many else max(1, len(queries))
+    starts = range(0, max(1, len(queries)), height)
+    parts = [_mask_rules(mask, queries, keys, sentence, slice(i, i + height), runs=many) for i in starts]
+    q, k, rules = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    table = pd.DataFrame(
         {
             "query": q,
             "query_token": _pick(queries, q),
             "key": k,
             "key_token": _pick(keys, k),
-            "may_attend": codes == 0,
-            "rule": _pick(("", *reasons), codes),
+            "may_attend": rules == "",
+            "rule": rules,
         }
     )
+    if many:
+        table.attrs["note"] = f"Of {len(keys):,} keys, the first of each run that is open or blocked by the same rule."
+    return table
+
+
+def _mask_rules(
+    mask: Mask, queries: Sequence[str], keys: Sequence[str], sentence: int, rows: slice, *, runs: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Query, key and rule of the cells in some rows; with `runs`, of those with another rule than the key before."""
+    reasons, blocked = mask.reasons(len(queries), len(keys), sentence=sentence, rows=rows)
+    codes = blocked.numpy()
+    listed = np.ones(codes.shape, bool)
+    if runs:
+        listed[:, 1:] = codes[:, 1:] != codes[:, :-1]
+    q, k = listed.nonzero()
+    return q + rows.start, k, _pick(("", *reasons), codes[q, k])
 
 
 def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from pictures import SITE, record_of
 
 from attnviz import tables
 from attnviz.core.edits import Edits
-from attnviz.core.masks import Subsequent
+from attnviz.core.masks import Subsequent, Window
 
 WORDS = ["The", "cat", "sat", "The"]
 COLUMNS = ["query", "query_token", "key", "key_token", "weight", "score", "state", "rule"]
@@ -84,6 +84,21 @@ def test_a_mask_has_a_row_per_cell_with_its_rule():
     assert table["may_attend"].tolist() == [True, False, False, True, True, False]
     assert table["rule"].tolist() == ["", "subsequent", "subsequent", "", "", "subsequent"]
     assert table["key_token"].tolist() == ["x", "y", "z"] * 2
+
+
+def test_a_large_mask_has_a_row_per_run_of_keys_and_says_so():
+    """Every cell's answer is that of the last row at or before it; 4,096 tokens make 12,000 rows, not 16 million."""
+    mask = Subsequent() & Window(3, 1)
+
+    table = tables.mask_table(mask, ["w"] * 600)
+
+    assert "the first of each run" in table.attrs["note"]
+    assert len(table) < 4 * 600
+    row = table[table["query"] == 300]
+    assert row["key"].tolist() == [0, 297, 301, 302]
+    assert row["may_attend"].tolist() == [False, True, False, False]
+    assert row["rule"].tolist() == [f"{Window(3, 1)}", "", "subsequent", f"subsequent and {Window(3, 1)}"]
+    assert table["query"].nunique() == 600
 
 
 def test_change_has_a_row_per_token():

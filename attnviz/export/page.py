@@ -126,10 +126,11 @@ def _numbers(table: Any) -> str:
         inside = (f"<{tag}{kind}>{html.escape(cell)}</{tag}>" for cell, kind in zip(cells, kinds, strict=True))
         return f"<tr>{''.join(inside)}</tr>\n"
 
+    note = table.attrs.get("note", "")
     left_out = f"<p>The first {MOST_ROWS:,} of {len(table):,} rows; the CSV file has all.</p>\n"
     return (
         f"<details>\n<summary>Numbers ({len(table):,} {'row' if len(table) == 1 else 'rows'})</summary>\n"
-        f"{left_out if len(table) > MOST_ROWS else ''}"
+        f"{note and f'<p>{_text(note)}</p>'}{left_out if len(table) > MOST_ROWS else ''}"
         f'<div class="numbers" role="region" aria-label="Numbers" tabindex="0">\n<table>\n'
         f"<thead>{row('th', table)}</thead>\n"
         f"<tbody>\n{''.join(row('td', cells) for cells in data.rows(table, MOST_ROWS))}</tbody>\n"

@@ -480,6 +480,8 @@ def numbers(figure: Figure, key: str) -> None:
     folded = st.expander("Numbers", on_change="rerun", key=f"numbers {key}")
     if folded.open:
         folded.dataframe(figure.table, hide_index=True, key=f"table {key}")
+        if note := figure.table.attrs.get("note"):
+            folded.caption(note)
 
 
 def with_sos(source: Scratch) -> Scratch:
