@@ -133,7 +133,7 @@ class Full(Mask):
     rule = "full"
 
     def allows(self, query, key, sentence):
-        return torch.ones(torch.broadcast_shapes(query.shape, key.shape, sentence.shape), dtype=torch.bool)
+        return torch.ones(1, 1, 1, dtype=torch.bool)
 
     def __str__(self) -> str:
         return "full"
@@ -206,7 +206,7 @@ class Prefix(Mask):
     length: int
 
     def allows(self, query, key, sentence):
-        return (key < self.length) & (query >= 0)
+        return key < self.length
 
     def __str__(self) -> str:
         return f"prefix of {self.length}"
@@ -239,7 +239,8 @@ class Painted(Mask):
     cells: tuple[tuple[int, int], ...]
 
     def __post_init__(self):
-        object.__setattr__(self, "cells", tuple(sorted({(int(q), int(k)) for q, k in self.cells})))
+        cells = {(operator.index(query), operator.index(key)) for query, key in self.cells}
+        object.__setattr__(self, "cells", tuple(sorted(cells)))
 
     def allows(self, query, key, sentence):
         wide = 2**32

@@ -3,6 +3,7 @@
 No globals, no hooks, no attributes on modules, so two users of one model never meet.
 """
 
+import torch
 from torch import Tensor
 
 from attnviz.core.attention import attend, attention_output
@@ -64,9 +65,8 @@ def silence(output: Tensor, heads_off: frozenset[int]) -> Tensor:
     """The output per head, (B, H, Q, d_v), with some heads replaced by zeros."""
     if not heads_off:
         return output
-    on = output.new_ones(output.shape[1])
-    on[sorted(head for head in heads_off if 0 <= head < len(on))] = 0
-    return output.masked_fill(on.reshape(1, -1, 1, 1) == 0, 0)
+    off = torch.tensor([head in heads_off for head in range(output.shape[1])], device=output.device)
+    return output.masked_fill(off.reshape(1, -1, 1, 1), 0)
 
 
 def _both(own: Tensor | Mask | None, edit: Mask | None, queries: int, keys: int) -> Tensor | Mask | None:

@@ -99,5 +99,5 @@ def _stack(source: Scratch) -> AttentionStack:
 
 @lru_cache(maxsize=65_536)
 def _vector(seed: int, token: int, d_model: int) -> Tensor:
-    generator = torch.Generator().manual_seed((seed * 1_000_003 + token) % 2**63)
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + token)
     return torch.randn(d_model, generator=generator)
