@@ -74,9 +74,9 @@ def warm() -> None:
     """
     from attnviz import export, figures
     from attnviz.sources.scratch import Scratch
-    from attnviz.ui import cache, widgets
+    from attnviz.ui import cache, inputs
 
-    record = cache.record(Scratch(), cache.texts(next(iter(widgets.EXAMPLES.values()))))
+    record = cache.record(Scratch(), cache.texts(next(iter(inputs.EXAMPLES.values()))))
     for figure in (figures.heads(record, record.sites[0]), figures.head(record, record.sites[0], 0)):
         figure.chart.to_dict()
     gc.collect()

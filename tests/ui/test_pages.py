@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from attnviz.ui import cache, widgets
+from attnviz.ui import cache, inputs
 
 
 def heads_page():
@@ -226,7 +226,7 @@ def test_the_masks_page_opens_on_the_subsequent_mask():
 def test_examples_fill_the_sentence_box():
     """Each example is a text that works."""
     app = opened()
-    for name, text in widgets.EXAMPLES.items():
+    for name, text in inputs.EXAMPLES.items():
         app.button_group(key="example").set_value(name).run()
 
         assert app.text_area(key="text").value == text
@@ -234,7 +234,7 @@ def test_examples_fill_the_sentence_box():
 
 
 def test_every_picture_is_described_in_words():
-    """Beside each picture stands what it shows, for those who cannot see it; the chart itself is never rebuilt for it."""
+    """Beside each picture stands what it shows, for those who cannot see it; the chart is never rebuilt for it."""
     app = opened(mask="subsequent")
 
     assert html(app).count('class="unseen"') == len(app.get("vega_lite_chart")) == 3

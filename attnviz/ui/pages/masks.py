@@ -4,11 +4,11 @@ import streamlit as st
 
 from attnviz import api, figures
 from attnviz.core.masks import Full
-from attnviz.ui import state, widgets
+from attnviz.ui import editing, inputs, looking, pictures, state
 
 
 def page() -> None:
-    source, lines = widgets.input_bar()
+    source, lines = inputs.input_bar()
     if not st.session_state.get("masks opened"):
         st.session_state["masks opened"] = True
         if "mask" not in st.query_params and not st.session_state.get("mask"):
@@ -19,34 +19,34 @@ def page() -> None:
 @st.fragment
 def body(source, lines) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        source = widgets.with_sos(source)
-        edits = widgets.edits_bar(source, lines, rules=("subsequent",))
-    record = widgets.run(source, lines, edits)
-    dark = widgets.is_dark()
+        source = looking.with_sos(source)
+        edits = editing.edits_bar(source, lines, rules=("subsequent",))
+    record = pictures.run(source, lines, edits)
+    dark = looking.is_dark()
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                site = widgets.layer(source)
-                sentence = widgets.sentence(lines)
+                site = looking.layer(source)
+                sentence = looking.sentence(lines)
                 menu = st.container(width="content")
-            cell = widgets.selected(record, site)
+            cell = looking.selected(record, site)
             tokens = record.sentences[sentence].tokens
             mask = record.step(site).mask or Full()
             predicted = api.predicted(record.sentences[sentence])
-            shown = {"sentence": sentence, "selected": cell, "dark": dark, "rev": widgets.rev()}
+            shown = {"sentence": sentence, "selected": cell, "dark": dark, "rev": looking.rev()}
             grid = figures.mask(mask, tokens, predicted=predicted, **shown)
             with menu:
-                widgets.take_away(grid, "mask")
-            widgets.picture(grid, "mask", select="cell", on_select=widgets.select)
+                pictures.take_away(grid, "mask")
+            pictures.picture(grid, "mask", select="cell", on_select=looking.select)
         with st.container(width="content"):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                focus = widgets.focus(source)
-                options = widgets.display()
+                focus = looking.focus(source)
+                options = looking.display()
                 menu = st.container(width="content")
             head = figures.head(record, site, focus, **shown, **options)
             with menu:
-                widgets.take_away(head, "head")
-            widgets.picture(head, "head", select="cell", on_select=widgets.select)
-    widgets.cell_in_words(record, site, focus, cell, sentence)
-    widgets.numbers(grid, "mask")
+                pictures.take_away(head, "head")
+            pictures.picture(head, "head", select="cell", on_select=looking.select)
+    pictures.cell_in_words(record, site, focus, cell, sentence)
+    pictures.numbers(grid, "mask")
     state.write_link()

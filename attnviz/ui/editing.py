@@ -1,0 +1,152 @@
+"""The edits bar and the heads that are on: what differs from the untouched model."""
+
+from dataclasses import replace
+
+import streamlit as st
+
+from attnviz.core.attention import EMPTY_ROWS
+from attnviz.core.edits import Edits, Site
+from attnviz.core.masks import Mask, Prefix, Subsequent, Window
+from attnviz.core.record import Record
+from attnviz.sources.scratch import Scratch
+from attnviz.ui import cache
+from attnviz.ui.words import label
+
+RULES = ("subsequent", "window", "prefix")
+
+
+def unchanged() -> dict[str, object]:
+    """What the controls of the edits bar hold when nothing is changed."""
+    return {"mask": [], "padding": True, "empty": EMPTY_ROWS[0], "off": frozenset()}
+
+
+def edits_bar(source: Scratch, lines: tuple[str, ...], *, rules: tuple[str, ...] = ()) -> Edits:
+    """Toggle masks, and see and undo what is changed. Gives the edits.
+
+    Args:
+        rules: the masks that are on when the page is opened first.
+    """
+    lengths = [sentence.length for sentence in cache.sentences(source, lines)]
+    padded = len(set(lengths)) > 1
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="edits"):
+        label("Mask")
+        chosen = st.pills(
+            "Mask",
+            RULES,
+            selection_mode="multi",
+            default=list(rules),
+            key="mask",
+            bind="query-params",
+            label_visibility="collapsed",
+        )
+        parameters = _parameters(chosen)
+        own_mask = st.toggle("padding masked", True, key="padding", bind="query-params") if padded else True
+        heads_off = frozenset((s, h) for s, h in st.session_state["off"] if s in source.sites and h < source.num_heads)
+        edits = Edits(_combined(chosen, parameters), heads_off, own_mask=own_mask)
+        edits = replace(edits, empty_rows=_empty_rows(cache.record(source, lines, edits)))
+        if edits != Edits():
+            _chips(edits)
+    return edits
+
+
+def _empty_rows(record: Record) -> str:
+    """What a row without keys gets; asked for only where there is one."""
+    if not record.has_empty_rows:
+        return EMPTY_ROWS[0]
+    label("Rows without keys")
+    chosen = st.pills(
+        "Rows without keys",
+        EMPTY_ROWS,
+        default=EMPTY_ROWS[0],
+        key="empty",
+        required=True,
+        bind="query-params",
+        label_visibility="collapsed",
+    )
+    return chosen or EMPTY_ROWS[0]
+
+
+def _parameters(chosen: list[str]) -> dict[str, int]:
+    values = {}
+    for rule, name, title, default in (
+        ("window", "before", "keys before", 2),
+        ("window", "after", "keys after", 0),
+        ("prefix", "prefix", "prefix length", 2),
+    ):
+        if rule in chosen:
+            label(title)
+            options = {"width": 116, "bind": "query-params", "label_visibility": "collapsed"}
+            values[name] = st.number_input(title, 0, 4096, default, key=name, **options)
+    return values
+
+
+def _combined(chosen: list[str], parameters: dict[str, int]) -> Mask | None:
+    """(subsequent or prefix) and window: a prefix opens what the future mask closes; a window closes more."""
+    mask: Mask | None = Subsequent() if "subsequent" in chosen else None
+    if "prefix" in chosen:
+        prefix = Prefix(parameters["prefix"])
+        mask = prefix if mask is None else mask | prefix
+    if "window" in chosen:
+        window = Window(parameters["before"], parameters["after"])
+        mask = window if mask is None else mask & window
+    return mask
+
+
+def _chips(edits: Edits) -> None:
+    """One removable chip for each thing that is changed, and one button that resets all."""
+    label("Changed")
+    for rule in st.session_state["mask"]:
+        _chip(f"{rule} mask", _drop_rule, rule)
+    if not edits.own_mask:
+        _chip("padding not masked", _forget, "padding")
+    if edits.empty_rows != EMPTY_ROWS[0]:
+        _chip(f"rows without keys: {edits.empty_rows}", _forget, "empty")
+    for site, head in sorted(edits.heads_off):
+        _chip(f"{site} head {head} off", _turn_on, site, head)
+    st.button("reset all", key="reset", on_click=reset, type="tertiary")
+
+
+def _chip(label: str, undo, *args) -> None:
+    st.button(label, key=f"chip {label}", icon=":material/close:", on_click=undo, args=args, help="Undo this change")
+
+
+def _drop_rule(rule: str) -> None:
+    st.session_state["mask"] = [other for other in st.session_state["mask"] if other != rule]
+
+
+def _forget(name: str) -> None:
+    """Back to the default of a control."""
+    st.session_state[name] = unchanged()[name]
+
+
+def _turn_on(site: Site, head: int) -> None:
+    st.session_state["off"] -= {(site, head)}
+
+
+def reset() -> None:
+    """Back to the untouched model."""
+    st.session_state.update(unchanged())
+
+
+def heads_on(source: Scratch, site: Site) -> None:
+    """Heads on and off, as pills."""
+    off = {head for place, head in st.session_state["off"] if place == site}
+    heads = list(range(source.num_heads))
+    key = f"on {site}"
+    st.session_state[key] = [head for head in heads if head not in off]
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        label("Heads on")
+        options = {"selection_mode": "multi", "key": key, "on_change": _switch, "args": (site, heads, key)}
+        st.pills("Heads on", heads, label_visibility="collapsed", **options)
+        st.button("all", key="all on", on_click=_set_off, args=(site, ()), type="tertiary")
+        st.button("none", key="all off", on_click=_set_off, args=(site, heads), type="tertiary")
+        st.button("invert", key="invert", on_click=_set_off, args=(site, set(heads) - off), type="tertiary")
+
+
+def _switch(site: Site, heads: list[int], key: str) -> None:
+    _set_off(site, set(heads) - set(st.session_state[key]))
+
+
+def _set_off(site: Site, heads) -> None:
+    others = {(place, head) for place, head in st.session_state["off"] if place != site}
+    st.session_state["off"] = frozenset(others | {(site, head) for head in heads})

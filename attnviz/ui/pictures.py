@@ -1,0 +1,103 @@
+"""A record and its figures on a page: drawn, said in words, as numbers, and taken away."""
+
+from functools import partial
+
+import streamlit as st
+
+from attnviz import figures
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError
+from attnviz.core.record import Record
+from attnviz.figures import Figure
+from attnviz.sources.scratch import Scratch
+from attnviz.ui import cache, state
+from attnviz.ui.words import in_words, note, quiet, unseen
+
+SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
+
+
+def run(source: Scratch, lines: tuple[str, ...], edits: Edits) -> Record:
+    """The record, or one sentence and the end of the page."""
+    try:
+        return cache.record(source, lines, edits)
+    except AttnvizError as error:
+        note(str(error))
+        state.write_link()
+        st.stop()
+
+
+def picture(figure: Figure, key: str, *, select: str | None = None, on_select=None) -> None:
+    """A figure in its own frame. `on_select` is called with what was clicked: a dict of fields, or None.
+
+    Args:
+        select: the name of the selection in the chart.
+    """
+    spec = figure.screen or figure.chart.to_dict()
+    form = "pixels" if "marks" in spec else "marks"
+
+    def clicked() -> None:
+        event = st.session_state[f"{key} {form}"]["selection"].get(select)
+        points = event if isinstance(event, list) else [event] if event else []
+        on_select(points[0] if points else None)
+
+    # A changed `alt` would build the chart anew, with a flicker: it stays, and the description stands beside the chart.
+    options = {"key": f"{key} {form}", "theme": None, "width": "content", "alt": "Chart, described in the text after it"}
+    if on_select is not None:
+        options |= {"on_select": clicked, "selection_mode": select}
+    with st.container(key=f"picture {key}", width="content"):
+        st.vega_lite_chart(figure.screen_data, spec, **options)
+        unseen(figure.description)
+
+
+def cell_in_words(record: Record, site: Site, head: int | str, cell: tuple[int, int] | None, sentence: int) -> None:
+    """What the selected cell says; with none, what the strongest says, and how to select one."""
+    if cell is None:
+        in_words(figures.strongest_in_words(record, site, head, sentence))
+        quiet("Click a cell to read it in words.")
+    else:
+        in_words(figures.in_words(record, site, head, *cell, sentence=sentence))
+        quiet("Click the cell again, or press Escape, to let it go.")
+
+
+def numbers(figure: Figure, key: str) -> None:
+    """The same numbers as a table, folded."""
+    folded = st.expander("Numbers", on_change="rerun", key=f"numbers {key}")
+    if folded.open:
+        folded.dataframe(figure.table, hide_index=True, key=f"table {key}")
+        if note := figure.table.attrs.get("note"):
+            folded.caption(note)
+
+
+def take_away(figure: Figure, key: str) -> None:
+    """One button that opens every way to save a figure."""
+    menu = st.popover("Take away", icon=":material/download:", on_change="rerun", key=f"take {key}")
+    if not menu.open:
+        return
+    from attnviz import export
+
+    failed = st.session_state.setdefault("not drawn", [])
+
+    def drawn(name: str, options: dict) -> bytes:
+        try:
+            return export.render(figure, name, **options)
+        except AttnvizError as error:
+            failed[:] = [str(error)]  # the browser says only that it failed; the page says why when it runs again
+            raise
+
+    with menu:
+        size = st.segmented_control("PNG size", SIZES, default="2x", key=f"size {key}", required=True)
+        with st.container(horizontal=True, gap="small"):
+            for name, kind in export.FORMATS.items():
+                options = SIZES[size] if name == "png" else {}
+                st.download_button(
+                    name.upper(),
+                    help=kind.label,
+                    data=partial(drawn, name, options),
+                    file_name=export.filename(figure, name, **options),
+                    mime=kind.mime,
+                    key=f"save {name} {key}",
+                    on_click="ignore",
+                )
+        if failed:
+            note(failed.pop())
+        st.caption("The address of this page is a link to just this picture.")
