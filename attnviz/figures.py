@@ -3,10 +3,8 @@
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cache, partial
-from types import FunctionType
-from typing import Any
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
 
 import altair as alt
 import numpy as np
@@ -36,44 +34,59 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """One picture and everything that goes with it.
-
-    `description`, `chart`, `screen`, `table` and `arrays` may be given as functions without arguments: then they are
-    made when first asked for, and kept.
+    """One picture and everything that goes with it. Its parts are made when they are first asked for, and kept.
 
     Attributes:
         name: a file's stem that says what is shown; ASCII, safe in every file system, at most 80 characters.
         title: one line, with where the weights come from and what was changed.
-        description: what the picture shows, in words with its main numbers, for those who cannot see it.
-        chart: Vega-Lite, for files and notebooks.
-        screen: a specification for Streamlit's `vega_lite_chart`, which stays the same while the picture changes; full
-            Vega where a large map needs a readout under the pointer. None: show `chart`.
-        table: the exact numbers behind the picture.
-        arrays: the same as arrays.
-        screen_data: the data to hand over beside `screen`, if it does not hold them itself.
+        describe, draw, show, tabulate, collect: make `description`, `chart`, `screen` with `screen_data`, `table`, and
+            `arrays`.
     """
 
     name: str
     title: str
-    description: str
-    chart: alt.TopLevelMixin
-    screen: dict | None
-    table: pd.DataFrame
-    arrays: dict[str, np.ndarray]
-    screen_data: pd.DataFrame | None = field(default_factory=lambda: None)
+    describe: Callable[[], str]
+    draw: Callable[[], alt.TopLevelMixin]
+    show: Callable[[], tuple[dict, pd.DataFrame | None]]
+    tabulate: Callable[[], pd.DataFrame]
+    collect: Callable[[], dict[str, np.ndarray]]
 
-    def __post_init__(self):
-        later = {name: value for name, value in vars(self).items() if isinstance(value, FunctionType)}
-        for name in later:
-            object.__delattr__(self, name)
-        object.__setattr__(self, "_later", later)
+    @cached_property
+    def description(self) -> str:
+        """What the picture shows, in words with its main numbers, for those who cannot see it."""
+        return self.describe()
 
-    def __getattr__(self, name: str) -> Any:
-        make = vars(self).get("_later", {}).get(name)
-        if make is None:
-            raise AttributeError(f"A figure has no {name!r}.")
-        object.__setattr__(self, name, make())
-        return vars(self)[name]
+    @cached_property
+    def chart(self) -> alt.TopLevelMixin:
+        """Vega-Lite, for files and notebooks."""
+        return self.draw()
+
+    @property
+    def screen(self) -> dict:
+        """A specification for Streamlit's `vega_lite_chart`, which stays the same while the picture changes.
+
+        Full Vega where a large map needs a readout under the pointer, else Vega-Lite.
+        """
+        return self._shown[0]
+
+    @property
+    def screen_data(self) -> pd.DataFrame | None:
+        """The data to hand over beside `screen`; None if it holds them itself."""
+        return self._shown[1]
+
+    @cached_property
+    def _shown(self) -> tuple[dict, pd.DataFrame | None]:
+        return self.show()
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The exact numbers behind the picture."""
+        return self.tabulate()
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The same as arrays."""
+        return self.collect()
 
 
 def head(
@@ -102,10 +115,10 @@ def head(
     return Figure(
         name=_name(record.source, site, what, record.sentences[sentence].text),
         title=_title(heatmap_chart.title_of(record, site, head), record),
-        description=lambda: _describe_head(record, site, head, window),
+        describe=lambda: _describe_head(record, site, head, window),
         **_map(drawing, size, dark),
-        table=lambda: tables.weights_table(record, site, head, **window),
-        arrays=lambda: _arrays(record, site, head, window),
+        tabulate=lambda: tables.weights_table(record, site, head, **window),
+        collect=lambda: _arrays(record, site, head, window),
     )
 
 
@@ -126,11 +139,11 @@ def heads(
     return Figure(
         name=_name(record.source, site, "heads", record.sentences[sentence].text),
         title=_title(f"All heads · {site} · {shown(record.source, 40)}", record),
-        description=lambda: _describe_heads(record, site, on_screen().tables["heads"]["largest"]),
-        chart=lambda: picture().chart,
-        screen=lambda: on_screen().spec,
-        table=lambda: tables.heads_table(record, site, sentence=sentence),
-        arrays=lambda: _heads_arrays(record, site, sentence),
+        describe=lambda: _describe_heads(record, site, on_screen().tables["heads"]["largest"]),
+        draw=lambda: picture().chart,
+        show=lambda: (on_screen().spec, None),
+        tabulate=lambda: tables.heads_table(record, site, sentence=sentence),
+        collect=lambda: _heads_arrays(record, site, sentence),
     )
 
 
@@ -150,16 +163,16 @@ def mask(
     rows, columns = _texts(queries), _texts(keys)
     drawn = {"predicted": predicted, "sentence": sentence, "dark": dark, "selected": selected, "rev": rev}
 
-    def drawing(*, edits: bool = True, **room) -> Map:
+    def drawing(*, edits: bool = True, **room) -> Map:  # a mask says itself what is changed
         return mask_chart.drawing_of(mask, queries, keys, **drawn, **room)
 
     return Figure(
         name=_name("mask", str(mask), " ".join(rows)),
         title=f"Mask: {mask}",
-        description=_describe_mask(mask, rows, columns, sentence),
+        describe=lambda: _describe_mask(mask, rows, columns, sentence),
         **_map(drawing, size_of(len(rows), len(columns)), dark),
-        table=lambda: tables.mask_table(mask, rows, columns, sentence=sentence),
-        arrays=lambda: {
+        tabulate=lambda: tables.mask_table(mask, rows, columns, sentence=sentence),
+        collect=lambda: {
             "may_attend": mask.grid(len(rows), len(columns), sentence=sentence).numpy(),
             "query_tokens": _text_array(rows),
             "key_tokens": _text_array(columns),
@@ -175,11 +188,11 @@ def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fal
     return Figure(
         name=_name(after.source, "change", after.sentences[sentence].text),
         title=_title(f"Change of the output · {shown(after.source, 40)}", after),
-        description=_describe_change(moved, labels),
-        chart=lambda: picture().chart,
-        screen=lambda: picture(edits=False).spec,
-        table=lambda: tables.change_table(before, after, sentence=sentence),
-        arrays=lambda: {"change": moved, "tokens": _text_array(labels)},
+        describe=lambda: _describe_change(moved, labels),
+        draw=lambda: picture().chart,
+        show=lambda: (picture(edits=False).spec, None),
+        tabulate=lambda: tables.change_table(before, after, sentence=sentence),
+        collect=lambda: {"change": moved, "tokens": _text_array(labels)},
     )
 
 
@@ -201,7 +214,7 @@ def in_words(record: Record, site: Site, head: int | str, query: int, key: int, 
 
 
 def strongest_in_words(record: Record, site: Site, head: int | str, sentence: int = 0) -> str:
-    """The cell with the largest weight as a sentence, leaving out queries that have but one key to look at."""
+    """The cell with the largest weight below 1 as a sentence: a query that has but one key to look at gives it 1."""
     most, at = metrics.strongest(record.step(site), head, sentence=sentence)
     if not most.size:
         return ""
@@ -213,13 +226,15 @@ _POLICIES = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all k
 
 
 def _map(drawing: Callable[..., Map], size: Size, dark: bool) -> dict[str, Callable]:
-    """The fields of a figure that are drawn from a map. On the screen the edits stand beside the picture, not on it."""
+    """What draws a map, for `Figure`. On the screen the edits stand beside the picture, not on it."""
     colors = theme(dark)
-    pixels = cache(lambda: screen(drawing(below=READOUT, edits=False), colors))
-    chart = {"chart": lambda: maps.picture(drawing(), colors).chart}
-    if size.form == "rectangles":
-        return chart | {"screen": lambda: maps.picture(drawing(edits=False), colors).spec}
-    return chart | {"screen": lambda: pixels()[0], "screen_data": lambda: pixels()[1]}
+
+    def show() -> tuple[dict, pd.DataFrame | None]:
+        if size.form == "rectangles":
+            return maps.picture(drawing(edits=False), colors).spec, None
+        return screen(drawing(below=READOUT, edits=False), colors)
+
+    return {"draw": lambda: maps.picture(drawing(), colors).chart, "show": show}
 
 
 def _describe_head(record: Record, site: Site, head: int | str, window: dict) -> str:
@@ -248,10 +263,11 @@ def _describe_heads(record: Record, site: Site, largest: Sequence[str]) -> str:
 
 
 def _describe_mask(mask: Mask, rows: Sequence[str], columns: Sequence[str], sentence: int) -> str:
-    grid = mask.grid(len(rows), len(columns), sentence=sentence)
-    allowed, of = int(grid.sum()), f"{len(rows)} queries by {len(columns)} keys"
-    last = f" The last query, '{shown(rows[-1])}', may look at {int(grid[-1].sum())} keys." if len(rows) else ""
-    return f"Mask '{mask}', {of}: {allowed} of {grid.numel()} cells may attend.{last}"
+    blocks = metrics.row_blocks(mask, len(rows), len(columns), sentence)
+    open_keys = [count for block in blocks for count in block.sum(1).tolist()]
+    allowed, of = sum(open_keys), f"{len(rows)} queries by {len(columns)} keys"
+    last = f" The last query, '{shown(rows[-1])}', may look at {open_keys[-1]} keys." if len(rows) else ""
+    return f"Mask '{mask}', {of}: {allowed} of {len(rows) * len(columns)} cells may attend.{last}"
 
 
 def _describe_change(moved: np.ndarray, labels: Sequence[str]) -> str:
