@@ -248,6 +248,13 @@ def _row_blocks(step: Step, tile: int = 1) -> Iterator[slice]:
         yield slice(start, min(start + height, queries))
 
 
+def row_blocks(mask: Mask, queries: int, keys: int, sentence: int = 0, tile: int = 1) -> Iterator[Tensor]:
+    """The grid of a mask in blocks of rows, each a whole number of tiles high; never n x n at once."""
+    height = max(1, BLOCK // max(1, keys) // tile) * tile
+    for start in range(0, queries, height):
+        yield mask.tensor(queries, keys, rows=slice(start, start + height))[sentence if mask.batch_size else 0, 0]
+
+
 def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:
     """How far each token's output vector moved, as a share of its length before, (n,): ||after - before|| / ||before||.
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import altair as alt
 import numpy as np
+import torch
 
 from attnviz.charts import axes, frame, hatch, maps
 from attnviz.charts.axes import KEY, QUERY
@@ -14,7 +15,7 @@ from attnviz.charts.theme import TEXT_SIZE, Theme, theme
 from attnviz.core.display import shown
 from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token
-from attnviz.metrics import pool
+from attnviz.metrics import pool, row_blocks
 
 MAY_ATTEND = "may attend"
 MOST_READ = 12
@@ -67,8 +68,7 @@ def drawing_of(
     bands = axes.bands(queries[:: size.tile]), axes.bands(keys[:: size.tile])
     titles = (QUERY, KEY)
     room = axes.edges(*bands, size)
-    reasons, blocked = mask.reasons(len(queries), len(keys), sentence=sentence)
-    blocked = pool(blocked.float(), size.tile, "min").long().numpy()
+    reasons, blocked = _tiles(mask, len(queries), len(keys), size.tile, sentence)
     around = frame.heading(
         f"Mask: {mask}",
         [
@@ -109,6 +109,16 @@ def drawing_of(
         frame=around,
         rev=rev,
     )
+
+
+def _tiles(mask: Mask, queries: int, keys: int, tile: int, sentence: int) -> tuple[tuple[str, ...], np.ndarray]:
+    """The reasons, and 0 for a tile with an open cell, else the number of the reason that blocks its first."""
+    every = slice(None, None, tile)
+    reasons, blocked = mask.reasons(queries, keys, sentence=sentence, rows=every, columns=every)
+    if tile > 1:
+        blocks = (1 - block.float() for block in row_blocks(mask, queries, keys, sentence, tile))
+        blocked = blocked * torch.cat([pool(block, tile, "min") for block in blocks]).long()
+    return reasons, blocked.numpy()
 
 
 def _rule(predicted: Sequence[Token | str] | None) -> str:
