@@ -1,7 +1,5 @@
 """Figures: a picture with its name, its words and its numbers, as the app, shell, notebooks and files share it."""
 
-import re
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -20,13 +18,11 @@ from attnviz.charts.maps import Map
 from attnviz.charts.screen import READOUT, screen
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.theme import theme
-from attnviz.core.display import shown
+from attnviz.core.display import file_stem, shown, without_surrogates
 from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
-
-LONGEST_NAME = 80
 
 MOST_NAMED = 3
 """So many tokens are named in a description."""
@@ -113,7 +109,7 @@ def head(
         return heatmap_chart.drawing_of(record, site, head, **window, **drawn, **room)
 
     return Figure(
-        name=_name(record.source, site, what, record.sentences[sentence].text),
+        name=file_stem(record.source, site, what, record.sentences[sentence].text),
         title=_title(heatmap_chart.title_of(record, site, head), record),
         describe=lambda: _describe_head(record, site, head, window),
         **_map(drawing, size, dark),
@@ -137,7 +133,7 @@ def heads(
     picture = partial(heads_chart.picture, record, site, **drawn)
     on_screen = cache(partial(picture, edits=False))
     return Figure(
-        name=_name(record.source, site, "heads", record.sentences[sentence].text),
+        name=file_stem(record.source, site, "heads", record.sentences[sentence].text),
         title=_title(f"All heads · {site} · {shown(record.source, 40)}", record),
         describe=lambda: _describe_heads(record, site, on_screen().tables["heads"]["largest"]),
         draw=lambda: picture().chart,
@@ -167,7 +163,7 @@ def mask(
         return mask_chart.drawing_of(mask, queries, keys, **drawn, **room)
 
     return Figure(
-        name=_name("mask", str(mask), " ".join(rows)),
+        name=file_stem("mask", str(mask), " ".join(rows)),
         title=f"Mask: {mask}",
         describe=lambda: _describe_mask(mask, rows, columns, sentence),
         **_map(drawing, size_of(len(rows), len(columns)), dark),
@@ -186,7 +182,7 @@ def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fal
     labels = after.sentences[sentence].labels[: len(moved)]
     picture = partial(change_chart.picture, before, after, sentence=sentence, dark=dark)
     return Figure(
-        name=_name(after.source, "change", after.sentences[sentence].text),
+        name=file_stem(after.source, "change", after.sentences[sentence].text),
         title=_title(f"Change of the output · {shown(after.source, 40)}", after),
         describe=lambda: _describe_change(moved, labels),
         draw=lambda: picture().chart,
@@ -318,7 +314,7 @@ def _heads_arrays(record: Record, site: Site, sentence: int) -> dict[str, np.nda
 
 
 def _text_array(texts: Sequence[str]) -> np.ndarray:
-    return np.array([text.encode("utf-8", "replace").decode() for text in texts], dtype=np.str_)
+    return np.array([without_surrogates(text) for text in texts], dtype=np.str_)
 
 
 def _texts(tokens: Sequence[Token | str]) -> list[str]:
@@ -327,10 +323,3 @@ def _texts(tokens: Sequence[Token | str]) -> list[str]:
 
 def _title(title: str, record: Record) -> str:
     return " · ".join(part for part in (title, *heatmap_chart.subtitles_of(record)) if part)
-
-
-def _name(*parts: object) -> str:
-    """A file's stem from what is shown."""
-    plain = (unicodedata.normalize("NFKD", str(part)).encode("ascii", "ignore").decode() for part in parts)
-    words = "-".join(filter(None, (re.sub(r"[^A-Za-z0-9]+", "-", part).strip("-") for part in plain)))
-    return words[:LONGEST_NAME].rstrip("-") or "figure"

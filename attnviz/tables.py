@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from attnviz import metrics
+from attnviz.core.display import without_surrogates
 from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
@@ -175,8 +176,7 @@ def _strongest_block(
 
 def _pick(names: Sequence[str], codes: np.ndarray) -> np.ndarray:
     """Names by number. pandas refuses lone surrogates, so they are U+FFFD."""
-    whole = [name.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for name in names]
-    return np.array(whole, dtype=object)[codes]
+    return np.array([without_surrogates(name) for name in names], dtype=object)[codes]
 
 
 def _fit(labels: tuple[str, ...], length: int) -> tuple[str, ...]:

@@ -105,6 +105,16 @@ def test_arrays_hold_the_exact_numbers():
     assert figures.heads(record, SITE).arrays["weights"].shape == (2, 3, 3)
 
 
+def test_table_and_arrays_spell_every_token_alike():
+    """Lone surrogates, which no file can hold, are the same U+FFFD in both."""
+    figure = figures.head(record_of(list(HOSTILE)), SITE, 0)
+
+    spelled = figure.arrays["query_tokens"].tolist()
+
+    assert spelled == figure.table["query_token"].tolist()[:: len(HOSTILE)]
+    assert "\ufffd" in spelled
+
+
 def test_arrays_of_long_inputs_are_tiles():
     arrays = figures.head(record_of(["w"] * 600, heads=1), SITE, 0).arrays
 

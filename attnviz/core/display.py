@@ -1,5 +1,6 @@
-"""Text made safe to draw. Pictures show what this gives; tokenizers and models get the text as it was typed."""
+"""Text made safe to draw and to name files by. Tokenizers and models get the text as it was typed."""
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -7,8 +8,14 @@ from functools import lru_cache
 LONGEST = 24
 """How many code points of a text are shown."""
 
+LONGEST_NAME = 80
+"""Of a file, without its extension."""
+
 _MARKS = 4
 _WHITESPACE = {"\t": "⇥", "\n": "↵", "\r": "↵", "\x85": "↵", "\u2028": "↵", "\u2029": "↵"}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)\d", re.IGNORECASE)
+"""Names that Windows keeps for itself."""
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Letters and marks that draw nothing."""
 
@@ -44,6 +51,19 @@ def band_keys(labels: Sequence[str], special: Iterable[int] = (), longest: int =
     """
     quiet = frozenset(special)
     return [f"{i:04d}{'-' if i in quiet else ' '}{shown(label, longest)}" for i, label in enumerate(labels)]
+
+
+def without_surrogates(text: str) -> str:
+    """The text with each lone surrogate, which no file and no browser takes, replaced by U+FFFD, one for one."""
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def file_stem(*parts: object) -> str:
+    """The name of a file from what is in it: letters, digits and hyphens of ASCII, safe in every file system."""
+    plain = (unicodedata.normalize("NFKD", str(part)).encode("ascii", "ignore").decode() for part in parts)
+    words = "-".join(filter(None, (re.sub(r"[^A-Za-z0-9]+", "-", part).strip("-") for part in plain)))
+    stem = words[:LONGEST_NAME].rstrip("-") or "figure"
+    return f"figure-{stem}" if _DEVICE.fullmatch(stem) else stem
 
 
 def _visible(character: str, category: str) -> str:

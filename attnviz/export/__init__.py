@@ -1,13 +1,12 @@
 """Pictures as bytes: files that open anywhere, hold the exact numbers and ask the network for nothing."""
 
-import re
 import time
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from attnviz.core.display import file_stem
 from attnviz.core.errors import InputError
 from attnviz.export import bundle, data, page, spec
 from attnviz.export.drawing import ExportError, draw, javascript, warm
@@ -36,7 +35,6 @@ FORMATS = {
 }
 
 SCALES = (1, 2, 4)
-LONGEST_NAME = 80
 PIXELS_PER_INCH = 72
 """Of a picture at scale 1: the unit of the charts is the point of PDF files."""
 
@@ -78,12 +76,8 @@ def render(figure: Any, format: str, *, scale: int = 1, ppi: int | None = None, 
 
 def filename(figure: Any, format: str, *, scale: int = 1, ppi: int | None = None) -> str:
     """What the file is called: the figure's name, safe in every file system, with "@2x" or "-300dpi" for a size."""
-    name = unicodedata.normalize("NFKD", _figure(figure).name).encode("ascii", "ignore").decode()
-    name = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:LONGEST_NAME].rstrip("-") or "figure"
-    if re.fullmatch(r"con|prn|aux|nul|(com|lpt)\d", name, re.IGNORECASE):
-        name = f"figure-{name}"  # Windows keeps these names for devices.
     size = f"-{ppi}dpi" if ppi else f"@{scale}x" if scale != 1 else ""
-    return f"{name}{size if format == 'png' else ''}.{FORMATS[format].extension}"
+    return f"{file_stem(_figure(figure).name)}{size if format == 'png' else ''}.{FORMATS[format].extension}"
 
 
 def _render(

@@ -1,6 +1,5 @@
 """What every tokenizer promises, ids without a vocabulary, and padded batches."""
 
-import re
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Protocol
@@ -14,8 +13,6 @@ SPECIAL = {PAD: 0, SOS: 1, EOS: 2}
 
 ID_BYTES = 6
 """An id without a vocabulary has 48 bits: among a million pieces, two share an id with a chance of 1 in 500."""
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Tokenizer(Protocol):
@@ -37,11 +34,6 @@ def hashed(piece: str) -> int:
     """An id for a piece where there is no vocabulary: the same on every machine, and never a special token's."""
     digest = blake2b(piece.encode("utf-8", "surrogatepass"), digest_size=ID_BYTES).digest()
     return len(SPECIAL) + int.from_bytes(digest) % (2 ** (8 * ID_BYTES) - len(SPECIAL))
-
-
-def without_surrogates(text: str) -> str:
-    """The text with each lone surrogate replaced by U+FFFD, one for one, so that positions stay."""
-    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def batch(tokenizer: Tokenizer, texts: Sequence[str], *, sos: bool = False, eos: bool = False) -> tuple[Sentence, ...]:

@@ -3,8 +3,9 @@
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
 
+from attnviz.core.display import without_surrogates
 from attnviz.core.tokens import Token
-from attnviz.tokenizers.base import hashed, without_surrogates
+from attnviz.tokenizers.base import hashed
 
 CLUSTER = r"[🇦-🇿]{1,2}[\p{M}\u200d]*|\X"
 """One grapheme cluster. Flags first: `\\X` looks back over a whole run of them, 46 s for 100,000."""

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer as Encoder
 
 from attnviz.core import assets
+from attnviz.core.display import without_surrogates
 from attnviz.core.tokens import Token
-from attnviz.tokenizers.base import without_surrogates
 
 
 class Subword:

@@ -3,8 +3,9 @@
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
 
+from attnviz.core.display import without_surrogates
 from attnviz.core.tokens import Token
-from attnviz.tokenizers.base import hashed, without_surrogates
+from attnviz.tokenizers.base import hashed
 from attnviz.tokenizers.characters import CLUSTER
 
 _LETTER = r"[\p{L}\p{N}\p{M}\u200c\u200d&&[^\p{Han}]]"

@@ -4,6 +4,8 @@ from html import escape
 
 import streamlit as st
 
+from attnviz.core.display import without_surrogates
+
 
 def note(text: str, kind: str = "error") -> None:
     """One plain sentence, shown as typed: nothing in it is read as markup."""
@@ -27,8 +29,8 @@ def unseen(text: str) -> None:
 
 
 def clean(text: str) -> str:
-    """Without lone surrogates, which cannot be sent to a browser."""
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{SYMBOL FOR NULL}")
+    """Without what cannot be sent to a browser."""
+    return without_surrogates(text).replace("\0", "\N{SYMBOL FOR NULL}")
 
 
 def label(text: str) -> None:
