@@ -41,7 +41,8 @@ def picture(figure: Figure, key: str, *, select: str | None = None, on_select=No
         on_select(points[0] if points else None)
 
     # A changed `alt` would build the chart anew, with a flicker: it stays, and the description stands beside the chart.
-    options = {"key": f"{key} {form}", "theme": None, "width": "content", "alt": "Chart, described in the text after it"}
+    alt = "Chart, described in the text after it"
+    options = {"key": f"{key} {form}", "theme": None, "width": "content", "alt": alt}
     if on_select is not None:
         options |= {"on_select": clicked, "selection_mode": select}
     with st.container(key=f"picture {key}", width="content"):

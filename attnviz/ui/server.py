@@ -73,12 +73,16 @@ def warm() -> None:
     here is never looked at again.
     """
     from attnviz import export, figures
+    from attnviz.core.edits import Edits
+    from attnviz.core.masks import Subsequent
     from attnviz.sources.scratch import Scratch
     from attnviz.ui import cache, inputs
 
-    record = cache.record(Scratch(), cache.texts(next(iter(inputs.EXAMPLES.values()))))
-    for figure in (figures.heads(record, record.sites[0]), figures.head(record, record.sites[0], 0)):
-        figure.chart.to_dict()
+    lines = cache.texts(next(iter(inputs.EXAMPLES.values())))
+    before, after = (cache.record(Scratch(), lines, edits) for edits in (Edits(), Edits(Subsequent())))
+    site = before.sites[0]
+    for figure in (figures.heads(before, site), figures.head(before, site, 0), figures.change(before, after)):
+        figure.screen  # noqa: B018 (its form is built now, and kept for all)
     gc.collect()
     gc.freeze()
     export.warm()
