@@ -114,8 +114,7 @@ def _tiles(step: Step, head: int | str, rules, tile: int, *, sentence: int, rows
     window = _every(rows, tile), _every(columns, tile)
     reasons, blocked = rules or reasons_of(step, head, *window, sentence=sentence)
     queries, keys = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
-    height = max(1, BLOCK // max(1, len(keys)) // tile) * tile
-    blocks = (slice_of(queries[start : start + height]) for start in range(0, len(queries), height))
+    blocks = (slice_of(queries[block]) for block in row_slices(len(queries), len(keys), tile))
     parts = [_pooled_block(step, head, tile, sentence, block, columns) for block in blocks]
     weights, closed = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
     blocked = blocked * closed
@@ -159,21 +158,22 @@ def reasons_of(
     step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], Tensor]:
     """`Step.reasons` for one head; of combined heads a cell counts as blocked where every head blocks it."""
-    if isinstance(step.mask, Mask):
-        return step.reasons(rows, columns, sentence=sentence)
-    if step.mask is None:
-        shape = len(range(step.shape[2])[rows]), len(range(step.shape[3])[columns])
-        return (), torch.zeros(shape, dtype=torch.int64)
-    open_cells = may_attend(step, head, rows, columns, sentence=sentence)
-    return ("the model's mask",), (~open_cells).long()
+    found = [step.reasons(h, rows, columns, sentence=sentence) for h in _heads_that_differ(step, head)]
+    return found[0][0], torch.stack([blocked for _, blocked in found]).amin(0)
 
 
 def may_attend(step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
     """`Step.may_attend` for one head; of combined heads, where any may."""
-    heads = range(step.num_heads) if isinstance(head, str) else (head,)
-    if step.mask is None or isinstance(step.mask, Mask) or step.mask.dim() < 4 or step.mask.shape[1] == 1:
-        heads = (0,)
-    return torch.stack([step.may_attend(h, rows, columns, sentence=sentence) for h in heads]).any(0)
+    found = [step.may_attend(h, rows, columns, sentence=sentence) for h in _heads_that_differ(step, head)]
+    return torch.stack(found).any(0)
+
+
+def _heads_that_differ(step: Step, head: int | str) -> Sequence[int]:
+    """The heads to ask about masks: of combined heads that share one mask, the first stands for all."""
+    if not isinstance(head, str):
+        return (head,)
+    each_its_own = isinstance(step.mask, Tensor) and step.mask.dim() == 4 and step.mask.shape[1] > 1
+    return range(step.num_heads) if each_its_own else (0,)
 
 
 def empty_queries(step: Step, head: int | str, *, sentence: int = 0) -> Tensor:
@@ -187,31 +187,20 @@ def tile_of(step: Step, size: int) -> int:
     return max(1, -(-max(step.shape[2:]) // size))
 
 
-def pooled(step: Step, head: int | str, size: int, sentence: int = 0, how: str = "max") -> Tensor:
-    """The weights on at most `size` x `size` square tiles, the "max" or "sum" of their cells; never n x n at once."""
-    tile = tile_of(step, size)
-    if how == "max":
-        return torch.from_numpy(cells(step, head, sentence=sentence, tile=tile).weights)
-    if how != "sum":
-        raise InputError(f"Cells cannot be pooled by {how!r}; there are max, sum.")
-    blocks = _row_blocks(step, tile)
-    return torch.cat([pool(weights_of(step, head, rows, sentence=sentence), tile, "sum") for rows in blocks])
-
-
 def pool(block: Tensor, tile: int, how: str = "max", *, down: int | None = None, across: int | None = None) -> Tensor:
     """(n, m) -> (ceil(n / tile), ceil(m / tile)); the last tiles may hold fewer cells. `down` and `across` set the
     tile's height and width apart from each other."""
     down, across = down or tile, across or tile
     if down == across == 1:
         return block
-    fill = {"max": -torch.inf, "min": torch.inf, "sum": 0.0}[how]
+    fill = {"max": -torch.inf, "min": torch.inf}[how]
     n, m = block.shape
     if n % down or m % across:
         block = torch.nn.functional.pad(block, (0, -m % across, 0, -n % down), value=fill)
     for axis, size in ((1, across), (0, down)):
         if size > 1:
             parts = block.unflatten(axis, (-1, size))
-            block = {"max": parts.amax, "min": parts.amin, "sum": parts.sum}[how](axis + 1)
+            block = {"max": parts.amax, "min": parts.amin}[how](axis + 1)
     return block
 
 
@@ -226,7 +215,7 @@ def strongest(
     step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
 ) -> tuple[np.ndarray, np.ndarray]:
     """Each row's largest weight, NaN aside, and the column it stands in, counted within the window; both (rows,)."""
-    blocks = (weights_of(step, head, block, columns, sentence=sentence) for block in _row_blocks(step))
+    blocks = (weights_of(step, head, block, columns, sentence=sentence) for block in row_slices(*step.shape[2:]))
     found = [block.nan_to_num(nan=-1.0).max(1) for block in blocks if block.shape[1]]
     if not found:
         return np.zeros(0), np.zeros(0, np.int64)
@@ -236,23 +225,20 @@ def strongest(
 
 def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL) -> Tensor:
     """The sum of each row's weights over all keys, (rows,)."""
-    sums = [weights_of(step, head, block, sentence=sentence).sum(-1) for block in _row_blocks(step)]
+    sums = [weights_of(step, head, block, sentence=sentence).sum(-1) for block in row_slices(*step.shape[2:])]
     return torch.cat(sums)[torch.arange(step.shape[2])[rows]]
 
 
-def _row_blocks(step: Step, tile: int = 1) -> Iterator[slice]:
-    """Slices that cover the queries, each a whole number of tiles high."""
-    queries, keys = step.shape[2:]
+def row_slices(queries: int, keys: int, tile: int = 1) -> list[slice]:
+    """Blocks of rows, at least one, of about `BLOCK` cells; each but the last is a whole number of tiles high."""
     height = max(1, BLOCK // max(1, keys) // tile) * tile
-    for start in range(0, queries, height):
-        yield slice(start, min(start + height, queries))
+    return [slice(start, min(start + height, queries)) for start in range(0, max(1, queries), height)]
 
 
 def row_blocks(mask: Mask, queries: int, keys: int, sentence: int = 0, tile: int = 1) -> Iterator[Tensor]:
-    """The grid of a mask in blocks of rows, each a whole number of tiles high; never n x n at once."""
-    height = max(1, BLOCK // max(1, keys) // tile) * tile
-    for start in range(0, queries, height):
-        yield mask.tensor(queries, keys, rows=slice(start, start + height))[sentence if mask.batch_size else 0, 0]
+    """The grid of a mask in the blocks of `row_slices`; never n x n at once."""
+    for rows in row_slices(queries, keys, tile):
+        yield mask.tensor(queries, keys, rows=rows)[sentence if mask.batch_size else 0, 0]
 
 
 def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:

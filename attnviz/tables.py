@@ -73,9 +73,8 @@ def mask_table(
     """
     keys = queries if keys is None else keys
     many = len(queries) * len(keys) > MOST_CELLS
-    height = max(1, metrics.BLOCK // len(keys)) if many else max(1, len(queries))
-    starts = range(0, max(1, len(queries)), height)
-    parts = [_mask_rules(mask, queries, keys, sentence, slice(i, i + height), runs=many) for i in starts]
+    blocks = metrics.row_slices(len(queries), len(keys))
+    parts = [_mask_rules(mask, queries, keys, sentence, rows, runs=many) for rows in blocks]
     q, k, rules = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     table = pd.DataFrame(
         {
@@ -135,11 +134,8 @@ def _strongest(
 ) -> pd.DataFrame:
     """The strongest open keys of each query, strongest first, found row block by row block."""
     step = record.step(site)
-    columns, height = metrics.slice_of(keys), max(1, metrics.BLOCK // len(keys))
-    parts = [
-        _strongest_block(step, head, sentence, queries[start : start + height], keys, columns)
-        for start in range(0, len(queries), height)
-    ]
+    columns, blocks = metrics.slice_of(keys), metrics.row_slices(len(queries), len(keys))
+    parts = [_strongest_block(step, head, sentence, queries[rows], keys, columns) for rows in blocks]
     query_labels, key_labels = labels_of(record, site, sentence)
     q, k, weights, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     table = pd.DataFrame(

@@ -46,17 +46,6 @@ def test_tiles_hold_the_largest_of_their_cells(tile, head, masked):
             assert (found.blocked[i, j] > 0) == (not step.may_attend(0, *square).any())
 
 
-def test_tiles_may_also_be_summed():
-    step = step_of()
-
-    sums = metrics.pooled(step, 0, 4, how="sum")
-
-    assert sums.shape == (4, 4)
-    assert sums.sum() == pytest.approx(len(WORDS), abs=1e-5)
-    with pytest.raises(InputError, match="median"):
-        metrics.pooled(step, 0, 4, how="median")
-
-
 def test_a_cell_has_one_state_and_names_its_rule():
     """Blocked, empty, NaN and open cells are told apart."""
     mask = Subsequent() & Painted(((0, 0),))

@@ -93,14 +93,15 @@ class Step:
         b, h = _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
         return self.logsumexp[b, h][0, 0] == -math.inf
 
-    def reasons(self, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> tuple[tuple[str, ...], Tensor]:
-        """Why cells are blocked; see `Mask.reasons`. A plain tensor has one reason, "the model's mask"."""
-        _one(sentence, self.shape[0], "sentence")
+    def reasons(
+        self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
+    ) -> tuple[tuple[str, ...], Tensor]:
+        """Why cells of one head are blocked; see `Mask.reasons`. A plain tensor has one reason, "the model's mask"."""
+        _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
         if isinstance(self.mask, Mask):
             return self.mask.reasons(*self.shape[2:], sentence=sentence, rows=rows, columns=columns)
-        if self.mask is None:
-            return (), torch.zeros_like(self.may_attend(0, rows, columns, sentence=sentence), dtype=torch.int64)
-        return ("the model's mask",), (~self.may_attend(0, rows, columns, sentence=sentence)).long()
+        blocked = (~self.may_attend(head, rows, columns, sentence=sentence)).long()
+        return () if self.mask is None else ("the model's mask",), blocked
 
 
 @dataclass(frozen=True, eq=False)

@@ -139,7 +139,7 @@ def test_reasons_of_a_named_mask_are_its_rules():
     step, _ = step_of(*tensors(), mask)
 
     for sentence in range(B):
-        reasons, codes = step.reasons(slice(2, 5), slice(0, 4), sentence=sentence)
+        reasons, codes = step.reasons(0, slice(2, 5), slice(0, 4), sentence=sentence)
         expected = mask.reasons(Q, K, sentence=sentence, rows=slice(2, 5), columns=slice(0, 4))
         assert reasons == expected[0]
         assert torch.equal(codes, expected[1])
@@ -148,14 +148,14 @@ def test_reasons_of_a_named_mask_are_its_rules():
 
 def test_a_plain_tensor_has_one_reason():
     """A model that hands over booleans does not say why."""
-    mask = booleans((B, 1, Q, K))
+    mask = booleans((B, H, Q, K))
     step, _ = step_of(*tensors(), mask)
 
-    reasons, codes = step.reasons(sentence=1)
+    reasons, codes = step.reasons(2, sentence=1)
 
     assert reasons == ("the model's mask",)
-    assert torch.equal(codes, (~mask[1, 0]).long())
-    assert step_of(*tensors())[0].reasons()[1].eq(0).all()
+    assert torch.equal(codes, (~mask[1, 2]).long())
+    assert step_of(*tensors())[0].reasons(0)[1].eq(0).all()
 
 
 # What is not there
@@ -170,6 +170,7 @@ def test_a_plain_tensor_has_one_reason():
         lambda step, **at: step.weights(**at),
         lambda step, **at: step.output(**at),
         lambda step, **at: step.empty_queries(**at),
+        lambda step, **at: step.reasons(**at),
     ],
 )
 def test_heads_and_sentences_that_are_not_there_are_refused(ask):
@@ -188,7 +189,7 @@ def test_reasons_of_a_sentence_that_is_not_there_are_refused():
     """With how many there are, whatever the mask."""
     for mask in (None, Subsequent(), booleans((Q, K))):
         with pytest.raises(InputError, match="no sentence 2; there are 2"):
-            step_of(*tensors(), mask)[0].reasons(sentence=2)
+            step_of(*tensors(), mask)[0].reasons(0, sentence=2)
 
 
 def test_a_record_names_the_sites_it_has():

@@ -195,7 +195,7 @@ def test_padding_is_really_there_and_really_masked():
         assert step.weights(head, sentence=1)[:, 4:].eq(0).all()
         assert_close(step.weights(head, sentence=1).sum(-1), torch.ones(6))
         assert (step.weights(head, sentence=0) > 0).all()
-    assert step.reasons(sentence=1)[0] == ("padding",)
+    assert step.reasons(0, sentence=1)[0] == ("padding",)
 
 
 @pytest.mark.parametrize("edits", [Edits(), Edits(mask=Subsequent(), temperature=0.3)], ids=["plain", "edited"])
