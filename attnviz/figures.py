@@ -134,7 +134,7 @@ def heads(
     on_screen = cache(partial(picture, edits=False))
     return Figure(
         name=file_stem(record.source, site, "heads", record.sentences[sentence].text),
-        title=_title(f"All heads · {site} · {shown(record.source, 40)}", record),
+        title=_title(heads_chart.title_of(record, site), record),
         describe=lambda: _describe_heads(record, site, on_screen().tables["heads"]["largest"]),
         draw=lambda: picture().chart,
         show=lambda: (on_screen().spec, None),
@@ -183,7 +183,7 @@ def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fal
     picture = partial(change_chart.picture, before, after, sentence=sentence, dark=dark)
     return Figure(
         name=file_stem(after.source, "change", after.sentences[sentence].text),
-        title=_title(f"Change of the output · {shown(after.source, 40)}", after),
+        title=_title(change_chart.title_of(after), after),
         describe=lambda: _describe_change(moved, labels),
         draw=lambda: picture().chart,
         show=lambda: (picture(edits=False).spec, None),

@@ -42,7 +42,7 @@ def picture(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fa
     }
     lines = _lines(after, len(moved), len(every))
     heading = frame.heading(
-        f"Change of the output · {shown(after.source, 40)}",
+        title_of(after),
         lines if edits else lines[:-1],
         left=-max((frame.text_width(band[5:]) for band in bands), default=0.0) - axes.PADDING,
         top=-10,
@@ -52,6 +52,11 @@ def picture(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fa
     )
     zero = Frame(boxes=(box(-0.5, 0, 0.5, STEP * len(bands), fill=colors.line, width=0),))
     return Picture(_form(len(bands), colors), {"tokens of change": table} | frame.tables(heading + zero))
+
+
+def title_of(after: Record) -> str:
+    """What is drawn, beginning with constant words."""
+    return f"Change of the output · {shown(after.source, 40)}"
 
 
 @lru_cache(maxsize=64)

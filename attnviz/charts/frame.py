@@ -7,7 +7,7 @@ the browser replaces data in place, and nothing flickers or jumps.
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import altair as alt
 
@@ -54,6 +54,9 @@ class Frame:
 
     def __add__(self, other: "Frame") -> "Frame":
         return Frame(**{name: mine + getattr(other, name) for name, mine in vars(self).items()})
+
+
+KINDS = tuple(part.name for part in fields(Frame))
 
 
 def text_width(text: str, character: float = CHARACTER) -> float:
@@ -174,7 +177,7 @@ def tables(frame: Frame) -> dict[str, Table]:
 def layers() -> list[alt.Chart]:
     """Layers that draw any frame, to be put above those of a map; their data are `tables`, by name."""
     x, y = pixels()
-    base = {kind: alt.Chart(alt.NamedData(kind)).encode(x=x, y=y) for kind in Frame.__dataclass_fields__}
+    base = {kind: alt.Chart(alt.NamedData(kind)).encode(x=x, y=y) for kind in KINDS}
     # Not the channel "color": Vega-Lite cannot share it between a scale (of the cells) and none (of the words).
     text = {"text": "text:N", "fill": alt.Fill("color:N", scale=None)}
     mono = {"font": MONO, "baseline": "middle"} | _PLAIN

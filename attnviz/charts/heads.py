@@ -8,14 +8,14 @@ import numpy as np
 from attnviz import metrics
 from attnviz.charts import frame, hatch, maps, pixels
 from attnviz.charts.frame import Frame, box, sign, words
-from attnviz.charts.heatmap import Domain, domain_of, subtitles_of
+from attnviz.charts.heatmap import Domain, colored, domain_of, subtitles_of
 from attnviz.charts.maps import number
 from attnviz.charts.picture import Form, Picture
 from attnviz.charts.theme import Theme, config, theme
 from attnviz.core.display import shown
 from attnviz.core.edits import Site
 from attnviz.core.record import Record, Step
-from attnviz.metrics import EMPTY, WEIGHT, Cells
+from attnviz.metrics import Cells
 
 WIDTH = 336
 """Pixels of the whole mosaic, so that it fits a phone."""
@@ -71,13 +71,18 @@ def picture(
         )
         around += _around(head, x, y, side, height, off=off, focused=head == focused, colors=colors)
     bottom = -(-step.num_heads // columns) * (height + LABEL + GAP) - GAP
-    title = f"All heads · {site} · {shown(record.source, 40)}"
+    title = title_of(record, site)
     ramp = frame.Ramp(scale.caption, pixels.ramp_uri(colors), scale.ticks)
     lines = subtitles_of(record, edits=edits)
     around += frame.heading(title, lines, left=0, top=-8, width=WIDTH, narrowest=WIDTH, colors=colors)
     around += frame.legend([], ramp, top=bottom + 14, width=WIDTH, colors=colors)
     table = {name: [thumbnail[name] for thumbnail in thumbnails] for name in thumbnails[0]}
     return Picture(_form(side, height, bottom, colors), {"heads": table} | frame.tables(around))
+
+
+def title_of(record: Record, site: Site) -> str:
+    """What is drawn, beginning with constant words."""
+    return f"All heads · {site} · {shown(record.source, 40)}"
 
 
 def columns_of(heads: int) -> int:
@@ -93,8 +98,7 @@ def _aspect(step: Step) -> float:
 def _thumbnail(head: int, found: Cells, scale: Domain, side: int, height: int, *, off: bool, colors: Theme) -> dict:
     """One row of data: the image, and what hovering says."""
     nan = np.isnan(found.weights)
-    colored = ~nan & ((found.states == WEIGHT) | ((found.states == EMPTY) & (np.nan_to_num(found.weights) > 0)))
-    image = pixels.paint(scale.shade(found.weights), colored, found.blocked, nan, height=height, width=side)
+    image = pixels.paint(scale.shade(found.weights), colored(found), found.blocked, nan, height=height, width=side)
     most = found.weights[~nan]
     return {
         "head": head,

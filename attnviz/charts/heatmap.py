@@ -10,7 +10,7 @@ from attnviz import metrics
 from attnviz.charts import axes, frame, hatch, maps, pixels
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.frame import Entry, Frame, Ramp, box, words
-from attnviz.charts.maps import Map, number
+from attnviz.charts.maps import MAY_ATTEND, Map, number
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.theme import CAUTIONS, Theme, theme
 from attnviz.core.display import shown
@@ -24,7 +24,6 @@ DOMAINS = ("fixed", "shared", "log")
 LOWEST = 1e-4
 """Where the logarithmic domain begins."""
 
-MAY_ATTEND = "may attend"
 NOT_A_NUMBER = "NaN: not a number"
 MINUS_INFINITY = "score: minus infinity"
 
@@ -154,8 +153,7 @@ def drawing_of(
     numbers = {"weight": (found.weights, ".4f")}
     if found.scores is not None:
         numbers["score"] = (found.scores, ".3f")
-    filled = (found.states == EMPTY) & (np.nan_to_num(found.weights) > 0)
-    colored = np.isfinite(found.weights) & ((found.states == WEIGHT) | filled)
+    ramp = colored(found)
     return Map(
         size=size,
         rows=bands[0],
@@ -165,8 +163,8 @@ def drawing_of(
         queries=found.queries,
         keys=found.keys,
         titles=(QUERY, KEY),
-        shade=np.where(colored, np.nan_to_num(scale.shade(found.weights)), 0.0),
-        colored=colored,
+        shade=np.where(ramp, np.nan_to_num(scale.shade(found.weights)), 0.0),
+        colored=ramp,
         sayings=_sayings(found.reasons, step.empty_rows),
         saying=says,
         signs=_signs(found.reasons, size, colors),
@@ -177,6 +175,12 @@ def drawing_of(
         frame=around,
         rev=rev,
     )
+
+
+def colored(found: Cells) -> np.ndarray:
+    """Where a cell has a weight to show by its color: an open cell, or one of an empty row that was filled."""
+    filled = (found.states == EMPTY) & (np.nan_to_num(found.weights) > 0)
+    return np.isfinite(found.weights) & ((found.states == WEIGHT) | filled)
 
 
 def title_of(record: Record, site: Site, head: int | str) -> str:

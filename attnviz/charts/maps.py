@@ -25,6 +25,10 @@ TOOLTIP = (
 """Fields and names of what hovering shows; the names are fixed, because some names make a viewer fetch things."""
 
 
+MAY_ATTEND = "may attend"
+"""What is said of an open cell."""
+
+
 @dataclass(frozen=True, eq=False)
 class Map:
     """Everything that is drawn of a map; arrays are (rows, columns) of the squares that are drawn.

@@ -9,7 +9,7 @@ import torch
 from attnviz.charts import axes, frame, hatch, maps
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.frame import Entry, Frame, words
-from attnviz.charts.maps import Map
+from attnviz.charts.maps import MAY_ATTEND, Map
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.theme import TEXT_SIZE, Theme, theme
 from attnviz.core.display import shown
@@ -17,7 +17,6 @@ from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token
 from attnviz.metrics import pool, row_blocks
 
-MAY_ATTEND = "may attend"
 MOST_READ = 12
 """At most so many tokens are repeated in the example."""
 

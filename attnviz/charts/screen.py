@@ -145,7 +145,7 @@ def _signals(*, rows: int, columns: int, cell: float, numbers: int) -> list[dict
 
 def _parts() -> list[dict]:
     """A dataset for each kind of thing that is drawn."""
-    kinds = ("map", *frame.Frame.__dataclass_fields__)
+    kinds = ("map", *frame.KINDS)
     return [
         {"name": kind, "source": "source", "transform": [{"type": "filter", "expr": f"datum.kind === '{kind}'"}]}
         for kind in kinds

@@ -19,11 +19,6 @@ class Source(Protocol):
         ...
 
     @property
-    def caution(self) -> str:
-        """What must be said wherever its attention is drawn; empty if nothing."""
-        ...
-
-    @property
     def sites(self) -> tuple[Site, ...]: ...
 
     @property

@@ -41,7 +41,6 @@ class Scratch:
 
     name = "scratch"
     provenance = "random"
-    caution = "random weights: shows the mechanics, not meaning"
 
     def __post_init__(self):
         for field, most in BOUNDS.items():

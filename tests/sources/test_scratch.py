@@ -24,7 +24,7 @@ def run(texts, source=Scratch(), edits=Edits()):
 
 
 def test_a_sentence_becomes_a_record_of_every_layer():
-    """Its tokens, its name, where its weights come from, and that they mean nothing."""
+    """Its tokens, its name, and where its weights come from."""
     source = Scratch(d_model=30, num_heads=5, num_layers=3)
 
     record = run([LONG], source)
@@ -32,7 +32,6 @@ def test_a_sentence_becomes_a_record_of_every_layer():
     assert record.sites == source.sites == tuple(Site("encoder", layer) for layer in range(3))
     assert record.sentences[0].labels == tuple(LONG.split())
     assert (record.source, record.provenance) == ("scratch", "random")
-    assert source.caution == "random weights: shows the mechanics, not meaning"
     assert record.output.shape == (1, 6, 30)
     assert record.step(SITE).shape == (1, 5, 6, 6)
     assert record.step(SITE).query.shape[-1] == 6
