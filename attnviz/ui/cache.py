@@ -1,4 +1,4 @@
-"""Records and figures that were made before. Both are frozen, so sessions may share them."""
+"""Tokens and records that were made before. Both are frozen, so sessions may share them."""
 
 from functools import lru_cache
 
@@ -14,6 +14,8 @@ MOST_TOKENS = 4_096
 MOST_SENTENCES = 32
 MOST_NUMBERS = 8_000_000
 """Tokens x d_model x layers: a record keeps three times as many float32, 100 MB."""
+MOST_WEIGHTS = 200_000_000
+"""Of all sentences, layers and heads: a few seconds for the run, and again for its pictures."""
 
 
 def texts(typed: str) -> tuple[str, ...]:
@@ -43,10 +45,11 @@ def sentences(source: Scratch, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
     """The tokens.
 
     Raises:
-        InputError: if they are too many.
+        InputError: if they are too many; <sos> is not counted, so that a text which fits one page fits every page.
     """
     cut = source.tokenize(list(lines))
-    if (tokens := len(cut[0].tokens) * len(cut)) > MOST_TOKENS:
+    length = len(cut[0].tokens) - source.sos
+    if (tokens := length * len(cut)) > MOST_TOKENS:
         raise InputError(
             f"The text makes {tokens:,} tokens, padding included; this page takes up to {MOST_TOKENS:,}. Shorten it."
         )
@@ -54,6 +57,11 @@ def sentences(source: Scratch, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
         raise InputError(
             f"{tokens:,} tokens with d_model {source.d_model} and {source.num_layers} layers need too much memory; "
             f"this page takes up to {most:,} tokens at that size. Shorten the text, or make the model smaller."
+        )
+    if (weights := tokens * length * source.num_heads * source.num_layers) > MOST_WEIGHTS:
+        raise InputError(
+            f"{tokens:,} tokens with {source.num_heads} heads and {source.num_layers} layers make {weights:,} weights; "
+            f"this page computes up to {MOST_WEIGHTS:,}. Shorten the text, or make the model smaller."
         )
     return cut
 

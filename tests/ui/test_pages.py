@@ -183,6 +183,21 @@ def test_a_model_too_large_for_the_text_is_refused_with_the_numbers():
     assert "up to 1,302 tokens" in html(app)
 
 
+def test_a_model_too_slow_for_the_text_is_refused_with_the_numbers():
+    """Nobody waits minutes, and no visitor keeps the server from the others."""
+    app = opened(d_model="32", num_heads="32", num_layers="12", text="x " * 2000)
+
+    assert "2,000 tokens with 32 heads and 12 layers make 1,536,000,000 weights" in html(app)
+
+
+def test_the_longest_text_that_fits_opens_with_sos_too():
+    """The token that a page adds itself is no reason to refuse the text."""
+    app = opened(masks_page, d_model="512", num_layers="12", text="x " * 1302)
+
+    assert not app.exception
+    assert len(app.get("vega_lite_chart")) == 2
+
+
 def test_padding_can_be_left_unmasked():
     """With two sentences of different length the padding mask can be switched off, and that is a change."""
     app = opened(text="one two three\none", sentence="2")
