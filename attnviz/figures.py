@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from attnviz import metrics, tables
+from attnviz import metrics, tables, words
 from attnviz.charts import change as change_chart
 from attnviz.charts import heads as heads_chart
 from attnviz.charts import heatmap as heatmap_chart
@@ -18,14 +18,11 @@ from attnviz.charts.maps import Map
 from attnviz.charts.screen import READOUT, screen
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.theme import theme
-from attnviz.core.display import file_stem, shown, without_surrogates
+from attnviz.core.display import file_stem, without_surrogates
 from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
-
-MOST_NAMED = 3
-"""So many tokens are named in a description."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +108,7 @@ def head(
     return Figure(
         name=file_stem(record.source, site, what, record.sentences[sentence].text),
         title=_title(heatmap_chart.title_of(record, site, head), record),
-        describe=lambda: _describe_head(record, site, head, window),
+        describe=lambda: words.head(record, site, head, window),
         **_map(drawing, size, dark),
         tabulate=lambda: tables.weights_table(record, site, head, **window),
         collect=lambda: _arrays(record, site, head, window),
@@ -135,7 +132,7 @@ def heads(
     return Figure(
         name=file_stem(record.source, site, "heads", record.sentences[sentence].text),
         title=_title(heads_chart.title_of(record, site), record),
-        describe=lambda: _describe_heads(record, site, on_screen().tables["heads"]["largest"]),
+        describe=lambda: words.heads(record, site, on_screen().tables["heads"]["largest"]),
         draw=lambda: picture().chart,
         show=lambda: (on_screen().spec, None),
         tabulate=lambda: tables.heads_table(record, site, sentence=sentence),
@@ -165,7 +162,7 @@ def mask(
     return Figure(
         name=file_stem("mask", str(mask), " ".join(rows)),
         title=f"Mask: {mask}",
-        describe=lambda: _describe_mask(mask, rows, columns, sentence),
+        describe=lambda: words.mask(mask, rows, columns, sentence),
         **_map(drawing, size_of(len(rows), len(columns)), dark),
         tabulate=lambda: tables.mask_table(mask, rows, columns, sentence=sentence),
         collect=lambda: {
@@ -184,41 +181,12 @@ def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fal
     return Figure(
         name=file_stem(after.source, "change", after.sentences[sentence].text),
         title=_title(change_chart.title_of(after), after),
-        describe=lambda: _describe_change(moved, labels),
+        describe=lambda: words.change(moved, labels),
         draw=lambda: picture().chart,
         show=lambda: (picture(edits=False).spec, None),
         tabulate=lambda: tables.change_table(before, after, sentence=sentence),
         collect=lambda: {"change": moved, "tokens": _text_array(labels)},
     )
-
-
-def in_words(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int = 0) -> str:
-    """One cell as a sentence."""
-    step = record.step(site)
-    found = metrics.cells(step, head, sentence=sentence, rows=slice(query, query + 1), columns=slice(key, key + 1))
-    rows, columns = tables.labels_of(record, site, sentence)
-    looker, looked = f"'{shown(rows[query])}' ({query})", f"'{shown(columns[key])}' ({key})"
-    state, weight = int(found.states[0, 0]), float(found.weights[0, 0])
-    if state == metrics.EMPTY:
-        return f"{looker} has no key left to look at; its weights are {_POLICIES[step.empty_rows]}."
-    if state == metrics.BLOCKED:
-        return f"{looked} may not be looked at by {looker}: blocked by {found.reasons[found.blocked[0, 0] - 1]}."
-    if state == metrics.NAN:
-        return f"The weight that {looker} gives to {looked} is not a number."
-    of = "its attention" if isinstance(head, int) else f"its attention ({head} of all heads)"
-    return f"{looker} gives {weight:.2f} of {of} to {looked}."
-
-
-def strongest_in_words(record: Record, site: Site, head: int | str, sentence: int = 0) -> str:
-    """The cell with the largest weight below 1 as a sentence: a query that has but one key to look at gives it 1."""
-    most, at = metrics.strongest(record.step(site), head, sentence=sentence)
-    if not most.size:
-        return ""
-    query = int(np.where(most < 1, most, 0).argmax())
-    return in_words(record, site, head, query, int(at[query]), sentence)
-
-
-_POLICIES = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
 
 
 def _map(drawing: Callable[..., Map], size: Size, dark: bool) -> dict[str, Callable]:
@@ -231,49 +199,6 @@ def _map(drawing: Callable[..., Map], size: Size, dark: bool) -> dict[str, Calla
         return screen(drawing(below=READOUT, edits=False), colors)
 
     return {"draw": lambda: maps.picture(drawing(), colors).chart, "show": show}
-
-
-def _describe_head(record: Record, site: Site, head: int | str, window: dict) -> str:
-    """The size, the strongest weights, and what was changed."""
-    step = record.step(site)
-    rows, columns = tables.labels_of(record, site, window["sentence"])
-    queries, keys = np.arange(step.shape[2])[window["rows"]], np.arange(step.shape[3])[window["columns"]]
-    what = f"Head {head}" if isinstance(head, int) else f"The {head} of all heads"
-    text = f"{what} of {site}, {len(queries)} queries by {len(keys)} keys."
-    most, at = metrics.strongest(step, head, **window)
-    order = np.argsort(-most, kind="stable")[:MOST_NAMED]
-    pairs = ((most[i], queries[i], keys[at[i]]) for i in order if most[i] > 0)
-    looks = [f"'{shown(rows[q])}' ({q}) looks most at '{shown(columns[k])}' ({k}): {w:.2f}" for w, q, k in pairs]
-    changed = record.edits.in_words()
-    parts = [text, f"{'; '.join(looks)}." if looks else "No weight is above zero."]
-    return " ".join([*parts, f"Changed: {', '.join(changed)}."] if changed else parts)
-
-
-def _describe_heads(record: Record, site: Site, largest: Sequence[str]) -> str:
-    step = record.step(site)
-    queries, keys = step.shape[2:]
-    most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
-    off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
-    heads = "1 head" if step.num_heads == 1 else f"{step.num_heads} heads"
-    return f"{heads} of {site}, each a map of {queries} queries by {keys} keys. Largest weight by head: {most}.{off}"
-
-
-def _describe_mask(mask: Mask, rows: Sequence[str], columns: Sequence[str], sentence: int) -> str:
-    blocks = metrics.row_blocks(mask, len(rows), len(columns), sentence)
-    open_keys = [count for block in blocks for count in block.sum(1).tolist()]
-    allowed, of = sum(open_keys), f"{len(rows)} queries by {len(columns)} keys"
-    last = f" The last query, '{shown(rows[-1])}', may look at {open_keys[-1]} keys." if len(rows) else ""
-    return f"Mask '{mask}', {of}: {allowed} of {len(rows) * len(columns)} cells may attend.{last}"
-
-
-def _describe_change(moved: np.ndarray, labels: Sequence[str]) -> str:
-    text = f"How far the output vector of each of {len(moved)} tokens moved, as a share of its length."
-    if not moved.any():
-        return f"{text} None moved."
-    order = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MOST_NAMED]
-    amounts = {i: f"{moved[i]:.1%}" if np.isfinite(moved[i]) else str(moved[i]).replace("nan", "NaN") for i in order}
-    named = ", ".join(f"'{shown(labels[i])}' ({i}) {amounts[i]}" for i in order if moved[i] != 0)
-    return f"{text} Most: {named}."
 
 
 def _arrays(record: Record, site: Site, head: int | str, window: dict) -> dict[str, np.ndarray]:
@@ -314,7 +239,8 @@ def _heads_arrays(record: Record, site: Site, sentence: int) -> dict[str, np.nda
 
 
 def _text_array(texts: Sequence[str]) -> np.ndarray:
-    return np.array([without_surrogates(text) for text in texts], dtype=np.str_)
+    """Texts as NumPy can hold them: it takes a null at the end of one for padding."""
+    return np.array([without_surrogates(text).replace("\0", "␀") for text in texts], dtype=np.str_)
 
 
 def _texts(tokens: Sequence[Token | str]) -> list[str]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pictures import HOSTILE, SITE, record_of
 
-from attnviz import figures
+from attnviz import figures, words
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
 
@@ -106,12 +106,13 @@ def test_arrays_hold_the_exact_numbers():
 
 
 def test_table_and_arrays_spell_every_token_alike():
-    """Lone surrogates, which no file can hold, are the same U+FFFD in both."""
+    """Lone surrogates, which no file can hold, are the same U+FFFD in both; NumPy cannot hold a null at the end."""
     figure = figures.head(record_of(list(HOSTILE)), SITE, 0)
 
     spelled = figure.arrays["query_tokens"].tolist()
 
-    assert spelled == figure.table["query_token"].tolist()[:: len(HOSTILE)]
+    tabulated = figure.table["query_token"].str.replace("\0", "␀").tolist()
+    assert spelled == tabulated[:: len(HOSTILE)]
     assert "\ufffd" in spelled
 
 
@@ -126,16 +127,16 @@ def test_a_cell_in_words():
     record = record_of(WORDS, edits=Edits(mask=Subsequent()))
     weight = float(record.step(SITE).weights(1)[2, 1])
 
-    assert figures.in_words(record, SITE, 1, 2, 1) == f"'sat' (2) gives {weight:.2f} of its attention to 'cat' (1)."
-    assert figures.in_words(record, SITE, 0, 1, 2) == (
+    assert words.cell(record, SITE, 1, 2, 1) == f"'sat' (2) gives {weight:.2f} of its attention to 'cat' (1)."
+    assert words.cell(record, SITE, 0, 1, 2) == (
         "'sat' (2) may not be looked at by 'cat' (1): blocked by subsequent."
     )
-    assert "mean of all heads" in figures.in_words(record, SITE, "mean", 2, 1)
+    assert "mean of all heads" in words.cell(record, SITE, "mean", 2, 1)
 
 
 def test_empty_rows_and_nan_in_words():
     empty = record_of(WORDS, edits=Edits(mask=Painted(tuple((1, k) for k in range(3)))))
     broken = record_of(WORDS, scores={(0, 0, 1): math.nan})
 
-    assert figures.in_words(empty, SITE, 0, 1, 1) == "'cat' (1) has no key left to look at; its weights are zeros."
-    assert figures.in_words(broken, SITE, 0, 0, 1) == "The weight that 'The' (0) gives to 'cat' (1) is not a number."
+    assert words.cell(empty, SITE, 0, 1, 1) == "'cat' (1) has no key left to look at; its weights are zeros."
+    assert words.cell(broken, SITE, 0, 0, 1) == "The weight that 'The' (0) gives to 'cat' (1) is not a number."

@@ -2,11 +2,10 @@
 
 A mask is a small frozen value. From it come the boolean tensor for (Q, K) or one block of it, which rule blocked a
 cell, and its JSON. Masks combine with ``&``, ``|`` and ``~``. Other conventions (True = masked, 0 = masked, additive
-floats) are named adapters at the end of this file; an unnamed boolean mask is never guessed at.
+floats) are named adapters in `attnviz.core.conventions`.
 """
 
 import json
-import math
 import operator
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
@@ -418,55 +417,3 @@ def _common_batch(masks: tuple[Mask, ...]) -> int | None:
     if len(sizes) > 1:
         raise MaskError(f"Masks for {' and '.join(map(str, sorted(sizes)))} sentences cannot be combined.")
     return sizes.pop() if sizes else None
-
-
-# Adapters: every other convention, by name.
-
-
-def from_true_is_masked(mask: Tensor) -> Tensor:
-    """From the convention of `nn.MultiheadAttention` (True or 1 = masked) to ours."""
-    return ~_boolean(mask, "True = masked")
-
-
-def to_true_is_masked(mask: Tensor) -> Tensor:
-    """From ours to the convention of `nn.MultiheadAttention`: True = masked."""
-    return ~_ours(mask)
-
-
-def from_zero_is_masked(mask: Tensor) -> Tensor:
-    """From Hugging Face's and the Annotated Transformer's 0 = masked, 1 = may attend."""
-    return _boolean(mask, "0 = masked")
-
-
-def to_zero_is_masked(mask: Tensor) -> Tensor:
-    """From ours to 0 = masked, 1 = may attend, int64."""
-    return _ours(mask).long()
-
-
-def from_additive(mask: Tensor) -> Tensor:
-    """From floats that are added to the scores: 0 = may attend, -inf or very negative (below -10,000) = masked.
-
-    Raises:
-        MaskError: if another value is in it; then it is a bias, and changes the weights instead of blocking keys.
-    """
-    blocked = mask < -1e4
-    if not mask.is_floating_point() or not ((mask == 0) | blocked).all():
-        raise MaskError("An additive mask holds floats: 0 = may attend, -inf (or below -10,000) = masked.")
-    return ~blocked
-
-
-def to_additive(mask: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """From ours to floats that are added to the scores: 0 = may attend, -inf = masked."""
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~_ours(mask), -math.inf)
-
-
-def _ours(mask: Tensor) -> Tensor:
-    if mask.dtype is not torch.bool:
-        raise MaskError(f"A mask of ours holds booleans, True = may attend; this one holds {mask.dtype}.")
-    return mask
-
-
-def _boolean(mask: Tensor, convention: str) -> Tensor:
-    if not ((mask == 0) | (mask == 1)).all():
-        raise MaskError(f"A mask with {convention} holds 0 and 1 only; this one holds {mask.unique()[:4].tolist()}.")
-    return mask.bool()

@@ -10,7 +10,7 @@ from attnviz.core.masks import Mask, Prefix, Subsequent, Window
 from attnviz.core.record import Record
 from attnviz.sources.scratch import Scratch
 from attnviz.ui import cache
-from attnviz.ui.words import label
+from attnviz.ui.notes import label
 
 RULES = ("subsequent", "window", "prefix")
 

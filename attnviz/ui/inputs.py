@@ -11,7 +11,7 @@ from attnviz.sources.scratch import BOUNDS, Scratch
 from attnviz.ui import cache, state
 from attnviz.ui.editing import RULES
 from attnviz.ui.looking import DOMAINS, FOCUS
-from attnviz.ui.words import clean, note
+from attnviz.ui.notes import clean, note
 
 EXAMPLES = {
     "The cat sat on the mat": "The cat sat on the mat",

@@ -7,7 +7,7 @@ import streamlit as st
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.sources.scratch import Scratch
-from attnviz.ui.words import label
+from attnviz.ui.notes import label
 
 DOMAINS = {"0 to 1": "fixed", "0 to largest": "shared", "logarithmic": "log"}
 FOCUS = ("mean", "max", "min")

@@ -4,14 +4,14 @@ from functools import partial
 
 import streamlit as st
 
-from attnviz import figures
+from attnviz import words
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.sources.scratch import Scratch
 from attnviz.ui import cache, state
-from attnviz.ui.words import in_words, note, quiet, unseen
+from attnviz.ui.notes import in_words, note, quiet, unseen
 
 SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
 
@@ -53,10 +53,10 @@ def picture(figure: Figure, key: str, *, select: str | None = None, on_select=No
 def cell_in_words(record: Record, site: Site, head: int | str, cell: tuple[int, int] | None, sentence: int) -> None:
     """What the selected cell says; with none, what the strongest says, and how to select one."""
     if cell is None:
-        in_words(figures.strongest_in_words(record, site, head, sentence))
+        in_words(words.strongest(record, site, head, sentence))
         quiet("Click a cell to read it in words.")
     else:
-        in_words(figures.in_words(record, site, head, *cell, sentence=sentence))
+        in_words(words.cell(record, site, head, *cell, sentence=sentence))
         quiet("Click the cell again, or press Escape, to let it go.")
 
 

@@ -12,15 +12,9 @@ from torch.testing import assert_close
 import attnviz
 from attnviz.core import exhibits
 from attnviz.core.attention import scaled_dot_product_attention
+from attnviz.core.conventions import from_true_is_masked, from_zero_is_masked, to_true_is_masked, to_zero_is_masked
 from attnviz.core.errors import AttentionWarning
-from attnviz.core.masks import (
-    Subsequent,
-    from_true_is_masked,
-    from_zero_is_masked,
-    subsequent_mask,
-    to_true_is_masked,
-    to_zero_is_masked,
-)
+from attnviz.core.masks import Subsequent, subsequent_mask
 from attnviz.models.multihead import MultiHeadAttention
 
 N = 5

@@ -9,6 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import B, K, Q, hostile_json, masks, slices
 
+from attnviz.core.conventions import (
+    from_additive,
+    from_true_is_masked,
+    from_zero_is_masked,
+    to_additive,
+    to_true_is_masked,
+    to_zero_is_masked,
+)
 from attnviz.core.errors import AttnvizError, MaskError
 from attnviz.core.masks import (
     And,
@@ -21,14 +29,8 @@ from attnviz.core.masks import (
     Prefix,
     Subsequent,
     Window,
-    from_additive,
     from_json,
-    from_true_is_masked,
-    from_zero_is_masked,
     subsequent_mask,
-    to_additive,
-    to_true_is_masked,
-    to_zero_is_masked,
 )
 
 

@@ -5,9 +5,10 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from attnviz.core.conventions import to_true_is_masked
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, ShapeError
-from attnviz.core.masks import Padding, Subsequent, to_true_is_masked
+from attnviz.core.masks import Padding, Subsequent
 from attnviz.core.tap import Tap
 from attnviz.models.multihead import MultiHeadAttention
 from attnviz.models.transformer import AttentionStack

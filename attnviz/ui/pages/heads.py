@@ -4,7 +4,7 @@ import streamlit as st
 
 from attnviz import figures
 from attnviz.core.edits import Edits
-from attnviz.ui import cache, editing, inputs, looking, pictures, state, words
+from attnviz.ui import cache, editing, inputs, looking, notes, pictures, state
 
 
 def page() -> None:
@@ -47,7 +47,7 @@ def body(source, lines) -> None:
 def _change(before, after, sentence: int) -> None:
     figure = figures.change(before, after, sentence=sentence, dark=looking.is_dark())
     pictures.picture(figure, "change")
-    words.quiet(figure.description)
+    notes.quiet(figure.description)
     pictures.take_away(figure, "change")
 
 

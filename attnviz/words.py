@@ -1,0 +1,86 @@
+"""Sentences about records: what one cell says, and what a picture shows for those who cannot see it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attnviz import metrics, tables
+from attnviz.core.display import shown
+from attnviz.core.edits import Site
+from attnviz.core.masks import Mask
+from attnviz.core.record import Record
+
+MOST_NAMED = 3
+"""So many tokens are named in a description."""
+
+
+def cell(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int = 0) -> str:
+    """One cell as a sentence."""
+    step = record.step(site)
+    found = metrics.cells(step, head, sentence=sentence, rows=slice(query, query + 1), columns=slice(key, key + 1))
+    rows, columns = tables.labels_of(record, site, sentence)
+    looker, looked = f"'{shown(rows[query])}' ({query})", f"'{shown(columns[key])}' ({key})"
+    state, weight = int(found.states[0, 0]), float(found.weights[0, 0])
+    if state == metrics.EMPTY:
+        return f"{looker} has no key left to look at; its weights are {_POLICIES[step.empty_rows]}."
+    if state == metrics.BLOCKED:
+        return f"{looked} may not be looked at by {looker}: blocked by {found.reasons[found.blocked[0, 0] - 1]}."
+    if state == metrics.NAN:
+        return f"The weight that {looker} gives to {looked} is not a number."
+    of = "its attention" if isinstance(head, int) else f"its attention ({head} of all heads)"
+    return f"{looker} gives {weight:.2f} of {of} to {looked}."
+
+
+def strongest(record: Record, site: Site, head: int | str, sentence: int = 0) -> str:
+    """The cell with the largest weight below 1 as a sentence: a query that has but one key to look at gives it 1."""
+    most, at = metrics.strongest(record.step(site), head, sentence=sentence)
+    if not most.size:
+        return ""
+    query = int(np.where(most < 1, most, 0).argmax())
+    return cell(record, site, head, query, int(at[query]), sentence)
+
+
+_POLICIES = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
+
+
+def head(record: Record, site: Site, head: int | str, window: dict) -> str:
+    """The size, the strongest weights, and what was changed."""
+    step = record.step(site)
+    rows, columns = tables.labels_of(record, site, window["sentence"])
+    queries, keys = np.arange(step.shape[2])[window["rows"]], np.arange(step.shape[3])[window["columns"]]
+    what = f"Head {head}" if isinstance(head, int) else f"The {head} of all heads"
+    text = f"{what} of {site}, {len(queries)} queries by {len(keys)} keys."
+    most, at = metrics.strongest(step, head, **window)
+    order = np.argsort(-most, kind="stable")[:MOST_NAMED]
+    pairs = ((most[i], queries[i], keys[at[i]]) for i in order if most[i] > 0)
+    looks = [f"'{shown(rows[q])}' ({q}) looks most at '{shown(columns[k])}' ({k}): {w:.2f}" for w, q, k in pairs]
+    changed = record.edits.in_words()
+    parts = [text, f"{'; '.join(looks)}." if looks else "No weight is above zero."]
+    return " ".join([*parts, f"Changed: {', '.join(changed)}."] if changed else parts)
+
+
+def heads(record: Record, site: Site, largest: Sequence[str]) -> str:
+    step = record.step(site)
+    queries, keys = step.shape[2:]
+    most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
+    off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
+    heads = "1 head" if step.num_heads == 1 else f"{step.num_heads} heads"
+    return f"{heads} of {site}, each a map of {queries} queries by {keys} keys. Largest weight by head: {most}.{off}"
+
+
+def mask(mask: Mask, rows: Sequence[str], columns: Sequence[str], sentence: int) -> str:
+    blocks = metrics.row_blocks(mask, len(rows), len(columns), sentence)
+    open_keys = [count for block in blocks for count in block.sum(1).tolist()]
+    allowed, of = sum(open_keys), f"{len(rows)} queries by {len(columns)} keys"
+    last = f" The last query, '{shown(rows[-1])}', may look at {open_keys[-1]} keys." if len(rows) else ""
+    return f"Mask '{mask}', {of}: {allowed} of {len(rows) * len(columns)} cells may attend.{last}"
+
+
+def change(moved: np.ndarray, labels: Sequence[str]) -> str:
+    text = f"How far the output vector of each of {len(moved)} tokens moved, as a share of its length."
+    if not moved.any():
+        return f"{text} None moved."
+    order = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MOST_NAMED]
+    amounts = {i: f"{moved[i]:.1%}" if np.isfinite(moved[i]) else str(moved[i]).replace("nan", "NaN") for i in order}
+    named = ", ".join(f"'{shown(labels[i])}' ({i}) {amounts[i]}" for i in order if moved[i] != 0)
+    return f"{text} Most: {named}."
