@@ -1,0 +1,107 @@
+"""Every hostile text in every picture, taken away in every format and opened again."""
+
+import re
+
+import files
+import hostile
+import pytest
+from pictures import record_of
+
+from attnviz import figures
+from attnviz.core.display import shown
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Subsequent
+from attnviz.core.record import Record
+from attnviz.export import FORMATS, filename, render
+from attnviz.sources.scratch import Scratch
+
+SITE = Site("encoder", 0)
+EDITS = Edits(Subsequent(), frozenset({(SITE, 1)}))
+EMPTY = [text for text in hostile.TEXTS if not text.text.strip()]
+LONG = [text for text in hostile.TEXTS if text.refused == hostile.TOO_MANY or text.name == "100,000 characters"]
+OTHERS = [text for text in hostile.TEXTS if text not in EMPTY and text not in LONG]
+LABEL, NAME = 16, 24
+"""Code points of a token that an axis shows, and a readout."""
+
+FEW = 32
+"""Up to so many tokens all are labeled, and every cell has a readout."""
+
+
+def lines_of(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def four(before: Record, after: Record) -> dict[str, figures.Figure]:
+    """The four pictures of a sentence."""
+    tokens = after.sentences[0].tokens
+    return {
+        "head": figures.head(after, SITE, 0),
+        "heads": figures.heads(after, SITE),
+        "mask": figures.mask(Subsequent(), tokens, predicted=tokens),
+        "change": figures.change(before, after),
+    }
+
+
+def in_order(words, texts) -> bool:
+    rest = iter(texts)
+    return all(word in rest for word in words)
+
+
+def without_surrogates(text: str) -> str:
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
+def with_pictures(text: str) -> str:
+    """Control characters as their pictures, and without what XML does not have."""
+    pictures = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n\r"}
+    return re.sub("[\ufffe\uffff]", "\ufffd", without_surrogates(text)).translate(pictures)
+
+
+@pytest.mark.parametrize("text", OTHERS, ids=lambda text: text.name)
+def test_a_text_can_be_taken_away_in_every_format(text):
+    """Its picture holds its tokens as they may be drawn and in their order, its numbers the tokens themselves."""
+    source = Scratch()
+    record = source.run(source.tokenize(lines_of(text.text)))
+    figure = figures.head(record, SITE, 0)
+    labels = record.sentences[0].labels
+    found = {format: files.opened(format, render(figure, format)) for format in FORMATS if format != "zip"}
+
+    if len(labels) <= FEW:
+        assert in_order(text.seen, found["svg"])
+        assert in_order([shown(label, LABEL) for label in labels], found["svg"])
+        assert {f"{shown(label, NAME)} ({i})" for i, label in enumerate(labels)} <= set(found["json"])
+    assert found["html"] == found["json"]
+    assert {without_surrogates(label).replace("\0", "␀") for label in labels} <= set(found["npz"])
+    assert {with_pictures(label) for label in labels} <= set(found["csv"])
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,80}\.csv", filename(figure, "csv"))
+
+
+@pytest.mark.parametrize("kind", ["head", "heads", "mask", "change"])
+@pytest.mark.parametrize("part", range(3), ids=["first", "second", "third"])
+def test_whole_texts_as_tokens_can_be_taken_away_in_every_format(part, kind):
+    """A tokenizer may leave a text in one piece: then it stands on the axes, in readouts and in every file as one."""
+    labels = [text.text for text in OTHERS[part::3]]
+    figure = four(record_of(labels), record_of(labels, edits=EDITS))[kind]
+
+    assert files.opened("zip", render(figure, "zip"))
+    assert kind == "heads" or in_order([shown(label, LABEL) for label in labels], files.svg(render(figure, "svg")))
+
+
+@pytest.mark.parametrize("text", EMPTY, ids=lambda text: text.name)
+def test_text_without_a_token_is_refused_with_one_sentence(text):
+    with pytest.raises(InputError, match=r"^Sentence 1 (is empty|holds only whitespace); type"):
+        Scratch().tokenize([text.text])
+
+
+@pytest.mark.parametrize("text", LONG, ids=lambda text: text.name)
+def test_a_long_text_can_be_taken_away(text):
+    """100,000 characters make a picture of 20,000 tokens; nothing is as large as the square of that."""
+    tokens = Scratch().tokenize(lines_of(text.text))[0].tokens
+    figure = figures.mask(Subsequent(), tokens)
+
+    for format in ("png", "svg", "pdf", "html", "json", "csv"):
+        content = render(figure, format)
+        found = files.opened(format, content)
+        assert any(tokens[0].text in text for text in found) or format == "png"
+        assert len(content) < 3_000_000
