@@ -2,11 +2,12 @@
 
 from functools import lru_cache
 
-from attnviz import api
-from attnviz.core.edits import Edits
+from attnviz import api, figures
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
+from attnviz.figures import Figure
 from attnviz.sources.scratch import Scratch
 
 MOST_CHARACTERS = 20_000
@@ -66,7 +67,13 @@ def sentences(source: Scratch, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
     return cut
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=8)
 def record(source: Scratch, lines: tuple[str, ...], edits: Edits = Edits()) -> Record:
     """The run of a source on sentences with edits."""
     return api.analyze(lines, source, edits)
+
+
+@lru_cache(maxsize=8)
+def heads(record: Record, site: Site, **drawn) -> Figure:
+    """The overview, which a click on a cell leaves as it was."""
+    return figures.heads(record, site, **drawn)

@@ -148,5 +148,5 @@ def _switch(site: Site, heads: list[int], key: str) -> None:
 
 
 def _set_off(site: Site, heads) -> None:
-    others = {(place, head) for place, head in st.session_state["off"] if place != site}
-    st.session_state["off"] = frozenset(others | {(site, head) for head in heads})
+    edits = Edits(heads_off=st.session_state["off"]).with_heads_off(site, frozenset(heads))
+    st.session_state["off"] = edits.heads_off

@@ -93,21 +93,30 @@ def is_dark() -> bool:
 
 def select(point: dict | None) -> None:
     """Keep the cell that was clicked; a second click, or Escape, lets it go."""
-    if point is not None and not fresh(point):
-        return
-    cell = None if point is None else (int(point["query"]), int(point["key"]))
-    st.session_state["cell"] = None if cell == st.session_state["cell"] else cell
-    st.session_state["rev"] = rev() + 1
+    if point is None:
+        st.session_state["cell"] = None
+    elif counted(point, "cell"):
+        cell = int(point["query"]), int(point["key"])
+        st.session_state["cell"] = None if cell == st.session_state["cell"] else cell
 
 
-def fresh(point: dict) -> bool:
-    """Whether a click was made on the picture as it is now, and is not an older one that the browser repeats."""
-    return int(point.get("rev", -1)) == rev()
+def select_head(point: dict | None) -> None:
+    """Show the head that was clicked."""
+    if point is not None and counted(point, "head"):
+        st.session_state["show"] = str(point["head"])
 
 
-def rev() -> int:
+def counted(point: dict, what: str) -> bool:
+    """Count a click; False if it is an older one that the browser repeats."""
+    if int(point.get("rev", -1)) != rev(what):
+        return False
+    st.session_state[f"rev {what}"] = rev(what) + 1
+    return True
+
+
+def rev(what: str) -> int:
     """How many clicks there were: carried in a picture's data, so that the same place can be clicked again."""
-    return st.session_state.get("rev", 0)
+    return st.session_state.get(f"rev {what}", 0)
 
 
 def selected(record: Record, site: Site) -> tuple[int, int] | None:

@@ -32,7 +32,7 @@ def picture(figure: Figure, key: str, *, select: str | None = None, on_select=No
     Args:
         select: the name of the selection in the chart.
     """
-    spec = figure.screen or figure.chart.to_dict()
+    spec = figure.screen
     form = "pixels" if "marks" in spec else "marks"
 
     def clicked() -> None:

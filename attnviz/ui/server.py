@@ -29,10 +29,11 @@ HEADERS = {
             "img-src 'self' data: blob:",
             "font-src 'self' data:",
             "style-src 'self' 'unsafe-inline'",
-            "connect-src 'self' ws: wss: data: blob:",
+            "connect-src 'self' data: blob:",
             "worker-src 'self' blob:",
             "object-src 'none'",
             "base-uri 'self'",
+            "frame-ancestors 'self'",
         )
     ),
     "x-content-type-options": "nosniff",

@@ -24,14 +24,14 @@ def body(source, lines) -> None:
         with left:
             site = looking.layer(source)
             sentence = looking.sentence(lines)
-            shown = {"sentence": sentence, "dark": looking.is_dark(), "rev": looking.rev()}
-            overview = figures.heads(record, site, focused=focus, **shown)
-            pictures.picture(overview, "heads", select="head", on_select=_focus)
+            shown = {"sentence": sentence, "dark": looking.is_dark()}
+            overview = cache.heads(record, site, focused=focus, rev=looking.rev("head"), **shown)
+            pictures.picture(overview, "heads", select="head", on_select=looking.select_head)
             editing.heads_on(source, site)
             pictures.take_away(overview, "heads")
         with right:
             cell = looking.selected(record, site)
-            head = figures.head(record, site, focus, selected=cell, **shown, **options)
+            head = figures.head(record, site, focus, selected=cell, rev=looking.rev("cell"), **shown, **options)
             with menu:
                 pictures.take_away(head, "head")
             with st.container(horizontal=True, gap="large"):
@@ -49,9 +49,3 @@ def _change(before, after, sentence: int) -> None:
     pictures.picture(figure, "change")
     notes.quiet(figure.description)
     pictures.take_away(figure, "change")
-
-
-def _focus(point: dict | None) -> None:
-    if point is not None and looking.fresh(point):
-        st.session_state["show"] = str(point["head"])
-        st.session_state["rev"] = looking.rev() + 1

@@ -33,7 +33,7 @@ def body(source, lines) -> None:
             tokens = record.sentences[sentence].tokens
             mask = record.step(site).mask or Full()
             predicted = api.predicted(record.sentences[sentence])
-            shown = {"sentence": sentence, "selected": cell, "dark": dark, "rev": looking.rev()}
+            shown = {"sentence": sentence, "selected": cell, "dark": dark, "rev": looking.rev("cell")}
             grid = figures.mask(mask, tokens, predicted=predicted, **shown)
             with menu:
                 pictures.take_away(grid, "mask")
