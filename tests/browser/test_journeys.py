@@ -19,6 +19,7 @@ def open_app(page: Page, server: str, path: str = "") -> None:
 def type_sentence(page: Page, text: str) -> None:
     page.get_by_label("Sentence").first.fill(text)
     page.keyboard.press("Control+Enter")
+    page.wait_for_function("text => new URLSearchParams(location.search).get('text') === text", arg=text)
     driver.settled(page)
 
 
@@ -52,6 +53,7 @@ def test_a_typed_sentence_is_drawn(page, server):
     open_app(page, server)
     type_sentence(page, SENTENCE)
 
+    expect(picture(page, "head")).to_contain_text("door")
     labels = picture(page, "head").text_content()
     for token in SENTENCE.split():
         assert labels.count(token) >= 2
