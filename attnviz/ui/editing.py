@@ -9,7 +9,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Mask, Prefix, Subsequent, Window
 from attnviz.core.record import Record
 from attnviz.sources.scratch import Scratch
-from attnviz.ui import cache
+from attnviz.ui import cache, state
 from attnviz.ui.notes import label
 
 RULES = ("subsequent", "window", "prefix")
@@ -75,7 +75,7 @@ def _parameters(chosen: list[str]) -> dict[str, int]:
     ):
         if rule in chosen:
             label(title)
-            options = {"width": 116, "bind": "query-params", "label_visibility": "collapsed"}
+            options = {"width": 116, "bind": state.binding(name), "label_visibility": "collapsed"}
             values[name] = st.number_input(title, 0, 4096, default, key=name, **options)
     return values
 

@@ -110,7 +110,8 @@ def _model() -> Scratch | InputError:
             (right, "seed", "Seed", 0),
         ):
             least = 0 if name == "seed" else 1
-            sizes[name] = column.number_input(title, least, BOUNDS[name], default, key=name, **bound)
+            options = {"key": name, "bind": state.binding(name)}
+            sizes[name] = column.number_input(title, least, BOUNDS[name], default, **options)
         positions = left.toggle("Positions", True, key="positions", **bound)
         bias = right.toggle("Bias", True, key="bias", **bound)
     tokenizer = st.segmented_control(

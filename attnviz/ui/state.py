@@ -4,6 +4,7 @@ Heads off are written ``e0.1-e0.3``: encoder layer 0 head 1, encoder layer 0 hea
 2, key 1.
 """
 
+import math
 import re
 
 import streamlit as st
@@ -75,6 +76,14 @@ def read_link(allowed: dict[str, object]) -> None:
         elif name not in allowed and name not in ENCODED:
             problems.append(f"{name[:40]}: there is no such setting.")
     st.session_state["link_problems"] = problems
+    st.session_state["unbound"] = {
+        name for name in st.query_params if any(map(_is_infinite, st.query_params.get_all(name)))
+    }
+
+
+def binding(name: str) -> str | None:
+    """How a number keeps itself in the link: not at all if the link holds an infinite one, which stops Streamlit."""
+    return None if name in st.session_state["unbound"] else "query-params"
 
 
 def write_link() -> None:
@@ -91,6 +100,13 @@ def _fits(value: str, allowed: object) -> bool:
     if isinstance(allowed, range):
         return bool(re.fullmatch(r"-?\d{1,12}", value, re.ASCII)) and int(value) in allowed
     return allowed is str or value in allowed
+
+
+def _is_infinite(value: str) -> bool:
+    try:
+        return math.isinf(float(value))
+    except ValueError:
+        return False
 
 
 def _in_words(allowed: object) -> str:

@@ -1,0 +1,68 @@
+"""Hostile texts and settings in links, on each page as Streamlit runs it, without a browser."""
+
+from html import escape
+from urllib.parse import quote, unquote
+
+import hostile
+import pytest
+from test_pages import heads_page, html, masks_page, opened
+
+TOKENIZERS = ("words", "characters", "bpe")
+SETTINGS = ("off", "cell", "mask", "tokenizer", "seed", "layer", "show", "sums", "colors", "empty")
+
+
+def linked(text: str) -> str:
+    """What a server finds in a link: bytes that are no UTF-8 are U+FFFD."""
+    return unquote(quote(text, errors="surrogatepass"), errors="replace")
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("page", [heads_page, masks_page])
+def test_a_link_with_any_text_shows_pictures_or_says_one_sentence(page, tokenizer):
+    """The text stands in the box as it was linked, whether it can be drawn or not."""
+    part = (TOKENIZERS.index(tokenizer) + (page is masks_page)) % 3
+    for text in hostile.TEXTS[part::3]:
+        app = opened(page, text=linked(text.text), tokenizer=tokenizer, cell="0.0")
+        errors = html(app).count('class="note error"')
+
+        assert not app.exception, text.name
+        assert app.text_area(key="text").value == linked(text.text)
+        assert errors + bool(app.get("vega_lite_chart")) == 1, text.name
+        if tokenizer == "words":
+            assert errors == bool(text.refused), text.name
+            assert text.refused in html(app)
+
+
+@pytest.mark.parametrize("text", [*hostile.CONTROL, *hostile.MARKUP, *hostile.CODE], ids=lambda text: text.name)
+def test_hostile_settings_open_the_default_with_one_notice(text):
+    """Whatever stands in a setting, or is the name of one, is said as typed."""
+    typed = linked(text.text)
+    app = opened(**{typed: "1"}, **dict.fromkeys(SETTINGS, typed))
+
+    assert not app.exception
+    assert html(app).count('class="note notice"') == 1
+    assert 'class="note error"' not in html(app)
+    assert len(app.get("vega_lite_chart")) == 2
+    assert escape(typed[:40].replace("\0", "␀")) in html(app)
+    assert f"And {len(SETTINGS) - 2} more." in html(app)
+
+
+@pytest.mark.parametrize("name", ["tokenizer", "seed", "layer", "show", "sums", "colors", "empty"])
+def test_an_empty_setting_is_a_bad_one(name):
+    """A control would take it for a choice of nothing."""
+    app = opened(**{name: ""})
+
+    assert not app.exception
+    assert f"{name}: &#x27;&#x27; is not" in html(app)
+    assert len(app.get("vega_lite_chart")) == 2
+
+
+@pytest.mark.parametrize("value", ["9" * 400, "inf", "-1e999", "nan"])
+@pytest.mark.parametrize("name", ["seed", "d_model", "before", "prefix"])
+def test_a_number_beyond_all_numbers_is_a_bad_one(name, value):
+    """Streamlit itself stops at an infinite number in a link."""
+    app = opened(mask=["window", "prefix"], **{name: value})
+
+    assert not app.exception
+    assert html(app).count(f"{name}: ") == 1
+    assert len(app.get("vega_lite_chart")) == 3
