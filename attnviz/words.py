@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from attnviz import metrics, tables
-from attnviz.core.display import shown
+from attnviz.core.display import isolated, shown
 from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import Record
@@ -14,12 +14,18 @@ MOST_NAMED = 3
 """So many tokens are named in a description."""
 
 
+def quoted_token(text: str, position: int) -> str:
+    """A token as it stands in a sentence: in quotes, with its position."""
+    quoted = isolated(f"'{shown(text)}'")
+    return f"{quoted} ({position})"
+
+
 def cell(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int = 0) -> str:
     """One cell as a sentence."""
     step = record.step(site)
     found = metrics.cells(step, head, sentence=sentence, rows=slice(query, query + 1), columns=slice(key, key + 1))
     rows, columns = tables.labels_of(record, site, sentence)
-    looker, looked = f"'{shown(rows[query])}' ({query})", f"'{shown(columns[key])}' ({key})"
+    looker, looked = quoted_token(rows[query], query), quoted_token(columns[key], key)
     state, weight = int(found.states[0, 0]), float(found.weights[0, 0])
     if state == metrics.EMPTY:
         return f"{looker} has no key left to look at; its weights are {_POLICIES[step.empty_rows]}."
@@ -53,7 +59,7 @@ def head(record: Record, site: Site, head: int | str, window: dict) -> str:
     most, at = metrics.strongest(step, head, **window)
     order = np.argsort(-most, kind="stable")[:MOST_NAMED]
     pairs = ((most[i], queries[i], keys[at[i]]) for i in order if most[i] > 0)
-    looks = [f"'{shown(rows[q])}' ({q}) looks most at '{shown(columns[k])}' ({k}): {w:.2f}" for w, q, k in pairs]
+    looks = [f"{quoted_token(rows[q], q)} looks most at {quoted_token(columns[k], k)}: {w:.2f}" for w, q, k in pairs]
     changed = record.edits.in_words()
     parts = [text, f"{'; '.join(looks)}." if looks else "No weight is above zero."]
     return " ".join([*parts, f"Changed: {', '.join(changed)}."] if changed else parts)
@@ -72,7 +78,9 @@ def mask(mask: Mask, rows: Sequence[str], columns: Sequence[str], sentence: int)
     blocks = metrics.row_blocks(mask, len(rows), len(columns), sentence)
     open_keys = [count for block in blocks for count in block.sum(1).tolist()]
     allowed, of = sum(open_keys), f"{len(rows)} queries by {len(columns)} keys"
-    last = f" The last query, '{shown(rows[-1])}', may look at {open_keys[-1]} keys." if len(rows) else ""
+    last = ""
+    if len(rows):
+        last = f" The last query, {quoted_token(rows[-1], len(rows) - 1)}, may look at {open_keys[-1]} keys."
     return f"Mask '{mask}', {of}: {allowed} of {len(rows) * len(columns)} cells may attend.{last}"
 
 
@@ -82,5 +90,5 @@ def change(moved: np.ndarray, labels: Sequence[str]) -> str:
         return f"{text} None moved."
     order = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MOST_NAMED]
     amounts = {i: f"{moved[i]:.1%}" if np.isfinite(moved[i]) else str(moved[i]).replace("nan", "NaN") for i in order}
-    named = ", ".join(f"'{shown(labels[i])}' ({i}) {amounts[i]}" for i in order if moved[i] != 0)
+    named = ", ".join(f"{quoted_token(labels[i], i)} {amounts[i]}" for i in order if moved[i] != 0)
     return f"{text} Most: {named}."

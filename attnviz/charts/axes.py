@@ -12,7 +12,7 @@ import altair as alt
 from attnviz.charts.frame import Frame, text_width, words
 from attnviz.charts.size import Size
 from attnviz.charts.theme import TEXT_SIZE, Theme
-from attnviz.core.display import band_keys, shown
+from attnviz.core.display import band_keys, isolated, shown
 from attnviz.core.tokens import Token
 
 QUERY, KEY = "Query (looks)", "Key (is looked at)"
@@ -36,7 +36,7 @@ def bands(tokens: Sequence[Token | str]) -> list[str]:
 
 def names(tokens: Sequence[Token | str], positions: Iterable[int], tile: int = 1) -> list[str]:
     """What rows or columns are called in a readout: the token and its position; of a tile, the first and the last."""
-    labels = [shown(token if isinstance(token, str) else token.text) for token in tokens]
+    labels = [isolated(shown(token if isinstance(token, str) else token.text)) for token in tokens]
     places = list(positions)
     if tile == 1:
         return [f"{label} ({i})" for label, i in zip(labels, places, strict=True)]

@@ -12,7 +12,7 @@ from attnviz.charts.frame import Entry, Frame, words
 from attnviz.charts.maps import MAY_ATTEND, Map
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.theme import TEXT_SIZE, Theme, theme
-from attnviz.core.display import shown
+from attnviz.core.display import isolated, shown
 from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token
 from attnviz.metrics import pool, row_blocks
@@ -133,9 +133,9 @@ def _example(mask, queries, keys, predicted, sentence: int, selected: tuple[int,
     row = min(2 if selected is None else selected[0], len(predicted) - 1)
     allowed = mask.tensor(len(queries), len(keys), rows=slice(row, row + 1))[:, 0, 0]
     read = allowed[sentence if len(allowed) > 1 else 0].nonzero().flatten().tolist()
-    texts = [_shown(keys[i]) for i in read[-MOST_READ:]]
+    texts = [isolated(_shown(keys[i])) for i in read[-MOST_READ:]]
     more = "… " if len(read) > MOST_READ else ""
-    return f"while predicting “{_shown(predicted[row])}” it reads: {more}{' '.join(texts) or 'nothing'}"
+    return f"while predicting {isolated(f'“{_shown(predicted[row])}”')} it reads: {more}{' '.join(texts) or 'nothing'}"
 
 
 def _shown(token: Token | str) -> str:

@@ -43,6 +43,14 @@ def shown(text: str, longest: int = LONGEST) -> str:
     return "".join(drawn) or "∅"
 
 
+def isolated(text: str) -> str:
+    """A text that stands among others; one that runs from right to left is kept from reordering what is around it.
+
+    It is set between FIRST STRONG ISOLATE and POP DIRECTIONAL ISOLATE.
+    """
+    return f"\u2068{text}\u2069" if any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in text) else text
+
+
 def band_keys(labels: Sequence[str], special: Iterable[int] = (), longest: int = LONGEST) -> list[str]:
     """Names for the bands of an axis: the position in four digits, a blank, and the label as it may be drawn.
 

@@ -1,0 +1,39 @@
+"""Sentences about records."""
+
+import pytest
+from pictures import SITE, record_of
+
+from attnviz import figures, words
+from attnviz.charts.mask_grid import mask_grid
+from attnviz.core.edits import Edits
+from attnviz.core.masks import Subsequent
+
+HEBREW = ["שלום", "עולם", "cat"]
+
+
+@pytest.mark.parametrize(("text", "quoted"), [("cat", "'cat' (1)"), ("עולם", "\u2068'עולם'\u2069 (1)")])
+def test_a_token_from_right_to_left_does_not_reorder_its_sentence(text, quoted):
+    """Between isolates, the position after a Hebrew token stays behind it; plain text is left as it is."""
+    assert words.quoted_token(text, 1) == quoted
+
+
+def test_every_sentence_sets_its_tokens_apart():
+    """In each, as many isolates as Hebrew tokens, and all of them closed."""
+    record, after = record_of(HEBREW), record_of(HEBREW, edits=Edits(mask=Subsequent()))
+    sentences = [
+        words.cell(record, SITE, 0, 0, 1),
+        words.cell(after, SITE, 0, 0, 1),
+        figures.head(record, SITE, 0).description,
+        figures.change(record, after).description,
+        figures.mask(Subsequent(), HEBREW[:2]).description,
+        " ".join(
+            row["text"]
+            for row in mask_grid(Subsequent(), HEBREW, predicted=HEBREW).to_dict()["datasets"]["words"]
+            if "while predicting" in row["text"]
+        ),
+    ]
+
+    for sentence in sentences:
+        tokens = sentence.count("שלום") + sentence.count("עולם")
+        assert tokens > 0
+        assert sentence.count("\u2068") == sentence.count("\u2069") == tokens
