@@ -19,7 +19,7 @@ from attnviz.charts.screen import READOUT, screen
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.theme import theme
 from attnviz.core.display import file_stem, without_surrogates
-from attnviz.core.edits import Site
+from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
@@ -106,7 +106,7 @@ def head(
         return heatmap_chart.drawing_of(record, site, head, **window, **drawn, **room)
 
     return Figure(
-        name=file_stem(record.source, site, what, record.sentences[sentence].text),
+        name=file_stem(record.source, site, what, record.sentences[sentence].text, end=_edited(record.edits)),
         title=_title(heatmap_chart.title_of(record, site, head), record),
         describe=lambda: words.head(record, site, head, window),
         **_map(drawing, size, dark),
@@ -130,7 +130,7 @@ def heads(
     picture = partial(heads_chart.picture, record, site, **drawn)
     on_screen = cache(partial(picture, edits=False))
     return Figure(
-        name=file_stem(record.source, site, "heads", record.sentences[sentence].text),
+        name=file_stem(record.source, site, "heads", record.sentences[sentence].text, end=_edited(record.edits)),
         title=_title(heads_chart.title_of(record, site), record),
         describe=lambda: words.heads(record, site, on_screen().tables["heads"]["largest"]),
         draw=lambda: picture().chart,
@@ -179,7 +179,7 @@ def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fal
     labels = after.sentences[sentence].labels[: len(moved)]
     picture = partial(change_chart.picture, before, after, sentence=sentence, dark=dark)
     return Figure(
-        name=file_stem(after.source, "change", after.sentences[sentence].text),
+        name=file_stem(after.source, "change", after.sentences[sentence].text, end=_edited(after.edits)),
         title=_title(change_chart.title_of(after), after),
         describe=lambda: words.change(moved, labels),
         draw=lambda: picture().chart,
@@ -245,6 +245,18 @@ def _text_array(texts: Sequence[str]) -> np.ndarray:
 
 def _texts(tokens: Sequence[Token | str]) -> list[str]:
     return [token if isinstance(token, str) else token.text for token in tokens]
+
+
+def _edited(edits: Edits) -> str:
+    """What was changed, in short, for a file's name: "subsequent off 0.2 temperature 0.5"."""
+    places = ((site.layer if site.kind == "encoder" else site, head) for site, head in sorted(edits.heads_off))
+    parts = [] if edits.own_mask else ["no own mask"]
+    parts += [] if edits.mask is None else [str(edits.mask)]
+    parts += ["off " + " ".join(f"{place}.{head}" for place, head in places)] if edits.heads_off else []
+    parts += [f"temperature {edits.temperature:g}"] if edits.temperature != 1 else []
+    parts += [] if edits.scale is None else [f"scale {edits.scale:g}"]
+    parts += [f"empty {edits.empty_rows}"] if edits.empty_rows != "zero" else []
+    return " ".join(parts)
 
 
 def _title(title: str, record: Record) -> str:

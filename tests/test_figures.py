@@ -48,6 +48,20 @@ def test_a_name_says_what_is_shown():
     assert figures.head(record_of(["Ça", "../etc", "猫"]), SITE, 0).name.endswith("head-0-Ca-etc")
 
 
+def test_a_name_ends_with_what_was_changed():
+    """Files of the same head with and without edits stand beside each other; of a long name the sentence is cut."""
+    edits = Edits(mask=Subsequent(), heads_off=frozenset({(SITE, 1)}), temperature=0.5, empty_rows="nan")
+    short, long = (record_of(words, edits=edits) for words in (WORDS, ["word"] * 30))
+
+    end = "-subsequent-off-0-1-temperature-0-5-empty"
+    plain = record_of(WORDS, edits=Edits(mask=Subsequent()))
+    assert figures.head(plain, SITE, 0).name.endswith("The-cat-sat-subsequent")
+    assert figures.heads(short, SITE).name == f"test-encoder-layer-0-heads-The-cat-sat{end}"
+    for figure in (figures.head(long, SITE, 0), figures.change(record_of(["word"] * 30), long)):
+        assert figure.name.endswith(end)
+        assert len(figure.name) <= 80
+
+
 def test_a_description_has_the_main_numbers():
     record = record_of(WORDS)
     weights = record.step(SITE).weights(1)

@@ -11,6 +11,9 @@ LONGEST = 24
 LONGEST_NAME = 80
 """Of a file, without its extension."""
 
+LONGEST_END = 40
+"""Of it, kept for the end of a name while what stands before is cut."""
+
 _MARKS = 4
 _WHITESPACE = {"\t": "⇥", "\n": "↵", "\r": "↵", "\x85": "↵", "\u2028": "↵", "\u2029": "↵"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -66,12 +69,20 @@ def without_surrogates(text: str) -> str:
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def file_stem(*parts: object) -> str:
-    """The name of a file from what is in it: letters, digits and hyphens of ASCII, safe in every file system."""
-    plain = (unicodedata.normalize("NFKD", str(part)).encode("ascii", "ignore").decode() for part in parts)
-    words = "-".join(filter(None, (re.sub(r"[^A-Za-z0-9]+", "-", part).strip("-") for part in plain)))
-    stem = words[:LONGEST_NAME].rstrip("-") or "figure"
+def file_stem(*parts: object, end: str = "") -> str:
+    """The name of a file from what is in it: letters, digits and hyphens of ASCII, safe in every file system.
+
+    A name that is too long is cut before its `end`.
+    """
+    last = _hyphened([end])[:LONGEST_END].rstrip("-")
+    room = LONGEST_NAME - len(last) - 1 if last else LONGEST_NAME
+    stem = "-".join(filter(None, (_hyphened(parts)[:room].rstrip("-"), last))) or "figure"
     return f"figure-{stem}" if _DEVICE.fullmatch(stem) else stem
+
+
+def _hyphened(parts: Iterable[object]) -> str:
+    plain = (unicodedata.normalize("NFKD", str(part)).encode("ascii", "ignore").decode() for part in parts)
+    return "-".join(filter(None, (re.sub(r"[^A-Za-z0-9]+", "-", part).strip("-") for part in plain)))
 
 
 def _visible(character: str, category: str) -> str:
