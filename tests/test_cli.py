@@ -107,10 +107,18 @@ def test_masks_are_said_in_a_few_letters(run, tmp_path, masks, rows):
 
 def test_how_far_the_output_moves(run, tmp_path):
     run("change", CAT, "--off", "0,1", "-o", "change.npz")
-    run("change", CAT, "-o", "none.npz")
+    run("change", CAT, "--mask", "full", "-o", "none.npz")
 
     assert (np.load(tmp_path / "change.npz")["change"] > 0).all()
     assert (np.load(tmp_path / "none.npz")["change"] == 0).all()
+
+
+def test_a_change_by_nothing_is_refused(run, tmp_path):
+    """One sentence with what to give, and no picture of bars without a length."""
+    status, out, err = run("change", CAT, "-o", "change.png")
+
+    assert (status, out, list(tmp_path.iterdir())) == (2, "", [])
+    assert err.startswith("attnviz: Nothing is changed; give --mask, --off, --temperature")
 
 
 def test_one_of_several_sentences_is_drawn(run, tmp_path):

@@ -52,6 +52,8 @@ def _mask(options: Namespace, texts: list[str]) -> Figure:
 
 
 def _change(options: Namespace, texts: list[str]) -> Figure:
+    if _edits(options) == Edits():
+        raise InputError("Nothing is changed; give --mask, --off, --temperature, --score-scale or --empty-rows.")
     before, after = api.analyze(texts, _source(options)), _record(options, texts)
     return figures.change(before, after, **_drawn(options, after))
 
