@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import html
+import re
 from typing import Any
 
 from attnviz.charts.theme import LIGHT
@@ -25,9 +26,9 @@ vegaEmbed(place, picture, {actions: false, ast: true, renderer: place.dataset.re
 """
 """`ast` has Vega interpret its expressions, so that the page needs no permission to evaluate text as code."""
 
-# The picture says its title itself, so the heading is for screen readers alone.
+# The picture says its title itself, so the heading is for screen readers alone. The page has the picture's ground.
 STYLE = """
-:root { color-scheme: light dark; }
+:root { color-scheme: SCHEME; background: GROUND; }
 body { margin: 0 auto; padding: 24px 16px 48px; max-width: 1100px; font: 16px/1.5 system-ui, sans-serif; }
 h1 { position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; clip-path: inset(50%); }
 p { margin: 12px 0; max-width: 70ch; overflow-wrap: anywhere; }
@@ -36,9 +37,9 @@ details { margin-top: 24px; }
 summary { cursor: pointer; width: fit-content; }
 .numbers { overflow: auto; max-height: 70vh; margin-top: 8px; width: fit-content; max-width: 100%; }
 table { border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums; }
-th { position: sticky; top: 0; background: Canvas; }
+th { position: sticky; top: 0; background: GROUND; }
 th, td { text-align: left; padding: 3px 16px 3px 0; white-space: pre; }
-td { border-bottom: 1px solid color-mix(in srgb, CanvasText 18%, Canvas); }
+td { border-bottom: 1px solid color-mix(in srgb, CanvasText 18%, GROUND); }
 .number { text-align: right; }
 """
 
@@ -55,7 +56,7 @@ PAGE = """<!DOCTYPE html>
 <body>
 <main>
 <h1>{title}</h1>
-<div class="frame" style="background: {background}" role="group" aria-labelledby="words" tabindex="0">
+<div class="frame" role="group" aria-labelledby="words" tabindex="0">
 <div id="picture" data-renderer="{renderer}"></div>
 </div>
 <p id="words">{description}</p>
@@ -82,13 +83,14 @@ def write(figure: Any, picture: dict, library: str) -> bytes:
     library = library.replace("</script", "<\\/script").replace("<!--", "<\\!--")
     config = picture.get("config", {})
     background = picture.get("background") or config.get("background") or LIGHT.background
+    if not re.fullmatch("#[0-9a-fA-F]{6}", background):
+        background = LIGHT.background
     many = sum(map(len, picture.get("datasets", {}).values())) > MOST_SHAPES
     return PAGE.format(
         policy=_policy(library, START),
         title=_text(figure.title),
         description=_text(figure.description),
-        style=STYLE,
-        background=_text(background),
+        style=STYLE.replace("SCHEME", "dark" if _is_dark(background) else "light").replace("GROUND", background),
         renderer="canvas" if many else "svg",
         numbers="" if figure.table is None else _numbers(figure.table),
         data=_inert(spec.to_json(picture)),
@@ -96,6 +98,10 @@ def write(figure: Any, picture: dict, library: str) -> bytes:
         library=library,
         start=START,
     ).encode()
+
+
+def _is_dark(color: str) -> bool:
+    return sum(int(color[i : i + 2], 16) for i in (1, 3, 5)) < 3 * 128
 
 
 def _policy(*scripts: str) -> str:

@@ -9,6 +9,9 @@ import pandas as pd
 import pytest
 from playwright.sync_api import sync_playwright
 
+from attnviz import figures
+from attnviz.charts import theme
+from attnviz.core.edits import Site
 from attnviz.export import render
 
 pytestmark = pytest.mark.browser
@@ -60,6 +63,21 @@ def test_the_page_shows_the_picture_its_words_and_its_numbers(opened, figure, sc
     rows = [row.split("\t") for row in page.locator("tbody").inner_text().splitlines()]
     weights = figure.table.columns.get_loc("weight")
     assert np.array([row[weights] for row in rows], dtype=np.float32).tolist() == figure.table["weight"].tolist()
+
+
+@pytest.mark.parametrize("colors", [theme.LIGHT, theme.DARK])
+def test_the_page_has_the_ground_of_its_picture(opened, record, colors):
+    """Whatever the reader's browser prefers: a dark picture stands on a dark page, with words that can be read."""
+    dark = colors is theme.DARK
+    page = opened(figures.head(record, Site("encoder", 0), 1, dark=dark), color_scheme="light" if dark else "dark")
+    page.get_by_text("Numbers (36 rows)").click()
+
+    red, green, blue = (int(colors.background[i : i + 2], 16) for i in (1, 3, 5))
+    for place in ("html", "th >> nth=0"):
+        ground = page.locator(place).evaluate("element => getComputedStyle(element).backgroundColor")
+        assert ground == f"rgb({red}, {green}, {blue})"
+    words = page.locator("#words").evaluate("element => getComputedStyle(element).color")
+    assert words == ("rgb(255, 255, 255)" if dark else "rgb(0, 0, 0)")
 
 
 def test_the_picture_answers_the_pointer(opened, figure):
