@@ -49,7 +49,9 @@ class Scratch:
                 raise InputError(f"{field} is {quoted(value)}; it must be a whole number from {least} to {most}.")
         if self.d_model % self.num_heads:
             sizes = f"d_model is {self.d_model} and num_heads is {self.num_heads}"
-            raise InputError(f"{sizes}; num_heads must divide d_model.")
+            fitting = [n for n in range(1, BOUNDS["num_heads"] + 1) if self.d_model % n == 0]
+            near = sorted(sorted(fitting, key=lambda n: abs(n - self.num_heads))[:2])
+            raise InputError(f"{sizes}; num_heads must divide d_model. Try {' or '.join(map(str, near))} heads.")
         tokenizers.load(self.tokenizer)
 
     @property

@@ -12,41 +12,38 @@ from attnviz.sources.scratch import Scratch
 from attnviz.ui import cache, state
 from attnviz.ui.notes import label
 
-RULES = ("subsequent", "window", "prefix")
-
 
 def unchanged() -> dict[str, object]:
     """What the controls of the edits bar hold when nothing is changed."""
-    return {"mask": [], "padding": True, "empty": EMPTY_ROWS[0], "off": frozenset()}
+    return {"mask": None, "padding": True, "empty": EMPTY_ROWS[0], "off": frozenset()}
 
 
 def edits_bar(source: Scratch, lines: tuple[str, ...], *, rules: tuple[str, ...] = ()) -> Edits:
     """Toggle masks, and see and undo what is changed. Gives the edits.
 
     Args:
-        rules: the masks that are on when the page is opened first.
+        rules: the masks that are on as long as nobody has chosen any.
     """
     lengths = [sentence.length for sentence in cache.sentences(source, lines)]
     padded = len(set(lengths)) > 1
+    chosen = rules if st.session_state["mask"] is None else st.session_state["mask"]
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="edits"):
         label("Mask")
-        chosen = st.pills(
-            "Mask",
-            RULES,
-            selection_mode="multi",
-            default=list(rules),
-            key="mask",
-            bind="query-params",
-            label_visibility="collapsed",
-        )
+        st.session_state["rules"] = list(chosen)
+        options = {"selection_mode": "multi", "key": "rules", "on_change": _choose, "label_visibility": "collapsed"}
+        st.pills("Mask", state.RULES, wrap=True, **options)
         parameters = _parameters(chosen)
         own_mask = st.toggle("padding masked", True, key="padding", bind="query-params") if padded else True
         heads_off = frozenset((s, h) for s, h in st.session_state["off"] if s in source.sites and h < source.num_heads)
         edits = Edits(_combined(chosen, parameters), heads_off, own_mask=own_mask)
         edits = replace(edits, empty_rows=_empty_rows(cache.record(source, lines, edits)))
-        if edits != Edits():
-            _chips(edits)
+    with st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="small", key="changes"):
+        _chips(edits, chosen, rules)
     return edits
+
+
+def _choose() -> None:
+    st.session_state["mask"] = tuple(rule for rule in state.RULES if rule in st.session_state["rules"])
 
 
 def _empty_rows(record: Record) -> str:
@@ -66,7 +63,7 @@ def _empty_rows(record: Record) -> str:
     return chosen or EMPTY_ROWS[0]
 
 
-def _parameters(chosen: list[str]) -> dict[str, int]:
+def _parameters(chosen: tuple[str, ...]) -> dict[str, int]:
     values = {}
     for rule, name, title, default in (
         ("window", "before", "keys before", 2),
@@ -80,7 +77,7 @@ def _parameters(chosen: list[str]) -> dict[str, int]:
     return values
 
 
-def _combined(chosen: list[str], parameters: dict[str, int]) -> Mask | None:
+def _combined(chosen: tuple[str, ...], parameters: dict[str, int]) -> Mask | None:
     """(subsequent or prefix) and window: a prefix opens what the future mask closes; a window closes more."""
     mask: Mask | None = Subsequent() if "subsequent" in chosen else None
     if "prefix" in chosen:
@@ -92,26 +89,29 @@ def _combined(chosen: list[str], parameters: dict[str, int]) -> Mask | None:
     return mask
 
 
-def _chips(edits: Edits) -> None:
+def _chips(edits: Edits, chosen: tuple[str, ...], rules: tuple[str, ...]) -> None:
     """One removable chip for each thing that is changed, and one button that resets all."""
+    if edits == Edits():
+        label("Nothing is changed: this is the model as it is.")
+        return
     label("Changed")
-    for rule in st.session_state["mask"]:
-        _chip(f"{rule} mask", _drop_rule, rule)
+    st.button("reset all", key="reset", on_click=reset, args=(rules,), type="tertiary", wrap=False)
+    for rule in chosen:
+        _chip(f"{rule} mask", _drop_rule, rule, chosen)
     if not edits.own_mask:
         _chip("padding not masked", _forget, "padding")
     if edits.empty_rows != EMPTY_ROWS[0]:
         _chip(f"rows without keys: {edits.empty_rows}", _forget, "empty")
     for site, head in sorted(edits.heads_off):
         _chip(f"{site} head {head} off", _turn_on, site, head)
-    st.button("reset all", key="reset", on_click=reset, type="tertiary")
 
 
 def _chip(label: str, undo, *args) -> None:
     st.button(label, key=f"chip {label}", icon=":material/close:", on_click=undo, args=args, help="Undo this change")
 
 
-def _drop_rule(rule: str) -> None:
-    st.session_state["mask"] = [other for other in st.session_state["mask"] if other != rule]
+def _drop_rule(rule: str, chosen: tuple[str, ...]) -> None:
+    st.session_state["mask"] = tuple(other for other in chosen if other != rule)
 
 
 def _forget(name: str) -> None:
@@ -123,9 +123,9 @@ def _turn_on(site: Site, head: int) -> None:
     st.session_state["off"] -= {(site, head)}
 
 
-def reset() -> None:
-    """Back to the untouched model."""
-    st.session_state.update(unchanged())
+def reset(rules: tuple[str, ...]) -> None:
+    """Back to the untouched model; on a page that begins with masks, no mask is then a choice."""
+    st.session_state.update(unchanged() | ({"mask": ()} if rules else {}))
 
 
 def heads_on(source: Scratch, site: Site) -> None:
@@ -137,7 +137,7 @@ def heads_on(source: Scratch, site: Site) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         label("Heads on")
         options = {"selection_mode": "multi", "key": key, "on_change": _switch, "args": (site, heads, key)}
-        st.pills("Heads on", heads, label_visibility="collapsed", **options)
+        st.pills("Heads on", heads, label_visibility="collapsed", wrap=True, **options)
         st.button("all", key="all on", on_click=_set_off, args=(site, ()), type="tertiary")
         st.button("none", key="all off", on_click=_set_off, args=(site, heads), type="tertiary")
         st.button("invert", key="invert", on_click=_set_off, args=(site, set(heads) - off), type="tertiary")

@@ -9,7 +9,6 @@ from attnviz.core.attention import EMPTY_ROWS
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.scratch import BOUNDS, Scratch
 from attnviz.ui import cache, state
-from attnviz.ui.editing import RULES
 from attnviz.ui.looking import DOMAINS, FOCUS
 from attnviz.ui.notes import clean, note
 
@@ -31,7 +30,6 @@ ALLOWED: dict[str, object] = {
     "tokenizer": tokenizers.NAMES,
     **{name: range(0 if name == "seed" else 1, most + 1) for name, most in BOUNDS.items()},
     **dict.fromkeys(("bias", "positions", "padding", "sums", "sos"), ("true", "false")),
-    "mask": RULES,
     "before": range(0, 4097),
     "after": range(0, 4097),
     "prefix": range(0, 4097),
@@ -66,21 +64,25 @@ def input_bar() -> tuple[Scratch, tuple[str, ...]]:
             )
         with st.container(width="stretch"):
             st.pills("Examples", EXAMPLES, key="example", on_change=_take_example, label_visibility="collapsed")
-    if left_out:
-        note("This text is too long for a link: the address of this page leaves it out.", "notice")
-    if problems := st.session_state["link_problems"]:
-        more = f" And {len(problems) - MOST_PROBLEMS} more." if len(problems) > MOST_PROBLEMS else ""
-        said = " ".join(problems[:MOST_PROBLEMS])
-        note(f"The link could not be read in full, so a default is shown. {said}{more}", "notice")
+    error, lines = None, ()
     try:
         if isinstance(source, InputError):
             raise source
         lines = cache.texts(clean(typed or ""))
-        cache.sentences(source, lines)
-    except AttnvizError as error:
+        tokens = len(cache.sentences(source, lines)[0].tokens)
+        state.drop_missing(source.sites, source.num_heads, tokens + 1, tokens + 1)  # one more where <sos> stands first
+    except AttnvizError as found:
+        error = found
+    if problems := st.session_state["link_problems"]:
+        more = f" And {len(problems) - MOST_PROBLEMS} more." if len(problems) > MOST_PROBLEMS else ""
+        said = " ".join(problems[:MOST_PROBLEMS])
+        note(f"The link could not be read in full, so a default is shown. {said}{more}", "notice")
+    if error:
         note(str(error))
         state.write_link()
         st.stop()
+    if left_out:
+        note("This text is too long for a link: the address of this page leaves it out.", "notice")
     return source, lines
 
 

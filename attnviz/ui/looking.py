@@ -29,6 +29,7 @@ def layer(source: Scratch) -> Site:
             required=True,
             bind="query-params",
             label_visibility="collapsed",
+            wrap=True,
         )
     return source.sites[chosen or 0]
 
@@ -49,6 +50,7 @@ def sentence(lines: tuple[str, ...]) -> int:
             required=True,
             bind="query-params",
             label_visibility="collapsed",
+            wrap=True,
         )
     return (chosen or 1) - 1
 
@@ -68,6 +70,7 @@ def focus(source: Scratch) -> int | str:
             required=True,
             bind="query-params",
             label_visibility="collapsed",
+            wrap=True,
         )
     return int(chosen) if chosen and chosen.isdigit() else chosen or 0
 

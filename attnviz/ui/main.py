@@ -25,4 +25,8 @@ pages = [
     st.Page(heads, title="Heads", url_path="heads", default=True),
     st.Page(masks, title="Masks", url_path="masks"),
 ]
-st.navigation(pages, position="top").run()
+page = st.navigation(pages, position="top")
+with st.container(horizontal=True, key="phone"):  # the navigation at the top hides behind a button on narrow screens
+    for other in pages:
+        st.page_link(other)
+page.run()

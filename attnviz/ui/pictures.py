@@ -6,7 +6,7 @@ import streamlit as st
 
 from attnviz import words
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, EmptyRowError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.sources.scratch import Scratch
@@ -21,7 +21,8 @@ def run(source: Scratch, lines: tuple[str, ...], edits: Edits) -> Record:
     try:
         return cache.record(source, lines, edits)
     except AttnvizError as error:
-        note(str(error))
+        empty = "Some queries have no key left, and that is set to be an error. Choose zero, nan or uniform."
+        note(empty if isinstance(error, EmptyRowError) else str(error))
         state.write_link()
         st.stop()
 
@@ -61,17 +62,26 @@ def cell_in_words(record: Record, site: Site, head: int | str, cell: tuple[int, 
 
 
 def numbers(figure: Figure, key: str) -> None:
-    """The same numbers as a table, folded."""
+    """The same numbers as a table, folded. Where a row is a cell, choosing it selects the cell: by keyboard, too."""
     folded = st.expander("Numbers", on_change="rerun", key=f"numbers {key}")
-    if folded.open:
-        folded.dataframe(figure.table, hide_index=True, key=f"table {key}")
-        if note := figure.table.attrs.get("note"):
-            folded.caption(note)
+    if not folded.open:
+        return
+    table, options = figure.table, {}
+
+    def chosen() -> None:
+        rows = st.session_state[f"table {key}"]["selection"]["rows"]
+        st.session_state["cell"] = tuple(int(table.iloc[rows[0]][name]) for name in ("query", "key")) if rows else None
+
+    if {"query", "key"} <= set(table.columns):
+        options = {"on_select": chosen, "selection_mode": "single-row"}
+    folded.dataframe(table, hide_index=True, key=f"table {key}", **options)
+    if said := table.attrs.get("note"):
+        folded.caption(said)
 
 
-def take_away(figure: Figure, key: str) -> None:
+def take_away(figure: Figure, key: str, what: str = "") -> None:
     """One button that opens every way to save a figure."""
-    menu = st.popover("Take away", icon=":material/download:", on_change="rerun", key=f"take {key}")
+    menu = st.popover(f"Take away {what}".strip(), icon=":material/download:", on_change="rerun", key=f"take {key}")
     if not menu.open:
         return
     from attnviz import export
@@ -101,4 +111,4 @@ def take_away(figure: Figure, key: str) -> None:
                 )
         if failed:
             note(failed.pop())
-        st.caption("The address of this page is a link to just this picture.")
+        st.caption("The address of this page is a link to all that it shows.")

@@ -1,7 +1,8 @@
 """What the link holds. Controls keep themselves in it (`bind="query-params"`); here is the rest.
 
 Heads off are written ``e0.1-e0.3``: encoder layer 0 head 1, encoder layer 0 head 3. A selected cell is ``2.1``: query
-2, key 1.
+2, key 1. Masks are ``subsequent.window``, or ``none`` where somebody chose that; nothing where nobody chose, because
+then each page begins with what it is about.
 """
 
 import math
@@ -12,6 +13,7 @@ import streamlit as st
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
 
+RULES = ("subsequent", "window", "prefix")
 Heads = frozenset[tuple[Site, int]]
 LETTERS = {kind[0]: kind for kind in KINDS}
 
@@ -50,8 +52,29 @@ def decode_cell(text: str) -> tuple[int, int] | None:
     return int(m[1]), int(m[2])
 
 
-ENCODED = {"off": (encode_heads, decode_heads, frozenset()), "cell": (encode_cell, decode_cell, None)}
-MAY_BE_EMPTY = ("text", "mask")
+def encode_rules(rules: tuple[str, ...] | None) -> str:
+    return "" if rules is None else ".".join(rules) or "none"
+
+
+def decode_rules(text: str) -> tuple[str, ...] | None:
+    """Read what `encode_rules` wrote.
+
+    Raises:
+        InputError: if it is anything else.
+    """
+    if not text or text == "none":
+        return () if text else None
+    if unknown := [part for part in text.split(".") if part not in RULES]:
+        raise InputError(f"'{unknown[0][:40]}' is not one of {', '.join(RULES)}, none.")
+    return tuple(rule for rule in RULES if rule in text.split("."))
+
+
+ENCODED = {
+    "mask": (encode_rules, decode_rules, None),
+    "off": (encode_heads, decode_heads, frozenset()),
+    "cell": (encode_cell, decode_cell, None),
+}
+"""Of each unbound part of the link: how it is written and read, and what it is without a link."""
 
 
 def read_link(allowed: dict[str, object]) -> None:
@@ -65,12 +88,12 @@ def read_link(allowed: dict[str, object]) -> None:
     problems = []
     for name, (_, decode, default) in ENCODED.items():
         try:
-            st.session_state[name] = decode(st.query_params.get(name, ""))
+            st.session_state[name] = decode(".".join(st.query_params.get_all(name)))
         except InputError as error:
             st.session_state[name] = default
             problems.append(f"{name}: {error}")
     for name in st.query_params:
-        values = [value for value in st.query_params.get_all(name) if value or name not in MAY_BE_EMPTY]
+        values = [value for value in st.query_params.get_all(name) if value or name != "text"]
         if name in allowed and (bad := [value for value in values if not _fits(value, allowed[name])]):
             problems.append(f"{name}: '{bad[0][:40]}' is not {_in_words(allowed[name])}.")
         elif name not in allowed and name not in ENCODED:
@@ -84,6 +107,23 @@ def read_link(allowed: dict[str, object]) -> None:
 def binding(name: str) -> str | None:
     """How a number keeps itself in the link: not at all if the link holds an infinite one, which stops Streamlit."""
     return None if name in st.session_state["unbound"] else "query-params"
+
+
+def drop_missing(sites: tuple[Site, ...], num_heads: int, queries: int, keys: int) -> None:
+    """Once per session, when the model and the text are known: let go of what the link names and is not there."""
+    if st.session_state.get("link checked"):
+        return
+    st.session_state["link checked"] = True
+    missing = {(site, head) for site, head in st.session_state["off"] if site not in sites or head >= num_heads}
+    if missing:
+        st.session_state["off"] -= missing
+        there = f"the model has {len(sites)} layer(s) of {num_heads} head(s), counted from 0"
+        st.session_state["link_problems"].append(f"off: {encode_heads(frozenset(missing))[:40]} is not there; {there}.")
+    cell = st.session_state["cell"]
+    if cell and (cell[0] >= queries or cell[1] >= keys):
+        st.session_state["cell"] = None
+        size = f"the picture has {queries} queries and {keys} keys, counted from 0"
+        st.session_state["link_problems"].append(f"cell: {encode_cell(cell)} is not there; {size}.")
 
 
 def write_link() -> None:

@@ -10,7 +10,7 @@ TEXT = "The cat sat on the mat because it was tired."
 PICTURES = {
     "heads": ("", {"text": TEXT, "mask": "subsequent", "show": "1", "cell": "7.1"}, "light"),
     "heads-dark": ("", {"text": TEXT, "off": "e0.0-e0.2", "show": "3"}, "dark"),
-    "masks": ("masks", {"text": TEXT, "mask": ["subsequent", "window"], "before": "3"}, "light"),
+    "masks": ("masks", {"text": TEXT, "mask": "subsequent.window", "before": "3"}, "light"),
 }
 
 

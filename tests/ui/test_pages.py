@@ -106,7 +106,7 @@ def test_all_none_and_invert_work_on_the_layer_shown():
 
 def test_reset_all_gives_the_untouched_model_back():
     """Masks, padding and heads return to how the model is."""
-    app = opened(text="one two three\none", mask=["subsequent", "window"], padding="false", off="e0.0-e1.2")
+    app = opened(text="one two three\none", mask="subsequent.window", padding="false", off="e0.0-e1.2")
     button(app, "reset all").click().run()
 
     assert not [b for b in app.button if b.label == "reset all"]
@@ -123,7 +123,7 @@ def test_a_link_restores_what_it_says():
         "seed": "7",
         "layer": "2",
         "show": "mean",
-        "mask": ["subsequent", "window"],
+        "mask": "subsequent.window",
         "before": "4",
         "colors": "logarithmic",
         "sums": "true",
@@ -219,7 +219,7 @@ def test_rows_without_keys_follow_a_policy_that_can_be_chosen(page):
 
     policies.set_value("error").run()
 
-    assert "has no key left" in html(app)
+    assert "Choose zero, nan or uniform." in html(app)
 
     button(app, "rows without keys: error").click().run()
 
@@ -228,14 +228,40 @@ def test_rows_without_keys_follow_a_policy_that_can_be_chosen(page):
 
 
 def test_the_masks_page_opens_on_the_subsequent_mask():
-    """The first thing seen is the subsequent mask, with <sos> shifted in; switching it off is respected and linked."""
+    """It is the first thing seen, as long as nobody has chosen; what is chosen is linked, also that nothing is."""
     app = opened(masks_page)
 
-    assert app.session_state["mask"] == ["subsequent"]
+    assert button(app, "subsequent mask")
+    assert "mask" not in app.query_params
 
-    app.button_group(key="mask").set_value([]).run()
+    app.button_group(key="rules").set_value([]).run()
 
-    assert app.session_state["mask"] == []
+    assert app.query_params["mask"] == "none"
+    assert "Nothing is changed" in captions(app)
+    assert "Nothing is changed" in captions(opened(masks_page, mask="none"))
+
+
+def test_looking_at_the_masks_page_changes_nothing():
+    """Its subsequent mask is for looking; on the Heads page nothing is masked until somebody chooses."""
+    app = opened(masks_page)
+
+    assert app.session_state["mask"] is None
+    assert "Nothing is changed" in captions(opened())
+
+
+def test_a_link_that_names_what_is_not_there_says_so():
+    """A head of layer 7 of two, and a cell outside of six tokens, are dropped with a notice."""
+    app = opened(off="e7.1-e0.1", cell="99.99")
+
+    assert html(app).count('class="note notice"') == 1
+    assert "off: e7.1 is not there" in html(app)
+    assert "cell: 99.99 is not there" in html(app)
+    assert app.query_params["off"] == "e0.1"
+    assert "cell" not in app.query_params
+
+
+def captions(app: AppTest) -> str:
+    return " ".join(caption.value for caption in app.caption)
 
 
 def test_examples_fill_the_sentence_box():

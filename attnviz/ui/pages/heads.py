@@ -16,7 +16,7 @@ def body(source, lines) -> None:
     edits = editing.edits_bar(source, lines)
     record = pictures.run(source, lines, edits)
     with st.container(horizontal=True, gap="large"):
-        left, right = st.container(width=344), st.container(width="stretch")
+        left, right = st.container(width=344, key="overview"), st.container(width="stretch")
         with right, st.container(horizontal=True, vertical_alignment="center", gap="small"):
             focus = looking.focus(source)
             options = looking.display()
@@ -24,14 +24,15 @@ def body(source, lines) -> None:
         with left:
             site = looking.layer(source)
             sentence = looking.sentence(lines)
-            shown = {"sentence": sentence, "dark": looking.is_dark()}
+            shown = {"sentence": sentence, "dark": looking.is_dark(), "domain": options["domain"]}
             overview = cache.heads(record, site, focused=focus, rev=looking.rev("head"), **shown)
             pictures.picture(overview, "heads", select="head", on_select=looking.select_head)
             editing.heads_on(source, site)
-            pictures.take_away(overview, "heads")
+            pictures.take_away(overview, "heads", "all heads")
+            pictures.numbers(overview, "heads")
         with right:
             cell = looking.selected(record, site)
-            head = figures.head(record, site, focus, selected=cell, rev=looking.rev("cell"), **shown, **options)
+            head = figures.head(record, site, focus, selected=cell, rev=looking.rev("cell"), **(shown | options))
             with menu:
                 pictures.take_away(head, "head")
             with st.container(horizontal=True, gap="large"):
@@ -48,4 +49,5 @@ def _change(before, after, sentence: int) -> None:
     figure = figures.change(before, after, sentence=sentence, dark=looking.is_dark())
     pictures.picture(figure, "change")
     notes.quiet(figure.description)
-    pictures.take_away(figure, "change")
+    pictures.take_away(figure, "change", "change")
+    pictures.numbers(figure, "change")

@@ -8,19 +8,13 @@ from attnviz.ui import editing, inputs, looking, pictures, state
 
 
 def page() -> None:
-    source, lines = inputs.input_bar()
-    if not st.session_state.get("masks opened"):
-        st.session_state["masks opened"] = True
-        if "mask" not in st.query_params and not st.session_state.get("mask"):
-            st.session_state["mask"] = ["subsequent"]
-    body(source, lines)
+    body(*inputs.input_bar())
 
 
 @st.fragment
 def body(source, lines) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        source = looking.with_sos(source)
-        edits = editing.edits_bar(source, lines, rules=("subsequent",))
+    source = looking.with_sos(source)
+    edits = editing.edits_bar(source, lines, rules=("subsequent",))
     record = pictures.run(source, lines, edits)
     dark = looking.is_dark()
     with st.container(horizontal=True, gap="large"):
@@ -36,7 +30,7 @@ def body(source, lines) -> None:
             shown = {"sentence": sentence, "selected": cell, "dark": dark, "rev": looking.rev("cell")}
             grid = figures.mask(mask, tokens, predicted=predicted, **shown)
             with menu:
-                pictures.take_away(grid, "mask")
+                pictures.take_away(grid, "mask", "mask")
             pictures.picture(grid, "mask", select="cell", on_select=looking.select)
         with st.container(width="content"):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -48,5 +42,9 @@ def body(source, lines) -> None:
                 pictures.take_away(head, "head")
             pictures.picture(head, "head", select="cell", on_select=looking.select)
     pictures.cell_in_words(record, site, focus, cell, sentence)
-    pictures.numbers(grid, "mask")
+    left, right = st.columns(2)
+    with left:
+        pictures.numbers(grid, "mask")
+    with right:
+        pictures.numbers(head, "head")
     state.write_link()
