@@ -8,7 +8,7 @@ from attnviz import metrics, tables
 from attnviz.core.display import isolated, shown
 from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
-from attnviz.core.record import Record
+from attnviz.core.record import Record, Step
 
 MOST_NAMED = 3
 """So many tokens are named in a description."""
@@ -23,6 +23,12 @@ def quoted_token(text: str, position: int) -> str:
 def cell(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int = 0) -> str:
     """One cell as a sentence."""
     step = record.step(site)
+    off = " This head is off: its output is not used." if head in step.heads_off else ""
+    return f"{_cell(record, site, head, query, key, sentence)}{off}"
+
+
+def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int) -> str:
+    step = record.step(site)
     found = metrics.cells(step, head, sentence=sentence, rows=slice(query, query + 1), columns=slice(key, key + 1))
     rows, columns = tables.labels_of(record, site, sentence)
     looker, looked = quoted_token(rows[query], query), quoted_token(columns[key], key)
@@ -33,8 +39,13 @@ def cell(record: Record, site: Site, head: int | str, query: int, key: int, sent
         return f"{looked} may not be looked at by {looker}: blocked by {found.reasons[found.blocked[0, 0] - 1]}."
     if state == metrics.NAN:
         return f"The weight that {looker} gives to {looked} is not a number."
-    of = "its attention" if isinstance(head, int) else f"its attention ({head} of all heads)"
+    of = "its attention" if isinstance(head, int) else f"its attention ({head} of {all_heads(step)})"
     return f"{looker} gives {weight:.2f} of {of} to {looked}."
+
+
+def all_heads(step: Step) -> str:
+    """What is combined; a head that is off still has weights, and they count."""
+    return f"all {step.num_heads} heads, also those off" if step.heads_off else "all heads"
 
 
 def strongest(record: Record, site: Site, head: int | str, sentence: int = 0) -> str:
@@ -54,7 +65,7 @@ def head(record: Record, site: Site, head: int | str, window: dict) -> str:
     step = record.step(site)
     rows, columns = tables.labels_of(record, site, window["sentence"])
     queries, keys = np.arange(step.shape[2])[window["rows"]], np.arange(step.shape[3])[window["columns"]]
-    what = f"Head {head}" if isinstance(head, int) else f"The {head} of all heads"
+    what = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{',' if step.heads_off else ''}"
     text = f"{what} of {site}, {len(queries)} queries by {len(keys)} keys."
     most, at = metrics.strongest(step, head, **window)
     order = np.argsort(-most, kind="stable")[:MOST_NAMED]

@@ -17,6 +17,24 @@ def test_a_token_from_right_to_left_does_not_reorder_its_sentence(text, quoted):
     assert words.quoted_token(text, 1) == quoted
 
 
+def test_a_head_that_is_off_says_that_its_output_is_not_used():
+    record = record_of(HEBREW, edits=Edits(mask=Subsequent(), heads_off=frozenset({(SITE, 1)})))
+
+    for cell in ((0, 0), (0, 2)):
+        assert words.cell(record, SITE, 1, *cell).endswith(". This head is off: its output is not used.")
+        assert "off" not in words.cell(record, SITE, 0, *cell)
+
+
+def test_all_heads_combined_are_also_those_that_are_off():
+    """Their weights are as they were, and count."""
+    plain, off = record_of(HEBREW), record_of(HEBREW, edits=Edits(heads_off=frozenset({(SITE, 1)})))
+
+    assert "(mean of all heads)" in words.cell(plain, SITE, "mean", 0, 1)
+    assert "(mean of all 2 heads, also those off)" in words.cell(off, SITE, "mean", 0, 1)
+    assert figures.head(off, SITE, "mean").title.startswith("Mean of all 2 heads, also those off · encoder layer 0")
+    assert "The mean of all 2 heads, also those off" in figures.head(off, SITE, "mean").description
+
+
 def test_every_sentence_sets_its_tokens_apart():
     """In each, as many isolates as Hebrew tokens, and all of them closed."""
     record, after = record_of(HEBREW), record_of(HEBREW, edits=Edits(mask=Subsequent()))

@@ -19,6 +19,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
 from attnviz.metrics import EMPTY, WEIGHT, Cells
+from attnviz.words import all_heads
 
 DOMAINS = ("fixed", "shared", "log")
 LOWEST = 1e-4
@@ -148,12 +149,14 @@ def drawing_of(
         around += axes.drawn((QUERY, KEY), *bands, size, room, colors)
     around += _row_notes(step, head, sentence, rows, size, colors, row_sums)
     around += maps.outlined(selected, found.queries, found.keys, size, colors)
+    gray = head in step.heads_off
     entries = _entries(says, found.reasons, colors)
-    around += frame.legend(entries, _ramp(scale, colors), top=size.height + below, width=size.width, colors=colors)
+    ramp = Ramp(scale.caption, pixels.ramp_uri(colors, gray=gray), scale.ticks)
+    around += frame.legend(entries, ramp, top=size.height + below, width=size.width, colors=colors)
     numbers = {"weight": (found.weights, ".4f")}
     if found.scores is not None:
         numbers["score"] = (found.scores, ".3f")
-    ramp = colored(found)
+    on_ramp = colored(found)
     return Map(
         size=size,
         rows=bands[0],
@@ -163,8 +166,8 @@ def drawing_of(
         queries=found.queries,
         keys=found.keys,
         titles=(QUERY, KEY),
-        shade=np.where(ramp, np.nan_to_num(scale.shade(found.weights)), 0.0),
-        colored=ramp,
+        shade=np.where(on_ramp, np.nan_to_num(scale.shade(found.weights)), 0.0),
+        colored=on_ramp,
         sayings=_sayings(found.reasons, step.empty_rows),
         saying=says,
         signs=_signs(found.reasons, size, colors),
@@ -173,6 +176,7 @@ def drawing_of(
         numbers=numbers,
         open=None,
         frame=around,
+        gray=gray,
         rev=rev,
     )
 
@@ -186,7 +190,8 @@ def colored(found: Cells) -> np.ndarray:
 def title_of(record: Record, site: Site, head: int | str) -> str:
     """What is drawn, beginning with a constant word."""
     step = record.step(site)
-    what = f"Head {head}" if isinstance(head, int) else f"{head.capitalize()} of {step.num_heads} heads"
+    of = all_heads(step) if step.heads_off else f"{step.num_heads} heads"
+    what = f"Head {head}" if isinstance(head, int) else f"{head.capitalize()} of {of}"
     off = " (off)" if isinstance(head, int) and head in step.heads_off else ""
     return f"{what}{off} · {site} · {shown(record.source, 40)}"
 
@@ -252,10 +257,6 @@ def _entries(said: np.ndarray, reasons: tuple[str, ...], colors: Theme) -> list[
     if _MINUS_INFINITY in cases:
         entries.append(Entry(MINUS_INFINITY, hatch.DASH, colors.hatch, 2.0, colors.ramp[0]))
     return entries
-
-
-def _ramp(scale: Domain, colors: Theme) -> Ramp:
-    return Ramp(scale.caption, pixels.ramp_uri(colors), scale.ticks)
 
 
 def _row_notes(

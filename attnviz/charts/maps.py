@@ -25,6 +25,9 @@ TOOLTIP = (
 """Fields and names of what hovering shows; the names are fixed, because some names make a viewer fetch things."""
 
 
+GRAY = 2.0
+"""Where the ramp without colors begins on the scale of shades; so it is chosen by data, and the picture's form stays."""
+
 MAY_ATTEND = "may attend"
 """What is said of an open cell."""
 
@@ -47,6 +50,7 @@ class Map:
         nan: where the weight is not a number.
         numbers: named columns of numbers, each with its form: weight, score.
         open: the one color of colored cells; None for the ramp.
+        gray: whether the ramp is without colors: of a head that is off.
         frame: what stands around.
     """
 
@@ -68,6 +72,7 @@ class Map:
     numbers: dict[str, tuple[np.ndarray, str]]
     open: str | None
     frame: Frame
+    gray: bool = False
     rev: int = 0
 
 
@@ -91,7 +96,8 @@ def _rectangles(
     fields = {field: name for field, name in TOOLTIP if not field.endswith("_text") or field[:-5] in numbers}
     tooltip = [alt.Tooltip(f"{field}:N", title=name) for field, name in fields.items()]
     base = alt.Chart(alt.NamedData("cells")).encode(y=y, x=x, tooltip=tooltip)
-    ramp = alt.Scale(domain=list(STOPS), range=list(colors.ramp), interpolate="rgb", clamp=True)
+    domain, range = [*STOPS, *(GRAY + stop for stop in STOPS)], [*colors.ramp, *pixels.gray_ramp(colors)]
+    ramp = alt.Scale(domain=domain, range=range, interpolate="rgb", clamp=True)
     ground = alt.Color("shade:Q", scale=ramp, legend=None) if open_color is None else alt.value(open_color)
     cells = (
         base.mark_rect(stroke=colors.background, strokeWidth=1, cursor="pointer", aria=False)
@@ -131,7 +137,7 @@ def painted(drawing: Map, colors: Theme, *, scale: int) -> tuple[np.ndarray, np.
     zoom = max(1, round(scale * drawing.size.cell))
     sides = {"height": drawing.size.rows * zoom, "width": drawing.size.columns * zoom}
     image = pixels.paint(shade, drawing.colored, drawing.blocked, drawing.nan, **sides)
-    return image, pixels.palette(colors)
+    return image, pixels.palette(colors, gray=drawing.gray)
 
 
 def cell_table(drawing: Map) -> Table:
@@ -148,7 +154,7 @@ def cell_table(drawing: Map) -> Table:
         "rev": [drawing.rev] * len(row),
         "query_name": _pick(drawing.row_names, row),
         "key_name": _pick(drawing.column_names, column),
-        "shade": drawing.shade.ravel().astype(float).tolist(),
+        "shade": (drawing.shade.ravel() + (GRAY if drawing.gray else 0.0)).tolist(),
         "colored": drawing.colored.ravel().tolist(),
         "says": _pick(drawing.sayings, saying),
         "path": path,

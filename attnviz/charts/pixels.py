@@ -18,12 +18,16 @@ _GROUND, _STROKE, _CROSS, _OPEN, _DOT = range(SHADES, SHADES + 5)
 
 def palette(colors: Theme, *, gray: bool = False) -> np.ndarray:
     """RGB colors: the ramp, then the special ones."""
-    stops = np.array([_rgb(color) for color in colors.ramp])
+    stops = np.array([_rgb(color) for color in (gray_ramp(colors) if gray else colors.ramp)])
     ramp = np.stack([np.interp(np.linspace(0, 1, SHADES), STOPS, stops[:, i]) for i in range(3)], 1)
-    if gray:
-        ramp = np.repeat(ramp @ [[0.299], [0.587], [0.114]], 3, axis=1)
     special = (colors.blocked, colors.hatch, colors.warning, colors.open, colors.dot)
     return np.concatenate([ramp.round(), [_rgb(color) for color in special]]).astype(np.uint8)
+
+
+def gray_ramp(colors: Theme) -> tuple[str, ...]:
+    """The ramp without its colors: of a head that is off."""
+    lightness = (round(0.299 * red + 0.587 * green + 0.114 * blue) for red, green, blue in map(_rgb, colors.ramp))
+    return tuple(f"#{light:02x}{light:02x}{light:02x}" for light in lightness)
 
 
 def paint(
@@ -96,6 +100,6 @@ def _rgb(color: str) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=4)
-def ramp_uri(colors: Theme) -> str:
+def ramp_uri(colors: Theme, *, gray: bool = False) -> str:
     """The ramp as an image one pixel high."""
-    return data_uri(np.arange(SHADES, dtype=np.uint8)[None], palette(colors))
+    return data_uri(np.arange(SHADES, dtype=np.uint8)[None], palette(colors, gray=gray))

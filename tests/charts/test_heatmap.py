@@ -112,6 +112,18 @@ def test_an_empty_row_is_framed_and_named(policy, words):
     assert {cell["colored"] for cell in data(chart, "cells")[3:6]} == {policy == "uniform"}
 
 
+def test_a_head_that_is_off_is_gray_as_its_thumbnail():
+    """Small and large, its map and its legend are without colors; the other head has its own."""
+    for many, dark in ((4, False), (4, True), (50, False)):
+        record = record_of(["w"] * many, edits=Edits(heads_off=frozenset({(SITE, 1)})))
+        on, off = (heatmap(record, SITE, head, dark=dark) for head in (0, 1))
+
+        assert data(on, "images") != data(off, "images")
+        on, off = draw(on.to_dict(), off.to_dict())
+        assert np.ptp(off[100:], axis=2).max() < 40
+        assert np.ptp(on[100:], axis=2).max() > 60
+
+
 def test_nan_and_minus_infinity_have_signs_of_their_own():
     chart = heatmap(record_of(["a", "b"], scores={(0, 0, 1): math.nan, (0, 1, 0): -math.inf}), SITE, 0)
     cells = data(chart, "cells")
