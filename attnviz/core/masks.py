@@ -264,6 +264,9 @@ class _Group(Mask):
     def batch_size(self):
         return _common_batch(self.masks)
 
+    def blockers(self, query, key, sentence):
+        return {f"({self})": ~self.allows(query, key, sentence)}
+
     def __str__(self) -> str:
         return f" {self.rule} ".join(f"({m})" if isinstance(m, _Group) else str(m) for m in self.masks)
 

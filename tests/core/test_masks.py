@@ -233,7 +233,8 @@ def test_the_rules_of_an_and_are_named_each():
     """In the order in which they stand; an "or" and a "not" are one reason."""
     mask = Subsequent() & Padding((2, 4)) & (Prefix(1) | Window(3))
 
-    assert mask.blocked_by(0, 3, sentence=0) == ("subsequent", "padding", "prefix of 1 or window (3 before, 0 after)")
+    group = "(prefix of 1 or window (3 before, 0 after))"
+    assert mask.blocked_by(0, 3, sentence=0) == ("subsequent", "padding", group)
     assert mask.blocked_by(2, 2, sentence=0) == ("padding",)
     assert mask.blocked_by(2, 2, sentence=1) == ()
 
@@ -465,3 +466,11 @@ def test_a_mask_of_another_convention_is_not_taken_for_this_one(adapter, mask, s
     """A bias is no mask, and ours is boolean."""
     with pytest.raises(MaskError, match=says):
         adapter(mask)
+
+
+def test_a_rule_that_is_itself_a_combination_stands_in_parentheses():
+    """Else "subsequent or prefix of 1 and padding" could be read two ways."""
+    mask = (Subsequent() | Prefix(1)) & Padding((2,))
+
+    group = "(subsequent or prefix of 1)"
+    assert set(mask.reasons(3, 3)[0]) == {group, "padding", f"{group} and padding"}
