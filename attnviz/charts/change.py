@@ -56,7 +56,7 @@ def picture(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fa
 
 def title_of(after: Record) -> str:
     """What is drawn, beginning with constant words."""
-    return f"Change of the output · {shown(after.source, 40)}"
+    return f"Change of the output, compared with the untouched model · {shown(after.source, 40)}"
 
 
 @lru_cache(maxsize=64)

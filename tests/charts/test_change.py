@@ -65,3 +65,10 @@ def test_hostile_tokens_are_drawn():
 
     for image in draw(change(before, after).to_dict(), change(before, after, dark=True).to_dict()):
         assert image.std() > 5
+
+
+def test_the_title_says_with_what_it_is_compared():
+    record = record_of(WORDS)
+
+    titles = [row["text"] for row in data(change(record, record_of(WORDS, edits=OFF)), "titles")]
+    assert " ".join(titles).startswith("Change of the output, compared with the untouched model")
