@@ -76,8 +76,8 @@ class Edges:
 
 
 def edges(rows: Sequence[str], columns: Sequence[str], size: Size) -> Edges:
-    """The room that the labels of these bands need."""
-    row, column = (max((text_width(band[5:]) for band in names), default=0) for names in (rows, columns))
+    """The room that the labels of these bands need; each `size.every`-th is drawn."""
+    row, column = (max((text_width(band[5:]) for band in names[:: size.every]), default=0) for names in (rows, columns))
     upright = column > size.cell - 4
     beyond = PADDING + TITLE_PADDING + TEXT_SIZE + 2
     return Edges(-(row + beyond), -((column if upright else TEXT_SIZE) + beyond), upright)

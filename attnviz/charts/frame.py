@@ -86,6 +86,12 @@ def heading(
     return Frame(titles=bold, words=quiet)
 
 
+def lines(text: str, *, left: float, top: float, width: float, colors: Theme) -> Frame:
+    """A text broken to a width, beginning at `top`."""
+    parts = balanced(text, int(max(width, NARROWEST) / WORD_CHARACTER)) if text else []
+    return Frame(words=tuple(words(left, top + (i + 0.5) * LINE, part, colors.quiet) for i, part in enumerate(parts)))
+
+
 def balanced(text: str, longest: int) -> list[str]:
     """A text broken into as few lines as it needs, none much shorter than the others."""
     lines = textwrap.wrap(text, longest)

@@ -20,6 +20,9 @@ from attnviz.metrics import Cells
 WIDTH = 336
 """Pixels of the whole mosaic, so that it fits a phone."""
 
+WIDEST = 150
+"""Pixels of a thumbnail at most where there are one or two."""
+
 GAP, LABEL = 14, 20
 
 
@@ -59,6 +62,7 @@ def picture(
     scale = domain_of(domain, record, site, sentence)
     columns = columns_of(step.num_heads)
     side = (WIDTH - GAP * (columns - 1)) // columns
+    side = min(side, WIDEST) if step.num_heads <= 2 else side
     height = round(side * _aspect(step))
     tile = max(1, -(-step.shape[2] // height), -(-step.shape[3] // side))
     thumbnails, around = [], Frame()

@@ -9,7 +9,7 @@ import numpy as np
 from attnviz import metrics
 from attnviz.charts import axes, frame, hatch, maps, pixels
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.frame import Entry, Frame, Ramp, box, words
+from attnviz.charts.frame import Entry, Frame, Ramp, words
 from attnviz.charts.maps import MAY_ATTEND, Map, number
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.theme import CAUTIONS, Theme, theme
@@ -35,9 +35,6 @@ POLICIES = {
     "error": "no key left",
 }
 """What stands at an empty row, by `Edits.empty_rows`."""
-
-MOST_NOTES = 12
-"""So many runs of empty rows are each named; of more, one note counts them."""
 
 
 @dataclass(frozen=True)
@@ -275,24 +272,9 @@ def _row_notes(
             ),
         )
         x += 80
-    runs = _runs(empty)
-    for start, stop in runs:
-        y, y2 = start / size.tile * size.cell, stop / size.tile * size.cell
-        notes += Frame(boxes=(box(0, y, size.width, y2, stroke=colors.warning, width=1.5),))
-        if len(runs) <= MOST_NOTES:
-            notes += Frame(words=(words(x, (y + y2) / 2, POLICIES[step.empty_rows], colors.warning),))
-    if len(runs) > MOST_NOTES:
-        text = f"{int(empty.sum())} rows have {POLICIES[step.empty_rows]}"
-        notes += Frame(words=(words(x, size.cell / 2, text, colors.warning),))
-    return notes
+    return notes + maps.empty_rows(empty, POLICIES[step.empty_rows], x, size, colors)
 
 
 def _sum(x: float, y: float, value: float, colors: Theme) -> dict:
     odd = not abs(value - 1) < 5e-4
     return words(x, y, f"{number(value, '.3f')}{' not 1' if odd else ''}", colors.warning if odd else colors.quiet)
-
-
-def _runs(flags: np.ndarray) -> list[tuple[int, int]]:
-    """Where stretches of True begin and end."""
-    change = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(np.int8), [0]])))
-    return list(zip(change[::2].tolist(), change[1::2].tolist(), strict=True))

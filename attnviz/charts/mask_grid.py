@@ -72,7 +72,6 @@ def drawing_of(
         f"Mask: {mask}",
         [
             _rule(predicted),
-            _example(mask, queries, keys, predicted, sentence, selected),
             *axes.notes_on(size, "an open square has an open cell among its"),
         ],
         left=room.left,
@@ -85,7 +84,11 @@ def drawing_of(
     if predicted is not None:
         around += _predictions(predicted, size, colors)
     around += maps.outlined(selected, *places, size, colors)
-    around += frame.legend(_entries(reasons, colors), None, top=size.height + below, width=size.width, colors=colors)
+    around += _empty_rows(mask, len(queries), len(keys), sentence, size, around, colors)
+    legend = frame.legend(_entries(reasons, colors), None, top=size.height + below, width=size.width, colors=colors)
+    example = _example(mask, queries, keys, predicted, sentence, selected)
+    bottom = max(box["y2"] for box in legend.boxes) + 8
+    around += legend + frame.lines(example, left=0, top=bottom, width=size.width, colors=colors)
     return Map(
         size=size,
         rows=bands[0],
@@ -123,7 +126,7 @@ def _tiles(mask: Mask, queries: int, keys: int, tile: int, sentence: int) -> tup
 def _rule(predicted: Sequence[Token | str] | None) -> str:
     if predicted is None:
         return "each row: what one token may look at"
-    return "each row: what the model may look at while it predicts the next token"
+    return "each row: what may be read to predict the next token"
 
 
 def _example(mask, queries, keys, predicted, sentence: int, selected: tuple[int, int] | None) -> str:
@@ -153,6 +156,16 @@ def _predictions(predicted: Sequence[Token | str], size: Size, colors: Theme) ->
             for i in range(0, len(labels), step)
         ),
     )
+
+
+def _empty_rows(
+    mask: Mask, queries: int, keys: int, sentence: int, size: Size, around: Frame, colors: Theme
+) -> Frame:
+    """A frame around rows that no key is left to, beside the tokens that they predict."""
+    blocks = row_blocks(mask, queries, keys, sentence)
+    empty = torch.cat([~block.any(1) for block in blocks]).numpy()
+    ends = (token["x"] + frame.text_width(token["text"]) for token in around.tokens)
+    return maps.empty_rows(empty, "no key left", max(ends, default=size.width) + 12, size, colors)
 
 
 def _entries(reasons: tuple[str, ...], colors: Theme) -> list[Entry]:

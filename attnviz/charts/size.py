@@ -15,6 +15,9 @@ SIDE = 640
 READABLE = 512
 """Pixels: the side of a map whose tokens are all labeled, so that two stand side by side."""
 
+LARGEST, SMALL, FEW = 60, 420, 9
+"""Pixels: the side of a cell at most, and of a map of few tokens at most; so many are few."""
+
 THINNEST = 14
 """Pixels a token label needs along its axis; where cells are smaller, some labels are left out."""
 
@@ -54,7 +57,7 @@ def size_of(queries: int, keys: int) -> Size:
     """Decide how to draw `queries` x `keys` cells."""
     most = max(queries, keys)
     if most <= RECTANGLES:
-        cell = max(THINNEST, min(44, READABLE // most))
+        cell = min(LARGEST, SMALL // max(1, most)) if most <= FEW else max(THINNEST, min(44, READABLE // most))
         return Size("rectangles", cell, queries, keys)
     tile = -(-most // PIXELS)
     rows, columns = -(-queries // tile), -(-keys // tile)

@@ -9,6 +9,7 @@ from pictures import SITE, data, draw, record_of, without_data
 from PIL import Image
 
 from attnviz.charts.heads import WIDTH, columns_of, heads
+from attnviz.charts.heatmap import heatmap
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent
 
@@ -71,3 +72,21 @@ def test_many_long_heads_are_pooled_and_drawn():
     darkest = image(data(chart, "heads")[3]).sum(2).min()
     assert darkest == image(data(heads(record_of(["w"]), SITE), "heads")[0]).sum(2).min()
     assert draw(chart.to_dict(), heads(record, SITE, dark=True).to_dict())[0].std() > 5
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_or_two_heads_are_thumbnails_still(count):
+    assert image(data(heads(record_of(WORDS, heads=count), SITE), "heads")[0]).shape[1] == 150
+
+
+def test_thumbnails_and_their_legend_have_the_domain_of_the_large_map():
+    record = record_of(WORDS)
+    drawn = {domain: heads(record, SITE, domain=domain) for domain in ("fixed", "shared", "log")}
+
+    assert len({data(chart, "heads")[0]["uri"] for chart in drawn.values()}) == 3
+    for domain, chart in drawn.items():
+        large = heatmap(record, SITE, 0, domain=domain)
+        assert [row["text"] for row in data(chart, "ticks")] == [row["text"] for row in data(large, "ticks")]
+        assert {row["text"] for row in data(large, "words")} & {
+            row["text"] for row in data(chart, "words") if row["text"].startswith("weight")
+        }

@@ -9,6 +9,7 @@ from pictures import HOSTILE, SITE, data, draw, record_of, without_data
 
 from attnviz.charts import theme
 from attnviz.charts.heatmap import heatmap
+from attnviz.charts.size import THINNEST
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Padding, Painted, Prefix, Subsequent, Window
@@ -48,7 +49,7 @@ def test_repeated_tokens_are_not_merged():
 def test_cells_are_exact_squares(cat):
     chart = heatmap(cat, SITE, 0).to_dict()
 
-    assert chart["width"] == chart["height"] == 4 * 44
+    assert chart["width"] == chart["height"] == 4 * 60
 
 
 def test_the_specification_stays_while_the_sentence_the_head_and_the_edits_change():
@@ -108,7 +109,7 @@ def test_an_empty_row_is_framed_and_named(policy, words):
 
     assert f"no key left: {words}" in texts(chart, "words")
     frame = next(box for box in data(chart, "boxes") if box["stroke"] == theme.LIGHT.warning)
-    assert (frame["y"], frame["y2"]) == (44, 88)
+    assert (frame["y"], frame["y2"]) == (60, 120)
     assert {cell["colored"] for cell in data(chart, "cells")[3:6]} == {policy == "uniform"}
 
 
@@ -151,7 +152,7 @@ def test_special_tokens_stand_back(cat):
 def test_the_selected_cell_is_outlined(cat):
     boxes = data(heatmap(cat, SITE, 0, selected=(2, 1)), "boxes")
 
-    assert [(b["x"], b["y"]) for b in boxes if b["width"] == 2.5] == [(44, 88)]
+    assert [(b["x"], b["y"]) for b in boxes if b["width"] == 2.5] == [(60, 120)]
     assert not any(b["width"] == 2.5 for b in data(heatmap(cat, SITE, 0, selected=(9, 9)), "boxes"))
 
 
@@ -181,13 +182,13 @@ def test_a_window_shows_positions_of_the_whole():
     chart = heatmap(record_of(list("abcdef")), SITE, 0, rows=slice(2, 4), columns=slice(1, 2), selected=(3, 1))
 
     assert [(cell["query"], cell["key"]) for cell in data(chart, "cells")] == [(2, 1), (3, 1)]
-    assert [b["y"] for b in data(chart, "boxes") if b["width"] == 2.5] == [44]
+    assert [b["y"] for b in data(chart, "boxes") if b["width"] == 2.5] == [60]
 
 
 def test_queries_and_keys_may_differ_in_number():
     chart = heatmap(record_of(list("abc"), keys=5), SITE, 0)
 
-    assert chart.to_dict()["width"] == 5 * 44
+    assert chart.to_dict()["width"] == 5 * 60
     assert data(chart, "cells")[4]["key_name"] == "4 (4)"
 
 
@@ -200,6 +201,16 @@ def test_large_maps_are_one_image_and_say_what_they_leave_out():
         assert {"Query (looks)", "Key (is looked at)"} <= set(texts(chart, "sides", "ticks"))
     assert "every 2nd token is labeled" in texts(pixels, "words")
     assert "each square shows the largest of 2 × 2 cells" in texts(tiles, "words")
+
+
+def test_room_is_kept_for_the_labels_that_are_drawn():
+    """Of a long sentence some are left out; a long token among those takes no room, and labels never overlap."""
+    plain, long = ["w"] * 100, ["w", "a" * 16, "w", "w"] * 25
+    sides = [data(heatmap(record_of(words), SITE, 0), "sides")[0]["x"] for words in (plain, long)]
+    rows = [row["y"] for row in data(heatmap(record_of(plain), SITE, 0), "rows")]
+
+    assert sides[0] == sides[1]
+    assert min(np.diff(rows)) >= THINNEST
 
 
 @pytest.mark.parametrize("dark", [False, True])

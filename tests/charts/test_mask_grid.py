@@ -1,9 +1,13 @@
 """One mask as a grid."""
 
-from pictures import HOSTILE, data, draw, without_data
+from pictures import HOSTILE, SITE, data, draw, record_of, without_data
 
+from attnviz.charts import heatmap
+from attnviz.charts import mask_grid as mask_grid_chart
+from attnviz.charts.frame import text_width
 from attnviz.charts.mask_grid import mask_grid
-from attnviz.core.masks import Padding, Subsequent, Window
+from attnviz.charts.theme import LIGHT
+from attnviz.core.masks import Padding, Painted, Subsequent, Window
 
 READ = ["<sos>", "The", "cat", "sat"]
 PREDICTED = ["The", "cat", "sat", "down"]
@@ -59,3 +63,25 @@ def test_grids_of_every_size_are_drawn():
 
     for image in draw(*(grid.to_dict() for grid in grids)):
         assert image.std() > 5
+
+
+def test_the_cells_of_a_grid_and_of_a_map_stand_in_one_line():
+    """Side by side on the screen, as many lines stand above both; the example stands below."""
+    grid = mask_grid_chart.drawing_of(Subsequent(), READ, predicted=PREDICTED)
+    head = heatmap.drawing_of(record_of(READ), SITE, 0, edits=False)
+
+    tops = [min(row["y"] for row in drawing.frame.titles) for drawing in (grid, head)]
+    assert tops[0] == tops[1]
+    assert next(row["y"] for row in grid.frame.words if "while predicting" in row["text"]) > grid.size.height
+
+
+def test_a_row_without_a_key_is_framed_and_named():
+    """Beside the token it predicts, not over it."""
+    chart = mask_grid(Painted(tuple((1, key) for key in range(4))), READ, predicted=PREDICTED, selected=(1, 0))
+
+    note = next(row for row in data(chart, "words") if row["text"] == "no key left")
+    assert note["x"] > max(row["x"] + text_width(row["text"]) for row in data(chart, "tokens"))
+    frames = [(box["y"], box["y2"]) for box in data(chart, "boxes") if box["stroke"] == LIGHT.warning]
+    assert frames == [(60, 120)]
+    assert "while predicting “cat” it reads: nothing" in words(chart)
+    assert "no key left" not in words(mask_grid(Subsequent(), READ))

@@ -33,3 +33,8 @@ def test_every_map_fits_its_place_and_shows_every_cell(queries, keys):
     assert max(size.rows, size.columns) <= PIXELS
     assert size.cell == int(size.cell) >= 1
     assert size.every * size.cell >= THINNEST or size.form == "rectangles"
+
+
+def test_few_tokens_have_large_cells():
+    """Six fill a picture of 360 pixels; one is no giant."""
+    assert [size_of(n, n).width for n in (1, 6, 7, 8, 9)] == [60, 360, 420, 416, 414]
