@@ -137,7 +137,7 @@ def test_a_link_restores_what_it_says():
     assert app.text_area(key="text").value == "to be or not"
     assert app.number_input(key="num_layers").value == 3
     assert app.number_input(key="before").value == 4
-    assert "mean of all heads" in html(app)
+    assert "(mean of all 2 heads, also those off)" in html(app)
     assert button(app, "encoder layer 2 head 1 off")
 
 
