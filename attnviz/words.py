@@ -65,7 +65,8 @@ def head(record: Record, site: Site, head: int | str, window: dict) -> str:
     step = record.step(site)
     rows, columns = tables.labels_of(record, site, window["sentence"])
     queries, keys = np.arange(step.shape[2])[window["rows"]], np.arange(step.shape[3])[window["columns"]]
-    what = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{',' if step.heads_off else ''}"
+    comma = "," if step.heads_off else ""
+    what = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{comma}"
     text = f"{what} of {site}, {len(queries)} queries by {len(keys)} keys."
     most, at = metrics.strongest(step, head, **window)
     order = np.argsort(-most, kind="stable")[:MOST_NAMED]

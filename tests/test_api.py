@@ -60,7 +60,10 @@ def test_a_decoder_predicts_the_next_token_and_then_the_end():
             "The source 'scratch' has no setting 'heads'. It has: tokenizer, sos, d_model, num_heads, num_layers, "
             "bias, positions, seed.",
         ),
-        (lambda: attnviz.load(num_heads=7), "d_model is 64 and num_heads is 7; num_heads must divide d_model. Try 4 or 8 heads."),
+        (
+            lambda: attnviz.load(num_heads=7),
+            "d_model is 64 and num_heads is 7; num_heads must divide d_model. Try 4 or 8 heads.",
+        ),
         (lambda: attnviz.analyze(""), "Sentence 1 is empty; type at least one word in it."),
         (lambda: attnviz.analyze([]), "There is no sentence; type at least one."),
         (lambda: attnviz.analyze(["a", 3]), "A text is a string, and several are a list of strings; given 3."),
