@@ -1,0 +1,256 @@
+"""Hostile texts on the page, in the link and in the files that the page gives, in a real Chromium.
+
+Each is drawn as typed or refused with one sentence; it stays in the box as it was typed, changes nothing else of the
+page, and nothing complains in the console.
+"""
+
+import re
+from urllib.parse import quote, unquote_plus, urlencode
+
+import driver
+import files
+import hostile
+import pytest
+from playwright.sync_api import Error, Page, expect
+
+from attnviz import figures
+from attnviz.core.display import shown
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError
+from attnviz.core.masks import Subsequent
+from attnviz.export import FORMATS
+from attnviz.sources.scratch import Scratch
+from attnviz.ui import cache
+
+SITE = Site("encoder", 0)
+LABEL, NAME = 16, 24
+"""Code points of a token that an axis shows, and a sentence."""
+
+ARRIVED = """({box, picture, labels, description, refused, linked}) => {
+    const app = document.querySelector('[data-testid=stApp]');
+    const typed = document.querySelector('textarea');
+    if (!typed || typed.value !== box || document.querySelector('[data-stale=true]')) return false;
+    if (app.dataset.testScriptState !== 'notRunning') return false;
+    if (linked !== null && new URLSearchParams(location.search).get('text') !== linked) return false;
+    const errors = [...document.querySelectorAll('.note.error')].map(note => note.textContent);
+    const place = document.querySelector(`.st-key-picture-${picture}`);
+    if (refused) return errors.length === 1 && errors[0] === refused && !place;
+    if (errors.length || !place || place.querySelector('.unseen')?.textContent !== description) return false;
+    const height = text => { const box = text.getBoundingClientRect(); return box.y + box.height / 2; };
+    const texts = [...place.querySelectorAll('.marks text')].sort((a, b) => height(a) - height(b));
+    const drawn = texts.map(text => text.textContent);
+    let at = 0;
+    return labels.every(label => (at = drawn.indexOf(label, at) + 1));
+}"""
+"""Whether the page shows what it should for a text, and has come to rest."""
+
+FOREIGN = """() => ({
+    hacked: typeof hacked,
+    title: document.title,
+    exceptions: document.querySelectorAll('[data-testid=stException]').length,
+    elements: [...document.querySelectorAll('[data-testid=stMain] *')]
+        .filter(e => e.matches('script,iframe,object,img,a,b,strong,em,s,del,code,pre,h1,h2,table,.katex,#hacked'))
+        .filter(e => !e.closest('[data-testid^=stPageLink]'))
+        .map(e => e.outerHTML.slice(0, 100)),
+})"""
+"""What would be there if a text had been read as markup or run."""
+
+CLEAN = {"hacked": "undefined", "title": "attnviz", "exceptions": 0, "elements": []}
+
+
+def held(text: str) -> str:
+    """What a text box holds of a text: it has neither carriage returns nor halves of characters."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", re.sub("\r\n?", "\n", text))
+
+
+def expected(text: str, path: str = "", tokenizer: str = "words") -> dict:
+    """What a page must show for a text: labels and description of a picture, or the sentence that refuses it."""
+    box = held(text)
+    there = {"box": box, "picture": "mask" if path else "head", "labels": [], "description": "", "refused": ""}
+    there["linked"] = box if len(quote(box)) < 30_000 else None
+    source = Scratch(tokenizer)
+    try:
+        lines = cache.texts(box.replace("\0", "␀"))
+        cache.sentences(source, lines)
+    except AttnvizError as error:
+        return there | {"refused": str(error)}
+    if path:
+        record = cache.record(Scratch(tokenizer, sos=True), lines, Edits(Subsequent()))
+        figure = figures.mask(record.step(SITE).mask, record.sentences[0].tokens)
+    else:
+        record = cache.record(source, lines, Edits())
+        figure = figures.head(record, SITE, 0)
+    labels = [shown(label, LABEL) for label in record.sentences[0].labels]
+    first = shown(record.sentences[0].labels[0], NAME)
+    return there | {"labels": labels if len(labels) <= 32 else [], "first": first, "description": figure.description}
+
+
+def type_text(page: Page, text: str) -> None:
+    page.get_by_label("Sentence").first.fill(text)
+    page.keyboard.press("Control+Enter")
+
+
+def problem(page: Page, name: str, there: dict) -> str:
+    """What is wrong with the page, if it does not come to show what it should."""
+    try:
+        page.wait_for_function(ARRIVED, arg=there, timeout=20_000)
+    except Error:
+        box, notes = page.get_by_label("Sentence").first.input_value(), page.locator(".note").all_text_contents()
+        return f"{name}: not {str(there)[:300]}, but the box holds {box[:80]!r} and the page says {notes}"
+    found = page.evaluate(FOREIGN)
+    return "" if found == CLEAN else f"{name}: {found}"
+
+
+@pytest.mark.parametrize(
+    ("path", "tokenizer", "texts"),
+    [
+        ("", "words", hostile.TEXTS),
+        ("masks", "words", hostile.TEXTS[::2]),
+        ("", "characters", hostile.TEXTS[1::5]),
+        ("masks", "bpe", hostile.TEXTS[3::5]),
+    ],
+    ids=["heads", "masks", "characters", "bpe"],
+)
+def test_a_typed_text_is_drawn_or_refused_and_stays_as_typed(page, server, path, tokenizer, texts):
+    """One after the other in one session: none leaves anything behind for the next."""
+    page.goto(f"{server}/{path}?tokenizer={tokenizer}")
+    driver.settled(page)
+    wrong = []
+    for text in texts:
+        there = expected(text.text, path, tokenizer)
+        if tokenizer == "words":
+            assert bool(there["refused"]) == bool(text.refused)
+            assert text.refused in there["refused"]
+            assert not there["labels"] or set(text.seen) <= set(there["labels"])
+        type_text(page, text.text)
+        wrong.append(problem(page, text.name, there))
+
+    assert [what for what in wrong if what] == []
+
+
+LINKS = [
+    *[(text.name, quote(text.text, errors="surrogatepass")) for text in hostile.CONTROL[::2] + hostile.MARKUP[::2]],
+    *[(text.name, quote(text.text)) for text in hostile.SCRIPTS[::5] + hostile.CODE[::5] + hostile.SIZES[8:10]],
+    ("bytes that are no UTF-8", "%FF%FE %C0%80 %F0%9F%98"),
+    ("a percent sign alone", "%zz 100% %"),
+    ("plus signs", "a+b%2Bc"),
+    ("nothing", ""),
+]
+
+
+def test_a_link_with_any_text_is_drawn_with_its_cell_in_words(page, server):
+    """The text is in the box, on the picture and still in the link; the selected token stands in the words as text."""
+    wrong = []
+    for number, (name, encoded) in enumerate(LINKS):
+        path = ("", "masks")[number % 2]
+        text = unquote_plus(encoded, errors="replace")
+        there = expected(text, path)
+        page.goto(f"{server}/{path}?text={encoded}&cell=0.0")
+        wrong.append(problem(page, name, there))
+        if there["labels"]:
+            words = page.locator(".words").text_content()
+            if not words.startswith(f"'{there['first']}' (0) gives "):
+                wrong.append(f"{name}: says {words}")
+
+    assert [what for what in wrong if what] == []
+
+
+@pytest.mark.parametrize("path", ["", "masks"])
+def test_hostile_settings_are_said_as_typed_and_change_nothing(page, server, path):
+    """Every setting of the link at once, each with markup, code and the end of an attribute in it."""
+    value = "</div>\"'><b>:red[x]$x$**b**{{7*7}}\x1b\ufffe"
+    names = [
+        "off",
+        "cell",
+        "mask",
+        "tokenizer",
+        "layer",
+        "show",
+        "seed",
+        "d_model",
+        "colors",
+        "sums",
+        "sentence",
+        value,
+    ]
+    page.goto(f"{server}/{path}?{urlencode(dict.fromkeys(names, value))}")
+    driver.settled(page)
+
+    notes = page.locator(".note").all_text_contents()
+    assert len(notes) == 1
+    assert f"'{value[:40]}' does not name heads" in notes[0]
+    expect(page.locator(f".st-key-picture-{'mask' if path else 'head'} .marks")).to_contain_text("mat")
+    assert page.evaluate(FOREIGN) == CLEAN
+
+
+ALL_AT_ONCE = "constructor </b>:red[x] $x$ =1+1 שלום 👩🏽‍💻 \x1b\ufffe e\u0301\u0301\u0301\u0301\u0301\u0301 {{x}}"
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [("?mask=subsequent&", ("heads", "head", "change")), ("masks?", ("mask",))],
+    ids=["heads", "masks"],
+)
+def test_every_button_gives_a_file_that_opens(page, server, tmp_path, path, names):
+    """Each of the files of a hostile text, from every picture; its HTML page runs nothing and asks for nothing."""
+    there = expected(ALL_AT_ONCE)
+    page.goto(f"{server}/{path}text={quote(ALL_AT_ONCE)}")
+    driver.settled(page)
+    for name in names:
+        menu = page.locator(f".st-key-take-{name}").get_by_role("button").first
+        menu.click()
+        for format in FORMATS:
+            with page.expect_download() as waiting:
+                page.get_by_role("button", name=format.upper(), exact=True).click()
+            content = waiting.value.path().read_bytes()
+            found = files.opened(format, content)
+            assert waiting.value.suggested_filename.endswith(f".{format}")
+            if name != "heads":
+                assert format != "svg" or set(there["labels"]) <= set(found)
+                assert format in ("png", "pdf") or any("constructor" in text for text in found)
+            if format == "html":
+                (tmp_path / f"{name}.html").write_bytes(content)
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("button", name="ZIP", exact=True)).to_have_count(0)
+    for name in names:
+        page.goto((tmp_path / f"{name}.html").as_uri())
+        page.wait_for_selector("#picture svg")
+        assert page.evaluate("typeof hacked") == "undefined"
+
+
+def test_the_numbers_show_tokens_as_they_are(page, server):
+    """A table of a page reads no markup, formula or address in a cell."""
+    text = "=1+1 <b> $x$ *i*"
+    page.goto(f"{server}/?text={quote(text)}")
+    driver.settled(page)
+    page.locator("[data-testid=stExpander] summary").filter(has_text="Numbers").first.click()
+    cells = page.locator("[data-testid=stDataFrame] canvas [role=gridcell]")
+    expect(cells.first).to_be_attached()
+    driver.settled(page)
+
+    assert set(expected(text)["labels"][:8]) <= set(cells.all_text_contents())
+
+
+def test_half_a_character_that_gets_into_the_box_stops_nothing(page, server):
+    """No keyboard makes one; a script can. The server refuses the message, stays, and draws the next text."""
+    page.goto(server)
+    driver.settled(page)
+    page.evaluate("""() => {
+        const box = document.querySelector('textarea');
+        Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, 'value').set.call(box, 'a \\ud800 b');
+        box.dispatchEvent(new Event('input', {bubbles: true}));
+    }""")
+    page.get_by_label("Sentence").first.press("Control+Enter")
+    page.wait_for_function("location.search.includes('text=a')")
+    type_text(page, "fine again")
+
+    assert problem(page, "the next text", expected("fine again")) == ""
+
+
+def test_the_first_link_to_a_new_server_may_be_to_any_page(page):
+    """Streamlit would take a folder "pages" beside the script for pages, until the script has named its own."""
+    with driver.running_app() as address:
+        page.goto(f"{address}/masks?text=fine")
+
+        assert problem(page, "the first link", expected("fine", "masks")) == ""
+        page.close()
