@@ -8,7 +8,7 @@ import pytest
 from pictures import record_of
 
 from attnviz import figures
-from attnviz.core.display import shown
+from attnviz.core.display import isolated, shown
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
@@ -70,7 +70,7 @@ def test_a_text_can_be_taken_away_in_every_format(text):
     if len(labels) <= FEW:
         assert in_order(text.seen, found["svg"])
         assert in_order([shown(label, LABEL) for label in labels], found["svg"])
-        assert {f"{shown(label, NAME)} ({i})" for i, label in enumerate(labels)} <= set(found["json"])
+        assert {f"{isolated(shown(label, NAME))} ({i})" for i, label in enumerate(labels)} <= set(found["json"])
     assert found["html"] == found["json"]
     assert {without_surrogates(label).replace("\0", "␀") for label in labels} <= set(found["npz"])
     assert {with_pictures(label) for label in labels} <= set(found["csv"])
