@@ -15,7 +15,7 @@ def page() -> None:
 def body(source, lines) -> None:
     edits = editing.edits_bar(source, lines)
     record = pictures.run(source, lines, edits)
-    with st.container(horizontal=True, gap="large"):
+    with st.container(horizontal=True, gap="medium"):
         left, right = st.container(width=344, key="overview"), st.container(width="stretch")
         with right, st.container(horizontal=True, vertical_alignment="center", gap="small"):
             focus = looking.focus(source)
@@ -35,9 +35,9 @@ def body(source, lines) -> None:
             head = figures.head(record, site, focus, selected=cell, rev=looking.rev("cell"), **(shown | options))
             with menu:
                 pictures.take_away(head, "head")
-            with st.container(horizontal=True, gap="large"):
+            with st.container(horizontal=True, gap="medium"):
                 pictures.picture(head, "head", select="cell", on_select=looking.select)
-                with st.container(width=340):
+                with st.container(width=372):
                     pictures.cell_in_words(record, site, focus, cell, sentence)
                     if edits != Edits():
                         _change(cache.record(source, lines), record, sentence)
