@@ -5,6 +5,7 @@ import re
 
 import driver
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import Page, expect
 
@@ -237,11 +238,10 @@ def test_the_keyboard_reaches_every_control(page, server):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(chromium, server, path, scheme):
     """No critical or serious finding of axe-core, in light and in dark."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     context = chromium.new_context(viewport={"width": 1440, "height": 900}, color_scheme=scheme, bypass_csp=True)
     page = context.new_page()
     open_app(page, server, path)
-    found = axe.run(page).response["violations"]
+    found = Axe().run(page).response["violations"]
     context.close()
 
     serious = [v for v in found if v["impact"] in ("critical", "serious")]
