@@ -17,3 +17,12 @@ settings.load_profile("attnviz")
 def seeded():
     """Every test draws the same random numbers, alone or among others."""
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """One real Chromium for all: Playwright runs once in a process."""
+    import driver
+
+    with driver.chromium() as browser:
+        yield browser

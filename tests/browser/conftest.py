@@ -29,12 +29,6 @@ def server(tmp_path_factory):
         assert alive, log.read()
 
 
-@pytest.fixture(scope="session")
-def chromium():
-    with driver.chromium() as browser:
-        yield browser
-
-
 @pytest.fixture
 def page(chromium):
     """A fresh browser at 1440 x 900."""

@@ -1,13 +1,10 @@
 """The HTML file in a real Chromium without a network. Any error in the console and any request but its own fails."""
 
-import os
 import re
-import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
-from playwright.sync_api import sync_playwright
 
 from attnviz import figures
 from attnviz.charts import theme
@@ -19,15 +16,6 @@ FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 ).split()
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    executable = os.environ.get("ATTNVIZ_CHROMIUM") or shutil.which("chromium") or None
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
