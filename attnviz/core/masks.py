@@ -112,10 +112,10 @@ class Mask(ABC):
         return query, key, torch.arange(self.batch_size or 1).reshape(-1, 1, 1)
 
     def __and__(self, other: "Mask") -> "Mask":
-        return And((*_parts(self, And), *_parts(other, And)))
+        return _joined(And, self, other)
 
     def __or__(self, other: "Mask") -> "Mask":
-        return Or((*_parts(self, Or), *_parts(other, Or)))
+        return _joined(Or, self, other)
 
     def __invert__(self) -> "Mask":
         return self.mask if isinstance(self, Not) else Not(self)
@@ -405,6 +405,12 @@ def _lengths(mask: "Padding | Documents") -> tuple[int, ...]:
     if lengths and min(lengths) < 0:
         raise MaskError(f"A length of '{mask.rule}' is {min(lengths)}; it must be 0 or more.")
     return lengths
+
+
+def _joined(group: type[_Group], *masks: Mask) -> Mask:
+    """Both masks as one; a mask joined with itself is itself."""
+    parts = tuple(dict.fromkeys(part for mask in masks for part in _parts(mask, group)))
+    return group(parts) if len(parts) > 1 else parts[0]
 
 
 def _parts(mask: Mask, group: type[_Group]) -> tuple[Mask, ...]:

@@ -1,24 +1,222 @@
-"""A stack of attention layers, on a tap."""
+"""Transformers written from scratch, on a tap: stacks of layers, a language model, and an encoder with a decoder.
+
+Layers are pre-norm: each part adds what it makes of the normalized vectors to them.
+"""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from attnviz.core.edits import Site
-from attnviz.core.masks import Mask
+from attnviz.core.errors import AttnvizError
+from attnviz.core.masks import Mask, Padding, Subsequent
 from attnviz.core.tap import Tap
 from attnviz.models.multihead import MultiHeadAttention
 
 
-class AttentionStack(nn.Module):
-    """Layers of multi-head self-attention, each x + attention(norm(x)), and nothing else: no feed-forward layers."""
+class Layer(nn.Module):
+    """Self-attention; attention to a memory if `cross`; a feed-forward network if `d_ff` is above 0."""
 
-    def __init__(self, d_model: int, num_heads: int, num_layers: int, *, bias: bool = True):
+    def __init__(
+        self, d_model: int, num_heads: int, *, d_ff: int = 0, cross: bool = False, bias: bool = True, norm: bool = True
+    ):
         super().__init__()
-        self.layers = nn.ModuleList(MultiHeadAttention(d_model, num_heads, bias=bias) for _ in range(num_layers))
-        self.norms = nn.ModuleList(nn.LayerNorm(d_model) for _ in range(num_layers))
 
-    def forward(self, x: Tensor, mask: Tensor | Mask | None = None, *, tap: Tap | None = None) -> Tensor:
+        def normalize() -> nn.Module:
+            return nn.LayerNorm(d_model) if norm else nn.Identity()
+
+        self.attention = MultiHeadAttention(d_model, num_heads, bias=bias)
+        self.norm = normalize()
+        self.cross = MultiHeadAttention(d_model, num_heads, bias=bias) if cross else None
+        self.cross_norm = normalize() if cross else None
+        self.feed_forward = None
+        if d_ff:
+            self.feed_forward = nn.Sequential(
+                normalize(), nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model)
+            )
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | Mask | None,
+        memory: Tensor | None,
+        memory_mask: Tensor | Mask | None,
+        *,
+        tap: Tap | None,
+        site: Site,
+    ) -> Tensor:
+        """(B, n, d_model) -> (B, n, d_model); the memory is (B, K, d_model)."""
+        y = self.norm(x)
+        x = x + self.attention(y, y, y, mask, tap=tap, site=site)
+        if self.cross is not None:
+            cross = Site("cross", site.layer)
+            x = x + self.cross(self.cross_norm(x), memory, memory, memory_mask, tap=tap, site=cross)
+        return x if self.feed_forward is None else x + self.feed_forward(x)
+
+
+class Stack(nn.Module):
+    """Layers one after another, as the encoder or the decoder of a model."""
+
+    def __init__(self, kind: str, d_model: int, num_heads: int, num_layers: int, **layer: Any):
+        super().__init__()
+        self.kind = kind
+        self.layers = nn.ModuleList(Layer(d_model, num_heads, **layer) for _ in range(num_layers))
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | Mask | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | Mask | None = None,
+        *,
+        tap: Tap | None = None,
+    ) -> Tensor:
         """(B, n, d_model) -> (B, n, d_model)."""
-        for i, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
-            y = norm(x)
-            x = x + layer(y, y, y, mask, tap=tap, site=Site("encoder", i))
+        for i, layer in enumerate(self.layers):
+            x = layer(x, mask, memory, memory_mask, tap=tap, site=Site(self.kind, i))
         return x
+
+
+@dataclass(frozen=True)
+class Config:
+    """The sizes of a model.
+
+    Attributes:
+        vocabulary: how many words there are to read.
+        written: how many words an encoder-decoder can write; 0 for a language model, which writes what it reads.
+        longest: how many positions there are.
+    """
+
+    vocabulary: int
+    d_model: int
+    num_heads: int
+    num_layers: int
+    d_ff: int
+    longest: int
+    written: int = 0
+
+    BOUNDS: ClassVar = {
+        "vocabulary": (1, 10_000),
+        "d_model": (1, 1024),
+        "num_heads": (1, 64),
+        "num_layers": (1, 24),
+        "d_ff": (0, 8192),
+        "longest": (1, 4096),
+        "written": (0, 10_000),
+    }
+
+    def __post_init__(self):
+        for name, (least, most) in self.BOUNDS.items():
+            value = getattr(self, name)
+            if type(value) is not int or not least <= value <= most:
+                raise AttnvizError(f"{name} is {value!r:.40}; it must be a whole number from {least} to {most}.")
+
+    def to_json(self) -> dict[str, int]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Config":
+        """Raises AttnvizError for sizes that are missing, unknown or out of bounds."""
+        if not isinstance(data, dict) or set(data) != {field.name for field in fields(cls)}:
+            raise AttnvizError("The sizes of the model cannot be read.")
+        return cls(**data)
+
+    def build(self) -> "LanguageModel | EncoderDecoder":
+        return EncoderDecoder(self) if self.written else LanguageModel(self)
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Every attention call, in the order of the calls."""
+        layers = range(self.num_layers)
+        if not self.written:
+            return tuple(Site("decoder", layer) for layer in layers)
+        encoder = tuple(Site("encoder", layer) for layer in layers)
+        return encoder + tuple(Site(kind, layer) for layer in layers for kind in ("decoder", "cross"))
+
+
+class Embedding(nn.Module):
+    """A learned vector per word plus a learned vector per position."""
+
+    def __init__(self, words: int, config: Config):
+        super().__init__()
+        self.words = nn.Embedding(words, config.d_model)
+        self.positions = nn.Embedding(config.longest, config.d_model)
+        nn.init.normal_(self.words.weight, std=0.5)
+        nn.init.normal_(self.positions.weight, std=0.5)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, n) -> (B, n, d_model)."""
+        return self.words(ids) + self.positions.weight[: ids.shape[1]]
+
+
+class LanguageModel(nn.Module):
+    """A decoder alone: each position predicts the next word from the words up to it."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.config = config
+        self.embedding = Embedding(config.vocabulary, config)
+        self.stack = Stack("decoder", config.d_model, config.num_heads, config.num_layers, d_ff=config.d_ff)
+        self.norm = nn.LayerNorm(config.d_model)
+        self.unembedding = nn.Linear(config.d_model, config.vocabulary)
+
+    def forward(
+        self, ids: Tensor, lengths: tuple[int, ...] | None = None, *, tap: Tap | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Read (B, n) ids, of which `lengths` are not padding.
+
+        Returns:
+            The last hidden states, (B, n, d_model), and the logits of the word after each, (B, n, vocabulary).
+        """
+        hidden = self.norm(self.stack(self.embedding(ids), _causal(lengths, ids), tap=tap))
+        return hidden, self.unembedding(hidden)
+
+
+class EncoderDecoder(nn.Module):
+    """An encoder that reads a sentence, and a decoder that writes another one while it looks at it."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.config = config
+        sizes = (config.d_model, config.num_heads, config.num_layers)
+        self.embedding = Embedding(config.vocabulary, config)
+        self.encoder = Stack("encoder", *sizes, d_ff=config.d_ff)
+        self.memory_norm = nn.LayerNorm(config.d_model)
+        self.written = Embedding(config.written, config)
+        self.decoder = Stack("decoder", *sizes, d_ff=config.d_ff, cross=True)
+        self.norm = nn.LayerNorm(config.d_model)
+        self.unembedding = nn.Linear(config.d_model, config.written)
+
+    def encode(self, ids: Tensor, lengths: tuple[int, ...] | None = None, *, tap: Tap | None = None) -> Tensor:
+        """(B, K) ids -> memory, (B, K, d_model)."""
+        return self.memory_norm(self.encoder(self.embedding(ids), _padding(lengths, ids), tap=tap))
+
+    def decode(
+        self,
+        ids: Tensor,
+        memory: Tensor,
+        lengths: tuple[int, ...] | None = None,
+        memory_lengths: tuple[int, ...] | None = None,
+        *,
+        tap: Tap | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Read (B, Q) ids that begin with <sos>, and look at a memory.
+
+        Returns:
+            The last hidden states, (B, Q, d_model), and the logits of the word after each, (B, Q, written).
+        """
+        padding = _padding(memory_lengths, memory)
+        x = self.decoder(self.written(ids), _causal(lengths, ids), memory, padding, tap=tap)
+        hidden = self.norm(x)
+        return hidden, self.unembedding(hidden)
+
+
+def _padding(lengths: tuple[int, ...] | None, padded: Tensor) -> Padding | None:
+    """What hides the padding of (B, n, ...); None where there is none."""
+    return None if lengths is None or min(lengths) == padded.shape[1] else Padding(lengths)
+
+
+def _causal(lengths: tuple[int, ...] | None, padded: Tensor) -> Mask:
+    padding = _padding(lengths, padded)
+    return Subsequent() if padding is None else Subsequent() & padding

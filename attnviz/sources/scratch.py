@@ -14,7 +14,7 @@ from attnviz.core.record import Record
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.models.positions import sinusoidal
-from attnviz.models.transformer import AttentionStack
+from attnviz.models.transformer import Stack
 
 BOUNDS = {"d_model": 512, "num_heads": 32, "num_layers": 12, "seed": 2**31 - 1}
 
@@ -79,21 +79,21 @@ class Scratch:
 
 
 @lru_cache(maxsize=8)
-def _stack(source: Scratch) -> AttentionStack:
+def _stack(source: Scratch) -> Stack:
     """The layers, from the seed alone: whatever else draws random numbers meanwhile, here or in another thread.
 
     Biases are drawn after all weights, so that with and without them the weights are the same; as zeros, as training
     would begin, they would show nothing.
     """
     with torch.random.fork_rng(devices=[]):
-        stack = AttentionStack(source.d_model, source.num_heads, source.num_layers, bias=source.bias).eval()
+        stack = Stack("encoder", source.d_model, source.num_heads, source.num_layers, bias=source.bias).eval()
     generator = torch.Generator().manual_seed(source.seed)
     for parameter in stack.parameters():
         if parameter.dim() == 2:
             nn.init.xavier_uniform_(parameter, generator=generator)
     if source.bias:
-        for layer in stack.layers:
-            for linear in (layer.w_q, layer.w_k, layer.w_v, layer.w_o):
+        for attention in (layer.attention for layer in stack.layers):
+            for linear in (attention.w_q, attention.w_k, attention.w_v, attention.w_o):
                 nn.init.normal_(linear.bias, std=source.d_model**-0.5, generator=generator)
     return stack
 

@@ -1,0 +1,76 @@
+"""The weights that ship with attnviz: one file per kept moment of the training, without pickle."""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from attnviz.core import assets
+from attnviz.core.errors import AttnvizError
+from attnviz.models.transformer import Config, EncoderDecoder, LanguageModel
+
+Model = LanguageModel | EncoderDecoder
+ENDING = ".safetensors"
+
+
+def folder(name: str) -> Path:
+    """Where the files of a shipped model are."""
+    return assets.path(f"models/{name}")
+
+
+def checkpoints(name: str) -> tuple[int, ...]:
+    """The training steps whose weights were kept, first to last; the last is the trained model."""
+    return tuple(sorted(int(path.stem) for path in folder(name).glob(f"*{ENDING}") if path.stem.isdecimal()))
+
+
+@lru_cache(maxsize=16)
+def load(name: str, step: int | None = None) -> Model:
+    """A shipped model after some step of its training, by default after the last, ready to run.
+
+    Raises:
+        AttnvizError: names the file if it is missing, damaged, or does not fit the sizes it states.
+    """
+    steps = checkpoints(name)
+    if not steps:
+        raise AttnvizError(f"The weights of '{name}' are missing: there is no *{ENDING} in assets/models/{name}.")
+    if step is not None and step not in steps:
+        kept = ", ".join(map(str, steps))
+        raise AttnvizError(f"No weights of '{name}' were kept after step {step}; there are those after {kept}.")
+    return read(place(name, steps[-1] if step is None else step))
+
+
+def place(name: str, step: int) -> Path:
+    return folder(name) / f"{step:05d}{ENDING}"
+
+
+def read(path: Path) -> Model:
+    """The model in one file.
+
+    Raises:
+        AttnvizError: names the file.
+    """
+    what = f"The weights {path.parent.name}/{path.name}"
+    try:
+        with safe_open(path, "pt") as file:
+            config = Config.from_json(json.loads((file.metadata() or {}).get("config", "null")))
+            weights = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118 (not a dict)
+        with torch.random.fork_rng(devices=[]):
+            model = config.build()
+        model.load_state_dict(weights)
+    except (OSError, SafetensorError, ValueError, RecursionError):
+        raise AttnvizError(f"{what} are damaged or missing; fetch the file again, or choose another model.") from None
+    except (AttnvizError, RuntimeError):
+        raise AttnvizError(f"{what} do not fit the sizes that the file states; choose another model.") from None
+    if not all(torch.isfinite(tensor).all() for tensor in weights.values()):
+        raise AttnvizError(f"{what} hold numbers that are not finite; choose another model.")
+    return model.eval().requires_grad_(False)
+
+
+def write(model: Model, path: Path) -> None:
+    """Keep the weights of a model as float16: half the bytes, and no measured difference."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    weights = {name: tensor.detach().half().contiguous() for name, tensor in model.state_dict().items()}
+    save_file(weights, path, {"config": json.dumps(model.config.to_json())})

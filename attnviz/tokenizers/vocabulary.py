@@ -1,0 +1,95 @@
+"""Words of a fixed vocabulary: what the models trained here read and write."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+
+from attnviz.core.errors import AttnvizError
+from attnviz.core.tokens import Token
+from attnviz.tokenizers.base import SPECIAL
+from attnviz.tokenizers.words import Words
+
+UNK = "<unk>"
+NEAREST = 3
+"""So many known words are named for one that is not known."""
+
+_WORDS = Words()
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words of one language of a model, each with its id; a word that is not among them becomes ``<unk>``.
+
+    Ids begin with ``<pad>``, ``<sos>``, ``<eos>`` and ``<unk>``, then follow the words in their order. Words are
+    looked up as typed, then in lower case.
+    """
+
+    words: tuple[str, ...]
+
+    name = "vocabulary"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every entry by its id, special tokens too."""
+        return (*SPECIAL, UNK, *self.words)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def encode(self, text: str) -> tuple[Token, ...]:
+        """The tokens of a text; an unknown word is a token called ``<unk>`` that still knows where it stands."""
+        return tuple(self._known(token) for token in _WORDS.encode(text))
+
+    def unknown(self, text: str) -> tuple[str, ...]:
+        """The words of a text that are not in the vocabulary, each once."""
+        tokens = (token.text for token in _WORDS.encode(text))
+        return tuple(dict.fromkeys(word for word in tokens if self._id(word) is None))
+
+    def nearest(self, word: str) -> tuple[str, ...]:
+        """The known words spelled most like a word; perhaps none."""
+        return tuple(get_close_matches(word.lower()[:64], self.words, NEAREST))
+
+    def token(self, id: int) -> Token:
+        """A token that a model wrote: it stands nowhere in a text yet."""
+        return Token(self.names[id], id, 0, 0, special=id <= len(SPECIAL))
+
+    def ids(self, words: Iterable[str]) -> list[int]:
+        """The ids of words that are all known.
+
+        Raises:
+            AttnvizError: names a word that is not.
+        """
+        found = [(word, self._id(word)) for word in words]
+        if missing := [word for word, id in found if id is None]:
+            raise AttnvizError(f"The vocabulary has no '{missing[0]}'.")
+        return [id for _, id in found if id is not None]
+
+    def _known(self, token: Token) -> Token:
+        id = self._id(token.text)
+        if id is None:
+            return Token(UNK, self._ids[UNK], token.start, token.end)
+        return Token(token.text, id, token.start, token.end)
+
+    def _id(self, word: str) -> int | None:
+        """The id of a typed word; a typed "<sos>" is cut into three tokens before, and is none."""
+        return next((self._ids[form] for form in (word, word.lower()) if form in self._ids), None)
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {name: id for id, name in enumerate(self.names)}
+
+
+def read(path: Path) -> dict[str, Vocabulary]:
+    """The vocabularies in a file of a shipped model, by language.
+
+    Raises:
+        AttnvizError: names the file if it cannot be read.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return {language: Vocabulary(tuple(map(str, words))) for language, words in data.items()}
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+        raise AttnvizError(f"The vocabulary {path.parent.name}/{path.name} is missing or damaged.") from None
