@@ -1,4 +1,4 @@
-"""What is known about a shipped model, and how: its card, written by the measurements in `attnviz.training.evidence`."""
+"""What is known about a shipped model, and how: its card, written by `attnviz.training.evidence`."""
 
 import json
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Finding:
-    """What some heads of one site do, as a clause ("looks at ..."), and how that is known, as a sentence with numbers."""
+    """What some heads of a site do, as a clause ("looks at ..."), and how that is known, as a sentence with numbers."""
 
     site: Site
     heads: tuple[int, ...]

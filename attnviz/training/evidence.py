@@ -1,4 +1,4 @@
-"""Measure the shipped models afresh and write what was found on their cards: ``python -m attnviz.training.evidence``."""
+"""Measure the shipped models afresh and write it on their cards: ``python -m attnviz.training.evidence``."""
 
 import argparse
 import json
