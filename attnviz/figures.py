@@ -176,7 +176,7 @@ def mask(
 def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = False) -> Figure:
     """How far each token's output vector moved; see `charts.change`."""
     moved = metrics.output_change(before, after, sentence).numpy()
-    labels = after.sentences[sentence].labels[: len(moved)]
+    labels = after.read[sentence].labels[: len(moved)]
     picture = partial(change_chart.picture, before, after, sentence=sentence, dark=dark)
     return Figure(
         name=file_stem(after.source, "change", after.sentences[sentence].text, end=_edited(after.edits)),

@@ -20,10 +20,9 @@ STRONGEST = 16
 
 
 def labels_of(record: Record, site: Site, sentence: int = 0) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tokens of the query positions and of the key positions of a site."""
-    queries, keys = record.step(site).shape[2:]
-    labels = record.sentences[sentence].labels
-    return _fit(labels, queries), _fit(labels, keys)
+    """The texts of the tokens at the query positions and at the key positions of a site."""
+    queries, keys = record.tokens(site, sentence=sentence)
+    return tuple(token.text for token in queries), tuple(token.text for token in keys)
 
 
 def weights_table(
@@ -108,7 +107,7 @@ def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.Data
     """One row per token: position, token, change (see `metrics.output_change`)."""
     change = metrics.output_change(before, after, sentence).numpy()
     positions = np.arange(len(change))
-    labels = _fit(after.sentences[sentence].labels, len(change))
+    labels = after.read[sentence].labels[: len(change)]
     return pd.DataFrame({"position": positions, "token": _pick(labels, positions), "change": change})
 
 
@@ -173,8 +172,3 @@ def _strongest_block(
 def _pick(names: Sequence[str], codes: np.ndarray) -> np.ndarray:
     """Names by number. pandas refuses lone surrogates, so they are U+FFFD."""
     return np.array([without_surrogates(name) for name in names], dtype=object)[codes]
-
-
-def _fit(labels: tuple[str, ...], length: int) -> tuple[str, ...]:
-    """Labels for `length` positions: what has no token of its own gets its number."""
-    return labels[:length] + tuple(str(i) for i in range(len(labels), length))

@@ -30,7 +30,7 @@ def picture(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fa
     colors = theme(dark)
     every = metrics.output_change(before, after, sentence).tolist()
     kept = sorted(sorted(range(len(every)), key=lambda i: -_rank(every[i]))[:MOST_BARS])
-    moved, tokens = [every[i] for i in kept], after.sentences[sentence].tokens
+    moved, tokens = [every[i] for i in kept], after.read[sentence].tokens
     bands = axes.bands([tokens[i] for i in kept])
     top = max((m for m in moved if math.isfinite(m)), default=0.0) or 1.0
     table = {

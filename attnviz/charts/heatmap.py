@@ -17,7 +17,6 @@ from attnviz.core.display import shown
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import ALL, Record, Step
-from attnviz.core.tokens import Token
 from attnviz.metrics import EMPTY, WEIGHT, Cells
 from attnviz.words import all_heads
 
@@ -126,7 +125,7 @@ def drawing_of(
     """
     step, colors = record.step(site), theme(dark)
     queries, keys = (
-        tokens[part] for tokens, part in zip(tokens_of(record, step, sentence), (rows, columns), strict=True)
+        tokens[part] for tokens, part in zip(record.tokens(site, sentence=sentence), (rows, columns), strict=True)
     )
     size = size_of(len(queries), len(keys))
     scale = domain_of(domain, record, site, sentence)
@@ -197,12 +196,6 @@ def subtitles_of(record: Record, *, edits: bool = True) -> list[str]:
     """Where the weights come from, and what was changed if `edits` are to be said."""
     changed = record.edits.in_words() if edits else ()
     return [CAUTIONS.get(record.provenance, ""), f"changed: {', '.join(changed)}" if changed else ""]
-
-
-def tokens_of(record: Record, step: Step, sentence: int) -> tuple[tuple[Token | str, ...], ...]:
-    """The tokens of the query and of the key positions; a position without a token is called by its number."""
-    tokens = record.sentences[sentence].tokens
-    return tuple(tokens[:n] + tuple(str(i) for i in range(len(tokens), n)) for n in step.shape[2:])
 
 
 # What is said of a cell is a number: its rule plus one more than the number of rules times what else is the case.

@@ -5,6 +5,7 @@ computed from it on demand, exactly, by the same function as in the run.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,7 @@ from attnviz.core import attention
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask
-from attnviz.core.tokens import Sentence
+from attnviz.core.tokens import Sentence, Token
 
 ALL = slice(None)
 
@@ -105,6 +106,34 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
+class Prediction:
+    """What a model says: after each position, how probable each word of its vocabulary is.
+
+    Attributes:
+        logits: (B, n, vocabulary).
+        vocabulary: the words by their ids.
+        written: what an encoder-decoder wrote, one text per sentence; empty for a model that only predicts.
+    """
+
+    logits: Tensor
+    vocabulary: Sequence[str]
+    written: tuple[str, ...] = ()
+
+    def probabilities(self, position: int, *, sentence: int = 0) -> Tensor:
+        """The probability of each word after a position, float64, (vocabulary,)."""
+        return self.logits[sentence, position].double().softmax(-1)
+
+    def most_probable(self, position: int, count: int = 5, *, sentence: int = 0) -> list[tuple[str, float]]:
+        """The words that are most probable after a position, with their probabilities, the most probable first."""
+        found = self.probabilities(position, sentence=sentence).topk(min(count, self.logits.shape[-1]))
+        return [(self.vocabulary[i], p) for i, p in zip(found.indices.tolist(), found.values.tolist(), strict=True)]
+
+    def words(self, *, sentence: int = 0) -> tuple[str, ...]:
+        """The most probable word after each position, (n,)."""
+        return tuple(self.vocabulary[i] for i in self.logits[sentence].argmax(-1).tolist())
+
+
+@dataclass(frozen=True, eq=False)
 class Record:
     """What a source did with a batch of sentences.
 
@@ -114,7 +143,9 @@ class Record:
         provenance: where its weights come from: "random", "constructed", "trained here" or "pretrained".
         edits: what was changed.
         steps: one per attention call, in the order of the calls.
-        output: the last hidden states, (B, n, d_model).
+        output: the last hidden states, (B, n, d_model); of the decoder where there is one.
+        targets: what the decoder of an encoder-decoder read, from <sos> on; empty for other models.
+        prediction: what the model says, if it says anything.
     """
 
     sentences: tuple[Sentence, ...]
@@ -123,6 +154,8 @@ class Record:
     edits: Edits
     steps: tuple[Step, ...]
     output: Tensor
+    targets: tuple[Sentence, ...] = ()
+    prediction: Prediction | None = None
 
     @property
     def has_empty_rows(self) -> bool:
@@ -132,6 +165,26 @@ class Record:
     @property
     def sites(self) -> tuple[Site, ...]:
         return tuple(step.site for step in self.steps)
+
+    @property
+    def read(self) -> tuple[Sentence, ...]:
+        """The sentences at whose positions `output` and `prediction` stand: the decoder's where there is one."""
+        return self.targets or self.sentences
+
+    def tokens(self, site: Site, *, sentence: int = 0) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        """The tokens of the query and of the key positions of a site.
+
+        A position without a token, such as a cached key, is called by its number.
+        """
+        queries, keys = self.step(site).shape[2:]
+        looks = self.sentences if site.kind == "encoder" else self.read
+        seen = self.read if site.kind == "decoder" else self.sentences
+        return _fit(looks[sentence].tokens, queries), _fit(seen[sentence].tokens, keys)
+
+    def predicted(self, site: Site, *, sentence: int = 0) -> tuple[str, ...] | None:
+        """The word that the model holds most probable after each query of a site; None if it predicts nothing there."""
+        encodes = site.kind == "encoder" and bool(self.targets)
+        return None if self.prediction is None or encodes else self.prediction.words(sentence=sentence)
 
     def step(self, site: Site) -> Step:
         """The step at a site.
@@ -143,6 +196,10 @@ class Record:
             if step.site == site:
                 return step
         raise InputError(f"'{self.source}' has no {site}. It has: {', '.join(map(str, self.sites))}.")
+
+
+def _fit(tokens: tuple[Token, ...], length: int) -> tuple[Token, ...]:
+    return tokens[:length] + tuple(Token(str(i), 0, 0, 0) for i in range(len(tokens), length))
 
 
 def _one(index: int, size: int, what: str) -> slice:
