@@ -7,28 +7,44 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
+from attnviz.sources import trained
 from attnviz.sources.base import Source
 from attnviz.sources.scratch import Scratch
+from attnviz.sources.trained import Trained
 
-SOURCES = {"scratch": Scratch}
+SOURCES: dict[str, type] = {
+    **dict.fromkeys(trained.NAMES, Trained),
+    "scratch": Scratch,
+}
+"""What there is to look at, by name; the first is what the app opens with."""
+
+DEFAULT = next(iter(SOURCES))
 
 
-def load(name: str = "scratch", **settings: object) -> Source:
-    """The source of that name; its settings are the fields of its class, such as `num_heads` and `seed` of "scratch".
+def load(name: str = DEFAULT, **settings: object) -> Source:
+    """The source of that name.
+
+    Args:
+        settings: `step` of a trained model (after which step of its training); `num_heads`, `seed` and the other fields
+            of `Scratch` for "scratch".
 
     Raises:
         InputError: names the sources, or the settings, that there are.
+        AttnvizError: names the file if one that ships with attnviz is missing or damaged.
     """
     if name not in tuple(SOURCES):
         raise InputError(f"There is no source {quoted(name)}. There are: {', '.join(SOURCES)}.")
-    known = [field.name for field in fields(SOURCES[name])]
+    make = SOURCES[name]
+    fixed = {"model": name} if make is Trained else {}
+    known = [field.name for field in fields(make) if field.name not in fixed]
     if unknown := [setting for setting in settings if setting not in known]:
-        raise InputError(f"The source '{name}' has no setting {quoted(unknown[0])}. It has: {', '.join(known)}.")
-    return SOURCES[name](**settings)
+        has = f"It has: {', '.join(known)}." if known else "It has none."
+        raise InputError(f"The source '{name}' has no setting {quoted(unknown[0])}. {has}")
+    return make(**fixed, **settings)
 
 
 def analyze(
-    text: str | Sequence[str], source: Source | str = "scratch", edits: Edits = Edits(), **settings: object
+    text: str | Sequence[str], source: Source | str = DEFAULT, edits: Edits = Edits(), **settings: object
 ) -> Record:
     """Cut a text, or several as one padded batch, into tokens and run a source on them.
 

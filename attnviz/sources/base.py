@@ -5,6 +5,7 @@ from typing import Protocol
 from attnviz.core.edits import Edits, Site
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
+from attnviz.sources.cards import Card
 
 
 class Source(Protocol):
@@ -24,8 +25,20 @@ class Source(Protocol):
     @property
     def num_heads(self) -> int: ...
 
+    @property
+    def d_model(self) -> int: ...
+
+    @property
+    def card(self) -> Card | None:
+        """What is known about the model, and how; None if nothing was measured."""
+        ...
+
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Cut texts into tokens, padded to one length."""
+        ...
+
+    def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
+        """The words that are not in the vocabulary, each with those that are and are spelled most like it."""
         ...
 
     def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:

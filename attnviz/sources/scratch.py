@@ -41,6 +41,7 @@ class Scratch:
 
     name = "scratch"
     provenance = "random"
+    card = None
 
     def __post_init__(self):
         for field, most in BOUNDS.items():
@@ -60,6 +61,10 @@ class Scratch:
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         return tokenizers.batch(tokenizers.load(self.tokenizer), texts, sos=self.sos)
+
+    def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
+        """None: every token has an id of its own."""
+        return {}
 
     def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:
         if not (sentences and sentences[0].tokens):

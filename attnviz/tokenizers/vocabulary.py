@@ -1,20 +1,23 @@
 """Words of a fixed vocabulary: what the models trained here read and write."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
 from attnviz.core.errors import AttnvizError
-from attnviz.core.tokens import Token
+from attnviz.core.tokens import Sentence, Token
 from attnviz.tokenizers.base import SPECIAL
 from attnviz.tokenizers.words import Words
 
 UNK = "<unk>"
 NEAREST = 3
 """So many known words are named for one that is not known."""
+
+_ELISION = ("'", "’")
+_CLOSING = (".", ",", "!", "?")
 
 _WORDS = Words()
 
@@ -52,9 +55,19 @@ class Vocabulary:
         """The known words spelled most like a word; perhaps none."""
         return tuple(get_close_matches(word.lower()[:64], self.words, NEAREST))
 
-    def token(self, id: int) -> Token:
-        """A token that a model wrote: it stands nowhere in a text yet."""
-        return Token(self.names[id], id, 0, 0, special=id <= len(SPECIAL))
+    def sentence(self, ids: Sequence[int], length: int) -> Sentence:
+        """What a model wrote, as a text with its tokens; those from `length` on are padding.
+
+        Words stand apart, but for a mark of punctuation after its word and the word after an elision ("l' oiseau").
+        """
+        text, tokens = "", []
+        for id in ids:
+            name, special = self.names[id], id < len(SPECIAL)
+            apart = text and not text.endswith(_ELISION) and name not in _CLOSING
+            start = len(text) + bool(apart and not special)
+            text = text if special else f"{text:<{start}}{name}"
+            tokens.append(Token(name, id, start, len(text), special=special))
+        return Sentence(text, tuple(tokens), length)
 
     def ids(self, words: Iterable[str]) -> list[int]:
         """The ids of words that are all known.

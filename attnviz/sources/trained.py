@@ -1,0 +1,141 @@
+"""The models trained here, which ship with attnviz: one that translates, and those that predict the next word."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from attnviz import tokenizers
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.core.record import Prediction, Record
+from attnviz.core.tap import Tap
+from attnviz.core.tokens import Sentence
+from attnviz.models import trained
+from attnviz.models.transformer import EncoderDecoder, LanguageModel
+from attnviz.sources import cards
+from attnviz.tokenizers import vocabulary
+from attnviz.tokenizers.base import EOS, PAD, SOS, SPECIAL
+from attnviz.tokenizers.vocabulary import Vocabulary
+
+NAMES = ("translator", "story", "induction")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A shipped model by its name, as it was after some step of its training; by default after the last.
+
+    Raises:
+        AttnvizError: names the file of weights or words that is missing or damaged.
+        InputError: if no weights were kept after that step.
+    """
+
+    model: str = "translator"
+    step: int | None = None
+
+    provenance = "trained here"
+
+    def __post_init__(self):
+        steps = trained.checkpoints(self.model)
+        if self.step is not None and self.step not in steps:
+            kept = ", ".join(map(str, steps))
+            raise InputError(f"No weights of '{self.model}' were kept after step {self.step}; kept: {kept}.")
+        trained.load(self.model, self.step)
+
+    @property
+    def name(self) -> str:
+        return self.model if self.step is None else f"{self.model} after step {self.step}"
+
+    @property
+    def card(self) -> cards.Card:
+        return cards.card(self.model)
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        return self._model.config.sites
+
+    @property
+    def num_heads(self) -> int:
+        return self._model.config.num_heads
+
+    @property
+    def d_model(self) -> int:
+        return self._model.config.d_model
+
+    def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
+        """An encoder reads the words and <eos>; a decoder alone reads <sos> and the words."""
+        encodes = isinstance(self._model, EncoderDecoder)
+        sentences = tokenizers.batch(self._reads, texts, sos=not encodes, eos=encodes)
+        longest = self._model.config.longest
+        for sentence in sentences:
+            if sentence.length > longest:
+                what = f"'{self.model}' reads up to {longest}"
+                raise InputError(f"A sentence has {sentence.length} tokens; {what}. Shorten it, or split its lines.")
+        return sentences
+
+    def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
+        """The words that the model does not know, each with the known ones that are spelled most like it."""
+        words = dict.fromkeys(word for text in texts for word in self._reads.unknown(text))
+        return {word: self._reads.nearest(word) for word in words}
+
+    def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:
+        ids = torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
+        lengths, tap = tuple(sentence.length for sentence in sentences), Tap(edits)
+        targets, written = (), ()
+        with torch.inference_mode():
+            if isinstance(self._model, LanguageModel):
+                hidden, logits = self._model(ids, lengths, tap=tap)
+                words = self._reads.names
+            else:
+                memory = self._model.encode(ids, lengths, tap=tap)
+                targets = _greedy(self._model, memory, lengths, self._writes, edits)
+                read = torch.tensor([[token.id for token in target.tokens] for target in targets])
+                reach = tuple(target.length for target in targets)
+                hidden, logits = self._model.decode(read, memory, reach, lengths, tap=tap)
+                words, written = self._writes.names, tuple(target.text for target in targets)
+        prediction = Prediction(logits, words, written)
+        steps = tuple(tap.steps)
+        return Record(sentences, self.name, self.provenance, edits, steps, hidden, targets, prediction)
+
+    @property
+    def _model(self) -> trained.Model:
+        return trained.load(self.model, self.step)
+
+    @property
+    def _reads(self) -> Vocabulary:
+        return next(iter(_vocabularies(self.model).values()))
+
+    @property
+    def _writes(self) -> Vocabulary:
+        return list(_vocabularies(self.model).values())[-1]
+
+
+@lru_cache(maxsize=8)
+def _vocabularies(name: str) -> dict[str, Vocabulary]:
+    return vocabulary.read(trained.folder(name) / "vocabulary.json")
+
+
+def _greedy(
+    model: EncoderDecoder, memory: Tensor, lengths: tuple[int, ...], words: Vocabulary, edits: Edits
+) -> tuple[Sentence, ...]:
+    """What the decoder writes word by word, each time the most probable, as what it then reads: from <sos> on.
+
+    It ends with <eos>, which is not read, or where there is no position left.
+    """
+    read = torch.full((len(memory), 1), SPECIAL[SOS])
+    ended = torch.zeros(len(memory), dtype=torch.bool)
+    while read.shape[1] < model.config.longest:
+        _, logits = model.decode(read, memory, None, lengths, tap=Tap(edits, keep=False))
+        chosen = logits[:, -1].argmax(-1)
+        ended |= chosen == SPECIAL[EOS]
+        if ended.all():
+            break
+        read = torch.cat([read, chosen.masked_fill(ended, SPECIAL[PAD]).unsqueeze(1)], 1)
+    return tuple(_sentence(row, words) for row in read.tolist())
+
+
+def _sentence(ids: list[int], words: Vocabulary) -> Sentence:
+    """What was written, with <sos> before it; padded where it ended before others of its batch."""
+    length = next((i for i, id in enumerate(ids) if i and id == SPECIAL[PAD]), len(ids))
+    return words.sentence(ids, length)
