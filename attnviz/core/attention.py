@@ -31,6 +31,7 @@ def scaled_dot_product_attention(
     *,
     bias: Tensor | None = None,
     scale: float | None = None,
+    softcap: float | None = None,
     temperature: float = 1.0,
     dropout_p: float = 0.0,
     empty_rows: str = "zero",
@@ -45,6 +46,7 @@ def scaled_dot_product_attention(
             named `Mask`. Other conventions are converted by name: see `attnviz.core.masks`.
         bias: float, added to the scores; shaped like `mask`.
         scale: factor of the dot products; defaults to 1/√d_k.
+        softcap: c, above 0: the scaled dot products s become c · tanh(s / c) before the bias, as in Gemma 2.
         temperature: divides the biased scores of every row; 1 changes nothing.
         dropout_p: share of the weights zeroed on the way to the output (the rest is divided by 1 - dropout_p). The
             weights given back are those *before* dropout.
@@ -64,13 +66,14 @@ def scaled_dot_product_attention(
     if query.dim() == key.dim() == value.dim() == 3:
         _check_shapes(query, key, value)
         q, k, v, m, b = map(_with_one_head, (query, key, value, mask, bias))
+        settings = {"scale": scale, "softcap": softcap, "temperature": temperature}
         output, weights = scaled_dot_product_attention(
-            q, k, v, m, bias=b, scale=scale, temperature=temperature, dropout_p=dropout_p, empty_rows=empty_rows
+            q, k, v, m, bias=b, dropout_p=dropout_p, empty_rows=empty_rows, **settings
         )
         return output.squeeze(1), weights.squeeze(1)
-    scale = _check(query, key, value, mask, bias, scale, temperature, dropout_p, empty_rows)
+    scale = _check(query, key, value, mask, bias, scale, softcap, temperature, dropout_p, empty_rows)
     allowed = window(mask, slice(None), queries=query.shape[2], keys=key.shape[2])
-    raw = scores(query, key, scale=scale, bias=bias, temperature=temperature)
+    raw = scores(query, key, scale=scale, softcap=softcap, bias=bias, temperature=temperature)
     weights, empty, nan = _distributions(masked(raw, allowed))
     weights = fill_empty(weights, empty, empty_rows, keys=key.shape[2]).to(query.dtype)
     _warn(empty, nan, empty_rows)
@@ -86,6 +89,7 @@ def attend(
     *,
     bias: Tensor | None = None,
     scale: float | None = None,
+    softcap: float | None = None,
     temperature: float = 1.0,
     empty_rows: str = "zero",
 ) -> tuple[Tensor, Tensor]:
@@ -98,13 +102,14 @@ def attend(
         The output, (B, H, Q, d_v), and the log-sum-exp of each row of masked scores, (B, H, Q), float64; it is -inf
         where a row is empty, and NaN where the row is.
     """
-    scale = _check(query, key, value, mask, bias, scale, temperature, 0.0, empty_rows)
+    scale = _check(query, key, value, mask, bias, scale, softcap, temperature, 0.0, empty_rows)
     (batch, heads, queries, _), keys = query.shape, key.shape[2]
     rows_at_once = max(1, BLOCK // max(1, batch * heads * keys))
     outputs, sums = [], []
     for start in range(0, max(1, queries), rows_at_once):
         rows = slice(start, min(start + rows_at_once, queries))
-        block = scores(query[:, :, rows], key, scale=scale, bias=window(bias, rows), temperature=temperature)
+        settings = {"scale": scale, "softcap": softcap, "bias": window(bias, rows), "temperature": temperature}
+        block = scores(query[:, :, rows], key, **settings)
         allowed = window(mask, rows, queries=queries, keys=keys)
         block = masked(block, allowed)
         weights, empty, _ = _distributions(block)
@@ -121,16 +126,23 @@ def attention_output(
     *,
     bias: Tensor | None = None,
     scale: float | None = None,
+    softcap: float | None = None,
     temperature: float = 1.0,
     dropout_p: float = 0.0,
     empty_rows: str = "zero",
 ) -> Tensor:
     """Compute the output alone, (B, H, Q, d_v), by PyTorch's fused kernel: for training and sweeps, with gradients.
 
-    The arguments are those of `scaled_dot_product_attention`, (B, H, n, d).
+    The arguments are those of `scaled_dot_product_attention`, (B, H, n, d). The kernel knows no softcap: with one, the
+    weights are computed.
     """
-    scale = _check(query, key, value, mask, bias, scale, temperature, dropout_p, empty_rows)
+    scale = _check(query, key, value, mask, bias, scale, softcap, temperature, dropout_p, empty_rows)
     allowed = window(mask, slice(None), queries=query.shape[2], keys=key.shape[2])
+    if softcap is not None:
+        raw = scores(query, key, scale=scale, softcap=softcap, bias=bias, temperature=temperature)
+        weights, empty, _ = _distributions(masked(raw, allowed))
+        weights = fill_empty(weights, empty, empty_rows, keys=key.shape[2]).to(query.dtype)
+        return F.dropout(weights, dropout_p) @ value
     added = allowed
     if bias is not None:
         added = masked((bias / temperature).to(query.dtype), allowed)
@@ -146,15 +158,24 @@ def attention_output(
 
 
 def scores(
-    query: Tensor, key: Tensor, *, scale: float, bias: Tensor | None = None, temperature: float = 1.0
+    query: Tensor,
+    key: Tensor,
+    *,
+    scale: float,
+    softcap: float | None = None,
+    bias: Tensor | None = None,
+    temperature: float = 1.0,
 ) -> Tensor:
-    """Scaled, biased, tempered dot products, (B, H, Q, K), before mask and softmax.
+    """Scaled, capped, biased, tempered dot products, (B, H, Q, K), before mask and softmax.
 
     Half precision is raised to float32 here, because float16 overflows at 65,504.
     """
     if query.dtype in (torch.float16, torch.bfloat16):
         query, key = query.float(), key.float()
-    products = (query * (scale / temperature)) @ key.mT
+    if softcap is None:
+        products = (query * (scale / temperature)) @ key.mT
+    else:
+        products = torch.tanh((query * (scale / softcap)) @ key.mT) * (softcap / temperature)
     return products if bias is None else products + bias.to(products.dtype) / temperature
 
 
@@ -223,6 +244,7 @@ def _check(
     mask: Tensor | Mask | None,
     bias: Tensor | None,
     scale: float | None,
+    softcap: float | None,
     temperature: float,
     dropout_p: float,
     empty_rows: str,
@@ -249,6 +271,8 @@ def _check(
         _check_broadcast("bias", bias, shape)
     if scale is not None and not math.isfinite(scale):
         raise AttnvizError(f"The scale is {scale}; it multiplies the scores and must be a finite number.")
+    if softcap is not None and not (softcap > 0 and math.isfinite(softcap)):
+        raise AttnvizError(f"The softcap is {softcap}; the scores stay below it, so it must be finite and above 0.")
     if not (temperature > 0 and math.isfinite(temperature)):
         raise AttnvizError(f"The temperature is {temperature}; it divides the scores and must be finite and above 0.")
     if not 0 <= dropout_p < 1:

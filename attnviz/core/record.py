@@ -39,6 +39,7 @@ class Step:
     temperature: float
     empty_rows: str
     heads_off: frozenset[int]
+    softcap: float | None = None
 
     @property
     def num_heads(self) -> int:
@@ -54,7 +55,8 @@ class Step:
         b, h = _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
         bias = attention.window(_pick(self.bias, b, h), rows, columns)
         query, key = self.query[b, h][:, :, rows], self.key[b, h][:, :, columns]
-        return attention.scores(query, key, scale=self.scale, bias=bias, temperature=self.temperature)[0, 0]
+        settings = {"scale": self.scale, "softcap": self.softcap, "temperature": self.temperature}
+        return attention.scores(query, key, bias=bias, **settings)[0, 0]
 
     def may_attend(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """The mask of one head, boolean, (rows, columns)."""

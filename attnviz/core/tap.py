@@ -35,6 +35,7 @@ class Tap:
         mask: Tensor | Mask | None = None,
         bias: Tensor | None = None,
         scale: float | None = None,
+        softcap: float | None = None,
         dropout_p: float = 0.0,
     ) -> Tensor:
         """One attention call with the edits applied; shapes as in `scaled_dot_product_attention`.
@@ -50,6 +51,7 @@ class Tap:
         settings = {
             "bias": bias,
             "scale": query.shape[-1] ** -0.5 if scale is None else scale,
+            "softcap": softcap,
             "temperature": self.edits.temperature,
             "empty_rows": self.edits.empty_rows,
         }

@@ -69,6 +69,24 @@ def test_output_and_weights_equal_those_of_pytorch(mask, biased, temperature, sc
         assert_close(other, expected, **EXACT)
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.3])
+@pytest.mark.parametrize("biased", [False, True], ids=["no bias", "bias"])
+def test_a_softcap_bends_the_scaled_products_and_nothing_else(biased, temperature):
+    """c · tanh(s / c), as the formula is written; the bias comes after it, as the mask does."""
+    query, key, value = tensors()
+    bias = torch.randn(1, H, Q, K, dtype=torch.float64) if biased else None
+    capped = 1.5 * torch.tanh(query @ key.mT * 0.7 / 1.5)
+    expected = torch.softmax((capped + (bias if biased else 0)) / temperature, -1)
+
+    _, weights = scaled_dot_product_attention(
+        query, key, value, bias=bias, scale=0.7, softcap=1.5, temperature=temperature
+    )
+
+    assert_close(weights, expected, **EXACT)
+    for output in outputs(query, key, value, bias=bias, scale=0.7, softcap=1.5, temperature=temperature):
+        assert_close(output, expected @ value, **EXACT)
+
+
 def test_the_default_scale_is_one_over_the_root_of_d_k():
     """Not of d_model, not of d_v."""
     query, key, value = tensors()
@@ -243,13 +261,15 @@ def test_low_temperatures_do_not_cost_digits():
     block=st.sampled_from([1, 50, 90, 10**6]),
     biased=st.booleans(),
     temperature=st.floats(0.1, 10),
+    softcap=st.none() | st.floats(0.1, 50),
 )
-def test_three_ways_to_the_same_output(mask, policy, block, biased, temperature):
+def test_three_ways_to_the_same_output(mask, policy, block, biased, temperature, softcap):
     """The whole matrix, blocks of rows, and PyTorch's fused kernel agree, with any blocks and empty rows."""
     bias = torch.randn(B, 1, Q, K, dtype=torch.float64) if biased else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention, "BLOCK", block)
-        first, *others = outputs(*tensors(), mask, bias=bias, empty_rows=policy, temperature=temperature)
+        settings = {"bias": bias, "empty_rows": policy, "temperature": temperature, "softcap": softcap}
+        first, *others = outputs(*tensors(), mask, **settings)
 
     for other in others:
         assert_close(other, first, equal_nan=True, **EXACT)
@@ -574,6 +594,7 @@ def test_dtypes_that_differ_or_do_not_float_are_refused():
     [
         *({"temperature": t} for t in (0, 0.0, -1.0, math.nan, math.inf)),
         *({"scale": s} for s in (math.nan, math.inf)),
+        *({"softcap": c} for c in (0.0, -1.0, math.nan, math.inf)),
         {"empty_rows": "zeros"},
     ],
     ids=str,

@@ -23,10 +23,10 @@ SITE = Site("encoder", 0)
 CLOSE = {"rtol": 1e-12, "atol": 1e-12, "equal_nan": True}
 
 
-def step_of(query, key, value, mask=None, bias=None, **edits):
+def step_of(query, key, value, mask=None, bias=None, softcap=None, **edits):
     """The step that a tap keeps of one attention call, and the output it gave."""
     tap = Tap(Edits(**edits))
-    output = tap.attend(query, key, value, site=SITE, mask=mask, bias=bias)
+    output = tap.attend(query, key, value, site=SITE, mask=mask, bias=bias, softcap=softcap)
     return tap.steps[0], output
 
 
@@ -40,24 +40,25 @@ def step_of(query, key, value, mask=None, bias=None, **edits):
     biased=st.sampled_from([None, (Q, K), (1, H, 1, K), (B, 1, Q, 1), (B, H, Q, K)]),
     policy=st.sampled_from(["zero", "nan", "uniform"]),
     temperature=st.floats(0.1, 10),
+    softcap=st.sampled_from([None, 0.8]),
     block=st.sampled_from([1, 80, 10**6]),
     rows=slices(Q),
     columns=slices(K),
 )
-@example(Prefix(0), (Q, K), "uniform", 1.0, 80, slice(1, 3), slice(2, 5))
-def test_any_window_is_that_window_of_the_whole(mask, biased, policy, temperature, block, rows, columns):
+@example(Prefix(0), (Q, K), "uniform", 1.0, None, 80, slice(1, 3), slice(2, 5))
+def test_any_window_is_that_window_of_the_whole(mask, biased, policy, temperature, softcap, block, rows, columns):
     """Scores, mask, masked scores, weights and output; and the whole is what one attention over everything gives."""
     query, key, value = tensors()
     bias = None if biased is None else torch.randn(biased, dtype=torch.float64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention, "BLOCK", block)
-        step, given = step_of(query, key, value, mask, bias, temperature=temperature, empty_rows=policy)
+        step, given = step_of(query, key, value, mask, bias, softcap, temperature=temperature, empty_rows=policy)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AttentionWarning)
         output, weights = scaled_dot_product_attention(
-            query, key, value, mask, bias=bias, temperature=temperature, empty_rows=policy
+            query, key, value, mask, bias=bias, softcap=softcap, temperature=temperature, empty_rows=policy
         )
-    scores = attention.scores(query, key, scale=step.scale, bias=bias, temperature=temperature)
+    scores = attention.scores(query, key, scale=step.scale, softcap=softcap, bias=bias, temperature=temperature)
     tensor = mask.tensor(Q, K) if isinstance(mask, Mask) else mask
     allowed = (torch.tensor(True) if mask is None else tensor).expand(B, H, Q, K)
 
