@@ -216,6 +216,9 @@ def _arrays(record: Record, site: Site, head: int | str, window: dict) -> dict[s
         "query_tokens": _text_array([rows[q] for q in found.queries]),
         "key_tokens": _text_array([columns[k] for k in found.keys]),
     }
+    predicted = tables.predicted_of(record, site, window["sentence"])
+    if predicted is not None:
+        arrays["predicted_tokens"] = _text_array([predicted[q] for q in found.queries])
     if tile > 1:
         arrays["cells_per_side_of_tile"] = np.array(tile)
     return arrays if found.scores is None else arrays | {"scores": found.scores}

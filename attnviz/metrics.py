@@ -11,7 +11,7 @@ from attnviz.core import attention
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Mask
-from attnviz.core.record import ALL, Record, Step
+from attnviz.core.record import ALL, Prediction, Record, Step
 
 AGGREGATIONS = ("mean", "max", "min")
 """Ways to see all heads of a step as one."""
@@ -247,10 +247,53 @@ def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:
     Where the vector before was zero the share is 0 if it stayed zero, else infinite.
 
     Raises:
-        ShapeError: if the records are not of the same tokens.
+        ShapeError: if the records have not read the same tokens, as where an encoder-decoder wrote another text.
     """
-    if before.output.shape != after.output.shape:
+    if before.output[:, 0].shape != after.output[:, 0].shape:
         raise ShapeError(f"The outputs differ in shape: {tuple(before.output.shape)}, {tuple(after.output.shape)}.")
-    moved = (after.output[sentence] - before.output[sentence]).norm(dim=-1)
-    length = before.output[sentence].norm(dim=-1)
+    lengths = [record.read[sentence].length for record in (before, after)]
+    shared = min(before.output.shape[1], after.output.shape[1])
+    if lengths[0] != lengths[1] or not read_alike(before, after, lengths[0] - 1, sentence=sentence):
+        why = "The model wrote another text" if after.targets else "The records are of other texts"
+        counts = "{} tokens and {}".format(*lengths) if lengths[0] != lengths[1] else f"other tokens, {lengths[0]} each"
+        raise ShapeError(f"{why}, so the outputs cannot be compared token by token: they stand at {counts}.")
+    old, new = (record.output[sentence, :shared] for record in (before, after))
+    moved, length = (new - old).norm(dim=-1), old.norm(dim=-1)
     return torch.where(moved == 0, torch.zeros_like(moved), moved / length)
+
+
+def read_alike(before: Record, after: Record, position: int, *, sentence: int = 0) -> bool:
+    """Whether both have read the same tokens up to a position, that one included."""
+    one, other = (record.read[sentence].labels[: position + 1] for record in (before, after))
+    return one == other
+
+
+NOT_A_NUMBER = "NaN"
+"""Stands for a word where the probabilities are no numbers."""
+
+
+def said(record: Record, *, sentence: int = 0) -> tuple[tuple[str, ...], Tensor]:
+    """The most probable word after each position that is not padding, and its probability, float64, both (length,).
+
+    Where probabilities are no numbers the word is `NOT_A_NUMBER`, and so is its probability.
+
+    Raises:
+        InputError: if the model predicts no words.
+    """
+    logits = predicting(record).logits[sentence, : record.read[sentence].length].double()
+    most, at = logits.max(-1)
+    probabilities = (most - logits.logsumexp(-1)).exp()
+    vocabulary = record.prediction.vocabulary
+    pairs = zip(at.tolist(), probabilities.isnan().tolist(), strict=True)
+    return tuple(NOT_A_NUMBER if nan else vocabulary[i] for i, nan in pairs), probabilities
+
+
+def predicting(record: Record) -> Prediction:
+    """What the model says.
+
+    Raises:
+        InputError: if it predicts no words.
+    """
+    if record.prediction is None:
+        raise InputError(f"'{record.source}' predicts no words.")
+    return record.prediction

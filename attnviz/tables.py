@@ -25,6 +25,17 @@ def labels_of(record: Record, site: Site, sentence: int = 0) -> tuple[tuple[str,
     return tuple(token.text for token in queries), tuple(token.text for token in keys)
 
 
+def predicted_of(record: Record, site: Site, sentence: int = 0) -> tuple[str, ...] | None:
+    """The most probable word after each query of a site: "NaN" where there is none, "" after padding.
+
+    None where nothing is predicted.
+    """
+    if record.predicted(site, sentence=sentence) is None:
+        return None
+    words, _ = metrics.said(record, sentence=sentence)
+    return words + ("",) * (record.step(site).shape[2] - len(words))
+
+
 def weights_table(
     record: Record,
     site: Site,
@@ -36,8 +47,9 @@ def weights_table(
 ) -> pd.DataFrame:
     """One row per cell: query, query_token, key, key_token, weight, score, state, rule.
 
-    `head` is a number or one of `metrics.AGGREGATIONS`, which has no scores. `state` is "weight", "blocked", "nan" or
-    "empty row"; `rule` names what blocks a cell and is empty elsewhere. The numbers are the record's own.
+    `predicts` stands after query_token where the model says words; see `predicted_of`. `head` is a number or one of
+    `metrics.AGGREGATIONS`, which has no scores. `state` is "weight", "blocked", "nan" or "empty row"; `rule` names what
+    blocks a cell and is empty elsewhere. The numbers are the record's own.
     """
     step = record.step(site)
     queries, keys = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
@@ -114,18 +126,21 @@ def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.Data
 def _long(
     record: Record, site: Site, sentence: int, q: np.ndarray, k: np.ndarray, found: metrics.Cells
 ) -> pd.DataFrame:
-    query_labels, key_labels = labels_of(record, site, sentence)
-    columns = {
-        "query": q,
-        "query_token": _pick(query_labels, q),
-        "key": k,
-        "key_token": _pick(key_labels, k),
+    columns = _places(record, site, sentence, q, k) | {
         "weight": found.weights.ravel(),
         "score": None if found.scores is None else found.scores.ravel(),
         "state": _pick(metrics.STATES, found.states.ravel()),
         "rule": _pick(("", *found.reasons), found.blocked.ravel()),
     }
     return pd.DataFrame(columns)
+
+
+def _places(record: Record, site: Site, sentence: int, q: np.ndarray, k: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns that say of which query and key a row is, and what the query predicts if it does."""
+    queries, keys = labels_of(record, site, sentence)
+    predicted = predicted_of(record, site, sentence)
+    predicts = {} if predicted is None else {"predicts": _pick(predicted, q)}
+    return {"query": q, "query_token": _pick(queries, q)} | predicts | {"key": k, "key_token": _pick(keys, k)}
 
 
 def _strongest(
@@ -135,14 +150,10 @@ def _strongest(
     step = record.step(site)
     columns, blocks = metrics.slice_of(keys), metrics.row_slices(len(queries), len(keys))
     parts = [_strongest_block(step, head, sentence, queries[rows], keys, columns) for rows in blocks]
-    query_labels, key_labels = labels_of(record, site, sentence)
     q, k, weights, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     table = pd.DataFrame(
-        {
-            "query": q,
-            "query_token": _pick(query_labels, q),
-            "key": k,
-            "key_token": _pick(key_labels, k),
+        _places(record, site, sentence, q, k)
+        | {
             "weight": weights,
             "score": None if isinstance(head, str) else scores,
             "state": _pick(metrics.STATES, np.where(np.isnan(weights), metrics.NAN, metrics.WEIGHT)),

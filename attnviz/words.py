@@ -16,8 +16,12 @@ MOST_NAMED = 3
 
 def quoted_token(text: str, position: int) -> str:
     """A token as it stands in a sentence: in quotes, with its position."""
-    quoted = isolated(f"'{shown(text)}'")
-    return f"{quoted} ({position})"
+    return f"{quoted(text)} ({position})"
+
+
+def quoted(text: str) -> str:
+    """A token or a word as it stands in a sentence: in quotes."""
+    return isolated(f"'{shown(text)}'")
 
 
 def cell(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int = 0) -> str:
@@ -40,7 +44,13 @@ def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sen
     if state == metrics.NAN:
         return f"The weight that {looker} gives to {looked} is not a number."
     of = "its attention" if isinstance(head, int) else f"its attention ({head} of {all_heads(step)})"
+    looker += _predicting(tables.predicted_of(record, site, sentence), query)
     return f"{looker} gives {weight:.2f} of {of} to {looked}."
+
+
+def _predicting(predicted: Sequence[str] | None, query: int) -> str:
+    """What a query predicts, to stand behind it; nothing where it predicts nothing."""
+    return f", predicting {quoted(predicted[query])}," if predicted and predicted[query] else ""
 
 
 def all_heads(step: Step) -> str:
@@ -71,7 +81,11 @@ def head(record: Record, site: Site, head: int | str, window: dict) -> str:
     most, at = metrics.strongest(step, head, **window)
     order = np.argsort(-most, kind="stable")[:MOST_NAMED]
     pairs = ((most[i], queries[i], keys[at[i]]) for i in order if most[i] > 0)
-    looks = [f"{quoted_token(rows[q], q)} looks most at {quoted_token(columns[k], k)}: {w:.2f}" for w, q, k in pairs]
+    predicted = tables.predicted_of(record, site, window["sentence"])
+    looks = [
+        f"{quoted_token(rows[q], q)}{_predicting(predicted, q)} looks most at {quoted_token(columns[k], k)}: {w:.2f}"
+        for w, q, k in pairs
+    ]
     changed = record.edits.in_words()
     parts = [text, f"{'; '.join(looks)}." if looks else "No weight is above zero."]
     return " ".join([*parts, f"Changed: {', '.join(changed)}."] if changed else parts)

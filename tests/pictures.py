@@ -5,17 +5,19 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import torch
 from PIL import Image
 
 from attnviz.core.edits import Edits, Site
-from attnviz.core.record import Record
+from attnviz.core.record import Prediction, Record
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 
 SITE = Site("encoder", 0)
+CROSS = Site("cross", 0)
 
 HOSTILE = (
     "constructor",
@@ -65,6 +67,33 @@ def record_of(words, *, heads=2, edits=Edits(), special=(), keys=None, scores=No
     output = tap.attend(query, key, value, site=SITE, bias=bias if scores else None)
     sentence = Sentence(" ".join(words), tokens, n)
     return Record((sentence,), "test", "random", edits, tuple(tap.steps), output.transpose(1, 2).flatten(2))
+
+
+def prediction_of(*positions, written=()):
+    """What a model says: after each position, words with their probabilities, as a dict."""
+    vocabulary = tuple(dict.fromkeys(word for words in positions for word in words))
+    logits = torch.tensor([[words.get(word, 0.0) for word in vocabulary] for words in positions]).log()
+    return Prediction(logits.unsqueeze(0), vocabulary, written)
+
+
+def story_of(words, *positions, edits=Edits(), length=None):
+    """A record of a model that says words after each token; what is after `length` is padding."""
+    record = record_of(words, edits=edits, special=range(length or len(words), len(words)))
+    sentence = replace(record.sentences[0], length=length or len(words))
+    return replace(record, source="story", sentences=(sentence,), prediction=prediction_of(*positions))
+
+
+def translation_of(words, *positions, edits=Edits(), heads=2):
+    """A record of an encoder-decoder: it reads <sos> and what it says after each position, but for the last."""
+    prediction = prediction_of(*positions)
+    read = ["<sos>", *prediction.words()[:-1]]
+    prediction = replace(prediction, written=(" ".join(read[1:]),))
+    record = record_of(read, keys=len(words), heads=heads, edits=edits)
+    tokens = tuple(Token(word, i, 0, 0) for i, word in enumerate(words))
+    targets = (replace(record.sentences[0], text=prediction.written[0]),)
+    steps = tuple(replace(step, site=CROSS) for step in record.steps)
+    source = (Sentence(" ".join(words), tokens, len(words)),)
+    return replace(record, source="translator", sentences=source, steps=steps, targets=targets, prediction=prediction)
 
 
 def draw(*specs):

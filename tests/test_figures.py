@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from pictures import HOSTILE, SITE, record_of
+from pictures import CROSS, HOSTILE, SITE, record_of, translation_of
 
 from attnviz import figures, words
 from attnviz.core.edits import Edits
@@ -154,3 +154,13 @@ def test_empty_rows_and_nan_in_words():
 
     assert words.cell(empty, SITE, 0, 1, 1) == "'cat' (1) has no key left to look at; its weights are zeros."
     assert words.cell(broken, SITE, 0, 0, 1) == "The weight that 'The' (0) gives to 'cat' (1) is not a number."
+
+
+def test_arrays_hold_what_each_row_predicts():
+    record = translation_of(["the", "cat"], {"le": 1.0}, {"chat": 1.0}, {"<eos>": 1.0})
+
+    for figure in (figures.head(record, CROSS, 0), figures.heads(record, CROSS)):
+        assert figure.arrays["predicted_tokens"].tolist() == ["le", "chat", "<eos>"]
+        assert figure.arrays["weights"].shape[-2:] == (3, 2)
+    assert figures.head(record, CROSS, 0).name == "translator-cross-layer-0-head-0-the-cat"
+    assert "predicted_tokens" not in figures.head(record_of(WORDS), SITE, 0).arrays

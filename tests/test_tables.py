@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import torch
-from pictures import SITE, record_of
+from pictures import CROSS, SITE, record_of, story_of, translation_of
 
 from attnviz import tables
 from attnviz.core.edits import Edits
@@ -109,3 +109,27 @@ def test_change_has_a_row_per_token():
 
     assert list(table.columns) == ["position", "token", "change"]
     assert (table["change"] > 0).all()
+
+
+def test_a_table_says_what_each_row_predicts_where_the_model_says_words():
+    """After the token that was read; of a translation the queries are what was written, the keys what was read."""
+    record = translation_of(["the", "cat"], {"le": 1.0}, {"chat": 1.0}, {"<eos>": 1.0})
+
+    table, heads = tables.weights_table(record, CROSS, 0), tables.heads_table(record, CROSS)
+
+    assert list(table.columns) == ["query", "query_token", "predicts", *COLUMNS[2:]]
+    assert table[["query_token", "predicts", "key_token"]].values.tolist()[:3] == [
+        ["<sos>", "le", "the"],
+        ["<sos>", "le", "cat"],
+        ["le", "chat", "the"],
+    ]
+    assert heads["predicts"].tolist() == table["predicts"].tolist() * 2
+    assert len(heads) == 2 * 3 * 2
+
+
+def test_the_strongest_of_many_cells_say_what_their_rows_predict():
+    record = story_of(["w"] * 600, *({f"p{i}": 1.0} for i in range(600)))
+
+    table = tables.weights_table(record, SITE, 0)
+
+    assert set(table[table["query"] == 412]["predicts"]) == {"p412"}

@@ -1,7 +1,7 @@
 """Sentences about records."""
 
 import pytest
-from pictures import SITE, record_of
+from pictures import CROSS, SITE, record_of, story_of, translation_of
 
 from attnviz import figures, words
 from attnviz.charts.mask_grid import mask_grid
@@ -55,3 +55,18 @@ def test_every_sentence_sets_its_tokens_apart():
         tokens = sentence.count("שלום") + sentence.count("עולם")
         assert tokens > 0
         assert sentence.count("\u2068") == sentence.count("\u2069") == tokens
+
+
+def test_a_cell_says_what_its_query_reads_and_predicts():
+    """Also at <sos>; after padding nothing is predicted."""
+    record = translation_of(["the", "cat"], {"le": 1.0}, {"chat": 1.0}, {"<eos>": 1.0})
+    story = story_of(["the", "<pad>"], {"cat": 1.0}, {"x": 1.0}, length=1)
+    weight = float(record.step(CROSS).weights(0)[1, 1])
+
+    assert words.cell(record, CROSS, 0, 1, 1) == (
+        f"'le' (1), predicting 'chat', gives {weight:.2f} of its attention to 'cat' (1)."
+    )
+    assert words.cell(record, CROSS, 0, 0, 0).startswith("'<sos>' (0), predicting 'le', gives")
+    assert "'<sos>' (0), predicting 'le', looks most at" in figures.head(record, CROSS, 0).description
+    assert words.strongest(record, CROSS, 0).count("predicting") == 1
+    assert "predicting" not in words.cell(story, SITE, 0, 1, 0)

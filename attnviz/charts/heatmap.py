@@ -6,17 +6,17 @@ from dataclasses import dataclass
 import altair as alt
 import numpy as np
 
-from attnviz import metrics
-from attnviz.charts import axes, frame, hatch, maps, pixels
+from attnviz import metrics, tables
+from attnviz.charts import axes, ends, frame, hatch, maps, pixels
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.frame import Entry, Frame, Ramp, words
-from attnviz.charts.maps import MAY_ATTEND, Map, number
+from attnviz.charts.frame import Entry, Frame, Ramp
+from attnviz.charts.maps import MAY_ATTEND, Map
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.theme import CAUTIONS, Theme, theme
 from attnviz.core.display import shown
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
-from attnviz.core.record import ALL, Record, Step
+from attnviz.core.record import ALL, Record
 from attnviz.metrics import EMPTY, WEIGHT, Cells
 from attnviz.words import all_heads
 
@@ -143,7 +143,7 @@ def drawing_of(
     )
     if size.form != "rectangles":
         around += axes.drawn((QUERY, KEY), *bands, size, room, colors)
-    around += _row_notes(step, head, sentence, rows, size, colors, row_sums)
+    around += _at_ends(record, site, head, sentence, rows, size, colors, row_sums)
     around += maps.outlined(selected, found.queries, found.keys, size, colors)
     gray = head in step.heads_off
     entries = _entries(says, found.reasons, colors)
@@ -249,25 +249,21 @@ def _entries(said: np.ndarray, reasons: tuple[str, ...], colors: Theme) -> list[
     return entries
 
 
-def _row_notes(
-    step: Step, head: int | str, sentence: int, rows: slice, size: Size, colors: Theme, row_sums: bool
+def _at_ends(
+    record: Record,
+    site: Site,
+    head: int | str,
+    sentence: int,
+    rows: slice,
+    size: Size,
+    colors: Theme,
+    row_sums: bool,
 ) -> Frame:
-    """A frame around rows that have no key left, with what they got instead; the sums of rows, if asked for."""
-    empty = metrics.empty_queries(step, head, sentence=sentence).numpy()[rows]
-    x, notes = size.width + 12, Frame()
+    """What rows predict, if they do; their sums, if asked for; which have no key left, and what they got instead."""
+    step, predicted, beside = record.step(site), tables.predicted_of(record, site, sentence), Frame()
+    if predicted is not None:
+        beside += ends.predictions(predicted[rows], size, colors)
     if row_sums:
-        sums = metrics.row_sums(step, head, sentence=sentence, rows=rows).tolist()
-        places = range(0, len(sums), size.tile * size.every)
-        notes = Frame(
-            words=(
-                words(x, -axes.PADDING - 6, "row sum", colors.quiet),
-                *(_sum(x, (i / size.tile + 0.5) * size.cell, sums[i], colors) for i in places),
-            ),
-        )
-        x += 80
-    return notes + maps.empty_rows(empty, POLICIES[step.empty_rows], x, size, colors)
-
-
-def _sum(x: float, y: float, value: float, colors: Theme) -> dict:
-    odd = not abs(value - 1) < 5e-4
-    return words(x, y, f"{number(value, '.3f')}{' not 1' if odd else ''}", colors.warning if odd else colors.quiet)
+        beside += ends.sums(metrics.row_sums(step, head, sentence=sentence, rows=rows).tolist(), beside, size, colors)
+    empty = metrics.empty_queries(step, head, sentence=sentence).numpy()[rows]
+    return beside + ends.empty_rows(empty, POLICIES[step.empty_rows], beside, size, colors)

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnviz.charts import axes, frame, pixels
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.frame import Frame, box, words
+from attnviz.charts.frame import Frame, box
 from attnviz.charts.picture import Form, Picture, Table
 from attnviz.charts.size import Size
 from attnviz.charts.theme import STOPS, Theme, config
@@ -23,10 +23,6 @@ TOOLTIP = (
     ("says", "cell"),
 )
 """Fields and names of what hovering shows; the names are fixed, because some names make a viewer fetch things."""
-
-
-MOST_NOTES = 12
-"""So many runs of empty rows are each named; of more, one note counts them."""
 
 GRAY = 2.0
 """Where the ramp without colors begins on the scale of shades: chosen by data, so that the form stays."""
@@ -198,19 +194,6 @@ def outlined(
     )
 
 
-def empty_rows(empty: np.ndarray, text: str, x: float, size: Size, colors: Theme) -> Frame:
-    """A frame around the rows that have no key left, and at `x` what is said of them; `empty` is (queries,)."""
-    runs, notes = _runs(empty), Frame()
-    for start, stop in runs:
-        y, y2 = start / size.tile * size.cell, stop / size.tile * size.cell
-        notes += Frame(boxes=(box(0, y, size.width, y2, stroke=colors.warning, width=1.5),))
-        if len(runs) <= MOST_NOTES:
-            notes += Frame(words=(words(x, (y + y2) / 2, text, colors.warning),))
-    if len(runs) > MOST_NOTES:
-        notes += Frame(words=(words(x, size.cell / 2, f"{int(empty.sum())} rows have {text}", colors.warning),))
-    return notes
-
-
 def number(value: float, form: str) -> str:
     if math.isnan(value):
         return "NaN"
@@ -219,9 +202,3 @@ def number(value: float, form: str) -> str:
 
 def _pick(names: Sequence, index: np.ndarray) -> list:
     return [names[i] for i in index.tolist()]
-
-
-def _runs(flags: np.ndarray) -> list[tuple[int, int]]:
-    """Where stretches of True begin and end."""
-    change = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(np.int8), [0]])))
-    return list(zip(change[::2].tolist(), change[1::2].tolist(), strict=True))

@@ -6,12 +6,12 @@ import altair as alt
 import numpy as np
 import torch
 
-from attnviz.charts import axes, frame, hatch, maps
+from attnviz.charts import axes, ends, frame, hatch, maps
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.frame import Entry, Frame, words
+from attnviz.charts.frame import Entry, Frame
 from attnviz.charts.maps import MAY_ATTEND, Map
-from attnviz.charts.size import Size, size_of
-from attnviz.charts.theme import TEXT_SIZE, Theme, theme
+from attnviz.charts.size import size_of
+from attnviz.charts.theme import Theme, theme
 from attnviz.core.display import isolated, shown
 from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token
@@ -79,12 +79,13 @@ def drawing_of(
         width=size.width - room.left,
         colors=colors,
     )
+    at_ends = Frame()
     if size.form != "rectangles":
         around += axes.drawn(titles, *bands, size, room, colors)
     if predicted is not None:
-        around += _predictions(predicted, size, colors)
-    around += maps.outlined(selected, *places, size, colors)
-    around += _empty_rows(mask, len(queries), len(keys), sentence, size, around, colors)
+        at_ends = ends.predictions([_text(token) for token in predicted], size, colors)
+    around += at_ends + maps.outlined(selected, *places, size, colors)
+    around += ends.empty_rows(_empty(mask, len(queries), len(keys), sentence), "no key left", at_ends, size, colors)
     legend = frame.legend(_entries(reasons, colors), None, top=size.height + below, width=size.width, colors=colors)
     example = _example(mask, queries, keys, predicted, sentence, selected)
     bottom = max(box["y2"] for box in legend.boxes) + 8
@@ -141,31 +142,17 @@ def _example(mask, queries, keys, predicted, sentence: int, selected: tuple[int,
     return f"while predicting {isolated(f'“{_shown(predicted[row])}”')} it reads: {more}{' '.join(texts) or 'nothing'}"
 
 
+def _empty(mask: Mask, queries: int, keys: int, sentence: int) -> np.ndarray:
+    """Which queries have no key left, boolean, (queries,)."""
+    return torch.cat([~block.any(1) for block in row_blocks(mask, queries, keys, sentence)]).numpy()
+
+
 def _shown(token: Token | str) -> str:
-    return shown(token if isinstance(token, str) else token.text, axes.LONGEST_LABEL)
+    return shown(_text(token), axes.LONGEST_LABEL)
 
 
-def _predictions(predicted: Sequence[Token | str], size: Size, colors: Theme) -> Frame:
-    """The token that each row predicts, at the row's end."""
-    x, step = size.width + 12, size.tile * size.every
-    labels = [_shown(token) for token in predicted]
-    return Frame(
-        words=(words(x, -axes.PADDING - TEXT_SIZE / 2, "predicts", colors.quiet),),
-        tokens=tuple(
-            words(x, (i / size.tile + 0.5) * size.cell, f"▸ {labels[i]}", colors.text)
-            for i in range(0, len(labels), step)
-        ),
-    )
-
-
-def _empty_rows(
-    mask: Mask, queries: int, keys: int, sentence: int, size: Size, around: Frame, colors: Theme
-) -> Frame:
-    """A frame around rows that no key is left to, beside the tokens that they predict."""
-    blocks = row_blocks(mask, queries, keys, sentence)
-    empty = torch.cat([~block.any(1) for block in blocks]).numpy()
-    ends = (token["x"] + frame.text_width(token["text"]) for token in around.tokens)
-    return maps.empty_rows(empty, "no key left", max(ends, default=size.width) + 12, size, colors)
+def _text(token: Token | str) -> str:
+    return token if isinstance(token, str) else token.text
 
 
 def _entries(reasons: tuple[str, ...], colors: Theme) -> list[Entry]:

@@ -1,0 +1,80 @@
+"""What stands at the ends of a map's rows: the word that each predicts, its sum, and that no key is left to it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attnviz.charts import axes
+from attnviz.charts.frame import Frame, box, text_width, words
+from attnviz.charts.maps import number
+from attnviz.charts.size import Size
+from attnviz.charts.theme import TEXT_SIZE, WORD_CHARACTER, Theme
+from attnviz.core.display import shown
+
+GAP = 12
+"""Pixels between the map and what stands at its rows' ends, and between those."""
+
+CAPTION = -axes.PADDING - TEXT_SIZE / 2
+"""Where captions stand: in line with the labels of the columns."""
+
+MOST_NOTES = 12
+"""So many runs of empty rows are each named; of more, one note counts them."""
+
+
+def predictions(predicted: Sequence[str], size: Size, colors: Theme) -> Frame:
+    """The word that each row predicts, (queries,); an empty one is left out."""
+    x, step = size.width + GAP, size.tile * size.every
+    places = [i for i in range(0, len(predicted), step) if predicted[i]]
+    return Frame(
+        words=(words(x, CAPTION, "predicts", colors.quiet),),
+        tokens=tuple(
+            words(x, _middle(i, size), f"▸ {shown(predicted[i], axes.LONGEST_LABEL)}", colors.text) for i in places
+        ),
+    )
+
+
+def sums(values: Sequence[float], beside: Frame, size: Size, colors: Theme) -> Frame:
+    """The sum of each row, (queries,), right of what stands there; those that are not 1 say so."""
+    x = after(beside, size)
+    places = range(0, len(values), size.tile * size.every)
+    return Frame(
+        words=(
+            words(x, CAPTION, "row sum", colors.quiet),
+            *(_sum(x, _middle(i, size), values[i], colors) for i in places),
+        )
+    )
+
+
+def empty_rows(empty: np.ndarray, text: str, beside: Frame, size: Size, colors: Theme) -> Frame:
+    """A frame around the rows that have no key left, (queries,), and what is said of them at their ends."""
+    runs, notes, x = _runs(empty), Frame(), after(beside, size)
+    for start, stop in runs:
+        y, y2 = start / size.tile * size.cell, stop / size.tile * size.cell
+        notes += Frame(boxes=(box(0, y, size.width, y2, stroke=colors.warning, width=1.5),))
+        if len(runs) <= MOST_NOTES:
+            notes += Frame(words=(words(x, (y + y2) / 2, text, colors.warning),))
+    if len(runs) > MOST_NOTES:
+        notes += Frame(words=(words(x, size.cell / 2, f"{int(empty.sum())} rows have {text}", colors.warning),))
+    return notes
+
+
+def after(beside: Frame, size: Size) -> float:
+    """Where there is room right of what stands at the rows' ends, in pixels."""
+    tokens = (token["x"] + text_width(token["text"]) for token in beside.tokens)
+    others = (word["x"] + text_width(word["text"], WORD_CHARACTER) for word in beside.words)
+    return max((size.width, *tokens, *others)) + GAP
+
+
+def _middle(row: int, size: Size) -> float:
+    return (row / size.tile + 0.5) * size.cell
+
+
+def _sum(x: float, y: float, value: float, colors: Theme) -> dict:
+    odd = not abs(value - 1) < 5e-4
+    return words(x, y, f"{number(value, '.3f')}{' not 1' if odd else ''}", colors.warning if odd else colors.quiet)
+
+
+def _runs(flags: np.ndarray) -> list[tuple[int, int]]:
+    """Where stretches of True begin and end."""
+    change = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(np.int8), [0]])))
+    return list(zip(change[::2].tolist(), change[1::2].tolist(), strict=True))

@@ -1,0 +1,117 @@
+"""What stands at the ends of a map's rows."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from pictures import CROSS, HOSTILE, SITE, data, draw, prediction_of, story_of, translation_of, without_data
+
+from attnviz.charts.frame import text_width
+from attnviz.charts.heatmap import heatmap
+from attnviz.charts.mask_grid import mask_grid
+from attnviz.charts.theme import WORD_CHARACTER
+from attnviz.core.edits import Edits
+from attnviz.core.masks import Painted, Subsequent
+
+BLACK_CAT = ["the", "black", "cat", "<eos>"]
+CHAT_NOIR = ({"le": 0.9, "la": 0.1}, {"chat": 1.0}, {"noir": 0.8, "<eos>": 0.2}, {"<eos>": 1.0})
+
+
+def tokens(chart):
+    return [row["text"] for row in data(chart, "tokens")]
+
+
+def test_a_row_of_a_translation_says_what_it_predicts():
+    """It reads <sos> and predicts "le"; as many rows as words were read, as many columns as the input has."""
+    chart = heatmap(translation_of(BLACK_CAT[:3], *CHAT_NOIR), CROSS, 0)
+
+    assert tokens(chart) == ["▸ le", "▸ chat", "▸ noir", "▸ <eos>"]
+    assert "predicts" in [row["text"] for row in data(chart, "words")]
+    assert {row["x"] for row in data(chart, "tokens")} == {chart.to_dict()["width"] + 12}
+    rows = {cell["query_band"]: cell["query"] for cell in data(chart, "cells")}
+    assert list(rows) == ["0000 <sos>", "0001 le", "0002 chat", "0003 noir"]
+
+
+def test_the_encoder_predicts_nothing():
+    record = translation_of(BLACK_CAT, *CHAT_NOIR)
+    encoder = replace(record, steps=tuple(replace(step, site=SITE) for step in record.steps))
+
+    assert tokens(heatmap(encoder, SITE, 0)) == []
+    assert tokens(heatmap(replace(record, prediction=None), CROSS, 0)) == []
+
+
+def test_maps_and_masks_say_it_in_the_same_place():
+    record = story_of(["the", "cat"], {"cat": 1.0}, {"sat": 1.0})
+    grid = mask_grid(Subsequent(), ["the", "cat"], predicted=["cat", "sat"])
+
+    assert data(heatmap(record, SITE, 0), "tokens") == data(grid, "tokens")
+
+
+def test_nothing_is_predicted_after_padding():
+    chart = heatmap(story_of(["the", "cat", "<pad>"], *({"x": 1.0},) * 3, length=2), SITE, 0)
+
+    assert tokens(chart) == ["▸ x", "▸ x"]
+
+
+def test_what_is_no_number_predicts_no_word():
+    record = story_of(["the", "cat"], {"cat": 1.0}, {"sat": 1.0})
+    logits = record.prediction.logits.clone()
+    logits[0, 1, 0] = math.nan
+
+    chart = heatmap(replace(record, prediction=replace(record.prediction, logits=logits)), SITE, 0)
+
+    assert tokens(chart) == ["▸ cat", "▸ NaN"]
+
+
+def test_a_window_says_what_its_own_rows_predict():
+    words = [f"w{i}" for i in range(6)]
+    record = story_of(words, *({f"p{i}": 1.0} for i in range(6)))
+
+    assert tokens(heatmap(record, SITE, 0, rows=slice(2, 4))) == ["▸ p2", "▸ p3"]
+
+
+@pytest.mark.parametrize("many", [4, 20, 70, 600])
+def test_predictions_sums_and_notes_stand_beside_each_other(many):
+    """In rectangles, pixels and tiles; none over another, though the words are long."""
+    edits = Edits(mask=Painted(tuple((1, key) for key in range(many))))
+    record = story_of(["w"] * many, *({"a" * (1 + i % 30): 1.0} for i in range(many)), edits=edits)
+    chart = heatmap(record, SITE, 0, row_sums=True)
+
+    words = data(chart, "words")
+    sums = [row for row in words if row["text"] == "row sum" or row["text"].startswith(("0.000", "1.000"))]
+    note = [row for row in words if row["text"].startswith("no key left")]
+    assert min(row["x"] for row in sums) > max(row["x"] + text_width(row["text"]) for row in data(chart, "tokens"))
+    assert len(note) == 1
+    assert note[0]["x"] > max(row["x"] + text_width(row["text"], WORD_CHARACTER) for row in sums)
+    assert len({row["y"] for row in data(chart, "tokens")}) == len(data(chart, "tokens")) <= many
+
+
+def test_the_specification_stays_while_the_predictions_change():
+    one, other = (story_of(["a", "b"], {word: 1.0}, {word: 1.0}) for word in ("x", "constructor"))
+
+    assert without_data(heatmap(one, SITE, 0)) == without_data(heatmap(other, SITE, 0))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_hostile_words_are_drawn(dark):
+    record = story_of(list(HOSTILE), *({word: 1.0} for word in HOSTILE))
+    large = story_of(list(HOSTILE) * 5, *({word: 1.0} for word in HOSTILE * 5))
+
+    for image in draw(*(heatmap(one, SITE, 0, dark=dark, row_sums=True).to_dict() for one in (record, large))):
+        assert len(np.unique(image.reshape(-1, 3), axis=0)) > 50
+
+
+def test_predictions_of_a_batch_are_those_of_its_sentence():
+    record = story_of(["a"], {"x": 1.0, "y": 0.0})
+    logits = torch.cat([record.prediction.logits, record.prediction.logits.flip(-1)])
+    steps = tuple(
+        replace(step, **{name: getattr(step, name).repeat(2, 1, 1, 1) for name in ("query", "key", "value")})
+        for step in record.steps
+    )
+    steps = tuple(replace(step, logsumexp=step.logsumexp.repeat(2, 1, 1)) for step in steps)
+    prediction = replace(prediction_of({"x": 1.0, "y": 0.0}), logits=logits)
+    batch = replace(record, sentences=record.sentences * 2, steps=steps, prediction=prediction)
+
+    assert [tokens(heatmap(batch, SITE, 0, sentence=i)) for i in range(2)] == [["▸ x"], ["▸ y"]]
