@@ -1,8 +1,9 @@
 """The words of the translator: each English word has one French translation.
 
 Written by this project. A noun is "cat chat m", with "man/men" where the plural is irregular; an adjective is
-"white blanc blanche"; a verb is "eat/ate/eating manger", followed by its present ("je tu il nous ils") and its participle
-where it is not conjugated like "parler".
+"white blanc blanche"; a verb is "eat/ate/eating manger", followed by its present ("je tu il nous ils") and its
+participle where it is not conjugated like "parler". A past or an -ing that is left out is not said: "read" would
+not tell whether it is present or past.
 """
 
 from dataclasses import dataclass
@@ -22,6 +23,11 @@ class Noun:
     @property
     def living(self) -> bool:
         return self.kind in ("people", "animals")
+
+    @property
+    def counted(self) -> bool:
+        """Whether it has "a" and a plural here; "milk" has not."""
+        return self.kind not in ("meals", "drinks")
 
 
 @dataclass(frozen=True)
@@ -63,10 +69,10 @@ NOUNS = {
     "people": """man/men homme m; woman/women femme f; boy garçon m; girl fille f; king roi m; queen reine f;
         child/children enfant m; mother mère f; father père m; brother frère m; sister sœur f; baby bébé m;
         doctor médecin m; soldier soldat m; prince prince m; princess princesse f; aunt tante f; uncle oncle m""",
-    "animals": """cat chat m; dog chien m; bird oiseau m; horse cheval m; mouse/mice souris f; cow vache f; duck canard m;
-        bee abeille f; turtle tortue f; rabbit lapin m; lion lion m; elephant éléphant m; fox renard m; goat chèvre f;
-        frog grenouille f; wolf/wolves loup m; bear ours m; snake serpent m; spider araignée f; animal animal m;
-        giraffe girafe f; butterfly papillon m; monkey singe m; hen poule f; ant fourmi f""",
+    "animals": """cat chat m; dog chien m; bird oiseau m; horse cheval m; mouse/mice souris f; cow vache f;
+        duck canard m; bee abeille f; turtle tortue f; rabbit lapin m; lion lion m; elephant éléphant m; fox renard m;
+        goat chèvre f; frog grenouille f; wolf/wolves loup m; bear ours m; snake serpent m; spider araignée f;
+        animal animal m; giraffe girafe f; butterfly papillon m; monkey singe m; hen poule f; ant fourmi f""",
     "food": """apple pomme f; cake gâteau m; egg œuf m; pear poire f; banana banane f; carrot carotte f;
         tomato/tomatoes tomate f; cookie biscuit m; sandwich sandwich m""",
     "meals": "bread pain m; cheese fromage m; soup soupe f; meat viande f",
@@ -88,8 +94,6 @@ NOUNS = {
         museum musée m; church église f; hospital hôpital m; library bibliothèque f; castle château m; farm ferme f;
         shop magasin m; restaurant restaurant m; beach plage f; island île f""",
 }
-UNCOUNTED = ("meals", "drinks")
-"""Kinds of nouns that have neither "a" nor a plural here."""
 
 ADJECTIVES = {
     "size": """small petit petite; little petit petite; big grand grande; large grand grande; old vieux vieille;
@@ -97,18 +101,28 @@ ADJECTIVES = {
     "youth": "young jeune jeune",
     "novelty": "new nouveau nouvelle; long long longue",
     "color": """black noir noire; white blanc blanche; red rouge rouge; blue bleu bleue; green vert verte;
-        yellow jaune jaune; gray gris grise; grey gris grise; brown brun brune; pink rose rose; purple violet violette""",
+        yellow jaune jaune; gray gris grise; grey gris grise; brown brun brune; pink rose rose;
+        purple violet violette""",
     "feeling": """tired fatigué fatiguée; happy heureux heureuse; sad triste triste; hungry affamé affamée;
         angry fâché fâchée; intelligent intelligent intelligente; strong fort forte; shy timide timide;
         lazy paresseux paresseuse; curious curieux curieuse; brave courageux courageuse; sick malade malade;
         nervous nerveux nerveuse; patient patient patiente""",
-    "property": """heavy lourd lourde; hot chaud chaude; cold froid froide; clean propre propre; dirty sale sale;
+    "property": """heavy lourd lourde; clean propre propre; dirty sale sale;
         empty vide vide; full plein pleine; wet mouillé mouillée; round rond ronde; expensive cher chère;
         famous célèbre célèbre; dangerous dangereux dangereuse; quiet tranquille tranquille; modern moderne moderne;
-        broken cassé cassée; closed fermé fermée; open ouvert ouverte; strange étrange étrange;
-        interesting intéressant intéressante; wide large large; dark sombre sombre; dry sec sèche;
-        French français française; Italian italien italienne""",
+        broken cassé cassée; strange étrange étrange; interesting intéressant intéressante; wide large large;
+        dark sombre sombre; dry sec sèche; French français française; Italian italien italienne""",
+    "access": "closed fermé fermée; open ouvert ouverte",
+    "taste": "delicious délicieux délicieuse; hot chaud chaude; cold froid froide",
 }
+ATTRIBUTES = {
+    "people": "size youth feeling feeling",
+    "animals": "size youth feeling color color",
+    **dict.fromkeys(("food", "meals", "drinks"), "size color taste taste"),
+    **dict.fromkeys(("openings", "places"), "size novelty color property access"),
+    **dict.fromkeys(("texts", "clothes", "vehicles", "things", "furniture", "ways"), "size novelty color property"),
+}
+"""Which kinds of adjectives each kind of noun takes; one named twice is drawn twice as often."""
 BEFORE = ("size", "youth", "novelty")
 """Kinds of adjectives that stand before their noun."""
 
@@ -204,6 +218,11 @@ PREPOSITIONS = {
     "with": ("avec", "people animals"),
 }
 """English to French, and the kinds and single nouns it takes."""
+JOINS = {"and": "et", "but": "mais", "because": "parce que", "when": "quand", "while": "pendant que"}
+ADVERBS = {
+    "very": "très", "too": "trop", "often": "souvent", "always": "toujours", "slowly": "lentement", "quickly": "vite",
+    "here": "ici", "yesterday": "hier", "today": "aujourd'hui",
+}  # fmt: skip
 DESTINATIONS = "park school market station museum hospital beach church library castle hotel restaurant farm village"
 
 
