@@ -24,6 +24,8 @@ ALL = slice(None)
 class Step:
     """One attention call. `query`, `key` and `value` are (B, H, n, d); `logsumexp` is (B, H, Q).
 
+    With a sink, the last key stands for no token: see `Tap.attend`.
+
     The methods take a head, a slice of query rows, a slice of key columns and a sentence of the batch, and compute that
     window alone.
     """
@@ -40,6 +42,7 @@ class Step:
     empty_rows: str
     heads_off: frozenset[int]
     softcap: float | None = None
+    has_sink: bool = False
 
     @property
     def num_heads(self) -> int:
@@ -176,12 +179,14 @@ class Record:
     def tokens(self, site: Site, *, sentence: int = 0) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
         """The tokens of the query and of the key positions of a site.
 
-        A position without a token, such as a cached key, is called by its number.
+        A position without a token, such as a cached key, is called by its number; a sink is called sink.
         """
-        queries, keys = self.step(site).shape[2:]
+        step = self.step(site)
+        queries, keys = step.shape[2], step.shape[3] - step.has_sink
+        sink = (Token("sink", 0, 0, 0, special=True),) * step.has_sink
         looks = self.sentences if site.kind == "encoder" else self.read
         seen = self.read if site.kind == "decoder" else self.sentences
-        return _fit(looks[sentence].tokens, queries), _fit(seen[sentence].tokens, keys)
+        return _fit(looks[sentence].tokens, queries), (*_fit(seen[sentence].tokens, keys), *sink)
 
     def predicted(self, site: Site, *, sentence: int = 0) -> tuple[str, ...] | None:
         """The word that the model holds most probable after each query of a site; None if it predicts nothing there."""

@@ -3,8 +3,11 @@
 No globals, no hooks, no attributes on modules, so two users of one model never meet.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from attnviz.core.attention import attend, attention_output
 from attnviz.core.edits import Edits, Site
@@ -36,9 +39,14 @@ class Tap:
         bias: Tensor | None = None,
         scale: float | None = None,
         softcap: float | None = None,
+        sinks: Tensor | None = None,
         dropout_p: float = 0.0,
     ) -> Tensor:
         """One attention call with the edits applied; shapes as in `scaled_dot_product_attention`.
+
+        Args:
+            sinks: (H,), for each head the score of one more key that holds nothing and is never masked, as in GPT-OSS:
+                what a query gives to it reaches no output. It is the last key of the step.
 
         Returns:
             The output per head, (B, H, Q, d_v); heads that are off give zeros. Dropout needs ``keep=False``, because a
@@ -48,6 +56,8 @@ class Tap:
         scale = scale if self.edits.scale is None else self.edits.scale
         own = mask if self.edits.own_mask else None
         mask = _both(own, self.edits.mask, query.shape[2], key.shape[2])
+        if sinks is not None:
+            key, value, mask, bias = _with_sink(key, value, mask, bias, sinks)
         settings = {
             "bias": bias,
             "scale": query.shape[-1] ** -0.5 if scale is None else scale,
@@ -57,7 +67,8 @@ class Tap:
         }
         if self.keep:
             output, logsumexp = attend(query, key, value, mask, **settings)
-            self.steps.append(Step(site, query, key, value, mask, logsumexp, heads_off=off, **settings))
+            kept = {"heads_off": off, "has_sink": sinks is not None} | settings
+            self.steps.append(Step(site, query, key, value, mask, logsumexp, **kept))
         else:
             output = attention_output(query, key, value, mask, dropout_p=dropout_p, **settings)
         return silence(output, off)
@@ -78,3 +89,40 @@ def _both(own: Tensor | Mask | None, edit: Mask | None, queries: int, keys: int)
     if isinstance(own, Mask):
         return own & edit
     return own & edit.tensor(queries, keys)
+
+
+@dataclass(frozen=True)
+class _BesideSink(Mask):
+    """The keys of a mask, and one after them that every query may attend to."""
+
+    mask: Mask
+    sink: int
+
+    @property
+    def batch_size(self):
+        return self.mask.batch_size
+
+    def allows(self, query, key, sentence):
+        return (key == self.sink) | self.mask.allows(query, key, sentence)
+
+    def blockers(self, query, key, sentence):
+        blockers = self.mask.blockers(query, key, sentence)
+        return {rule: blocked & (key != self.sink) for rule, blocked in blockers.items()}
+
+    def __str__(self) -> str:
+        return str(self.mask)
+
+
+def _with_sink(
+    key: Tensor, value: Tensor, mask: Tensor | Mask | None, bias: Tensor | None, sinks: Tensor
+) -> tuple[Tensor, Tensor, Tensor | Mask | None, Tensor]:
+    """Keys, values, mask and bias with one more key, whose score is the bias alone."""
+    keys, heads = key.shape[2], key.shape[1]
+    if isinstance(mask, Mask):
+        mask = _BesideSink(mask, keys)
+    elif mask is not None:
+        mask = pad(mask.expand(*mask.shape[:-1], keys), (0, 1), value=True)
+    bias = bias if bias is not None else sinks.new_zeros(1, heads, 1, keys)
+    bias = bias.expand(bias.shape[0], heads, bias.shape[2], keys)
+    sink = sinks.to(bias.dtype).reshape(1, heads, 1, 1).expand(*bias.shape[:-1], 1)
+    return pad(key, (0, 0, 0, 1)), pad(value, (0, 0, 0, 1)), mask, torch.cat([bias, sink], -1)

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from attnviz.core.attention import attend, attention_output
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import MaskError, ShapeError
-from attnviz.core.masks import Padding, Subsequent, Window
+from attnviz.core.masks import Mask, Padding, Subsequent, Window
 from attnviz.core.tap import Tap, silence
 
 SITE = Site("encoder", 0)
@@ -184,3 +184,29 @@ def test_a_long_input_never_makes_a_matrix_of_n_by_n():
     assert_close(window[-1:], whole_row[:, -200:])
     assert_close(whole_row.sum(), torch.tensor(1.0))
     assert_close(whole_row @ value[0, 0], output[0, 0, -1:], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("own", [None, Subsequent(), booleans((B, 1, 1, K)), booleans((Q, K))], ids=str)
+@pytest.mark.parametrize("bias", [None, torch.randn(1, H, Q, K, dtype=torch.float64)], ids=["no bias", "bias"])
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_sink_takes_its_share_and_gives_nothing(own, bias, keep):
+    """As one more column of scores, dropped after the softmax, as in GPT-OSS; an edit of the mask leaves it open."""
+    query, key, value = tensors()
+    sinks = torch.randn(H, dtype=torch.float64)
+    edit = Window(1, 1)
+    own_tensor = own.tensor(Q, K) if isinstance(own, Mask) else torch.tensor(True) if own is None else own
+    allowed = edit.tensor(Q, K) & own_tensor
+    scores = query @ key.mT * D_K**-0.5 + (0 if bias is None else bias)
+    scores = scores.masked_fill(~allowed, -torch.inf)
+    column = sinks.reshape(1, H, 1, 1).expand(B, H, Q, 1)
+    weights = torch.softmax(torch.cat([scores, column], -1), -1)
+
+    output, tap = run(Edits(mask=edit), keep=keep, mask=own, bias=bias, sinks=sinks)
+
+    assert_close(output, weights[..., :K] @ value, **EXACT)
+    for step in tap.steps:
+        assert step.has_sink
+        assert_close(step.weights(1, sentence=1), weights[1, 1], **EXACT)
+        reasons, blocked = step.reasons(1)
+        assert not blocked[:, K].any()
+        assert own is not None or reasons == ("window (1 before, 1 after)",)
