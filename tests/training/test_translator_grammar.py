@@ -110,16 +110,16 @@ def test_verbs_are_conjugated_and_negation_wraps_them(base, person, manner, engl
 @pytest.mark.parametrize(
     ("phrase", "english", "written"),
     [
-        (lambda: say("of", "de") + noun_phrase(noun("garden")), "of the garden", "du jardin"),
-        (lambda: say("of", "de") + noun_phrase(noun("house")), "of the house", "de la maison"),
-        (lambda: say("of", "de") + noun_phrase(noun("tree")), "of the tree", "de l' arbre"),
-        (lambda: say("to", "à") + noun_phrase(noun("boy"), plural=True), "to the boys", "aux garçons"),
-        (lambda: say("to", "à") + noun_phrase(noun("hospital")), "to the hospital", "à l' hôpital"),
-        (lambda: say("near", "près de") + noun_phrase(noun("tree"), "", plural=True, number="eight"),
+        (lambda: say("of", "de", "") + noun_phrase(noun("garden")), "of the garden", "du jardin"),
+        (lambda: say("of", "de", "") + noun_phrase(noun("house")), "of the house", "de la maison"),
+        (lambda: say("of", "de", "") + noun_phrase(noun("tree")), "of the tree", "de l' arbre"),
+        (lambda: say("to", "à", "") + noun_phrase(noun("boy"), plural=True), "to the boys", "aux garçons"),
+        (lambda: say("to", "à", "") + noun_phrase(noun("hospital")), "to the hospital", "à l' hôpital"),
+        (lambda: say("near", "près de", "") + noun_phrase(noun("tree"), "", plural=True, number="eight"),
          "near eight trees", "près de huit arbres"),
-        (lambda: say("because", "parce que") + pronoun(Person(2, "f", "it")) + be(SHE, "imperfect", "n't"),
+        (lambda: say("because", "parce que", "") + pronoun(Person(2, "f", "it")) + be(SHE, "imperfect", "n't"),
          "because it wasn't", "parce qu' elle n' était pas"),
-        (lambda: say("I", "je") + verb_phrase(verb("listen to"), Person(0, "m", "I"), Manner()),
+        (lambda: say("I", "je", "") + verb_phrase(verb("listen to"), Person(0, "m", "I"), Manner()),
          "I listen to", "j' écoute"),
     ],
 )  # fmt: skip
@@ -129,7 +129,7 @@ def test_words_contract_and_elide(phrase, english, written):
 
 
 def test_a_contracted_word_comes_from_both_english_words():
-    made = pair(say("of", "de") + noun_phrase(noun("garden"), adjectives=adjectives("green")))
+    made = pair(say("of", "de", "") + noun_phrase(noun("garden"), adjectives=adjectives("green")))
 
     assert made.french == ("du", "jardin", "vert")
     assert made.alignment == ({0, 1}, {3}, {2})
@@ -175,6 +175,17 @@ def test_nothing_that_must_be_elided_is_left(pairs):
             assert not (word in french.ELIDED and french.begins_with_vowel(after)), made
             assert not (word in french.ELIDED.values() and not french.begins_with_vowel(after)), made
             assert (word, after) not in french.CONTRACTED, made
+
+
+def test_a_pronoun_knows_the_noun_that_it_stands_for(pairs):
+    """Of its gender: il for le chat, elle for la rue."""
+    genders = {form: n.gender for n in lexicon.NOUN_LIST for form in n.french}
+    found = [(made, i, noun) for made in pairs for i, noun in enumerate(made.refers) if noun is not None]
+
+    assert len(found) > 1000
+    for made, i, noun in found:
+        written = next(word for word, places in zip(made.french, made.alignment, strict=True) if places == {noun})
+        assert made.french[i].startswith("elle" if genders[written] == "f" else "il")
 
 
 def test_training_never_shows_a_held_out_sentence(pairs):

@@ -212,7 +212,8 @@ class _Draw:
         adjectives = () if plain and self.chance(0.6) else self.adjectives(noun)
         said = noun_phrase(noun, determiner, plural=plural, number=number, adjectives=adjectives, denied=denied)
         pronoun = "they" if plural else _he_or_she(noun.gender) if noun.kind == "people" else "it"
-        person = Person(4 if plural else 2, noun.gender, pronoun, noun.living)
+        word = next(piece.source[0] for piece in said.french if piece.role == "noun")
+        person = Person(4 if plural else 2, noun.gender, pronoun, noun.living, word)
         if noun.kind in ("openings", "things", "furniture") and determiner == "the" and not plain and self.chance(0.25):
             owner = self.nominal(f"{LIVING} places", plain=True).said
             return Nominal(said + say("of", "de", "preposition") + owner, noun, person, clear=False)

@@ -23,7 +23,9 @@ class Written:
 
     text: str
     source: tuple[Word, ...]
-    role: str = ""
+    role: str
+    refers: Word | None = None
+    """The English noun that a pronoun stands for."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,14 @@ class Person:
         form: picks among je, tu, il, nous, ils.
         pronoun: the English pronoun that stands for it.
         living: whether it can be tired; if not, it can be wide.
+        noun: the English noun, if there is one.
     """
 
     form: int
     gender: str
     pronoun: str
     living: bool = True
+    noun: Word | None = None
 
     @property
     def plural(self) -> bool:
@@ -64,13 +68,15 @@ class Pair:
     Attributes:
         english, french: their words.
         alignment: for each French word, the positions of the English words it comes from; never empty.
-        roles: for each French word, its part of speech, or "" for what is counted with none.
+        roles: for each French word, its part of speech.
+        refers: for each French word, the position of the English noun that it stands for, if it is such a pronoun.
     """
 
     english: tuple[str, ...]
     french: tuple[str, ...]
     alignment: tuple[frozenset[int], ...]
     roles: tuple[str, ...]
+    refers: tuple[int | None, ...]
 
     @property
     def text(self) -> str:
@@ -78,7 +84,7 @@ class Pair:
         return " ".join(self.english).replace(" .", ".")
 
 
-def say(english: str, written: str, role: str = "") -> Phrase:
+def say(english: str, written: str, role: str) -> Phrase:
     """Words that belong together: each French word comes from all the English ones."""
     words = tuple(Word(text) for text in english.split())
     return Phrase(words, tuple(Written(text, words, role) for text in written.split()))
@@ -93,6 +99,7 @@ def pair(phrase: Phrase) -> Pair:
         tuple(piece.text for piece in written),
         tuple(frozenset(place[word] for word in piece.source) for piece in written),
         tuple(piece.role for piece in written),
+        tuple(place[piece.refers] if piece.refers else None for piece in written),
     )
 
 

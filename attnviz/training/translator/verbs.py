@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from attnviz.training.translator import french, lexicon
 from attnviz.training.translator.lexicon import Verb, one_to_many
-from attnviz.training.translator.phrases import Person, Phrase, Word, Written, say
+from attnviz.training.translator.phrases import Person, Phrase, Word, Written
 
 BE = {
     "present": ("am", "are", "is", "are", "are"),
@@ -130,4 +130,5 @@ def pronoun(person: Person) -> Phrase:
     written = lexicon.PRONOUNS[person.pronoun][0]
     if person.gender == "f":
         written = {"il": "elle", "ils": "elles"}.get(written, written)
-    return say(person.pronoun, written, "pronoun")
+    word = Word(person.pronoun)
+    return Phrase((word,), (Written(written, (word,), "pronoun", person.noun),))
