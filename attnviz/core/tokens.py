@@ -13,6 +13,7 @@ class Token:
         start, end: where it stands, ``sentence[start:end]``; both are equal where it stands nowhere.
         special: whether it was added rather than typed.
         joined: whether it continues the word of the token before it.
+        segment: of a pair of texts, whether it is of the first (0) or the second (1).
     """
 
     text: str
@@ -21,6 +22,7 @@ class Token:
     end: int
     special: bool = False
     joined: bool = False
+    segment: int = 0
 
 
 @dataclass(frozen=True)
