@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnviz import tokenizers
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
@@ -37,15 +37,25 @@ class Trained:
     provenance = "trained here"
 
     def __post_init__(self):
-        steps = trained.checkpoints(self.model)
-        if self.step is not None and self.step not in steps:
-            kept = ", ".join(map(str, steps))
-            raise InputError(f"No weights of '{self.model}' were kept after step {self.step}; kept: {kept}.")
-        trained.load(self.model, self.step)
+        if self.step is not None and type(self.step) is not int:
+            raise InputError(f"step is {quoted(self.step)}; it must be a whole number.")
+        config, file = trained.load(self.model, self.step).config, f"{self.model}/vocabulary.json"
+        words = {"reads": (len(self._reads), config.vocabulary)}
+        if config.written:
+            words["writes"] = (len(self._writes), config.written)
+        for does, (listed, known) in words.items():
+            if listed != known:
+                what = f"lists {listed} words that the model {does}, and its weights are for {known}"
+                raise AttnvizError(f"The vocabulary {file} {what}; fetch both files again.")
 
     @property
     def name(self) -> str:
         return self.model if self.step is None else f"{self.model} after step {self.step}"
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The steps of the training whose weights were kept; the last is the trained model."""
+        return trained.checkpoints(self.model)
 
     @property
     def card(self) -> cards.Card:
@@ -80,7 +90,7 @@ class Trained:
         return {word: self._reads.nearest(word) for word in words}
 
     def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:
-        ids = torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
+        ids = self._ids(sentences)
         lengths, tap = tuple(sentence.length for sentence in sentences), Tap(edits)
         targets, written = (), ()
         with torch.inference_mode():
@@ -93,10 +103,24 @@ class Trained:
                 read = torch.tensor([[token.id for token in target.tokens] for target in targets])
                 reach = tuple(target.length for target in targets)
                 hidden, logits = self._model.decode(read, memory, reach, lengths, tap=tap)
+                logits = _writable(logits)
                 words, written = self._writes.names, tuple(target.text for target in targets)
         prediction = Prediction(logits, words, written)
         steps = tuple(tap.steps)
         return Record(sentences, self.name, self.provenance, edits, steps, hidden, targets, prediction)
+
+    def _ids(self, sentences: tuple[Sentence, ...]) -> Tensor:
+        """(B, n).
+
+        Raises:
+            InputError: if there is no token, or one that this model's `tokenize` has not made.
+        """
+        if not (sentences and sentences[0].tokens):
+            raise InputError("There is no token to look at; type a sentence.")
+        ids = torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
+        if ids.max() >= len(self._reads) or ids.shape[1] > self._model.config.longest:
+            raise InputError(f"These tokens are not for '{self.model}'; cut the text with its own tokenize.")
+        return ids
 
     @property
     def _model(self) -> trained.Model:
@@ -127,12 +151,17 @@ def _greedy(
     ended = torch.zeros(len(memory), dtype=torch.bool)
     while read.shape[1] < model.config.longest:
         _, logits = model.decode(read, memory, None, lengths, tap=Tap(edits, keep=False))
-        chosen = logits[:, -1].argmax(-1)
+        chosen = _writable(logits[:, -1]).argmax(-1)
         ended |= chosen == SPECIAL[EOS]
         if ended.all():
             break
         read = torch.cat([read, chosen.masked_fill(ended, SPECIAL[PAD]).unsqueeze(1)], 1)
     return tuple(_sentence(row, words) for row in read.tolist())
+
+
+def _writable(logits: Tensor) -> Tensor:
+    """The logits (..., words) of what can be written: padding and the beginning of a sentence cannot."""
+    return logits.index_fill(-1, torch.tensor([SPECIAL[PAD], SPECIAL[SOS]]), -torch.inf)
 
 
 def _sentence(ids: list[int], words: Vocabulary) -> Sentence:

@@ -1,22 +1,48 @@
-"""Tokens and records that were made before. Both are frozen, so sessions may share them."""
+"""Sources, tokens and records that were made before. All are frozen, so sessions may share them."""
 
 from functools import lru_cache
 
 from attnviz import api, figures
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.figures import Figure
+from attnviz.sources.base import Source
 from attnviz.sources.scratch import Scratch
 
 MOST_CHARACTERS = 20_000
 MOST_TOKENS = 4_096
 MOST_SENTENCES = 32
 MOST_NUMBERS = 8_000_000
-"""Tokens x d_model x layers: a record keeps three times as many float32, 100 MB."""
+"""Tokens x d_model x sites: a record keeps three times as many float32, 100 MB."""
 MOST_WEIGHTS = 200_000_000
-"""Of all sentences, layers and heads: a few seconds for the run, and again for its pictures."""
+"""Of all sentences, sites and heads: a few seconds for the run, and again for its pictures."""
+
+
+@lru_cache(maxsize=32)
+def source(name: str, step: int | None = None) -> Source:
+    """A source by its name, with its card and its words read.
+
+    Raises:
+        AttnvizError: names the file that is missing or damaged.
+    """
+    made = api.load(name) if step is None else api.load(name, step=step)
+    made.card, made.unknown(["a"])  # what cannot be read is to be known now
+    return made
+
+
+def loadable(name: str) -> tuple[Source, AttnvizError | None]:
+    """A source by its name or, if its files cannot be used, the first that can be, and what is wrong with the other."""
+    try:
+        return source(name), None
+    except AttnvizError as error:
+        for other in api.SOURCES:
+            try:
+                return source(other), error
+            except AttnvizError:
+                continue
+        raise
 
 
 def texts(typed: str) -> tuple[str, ...]:
@@ -42,35 +68,42 @@ def texts(typed: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def sentences(source: Scratch, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
+def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
     """The tokens.
 
     Raises:
         InputError: if they are too many; <sos> is not counted, so that a text which fits one page fits every page.
     """
     cut = source.tokenize(list(lines))
-    length = len(cut[0].tokens) - source.sos
+    length = len(cut[0].tokens) - (isinstance(source, Scratch) and source.sos)
+    layers = len(source.sites)
     if (tokens := length * len(cut)) > MOST_TOKENS:
         raise InputError(
             f"The text makes {tokens:,} tokens, padding included; this page takes up to {MOST_TOKENS:,}. Shorten it."
         )
-    if tokens > (most := MOST_NUMBERS // (source.d_model * source.num_layers)):
+    if tokens > (most := MOST_NUMBERS // (source.d_model * layers)):
         raise InputError(
-            f"{tokens:,} tokens with d_model {source.d_model} and {source.num_layers} layers need too much memory; "
+            f"{tokens:,} tokens with d_model {source.d_model} and {layers} layers need too much memory; "
             f"this page takes up to {most:,} tokens at that size. Shorten the text, or make the model smaller."
         )
-    if (weights := tokens * length * source.num_heads * source.num_layers) > MOST_WEIGHTS:
+    if (weights := tokens * length * source.num_heads * layers) > MOST_WEIGHTS:
         raise InputError(
-            f"{tokens:,} tokens with {source.num_heads} heads and {source.num_layers} layers make {weights:,} weights; "
+            f"{tokens:,} tokens with {source.num_heads} heads and {layers} layers make {weights:,} weights; "
             f"this page computes up to {MOST_WEIGHTS:,}. Shorten the text, or make the model smaller."
         )
     return cut
 
 
 @lru_cache(maxsize=8)
-def record(source: Scratch, lines: tuple[str, ...], edits: Edits = Edits()) -> Record:
+def record(source: Source, lines: tuple[str, ...], edits: Edits = Edits()) -> Record:
     """The run of a source on sentences with edits."""
     return api.analyze(lines, source, edits)
+
+
+@lru_cache(maxsize=64)
+def unknown(source: Source, lines: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The words that the source does not know, each with those it knows that are spelled most like it."""
+    return source.unknown(list(lines))
 
 
 @lru_cache(maxsize=8)

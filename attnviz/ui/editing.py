@@ -3,29 +3,29 @@
 from dataclasses import replace
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz.core.attention import EMPTY_ROWS
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Mask, Prefix, Subsequent, Window
 from attnviz.core.record import Record
-from attnviz.sources.scratch import Scratch
+from attnviz.sources.base import Source
 from attnviz.ui import cache, state
 from attnviz.ui.notes import label
 
 
 def unchanged() -> dict[str, object]:
     """What the controls of the edits bar hold when nothing is changed."""
-    return {"mask": None, "padding": True, "empty": EMPTY_ROWS[0], "off": frozenset()}
+    return {"mask": None, "own_mask": True, "empty": EMPTY_ROWS[0], "off": frozenset()}
 
 
-def edits_bar(source: Scratch, lines: tuple[str, ...], *, rules: tuple[str, ...] = ()) -> Edits:
-    """Toggle masks, and see and undo what is changed. Gives the edits.
+def edits_bar(source: Source, lines: tuple[str, ...], *, rules: tuple[str, ...] = ()) -> tuple[Edits, DeltaGenerator]:
+    """Toggle masks, and see and undo what is changed. Gives the edits, and the place for what the model says to them.
 
     Args:
         rules: the masks that are on as long as nobody has chosen any.
     """
-    lengths = [sentence.length for sentence in cache.sentences(source, lines)]
-    padded = len(set(lengths)) > 1
+    hidden = _hidden(source, lines)
     chosen = rules if st.session_state["mask"] is None else st.session_state["mask"]
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="edits"):
         label("Mask")
@@ -33,13 +33,32 @@ def edits_bar(source: Scratch, lines: tuple[str, ...], *, rules: tuple[str, ...]
         options = {"selection_mode": "multi", "key": "rules", "on_change": _choose, "label_visibility": "collapsed"}
         st.pills("Mask", state.RULES, wrap=True, **options)
         parameters = _parameters(chosen)
-        own_mask = st.toggle("padding masked", True, key="padding", bind="query-params") if padded else True
+        own_mask = _own_mask(hidden)
         heads_off = frozenset((s, h) for s, h in st.session_state["off"] if s in source.sites and h < source.num_heads)
         edits = Edits(_combined(chosen, parameters), heads_off, own_mask=own_mask)
         edits = replace(edits, empty_rows=_empty_rows(cache.record(source, lines, edits)))
-    with st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="small", key="changes"):
-        _chips(edits, chosen, rules)
-    return edits
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        wide = {"width": "stretch"} if edits != Edits() else {"width": 344}  # as wide as what stands below it
+        row = st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="small", key="changes", **wide)
+        said = st.container(key="said")
+    with row:
+        _chips(edits, chosen, rules, hidden)
+    return edits, said
+
+
+def _hidden(source: Source, lines: tuple[str, ...]) -> str:
+    """What the model's own mask hides: the future, padding, both, or nothing."""
+    future = any(site.kind == "decoder" for site in source.sites)
+    padding = len({sentence.length for sentence in cache.sentences(source, lines)}) > 1
+    return " and ".join(["the future"] * future + ["padding"] * padding)
+
+
+def _own_mask(hidden: str) -> bool:
+    """Whether the model's own mask stays; asked for only where it hides something."""
+    if not hidden:
+        return True
+    said = f"It hides {hidden}."
+    return st.toggle("the model's own mask", True, key="own_mask", bind="query-params", help=said)
 
 
 def _choose() -> None:
@@ -89,7 +108,7 @@ def _combined(chosen: tuple[str, ...], parameters: dict[str, int]) -> Mask | Non
     return mask
 
 
-def _chips(edits: Edits, chosen: tuple[str, ...], rules: tuple[str, ...]) -> None:
+def _chips(edits: Edits, chosen: tuple[str, ...], rules: tuple[str, ...], hidden: str) -> None:
     """One removable chip for each thing that is changed, and one button that resets all."""
     if edits == Edits():
         label("Nothing is changed: this is the model as it is.")
@@ -99,7 +118,7 @@ def _chips(edits: Edits, chosen: tuple[str, ...], rules: tuple[str, ...]) -> Non
     for rule in chosen:
         _chip(f"{rule} mask", _drop_rule, rule, chosen)
     if not edits.own_mask:
-        _chip("padding not masked", _forget, "padding")
+        _chip(f"{hidden} not masked", _forget, "own_mask")
     if edits.empty_rows != EMPTY_ROWS[0]:
         _chip(f"rows without keys: {edits.empty_rows}", _forget, "empty")
     for site, head in sorted(edits.heads_off):
@@ -128,7 +147,7 @@ def reset(rules: tuple[str, ...]) -> None:
     st.session_state.update(unchanged() | ({"mask": ()} if rules else {}))
 
 
-def heads_on(source: Scratch, site: Site) -> None:
+def heads_on(source: Source, site: Site) -> None:
     """Heads on and off, as pills."""
     off = {head for place, head in st.session_state["off"] if place == site}
     heads = list(range(source.num_heads))

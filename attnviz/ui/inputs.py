@@ -4,13 +4,15 @@ from urllib.parse import quote
 
 import streamlit as st
 
-from attnviz import tokenizers
+from attnviz import api, tokenizers
 from attnviz.core.attention import EMPTY_ROWS
 from attnviz.core.errors import AttnvizError, InputError
+from attnviz.sources.base import Source
 from attnviz.sources.scratch import BOUNDS, Scratch
+from attnviz.sources.trained import Trained
 from attnviz.ui import cache, state
-from attnviz.ui.looking import DOMAINS, FOCUS
-from attnviz.ui.notes import clean, note
+from attnviz.ui.looking import DOMAINS
+from attnviz.ui.notes import clean, note, quiet, unknown_words
 
 EXAMPLES = {
     "The cat sat on the mat": "The cat sat on the mat",
@@ -19,6 +21,9 @@ EXAMPLES = {
     "two sentences, padded": "The cat sat on the mat\nThe cat sat down",
 }
 
+SIZES = {"d_model": ("d_model", 64), "num_heads": ("Heads", 4), "num_layers": ("Layers", 2), "seed": ("Seed", 0)}
+"""Of random weights: what a setting is called, and what it begins with."""
+
 LONGEST_LINK = 30_000
 """How many characters a sentence may take in the address of the page."""
 
@@ -26,94 +31,136 @@ MOST_PROBLEMS = 3
 """So many of the things that are wrong with a link are said."""
 
 ALLOWED: dict[str, object] = {
+    "model": tuple(api.SOURCES),
     "text": str,
     "tokenizer": tokenizers.NAMES,
     **{name: range(0 if name == "seed" else 1, most + 1) for name, most in BOUNDS.items()},
-    **dict.fromkeys(("bias", "positions", "padding", "sums", "sos"), ("true", "false")),
+    **dict.fromkeys(("bias", "positions", "own_mask", "sums", "sos"), ("true", "false")),
     "before": range(0, 4097),
     "after": range(0, 4097),
     "prefix": range(0, 4097),
-    "layer": range(0, BOUNDS["num_layers"]),
     "sentence": range(1, cache.MOST_SENTENCES + 1),
-    "show": (*FOCUS, *map(str, range(BOUNDS["num_heads"]))),
     "colors": tuple(DOMAINS),
     "empty": EMPTY_ROWS,
 }
 """What each bound parameter of a link may be."""
 
 
-def input_bar() -> tuple[Scratch, tuple[str, ...]]:
+def input_bar() -> tuple[Source, tuple[str, ...]]:
     """The model and the sentences. Stops the page with one sentence if either cannot be used."""
     state.read_link(ALLOWED)
-    left_out = _too_long_for_a_link()
-    if st.session_state.get("left out") and not left_out:
-        st.session_state["text"] = st.session_state["text"]  # set from here, it enters the link again
-    st.session_state["left out"] = left_out
-    with st.container(horizontal=True, vertical_alignment="top", gap="small"):
+    with st.container(horizontal=True, vertical_alignment="top", gap="small", key="input"):
         with st.container(width=250, gap="xsmall"):
-            source = _model()
+            source, wrong = _model()
+        examples = _examples(source)
         with st.container(width=600, gap="xsmall"):
-            typed = st.text_area(
-                "Sentence",
-                next(iter(EXAMPLES.values())),
-                key="text",
-                height=80,
-                label_visibility="collapsed",
-                placeholder="Type a sentence. A new line begins another one.",
-                bind=None if left_out else "query-params",
-            )
+            typed, left_out = _sentence(opening_text(source))
         with st.container(width="stretch"):
-            st.pills("Examples", EXAMPLES, key="example", on_change=_take_example, label_visibility="collapsed")
+            options = {"key": "example", "on_change": _take_example, "args": (examples,)}
+            st.pills("Examples", examples, label_visibility="collapsed", **options)
     error, lines = None, ()
     try:
         if isinstance(source, InputError):
             raise source
+        state.drop_missing(source.sites, source.num_heads, source.steps if isinstance(source, Trained) else ())
         lines = cache.texts(clean(typed or ""))
-        tokens = len(cache.sentences(source, lines)[0].tokens)
-        state.drop_missing(source.sites, source.num_heads, tokens + 1, tokens + 1)  # one more where <sos> stands first
+        cache.sentences(source, lines)
     except AttnvizError as found:
         error = found
-    if problems := st.session_state["link_problems"]:
-        more = f" And {len(problems) - MOST_PROBLEMS} more." if len(problems) > MOST_PROBLEMS else ""
-        said = " ".join(problems[:MOST_PROBLEMS])
-        note(f"The link could not be read in full, so a default is shown. {said}{more}", "notice")
+    _say_problems()
+    if wrong:
+        note(f"{wrong} Here is '{source.name}' instead.")
     if error:
         note(str(error))
         state.write_link()
         st.stop()
+    unknown_words(cache.unknown(source, lines))
     if left_out:
         note("This text is too long for a link: the address of this page leaves it out.", "notice")
     return source, lines
 
 
-def _too_long_for_a_link() -> bool:
-    """Servers refuse addresses above 64 kB."""
-    return len(quote(clean(st.session_state.get("text") or ""))) > LONGEST_LINK
+def _say_problems() -> None:
+    if problems := st.session_state["link_problems"]:
+        more = f" And {len(problems) - MOST_PROBLEMS} more." if len(problems) > MOST_PROBLEMS else ""
+        said = " ".join(problems[:MOST_PROBLEMS])
+        note(f"The link could not be read in full, so a default is shown. {said}{more}", "notice")
 
 
-def _take_example() -> None:
-    if st.session_state["example"] in EXAMPLES:
-        st.session_state["text"] = EXAMPLES[st.session_state["example"]]
+def _sentence(opening: str) -> tuple[str | None, bool]:
+    """The text as typed, and whether it is too long for a link."""
+    left_out = len(quote(clean(st.session_state.get("text") or ""))) > LONGEST_LINK  # servers refuse 64 kB
+    if st.session_state.get("left out") and not left_out:
+        st.session_state["text"] = st.session_state["text"]  # set from here, it enters the link again
+    st.session_state["left out"] = left_out
+    typed = st.text_area(
+        "Sentence",
+        opening,
+        key="text",
+        height=80,
+        label_visibility="collapsed",
+        placeholder="Type a sentence. A new line begins another one.",
+        bind=None if left_out else "query-params",
+    )
+    return typed, left_out
+
+
+def opening_text(source: Source | InputError) -> str:
+    """The text that a model opens with."""
+    return next(iter(_examples(source).values()))
+
+
+def _examples(source: Source | InputError) -> dict[str, str]:
+    """Texts that show what a model can do, by what is written on their pills; the first is the one it opens with."""
+    if isinstance(source, InputError) or source.card is None:
+        return EXAMPLES
+    return {" / ".join(text.splitlines()): text for text in source.card.examples}
+
+
+def _take_example(examples: dict[str, str]) -> None:
+    if st.session_state["example"] in examples:
+        st.session_state["text"] = examples[st.session_state["example"]]
         st.session_state["cell"] = None
     st.session_state["example"] = None
 
 
-def _model() -> Scratch | InputError:
-    """The source: its settings behind one button that says what it is, and the tokenizer under it."""
+def _model() -> tuple[Source | InputError, AttnvizError | None]:
+    """The model, with where its weights come from under it, and what is wrong with the chosen one if another stands in.
+
+    An InputError in the place of the model says what is wrong with the sizes of random weights.
+    """
+    names = tuple(api.SOURCES)
+    chosen = st.selectbox("Model", names, key="model", label_visibility="collapsed", bind="query-params")
+    source, wrong = cache.loadable(chosen or api.DEFAULT)
+    made = _scratch() if isinstance(source, Scratch) else source
+    if source.card:
+        quiet(f"{source.card.title} · {source.provenance}")
+    before = st.session_state.get("model in use", source.name)
+    st.session_state["model in use"] = source.name
+    if before != source.name:
+        _switch(cache.loadable(before)[0], source)
+    return made, wrong
+
+
+def _switch(before: Source, source: Source) -> None:
+    """Another model was chosen: begin with what it opens with, but keep the masks, and what somebody has typed."""
+    for name in ("off", "cell", "site", "show", "step", "effect"):
+        st.session_state[name] = state.ENCODED[name][2]
+    if st.session_state.get("text") in _examples(before).values():
+        st.session_state["text"] = opening_text(source)
+
+
+def _scratch() -> Scratch | InputError:
+    """Random weights: their settings behind one button that says what they are, and the tokenizer under it."""
     bound = {"bind": "query-params"}
-    with st.popover("scratch · random weights", icon=":material/tune:", width="stretch"):
+    with st.popover("random weights", icon=":material/tune:", width="stretch"):
         st.caption("Random weights: shows the mechanics, not meaning. Everything comes from one seed.")
         sizes = {}
         left, right = st.columns(2)
-        for column, name, title, default in (
-            (left, "d_model", "d_model", 64),
-            (right, "num_heads", "Heads", 4),
-            (left, "num_layers", "Layers", 2),
-            (right, "seed", "Seed", 0),
-        ):
+        for i, (name, (title, default)) in enumerate(SIZES.items()):
             least = 0 if name == "seed" else 1
             options = {"key": name, "bind": state.binding(name)}
-            sizes[name] = column.number_input(title, least, BOUNDS[name], default, **options)
+            sizes[name] = (left, right)[i % 2].number_input(title, least, BOUNDS[name], default, **options)
         positions = left.toggle("Positions", True, key="positions", **bound)
         bias = right.toggle("Bias", True, key="bias", **bound)
     tokenizer = st.segmented_control(

@@ -1,37 +1,69 @@
-"""What to look at: layer, sentence, head, colors, and the cell that was clicked."""
+"""What to look at: site, sentence, head, training step, colors, and the cell that was clicked."""
 
 from dataclasses import replace
 
 import streamlit as st
 
 from attnviz.core.edits import Site
+from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
+from attnviz.sources.base import Source
 from attnviz.sources.scratch import Scratch
-from attnviz.ui.notes import label
+from attnviz.sources.trained import Trained
+from attnviz.ui import cache, state
+from attnviz.ui.notes import label, note
 
 DOMAINS = {"0 to 1": "fixed", "0 to largest": "shared", "logarithmic": "log"}
-FOCUS = ("mean", "max", "min")
 
 
-def layer(source: Scratch) -> Site:
+def opening_site(source: Source) -> Site:
+    """Where to begin: at the site that the model's card opens with, else at the first."""
+    opens = source.card.opens[0] if source.card else None
+    return opens if opens in source.sites else source.sites[0]
+
+
+def opening_head(source: Source) -> int:
+    """Which head to begin with: the one that the model's card opens with, else the first."""
+    head = source.card.opens[1] if source.card else 0
+    return head if head < source.num_heads else 0
+
+
+def masked_site(source: Source) -> Site:
+    """Where to begin if it is about masks: in a decoder if there is one."""
+    return next((site for site in source.sites if site.kind == "decoder"), source.sites[0])
+
+
+def site(source: Source, default: Site) -> Site:
     """The attention call to look at."""
-    if st.session_state.get("layer", 0) not in range(source.num_layers):
-        st.session_state["layer"] = 0
-    if source.num_layers == 1:
-        return source.sites[0]
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        label("Layer")
-        chosen = st.pills(
-            "Layer",
-            range(source.num_layers),
-            default=0,
-            key="layer",
-            required=True,
-            bind="query-params",
-            label_visibility="collapsed",
-            wrap=True,
-        )
-    return source.sites[chosen or 0]
+    found = st.session_state["site"]
+    chosen = found if found in source.sites else default
+    kinds = list(dict.fromkeys(site.kind for site in source.sites))
+    layers = [site.layer for site in source.sites if site.kind == chosen.kind]
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
+        if len(kinds) > 1:
+            _pills("Kind of attention", kinds, chosen.kind, "kind", _choose_kind, chosen.layer, source.sites)
+        if len(layers) > 1:
+            label("Layer")
+            _pills("Layer", layers, chosen.layer, "layer", _choose_layer, chosen.kind)
+    return chosen
+
+
+def _choose_kind(layer: int, sites: tuple[Site, ...]) -> None:
+    """The other kind, in the same layer if it has one; what was selected stands for other tokens there."""
+    st.session_state["cell"] = None
+    of_kind = [site for site in sites if site.kind == st.session_state["kind"]]
+    look_at(next((site for site in of_kind if site.layer == layer), of_kind[0]))
+
+
+def _choose_layer(kind: str) -> None:
+    look_at(Site(kind, st.session_state["layer"]))
+
+
+def look_at(site: Site, head: int | None = None) -> None:
+    """Show a site, and one head of it if that is given."""
+    st.session_state["site"] = site
+    if head is not None:
+        st.session_state["show"] = head
 
 
 def sentence(lines: tuple[str, ...]) -> int:
@@ -55,28 +87,53 @@ def sentence(lines: tuple[str, ...]) -> int:
     return (chosen or 1) - 1
 
 
-def focus(source: Scratch) -> int | str:
+def focus(source: Source) -> int | str:
     """The head to look at, by number, or the name of an aggregation."""
-    options = [*map(str, range(source.num_heads)), *FOCUS]
-    if st.session_state.get("show", "0") not in options:
-        st.session_state["show"] = "0"
+    chosen = st.session_state["show"]
+    if chosen is None or (isinstance(chosen, int) and chosen >= source.num_heads):
+        chosen = opening_head(source)
+    options = [*map(str, range(source.num_heads)), *state.COMBINED]
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         label("Head")
-        chosen = st.pills(
-            "Head to look at",
-            options,
-            default="0",
-            key="show",
-            required=True,
-            bind="query-params",
-            label_visibility="collapsed",
-            wrap=True,
-        )
-    return int(chosen) if chosen and chosen.isdigit() else chosen or 0
+        _pills("Head to look at", options, str(chosen), "head to look at", _choose_head)
+    return chosen
 
 
-def with_sos(source: Scratch) -> Scratch:
-    """The same source, its sentences beginning with <sos> if asked for."""
+def _choose_head() -> None:
+    st.session_state["show"] = state.decode_show(st.session_state["head to look at"])
+
+
+def step(source: Source) -> Source:
+    """The same model as it was after some step of its training, by a slider; as it is where no steps were kept."""
+    if not isinstance(source, Trained) or len(source.steps) < 2:
+        return source
+    steps, found = source.steps, st.session_state["step"]
+    st.session_state["trained for"] = chosen = found if found in steps else steps[-1]
+    behavior = {"key": "trained for", "on_change": _choose_step, "args": (steps[-1],)}
+    st.select_slider(step_in_words(chosen, steps[-1]), steps, **behavior)
+    try:
+        return source if chosen == steps[-1] else cache.source(source.model, chosen)
+    except AttnvizError as error:
+        note(f"{error} Here it is as trained.")
+        return source
+
+
+def step_in_words(step: int, last: int) -> str:
+    """What is seen after a step of the training."""
+    if step == last:
+        return f"Trained: after all {last:,} steps"
+    return f"In training: after {step:,} of {last:,} steps" if step else f"Untrained: after 0 of {last:,} steps"
+
+
+def _choose_step(last: int) -> None:
+    chosen = st.session_state["trained for"]
+    st.session_state["step"] = None if chosen == last else chosen
+
+
+def with_sos(source: Source) -> Source:
+    """The same source, its sentences beginning with <sos> if asked for; a trained model knows itself how to begin."""
+    if not isinstance(source, Scratch):
+        return source
     return replace(source, sos=st.toggle("begin with <sos> (shift right)", True, key="sos", bind="query-params"))
 
 
@@ -106,7 +163,7 @@ def select(point: dict | None) -> None:
 def select_head(point: dict | None) -> None:
     """Show the head that was clicked."""
     if point is not None and counted(point, "head"):
-        st.session_state["show"] = str(point["head"])
+        st.session_state["show"] = int(point["head"])
 
 
 def counted(point: dict, what: str) -> bool:
@@ -124,6 +181,14 @@ def rev(what: str) -> int:
 
 def selected(record: Record, site: Site) -> tuple[int, int] | None:
     """The selected cell, if the picture has it."""
-    cell = st.session_state["cell"]
     queries, keys = record.step(site).shape[2:]
+    state.drop_missing_cell(queries, keys)
+    cell = st.session_state["cell"]
     return cell if cell and cell[0] < queries and cell[1] < keys else None
+
+
+def _pills(title: str, options: list, chosen: object, key: str, on_change, *args: object) -> None:
+    """A choice that is kept elsewhere in the session; `on_change` takes it from the key."""
+    st.session_state[key] = chosen
+    behavior = {"on_change": on_change, "args": args, "label_visibility": "collapsed"}
+    st.pills(title, options, key=key, required=True, wrap=True, **behavior)

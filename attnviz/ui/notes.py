@@ -4,13 +4,27 @@ from html import escape
 
 import streamlit as st
 
-from attnviz.core.display import without_surrogates
+from attnviz.core.display import shown, without_surrogates
+
+MOST_UNKNOWN = 4
+"""So many unknown words are named."""
 
 
 def note(text: str, kind: str = "error") -> None:
     """One plain sentence, shown as typed: nothing in it is read as markup."""
     role = "alert" if kind == "error" else "status"
     st.html(f'<div class="note {kind}" role="{role}">{escape(clean(text))}</div>')
+
+
+def unknown_words(unknown: dict[str, tuple[str, ...]]) -> None:
+    """Which words the model does not know, each with a known one that is spelled most like it."""
+    if not unknown:
+        return
+    named = [f"'{shown(word)}'" + (f" (nearest: '{near[0]}')" if near else "") for word, near in unknown.items()]
+    more = f" and {len(named) - MOST_UNKNOWN} more" if len(named) > MOST_UNKNOWN else ""
+    them = "it" if len(named) == 1 else "them"
+    known = f"This model does not know {', '.join(named[:MOST_UNKNOWN])}{more}; it reads {them} as <unk>."
+    note(known, "notice")
 
 
 def in_words(text: str) -> None:

@@ -9,14 +9,14 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, EmptyRowError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
-from attnviz.sources.scratch import Scratch
+from attnviz.sources.base import Source
 from attnviz.ui import cache, state
 from attnviz.ui.notes import in_words, note, quiet, unseen
 
 SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
 
 
-def run(source: Scratch, lines: tuple[str, ...], edits: Edits) -> Record:
+def run(source: Source, lines: tuple[str, ...], edits: Edits) -> Record:
     """The record, or one sentence and the end of the page."""
     try:
         return cache.record(source, lines, edits)

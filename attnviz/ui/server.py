@@ -73,17 +73,20 @@ def warm() -> None:
     Streamlit collects garbage after every run; with torch loaded that costs more than the run itself. What is frozen
     here is never looked at again.
     """
-    from attnviz import export, figures
+    from attnviz import api, export, figures
     from attnviz.core.edits import Edits
     from attnviz.core.masks import Subsequent
-    from attnviz.sources.scratch import Scratch
-    from attnviz.ui import cache, inputs
+    from attnviz.ui import cache, effects, inputs, looking
 
-    lines = cache.texts(next(iter(inputs.EXAMPLES.values())))
-    before, after = (cache.record(Scratch(), lines, edits) for edits in (Edits(), Edits(Subsequent())))
-    site = before.sites[0]
-    for figure in (figures.heads(before, site), figures.head(before, site, 0), figures.change(before, after)):
-        figure.screen  # noqa: B018 (its form is built now, and kept for all)
+    source, _ = cache.loadable(api.DEFAULT)
+    site, head = looking.opening_site(source), looking.opening_head(source)
+    lines = cache.texts(inputs.opening_text(source))
+    before, after = (cache.record(source, lines, edits) for edits in (Edits(), Edits(Subsequent())))
+    for run in (before, after):
+        for figure in (figures.heads(run, site), figures.head(run, site, head)):
+            figure.screen  # noqa: B018 (its form is built now, and kept for all)
+    for effect in effects.choices(before):
+        effects.drawn(effect, before, before, 0).screen  # noqa: B018
     gc.collect()
     gc.freeze()
     export.warm()

@@ -1,8 +1,9 @@
 """What the link holds. Controls keep themselves in it (`bind="query-params"`); here is the rest.
 
 Heads off are written ``e0.1-e0.3``: encoder layer 0 head 1, encoder layer 0 head 3. A selected cell is ``2.1``: query
-2, key 1. Masks are ``subsequent.window``, or ``none`` where somebody chose that; nothing where nobody chose, because
-then each page begins with what it is about.
+2, key 1. A site is ``c1``: cross layer 1. Masks are ``subsequent.window``, or ``none`` where somebody chose that.
+Nothing where nobody chose, because then each page begins with what it is about, and each model with what it is good
+for.
 """
 
 import math
@@ -14,6 +15,12 @@ from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
 
 RULES = ("subsequent", "window", "prefix")
+COMBINED = ("mean", "max", "min")
+"""How all heads can be shown as one."""
+
+EFFECTS = ("step by step", "next word", "output vectors")
+"""What can stand beside the large picture."""
+
 Heads = frozenset[tuple[Site, int]]
 LETTERS = {kind[0]: kind for kind in KINDS}
 
@@ -69,7 +76,75 @@ def decode_rules(text: str) -> tuple[str, ...] | None:
     return tuple(rule for rule in RULES if rule in text.split("."))
 
 
+def encode_site(site: Site | None) -> str:
+    return "" if site is None else f"{site.kind[0]}{site.layer}"
+
+
+def decode_site(text: str) -> Site | None:
+    """Read what `encode_site` wrote.
+
+    Raises:
+        InputError: if it is anything else.
+    """
+    if not text:
+        return None
+    if not (m := re.fullmatch(r"([edc])(\d{1,3})", text, re.ASCII)):
+        raise InputError(f"'{text[:40]}' does not name a layer; it should look like e0, d1 or c1.")
+    return Site(LETTERS[m[1]], int(m[2]))
+
+
+def encode_show(head: int | str | None) -> str:
+    return "" if head is None else str(head)
+
+
+def decode_show(text: str) -> int | str | None:
+    """Read what `encode_show` wrote.
+
+    Raises:
+        InputError: if it is anything else.
+    """
+    if not text or text in COMBINED:
+        return text or None
+    if not re.fullmatch(r"\d{1,3}", text, re.ASCII):
+        raise InputError(f"'{text[:40]}' does not name a head; it should be a number or one of {', '.join(COMBINED)}.")
+    return int(text)
+
+
+def encode_step(step: int | None) -> str:
+    return "" if step is None else str(step)
+
+
+def decode_step(text: str) -> int | None:
+    """Read what `encode_step` wrote.
+
+    Raises:
+        InputError: if it is anything else.
+    """
+    if text and not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        raise InputError(f"'{text[:40]}' is no step of a training; it should be a whole number.")
+    return int(text) if text else None
+
+
+def encode_effect(effect: str | None) -> str:
+    return effect or ""
+
+
+def decode_effect(text: str) -> str | None:
+    """Read what `encode_effect` wrote.
+
+    Raises:
+        InputError: if it is anything else.
+    """
+    if text and text not in EFFECTS:
+        raise InputError(f"'{text[:40]}' is not one of {', '.join(EFFECTS)}.")
+    return text or None
+
+
 ENCODED = {
+    "site": (encode_site, decode_site, None),
+    "show": (encode_show, decode_show, None),
+    "step": (encode_step, decode_step, None),
+    "effect": (encode_effect, decode_effect, None),
     "mask": (encode_rules, decode_rules, None),
     "off": (encode_heads, decode_heads, frozenset()),
     "cell": (encode_cell, decode_cell, None),
@@ -109,21 +184,43 @@ def binding(name: str) -> str | None:
     return None if name in st.session_state["unbound"] else "query-params"
 
 
-def drop_missing(sites: tuple[Site, ...], num_heads: int, queries: int, keys: int) -> None:
-    """Once per session, when the model and the text are known: let go of what the link names and is not there."""
+def drop_missing(sites: tuple[Site, ...], num_heads: int, steps: tuple[int, ...]) -> None:
+    """Once per session, when the model is known: let go of what the link names and is not there."""
     if st.session_state.get("link checked"):
         return
     st.session_state["link checked"] = True
+    place, head, step = (st.session_state[name] for name in ("site", "show", "step"))
+    there = f"the model has {', '.join(map(str, sites))} with {num_heads} head(s) each, counted from 0"
     missing = {(site, head) for site, head in st.session_state["off"] if site not in sites or head >= num_heads}
     if missing:
         st.session_state["off"] -= missing
-        there = f"the model has {len(sites)} layer(s) of {num_heads} head(s), counted from 0"
-        st.session_state["link_problems"].append(f"off: {encode_heads(frozenset(missing))[:40]} is not there; {there}.")
-    cell = st.session_state["cell"]
-    if cell and (cell[0] >= queries or cell[1] >= keys):
-        st.session_state["cell"] = None
-        size = f"the picture has {queries} queries and {keys} keys, counted from 0"
-        st.session_state["link_problems"].append(f"cell: {encode_cell(cell)} is not there; {size}.")
+        _problem("off", encode_heads(frozenset(missing))[:40], there)
+    if place is not None and place not in sites:
+        st.session_state["site"] = None
+        _problem("site", encode_site(place), there)
+    if isinstance(head, int) and head >= num_heads:
+        st.session_state["show"] = None
+        _problem("show", str(head), there)
+    if step is not None and step not in steps:
+        st.session_state["step"] = None
+        kept = ", ".join(map(str, steps)) or "none"
+        _problem("step", str(step), f"of the steps of its training these are kept: {kept}")
+
+
+def drop_missing_cell(queries: int, keys: int) -> None:
+    """Once per session, when the picture is known: let go of a cell that it does not have, and begin again."""
+    cell, checked = st.session_state["cell"], st.session_state.get("cell checked")
+    st.session_state["cell checked"] = True
+    if checked or not cell or (cell[0] < queries and cell[1] < keys):
+        return
+    st.session_state["cell"] = None
+    size = f"the picture has {queries} queries and {keys} keys, counted from 0"
+    _problem("cell", encode_cell(cell), size)
+    st.rerun()
+
+
+def _problem(name: str, said: str, there: str) -> None:
+    st.session_state["link_problems"].append(f"{name}: {said} is not there; {there}.")
 
 
 def write_link() -> None:

@@ -15,7 +15,20 @@ CSS = """
 .st-key-phone, *:has(> .st-key-phone) {display: none;}
 .words {font-size: 1.125rem; line-height: 1.5; min-height: 1.7rem; overflow-wrap: anywhere;
         font-variant-numeric: tabular-nums;}
+.says {font-size: 1.125rem; line-height: 1.5; overflow-wrap: anywhere;
+       font-variant-numeric: tabular-nums;}
+.says span + span:not(.quiet) {margin-left: 2rem;}
+.says u {font-weight: 700; text-decoration-thickness: 2px; text-underline-offset: 3px;}
 .quiet {font-size: .875rem; opacity: .78; overflow-wrap: anywhere; font-variant-numeric: tabular-nums;}
+.heading {font-size: 1.6rem; font-weight: 650; margin: 0; padding: 0;}
+.section {font-size: 1.125rem; font-weight: 600; margin: .75rem 0 0; padding: 0;}
+.text {line-height: 1.5; overflow-wrap: anywhere; margin: 0;}
+ul.text {padding-left: 1.25rem;}
+.facts {border-collapse: collapse; width: 100%; line-height: 1.4;}
+.facts th, .facts td {text-align: left; vertical-align: top; padding: .35rem .75rem .35rem 0; overflow-wrap: anywhere;}
+.facts tr {border-bottom: 1px solid rgba(128, 128, 128, .3);}
+.facts th {font-size: .875rem; font-weight: 600;}
+.facts .number {text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap;}
 @media (max-width: 640px) {
   .block-container {padding-left: 1rem; padding-right: 1rem;}
   .st-key-phone, *:has(> .st-key-phone) {display: flex;}

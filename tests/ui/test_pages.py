@@ -19,9 +19,9 @@ def masks_page():
 
 
 def opened(page=heads_page, **link) -> AppTest:
-    """A page opened by a link."""
+    """A page opened by a link; with random weights if it names no model."""
     app = AppTest.from_function(page, default_timeout=60)
-    for name, value in link.items():
+    for name, value in ({"model": "scratch"} | link).items():
         app.query_params[name] = value
     return app.run()
 
@@ -90,7 +90,7 @@ def test_a_head_that_is_off_is_named_and_can_be_put_back():
 
 def test_all_none_and_invert_work_on_the_layer_shown():
     """none switches every head of the layer off, invert turns the choice around, all puts everything back."""
-    app = opened(layer="1", off="e0.3-e1.0")
+    app = opened(site="e1", off="e0.3-e1.0")
     button(app, "invert").click().run()
 
     assert app.query_params["off"] == "e0.3-e1.1-e1.2-e1.3"
@@ -106,11 +106,11 @@ def test_all_none_and_invert_work_on_the_layer_shown():
 
 def test_reset_all_gives_the_untouched_model_back():
     """Masks, padding and heads return to how the model is."""
-    app = opened(text="one two three\none", mask="subsequent.window", padding="false", off="e0.0-e1.2")
+    app = opened(text="one two three\none", mask="subsequent.window", own_mask="false", off="e0.0-e1.2")
     button(app, "reset all").click().run()
 
     assert not [b for b in app.button if b.label == "reset all"]
-    assert set(app.query_params) <= {"text"}
+    assert set(app.query_params) <= {"model", "text"}
 
 
 def test_a_link_restores_what_it_says():
@@ -121,7 +121,7 @@ def test_a_link_restores_what_it_says():
         "num_heads": "2",
         "num_layers": "3",
         "seed": "7",
-        "layer": "2",
+        "site": "e2",
         "show": "mean",
         "mask": "subsequent.window",
         "before": "4",
@@ -144,8 +144,8 @@ def test_a_link_restores_what_it_says():
 @pytest.mark.parametrize(
     "link",
     [
-        {"layer": "77"},
-        {"layer": "x"},
+        {"site": "e77"},
+        {"site": "x"},
         {"show": "99999"},
         {"mask": "nonsense"},
         {"tokenizer": "klingon"},
@@ -201,7 +201,7 @@ def test_the_longest_text_that_fits_opens_with_sos_too():
 def test_padding_can_be_left_unmasked():
     """With two sentences of different length the padding mask can be switched off, and that is a change."""
     app = opened(text="one two three\none", sentence="2")
-    app.toggle(key="padding").set_value(False).run()
+    app.toggle(key="own_mask").set_value(False).run()
 
     assert button(app, "padding not masked")
 

@@ -18,12 +18,19 @@ def masks() -> None:
     page()
 
 
+def model() -> None:
+    from attnviz.ui.pages.model import page
+
+    page(lambda: st.switch_page(pages[0]))
+
+
 st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide", initial_sidebar_state="collapsed")
 style.apply()
 st.logo(str(assets.path("logo.svg")), size="large")
 pages = [
     st.Page(heads, title="Heads", url_path="heads", default=True),
     st.Page(masks, title="Masks", url_path="masks"),
+    st.Page(model, title="Model", url_path="model"),
 ]
 page = st.navigation(pages, position="top")
 with st.container(horizontal=True, key="phone"):  # the navigation at the top hides behind a button on narrow screens

@@ -3,8 +3,9 @@
 import streamlit as st
 
 from attnviz import api, figures
+from attnviz.core.edits import Edits
 from attnviz.core.masks import Full
-from attnviz.ui import editing, inputs, looking, pictures, state
+from attnviz.ui import cache, editing, inputs, looking, pictures, says, state
 
 
 def page() -> None:
@@ -14,21 +15,22 @@ def page() -> None:
 @st.fragment
 def body(source, lines) -> None:
     source = looking.with_sos(source)
-    edits = editing.edits_bar(source, lines, rules=("subsequent",))
+    decodes = any(site.kind == "decoder" for site in source.sites)  # then it has a mask of its own to show
+    edits, said = editing.edits_bar(source, lines, rules=() if decodes else ("subsequent",))
     record = pictures.run(source, lines, edits)
+    before = cache.record(source, lines) if edits != Edits() else None
     dark = looking.is_dark()
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                site = looking.layer(source)
+                site = looking.site(source, looking.masked_site(source))
                 sentence = looking.sentence(lines)
                 menu = st.container(width="content")
             cell = looking.selected(record, site)
-            tokens = record.sentences[sentence].tokens
+            queries, keys = record.tokens(site, sentence=sentence)
             mask = record.step(site).mask or Full()
-            predicted = api.predicted(record.sentences[sentence])
             shown = {"sentence": sentence, "selected": cell, "dark": dark, "rev": looking.rev("cell")}
-            grid = figures.mask(mask, tokens, predicted=predicted, **shown)
+            grid = figures.mask(mask, queries, keys, predicted=_predicted(record, site, sentence), **shown)
             with menu:
                 pictures.take_away(grid, "mask", "mask")
             pictures.picture(grid, "mask", select="cell", on_select=looking.select)
@@ -41,6 +43,8 @@ def body(source, lines) -> None:
             with menu:
                 pictures.take_away(head, "head")
             pictures.picture(head, "head", select="cell", on_select=looking.select)
+    with said:
+        says.line(record, before, position=says.position(record, site, cell, sentence), sentence=sentence)
     pictures.cell_in_words(record, site, focus, cell, sentence)
     left, right = st.columns(2)
     with left:
@@ -48,3 +52,10 @@ def body(source, lines) -> None:
     with right:
         pictures.numbers(head, "head")
     state.write_link()
+
+
+def _predicted(record, site, sentence: int):
+    """What each row predicts: what the model says; without one that says anything, the next token, as in a decoder."""
+    if record.prediction is None:
+        return api.predicted(record.sentences[sentence])
+    return record.predicted(site, sentence=sentence)

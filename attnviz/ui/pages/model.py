@@ -1,0 +1,116 @@
+"""The card of the chosen model: what it is, how well it does, what its heads do, and what it cannot do."""
+
+from collections.abc import Callable
+from html import escape
+
+import streamlit as st
+
+from attnviz.charts.curve import curve
+from attnviz.sources.base import Source
+from attnviz.sources.cards import Card, Measure
+from attnviz.sources.trained import Trained
+from attnviz.ui import findings, inputs, looking, state
+from attnviz.ui.notes import clean, in_words, quiet
+
+SCRATCH = (
+    "The model 'scratch' was never trained: its weights are random numbers, all from one seed.",
+    "It shows how attention is computed, how masks act and what sizes do, and it means nothing.",
+)
+
+
+def page(open_heads: Callable[[], None]) -> None:
+    """The page.
+
+    Args:
+        open_heads: leads to the page of the heads.
+    """
+    source, _ = inputs.input_bar()
+    if source.card is None:
+        _heading("Random weights")
+        in_words(" ".join(SCRATCH))
+    else:
+        _card(source, source.card, open_heads)
+    state.write_link()
+
+
+def _card(source: Source, card: Card, open_heads: Callable[[], None]) -> None:
+    with st.container(horizontal=True, gap="large"):
+        with st.container(width=620):
+            _heading(card.title)
+            in_words(card.does)
+            _section("What its heads do")
+            for number, found in enumerate(card.findings):
+                with st.container(gap=None):
+                    findings.link(found, f"finding {number}", open_heads)
+                    _text(f"{found.does[:1].upper()}{found.does[1:].rstrip('. ')}.")
+                    quiet(f"How that is known: {found.known.rstrip('. ')}.")
+            _section("What it cannot do")
+            _list(card.cannot)
+        with st.container(width=560):
+            _section("How well it does")
+            _measures(card.measured)
+            quiet("Measured with:")
+            st.code(card.command, language="sh", wrap_lines=True)
+            if card.curve:
+                _section("How it learned")
+                _curve(source, card)
+            _section("What it was trained on")
+            _text(card.trained_on)
+            quiet(f"{card.made.rstrip('. ')}.")
+            _section("Sizes")
+            _sizes(card.sizes)
+
+
+def _curve(source: Source, card: Card) -> None:
+    kept = source.steps if isinstance(source, Trained) else ()
+    with st.container(key="picture curve"):
+        chart = curve(card.curve, kept=kept, dark=looking.is_dark())
+        st.altair_chart(chart, theme=None, width="content", key="curve")
+    (_, _, first), (last, _, score) = card.curve[0], card.curve[-1]
+    quiet(
+        f"The held-out score went from {first:.1%} to {score:.1%} in {last:,} steps. The dots are the steps whose "
+        "weights were kept: the slider on the page Heads goes through them."
+    )
+
+
+def _measures(measured: tuple[Measure, ...]) -> None:
+    rows = "".join(
+        f'<tr><td>{_plain(one.what)}</td><td class="number">{one.value:.1%}</td><td>{_goal(one)}</td></tr>'
+        for one in measured
+    )
+    head = '<tr><th>what was measured</th><th class="number">share</th><th>goal</th></tr>'
+    st.html(f'<table class="facts"><thead>{head}</thead><tbody>{rows}</tbody></table>')
+
+
+def _goal(measure: Measure) -> str:
+    if measure.goal is None:
+        return ""
+    return f"{measure.goal:.0%}, {'reached' if measure.value >= measure.goal else 'not reached'}"
+
+
+def _sizes(sizes: dict[str, int]) -> None:
+    rows = "".join(
+        f'<tr><td>{_plain(name)}</td><td class="number">{number:,}</td></tr>' for name, number in sizes.items()
+    )
+    st.html(f'<table class="facts"><tbody>{rows}</tbody></table>')
+
+
+def _heading(text: str) -> None:
+    st.html(f'<h2 class="heading">{_plain(text)}</h2>')
+
+
+def _section(text: str) -> None:
+    st.html(f'<h3 class="section">{_plain(text)}</h3>')
+
+
+def _text(text: str) -> None:
+    st.html(f'<div class="text">{_plain(text)}</div>')
+
+
+def _list(texts: tuple[str, ...]) -> None:
+    items = "".join(f"<li>{_plain(text)}</li>" for text in texts)
+    st.html(f'<ul class="text">{items}</ul>')
+
+
+def _plain(text: str) -> str:
+    return escape(clean(text))
