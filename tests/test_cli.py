@@ -17,6 +17,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
 
 CAT = "The cat sat on the mat"
+SCRATCH = ("--model", "scratch")
 
 
 @pytest.fixture
@@ -34,9 +35,9 @@ def run(capsys, tmp_path, monkeypatch):
 def test_a_head_becomes_a_picture_and_its_numbers(run, tmp_path):
     """The ending says the format; the numbers are those of the run from Python."""
     changed = ["--layer", "1", "--head", "2", "--mask", "subsequent", "--off", "0.3", "--temperature", "0.5"]
-    status, out, err = run("head", CAT, *changed, "-o", "head.png", "-o", "head.npz", "-o", "head.csv")
+    status, out, err = run("head", CAT, *SCRATCH, *changed, "-o", "head.png", "-o", "head.npz", "-o", "head.csv")
 
-    record = analyze(CAT, edits=Edits(Subsequent(), {(Site("encoder", 0), 3)}, temperature=0.5))
+    record = analyze(CAT, "scratch", edits=Edits(Subsequent(), {(Site("encoder", 0), 3)}, temperature=0.5))
     weights = record.step(Site("encoder", 1)).weights(2).numpy()
     assert (status, out, err) == (0, "head.png\nhead.npz\nhead.csv\n", "")
     assert Image.open(tmp_path / "head.png").format == "PNG"
@@ -47,19 +48,21 @@ def test_a_head_becomes_a_picture_and_its_numbers(run, tmp_path):
 
 
 def test_all_heads_combined(run, tmp_path):
-    run("head", CAT, "--head", "mean", "--row-sums", "-o", "mean.npz")
+    run("head", CAT, *SCRATCH, "--head", "mean", "--row-sums", "-o", "mean.npz")
 
-    step = analyze(CAT).steps[0]
+    step = analyze(CAT, "scratch").steps[0]
     mean = sum(step.weights(head).numpy() for head in range(4)) / 4
     assert np.load(tmp_path / "mean.npz")["weights"] == pytest.approx(mean, abs=1e-6)
 
 
 def test_the_model_is_chosen_by_options(run, tmp_path):
     model = ["--d-model", "12", "--num-heads", "3", "--num-layers", "1", "--seed", "7", "--no-positions", "--no-bias"]
-    status, *_ = run("heads", CAT, *model, "--tokenizer", "characters", "--domain", "shared", "-o", "heads.npz")
+    status, *_ = run(
+        "heads", CAT, *SCRATCH, *model, "--tokenizer", "characters", "--domain", "shared", "-o", "heads.npz"
+    )
 
     settings = {"d_model": 12, "num_heads": 3, "num_layers": 1, "seed": 7, "positions": False, "bias": False}
-    record = analyze(CAT, tokenizer="characters", **settings)
+    record = analyze(CAT, "scratch", tokenizer="characters", **settings)
     assert status == 0
     assert np.array_equal(
         np.load(tmp_path / "heads.npz")["weights"], [record.steps[0].weights(head).numpy() for head in range(3)]
@@ -67,14 +70,14 @@ def test_the_model_is_chosen_by_options(run, tmp_path):
 
 
 def test_biases_can_be_left_out():
-    """They begin as zeros, so no picture of random weights tells."""
-    assert parser.build().parse_args(["head", "a"]).bias
+    """One of the settings that are handed on only if they are given."""
+    assert not hasattr(parser.build().parse_args(["head", "a"]), "bias")
     assert not parser.build().parse_args(["head", "a", "--no-bias"]).bias
 
 
 def test_a_mask_is_subsequent_unless_another_is_asked_for(run, tmp_path):
     """It begins with <sos>, as the input of a decoder does."""
-    run("mask", "The cat sat down", "-o", "mask.npz", "-o", "mask.svg")
+    run("mask", "The cat sat down", *SCRATCH, "-o", "mask.npz", "-o", "mask.svg")
 
     mask = np.load(tmp_path / "mask.npz")
     assert mask["query_tokens"].tolist() == ["<sos>", "The", "cat", "sat", "down"]
@@ -98,7 +101,7 @@ def test_a_mask_is_subsequent_unless_another_is_asked_for(run, tmp_path):
 def test_masks_are_said_in_a_few_letters(run, tmp_path, masks, rows):
     """Several masks hold together; a bar means either; JSON says what a link says."""
     options = [option for mask in masks for option in ("--mask", mask)]
-    status, *_ = run("mask", "a b c d", "--no-sos", *options, "-o", "mask.npz")
+    status, *_ = run("mask", "a b c d", *SCRATCH, "--no-sos", *options, "-o", "mask.npz")
 
     drawn = np.load(tmp_path / "mask.npz")["may_attend"].astype(int)
     assert status == 0
@@ -106,8 +109,8 @@ def test_masks_are_said_in_a_few_letters(run, tmp_path, masks, rows):
 
 
 def test_how_far_the_output_moves(run, tmp_path):
-    run("change", CAT, "--off", "0,1", "-o", "change.npz")
-    run("change", CAT, "--mask", "full", "-o", "none.npz")
+    run("change", CAT, *SCRATCH, "--off", "0,1", "-o", "change.npz")
+    run("change", CAT, *SCRATCH, "--mask", "full", "-o", "none.npz")
 
     assert (np.load(tmp_path / "change.npz")["change"] > 0).all()
     assert (np.load(tmp_path / "none.npz")["change"] == 0).all()
@@ -115,7 +118,7 @@ def test_how_far_the_output_moves(run, tmp_path):
 
 def test_a_change_by_nothing_is_refused(run, tmp_path):
     """One sentence with what to give, and no picture of bars without a length."""
-    status, out, err = run("change", CAT, "-o", "change.png")
+    status, out, err = run("change", CAT, *SCRATCH, "-o", "change.png")
 
     assert (status, out, list(tmp_path.iterdir())) == (2, "", [])
     assert err.startswith("attnviz: Nothing is changed; give --mask, --off, --temperature")
@@ -123,7 +126,7 @@ def test_a_change_by_nothing_is_refused(run, tmp_path):
 
 def test_one_of_several_sentences_is_drawn(run, tmp_path):
     """Each line is a sentence, as in the app; the shorter one is padded."""
-    run("head", "A dog ran\n\nThe cat", "--sentence", "2", "-o", "head.npz")
+    run("head", "A dog ran\n\nThe cat", *SCRATCH, "--sentence", "2", "-o", "head.npz")
 
     head = np.load(tmp_path / "head.npz")
     assert head["key_tokens"].tolist() == ["The", "cat", "<pad>"]
@@ -131,7 +134,7 @@ def test_one_of_several_sentences_is_drawn(run, tmp_path):
 
 
 def test_without_a_file_name_the_picture_is_named_after_what_it_shows(run, tmp_path):
-    _, out, _ = run("head", CAT, "--head", "1", "--ppi", "300")
+    _, out, _ = run("head", CAT, *SCRATCH, "--head", "1", "--ppi", "300")
 
     assert out == "scratch-encoder-layer-0-head-1-The-cat-sat-on-the-mat-300dpi.png\n"
     assert Image.open(tmp_path / out.strip()).info["dpi"] == pytest.approx((300, 300), abs=1)
@@ -139,20 +142,20 @@ def test_without_a_file_name_the_picture_is_named_after_what_it_shows(run, tmp_p
 
 @pytest.mark.parametrize("format", export.FORMATS)
 def test_every_format_can_be_asked_for(run, tmp_path, format):
-    status, *_ = run("head", "The cat", "-o", f"file.{format.upper()}")
+    status, *_ = run("head", "The cat", *SCRATCH, "-o", f"file.{format.upper()}")
 
     assert status == 0
     assert (tmp_path / f"file.{format.upper()}").stat().st_size > 100
 
 
 def test_an_archive_holds_all_files(run, tmp_path):
-    run("heads", "The cat", "--dark", "-o", "all.zip")
+    run("heads", "The cat", *SCRATCH, "--dark", "-o", "all.zip")
 
     assert "README.txt" in zipfile.ZipFile(tmp_path / "all.zip").namelist()
 
 
 def test_tokens_as_a_table(run):
-    _, out, _ = run("tokens", "unbelievable\tcat\n\u202e", "--tokenizer", "bpe", "--sos")
+    _, out, _ = run("tokens", "unbelievable\tcat\n\u202e", *SCRATCH, "--tokenizer", "bpe", "--sos")
 
     lines = out.splitlines()
     assert [line.split() for line in lines[1:4]] == [
@@ -166,7 +169,7 @@ def test_tokens_as_a_table(run):
 def test_tokens_as_json(run, monkeypatch):
     """From stdin, with the text as it came."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("Ein Fuß\nzwei \ud800\n"))
-    _, out, _ = run("tokens", "-", "--json")
+    _, out, _ = run("tokens", "-", *SCRATCH, "--json")
 
     first, second = json.loads(out)
     assert first["text"] == "Ein Fuß"
@@ -180,30 +183,33 @@ def test_tokens_as_json(run, monkeypatch):
         ([], "required: COMMAND"),
         (["paint"], "invalid choice: 'paint'"),
         (["head"], "required: TEXT"),
-        (["head", " \n"], "There is no text; give a sentence"),
-        (["head", "a", "--heads", "2"], "Unrecognized arguments: --heads 2"),
-        (["head", "a", "--head", "9"], "There is no head 9; there are 4, counted from 0."),
-        (["head", "a", "--head", "median"], "there are mean, max, min."),
-        (["head", "a", "--layer", "2"], "It has: encoder layer 0, encoder layer 1."),
-        (["head", "a", "--layer", "x"], "--layer: invalid int value: 'x'"),
-        (["head", "a", "--off", "x"], "'x' are no heads; give 2,3 or LAYER.HEAD"),
-        (["head", "a", "--off", "4"], "There is no head 4 at encoder layer 0"),
-        (["head", "a", "--off", "5.0"], "no encoder layer 5"),
-        (["head", "a", "--mask", "causal"], "There is no mask 'causal'. There are: subsequent, window="),
-        (["head", "a", "--mask", "window=1,2,3"], "There is no mask 'window=1,2,3'."),
-        (["head", "a", "--mask", "prefix=x"], "There is no mask 'prefix=x'."),
-        (["head", "a", "--mask", f"prefix={10**30}"], "whole numbers up to 100,000"),
-        (["head", "a", "--mask", "{"], "not valid JSON"),
-        (["head", "a", "--temperature", "0"], "The temperature is 0.0"),
-        (["head", "a", "--empty-rows", "none"], "zero, nan, uniform, error"),
-        (["head", "a", "--domain", "half"], "there are fixed, shared, log"),
-        (["head", "a", "--d-model", "65"], "num_heads must divide d_model"),
-        (["head", "a", "--tokenizer", "letters"], "There are: words, characters, bpe."),
-        (["head", "a", "--sentence", "2"], "There is no sentence 2; there are 1, counted from 1."),
-        (["head", "a", "--scale", "3"], "scale is 1, 2 or 4"),
-        (["head", "a", "-o", "head.gif"], "There are: .png, .svg, .pdf, .html, .json, .csv, .npz, .zip."),
-        (["head", "a", "-o", "nowhere/head.svg"], "'nowhere/head.svg' cannot be written: No such file or directory."),
-        (["tokens", "a", "--layer", "1"], "Unrecognized arguments: --layer 1"),
+        (["head", " \n", *SCRATCH], "There is no text; give a sentence"),
+        (["head", "a", *SCRATCH, "--heads", "2"], "Unrecognized arguments: --heads 2"),
+        (["head", "a", *SCRATCH, "--head", "9"], "There is no head 9; there are 4, counted from 0."),
+        (["head", "a", *SCRATCH, "--head", "median"], "there are mean, max, min."),
+        (["head", "a", *SCRATCH, "--layer", "2"], "It has: encoder layer 0, encoder layer 1."),
+        (["head", "a", *SCRATCH, "--layer", "x"], "--layer: invalid int value: 'x'"),
+        (["head", "a", *SCRATCH, "--off", "x"], "'x' are no heads; give 2,3 or LAYER.HEAD"),
+        (["head", "a", *SCRATCH, "--off", "4"], "There is no head 4 at encoder layer 0"),
+        (["head", "a", *SCRATCH, "--off", "5.0"], "no encoder layer 5"),
+        (["head", "a", *SCRATCH, "--mask", "causal"], "There is no mask 'causal'. There are: subsequent, window="),
+        (["head", "a", *SCRATCH, "--mask", "window=1,2,3"], "There is no mask 'window=1,2,3'."),
+        (["head", "a", *SCRATCH, "--mask", "prefix=x"], "There is no mask 'prefix=x'."),
+        (["head", "a", *SCRATCH, "--mask", f"prefix={10**30}"], "whole numbers up to 100,000"),
+        (["head", "a", *SCRATCH, "--mask", "{"], "not valid JSON"),
+        (["head", "a", *SCRATCH, "--temperature", "0"], "The temperature is 0.0"),
+        (["head", "a", *SCRATCH, "--empty-rows", "none"], "zero, nan, uniform, error"),
+        (["head", "a", *SCRATCH, "--domain", "half"], "there are fixed, shared, log"),
+        (["head", "a", *SCRATCH, "--d-model", "65"], "num_heads must divide d_model"),
+        (["head", "a", *SCRATCH, "--tokenizer", "letters"], "There are: words, characters, bpe."),
+        (["head", "a", *SCRATCH, "--sentence", "2"], "There is no sentence 2; there are 1, counted from 1."),
+        (["head", "a", *SCRATCH, "--scale", "3"], "scale is 1, 2 or 4"),
+        (["head", "a", *SCRATCH, "-o", "head.gif"], "There are: .png, .svg, .pdf, .html, .json, .csv, .npz, .zip."),
+        (
+            ["head", "a", *SCRATCH, "-o", "nowhere/head.svg"],
+            "'nowhere/head.svg' cannot be written: No such file or directory.",
+        ),
+        (["tokens", "a", *SCRATCH, "--layer", "1"], "Unrecognized arguments: --layer 1"),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(run, tmp_path, arguments, reason):
@@ -218,7 +224,7 @@ def test_a_mistake_is_answered_in_one_line(run, tmp_path, arguments, reason):
 
 
 def test_a_mistake_in_the_last_file_leaves_the_first_unwritten(run, tmp_path):
-    run("head", "a", "-o", "head.svg", "-o", "head.gif")
+    run("head", "a", *SCRATCH, "-o", "head.svg", "-o", "head.gif")
 
     assert not list(tmp_path.iterdir())
 
@@ -226,14 +232,14 @@ def test_a_mistake_in_the_last_file_leaves_the_first_unwritten(run, tmp_path):
 def test_bytes_on_stdin_that_are_no_text(run, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe\x00"), "utf-8"))
 
-    assert run("tokens", "-") == (2, "", "attnviz: What came on stdin is not text in UTF-8.\n")
+    assert run("tokens", "-", *SCRATCH) == (2, "", "attnviz: What came on stdin is not text in UTF-8.\n")
 
 
 def test_a_terminal_that_knows_ascii_only_is_written_to(monkeypatch):
     """What it cannot show is escaped."""
     terminal = io.TextIOWrapper(io.BytesIO(), "ascii")
     monkeypatch.setattr(sys, "stdout", terminal)
-    status = main(["tokens", "é"])
+    status = main(["tokens", "é", *SCRATCH])
 
     terminal.flush()
     assert status == 0
@@ -242,7 +248,7 @@ def test_a_terminal_that_knows_ascii_only_is_written_to(monkeypatch):
 
 def test_help_names_every_command_and_every_format(run, capsys):
     for arguments, words in (
-        (["--help"], [*parser.COMMANDS, "tokens - --tokenizer bpe --json"]),
+        (["--help"], [*parser.COMMANDS, "tokens - --model scratch --tokenizer bpe --json"]),
         (["head", "--help"], [f".{format}" for format in export.FORMATS]),
     ):
         with pytest.raises(SystemExit, match="0"):

@@ -15,7 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser.build().parse_args(arguments)
         from attnviz.cli import commands  # torch and Altair: not for --help
 
-        for line in commands.run(options):
+        for line in commands.run(options, lambda line: _say(f"attnviz: {line}", sys.stderr)):
             _say(line, sys.stdout)
     except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

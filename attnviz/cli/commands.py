@@ -1,109 +1,93 @@
 """What each command does: options in, files written, lines for the terminal out."""
 
-import json
-import sys
 from argparse import Namespace
-from collections.abc import Iterable
-from functools import reduce
-from operator import and_
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from attnviz import api, export, figures
-from attnviz.cli import rules
-from attnviz.core.display import shown
-from attnviz.core.edits import Edits, Site
+from attnviz.cli import lines, values
+from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Full
 from attnviz.core.record import Record
-from attnviz.core.tokens import Sentence
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
 
-SETTINGS = ("tokenizer", "sos", "d_model", "num_heads", "num_layers", "seed", "positions", "bias")
+
+def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
+    """Run the command that was parsed; gives the lines to print.
+
+    Args:
+        note: takes a line about something that is no mistake, such as a word that the model does not know.
+    """
+    if options.command == "models":
+        return lines.card(api.load(options.name)) if options.name else lines.models()
+    texts, source = values.texts(options.text), values.source(options)
+    printed = _COMMANDS[options.command](options, source, texts)
+    for line in lines.unknown(source, texts):
+        note(line)
+    return printed
 
 
-def run(options: Namespace) -> Iterable[str]:
-    """Run the command that was parsed; gives the lines to print."""
-    texts = _texts(options.text)
-    if options.command == "tokens":
-        sentences = _source(options).tokenize(texts)
-        return _json(sentences) if options.json else _table(sentences)
-    return _write(_FIGURES[options.command](options, texts), options)
+def _tokens(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    sentences = source.tokenize(texts)
+    return lines.tokens_json(sentences) if options.json else lines.tokens(sentences)
 
 
-def _head(options: Namespace, texts: list[str]) -> Figure:
-    record = _record(options, texts)
+def _says(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    before, after = _before(options, source, texts), _record(options, source, texts)
+    if after.prediction is None:
+        raise InputError(f"'{source.name}' says nothing, its weights are {source.provenance}; choose another --model.")
+    return lines.says_json(before, after) if options.json else lines.says(before, after)
+
+
+def _head(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    record, head = _record(options, source, texts), values.head(options, source)
     drawn = {"domain": options.domain, "row_sums": options.row_sums, **_drawn(options, record)}
-    return figures.head(record, _site(options), options.head, **drawn)
+    return _write(figures.head(record, values.site(options, source), head, **drawn), options)
 
 
-def _heads(options: Namespace, texts: list[str]) -> Figure:
-    record = _record(options, texts)
-    return figures.heads(record, _site(options), domain=options.domain, **_drawn(options, record))
+def _heads(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    record = _record(options, source, texts)
+    drawn = {"domain": options.domain, **_drawn(options, record)}
+    return _write(figures.heads(record, values.site(options, source), **drawn), options)
 
 
-def _mask(options: Namespace, texts: list[str]) -> Figure:
-    record = _record(options, texts)
+def _mask(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    record, site = _record(options, source, texts), values.site(options, source)
     drawn = _drawn(options, record)
-    sentence = record.sentences[drawn["sentence"]]
-    mask = record.step(_site(options)).mask or Full()
-    return figures.mask(mask, sentence.tokens, predicted=api.predicted(sentence), **drawn)
+    number = drawn["sentence"]
+    queries, keys = record.tokens(site, sentence=number)
+    predicted = record.predicted(site, sentence=number)
+    if record.prediction is None:
+        predicted = api.predicted(record.sentences[number])
+    mask = record.step(site).mask or Full()
+    return _write(figures.mask(mask, queries, keys, predicted=predicted, **drawn), options)
 
 
-def _change(options: Namespace, texts: list[str]) -> Figure:
-    if _edits(options) == Edits():
-        raise InputError("Nothing is changed; give --mask, --off, --temperature, --score-scale or --empty-rows.")
-    before, after = api.analyze(texts, _source(options)), _record(options, texts)
-    return figures.change(before, after, **_drawn(options, after))
+def _change(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    before, after = _before(options, source, texts), _record(options, source, texts)
+    if before is None:
+        raise InputError(
+            "Nothing is changed; give --mask, --off, --temperature, --score-scale, --empty-rows or --no-own-mask."
+        )
+    return _write(figures.change(before, after, **_drawn(options, after)), options)
 
 
-_FIGURES = {"head": _head, "heads": _heads, "mask": _mask, "change": _change}
+_COMMANDS = {"head": _head, "heads": _heads, "mask": _mask, "change": _change, "says": _says, "tokens": _tokens}
 
 
-# From options to values.
+def _record(options: Namespace, source: Source, texts: list[str]) -> Record:
+    return api.analyze(texts, source, values.edits(options, source))
 
 
-def _texts(typed: str) -> list[str]:
-    """One sentence per line, as in the app."""
-    try:
-        text = sys.stdin.read() if typed == "-" else typed
-    except UnicodeDecodeError:
-        raise InputError("What came on stdin is not text in UTF-8.") from None
-    lines = [line for line in text.splitlines() if line.strip()]
-    if not lines:
-        raise InputError("There is no text; give a sentence, or - to read it from stdin.")
-    return lines
+def _before(options: Namespace, source: Source, texts: list[str]) -> Record | None:
+    """The run without changes; None if nothing is changed."""
+    return None if values.edits(options, source) == Edits() else api.analyze(texts, source)
 
 
-def _source(options: Namespace) -> Source:
-    return api.load(**{name: value for name, value in vars(options).items() if name in SETTINGS})
-
-
-def _record(options: Namespace, texts: list[str]) -> Record:
-    return api.analyze(texts, _source(options), _edits(options))
-
-
-def _edits(options: Namespace) -> Edits:
-    masks = [rules.read(text) for text in options.masks or options.default_masks]
-    places = [place for places in options.off for place in places]
-    off = {(Site("encoder", options.layer if layer is None else layer), head) for layer, head in places}
-    mask = reduce(and_, masks) if masks else None
-    return Edits(mask, frozenset(off), options.temperature, options.score_scale, options.empty_rows)
-
-
-def _site(options: Namespace) -> Site:
-    return Site("encoder", options.layer)
-
-
-def _drawn(options: Namespace, record: Record) -> dict[str, Any]:
-    if not 1 <= options.sentence <= len(record.sentences):
-        have = f"there are {len(record.sentences)}, counted from 1"
-        raise InputError(f"There is no sentence {quoted(options.sentence)}; {have}.")
-    return {"sentence": options.sentence - 1, "dark": options.dark}
-
-
-# What goes out.
+def _drawn(options: Namespace, record: Record) -> dict[str, int | bool]:
+    return {"sentence": values.sentence(options, record), "dark": options.dark}
 
 
 def _write(figure: Figure, options: Namespace) -> list[str]:
@@ -118,21 +102,3 @@ def _write(figure: Figure, options: Namespace) -> list[str]:
     for path, content in files.items():
         path.write_bytes(content)
     return [str(path) for path in files]
-
-
-def _json(sentences: Iterable[Sentence]) -> list[str]:
-    listed = [
-        {"text": sentence.text, "length": sentence.length, "tokens": [vars(token) for token in sentence.tokens]}
-        for sentence in sentences
-    ]
-    return [json.dumps(listed, indent=1)]
-
-
-def _table(sentences: Iterable[Sentence]) -> list[str]:
-    rows = [("sentence", "position", "token", "id", "start", "end", "")]
-    for number, sentence in enumerate(sentences, 1):
-        for position, token in enumerate(sentence.tokens):
-            note = "special" if token.special else "joined" if token.joined else ""
-            rows.append((number, position, shown(token.text), token.id, token.start, token.end, note))
-    widths = [max(len(str(cell)) for cell in column) for column in zip(*rows, strict=True)]
-    return ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

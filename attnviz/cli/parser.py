@@ -1,17 +1,19 @@
 """The commands and options of the shell."""
 
 import argparse
+import re
 from typing import Any
 
 from attnviz import __version__, tokenizers
 from attnviz.core.errors import InputError, quoted
 
 EXAMPLES = """examples:
-  attnviz head "The cat sat on the mat" --head 1 --mask subsequent -o head.png -o head.csv
-  attnviz heads "The cat sat on the mat" --layer 1 --off 0.3 -o heads.svg
-  attnviz mask "The cat sat down" -o mask.pdf
-  attnviz change "The cat sat on the mat" --off 0.2,0.3 -o change.png
-  echo "unbelievable tokenization" | attnviz tokens - --tokenizer bpe --json
+  attnviz says "the black cat sleeps on the red chair ."
+  attnviz head "the black cat sleeps" --head 1 -o head.png -o head.csv
+  attnviz heads "the black cat sleeps" --kind encoder --layer 0 --off 3,e1.2 -o heads.svg
+  attnviz change "the black cat sleeps" --off c1.2,c1.3 -o change.png
+  attnviz mask "the cat sat down" --model scratch --mask window=1 -o mask.pdf
+  echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json
 """
 MASKS = "subsequent, window=BEFORE[,AFTER], prefix=LENGTH, documents=LENGTH,..., full, or the JSON of a mask"
 
@@ -20,8 +22,25 @@ COMMANDS = {
     "heads": "the maps of all heads of a layer",
     "mask": "a mask, with the token that each row reads and the one it predicts",
     "change": "how far each token's output moves by what is changed",
+    "says": "what the model writes, or the next words it holds most probable; before and after what is changed",
     "tokens": "the tokens of a text, their ids and places",
+    "models": "the models that there are, or what was measured of one",
 }
+
+FLAGS = {
+    "tokenizer": "--tokenizer",
+    "sos": "--sos",
+    "d_model": "--d-model",
+    "num_heads": "--num-heads",
+    "num_layers": "--num-layers",
+    "seed": "--seed",
+    "positions": "--no-positions",
+    "bias": "--no-bias",
+}
+"""The settings of random weights. None has a default here, so that it is known which were given."""
+
+_ABSENT = argparse.SUPPRESS
+_KINDS = {"e": "encoder", "d": "decoder", "c": "cross"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -33,7 +52,7 @@ def build() -> argparse.ArgumentParser:
     """The parser of all commands; what it cannot read, it raises as an `InputError`."""
     parser = _Parser(
         prog="attnviz",
-        description="See what every attention head does with a sentence. The weights are random, from a seed.",
+        description="See what every attention head does with a sentence, in models that are trained, and what changes.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -42,37 +61,47 @@ def build() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
     for name, help in COMMANDS.items():
         command = commands.add_parser(name, help=help, description=f"Give {help}.", allow_abbrev=False)
-        command.add_argument("text", metavar="TEXT", help="a sentence, one on each line if several; - reads stdin")
-        _add_tokens(command, sos=name == "mask")
-        if name == "tokens":
-            command.add_argument("--json", action="store_true", help="JSON instead of a table")
+        if name == "models":
+            command.add_argument("name", metavar="NAME", nargs="?", help="print the card of this one")
             continue
+        command.add_argument("text", metavar="TEXT", help="a sentence, one on each line if several; - reads stdin")
+        if name in ("tokens", "says"):
+            command.add_argument("--json", action="store_true", help="JSON instead of text")
         if name == "head":
-            command.add_argument("--head", type=_head, default=0, help="a number, or mean, max or min of all (0)")
+            what = "a number, or mean, max or min of all (the one that the model opens with)"
+            command.add_argument("--head", type=_head, help=what)
             command.add_argument("--row-sums", action="store_true", help="show the sum of each row")
         if name in ("head", "heads"):
             command.add_argument("--domain", default="fixed", help="colors from 0 to: fixed (1), shared (largest), log")
-        command.set_defaults(default_masks=["subsequent"] if name == "mask" else [])
         _add_model(command)
-        _add_edits(command)
-        _add_picture(command)
+        if name != "tokens":
+            _add_site(command)
+            _add_edits(command)
+        if name not in ("tokens", "says"):
+            _add_picture(command)
     return parser
-
-
-def _add_tokens(command: argparse.ArgumentParser, *, sos: bool) -> None:
-    command.add_argument("--tokenizer", default="words", help=", ".join(tokenizers.NAMES))
-    action = argparse.BooleanOptionalAction
-    command.add_argument("--sos", action=action, default=sos, help="begin each sentence with <sos>")
 
 
 def _add_model(command: argparse.ArgumentParser) -> None:
     model = command.add_argument_group("model")
-    model.add_argument("--d-model", type=int, default=64, metavar="N", help="width of a token's vector (64)")
-    model.add_argument("--num-heads", type=int, default=4, metavar="N", help="heads per layer (4)")
-    model.add_argument("--num-layers", type=int, default=2, metavar="N", help="layers (2)")
-    model.add_argument("--seed", type=int, default=0, metavar="N", help="where the random weights come from (0)")
-    model.add_argument("--no-positions", dest="positions", action="store_false", help="leave the order of tokens out")
-    model.add_argument("--no-bias", dest="bias", action="store_false", help="projections without biases")
+    model.add_argument("--model", metavar="NAME", help="see 'attnviz models' (translator)")
+    model.add_argument("--step", type=int, metavar="N", help="as it was after this step of its training (the last)")
+    random = command.add_argument_group("settings of random weights, with --model scratch", argument_default=_ABSENT)
+    random.add_argument("--tokenizer", help=f"{', '.join(tokenizers.NAMES)} (words)")
+    sos = "begin each sentence with <sos> (for a mask only)"
+    random.add_argument("--sos", action=argparse.BooleanOptionalAction, default=_ABSENT, help=sos)
+    random.add_argument("--d-model", type=int, metavar="N", help="width of a token's vector (64)")
+    random.add_argument("--num-heads", type=int, metavar="N", help="heads per layer (4)")
+    random.add_argument("--num-layers", type=int, metavar="N", help="layers (2)")
+    random.add_argument("--seed", type=int, metavar="N", help="where the random weights come from (0)")
+    for flag, help in (("positions", "leave the order of tokens out"), ("bias", "projections without biases")):
+        random.add_argument(f"--no-{flag}", dest=flag, action="store_false", default=_ABSENT, help=help)
+
+
+def _add_site(command: argparse.ArgumentParser) -> None:
+    site = command.add_argument_group("what is shown, where the model opens if it is not given")
+    site.add_argument("--kind", help="encoder, decoder or cross")
+    site.add_argument("--layer", type=int, metavar="N", help="counted from 0")
 
 
 def _add_edits(command: argparse.ArgumentParser) -> None:
@@ -91,7 +120,13 @@ def _add_edits(command: argparse.ArgumentParser) -> None:
         default=[],
         type=_places,
         metavar="HEADS",
-        help="2,3: heads of --layer; 0.2: LAYER.HEAD",
+        help="2,3: heads of what is shown; 0.2: LAYER.HEAD; c0.2 or cross0.2: of another kind (e, d, c)",
+    )
+    edits.add_argument(
+        "--no-own-mask",
+        dest="own_mask",
+        action="store_false",
+        help="without the model's own mask: its padding, a decoder's future",
     )
     edits.add_argument("--temperature", type=float, default=1.0, metavar="T", help="divides the scores (1)")
     edits.add_argument("--score-scale", type=float, metavar="F", help="replaces 1/sqrt(d_k)")
@@ -100,7 +135,6 @@ def _add_edits(command: argparse.ArgumentParser) -> None:
 
 def _add_picture(command: argparse.ArgumentParser) -> None:
     files = command.add_argument_group("picture")
-    files.add_argument("--layer", type=int, default=0, metavar="N", help="counted from 0 (0)")
     files.add_argument("--sentence", type=int, default=1, metavar="N", help="which line is drawn, counted from 1 (1)")
     files.add_argument("--dark", action="store_true", help="light on dark")
     files.add_argument(
@@ -118,10 +152,11 @@ def _head(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdecimal() else text
 
 
-def _places(text: str) -> list[tuple[int | None, int]]:
-    """Heads of --off: "2,3" or "0.2,1.3", as (layer or None, head)."""
-    try:
-        places = [part.partition(".") for part in text.split(",")]
-        return [(int(first) if dot else None, int(last if dot else first)) for first, dot, last in places]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{quoted(text)} are no heads; give 2,3 or LAYER.HEAD, such as 0.2") from None
+def _places(text: str) -> list[tuple[str | None, int | None, int]]:
+    """Heads of --off: "2,3", "0.2,1.3" or "c1.2", as (kind or None, layer or None, head)."""
+    found = [re.fullmatch(r"\s*(?:([a-z]*)(\d{1,9})\.)?(\d{1,9})\s*", part, re.ASCII) for part in text.split(",")]
+    kinds = {"": None, **_KINDS, **{kind: kind for kind in _KINDS.values()}}
+    if not all(match and (match[1] or "") in kinds for match in found):
+        how = "give 2,3 or LAYER.HEAD, such as 0.2 or, in a decoder, d0.2"
+        raise argparse.ArgumentTypeError(f"{quoted(text)} are no heads; {how}")
+    return [(kinds[match[1] or ""], match[2] and int(match[2]), int(match[3])) for match in found if match]

@@ -57,9 +57,9 @@ def read(path: Path) -> Model:
         with safe_open(path, "pt") as file:
             config = Config.from_json(json.loads((file.metadata() or {}).get("config", "null")))
             weights = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118 (not a dict)
-        with torch.random.fork_rng(devices=[]):
+        with torch.device("meta"):  # no memory for sizes that a damaged file only claims
             model = config.build()
-        model.load_state_dict(weights)
+        model.load_state_dict(weights, assign=True)
     except (OSError, SafetensorError, ValueError, RecursionError):
         raise AttnvizError(f"{what} are damaged or missing; fetch the file again, or choose another model.") from None
     except (AttnvizError, RuntimeError):

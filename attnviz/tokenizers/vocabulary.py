@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from attnviz.core.errors import AttnvizError
 from attnviz.core.tokens import Sentence, Token
@@ -103,6 +104,15 @@ def read(path: Path) -> dict[str, Vocabulary]:
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        return {language: Vocabulary(tuple(map(str, words))) for language, words in data.items()}
-    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+        if not data or not all(map(_are_words, data.values())):
+            raise ValueError
+        return {language: Vocabulary(tuple(words)) for language, words in data.items()}
+    except (OSError, ValueError, AttributeError, RecursionError):
         raise AttnvizError(f"The vocabulary {path.parent.name}/{path.name} is missing or damaged.") from None
+
+
+def _are_words(data: Any) -> bool:
+    """A list of texts, each once, none of them a special token."""
+    if not isinstance(data, list) or not all(isinstance(word, str) and word for word in data):
+        return False
+    return len({*data, *SPECIAL, UNK}) == len(data) + len(SPECIAL) + 1

@@ -1,0 +1,157 @@
+"""Values as lines for the terminal: tables, JSON, and cards."""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from attnviz import api
+from attnviz.core.display import shown
+from attnviz.core.errors import AttnvizError
+from attnviz.core.record import Record
+from attnviz.core.tokens import Sentence
+from attnviz.sources.base import Source
+from attnviz.sources.cards import Card
+from attnviz.tokenizers.vocabulary import UNK
+
+COUNT = 5
+"""So many next words are named."""
+MOST_NOTES = 10
+"""So many unknown words are named."""
+
+
+def unknown(source: Source, texts: list[str]) -> list[str]:
+    """A line for each word that a model does not know, with known ones that are spelled like it."""
+    words = source.unknown(texts)
+    found = []
+    for word, nearest in list(words.items())[:MOST_NOTES]:
+        near = f"; it knows {', '.join(map(repr, map(shown, nearest)))}" if nearest else ""
+        found.append(f"'{source.name}' does not know '{shown(word)}' and reads {UNK}{near}.")
+    more = len(words) - MOST_NOTES
+    return [*found, f"'{source.name}' does not know {more} more words."] if more > 0 else found
+
+
+# Tokens
+
+
+def tokens_json(sentences: Iterable[Sentence]) -> list[str]:
+    listed = [
+        {"text": sentence.text, "length": sentence.length, "tokens": [vars(token) for token in sentence.tokens]}
+        for sentence in sentences
+    ]
+    return [json.dumps(listed, indent=1)]
+
+
+def tokens(sentences: Iterable[Sentence]) -> list[str]:
+    rows: list[Sequence[Any]] = [("sentence", "position", "token", "id", "start", "end", "")]
+    for number, sentence in enumerate(sentences, 1):
+        for position, token in enumerate(sentence.tokens):
+            unknown = "unknown" if token.text == UNK else ""
+            note = "special" if token.special else "joined" if token.joined else unknown
+            rows.append((number, position, shown(token.text), token.id, token.start, token.end, note))
+    return _columns(rows)
+
+
+# What a model says
+
+
+def says(before: Record | None, after: Record) -> list[str]:
+    """What is written, one line per sentence, or the next words; with `before`, both."""
+    parts = [_says(before, after, number) for number in range(len(after.sentences))]
+    apart = [] if before is None and after.targets else [""]
+    return [line for number, part in enumerate(parts) for line in (*(apart if number else ()), *part)]
+
+
+def _says(before: Record | None, after: Record, sentence: int) -> list[str]:
+    if after.targets:
+        text = shown_text(after.prediction.written[sentence])
+        if before is None:
+            return [text]
+        return [f"before: {shown_text(before.prediction.written[sentence])}", f"after:  {text}"]
+    records = [after] if before is None else [before, after]
+    chances = [_chances(record, sentence) for record in records]
+    named = dict.fromkeys(word for record in reversed(records) for word in next_words(record, sentence))
+    head = ("word", "probability") if before is None else ("word", "before", "after")
+    return _columns([head, *((shown(word), *(f"{chance[word]:.3f}" for chance in chances)) for word in named)])
+
+
+def says_json(before: Record | None, after: Record) -> list[str]:
+    listed = []
+    for number, sentence in enumerate(after.sentences):
+        said = {"says": _said(after, number)}
+        if before is not None:
+            said = {"before": _said(before, number), "after": said["says"], "edits": after.edits.to_json()}
+        listed.append({"text": sentence.text} | said)
+    return [json.dumps(listed, indent=1)]
+
+
+def _said(record: Record, sentence: int) -> str | list[dict[str, Any]]:
+    if record.targets:
+        return record.prediction.written[sentence]
+    words = next_words(record, sentence).items()
+    return [{"word": word, "probability": chance if math.isfinite(chance) else None} for word, chance in words]
+
+
+def next_words(record: Record, sentence: int) -> dict[str, float]:
+    """The words that are most probable after a sentence, with their probabilities."""
+    return dict(record.prediction.most_probable(record.sentences[sentence].length - 1, COUNT, sentence=sentence))
+
+
+def _chances(record: Record, sentence: int) -> dict[str, float]:
+    chances = record.prediction.probabilities(record.sentences[sentence].length - 1, sentence=sentence)
+    return dict(zip(record.prediction.vocabulary, chances.tolist(), strict=True))
+
+
+def shown_text(text: str) -> str:
+    """A text that a model wrote; one without a word is said to be none."""
+    return " ".join(shown(word) for word in text.split()) or "(nothing)"
+
+
+# Models
+
+
+def models() -> list[str]:
+    """Every model, with where its weights come from."""
+    return _columns([(name, *_about(name)) for name in api.SOURCES])
+
+
+def _about(name: str) -> tuple[str, str]:
+    try:
+        card = api.load(name).card
+    except AttnvizError as error:
+        return api.SOURCES[name].provenance, str(error)
+    return api.SOURCES[name].provenance, card.does if card else _SCRATCH
+
+
+_SCRATCH = "Attention with random weights, from a seed: the mechanics without a meaning. Nothing is measured."
+
+
+def card(source: Source) -> list[str]:
+    """What is known about a model, and how."""
+    card = source.card
+    if card is None:
+        return [f"{source.name} ({source.provenance})", _SCRATCH]
+    sizes = ", ".join(f"{name} {value:,}" for name, value in card.sizes.items())
+    about = [f"{card.title} ({source.provenance})", card.does, "", card.made, card.trained_on, f"Sizes: {sizes}."]
+    return [*about, *_measured(card), *_findings(card), "", "It cannot:", *(f"  {line}" for line in card.cannot)]
+
+
+def _measured(card: Card) -> list[str]:
+    rows = [
+        (f"  {measure.value:7.2%}", measure.what, "" if measure.goal is None else f"(goal {measure.goal:.0%})")
+        for measure in card.measured
+    ]
+    return ["", f"Measured, again with: {card.command}", *_columns(rows)] if rows else []
+
+
+def _findings(card: Card) -> list[str]:
+    found = []
+    for finding in card.findings:
+        heads = f"head{'s' * (len(finding.heads) > 1)} {', '.join(map(str, finding.heads))}"
+        found += [f"  {finding.site} {heads} {finding.does}", f"    {finding.known}"]
+    return ["", "What heads do:", *found] if found else []
+
+
+def _columns(rows: list[Sequence[Any]]) -> list[str]:
+    widths = [max(len(str(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    return ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

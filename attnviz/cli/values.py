@@ -1,0 +1,91 @@
+"""From options to values: texts, a model, what is changed, and which site and head are shown."""
+
+import sys
+from argparse import Namespace
+from functools import reduce
+from operator import and_
+
+from attnviz import api
+from attnviz.cli import rules
+from attnviz.cli.parser import FLAGS
+from attnviz.core.edits import KINDS, Edits, Site
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.record import Record
+from attnviz.sources.base import Source
+from attnviz.sources.scratch import Scratch
+
+
+def texts(typed: str) -> list[str]:
+    """One sentence per line, as in the app."""
+    try:
+        text = sys.stdin.read() if typed == "-" else typed
+    except UnicodeDecodeError:
+        raise InputError("What came on stdin is not text in UTF-8.") from None
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise InputError("There is no text; give a sentence, or - to read it from stdin.")
+    return lines
+
+
+def source(options: Namespace) -> Source:
+    """The model that was chosen. A setting of random weights is never a reason to take them unasked.
+
+    Raises:
+        InputError: if a setting of another model was given.
+    """
+    name = options.model or api.DEFAULT
+    given = {setting: getattr(options, setting) for setting in FLAGS if hasattr(options, setting)}
+    if given and name in tuple(api.SOURCES) and name != Scratch.name:
+        flag = FLAGS[next(iter(given))]
+        if options.model:
+            raise InputError(f"The model '{name}' has no {flag}; only --model {Scratch.name} has.")
+        raise InputError(f"{flag} is a setting of random weights; add --model {Scratch.name}.")
+    if name == Scratch.name and options.command == "mask":
+        given = {"sos": True} | given
+    if options.step is not None:
+        given["step"] = options.step
+    return api.load(name, **given)
+
+
+def opening(source: Source) -> tuple[Site, int]:
+    """The site and the head that a model opens with."""
+    return source.card.opens if source.card else (source.sites[0], 0)
+
+
+def site(options: Namespace, source: Source) -> Site:
+    """What was asked for, completed by where the model opens; a mask is shown where a decoder hides the future."""
+    opens, _ = opening(source)
+    decodes = any(site.kind == "decoder" for site in source.sites)
+    kind = options.kind or ("decoder" if decodes and options.command == "mask" else opens.kind)
+    if kind not in KINDS:
+        raise InputError(f"There is no kind {quoted(kind)}. There are: {', '.join(KINDS)}.")
+    return Site(kind, opens.layer if options.layer is None else options.layer)
+
+
+def head(options: Namespace, source: Source) -> int | str:
+    """What was asked for; else the head that the model opens with, where it opens, and the first elsewhere."""
+    opens, head = opening(source)
+    if options.head is not None:
+        return options.head
+    return head if site(options, source) == opens else 0
+
+
+def edits(options: Namespace, source: Source) -> Edits:
+    default = ["subsequent"] if source.name == Scratch.name and options.command == "mask" else []
+    masks = [rules.read(text) for text in options.masks or default]
+    seen = site(options, source)
+    off = {
+        (Site(kind or seen.kind, seen.layer if layer is None else layer), head)
+        for places in options.off
+        for kind, layer, head in places
+    }
+    mask = reduce(and_, masks) if masks else None
+    policy = {"empty_rows": options.empty_rows, "own_mask": options.own_mask}
+    return Edits(mask, frozenset(off), options.temperature, options.score_scale, **policy)
+
+
+def sentence(options: Namespace, record: Record) -> int:
+    if not 1 <= options.sentence <= len(record.sentences):
+        have = f"there are {len(record.sentences)}, counted from 1"
+        raise InputError(f"There is no sentence {quoted(options.sentence)}; {have}.")
+    return options.sentence - 1

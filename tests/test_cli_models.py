@@ -1,0 +1,332 @@
+"""The trained models in the shell, on tiny ones: what is shown if little is said, and what they say and know."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import tiny
+
+from attnviz import api
+from attnviz.cli import main, values
+from attnviz.cli.parser import FLAGS, build
+from attnviz.core.edits import Edits, Site
+from attnviz.core.masks import Subsequent
+
+CAT = "the black cat sleeps"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        yield tiny.install(tmp_path_factory.mktemp("assets"), patch)
+    tiny.forget()
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Runs a command in an empty folder; gives status, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = main(arguments)
+        return status, *capsys.readouterr()
+
+    return run
+
+
+# What is shown
+
+
+def shown_by(*arguments):
+    """The site and the head of a command."""
+    options = build().parse_args(arguments)
+    source = values.source(options)
+    return values.site(options, source), values.head(options, source)
+
+
+@pytest.mark.parametrize(
+    ("options", "site", "head"),
+    [
+        ([], Site("cross", 1), 2),
+        (["--layer", "0"], Site("cross", 0), 0),
+        (["--kind", "encoder"], Site("encoder", 1), 0),
+        (["--kind", "cross"], Site("cross", 1), 2),
+        (["--kind", "decoder", "--layer", "0", "--head", "1"], Site("decoder", 0), 1),
+        (["--head", "mean"], Site("cross", 1), "mean"),
+        (["--model", "story"], Site("decoder", 0), 1),
+        (["--model", "story", "--step", "20"], Site("decoder", 0), 1),
+        (["--model", "scratch"], Site("encoder", 0), 0),
+        (["--model", "scratch", "--layer", "1"], Site("encoder", 1), 0),
+    ],
+)
+def test_what_is_not_said_is_where_the_model_opens(options, site, head):
+    """One of kind and layer is completed by the other of the opening site; its head is taken only there."""
+    assert shown_by("head", CAT, *options) == (site, head)
+
+
+def test_the_model_that_the_help_names_is_the_one_that_runs(capsys):
+    with pytest.raises(SystemExit):
+        main(["head", "--help"])
+
+    assert f"({api.DEFAULT})" in capsys.readouterr().out
+
+
+def test_the_picture_is_that_of_the_opening_head(run, tmp_path):
+    """Rows are the French words that the decoder read, columns the English ones."""
+    assert run("head", CAT, "-o", "head.npz") == (0, "head.npz\n", "")
+
+    record, drawn = api.analyze(CAT), np.load(tmp_path / "head.npz")
+    assert drawn["query_tokens"].tolist() == list(record.targets[0].labels)
+    assert drawn["key_tokens"].tolist() == [*CAT.split(), "<eos>"]
+    assert np.array_equal(drawn["weights"], record.step(Site("cross", 1)).weights(2).numpy())
+
+
+def test_a_model_can_be_seen_as_it_was_while_it_was_trained(run, tmp_path):
+    for step in tiny.STEPS:
+        run("head", CAT, "--kind", "encoder", "--step", str(step), "-o", f"{step}.npz")
+
+    drawn = [np.load(tmp_path / f"{step}.npz")["weights"] for step in tiny.STEPS]
+    expected = api.analyze(CAT, step=20).step(Site("encoder", 1)).weights(0).numpy()
+    assert np.array_equal(drawn[1], expected)
+    assert not np.allclose(drawn[0], drawn[1])
+    assert not np.allclose(drawn[1], drawn[2])
+
+
+@pytest.mark.parametrize(
+    ("heads", "off"),
+    [
+        ("2", {("cross", 1, 2)}),
+        ("0.1", {("cross", 0, 1)}),
+        ("c0.1", {("cross", 0, 1)}),
+        ("cross0.1,encoder1.0", {("cross", 0, 1), ("encoder", 1, 0)}),
+        ("e1.0,d0.2,2", {("encoder", 1, 0), ("decoder", 0, 2), ("cross", 1, 2)}),
+    ],
+)
+def test_heads_of_any_kind_can_be_off(heads, off):
+    """Without a kind they are of the kind in view, without a layer of the layer in view."""
+    options = build().parse_args(["head", CAT, "--off", heads])
+
+    expected = frozenset((Site(kind, layer), head) for kind, layer, head in off)
+    assert values.edits(options, values.source(options)).heads_off == expected
+
+
+def test_the_own_mask_can_be_off():
+    options = build().parse_args(["head", CAT, "--no-own-mask"])
+
+    assert values.edits(options, values.source(options)) == Edits(own_mask=False)
+
+
+# Masks
+
+
+def test_the_mask_of_a_model_is_its_own(run, tmp_path):
+    """A decoder's future; each row beside the word that the model predicts there."""
+    run("mask", CAT, "--model", "story", "-o", "mask.npz", "-o", "mask.svg")
+
+    record = api.analyze(CAT, "story")
+    mask = np.load(tmp_path / "mask.npz")
+    assert mask["query_tokens"].tolist() == ["<sos>", *CAT.split()]
+    assert np.array_equal(mask["may_attend"], np.tri(5, dtype=bool))
+    svg = (tmp_path / "mask.svg").read_text("utf-8")
+    for word in record.predicted(Site("decoder", 0)):
+        assert word.replace("<", "&lt;").replace(">", "&gt;") in svg
+
+
+def test_of_a_translator_the_mask_of_the_decoder_is_shown(run, tmp_path):
+    """Unless another kind is asked for: between two languages only padding is hidden."""
+    run("mask", f"{CAT}\nthe cat", "-o", "decoder.npz", "-o", "decoder.csv")
+    run("mask", f"{CAT}\nthe cat", "--kind", "cross", "--sentence", "2", "-o", "cross.npz")
+
+    decoder, cross = np.load(tmp_path / "decoder.npz"), np.load(tmp_path / "cross.npz")
+    assert not np.triu(decoder["may_attend"], 1).any()
+    assert cross["key_tokens"].tolist() == ["the", "cat", "<eos>", "<pad>", "<pad>"]
+    assert cross["may_attend"].tolist() == [[True, True, True, False, False]] * len(cross["query_tokens"])
+    rules = {row["rule"] for row in csv.DictReader((tmp_path / "decoder.csv").read_text("utf-8-sig").splitlines())}
+    assert "subsequent" in rules
+
+
+def test_a_mask_that_is_asked_for_joins_the_models_own(run, tmp_path):
+    run("mask", CAT, "--model", "story", "--mask", "window=1", "-o", "mask.npz")
+
+    assert np.array_equal(np.load(tmp_path / "mask.npz")["may_attend"], np.tri(5) - np.tri(5, k=-2) == 1)
+
+
+# What a model says
+
+
+def test_what_is_written_is_one_line_per_sentence(run):
+    """Nothing else, so that it can be handed on."""
+    texts = [CAT, "a dog eats"]
+
+    assert run("says", "\n".join(texts)) == (0, "".join(f"{api.analyze(t).targets[0].text}\n" for t in texts), "")
+
+
+def test_what_is_written_before_and_after_a_change(run):
+    edits = Edits(heads_off={(Site("cross", 1), 2), (Site("cross", 1), 0)})
+    before, after = (api.analyze(CAT, edits=e).targets[0].text for e in (Edits(), edits))
+    _, out, _ = run("says", CAT, "--off", "0,2")
+    _, both, _ = run("says", f"{CAT}\n{CAT}", "--off", "0,2")
+    _, listed, _ = run("says", CAT, "--off", "0,2", "--json")
+
+    assert before != after
+    assert out == f"before: {before}\nafter:  {after}\n"
+    assert both == f"{out}\n{out}"
+    assert json.loads(listed) == [{"text": CAT, "before": before, "after": after, "edits": edits.to_json()}]
+
+
+def test_the_next_words_and_how_probable_they_are(run):
+    """The five most probable, after the last word of each sentence, not after its padding."""
+    record = api.analyze(["the cat", CAT], "story")
+    expected = record.prediction.most_probable(2, 5)
+    _, out, _ = run("says", f"the cat\n{CAT}", "--model", "story")
+    _, listed, _ = run("says", f"the cat\n{CAT}", "--model", "story", "--json")
+
+    head, *lines = out.split("\n\n")[0].splitlines()
+    assert head.split() == ["word", "probability"]
+    assert [line.split() for line in lines] == [[word, f"{chance:.3f}"] for word, chance in expected]
+    says = json.loads(listed)[0]["says"]
+    assert [(one["word"], one["probability"]) for one in says] == expected
+
+
+def test_the_next_words_before_and_after_a_change(run):
+    """Each word among the five most probable of either, with both of its probabilities."""
+    edits = Edits(Subsequent(), {(Site("decoder", 1), 0)}, temperature=0.5)
+    before, after = (api.analyze(CAT, "story", e).prediction for e in (Edits(), edits))
+    _, out, _ = run("says", CAT, "--model", "story", "--off", "1.0", "--temperature", "0.5", "--mask", "subsequent")
+
+    head, *lines = (line.split() for line in out.splitlines())
+    assert head == ["word", "before", "after"]
+    assert {word for word, *_ in lines} == {word for p in (before, after) for word, _ in p.most_probable(4)}
+    for word, *chances in lines:
+        id = after.vocabulary.index(word)
+        assert chances == [f"{prediction.probabilities(4)[id]:.3f}" for prediction in (before, after)]
+
+
+def test_where_nothing_is_left_to_look_at_nothing_is_written_and_it_says_so(run):
+    """NaN is not JSON: a probability that is none is null."""
+    nothing = ["--mask", '{"rule": "not", "mask": {"rule": "full"}}', "--empty-rows", "nan"]
+
+    assert run("says", CAT, *nothing)[1].splitlines()[1] == "after:  (nothing)"
+    _, listed, _ = run("says", CAT, "--model", "story", *nothing, "--json")
+    assert {one["probability"] for one in json.loads(listed)[0]["after"]} == {None}
+
+
+# Words that are not known
+
+
+def test_an_unknown_word_is_told_on_stderr_with_known_ones_like_it(run, tmp_path):
+    """The picture is made all the same."""
+    status, out, err = run("head", "The cats sleep quixotically", "-o", "head.svg")
+
+    assert (status, out) == (0, "head.svg\n")
+    first, *others = err.splitlines()
+    assert first == "attnviz: 'translator' does not know 'cats' and reads <unk>; it knows 'cat', 'eats'."
+    assert [line.split("'")[3] for line in others] == ["sleep", "quixotically"]
+    assert others[1].endswith("'quixotically' and reads <unk>.")
+
+
+def test_many_unknown_words_are_counted(run):
+    _, _, err = run("tokens", "\n".join(f"zz{letter}" for letter in "abcdefghijklm"))
+
+    assert err.splitlines()[10:] == ["attnviz: 'translator' does not know 3 more words."]
+
+
+def test_an_unknown_word_cannot_write_to_the_terminal(run):
+    """What would move the cursor or turn the line around is drawn as a sign."""
+    _, _, err = run("tokens", "\x1b[31m \u202eevil")
+
+    assert "\x1b" not in err
+    assert "\u202e" not in err
+    assert "'␛'" in err
+
+
+def test_tokens_of_a_trained_model_are_those_that_it_reads(run):
+    _, out, _ = run("tokens", "The zebra")
+
+    assert [line.split() for line in out.splitlines()[1:]] == [
+        ["1", "0", "The", "4", "0", "3"],
+        ["1", "1", "<unk>", "3", "4", "9", "unknown"],
+        ["1", "2", "<eos>", "2", "9", "9", "special"],
+    ]
+
+
+# Models
+
+
+def test_all_models_are_listed_with_where_their_weights_come_from(run):
+    """Also one whose files are missing: its line says so."""
+    status, out, _ = run("models")
+
+    lines = {line.split()[0]: line for line in out.splitlines()}
+    assert status == 0
+    assert tuple(lines) == tuple(api.SOURCES)
+    assert "trained here  Says something at random." in lines["story"]
+    assert "'induction' are missing" in lines["induction"]
+    assert "random " in lines["scratch"]
+
+
+def test_a_card_says_what_was_measured_and_how(run):
+    _, out, _ = run("models", "translator")
+
+    for part in ("Seen once.", "12.50%  of 100 sentences are right  (goal 90%)", "python -m tiny", "parameters 12,345"):
+        assert part in out
+    assert "cross layer 1 head 2 looks about" in out
+    assert "It cannot:\n  translate a sentence." in out
+
+
+def test_random_weights_have_no_card_and_say_so(run):
+    status, out, _ = run("models", "scratch")
+
+    assert status == 0
+    assert "Nothing is measured" in out
+
+
+@pytest.mark.parametrize("flag", FLAGS.values())
+def test_a_setting_of_random_weights_is_not_dropped_by_a_trained_model(run, flag):
+    """With the model named, it has no such setting; without, random weights are not taken unasked."""
+    value = [] if flag in ("--sos", "--no-positions", "--no-bias") else ["3"]
+    named, unnamed = run("head", CAT, "--model", "translator", flag, *value), run("head", CAT, flag, *value)
+
+    assert named == (2, "", f"attnviz: The model 'translator' has no {flag}; only --model scratch has.\n")
+    assert unnamed == (2, "", f"attnviz: {flag} is a setting of random weights; add --model scratch.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["head", CAT, "--model", "gpt"], "There is no source 'gpt'. There are: translator,"),
+        (["head", CAT, "--model", "gpt", "--seed", "1"], "There is no source 'gpt'."),
+        (["models", "gpt"], "There is no source 'gpt'."),
+        (["models", "induction"], "The weights of 'induction' are missing"),
+        (["head", CAT, "--model", "scratch", "--step", "3"], "The source 'scratch' has no setting 'step'."),
+        (
+            ["head", CAT, "--step", "3"],
+            "No weights of 'translator' were kept after step 3; there are those after 0, 20, 300",
+        ),
+        (["head", CAT, "--kind", "middle"], "There is no kind 'middle'. There are: encoder, decoder, cross."),
+        (["head", CAT, "--model", "story", "--kind", "cross"], "It has: decoder layer 0, decoder layer 1."),
+        (["head", CAT, "--layer", "7"], "'translator' has no cross layer 7."),
+        (["head", CAT, "--off", "x1.2"], "'x1.2' are no heads; give 2,3 or LAYER.HEAD"),
+        (["head", CAT, "--off", "c2"], "'c2' are no heads"),
+        (["head", CAT, "--off", "c1.2.3"], "'c1.2.3' are no heads"),
+        (["head", CAT, "--off", ""], "'' are no heads"),
+        (["head", CAT, "--off", "c1.٣"], "are no heads"),
+        (["head", CAT, "--off", "e0.3"], "There is no head 3 at encoder layer 0; there are 3"),
+        (["head", CAT, "--off", "d5.0"], "'translator' has no decoder layer 5."),
+        (["says", CAT, "--model", "scratch"], "'scratch' says nothing, its weights are random"),
+        (["says", "the " * 13], "A sentence has 14 tokens; 'translator' reads up to 13."),
+        (["change", CAT], "Nothing is changed; give --mask,"),
+        (["tokens", CAT, "--kind", "encoder"], "Unrecognized arguments: --kind"),
+        (["says", CAT, "--mask", "full", "--empty-rows", "x"], "zero, nan, uniform, error"),
+    ],
+)
+def test_a_mistake_is_answered_in_one_line(run, tmp_path, arguments, reason):
+    """Status 2, no traceback, no usage, no file."""
+    status, out, err = run(*arguments)
+
+    assert (status, out) == (2, "")
+    assert err.startswith("attnviz: ")
+    assert reason in err
+    assert err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
