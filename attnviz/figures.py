@@ -14,6 +14,8 @@ from attnviz.charts import heads as heads_chart
 from attnviz.charts import heatmap as heatmap_chart
 from attnviz.charts import maps
 from attnviz.charts import mask_grid as mask_chart
+from attnviz.charts import next_word as next_word_chart
+from attnviz.charts import step_by_step as step_chart
 from attnviz.charts.maps import Map
 from attnviz.charts.screen import READOUT, screen
 from attnviz.charts.size import Size, size_of
@@ -187,6 +189,65 @@ def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fal
         tabulate=lambda: tables.change_table(before, after, sentence=sentence),
         collect=lambda: {"change": moved, "tokens": _text_array(labels)},
     )
+
+
+def next_word(
+    record: Record,
+    position: int,
+    *,
+    before: Record | None = None,
+    sentence: int = 0,
+    count: int = 5,
+    dark: bool = False,
+) -> Figure:
+    """The most probable words after a position, also `before` a change; see `charts.next_word`."""
+    asked = {"before": before, "sentence": sentence, "count": count}
+    picture = partial(next_word_chart.picture, record, position, **asked, dark=dark)
+    what = f"next word {position}"
+    return Figure(
+        name=file_stem(record.source, what, record.sentences[sentence].text, end=_edited(record.edits)),
+        title=_title(next_word_chart.title_of(record, position, sentence), record),
+        describe=lambda: words.next_word(record, position, **asked),
+        draw=lambda: picture().chart,
+        show=lambda: (picture(edits=False).spec, None),
+        tabulate=lambda: tables.next_word_table(record, position, **asked),
+        collect=lambda: _next_words(metrics.next_words(record, position, **asked)),
+    )
+
+
+def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0, dark: bool = False) -> Figure:
+    """The most probable word after each position, also `before` a change; see `charts.step_by_step`."""
+    asked = {"before": before, "sentence": sentence}
+    picture = partial(step_chart.picture, record, **asked, dark=dark)
+    runs = {"": record} if before is None else {"": record, "_before": before}
+    return Figure(
+        name=file_stem(record.source, "step by step", record.sentences[sentence].text, end=_edited(record.edits)),
+        title=_title(step_chart.title_of(record), record),
+        describe=lambda: words.step_by_step(record, **asked),
+        draw=lambda: picture().chart,
+        show=lambda: (picture(edits=False).spec, None),
+        tabulate=lambda: tables.step_by_step_table(record, **asked),
+        collect=lambda: {name: array for end, run in runs.items() for name, array in _said(run, sentence, end).items()},
+    )
+
+
+def _next_words(found: Sequence[metrics.NextWord]) -> dict[str, np.ndarray]:
+    arrays = {
+        "words": _text_array([next.word for next in found]),
+        "probabilities": np.array([next.probability for next in found], np.float64),
+    }
+    before = [next.before for next in found if next.before is not None]
+    return arrays | {"probabilities_before": np.array(before)} if before else arrays
+
+
+def _said(record: Record, sentence: int, end: str) -> dict[str, np.ndarray]:
+    """What a run read and said, as arrays whose names have an `end`."""
+    said = metrics.said(record, sentence=sentence)
+    return {
+        f"tokens{end}": _text_array([one.token for one in said]),
+        f"words{end}": _text_array([one.word for one in said]),
+        f"probabilities{end}": np.array([one.probability for one in said]),
+    }
 
 
 def _map(drawing: Callable[..., Map], size: Size, dark: bool) -> dict[str, Callable]:

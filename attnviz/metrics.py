@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isnan
 
 import numpy as np
 import torch
@@ -268,24 +269,86 @@ def read_alike(before: Record, after: Record, position: int, *, sentence: int = 
     return one == other
 
 
+def token_at(record: Record, position: int, *, sentence: int = 0) -> str:
+    """The token that is read at a position at which the model predicts.
+
+    Raises:
+        InputError: if there is no such position.
+    """
+    labels = record.read[sentence].labels
+    if not 0 <= position < len(labels):
+        raise InputError(f"There is no position {position}; there are {len(labels)}, counted from 0.")
+    return labels[position]
+
+
 NOT_A_NUMBER = "NaN"
 """Stands for a word where the probabilities are no numbers."""
 
 
-def said(record: Record, *, sentence: int = 0) -> tuple[tuple[str, ...], Tensor]:
-    """The most probable word after each position that is not padding, and its probability, float64, both (length,).
+@dataclass(frozen=True)
+class Said:
+    """What a model has just read, and the word it holds most probable then, with its probability.
 
-    Where probabilities are no numbers the word is `NOT_A_NUMBER`, and so is its probability.
+    Where probabilities are no numbers the word is `NOT_A_NUMBER`, and the probability NaN.
+    """
+
+    token: str
+    word: str
+    probability: float
+
+
+def said(record: Record, *, sentence: int = 0) -> tuple[Said, ...]:
+    """What a model says after each position that is not padding.
 
     Raises:
         InputError: if the model predicts no words.
     """
-    logits = predicting(record).logits[sentence, : record.read[sentence].length].double()
+    prediction, read = predicting(record), record.read[sentence]
+    logits = prediction.logits[sentence, : read.length].double()
     most, at = logits.max(-1)
-    probabilities = (most - logits.logsumexp(-1)).exp()
-    vocabulary = record.prediction.vocabulary
-    pairs = zip(at.tolist(), probabilities.isnan().tolist(), strict=True)
-    return tuple(NOT_A_NUMBER if nan else vocabulary[i] for i, nan in pairs), probabilities
+    found = zip(read.labels, at.tolist(), (most - logits.logsumexp(-1)).exp().tolist(), strict=False)
+    return tuple(Said(token, NOT_A_NUMBER if isnan(p) else prediction.vocabulary[i], p) for token, i, p in found)
+
+
+@dataclass(frozen=True)
+class NextWord:
+    """A word that may come next, its probability, and what that was before a change; None if that is not known."""
+
+    word: str
+    probability: float
+    before: float | None = None
+
+
+def next_words(
+    record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5
+) -> tuple[NextWord, ...]:
+    """The words that are most probable after a position, the most probable first; none where none has a probability.
+
+    With the record of a run `before` a change, those of either; it is left aside if it has read other tokens by then
+    (see `read_alike`). Probabilities that are no numbers are NaN.
+
+    Raises:
+        InputError: if the model predicts no words, or has no such position, or not the words of the run before.
+    """
+    after, vocabulary = _probabilities(record, position, sentence), record.prediction.vocabulary
+    if before is None or not read_alike(before, record, position, sentence=sentence):
+        return tuple(NextWord(vocabulary[i], float(after[i])) for i in _largest(after, count))
+    if list(predicting(before).vocabulary) != list(vocabulary):
+        raise InputError(f"'{before.source}' and '{record.source}' have different words, which cannot be compared.")
+    old = _probabilities(before, position, sentence)
+    either = dict.fromkeys([*_largest(after, count), *_largest(old, count)])
+    ranked = sorted(either, key=(old if after.isnan().any() else after).__getitem__, reverse=True)
+    return tuple(NextWord(vocabulary[i], float(after[i]), float(old[i])) for i in ranked)
+
+
+def _probabilities(record: Record, position: int, sentence: int) -> Tensor:
+    prediction, _ = predicting(record), token_at(record, position, sentence=sentence)
+    return prediction.probabilities(position, sentence=sentence)
+
+
+def _largest(probabilities: Tensor, count: int) -> list[int]:
+    """The words of the largest probabilities; none if these are no numbers."""
+    return [] if probabilities.isnan().any() else probabilities.topk(min(count, len(probabilities))).indices.tolist()
 
 
 def predicting(record: Record) -> Prediction:

@@ -32,7 +32,7 @@ def predicted_of(record: Record, site: Site, sentence: int = 0) -> tuple[str, ..
     """
     if record.predicted(site, sentence=sentence) is None:
         return None
-    words, _ = metrics.said(record, sentence=sentence)
+    words = tuple(said.word for said in metrics.said(record, sentence=sentence))
     return words + ("",) * (record.step(site).shape[2] - len(words))
 
 
@@ -135,6 +135,47 @@ def _long(
     return pd.DataFrame(columns)
 
 
+def next_word_table(
+    record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5
+) -> pd.DataFrame:
+    """One row per word that is probable after a position: position, token, word, probability; see `metrics.next_words`.
+
+    Also probability_before, if a run `before` a change is given and has read the same up to there.
+    """
+    found = metrics.next_words(record, position, before=before, sentence=sentence, count=count)
+    table = pd.DataFrame(
+        {
+            "position": np.full(len(found), position),
+            "token": _texts([metrics.token_at(record, position, sentence=sentence)] * len(found)),
+            "word": _texts([next.word for next in found]),
+            "probability": np.array([next.probability for next in found], np.float64),
+        }
+    )
+    if before is None or not metrics.read_alike(before, record, position, sentence=sentence):
+        return table
+    return table.assign(probability_before=np.array([next.before for next in found], np.float64))
+
+
+def step_by_step_table(record: Record, *, before: Record | None = None, sentence: int = 0) -> pd.DataFrame:
+    """One row per position: position, token, word, probability; see `metrics.said`.
+
+    With a run `before` a change also token_before, word_before and probability_before; of two that have not read
+    equally many tokens, what one lacks is empty.
+    """
+    runs = {"": record} if before is None else {"": record, "_before": before}
+    said = {end: metrics.said(run, sentence=sentence) for end, run in runs.items()}
+    length = max(map(len, said.values()))
+    columns = {"position": np.arange(length)}
+    for end, found in said.items():
+        rows = [*found, *[None] * (length - len(found))]
+        columns |= {
+            f"token{end}": _texts([row and row.token for row in rows]),
+            f"word{end}": _texts([row and row.word for row in rows]),
+            f"probability{end}": np.array([row.probability if row else np.nan for row in rows], np.float64),
+        }
+    return pd.DataFrame(columns)
+
+
 def _places(record: Record, site: Site, sentence: int, q: np.ndarray, k: np.ndarray) -> dict[str, np.ndarray]:
     """Columns that say of which query and key a row is, and what the query predicts if it does."""
     queries, keys = labels_of(record, site, sentence)
@@ -181,5 +222,10 @@ def _strongest_block(
 
 
 def _pick(names: Sequence[str], codes: np.ndarray) -> np.ndarray:
-    """Names by number. pandas refuses lone surrogates, so they are U+FFFD."""
-    return np.array([without_surrogates(name) for name in names], dtype=object)[codes]
+    """Names by number."""
+    return _texts(names)[codes]
+
+
+def _texts(texts: Sequence[str | None]) -> np.ndarray:
+    """A column of texts, or None where there is none. pandas refuses lone surrogates, so they are U+FFFD."""
+    return np.array([text if text is None else without_surrogates(text) for text in texts], dtype=object)

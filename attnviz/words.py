@@ -24,6 +24,16 @@ def quoted(text: str) -> str:
     return isolated(f"'{shown(text)}'")
 
 
+def percent(share: float, digits: int = 1) -> str:
+    """A share in percent; what is not quite none or all of it does not read as if it were."""
+    smallest = 10 ** -(digits + 2)
+    if share != share:
+        return "NaN"
+    if 0 < share < smallest / 2:
+        return f"<{smallest:.{digits}%}"
+    return f">{1 - smallest:.{digits}%}" if 1 - smallest / 2 <= share < 1 else f"{share:.{digits}%}"
+
+
 def cell(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int = 0) -> str:
     """One cell as a sentence."""
     step = record.step(site)
@@ -115,6 +125,74 @@ def change(moved: np.ndarray, labels: Sequence[str]) -> str:
     if not moved.any():
         return f"{text} None moved."
     order = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MOST_NAMED]
-    amounts = {i: f"{moved[i]:.1%}" if np.isfinite(moved[i]) else str(moved[i]).replace("nan", "NaN") for i in order}
+    amounts = {i: percent(moved[i]) if np.isfinite(moved[i]) else str(moved[i]).replace("nan", "NaN") for i in order}
     named = ", ".join(f"{quoted_token(labels[i], i)} {amounts[i]}" for i in order if moved[i] != 0)
     return f"{text} Most: {named}."
+
+
+def next_word(record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5) -> str:
+    """The words that are most probable after a position, with their probabilities."""
+    after = quoted_token(metrics.token_at(record, position, sentence=sentence), position)
+    found = metrics.next_words(record, position, before=before, sentence=sentence, count=count)
+    if not found:
+        return f"The probabilities of the words after {after} are not numbers."
+    was = {next.word: "" if next.before is None else f" (before the change {percent(next.before)})" for next in found}
+    listed = ", ".join(f"{quoted(next.word)} {percent(next.probability)}{was[next.word]}" for next in found)
+    other = before is not None and not metrics.read_alike(before, record, position, sentence=sentence)
+    return f"Most probable after {after}: {listed}.{f' {OTHER_WORDS}.' if other else ''}"
+
+
+OTHER_WORDS = "Before the change the model had read other words by then"
+"""Why what it said then is not shown beside."""
+
+
+def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
+    """How much is said, where the model was least sure, and where it says other words than before a change."""
+    said = metrics.said(record, sentence=sentence)
+    at = min(range(len(said)), key=lambda i: np.nan_to_num(said[i].probability, nan=-1.0))
+    least = f"{quoted(said[at].word)} {percent(said[at].probability)}, after {quoted_token(said[at].token, at)}"
+    text = f"After each of {len(said)} tokens, the most probable next word. The least sure: {least}."
+    if before is None:
+        return text
+    old = metrics.said(before, sentence=sentence)
+    pairs = list(enumerate(zip(old, said, strict=False)))
+    others = [(i, one, other) for i, (one, other) in pairs if one.word != other.word]
+    count = len(others) + abs(len(old) - len(said))
+    if not count:
+        return f"{text} All are as before the change."
+    named = "; ".join(
+        f"{quoted(other.word)} after {quoted_token(other.token, i)}, before {quoted(one.word)}"
+        for i, one, other in others[:MOST_NAMED]
+    )
+    return (
+        f"{text} {count} {'differs' if count == 1 else 'differ'} from before the change{f': {named}' if named else ''}."
+    )
+
+
+def says(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
+    """What an encoder-decoder writes, or what a language model expects next; "" of a model that says no words."""
+    if record.prediction is None:
+        return ""
+    now = _says(record, sentence)
+    if before is None:
+        return now
+    text, was = (_written(run, sentence) for run in (record, before))
+    return f"{now} {'(As before the change.)' if text == was else f'(Before the change: {was}.)'}"
+
+
+def _says(record: Record, sentence: int) -> str:
+    text = _written(record, sentence)
+    if record.prediction.written:
+        return f"It writes: {text}."
+    last = metrics.said(record, sentence=sentence)[-1]
+    if last.probability != last.probability:
+        return f"After {quoted(last.token)} it expects nothing: the probabilities are not numbers."
+    return f"After {quoted(last.token)} it expects {quoted(last.word)} ({percent(last.probability, 0)})."
+
+
+def _written(record: Record, sentence: int) -> str:
+    """The text that was written; of a language model, the word it expects next with its probability."""
+    if record.prediction.written:
+        return isolated(" ".join(shown(word) for word in record.prediction.written[sentence].split())) or "nothing"
+    last = metrics.said(record, sentence=sentence)[-1]
+    return "nothing" if last.probability != last.probability else f"{quoted(last.word)}, {percent(last.probability, 0)}"

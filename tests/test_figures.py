@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from pictures import CROSS, HOSTILE, SITE, record_of, translation_of
+from pictures import CROSS, HOSTILE, SITE, record_of, story_of, translation_of
 
 from attnviz import figures, words
 from attnviz.core.edits import Edits
@@ -16,12 +16,16 @@ WORDS = ["The", "cat", "sat"]
 
 def every_figure(words, **settings):
     record, after = record_of(words, **settings), record_of(words, edits=Edits(mask=Subsequent()))
+    story = story_of(words, *({word: 1.0} for word in words))
     return (
         figures.head(record, SITE, 1),
         figures.head(after, SITE, "mean", row_sums=True),
         figures.heads(record, SITE),
         figures.mask(Subsequent(), words, predicted=words),
         figures.change(record, after),
+        figures.next_word(story, len(words) - 1, before=story),
+        figures.step_by_step(story, before=story),
+        figures.step_by_step(story),
     )
 
 
@@ -142,9 +146,7 @@ def test_a_cell_in_words():
     weight = float(record.step(SITE).weights(1)[2, 1])
 
     assert words.cell(record, SITE, 1, 2, 1) == f"'sat' (2) gives {weight:.2f} of its attention to 'cat' (1)."
-    assert words.cell(record, SITE, 0, 1, 2) == (
-        "'sat' (2) may not be looked at by 'cat' (1): blocked by subsequent."
-    )
+    assert words.cell(record, SITE, 0, 1, 2) == ("'sat' (2) may not be looked at by 'cat' (1): blocked by subsequent.")
     assert "mean of all heads" in words.cell(record, SITE, "mean", 2, 1)
 
 
@@ -164,3 +166,22 @@ def test_arrays_hold_what_each_row_predicts():
         assert figure.arrays["weights"].shape[-2:] == (3, 2)
     assert figures.head(record, CROSS, 0).name == "translator-cross-layer-0-head-0-the-cat"
     assert "predicted_tokens" not in figures.head(record_of(WORDS), SITE, 0).arrays
+
+
+def test_what_a_model_says_is_named_and_kept_as_arrays():
+    one, other = (story_of(["the", "cat"], {"x": 1.0}, {"x": p, "y": 1 - p}) for p in (0.75, 0.25))
+
+    next_word, steps = figures.next_word(other, 1, before=one), figures.step_by_step(other, before=one)
+
+    assert next_word.name == "story-next-word-1-the-cat"
+    assert next_word.title.startswith("Next word after 'cat' (1) · story · random weights: ")
+    assert next_word.arrays["words"].tolist() == ["y", "x"]
+    assert next_word.arrays["probabilities_before"].tolist() == pytest.approx([0.25, 0.75])
+    assert "probabilities_before" not in figures.next_word(other, 1).arrays
+    assert steps.name == "story-step-by-step-the-cat"
+    assert {name: array.tolist() for name, array in steps.arrays.items() if "prob" not in name} == {
+        "tokens": ["the", "cat"],
+        "words": ["x", "y"],
+        "tokens_before": ["the", "cat"],
+        "words_before": ["x", "x"],
+    }

@@ -1,17 +1,19 @@
 """Numbers read off records."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import SITE, record_of
+from pictures import SITE, record_of, story_of, translation_of
 
 from attnviz import metrics
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Padding, Painted, Subsequent, Window
+from attnviz.core.tokens import Token
 
 WORDS = "a b c d e f g h i j k l m".split()
 
@@ -125,3 +127,60 @@ def test_padding_is_blocked_in_its_own_sentence():
     step = record_of(["a", "b", "c"], edits=Edits(mask=Padding((2,)))).step(SITE)
 
     assert metrics.cells(step, 0).blocked[:, 2].all()
+
+
+def test_outputs_of_other_tokens_are_not_compared_and_why_stands_in_words():
+    """An encoder-decoder that wrote another text stands at other tokens, be they as many or not."""
+    la, le = ({"la": 1.0, "le": 0.0}, {"la": 0.0, "le": 1.0})
+    end = {"<eos>": 1.0}
+    one, other, longer = (translation_of(["the"], *says) for says in ((la, end), (le, end), (la, la, end)))
+
+    assert metrics.output_change(one, one).tolist() == [0, 0]
+    with pytest.raises(ShapeError, match=r"wrote another text.* other tokens, 2 each"):
+        metrics.output_change(one, other)
+    with pytest.raises(ShapeError, match=r"wrote another text.* 2 tokens and 3"):
+        metrics.output_change(one, longer)
+    with pytest.raises(ShapeError, match=r"of other texts.* 13 tokens and 4"):
+        metrics.output_change(record_of(WORDS), record_of(WORDS[:4]))
+
+
+def test_a_sentence_that_stayed_is_compared_though_another_of_its_batch_did_not():
+    """That one wrote more, so all are padded to another length."""
+    one = translation_of(["the"], {"la": 1.0}, {"<eos>": 1.0})
+    pad = Token("<pad>", 0, 0, 0, special=True)
+    target = replace(one.targets[0], tokens=(*one.targets[0].tokens, pad))
+    output = torch.cat([one.output * 2, one.output[:, :1]], 1)
+
+    change = metrics.output_change(one, replace(one, targets=(target,), output=output))
+
+    assert change.tolist() == [1, 1]
+
+
+def test_what_is_said_after_each_token():
+    """Without padding; what is no number is named."""
+    record = story_of(["the", "cat", "<pad>"], {"cat": 0.75, "sat": 0.25}, {"sat": 1.0}, {"sat": 1.0}, length=2)
+
+    said = metrics.said(record)
+
+    assert [(one.token, one.word) for one in said] == [("the", "cat"), ("cat", "sat")]
+    assert [one.probability for one in said] == pytest.approx([0.75, 1.0])
+    for wrong in (math.nan, math.inf):
+        logits = record.prediction.logits.clone()
+        logits[0, 1, 0] = wrong
+        broken = metrics.said(replace(record, prediction=replace(record.prediction, logits=logits)))
+        assert [one.word for one in broken] == ["cat", "NaN"]
+    with pytest.raises(InputError, match="predicts no words"):
+        metrics.said(record_of(WORDS))
+
+
+def test_next_words_are_those_of_either_run():
+    before = story_of(["the"], {"a": 0.6, "b": 0.3, "c": 0.1})
+    after = story_of(["the"], {"a": 0.1, "b": 0.2, "c": 0.7})
+
+    found = metrics.next_words(after, 0, before=before, count=1)
+
+    assert [next.word for next in found] == ["c", "a"]
+    assert [(next.probability, next.before) for next in found] == [
+        pytest.approx(pair, abs=1e-6) for pair in ((0.7, 0.1), (0.1, 0.6))
+    ]
+    assert [next.before for next in metrics.next_words(after, 0, count=9)] == [None] * 3

@@ -3,12 +3,14 @@
 import math
 
 import numpy as np
+import pytest
 import torch
 from pictures import CROSS, SITE, record_of, story_of, translation_of
 
 from attnviz import tables
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent, Window
+from attnviz.export import data
 
 WORDS = ["The", "cat", "sat", "The"]
 COLUMNS = ["query", "query_token", "key", "key_token", "weight", "score", "state", "rule"]
@@ -133,3 +135,29 @@ def test_the_strongest_of_many_cells_say_what_their_rows_predict():
     table = tables.weights_table(record, SITE, 0)
 
     assert set(table[table["query"] == 412]["predicts"]) == {"p412"}
+
+
+def test_next_words_have_a_row_each():
+    before, after = (story_of(["=a", "b"], {"x": 1.0}, {"x": p, "y": 1 - p}) for p in (0.75, 0.25))
+
+    alone, both = tables.next_word_table(after, 1), tables.next_word_table(after, 1, before=before)
+
+    assert alone[["position", "token", "word"]].values.tolist() == [[1, "b", "y"], [1, "b", "x"]]
+    assert alone["probability"].tolist() == pytest.approx([0.75, 0.25])
+    assert list(alone.columns) == ["position", "token", "word", "probability"]
+    assert both["probability_before"].tolist() == pytest.approx([0.25, 0.75])
+
+
+def test_each_step_has_a_row_and_what_a_run_did_not_reach_is_empty():
+    first = {"le": 0.0, "la": 1.0}
+    after = translation_of(["the"], first, {"<eos>": 1.0})
+    before = translation_of(["the"], first, first, {"<eos>": 1.0})
+
+    alone, both = tables.step_by_step_table(after), tables.step_by_step_table(after, before=before)
+
+    assert alone.values.tolist() == [[0, "<sos>", "la", 1.0], [1, "la", "<eos>", 1.0]]
+    columns = ["position", "token", "word", "probability", "token_before", "word_before", "probability_before"]
+    assert list(both.columns) == columns
+    assert both["word_before"].tolist() == ["la", "la", "<eos>"]
+    assert both.loc[2, ["token", "word", "probability"]].isna().all()
+    assert b"\r\n2,,,,la,<eos>,1.0\r\n" in data.csv(both)

@@ -1,5 +1,8 @@
 """Sentences about records."""
 
+import math
+from dataclasses import replace
+
 import pytest
 from pictures import CROSS, SITE, record_of, story_of, translation_of
 
@@ -70,3 +73,71 @@ def test_a_cell_says_what_its_query_reads_and_predicts():
     assert "'<sos>' (0), predicting 'le', looks most at" in figures.head(record, CROSS, 0).description
     assert words.strongest(record, CROSS, 0).count("predicting") == 1
     assert "predicting" not in words.cell(story, SITE, 0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("share", "digits", "text"),
+    [
+        (0, 1, "0.0%"),
+        (0.0004, 1, "<0.1%"),
+        (0.931, 1, "93.1%"),
+        (0.9996, 1, ">99.9%"),
+        (1, 1, "100.0%"),
+        (1.5, 1, "150.0%"),
+        (0.004, 0, "<1%"),
+        (0.996, 0, ">99%"),
+        (math.nan, 1, "NaN"),
+    ],
+)
+def test_a_share_in_percent_is_never_rounded_to_none_or_all(share, digits, text):
+    assert words.percent(share, digits) == text
+
+
+END = {"<eos>": 1.0, "la": 0.0, "le": 0.0}
+LA, LE = {"la": 0.9, "le": 0.1}, {"la": 0.2, "le": 0.8}
+
+
+def test_what_a_translator_says_before_and_after_a_change():
+    one, other = translation_of(["the"], LA, END), translation_of(["the"], LE, LA, END)
+
+    assert words.says(one) == "It writes: la."
+    assert words.says(one, before=one) == "It writes: la. (As before the change.)"
+    assert words.says(other, before=one) == "It writes: le la. (Before the change: la.)"
+    assert words.says(translation_of(["the"], END)) == "It writes: nothing."
+
+
+def test_what_a_language_model_says_before_and_after_a_change():
+    """Of the last token that is not padding."""
+    one, other = (story_of(["the", "cat", "<pad>"], END, says, END, length=2) for says in (LA, LE))
+    broken = replace(one, prediction=replace(one.prediction, logits=one.prediction.logits * math.nan))
+
+    assert words.says(one) == "After 'cat' it expects 'la' (90%)."
+    assert words.says(other, before=one) == "After 'cat' it expects 'le' (80%). (Before the change: 'la', 90%.)"
+    assert words.says(one, before=one).endswith("(As before the change.)")
+    assert words.says(broken, before=one) == (
+        "After 'cat' it expects nothing: the probabilities are not numbers. (Before the change: 'la', 90%.)"
+    )
+    assert words.says(record_of(HEBREW)) == ""
+
+
+def test_next_words_in_words():
+    one, other = story_of(["the"], LA), story_of(["the"], LE)
+    others = translation_of(["x"], LA, LE, END), translation_of(["x"], LE, LE, END)
+
+    assert words.next_word(one, 0) == "Most probable after 'the' (0): 'la' 90.0%, 'le' 10.0%."
+    assert words.next_word(other, 0, before=one, count=1) == (
+        "Most probable after 'the' (0): 'le' 80.0% (before the change 10.0%), 'la' 20.0% (before the change 90.0%)."
+    )
+    text = words.next_word(others[1], 1, before=others[0], count=1)
+    assert text == "Most probable after 'le' (1): 'le' 80.0%. Before the change the model had read other words by then."
+
+
+def test_step_by_step_in_words():
+    one, other = story_of(["a", "b"], LA, LE), story_of(["a", "b"], LA, LA)
+
+    text = "After each of 2 tokens, the most probable next word. The least sure: 'la' 90.0%, after 'a' (0)."
+    assert words.step_by_step(other) == text
+    assert words.step_by_step(other, before=other) == f"{text} All are as before the change."
+    assert words.step_by_step(other, before=one) == (
+        f"{text} 1 differs from before the change: 'la' after 'b' (1), before 'le'."
+    )

@@ -8,11 +8,13 @@ import altair as alt
 from attnviz import metrics
 from attnviz.charts import axes, frame
 from attnviz.charts.frame import Frame, box
+from attnviz.charts.heatmap import subtitles_of
 from attnviz.charts.maps import number
 from attnviz.charts.picture import Form, Picture
 from attnviz.charts.theme import Theme, config, theme
 from attnviz.core.display import shown
 from attnviz.core.record import Record
+from attnviz.words import percent
 
 BAR, STEP = 12, 22
 WIDTH = 240
@@ -37,13 +39,12 @@ def picture(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fa
         "band": bands,
         "change": [m if math.isfinite(m) else None for m in moved],
         "length": [0.0 if math.isnan(m) else min(m / top, 1.0) * WIDTH for m in moved],
-        "text": [f"{m:.1%}" if 0 < m < math.inf else "0" if m == 0 else number(m, "") for m in moved],
+        "text": [percent(m) if 0 < m < math.inf else "0" if m == 0 else number(m, "") for m in moved],
         "color": [colors.text if m else colors.quiet for m in moved],
     }
-    lines = _lines(after, len(moved), len(every))
     heading = frame.heading(
         title_of(after),
-        lines if edits else lines[:-1],
+        _lines(after, len(moved), len(every), edits),
         left=-max((frame.text_width(band[5:]) for band in bands), default=0.0) - axes.PADDING,
         top=-10,
         width=WIDTH + 100,
@@ -77,9 +78,9 @@ def _rank(moved: float) -> float:
     return math.inf if math.isnan(moved) else moved
 
 
-def _lines(after: Record, drawn: int, tokens: int) -> list[str]:
-    """What is measured, what is left out, and last what was changed."""
+def _lines(after: Record, drawn: int, tokens: int, edits: bool) -> list[str]:
+    """What is measured, what is left out, where the weights come from, and what was changed if that is to be said."""
     left_out = [f"the {drawn} of {tokens} tokens that moved most"] if drawn < tokens else []
-    changed = ", ".join(after.edits.in_words()) or "nothing"
     measure = "how far each token's output vector moved, as a share of its length"
-    return [measure, *left_out, f"changed: {changed}"]
+    unchanged = ["changed: nothing"] if edits and not after.edits.in_words() else []
+    return [measure, *left_out, *subtitles_of(after, edits=edits), *unchanged]

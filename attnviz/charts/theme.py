@@ -80,11 +80,11 @@ STOPS = tuple(i / (len(LIGHT.ramp) - 1) for i in range(len(LIGHT.ramp)))
 
 CAUTIONS = {
     "random": "random weights: shows the mechanics, not meaning",
-    "constructed": "weights set by hand, to show a mechanism",
-    "trained here": "weights of a small model trained for this project",
+    "constructed": "constructed: weights set by hand to show a mechanism",
+    "trained here": "trained here: a small model on made-up sentences",
     "pretrained": "pretrained weights",
 }
-"""What is said on a picture about where its weights come from, by `Record.provenance`."""
+"""What is said on a picture about where its weights come from, by `Record.provenance`; it begins with that."""
 
 
 def theme(dark: bool) -> Theme:

@@ -1,10 +1,13 @@
 """What an edit did to the output."""
 
+from dataclasses import replace
+
 import pytest
 from pictures import HOSTILE, SITE, data, draw, record_of, without_data
 
 from attnviz import metrics
-from attnviz.charts.change import WIDTH, change
+from attnviz.charts.change import WIDTH, change, picture
+from attnviz.charts.theme import CAUTIONS
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Prefix
 
@@ -72,3 +75,19 @@ def test_the_title_says_with_what_it_is_compared():
 
     titles = [row["text"] for row in data(change(record, record_of(WORDS, edits=OFF)), "titles")]
     assert " ".join(titles).startswith("Change of the output, compared with the untouched model")
+
+
+@pytest.mark.parametrize("provenance", CAUTIONS)
+def test_the_picture_says_where_its_weights_come_from(provenance):
+    record = replace(record_of(WORDS), provenance=provenance)
+
+    words = [row["text"] for row in data(change(record, record), "words")]
+    assert any(text.startswith(provenance) for text in words)
+    assert "changed: nothing" in words
+
+
+def test_what_was_changed_stands_on_files_and_not_on_the_screen():
+    before, after = record_of(WORDS), record_of(WORDS, edits=OFF)
+
+    drawn = {edits: picture(before, after, edits=edits).tables["words"]["text"] for edits in (True, False)}
+    assert set(drawn[True]) - set(drawn[False]) == {"changed: encoder layer 0 head 1 off"}

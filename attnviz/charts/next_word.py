@@ -1,0 +1,86 @@
+"""What a model expects next, and what it expected before a change."""
+
+import altair as alt
+
+from attnviz import metrics
+from attnviz.charts import axes, bars, frame
+from attnviz.charts.frame import Frame, box, text_width, words
+from attnviz.charts.heatmap import subtitles_of
+from attnviz.charts.picture import Picture
+from attnviz.charts.theme import Theme, theme
+from attnviz.core.display import shown
+from attnviz.core.record import Record
+from attnviz.metrics import NextWord
+from attnviz.words import OTHER_WORDS, quoted_token
+
+LENGTH, STEP, PAIR = 190, 24, 40
+"""Pixels: a bar of probability 1, and from word to word with one bar each and with two."""
+
+APART = 8
+"""Pixels from the middle of a word to the middles of its two bars."""
+
+NO_NUMBERS = "the probabilities are not numbers (NaN)"
+
+
+def next_word(
+    record: Record,
+    position: int,
+    *,
+    before: Record | None = None,
+    sentence: int = 0,
+    count: int = 5,
+    dark: bool = False,
+) -> alt.LayerChart:
+    """Draw a bar for each of the `count` words that are most probable after a position.
+
+    With a run `before` a change there are the words of either, each with two bars. A run that had read other tokens by
+    then is not drawn, and the picture says so.
+    """
+    return picture(record, position, before=before, sentence=sentence, count=count, dark=dark).chart
+
+
+def picture(
+    record: Record,
+    position: int,
+    *,
+    before: Record | None = None,
+    sentence: int = 0,
+    count: int = 5,
+    dark: bool = False,
+    edits: bool = True,
+) -> Picture:
+    """What `next_word` draws. The arguments are the same, and whether the picture says what was changed."""
+    colors = theme(dark)
+    found = metrics.next_words(record, position, before=before, sentence=sentence, count=count)
+    compared = before is not None and metrics.read_alike(before, record, position, sentence=sentence)
+    labels = [shown(next.word) for next in found]
+    left = -max(map(text_width, labels), default=0.0) - axes.PADDING
+    step = PAIR if compared else STEP
+    drawn = Frame(boxes=(box(-0.5, 0, 0.5, step * len(found), fill=colors.line, width=0),))
+    for i, (label, next) in enumerate(zip(labels, found, strict=True)):
+        y = (i + 0.5) * step
+        drawn += Frame(rows=(words(-axes.PADDING, y, label, colors.text),)) + _bars(next, y, colors)
+    if compared and found:
+        texts = f"upper bar: {bars.BEFORE}", f"lower bar: {bars.AFTER}"
+        drawn += bars.legend(0, step * len(found) + 12, texts, colors)
+    notes = [] if found else [NO_NUMBERS]
+    notes += [OTHER_WORDS] if before is not None and not compared else []
+    width = LENGTH + bars.PERCENT - left
+    lines = [*notes, *subtitles_of(record, edits=edits)]
+    title = title_of(record, position, sentence)
+    drawn += frame.heading(title, lines, left=left, top=-10, width=width, narrowest=bars.NARROWEST, colors=colors)
+    return bars.picture(drawn, colors)
+
+
+def title_of(record: Record, position: int, sentence: int = 0) -> str:
+    """What is drawn, beginning with constant words."""
+    after = quoted_token(metrics.token_at(record, position, sentence=sentence), position)
+    return f"Next word after {after} · {shown(record.source, 40)}"
+
+
+def _bars(next: NextWord, y: float, colors: Theme) -> Frame:
+    if next.before is None:
+        return bars.bar(0, y, next.probability, LENGTH, colors)
+    return bars.bar(0, y - APART, next.before, LENGTH, colors, before=True) + bars.bar(
+        0, y + APART, next.probability, LENGTH, colors
+    )

@@ -1,0 +1,147 @@
+"""What a model says after each word it reads: of a translator, how it writes word by word."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import zip_longest
+
+import altair as alt
+
+from attnviz import metrics
+from attnviz.charts import axes, bars, frame
+from attnviz.charts.frame import Frame, text_width, words
+from attnviz.charts.heatmap import subtitles_of
+from attnviz.charts.picture import Picture
+from attnviz.charts.theme import LINE, Theme, theme
+from attnviz.core.display import shown
+from attnviz.core.record import Record
+from attnviz.metrics import Said
+
+STEP, LENGTH, GAP = 24, 70, 14
+"""Pixels: from row to row, a bar of probability 1, and between columns."""
+
+MOST_ROWS = 40
+"""Of longer texts so many rows are drawn; the table holds all."""
+
+DIFFERS, NOTHING = "≠", "–"
+
+Row = tuple[int, Said | None, Said | None]
+"""A position, what is said now, and what was said before the change; None where nothing was read any more."""
+
+Column = Callable[[float], tuple[Frame, float]]
+"""Draws a column that begins at some x, and says how wide it is."""
+
+
+def step_by_step(
+    record: Record, *, before: Record | None = None, sentence: int = 0, dark: bool = False
+) -> alt.LayerChart:
+    """Draw a row per position that is not padding: what was just read, and the most probable word then, with a bar.
+
+    With a run `before` a change both stand side by side, and rows that say another word are marked.
+    """
+    return picture(record, before=before, sentence=sentence, dark=dark).chart
+
+
+def picture(
+    record: Record, *, before: Record | None = None, sentence: int = 0, dark: bool = False, edits: bool = True
+) -> Picture:
+    """What `step_by_step` draws. The arguments are the same, and whether the picture says what was changed."""
+    colors, compared = theme(dark), before is not None
+    now = metrics.said(record, sentence=sentence)
+    old = metrics.said(before, sentence=sentence) if compared else ()
+    every = [(i, *both) for i, both in enumerate(zip_longest(now, old))]
+    rows = _kept(every, compared)
+    drawn, x = Frame(), 0.0
+    for column in _columns(rows, old == () or _read_alike(every), compared, record, colors):
+        part, width = column(x)
+        drawn, x = drawn + part, x + width + GAP
+    lines = [*_notes(rows, every, compared), *subtitles_of(record, edits=edits)]
+    top = -(1 + compared) * LINE - 14
+    title = title_of(record)
+    drawn += frame.heading(title, lines, left=0, top=top, width=x, narrowest=bars.NARROWEST, colors=colors)
+    return bars.picture(drawn, colors)
+
+
+def title_of(record: Record) -> str:
+    """What is drawn, beginning with constant words."""
+    return f"Step by step · {shown(record.source, 40)}"
+
+
+def differs(row: Row) -> bool:
+    """Whether another word is said than before the change."""
+    _, now, old = row
+    return now is None or old is None or now.word != old.word
+
+
+def _read_alike(rows: Sequence[Row]) -> bool:
+    return all(now is not None and old is not None and now.token == old.token for _, now, old in rows)
+
+
+def _kept(rows: list[Row], compared: bool) -> list[Row]:
+    """Of many rows those that changed most: first those with another word, then by how far its probability moved."""
+
+    def moved(row: Row) -> float:
+        if not compared or differs(row):
+            return float(compared)
+        difference = abs(row[1].probability - row[2].probability)
+        return difference if difference == difference else 0.0
+
+    return sorted(sorted(rows, key=moved, reverse=True)[:MOST_ROWS], key=lambda row: row[0])
+
+
+def _notes(rows: list[Row], every: list[Row], compared: bool) -> list[str]:
+    """What is left out, and what the mark means."""
+    notes = []
+    if len(rows) < len(every):
+        which = f"the {len(rows)} of {len(every)} rows that changed most"
+        notes.append(which if compared else f"the first {len(rows)} of {len(every)} rows")
+    if compared:
+        count = sum(map(differs, every))
+        notes.append(
+            f"{DIFFERS} marks another word than before: {count} of {len(every)} rows" if count else "no word changed"
+        )
+    return notes
+
+
+def _columns(rows: list[Row], read_alike: bool, compared: bool, record: Record, colors: Theme) -> list[Column]:
+    """Positions, what was read, what was said before the change, marks, and what is said now."""
+    verb = "writes" if record.targets else "expects"
+    numbers = partial(_texts, ("", ""), [str(i) for i, _, _ in rows], colors.quiet, colors)
+    now, old = [row[1] for row in rows], [row[2] for row in rows]
+    if not compared:
+        return [numbers, _reads(now, "", colors), *_says(now, (verb, ""), colors)]
+    first, last = ([], []) if read_alike else ([_reads(old, bars.BEFORE, colors)], [_reads(now, bars.AFTER, colors)])
+    shared = [_reads(now, "", colors)] if read_alike else []
+    named = (bars.BEFORE, bars.AFTER) if read_alike else ("", "")
+    marks = partial(_texts, ("", ""), [DIFFERS if differs(row) else "" for row in rows], colors.accent, colors)
+    return [
+        *(numbers, *shared, *first, *_says(old, (verb, named[0]), colors, before=True)),
+        *(marks, *last, *_says(now, (verb, named[1]), colors)),
+    ]
+
+
+def _reads(said: list[Said | None], group: str, colors: Theme) -> Column:
+    texts = [shown(one.token, axes.LONGEST_LABEL) if one else NOTHING for one in said]
+    return partial(_texts, ("reads", group), texts, colors.text, colors)
+
+
+def _says(said: list[Said | None], captions: tuple[str, str], colors: Theme, *, before: bool = False) -> list[Column]:
+    """The words and their bars."""
+    texts = [f"▸ {shown(one.word, axes.LONGEST_LABEL)}" if one else NOTHING for one in said]
+    color = colors.quiet if before else colors.text
+    return [partial(_texts, captions, texts, color, colors), partial(_bars, said, before, colors)]
+
+
+def _texts(captions: tuple[str, str], texts: list[str], color: str, colors: Theme, x: float) -> tuple[Frame, float]:
+    """Texts under a caption, and over it the name of the run that it is of, which may be wider than the column."""
+    above = (words(x, -(i + 0.5) * LINE, text, colors.quiet) for i, text in enumerate(captions) if text)
+    below = (words(x, (i + 0.5) * STEP, text, color) for i, text in enumerate(texts) if text)
+    wide = max((text_width(text) for text in texts), default=0.0)
+    return Frame(words=tuple(above), tokens=tuple(below)), max(wide, bars.word_width(captions[0]))
+
+
+def _bars(said: list[Said | None], before: bool, colors: Theme, x: float) -> tuple[Frame, float]:
+    drawn = Frame()
+    for i, one in enumerate(said):
+        if one is not None:
+            drawn += bars.bar(x, (i + 0.5) * STEP, one.probability, LENGTH, colors, before=before)
+    return drawn, LENGTH + bars.PERCENT

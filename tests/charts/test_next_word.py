@@ -1,0 +1,113 @@
+"""What a model expects next."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from pictures import HOSTILE, SITE, data, draw, record_of, story_of, translation_of, without_data
+
+from attnviz.charts.next_word import LENGTH, NO_NUMBERS, next_word
+from attnviz.charts.theme import LIGHT
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError
+from attnviz.words import OTHER_WORDS
+
+KEYS = ["the", "keys"]
+BEFORE = story_of(KEYS, {"cat": 1.0}, {"is": 0.88, "are": 0.1, "was": 0.02})
+EDITS = Edits(heads_off=frozenset({(SITE, 1)}))
+AFTER = story_of(KEYS, {"cat": 1.0}, {"is": 0.2, "are": 0.75, "was": 0.05}, edits=EDITS)
+
+
+def without_numbers(record):
+    logits = record.prediction.logits * math.nan
+    return replace(record, prediction=replace(record.prediction, logits=logits))
+
+
+def texts(chart, name="words"):
+    return [row["text"] for row in data(chart, name)]
+
+
+def bars_of(chart):
+    """Length and fill of each bar, from above to below; the first box is the line at zero, the last two the legend."""
+    return [(box["x2"] - box["x"], box["fill"]) for box in data(chart, "boxes")[1:]]
+
+
+def test_the_most_probable_words_have_bars_as_long_as_they_are_probable():
+    chart = next_word(BEFORE, 1, count=2)
+
+    assert texts(chart, "rows") == ["is", "are"]
+    assert [length for length, _ in bars_of(chart)] == pytest.approx([0.88 * LENGTH, 0.1 * LENGTH])
+    assert {"88.0%", "10.0%"} <= set(texts(chart))
+    assert "after the change" not in " ".join(texts(chart))
+
+
+def test_before_and_after_a_change_each_word_has_two_bars():
+    """In the order of what is probable after; told apart by place, by fill and in words."""
+    chart = next_word(AFTER, 1, before=BEFORE, count=2)
+
+    assert texts(chart, "rows") == ["are", "is"]
+    bars = bars_of(chart)[:4]
+    assert [length for length, _ in bars] == pytest.approx([LENGTH * share for share in (0.1, 0.75, 0.88, 0.2)])
+    assert [fill for _, fill in bars] == [None, LIGHT.ramp[5]] * 2
+    assert {"upper bar: before the change", "lower bar: after the change"} <= set(texts(chart))
+    assert {"10.0%", "75.0%", "88.0%", "20.0%"} <= set(texts(chart))
+
+
+def test_words_of_either_run_are_drawn():
+    """A word that was the most probable before stays to be seen when it is no more."""
+    assert texts(next_word(AFTER, 1, before=BEFORE, count=1), "rows") == ["are", "is"]
+
+
+def test_a_run_that_had_read_other_words_is_not_compared():
+    """An encoder-decoder wrote another text: at the first word both have read <sos>, at the third they have not."""
+    last = {"dort": 0.0, "<eos>": 1.0}
+    before = translation_of(["cat"], {"le": 1.0}, {"chat": 0.9, "chien": 0.1}, last)
+    after = translation_of(["cat"], {"le": 1.0}, {"chat": 0.2, "chien": 0.8}, {"dort": 1.0}, last)
+
+    for position, alike in ((0, True), (1, True), (2, False), (3, False)):
+        chart = next_word(after, position, before=before)
+        assert ("lower bar: after the change" in texts(chart)) == alike
+        assert (OTHER_WORDS in " ".join(texts(chart))) == (not alike)
+
+
+def test_probabilities_that_are_no_numbers_have_no_bars():
+    neither, broken = next_word(without_numbers(BEFORE), 1), next_word(without_numbers(AFTER), 1, before=BEFORE)
+
+    assert NO_NUMBERS in texts(neither)
+    assert bars_of(neither) == []
+    assert texts(broken).count("NaN") == 4
+    assert texts(broken, "rows") == ["is", "are", "was", "cat"]
+    assert draw(neither.to_dict(), broken.to_dict())[1].std() > 5
+
+
+def test_the_specification_stays_whatever_is_expected():
+    one = next_word(BEFORE, 0, count=1)
+
+    assert without_data(one) == without_data(next_word(AFTER, 1, before=BEFORE, count=3))
+
+
+def test_the_picture_says_after_which_word_and_where_its_weights_come_from():
+    chart = next_word(replace(AFTER, provenance="trained here"), 1)
+
+    assert texts(chart, "titles") == ["Next word after 'keys' (1) · story"]
+    assert any(text.startswith("trained here: ") for text in texts(chart))
+    assert "changed: encoder layer 0 head 1 off" in texts(chart)
+
+
+def test_what_cannot_be_asked_is_said():
+    for position in (-1, 2):
+        with pytest.raises(InputError, match=f"no position {position}; there are 2"):
+            next_word(BEFORE, position)
+    with pytest.raises(InputError, match="predicts no words"):
+        next_word(record_of(KEYS), 0)
+    with pytest.raises(InputError, match="different words"):
+        next_word(BEFORE, 0, before=story_of(KEYS, {"x": 1.0}, {"y": 1.0}))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_hostile_words_are_drawn(dark):
+    words = {word: 1 / len(HOSTILE) for word in HOSTILE}
+    record = story_of(list(HOSTILE), *(words,) * len(HOSTILE))
+
+    for image in draw(*(next_word(record, i, before=record, count=20, dark=dark).to_dict() for i in (0, 4, 5, 9))):
+        assert image.std() > 5

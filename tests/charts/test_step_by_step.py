@@ -1,0 +1,151 @@
+"""What a model says after each word it reads."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from pictures import HOSTILE, SITE, data, draw, record_of, story_of, translation_of, without_data
+
+from attnviz.charts.frame import text_width
+from attnviz.charts.step_by_step import DIFFERS, LENGTH, step_by_step
+from attnviz.charts.theme import WORD_CHARACTER
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError
+
+CAR = ["the", "car", "<eos>"]
+LA_VOITURE = ({"la": 0.9, "le": 0.1}, {"voiture": 0.7, "chat": 0.3}, {"<eos>": 1.0})
+LA_CHAT_NOIR = ({"la": 0.9, "le": 0.1}, {"voiture": 0.4, "chat": 0.6}, {"noir": 1.0}, {"<eos>": 0.8, "et": 0.2})
+
+
+def texts(chart, name="tokens"):
+    """The texts of a picture, line by line."""
+    rows = sorted(data(chart, name), key=lambda row: (row["y"], row["x"]))
+    return [[row["text"] for row in rows if row["y"] == y] for y in dict.fromkeys(row["y"] for row in rows)]
+
+
+def said(chart):
+    return " ".join(row["text"] for row in data(chart, "words"))
+
+
+def test_a_translator_writes_word_by_word_what_it_then_reads():
+    """The shift right: it reads <sos> and writes "la", reads "la" and writes "voiture", until <eos>."""
+    chart = step_by_step(translation_of(CAR, *LA_VOITURE))
+
+    assert texts(chart) == [["0", "<sos>", "▸ la"], ["1", "la", "▸ voiture"], ["2", "voiture", "▸ <eos>"]]
+    lengths = [box["x2"] - box["x"] for box in data(chart, "boxes")]
+    assert lengths == pytest.approx([0.9 * LENGTH, 0.7 * LENGTH, LENGTH])
+    assert "reads writes" in said(chart)
+    assert {"90.0%", "70.0%", "100.0%"} <= set(said(chart).split())
+
+
+def test_a_language_model_expects_what_it_may_not_read():
+    chart = step_by_step(story_of(["the", "keys"], {"cat": 1.0}, {"are": 1.0}))
+
+    assert texts(chart) == [["0", "the", "▸ cat"], ["1", "keys", "▸ are"]]
+    assert "expects" in said(chart)
+
+
+def test_padding_is_left_out():
+    chart = step_by_step(story_of(["the", "<pad>"], {"cat": 1.0}, {"are": 1.0}, length=1))
+
+    assert texts(chart) == [["0", "the", "▸ cat"]]
+
+
+def test_rows_that_say_another_word_than_before_are_marked():
+    """With a sign, beside both words and both bars."""
+    before = story_of(["the", "keys"], {"cat": 0.9, "is": 0.05, "are": 0.05}, {"is": 0.8, "are": 0.2})
+    after = story_of(["the", "keys"], {"cat": 0.8, "is": 0.1, "are": 0.1}, {"is": 0.3, "are": 0.7})
+
+    chart = step_by_step(after, before=before)
+
+    assert texts(chart) == [["0", "the", "▸ cat", "▸ cat"], ["1", "keys", "▸ is", DIFFERS, "▸ are"]]
+    lengths = [box["x2"] - box["x"] for box in data(chart, "boxes")]
+    assert lengths == pytest.approx([LENGTH * share for share in (0.9, 0.8, 0.8, 0.7)])
+    assert [box["fill"] is None for box in data(chart, "boxes")] == [True, True, False, False]
+    assert "before the change" in said(chart)
+    assert "after the change" in said(chart)
+    assert "1 of 2 rows" in said(chart)
+    assert "no word changed" in said(step_by_step(before, before=before))
+
+
+def test_where_another_text_was_written_each_run_says_what_it_read():
+    """What one of them did not reach has a dash."""
+    chart = step_by_step(translation_of(CAR, *LA_CHAT_NOIR), before=translation_of(CAR, *LA_VOITURE))
+
+    assert texts(chart)[1] == ["1", "la", "▸ voiture", DIFFERS, "la", "▸ chat"]
+    assert texts(chart)[2] == ["2", "voiture", "▸ <eos>", DIFFERS, "chat", "▸ noir"]
+    assert texts(chart)[3] == ["3", "–", "–", DIFFERS, "noir", "▸ <eos>"]
+
+
+def test_of_a_long_text_the_rows_that_changed_most_are_drawn():
+    """Other words first, then other probabilities; with nothing to compare, the first forty."""
+    before = [{"x": 0.6, "y": 0.4}] * 100
+    after = [{"x": 0.6 + i / 1000, "y": 0.4 - i / 1000} for i in range(100)]
+    after[3] = {"x": 0.4, "y": 0.6}
+    long = [story_of([f"w{i}" for i in range(100)], *positions) for positions in (before, after)]
+
+    chart, alone = step_by_step(long[1], before=long[0]), step_by_step(long[0])
+
+    assert [int(row[0]) for row in texts(chart)] == [3, *range(61, 100)]
+    assert "the 40 of 100 rows that changed most" in said(chart)
+    assert [int(row[0]) for row in texts(alone)] == list(range(40))
+    assert "the first 40 of 100 rows" in said(alone)
+
+
+def test_what_is_no_number_has_no_bar():
+    """Every row is NaN, of one run or of both."""
+    record = story_of(["the", "keys"], {"cat": 1.0}, {"are": 1.0})
+    broken = replace(record, prediction=replace(record.prediction, logits=record.prediction.logits * math.nan))
+
+    charts = step_by_step(broken), step_by_step(broken, before=record), step_by_step(broken, before=broken)
+
+    assert texts(charts[0]) == [["0", "the", "▸ NaN"], ["1", "keys", "▸ NaN"]]
+    assert [len(data(chart, "boxes")) for chart in charts] == [0, 2, 0]
+    assert "no word changed" in said(charts[2])
+    for image in draw(*(chart.to_dict() for chart in charts)):
+        assert image.std() > 5
+
+
+def test_the_specification_stays_whatever_is_said():
+    one, other = translation_of(CAR, *LA_VOITURE), translation_of(CAR, *LA_CHAT_NOIR)
+
+    assert without_data(step_by_step(one)) == without_data(step_by_step(other, before=one))
+
+
+def test_the_picture_says_where_its_weights_come_from_and_what_was_changed():
+    record = story_of(["the"], {"cat": 1.0}, edits=Edits(heads_off=frozenset({(SITE, 1)})))
+
+    chart = step_by_step(replace(record, provenance="pretrained"))
+
+    assert texts(chart, "titles") == [["Step by step · story"]]
+    assert "pretrained weights" in said(chart)
+    assert "changed: encoder layer 0 head 1 off" in said(chart)
+    with pytest.raises(InputError, match="predicts no words"):
+        step_by_step(record_of(["the"]))
+
+
+def test_columns_keep_clear_of_each_other():
+    """However long the words are."""
+    before = story_of(["a" * 30, "b"], {"x" * 40: 1.0, "y": 0.0}, {"x" * 40: 0.0, "y": 1.0})
+    after = story_of(["a" * 30, "b"], {"x" * 40: 0.0, "y": 1.0}, {"x" * 40: 0.5, "y": 0.5})
+
+    chart = step_by_step(after, before=before)
+
+    drawn = [(row, text_width(row["text"])) for row in data(chart, "tokens")]
+    drawn += [(row, text_width(row["text"], WORD_CHARACTER)) for row in data(chart, "words") if row["y"] > 0]
+    drawn += [(box | {"y": (box["y"] + box["y2"]) / 2}, box["x2"] - box["x"]) for box in data(chart, "boxes")]
+    for y in {row["y"] for row, _ in drawn}:
+        line = sorted((row["x"], row["x"] + width) for row, width in drawn if row["y"] == y)
+        assert len(line) >= 7
+        assert all(left[1] < right[0] for left, right in pairwise(line))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_hostile_words_are_drawn(dark):
+    record = story_of(list(HOSTILE), *({word: 1.0} for word in HOSTILE))
+
+    (image,) = draw(step_by_step(record, before=record, dark=dark).to_dict())
+
+    assert len(np.unique(image.reshape(-1, 3), axis=0)) > 50
