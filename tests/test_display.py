@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.core.display import LONGEST, band_keys, shown
+from attnviz.core.display import LONGEST, LONGEST_TITLE, band_keys, in_title, shown
 
 ANY = st.text(st.characters(codec=None, categories=None), max_size=60)
 """Everything a Python string can hold, surrogates included."""
@@ -78,3 +78,10 @@ def test_band_keys_keep_repeated_tokens_apart_and_in_order():
 
     assert keys == ["0000 the", "0001 the", "0002-<pad>"]
     assert keys == sorted(keys)
+
+
+def test_the_blanks_of_a_name_in_a_title_are_blanks():
+    """Where a token's blank must be seen, that of a model's name must not."""
+    assert in_title("translator after step 400") == "translator after step 400"
+    assert in_title("a\tb\0") == "a⇥b␀"
+    assert len(in_title("long " * 20)) == LONGEST_TITLE

@@ -12,7 +12,7 @@ from attnviz.charts.heatmap import subtitles_of
 from attnviz.charts.maps import number
 from attnviz.charts.picture import Form, Picture
 from attnviz.charts.theme import Theme, config, theme
-from attnviz.core.display import shown
+from attnviz.core.display import in_title
 from attnviz.core.record import Record
 from attnviz.words import percent
 
@@ -57,7 +57,7 @@ def picture(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fa
 
 def title_of(after: Record) -> str:
     """What is drawn, beginning with constant words."""
-    return f"Change of the output, compared with the untouched model · {shown(after.source, 40)}"
+    return f"Change of the output, compared with the untouched model · {in_title(after.source)}"
 
 
 @lru_cache(maxsize=64)

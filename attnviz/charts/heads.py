@@ -12,7 +12,7 @@ from attnviz.charts.heatmap import Domain, colored, domain_of, subtitles_of
 from attnviz.charts.maps import number
 from attnviz.charts.picture import Form, Picture
 from attnviz.charts.theme import Theme, config, theme
-from attnviz.core.display import shown
+from attnviz.core.display import in_title
 from attnviz.core.edits import Site
 from attnviz.core.record import Record, Step
 from attnviz.metrics import Cells
@@ -86,7 +86,7 @@ def picture(
 
 def title_of(record: Record, site: Site) -> str:
     """What is drawn, beginning with constant words."""
-    return f"All heads · {site} · {shown(record.source, 40)}"
+    return f"All heads · {site} · {in_title(record.source)}"
 
 
 def columns_of(heads: int) -> int:

@@ -13,7 +13,7 @@ from attnviz.charts.frame import Entry, Frame, Ramp
 from attnviz.charts.maps import MAY_ATTEND, Map
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.theme import CAUTIONS, Theme, theme
-from attnviz.core.display import shown
+from attnviz.core.display import in_title
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import ALL, Record
@@ -189,7 +189,7 @@ def title_of(record: Record, site: Site, head: int | str) -> str:
     of = all_heads(step) if step.heads_off else f"{step.num_heads} heads"
     what = f"Head {head}" if isinstance(head, int) else f"{head.capitalize()} of {of}"
     off = " (off)" if isinstance(head, int) and head in step.heads_off else ""
-    return f"{what}{off} · {site} · {shown(record.source, 40)}"
+    return f"{what}{off} · {site} · {in_title(record.source)}"
 
 
 def subtitles_of(record: Record, *, edits: bool = True) -> list[str]:

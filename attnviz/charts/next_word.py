@@ -8,7 +8,7 @@ from attnviz.charts.frame import Frame, box, text_width, words
 from attnviz.charts.heatmap import subtitles_of
 from attnviz.charts.picture import Picture
 from attnviz.charts.theme import Theme, theme
-from attnviz.core.display import shown
+from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
 from attnviz.metrics import NextWord
 from attnviz.words import OTHER_WORDS, quoted_token
@@ -75,7 +75,7 @@ def picture(
 def title_of(record: Record, position: int, sentence: int = 0) -> str:
     """What is drawn, beginning with constant words."""
     after = quoted_token(metrics.token_at(record, position, sentence=sentence), position)
-    return f"Next word after {after} · {shown(record.source, 40)}"
+    return f"Next word after {after} · {in_title(record.source)}"
 
 
 def _bars(next: NextWord, y: float, colors: Theme) -> Frame:

@@ -12,7 +12,7 @@ from attnviz.charts.frame import Frame, text_width, words
 from attnviz.charts.heatmap import subtitles_of
 from attnviz.charts.picture import Picture
 from attnviz.charts.theme import LINE, Theme, theme
-from attnviz.core.display import shown
+from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
 from attnviz.metrics import Said
 
@@ -63,7 +63,7 @@ def picture(
 
 def title_of(record: Record) -> str:
     """What is drawn, beginning with constant words."""
-    return f"Step by step · {shown(record.source, 40)}"
+    return f"Step by step · {in_title(record.source)}"
 
 
 def differs(row: Row) -> bool:

@@ -8,6 +8,9 @@ from functools import lru_cache
 LONGEST = 24
 """How many code points of a text are shown."""
 
+LONGEST_TITLE = 40
+"""Of the name of a model in a title."""
+
 LONGEST_NAME = 80
 """Of a file, without its extension."""
 
@@ -44,6 +47,11 @@ def shown(text: str, longest: int = LONGEST) -> str:
         if len(drawn) > longest:
             return "".join(drawn[: longest - 1]) + "…"
     return "".join(drawn) or "∅"
+
+
+def in_title(text: str) -> str:
+    """The name of a model as it stands in a title: as `shown`, but with its blanks as blanks."""
+    return shown(text, LONGEST_TITLE).replace("␣", " ")
 
 
 def isolated(text: str) -> str:

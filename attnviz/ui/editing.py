@@ -37,9 +37,9 @@ def edits_bar(source: Source, lines: tuple[str, ...], *, rules: tuple[str, ...] 
         heads_off = frozenset((s, h) for s, h in st.session_state["off"] if s in source.sites and h < source.num_heads)
         edits = Edits(_combined(chosen, parameters), heads_off, own_mask=own_mask)
         edits = replace(edits, empty_rows=_empty_rows(cache.record(source, lines, edits)))
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        wide = {"width": "stretch"} if edits != Edits() else {"width": 344}  # as wide as what stands below it
-        row = st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="small", key="changes", **wide)
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        kept = {"wrap": False, "vertical_alignment": "center", "gap": "small", "width": "content", "key": "changes"}
+        row = st.container(horizontal=True, **kept)
         said = st.container(key="said")
     with row:
         _chips(edits, chosen, rules, hidden)

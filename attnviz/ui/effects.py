@@ -37,7 +37,7 @@ def panel(record: Record, before: Record | None, site: Site, cell: tuple[int, in
 
 def choices(record: Record) -> list[str]:
     """What can be shown; first what the model writes, else what it says next, else how its output moved."""
-    if record.prediction is None or not hasattr(figures, "step_by_step"):
+    if record.prediction is None:
         return [OUTPUT]
     return list(state.EFFECTS) if record.prediction.written else [NEXT, OUTPUT]
 

@@ -34,12 +34,12 @@ def position(record: Record, site: Site, cell: tuple[int, int] | None, sentence:
 def _written(record: Record, before: Record | None, position: int, sentence: int) -> str:
     now = record.prediction.written[sentence] or NOTHING
     if before is None:
-        return f"{_quiet('writes')} <b>{_plain(now)}</b>"
+        return f"{_quiet('It writes')} <b>{_plain(now)}</b>"
     then = before.prediction.written[sentence] or NOTHING
     if now == then:
-        return f"{_quiet('still writes')} <b>{_plain(now)}</b>"
+        return f"{_quiet('It still writes')} <b>{_plain(now)}</b>"
     old, new = _differing(then, now)
-    return f"<span>{_quiet('writes now')} {new}</span><span>{_quiet('before')} {old}</span>"
+    return f"<span>{_quiet('It now writes')} {new}</span><span>{_quiet('before')} {old}</span>"
 
 
 def _differing(before: str, after: str) -> tuple[str, str]:
@@ -58,7 +58,7 @@ def _word(word: str, same: bool) -> str:
 
 def _next(record: Record, before: Record | None, position: int, sentence: int) -> str:
     token = record.read[sentence].tokens[position].text
-    after = _quiet(f"after '{shown(token)}' ({position}) says")
+    after = _quiet(f"After '{shown(token)}' ({position}) it says")
     ((now, probability),) = record.prediction.most_probable(position, 1, sentence=sentence)
     if before is None:
         return f"{after} <b>{_plain(now)}</b> {_quiet(f'{probability:.2f}')}"

@@ -45,7 +45,7 @@ def body(source, lines) -> None:
             pictures.take_away(head, "head")
         with st.container(horizontal=True, gap="medium"):
             pictures.picture(head, "head", select="cell", on_select=looking.select)
-            with st.container(width=372, key="beside"):
+            with st.container(width="stretch", key="beside"):
                 findings.of_head(source, site, focus)
                 pictures.cell_in_words(record, site, focus, cell, sentence)
                 effects.panel(record, before, site, cell, sentence)
