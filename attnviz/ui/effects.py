@@ -4,6 +4,7 @@ import streamlit as st
 
 from attnviz import figures
 from attnviz.core.edits import Site
+from attnviz.core.errors import ShapeError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.ui import looking, notes, pictures, says, state
@@ -26,7 +27,11 @@ def panel(record: Record, before: Record | None, site: Site, cell: tuple[int, in
         notes.quiet(f"Before and after differ in length ({lengths}), so their vectors stand for different words.")
     else:
         position = says.position(record, site, cell, sentence)
-        figure = drawn(effect, record, before, position, sentence=sentence, dark=looking.is_dark())
+        try:
+            figure = drawn(effect, record, before, position, sentence=sentence, dark=looking.is_dark())
+        except ShapeError as error:  # as many tokens as before, but others
+            notes.quiet(str(error))
+            return
         key = effect.split()[0]
         pictures.picture(figure, key)
         if effect == OUTPUT:
