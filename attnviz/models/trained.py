@@ -60,10 +60,10 @@ def read(path: Path) -> Model:
         with torch.device("meta"):  # no memory for sizes that a damaged file only claims
             model = config.build()
         model.load_state_dict(weights, assign=True)
-    except (OSError, SafetensorError, ValueError, RecursionError):
-        raise AttnvizError(f"{what} are damaged or missing; fetch the file again, or choose another model.") from None
-    except (AttnvizError, RuntimeError):
+    except (AttnvizError, RuntimeError):  # an AttnvizError is a ValueError too
         raise AttnvizError(f"{what} do not fit the sizes that the file states; choose another model.") from None
+    except (OSError, SafetensorError, ValueError):
+        raise AttnvizError(f"{what} are damaged or missing; fetch the file again, or choose another model.") from None
     if not all(torch.isfinite(tensor).all() for tensor in weights.values()):
         raise AttnvizError(f"{what} hold numbers that are not finite; choose another model.")
     return model.eval().requires_grad_(False)
