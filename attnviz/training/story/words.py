@@ -23,14 +23,17 @@ class Noun:
 
 @dataclass(frozen=True)
 class Verb:
-    """The forms of one verb: they sit, it sits, it sat."""
+    """The forms of one verb: they sit, it sits, it sat; and they sat, where that is another word."""
 
     many: str
     one: str
     past: str
+    past_many: str = ""
 
     def form(self, plural: bool, past: bool) -> str:
-        return self.past if past else self.many if plural else self.one
+        if past:
+            return self.past_many or self.past if plural else self.past
+        return self.many if plural else self.one
 
 
 def _nouns(group: str, pronoun: str, text: str) -> tuple[Noun, ...]:
@@ -77,9 +80,12 @@ WHERE = {
     "hill": "on near behind",
     "river": "in near beside",
     "gate": "near behind beside",
-    "cabinet": "in on behind",
+    "cabinet": "near behind beside",
 }
 """How to be at a place; at any other place one is as in `STANDING`."""
+
+MEETINGS = "garden park kitchen forest house school room".split()
+"""Where people go to, and meet in."""
 
 BELONGING = {
     "key": "to:cabinet,door,gate,house,box,room,boat",
@@ -126,7 +132,8 @@ MOVES = {
         "cry/cries/cried read/reads/read cook/cooks/cooked"
     ),
     "animals": _verbs(
-        "sit/sits/sat sleep/sleeps/slept run/runs/ran play/plays/played wait/waits/waited walk/walks/walked hide/hides/hid"
+        "sit/sits/sat sleep/sleeps/slept run/runs/ran play/plays/played wait/waits/waited walk/walks/walked "
+        "hide/hides/hid"
     ),
     "things": _verbs("fall/falls/fell stand/stands/stood break/breaks/broke shine/shines/shone lie/lies/lay"),
 }
@@ -157,8 +164,7 @@ FIND = Verb("find", "finds", "found")
 GIVE = Verb("give", "gives", "gave")
 MEET = Verb("meet", "meets", "met")
 GO = Verb("go", "goes", "went")
-BE = (Verb("are", "is", "was"), Verb("are", "is", "were"))
+BE = Verb("are", "is", "was", "were")
 HAVE = Verb("have", "has", "had")
 JOINS = ("because", "because", "because", "because", "when", "while", ", but", ", so")
 ADVERBS = ("quietly", "again", "today", "alone")
-PLACE_OF = {noun.word: place.split()[0] for place in (str(word) for word in WHERE) for noun in PLACES if noun.word == place}
