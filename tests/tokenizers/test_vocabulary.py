@@ -1,0 +1,189 @@
+"""Words of a fixed vocabulary: what is known, what is not and what is like it, and words put together to a text."""
+
+import json
+
+import pytest
+import tiny
+from hostile import TEXTS
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.core.errors import AttnvizError
+from attnviz.tokenizers import batch, vocabulary
+from attnviz.tokenizers.base import SPECIAL
+from attnviz.tokenizers.vocabulary import UNK, Vocabulary
+from attnviz.tokenizers.words import Words
+
+ENGLISH, FRENCH = Vocabulary(tuple(tiny.ENGLISH)), Vocabulary(tuple(tiny.FRENCH))
+
+WORDS = st.lists(
+    st.sampled_from([*tiny.ENGLISH, "The", "CAT", "zebra", "l'", "<pad>", "<unk>", "é", "\ud800"]), max_size=8
+)
+
+
+def labels(text, words=ENGLISH):
+    return [token.text for token in words.encode(text)]
+
+
+@given(text=WORDS.map(" ".join) | st.text(st.characters(exclude_categories=())))
+def test_tokens_stand_where_their_words_stand(text):
+    """Known or not, they cut the text like the tokenizer of words; only a known one holds its text."""
+    cut, tokens = Words().encode(text), ENGLISH.encode(text)
+
+    assert [(token.start, token.end) for token in tokens] == [(token.start, token.end) for token in cut]
+    for token in tokens:
+        typed = text[token.start : token.end]
+        known = typed in tiny.ENGLISH or typed.lower() in tiny.ENGLISH
+        assert token.text == (typed if known else UNK)
+        assert not token.special
+        assert known == (token.id > 3)
+        assert token.id < len(ENGLISH)
+
+
+def test_ids_are_special_tokens_then_words_in_their_order():
+    """As the rows of the weights are."""
+    assert ENGLISH.names[:4] == (*SPECIAL, UNK) == ("<pad>", "<sos>", "<eos>", "<unk>")
+    assert [token.id for token in ENGLISH.encode("the a . zebra")] == [4, 5, 4 + tiny.ENGLISH.index("."), 3]
+    assert len(ENGLISH) == len(tiny.ENGLISH) + 4
+    assert ENGLISH.ids(["The", "cat", UNK]) == [4, 8, 3]
+
+
+def test_words_are_looked_up_as_typed_then_in_lower_case():
+    """A sentence may begin with a capital; a name that the vocabulary has is itself."""
+    words = Vocabulary(("mark", "Mark", "I"))
+
+    assert [token.id for token in words.encode("mark Mark MARK I i")] == [4, 5, 4, 6, 3]
+    assert labels("MARK Mark", words) == ["MARK", "Mark"]
+
+
+def test_unknown_words_are_named_once_with_known_ones_like_them():
+    assert ENGLISH.unknown("the Zebra catt, zebra Zebra .") == ("Zebra", "catt", "zebra")
+    assert ENGLISH.nearest("catt")[0] == "cat"
+    assert ENGLISH.nearest("MATS")[0] == "mat"
+    assert ENGLISH.nearest("quixotic") == ()
+    assert len(ENGLISH.nearest("at")) <= 3
+
+
+def test_a_missing_word_is_named_where_all_must_be_known():
+    with pytest.raises(AttnvizError, match=r"^The vocabulary has no 'zebra'\.$"):
+        ENGLISH.ids(["the", "zebra"])
+
+
+@pytest.mark.parametrize("special", [*SPECIAL, UNK])
+def test_a_typed_special_token_is_text(special):
+    """Nobody can end a sentence, or hide one, by typing."""
+    tokens = ENGLISH.encode(f"the {special} cat")
+
+    assert [token.text for token in tokens] == ["the", UNK, UNK, UNK, "cat"]
+    assert ENGLISH.unknown(special) == ("<", special[1:-1], ">")
+
+
+@pytest.mark.parametrize("hostile", TEXTS, ids=lambda hostile: hostile.name)
+def test_any_text_can_be_read(hostile):
+    """What is not known is <unk>, and what is like it is asked for in no time."""
+    tokens = ENGLISH.encode(hostile.text)
+
+    assert all(0 <= token.id < len(ENGLISH) for token in tokens)
+    assert all(token.start < token.end <= len(hostile.text) for token in tokens)
+    for word in ENGLISH.unknown(hostile.text)[:100]:
+        assert set(ENGLISH.nearest(word)) <= set(ENGLISH.words)
+
+
+def test_it_is_a_tokenizer_like_others():
+    """Sentences are framed and padded by the same function."""
+    short, long = batch(ENGLISH, ["the zebra", "a cat sat ."], eos=True)
+
+    assert short.labels == ("the", UNK, "<eos>", "<pad>", "<pad>")
+    assert (short.length, long.length) == (3, 5)
+
+
+# Words put together
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("", ""),
+        ("<sos>", ""),
+        ("<sos> le chat dort .", "le chat dort."),
+        ("<sos> l' oiseau , le chat", "l'oiseau, le chat"),
+        ("le chat ?", "le chat?"),
+        ("l'", "l'"),
+        (". . l' l' .", ".. l'l'."),
+        ("<unk> dort", "<unk> dort"),
+        ("<sos> le <eos>", "le"),
+    ],
+)
+def test_a_text_is_put_together_as_it_is_spelled(words, text):
+    """No space before a mark of punctuation, none after an elision; special tokens are not in it."""
+    assert FRENCH.sentence([FRENCH.names.index(word) for word in words.split()], 1).text == text
+
+
+@given(ids=st.lists(st.integers(0, len(FRENCH) - 1), max_size=12))
+def test_every_written_token_holds_its_place_in_the_text(ids):
+    """Special tokens stand nowhere; the others in order, with at most a space between; nothing else is in the text."""
+    sentence = FRENCH.sentence(ids, len(ids))
+    end = 0
+    for token, id in zip(sentence.tokens, ids, strict=True):
+        assert token.id == id
+        assert token.special == (id < 3)
+        if token.special:
+            assert token.start == token.end == end
+        else:
+            assert sentence.text[token.start : token.end] == token.text == FRENCH.names[id]
+            assert sentence.text[end : token.start] in ("", " ")
+            end = token.end
+    assert end == len(sentence.text)
+
+
+@given(words=st.lists(st.sampled_from([word for word in tiny.FRENCH if word != "l'"]), max_size=8))
+def test_what_is_put_together_is_cut_into_the_same_words(words):
+    """But for elisions, which the tokenizer of words keeps whole."""
+    assert labels(FRENCH.sentence(FRENCH.ids(words), 0).text, FRENCH) == words
+
+
+# Files
+
+
+def test_the_vocabularies_of_a_file_keep_their_order(tmp_path):
+    path = tmp_path / "vocabulary.json"
+    path.write_text(json.dumps({"z": tiny.ENGLISH, "a": tiny.FRENCH}), "utf-8")
+
+    assert vocabulary.read(path) == {"z": ENGLISH, "a": FRENCH}
+    assert list(vocabulary.read(path)) == ["z", "a"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"3",
+        b"[]",
+        b"{}",
+        b'["the"]',
+        b'{"english": "the cat"}',
+        b'{"english": {"the": 1}}',
+        b'{"english": [1, 2]}',
+        b'{"english": ["the", null]}',
+        b'{"english": ["the", ""]}',
+        b'{"english": ["the", "cat", "the"]}',
+        b'{"english": ["<pad>"]}',
+        b'{"english": ["<unk>"]}',
+        b'{"english": [' + b"[" * 100_000,
+        b"\xff\xfe",
+    ],
+)
+def test_a_damaged_file_is_named_in_one_sentence(tmp_path, content):
+    path = tmp_path / "mine" / "vocabulary.json"
+    path.parent.mkdir()
+    path.write_bytes(content)
+
+    with pytest.raises(AttnvizError, match=r"^The vocabulary mine/vocabulary\.json is missing or damaged\.$"):
+        vocabulary.read(path)
+
+
+def test_a_missing_file_is_named_in_one_sentence(tmp_path):
+    with pytest.raises(AttnvizError, match=r"/vocabulary\.json is missing or damaged\.$"):
+        vocabulary.read(tmp_path / "vocabulary.json")
