@@ -151,7 +151,8 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     said = metrics.said(record, sentence=sentence)
     at = min(range(len(said)), key=lambda i: np.nan_to_num(said[i].probability, nan=-1.0))
     least = f"{quoted(said[at].word)} {percent(said[at].probability)}, after {quoted_token(said[at].token, at)}"
-    text = f"After each of {len(said)} tokens, the most probable next word. The least sure: {least}."
+    each = "1 token" if len(said) == 1 else f"each of {len(said)} tokens"
+    text = f"After {each}, the most probable next word. The least sure: {least}."
     if before is None:
         return text
     old = metrics.said(before, sentence=sentence)
@@ -181,18 +182,23 @@ def says(record: Record, *, before: Record | None = None, sentence: int = 0) -> 
 
 
 def _says(record: Record, sentence: int) -> str:
-    text = _written(record, sentence)
+    text, last = _written(record, sentence), metrics.said(record, sentence=sentence)[-1]
+    broken = text == NOTHING and last.probability != last.probability
+    why = ": the probabilities are not numbers" if broken else ""
     if record.prediction.written:
-        return f"It writes: {text}."
-    last = metrics.said(record, sentence=sentence)[-1]
-    if last.probability != last.probability:
-        return f"After {quoted(last.token)} it expects nothing: the probabilities are not numbers."
+        return f"It writes{'' if text == NOTHING else ':'} {text}{why}."
+    if broken:
+        return f"After {quoted(last.token)} it expects {text}{why}."
     return f"After {quoted(last.token)} it expects {quoted(last.word)} ({percent(last.probability, 0)})."
+
+
+NOTHING = "nothing"
+"""What is written, or expected, where there is nothing."""
 
 
 def _written(record: Record, sentence: int) -> str:
     """The text that was written; of a language model, the word it expects next with its probability."""
     if record.prediction.written:
-        return isolated(" ".join(shown(word) for word in record.prediction.written[sentence].split())) or "nothing"
+        return isolated(" ".join(shown(word) for word in record.prediction.written[sentence].split())) or NOTHING
     last = metrics.said(record, sentence=sentence)[-1]
-    return "nothing" if last.probability != last.probability else f"{quoted(last.word)}, {percent(last.probability, 0)}"
+    return NOTHING if last.probability != last.probability else f"{quoted(last.word)}, {percent(last.probability, 0)}"

@@ -93,6 +93,11 @@ def test_a_share_in_percent_is_never_rounded_to_none_or_all(share, digits, text)
     assert words.percent(share, digits) == text
 
 
+def without_numbers(record):
+    logits = record.prediction.logits * math.nan
+    return replace(record, prediction=replace(record.prediction, logits=logits))
+
+
 END = {"<eos>": 1.0, "la": 0.0, "le": 0.0}
 LA, LE = {"la": 0.9, "le": 0.1}, {"la": 0.2, "le": 0.8}
 
@@ -103,13 +108,16 @@ def test_what_a_translator_says_before_and_after_a_change():
     assert words.says(one) == "It writes: la."
     assert words.says(one, before=one) == "It writes: la. (As before the change.)"
     assert words.says(other, before=one) == "It writes: le la. (Before the change: la.)"
-    assert words.says(translation_of(["the"], END)) == "It writes: nothing."
+    assert words.says(translation_of(["the"], END)) == "It writes nothing."
+    assert words.says(without_numbers(translation_of(["the"], END)), before=one) == (
+        "It writes nothing: the probabilities are not numbers. (Before the change: la.)"
+    )
 
 
 def test_what_a_language_model_says_before_and_after_a_change():
     """Of the last token that is not padding."""
     one, other = (story_of(["the", "cat", "<pad>"], END, says, END, length=2) for says in (LA, LE))
-    broken = replace(one, prediction=replace(one.prediction, logits=one.prediction.logits * math.nan))
+    broken = without_numbers(one)
 
     assert words.says(one) == "After 'cat' it expects 'la' (90%)."
     assert words.says(other, before=one) == "After 'cat' it expects 'le' (80%). (Before the change: 'la', 90%.)"
@@ -137,6 +145,7 @@ def test_step_by_step_in_words():
 
     text = "After each of 2 tokens, the most probable next word. The least sure: 'la' 90.0%, after 'a' (0)."
     assert words.step_by_step(other) == text
+    assert words.step_by_step(story_of(["a"], LA)).startswith("After 1 token, the")
     assert words.step_by_step(other, before=other) == f"{text} All are as before the change."
     assert words.step_by_step(other, before=one) == (
         f"{text} 1 differs from before the change: 'la' after 'b' (1), before 'le'."

@@ -96,9 +96,8 @@ def _notes(rows: list[Row], every: list[Row], compared: bool) -> list[str]:
         notes.append(which if compared else f"the first {len(rows)} of {len(every)} rows")
     if compared:
         count = sum(map(differs, every))
-        notes.append(
-            f"{DIFFERS} marks another word than before: {count} of {len(every)} rows" if count else "no word changed"
-        )
+        marked = f"{count} of {len(every)} rows, marked {DIFFERS}" if count else "in no row"
+        notes.append(f"another word than before: {marked}")
     return notes
 
 

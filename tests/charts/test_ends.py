@@ -8,7 +8,9 @@ import pytest
 import torch
 from pictures import CROSS, HOSTILE, SITE, data, draw, prediction_of, story_of, translation_of, without_data
 
+from attnviz import figures
 from attnviz.charts.frame import text_width
+from attnviz.charts.heads import heads
 from attnviz.charts.heatmap import heatmap
 from attnviz.charts.mask_grid import mask_grid
 from attnviz.charts.theme import WORD_CHARACTER
@@ -88,6 +90,15 @@ def test_predictions_sums_and_notes_stand_beside_each_other(many):
     assert len({row["y"] for row in data(chart, "tokens")}) == len(data(chart, "tokens")) <= many
 
 
+def test_large_maps_on_the_screen_say_what_rows_predict():
+    """Every second row; the specification stays."""
+    one, other = (figures.head(story_of(["w"] * 64, *({p: 1.0},) * 64), SITE, 0) for p in ("x", "constructor"))
+
+    drawn = other.screen_data[other.screen_data["kind"] == "tokens"]["text"].tolist()
+    assert drawn == ["▸ constructor"] * 32
+    assert one.screen == other.screen
+
+
 def test_the_specification_stays_while_the_predictions_change():
     one, other = (story_of(["a", "b"], {word: 1.0}, {word: 1.0}) for word in ("x", "constructor"))
 
@@ -115,3 +126,15 @@ def test_predictions_of_a_batch_are_those_of_its_sentence():
     batch = replace(record, sentences=record.sentences * 2, steps=steps, prediction=prediction)
 
     assert [tokens(heatmap(batch, SITE, 0, sentence=i)) for i in range(2)] == [["▸ x"], ["▸ y"]]
+
+
+def test_thumbnails_and_domains_take_maps_that_are_not_square():
+    """As high as many words were written, as wide as many were read."""
+    record = translation_of(["the"] * 3, *CHAT_NOIR * 2, heads=3)
+
+    for domain in ("fixed", "shared", "log"):
+        rows = data(heads(record, CROSS, domain=domain), "heads")
+        assert [row["largest"] for row in rows] == [f"{record.step(CROSS).weights(h).max():.4f}" for h in range(3)]
+        assert draw(heatmap(record, CROSS, "max", domain=domain).to_dict())[0].std() > 5
+    boxes = data(heads(record, CROSS), "boxes")
+    assert (boxes[0]["y2"] - boxes[0]["y"]) / (boxes[0]["x2"] - boxes[0]["x"]) == pytest.approx(2, rel=0.02)
