@@ -204,12 +204,25 @@ def test_the_next_words_before_and_after_a_change(run):
 
 
 def test_where_nothing_is_left_to_look_at_nothing_is_written_and_it_says_so(run):
-    """NaN is not JSON: a probability that is none is null."""
+    """NaN is no word, and not JSON."""
     nothing = ["--mask", '{"rule": "not", "mask": {"rule": "full"}}', "--empty-rows", "nan"]
 
     assert run("says", CAT, *nothing)[1].splitlines()[1] == "after:  (nothing)"
     _, listed, _ = run("says", CAT, "--model", "story", *nothing, "--json")
-    assert {one["probability"] for one in json.loads(listed)[0]["after"]} == {None}
+    assert json.loads(listed)[0]["after"] == []
+
+
+def test_what_a_model_says_can_be_drawn(run, tmp_path):
+    """A translation word by word, the next word of a language model; its numbers are those of the record."""
+    assert run("says", CAT, "-o", "steps.csv", "-o", "steps.svg")[:2] == (0, "steps.csv\nsteps.svg\n")
+    run("says", f"the cat\n{CAT}", "--model", "story", "--off", "1", "--sentence", "2", "-o", "next.csv")
+
+    steps = list(csv.DictReader((tmp_path / "steps.csv").read_text("utf-8-sig").splitlines()))
+    assert [row["token"] for row in steps] == list(api.analyze(CAT).targets[0].labels)
+    first, *_ = csv.DictReader((tmp_path / "next.csv").read_text("utf-8-sig").splitlines())
+    after = api.analyze(CAT, "story", Edits(heads_off={(Site("decoder", 0), 1)})).prediction
+    word, chance = after.most_probable(4, 1)[0]
+    assert (first["token"], first["word"], float(first["probability"])) == ("sleeps", word, pytest.approx(chance))
 
 
 # Words that are not known
@@ -316,6 +329,7 @@ def test_a_setting_of_random_weights_is_not_dropped_by_a_trained_model(run, flag
         (["head", CAT, "--off", "d5.0"], "'translator' has no decoder layer 5."),
         (["says", CAT, "--model", "scratch"], "'scratch' says nothing, its weights are random"),
         (["says", "the " * 13], "A sentence has 14 tokens; 'translator' reads up to 13."),
+        (["says", CAT, "--json", "-o", "says.svg"], "Give --json or --output, not both."),
         (["change", CAT], "Nothing is changed; give --mask,"),
         (["tokens", CAT, "--kind", "encoder"], "Unrecognized arguments: --kind"),
         (["says", CAT, "--mask", "full", "--empty-rows", "x"], "zero, nan, uniform, error"),

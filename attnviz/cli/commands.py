@@ -38,7 +38,19 @@ def _says(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     before, after = _before(options, source, texts), _record(options, source, texts)
     if after.prediction is None:
         raise InputError(f"'{source.name}' says nothing, its weights are {source.provenance}; choose another --model.")
+    if options.output and options.json:
+        raise InputError("Give --json or --output, not both.")
+    if options.output:
+        return _write(_said(before, after, **_drawn(options, after)), options)
     return lines.says_json(before, after) if options.json else lines.says(before, after)
+
+
+def _said(before: Record | None, after: Record, sentence: int, dark: bool) -> Figure:
+    """The words that were written, or the next one."""
+    drawn = {"before": before, "sentence": sentence, "dark": dark}
+    if after.targets:
+        return figures.step_by_step(after, **drawn)
+    return figures.next_word(after, after.sentences[sentence].length - 1, **drawn)
 
 
 def _head(options: Namespace, source: Source, texts: list[str]) -> list[str]:

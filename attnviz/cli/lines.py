@@ -1,11 +1,10 @@
 """Values as lines for the terminal: tables, JSON, and cards."""
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attnviz import api
+from attnviz import api, metrics
 from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
@@ -14,8 +13,6 @@ from attnviz.sources.base import Source
 from attnviz.sources.cards import Card
 from attnviz.tokenizers.vocabulary import UNK
 
-COUNT = 5
-"""So many next words are named."""
 MOST_NOTES = 10
 """So many unknown words are named."""
 
@@ -68,11 +65,11 @@ def _says(before: Record | None, after: Record, sentence: int) -> list[str]:
         if before is None:
             return [text]
         return [f"before: {shown_text(before.prediction.written[sentence])}", f"after:  {text}"]
-    records = [after] if before is None else [before, after]
-    chances = [_chances(record, sentence) for record in records]
-    named = dict.fromkeys(word for record in reversed(records) for word in next_words(record, sentence))
-    head = ("word", "probability") if before is None else ("word", "before", "after")
-    return _columns([head, *((shown(word), *(f"{chance[word]:.3f}" for chance in chances)) for word in named)])
+    words = metrics.next_words(after, _last(after, sentence), before=before, sentence=sentence)
+    if before is None:
+        return _columns([("word", "probability"), *((shown(w.word), f"{w.probability:.3f}") for w in words)])
+    rows = ((shown(word.word), f"{word.before:.3f}", f"{word.probability:.3f}") for word in words)
+    return _columns([("word", "before", "after"), *rows])
 
 
 def says_json(before: Record | None, after: Record) -> list[str]:
@@ -88,18 +85,12 @@ def says_json(before: Record | None, after: Record) -> list[str]:
 def _said(record: Record, sentence: int) -> str | list[dict[str, Any]]:
     if record.targets:
         return record.prediction.written[sentence]
-    words = next_words(record, sentence).items()
-    return [{"word": word, "probability": chance if math.isfinite(chance) else None} for word, chance in words]
+    words = metrics.next_words(record, _last(record, sentence), sentence=sentence)
+    return [{"word": word.word, "probability": word.probability} for word in words]
 
 
-def next_words(record: Record, sentence: int) -> dict[str, float]:
-    """The words that are most probable after a sentence, with their probabilities."""
-    return dict(record.prediction.most_probable(record.sentences[sentence].length - 1, COUNT, sentence=sentence))
-
-
-def _chances(record: Record, sentence: int) -> dict[str, float]:
-    chances = record.prediction.probabilities(record.sentences[sentence].length - 1, sentence=sentence)
-    return dict(zip(record.prediction.vocabulary, chances.tolist(), strict=True))
+def _last(record: Record, sentence: int) -> int:
+    return record.sentences[sentence].length - 1
 
 
 def shown_text(text: str) -> str:

@@ -22,7 +22,7 @@ COMMANDS = {
     "heads": "the maps of all heads of a layer",
     "mask": "a mask, with the token that each row reads and the one it predicts",
     "change": "how far each token's output moves by what is changed",
-    "says": "what the model writes, or the next words it holds most probable; before and after what is changed",
+    "says": "what the model writes, or the next words it holds most probable, before and after a change; -o draws it",
     "tokens": "the tokens of a text, their ids and places",
     "models": "the models that there are, or what was measured of one",
 }
@@ -77,7 +77,7 @@ def build() -> argparse.ArgumentParser:
         if name != "tokens":
             _add_site(command)
             _add_edits(command)
-        if name not in ("tokens", "says"):
+        if name != "tokens":
             _add_picture(command)
     return parser
 
