@@ -22,14 +22,11 @@ def panel(record: Record, before: Record | None, site: Site, cell: tuple[int, in
     if effect == OUTPUT and before is None:
         if record.prediction is not None:
             notes.quiet("Nothing is changed, so no output vector moved. Switch a head off, or set a mask.")
-    elif effect == OUTPUT and before.output.shape != record.output.shape:
-        lengths = f"{before.output.shape[1]} and {record.output.shape[1]} tokens"
-        notes.quiet(f"Before and after differ in length ({lengths}), so their vectors stand for different words.")
     else:
         position = says.position(record, site, cell, sentence)
         try:
             figure = drawn(effect, record, before, position, sentence=sentence, dark=looking.is_dark())
-        except ShapeError as error:  # as many tokens as before, but others
+        except ShapeError as error:  # the model wrote another text
             notes.quiet(str(error))
             return
         key = effect.split()[0]

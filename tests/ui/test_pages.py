@@ -19,10 +19,11 @@ def masks_page():
 
 
 def opened(page=heads_page, **link) -> AppTest:
-    """A page opened by a link; with random weights if it names no model."""
+    """A page opened by a link: with random weights if it says nothing of a model, without a link if that is None."""
     app = AppTest.from_function(page, default_timeout=60)
     for name, value in ({"model": "scratch"} | link).items():
-        app.query_params[name] = value
+        if value is not None:
+            app.query_params[name] = value
     return app.run()
 
 
