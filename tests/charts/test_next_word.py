@@ -49,6 +49,8 @@ def test_before_and_after_a_change_each_word_has_two_bars():
     bars = bars_of(chart)[:4]
     assert [length for length, _ in bars] == pytest.approx([LENGTH * share for share in (0.1, 0.75, 0.88, 0.2)])
     assert [fill for _, fill in bars] == [None, LIGHT.ramp[5]] * 2
+    edges = [y for box in data(chart, "boxes")[1:] for y in (box["y"], box["y2"])]
+    assert edges == sorted(edges)
     assert {"upper bar: before the change", "lower bar: after the change"} <= set(texts(chart))
     assert {"10.0%", "75.0%", "88.0%", "20.0%"} <= set(texts(chart))
 

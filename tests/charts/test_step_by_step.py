@@ -79,6 +79,16 @@ def test_where_another_text_was_written_each_run_says_what_it_read():
     assert texts(chart)[3] == ["3", "–", "–", DIFFERS, "noir", "▸ <eos>"]
 
 
+def test_another_text_of_as_many_words_is_another_text():
+    """Its second row has read another word, though both write <eos> there."""
+    one, other = (translation_of(CAR, {"la": p, "le": 1 - p}, {"<eos>": 1.0}) for p in (0.9, 0.1))
+
+    assert texts(step_by_step(one, before=other)) == [
+        ["0", "<sos>", "▸ le", DIFFERS, "<sos>", "▸ la"],
+        ["1", "le", "▸ <eos>", "la", "▸ <eos>"],
+    ]
+
+
 def test_of_a_long_text_the_rows_that_changed_most_are_drawn():
     """Other words first, then other probabilities; with nothing to compare, the first forty."""
     before = [{"x": 0.6, "y": 0.4}] * 100
