@@ -1,6 +1,7 @@
 """What is known about a shipped model, and how: its card, written by `attnviz.training.evidence`."""
 
 import json
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -75,22 +76,61 @@ def card(name: str) -> Card:
     try:
         data = json.loads((folder(name) / "card.json").read_text(encoding="utf-8"))
         return _card(data)
-    except (OSError, ValueError, KeyError, TypeError, AttnvizError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise AttnvizError(f"The card {name}/card.json is missing or damaged.") from None
 
 
 def _card(data: dict[str, Any]) -> Card:
     opens = data["opens"]
-    findings = (
-        Finding(Site(found["kind"], found["layer"]), tuple(found["heads"]), found["does"], found["known"])
-        for found in data["findings"]
-    )
+    curve = ((_whole(p["step"]), p["loss"] and _number(p["loss"]), _share(p["score"])) for p in data["curve"])
     return Card(
-        **{name: data[name] for name in ("name", "title", "does", "made", "trained_on", "sizes", "command")},
-        measured=tuple(Measure(**measure) for measure in data["measured"]),
-        findings=tuple(findings),
-        cannot=tuple(data["cannot"]),
-        examples=tuple(data["examples"]),
-        opens=(Site(opens["kind"], opens["layer"]), opens["head"]),
-        curve=tuple((point["step"], point["loss"], point["score"]) for point in data["curve"]),
+        **{name: _text(data[name]) for name in ("name", "title", "does", "made", "trained_on", "command")},
+        sizes={name: _whole(size) for name, size in data["sizes"].items()},
+        measured=tuple(_measure(**measure) for measure in data["measured"]),
+        findings=tuple(_finding(**found) for found in data["findings"]),
+        cannot=tuple(map(_text, _list(data["cannot"]))),
+        examples=tuple(map(_text, _list(data["examples"], least=1))),
+        opens=(Site(opens["kind"], _whole(opens["layer"])), _whole(opens["head"])),
+        curve=tuple(curve),
     )
+
+
+def _measure(what: str, value: float, goal: float | None) -> Measure:
+    return Measure(_text(what), _share(value), None if goal is None else _share(goal))
+
+
+def _finding(kind: str, layer: int, heads: list[int], does: str, known: str) -> Finding:
+    return Finding(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), _text(does), _text(known))
+
+
+# What a value must be; else TypeError or ValueError.
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise TypeError
+    return value
+
+
+def _share(value: Any) -> float:
+    if not 0 <= _number(value) <= 1:
+        raise ValueError
+    return value
+
+
+def _list(value: Any, *, least: int = 0) -> list[Any]:
+    if not isinstance(value, list) or len(value) < least:
+        raise TypeError
+    return value

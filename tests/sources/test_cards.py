@@ -1,0 +1,93 @@
+"""Cards of models: read as they are written, or refused in one sentence that names the file."""
+
+import json
+
+import pytest
+import tiny
+
+from attnviz.core.edits import Site
+from attnviz.core.errors import AttnvizError
+from attnviz.sources import cards
+from attnviz.sources.cards import Finding, Measure
+
+GOOD = tiny.card("translator")
+
+
+@pytest.fixture
+def read(tmp_path, monkeypatch):
+    """Reads a card from the bytes of its file."""
+    folder = tiny.install(tmp_path, monkeypatch)
+
+    def read(content):
+        (folder / "translator" / "card.json").write_bytes(content)
+        cards.card.cache_clear()
+        return cards.card("translator")
+
+    yield read
+    tiny.forget()
+
+
+def test_a_card_is_read_as_it_is_written(read):
+    card = read(json.dumps(GOOD).encode())
+
+    assert card.opens == (Site("cross", 1), 2)
+    assert card.measured == (Measure("of 100 sentences are right", 0.125, 0.9),)
+    assert card.findings == (Finding(Site("cross", 1), (2,), "looks about", "Seen once."),)
+    assert card.curve == ((0, None, 0.0), (300, 1.5, 0.125))
+    assert (card.name, card.sizes) == ("translator", {"words": 17, "parameters": 12345})
+
+
+def test_what_is_known_of_a_head_is_found_by_its_place(read):
+    """Of that head alone; of heads combined nothing is known."""
+    card = read(json.dumps(GOOD).encode())
+
+    assert card.finding(Site("cross", 1), 2) == card.findings[0]
+    for site, head in ((Site("cross", 1), 1), (Site("cross", 0), 2), (Site("cross", 1), "mean")):
+        assert card.finding(site, head) is None
+
+
+def without(name):
+    return {key: value for key, value in GOOD.items() if key != name}
+
+
+SPOILED = {
+    **{f"no {name}": without(name) for name in GOOD},
+    "a list": [GOOD],
+    "nothing": None,
+    "a number": 3,
+    "title a number": GOOD | {"title": 3},
+    "examples a text": GOOD | {"examples": "the cat"},
+    "cannot numbers": GOOD | {"cannot": [1]},
+    "no example": GOOD | {"examples": []},
+    "sizes a list": GOOD | {"sizes": [1]},
+    "size a text": GOOD | {"sizes": {"words": "many"}},
+    "measure a text": GOOD | {"measured": [{"what": "x", "value": "high", "goal": None}]},
+    "measure above 1": GOOD | {"measured": [{"what": "x", "value": 97.0, "goal": None}]},
+    "measure more": GOOD | {"measured": [{"what": "x", "value": 0.5, "goal": None, "more": 1}]},
+    "measure NaN": GOOD | {"measured": [{"what": "x", "value": float("nan"), "goal": None}]},
+    "site of no kind": GOOD | {"opens": {"kind": "middle", "layer": 0, "head": 0}},
+    "layer a text": GOOD | {"opens": {"kind": "cross", "layer": "0", "head": 0}},
+    "head a text": GOOD | {"opens": {"kind": "cross", "layer": 0, "head": "0"}},
+    "head below 0": GOOD | {"opens": {"kind": "cross", "layer": 0, "head": -1}},
+    "findings no list": GOOD | {"findings": 3},
+    "heads of a finding a text": GOOD | {"findings": [GOOD["findings"][0] | {"heads": "12"}]},
+    "point without a score": GOOD | {"curve": [{"step": 0, "loss": None}]},
+    "point a text": GOOD | {"curve": [{"step": 0, "loss": "low", "score": 0.1}]},
+}
+
+
+@pytest.mark.parametrize("spoiled", SPOILED.values(), ids=SPOILED)
+def test_a_damaged_card_is_refused(read, spoiled):
+    with pytest.raises(AttnvizError, match=r"^The card translator/card\.json is missing or damaged\.$"):
+        read(json.dumps(spoiled).encode())
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b"9" * 5000], ids=lambda c: str(c[:3]))
+def test_what_is_no_json_is_refused(read, content):
+    with pytest.raises(AttnvizError, match=r"^The card translator/card\.json is missing or damaged\.$"):
+        read(content)
+
+
+def test_a_missing_card_is_named():
+    with pytest.raises(AttnvizError, match=r"^The card none/card\.json is missing or damaged\.$"):
+        cards.card("none")
