@@ -6,7 +6,7 @@ PORT ?= 8501
 BIN = $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: help run test check bench sweep screenshots image clean
+.PHONY: help run test check bench sweep train evidence screenshots image clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -28,6 +28,12 @@ bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints ta
 
 sweep: $(VENV)/for-tests ## property tests with 50 times as many examples, another draw each time
 	$(BIN)/python -m pytest --hypothesis-profile=sweep -m "not browser" $(ARGS)
+
+train: $(VENV)/for-tests ## train the shipped models again and draw how they learned; one of them: make train MODEL=story
+	PYTHONPATH=. $(BIN)/python -m attnviz.training $(MODEL)
+
+evidence: $(VENV)/for-tests ## measure the shipped models afresh, for their cards; one of them: make evidence MODEL=story
+	PYTHONPATH=. $(BIN)/python -m attnviz.training.evidence $(MODEL)
 
 screenshots: $(VENV)/for-tests ## take the README's pictures again, from the running app
 	PYTHONPATH=. $(BIN)/python tests/browser/screenshots.py
