@@ -53,7 +53,7 @@ def picture(
     colors = theme(dark)
     found = metrics.next_words(record, position, before=before, sentence=sentence, count=count)
     compared = before is not None and metrics.read_alike(before, record, position, sentence=sentence)
-    labels = [shown(next.word) for next in found]
+    labels = [shown(next.word, axes.LONGEST_LABEL) for next in found]
     left = -max(map(text_width, labels), default=0.0) - axes.PADDING
     step = PAIR if compared else STEP
     drawn = Frame(boxes=(box(-0.5, 0, 0.5, step * len(found), fill=colors.line, width=0),))
