@@ -1,6 +1,7 @@
 """What attnviz can do, called by its public names."""
 
 import pytest
+import tiny
 from torch.testing import assert_close
 
 import attnviz
@@ -11,14 +12,14 @@ HEADS_OFF = frozenset({(attnviz.Site("encoder", 0), 1)})
 
 
 def test_a_text_becomes_a_record():
-    record = attnviz.analyze("The cat sat", num_heads=2, num_layers=3)
+    record = attnviz.analyze("The cat sat", "scratch", num_heads=2, num_layers=3)
 
     assert record.sentences[0].labels == ("The", "cat", "sat")
     assert [step.num_heads for step in record.steps] == [2, 2, 2]
 
 
 def test_several_texts_become_a_padded_batch():
-    record = attnviz.analyze(["The cat", "The cat sat down"])
+    record = attnviz.analyze(["The cat", "The cat sat down"], "scratch")
 
     assert record.sentences[0].labels == ("The", "cat", "<pad>", "<pad>")
     assert record.steps[0].weights(0, sentence=0)[:, 2:].eq(0).all()
@@ -26,18 +27,18 @@ def test_several_texts_become_a_padded_batch():
 
 def test_a_line_break_does_not_part_a_text():
     """Only the app and the shell, where people type, read one sentence per line."""
-    assert len(attnviz.analyze("The cat\nsat").sentences) == 1
+    assert len(attnviz.analyze("The cat\nsat", "scratch").sentences) == 1
 
 
 def test_a_source_and_its_name_give_the_same():
-    by_name = attnviz.analyze("The cat", seed=3, tokenizer="bpe")
+    by_name = attnviz.analyze("The cat", "scratch", seed=3, tokenizer="bpe")
     by_source = attnviz.analyze("The cat", attnviz.load("scratch", seed=3, tokenizer="bpe"))
 
     assert_close(by_name.output, by_source.output, rtol=0, atol=0)
 
 
 def test_edits_reach_the_run():
-    record = attnviz.analyze("The cat sat", edits=attnviz.Edits(attnviz.Subsequent(), HEADS_OFF))
+    record = attnviz.analyze("The cat sat", "scratch", edits=attnviz.Edits(attnviz.Subsequent(), HEADS_OFF))
 
     assert record.steps[0].weights(0).triu(1).eq(0).all()
     assert record.steps[0].output(1).eq(0).all()
@@ -45,7 +46,7 @@ def test_edits_reach_the_run():
 
 def test_a_decoder_predicts_the_next_token_and_then_the_end():
     """Row by row: what stands there, and what it is to say; padding says nothing."""
-    short, long = attnviz.load(sos=True).tokenize(["The cat", "The cat sat"])
+    short, long = attnviz.load("scratch", sos=True).tokenize(["The cat", "The cat sat"])
 
     assert api.predicted(short) == ["The", "cat", "<eos>", "<pad>"]
     assert api.predicted(long) == ["The", "cat", "sat", "<eos>"]
@@ -54,29 +55,29 @@ def test_a_decoder_predicts_the_next_token_and_then_the_end():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: attnviz.load("gpt"), "There is no source 'gpt'. There are: scratch."),
+        (lambda: attnviz.load("gpt"), f"There is no source 'gpt'. There are: {', '.join(api.SOURCES)}."),
         (
-            lambda: attnviz.load(heads=4),
+            lambda: attnviz.load("scratch", heads=4),
             "The source 'scratch' has no setting 'heads'. It has: tokenizer, sos, d_model, num_heads, num_layers, "
             "bias, positions, seed.",
         ),
         (
-            lambda: attnviz.load(num_heads=7),
+            lambda: attnviz.load("scratch", num_heads=7),
             "d_model is 64 and num_heads is 7; num_heads must divide d_model. Try 4 or 8 heads.",
         ),
-        (lambda: attnviz.analyze(""), "Sentence 1 is empty; type at least one word in it."),
-        (lambda: attnviz.analyze([]), "There is no sentence; type at least one."),
+        (lambda: attnviz.analyze("", "scratch"), "Sentence 1 is empty; type at least one word in it."),
+        (lambda: attnviz.analyze([], "scratch"), "There is no sentence; type at least one."),
         (lambda: attnviz.analyze(["a", 3]), "A text is a string, and several are a list of strings; given 3."),
         (
-            lambda: attnviz.analyze("a", attnviz.load(), seed=1),
+            lambda: attnviz.analyze("a", attnviz.load("scratch"), seed=1),
             "The setting 'seed' comes too late: the source is made already.",
         ),
         (
-            lambda: attnviz.analyze("a", edits=attnviz.Edits(heads_off=HEADS_OFF), num_heads=1),
+            lambda: attnviz.analyze("a", "scratch", attnviz.Edits(heads_off=HEADS_OFF), num_heads=1),
             "There is no head 1 at encoder layer 0; there are 1, counted from 0.",
         ),
         (
-            lambda: attnviz.analyze("a", edits=attnviz.Edits(heads_off={(attnviz.Site("cross", 0), 0)})),
+            lambda: attnviz.analyze("a", "scratch", attnviz.Edits(heads_off={(attnviz.Site("cross", 0), 0)})),
             "'scratch' has no cross layer 0. It has: encoder layer 0, encoder layer 1.",
         ),
     ],
@@ -86,6 +87,33 @@ def test_what_cannot_be_done_is_one_sentence(call, message):
         call()
 
     assert str(caught.value) == message
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """Tiny models in the place of the shipped ones."""
+    yield tiny.install(tmp_path, monkeypatch)
+    tiny.forget()
+
+
+def test_without_a_name_a_trained_model_runs(small):
+    """The first of all: what it wrote, and what it held probable."""
+    record = attnviz.analyze("the black cat")
+
+    assert next(iter(api.SOURCES)) == api.DEFAULT == record.source == "translator"
+    assert record.provenance == "trained here"
+    assert record.prediction.written == (record.targets[0].text,)
+
+
+def test_a_moment_of_the_training_can_be_asked_for(small):
+    assert attnviz.analyze("the cat", "story", step=20).source == "story after step 20"
+
+
+def test_a_setting_of_another_source_is_refused_with_its_own(small):
+    with pytest.raises(InputError, match=r"^The source 'story' has no setting 'seed'\. It has: step\.$"):
+        attnviz.load("story", seed=3)
+    with pytest.raises(InputError, match=r"^There is no head 3 at cross layer 0; there are 3, counted from 0\.$"):
+        attnviz.analyze("the cat", edits=attnviz.Edits(heads_off={(attnviz.Site("cross", 0), 3)}))
 
 
 def test_an_unknown_name_is_answered_with_those_that_exist():

@@ -282,10 +282,15 @@ def test_all_models_are_listed_with_where_their_weights_come_from(run):
 def test_a_card_says_what_was_measured_and_how(run):
     _, out, _ = run("models", "translator")
 
-    for part in ("Seen once.", "12.50%  of 100 sentences are right  (goal 90%)", "python -m tiny", "parameters 12,345"):
+    for part in (
+        "Seen once.",
+        "12.50%  of 100 sentences are right  (goal 90%)",
+        "python -m tiny",
+        "12,345  parameters",
+    ):
         assert part in out
     assert "cross layer 1 head 2 looks about" in out
-    assert "It cannot:\n  translate a sentence." in out
+    assert "What it cannot do:\n  translate a sentence." in out
 
 
 def test_random_weights_have_no_card_and_say_so(run):

@@ -10,6 +10,7 @@ from attnviz.models import trained
 from attnviz.models.transformer import Config
 from attnviz.sources import cards
 from attnviz.sources import trained as sources
+from attnviz.tokenizers.base import EOS, SPECIAL
 
 ENGLISH = "the a black red cat dog chair mat sleeps sat on eats and it was . ,".split()
 FRENCH = "le la un noir rouge chat chien chaise dort sur mange et l' oiseau était . , ?".split()
@@ -38,6 +39,7 @@ def write(root: Path, name: str) -> Path:
         with torch.no_grad():
             for parameter in model.parameters():  # far from the start of a training, where all words are alike
                 parameter.mul_(2).add_(torch.randn_like(parameter) * 0.1)
+            model.unembedding.bias[SPECIAL[EOS]] += 1.2  # so that what is written ends here and there
         trained.write(model, trained.place(name, step))
     words = {"english": ENGLISH} | ({"french": FRENCH} if name == "translator" else {})
     (folder / "vocabulary.json").write_text(json.dumps(words), "utf-8")

@@ -122,9 +122,10 @@ def card(source: Source) -> list[str]:
     card = source.card
     if card is None:
         return [f"{source.name} ({source.provenance})", _SCRATCH]
-    sizes = ", ".join(f"{name} {value:,}" for name, value in card.sizes.items())
-    about = [f"{card.title} ({source.provenance})", card.does, "", card.made, card.trained_on, f"Sizes: {sizes}."]
-    return [*about, *_measured(card), *_findings(card), "", "It cannot:", *(f"  {line}" for line in card.cannot)]
+    sizes = _columns([(f"  {value:>9,}", name) for name, value in card.sizes.items()])
+    about = [f"{card.title} ({source.provenance})", card.does, "", card.made, card.trained_on, "", "Sizes:", *sizes]
+    cannot = ["", "What it cannot do:", *(f"  {line}" for line in card.cannot)]
+    return [*about, *_measured(card), *_findings(card), *cannot]
 
 
 def _measured(card: Card) -> list[str]:

@@ -1,0 +1,451 @@
+"""Trained models as a source, on tiny ones: what the decoder writes, what is read, and what edits do to both."""
+
+import json
+import threading
+
+import pytest
+import tiny
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from attnviz.core.attention import scaled_dot_product_attention
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError, EmptyRowError, InputError
+from attnviz.core.masks import Documents, Painted, Prefix, Subsequent, Window
+from attnviz.models import trained
+from attnviz.sources.scratch import Scratch
+from attnviz.sources.trained import Trained
+
+LONG, SHORT, OTHER = "the black cat sleeps on the red chair .", "a dog eats and", "the black cat sleeps"
+TEXTS = [LONG, SHORT, OTHER]
+CROSS, DECODER, ENCODER = Site("cross", 1), Site("decoder", 0), Site("encoder", 1)
+NOTHING = ~Subsequent(99)
+PAD, SOS, EOS, UNK = range(4)
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+EDITS = [
+    Edits(mask=Subsequent()),
+    Edits(mask=Window(1, 0)),
+    Edits(mask=Prefix(2)),
+    Edits(heads_off={(CROSS, 2), (CROSS, 0), (ENCODER, 1), (DECODER, 0)}),
+    Edits(temperature=0.6),
+    Edits(scale=0.3),
+]
+edited = pytest.mark.parametrize("edits", [Edits(), *EDITS], ids=lambda edits: (edits.in_words() or ("plain",))[0])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        yield tiny.install(tmp_path_factory.mktemp("assets"), patch)
+    tiny.forget()
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """Models whose files may be spoiled."""
+    yield tiny.install(tmp_path, monkeypatch)
+    tiny.forget()
+
+
+def run(texts, source=None, edits=Edits()):
+    source = source or Trained()
+    return source.run(source.tokenize([texts] if isinstance(texts, str) else texts), edits)
+
+
+def weights(step, sentence=0):
+    """(H, Q, K)."""
+    return torch.stack([step.weights(head, sentence=sentence) for head in range(step.num_heads)])
+
+
+# PyTorch's modules alone, as the judge of what is written
+
+
+def attention(module, x, memory, allowed):
+    """Multi-head attention in float64 by PyTorch's function; `allowed` is (Q, K)."""
+    query, key, value = (
+        linear(part).unflatten(-1, (tiny.SIZES["num_heads"], -1)).transpose(0, 1)
+        for linear, part in ((module.w_q, x), (module.w_k, memory), (module.w_v, memory))
+    )
+    output = nn.functional.scaled_dot_product_attention(query, key, value, allowed)
+    return module.w_o(output.transpose(0, 1).flatten(1))
+
+
+def by_hand(text, edit=None, future=False):
+    """The ids that a naive loop writes for one sentence: everything is computed anew for every word.
+
+    With `future`, what is written is seen by the words before it.
+    """
+    network = trained.read(trained.place("translator", tiny.STEPS[-1])).double()
+    ids = torch.tensor([token.id for token in Trained().tokenize([text])[0].tokens])
+
+    def allowed(queries, keys, causal):
+        own = torch.ones(queries, keys, dtype=torch.bool)
+        own = own.tril() if causal and not future else own
+        return own if edit is None else own & edit.grid(queries, keys)
+
+    def embedded(embedding, ids):
+        return embedding.words(ids) + embedding.positions.weight[: len(ids)]
+
+    def through(stack, x, memory=None):
+        for layer in stack.layers:
+            y = layer.norm(x)
+            x = x + attention(layer.attention, y, y, allowed(len(x), len(x), memory is not None))
+            if memory is not None:
+                z = layer.cross_norm(x)
+                x = x + attention(layer.cross, z, memory, allowed(len(x), len(memory), False))
+            x = x + layer.feed_forward(x)
+        return x
+
+    with torch.no_grad():
+        memory = network.memory_norm(through(network.encoder, embedded(network.embedding, ids)))
+        written = [SOS]
+        while len(written) < tiny.LONGEST:
+            x = through(network.decoder, embedded(network.written, torch.tensor(written)), memory)
+            logits = network.unembedding(network.norm(x[-1]))
+            logits[[PAD, SOS]] = -torch.inf
+            if (chosen := int(logits.argmax())) == EOS:
+                break
+            written.append(chosen)
+    return written
+
+
+@pytest.mark.parametrize("edit", [None, Window(1, 0), Subsequent(), Prefix(2)], ids=str)
+@pytest.mark.parametrize("text", [*TEXTS, "the cat", "was it", "and the dog eats", "zebra", "chair . chair ."])
+def test_what_is_written_is_what_a_naive_loop_writes(text, edit):
+    """Word by word with PyTorch's attention in float64; a mask joins the model's own at every site."""
+    record = run(text, edits=Edits(mask=edit, empty_rows="zero"))
+
+    assert [token.id for token in record.targets[0].tokens] == by_hand(text, edit)
+
+
+@edited
+def test_each_row_predicts_the_word_that_was_written_after_it(edits):
+    """The record of the decoder is what the greedy decoder saw, also in a batch with edits."""
+    record = run(TEXTS, edits=edits)
+
+    for sentence, target in enumerate(record.targets):
+        predicted = record.prediction.words(sentence=sentence)
+        assert predicted[: target.length - 1] == target.labels[1 : target.length]
+        assert predicted[target.length - 1] == "<eos>" or target.length == tiny.LONGEST
+        assert record.prediction.written[sentence] == target.text
+
+
+@edited
+def test_sentences_of_a_batch_are_what_they_are_alone(edits):
+    """What is written, every real weight, every prediction."""
+    together = run(TEXTS, edits=edits)
+
+    assert edits != Edits() or len({target.length for target in together.targets}) > 1
+    for sentence, text in enumerate(TEXTS):
+        alone = run(text, edits=edits)
+        target = together.targets[sentence]
+        assert target.text == alone.targets[0].text
+        assert target.tokens[: target.length] == alone.targets[0].tokens
+        assert all(token.text == "<pad>" for token in target.tokens[target.length :])
+        logits = together.prediction.logits[sentence, : target.length]
+        assert_close(logits, alone.prediction.logits[0], **CLOSE)
+        for one, other in zip(together.steps, alone.steps, strict=True):
+            queries, keys = other.shape[2:]
+            assert_close(weights(one, sentence)[:, :queries, :keys], weights(other), **CLOSE)
+
+
+def test_one_attention_runs_through_the_house():
+    """What the record shows is what scaled dot-product attention makes of its queries, keys and values."""
+    for step in run(TEXTS, edits=Edits(temperature=0.5)).steps:
+        settings = {"scale": step.scale, "temperature": step.temperature}
+        output, expected = scaled_dot_product_attention(step.query, step.key, step.value, step.mask, **settings)
+        for sentence in range(3):
+            assert_close(weights(step, sentence), expected[sentence], **CLOSE)
+            assert_close(step.output(1, sentence=sentence), output[sentence, 1], **CLOSE)
+
+
+def test_every_site_is_there_once_in_the_order_of_the_calls():
+    """The greedy decoder's own runs leave no steps."""
+    source = Trained()
+    record = run(LONG, source)
+
+    assert record.sites == source.sites
+    assert len(record.sites) == 6
+    assert (source.num_heads, source.d_model) == (3, 15)
+    assert (record.source, record.provenance) == ("translator", "trained here")
+
+
+def test_rows_of_cross_attention_are_written_words_and_columns_read_ones():
+    record = run(SHORT)
+    queries, keys = record.tokens(CROSS)
+
+    assert [token.text for token in keys] == [*SHORT.split(), "<eos>"]
+    assert queries == record.targets[0].tokens
+    assert queries[0].text == "<sos>"
+    assert record.step(CROSS).shape == (1, 3, len(queries), len(keys))
+
+
+def test_padding_is_looked_at_by_nobody():
+    record = run(TEXTS)
+    for site in record.sites:
+        for sentence in range(3):
+            _, keys = record.tokens(site, sentence=sentence)
+            padding = [token.text == "<pad>" for token in keys]
+            assert weights(record.step(site), sentence)[:, :, padding].eq(0).all()
+
+
+# Predictions
+
+
+@pytest.mark.parametrize("source", ["translator", "story"])
+def test_probabilities_are_a_distribution_over_the_vocabulary(source):
+    """After every position of every sentence; the most probable come first."""
+    record = run(TEXTS, Trained(source))
+    for sentence, read in enumerate(record.read):
+        for position in range(read.length):
+            chances = record.prediction.probabilities(position, sentence=sentence)
+            assert float(chances.sum()) == pytest.approx(1, abs=1e-12)
+            assert len(chances) == len(record.prediction.vocabulary)
+            most = record.prediction.most_probable(position, 5, sentence=sentence)
+            assert [chance for _, chance in most] == sorted((c for _, c in most), reverse=True)
+            assert most[0][0] == record.prediction.words(sentence=sentence)[position]
+
+
+def test_a_language_model_reads_from_the_start_and_writes_nothing():
+    record = run([SHORT, "the cat"], Trained("story"))
+
+    assert record.sentences[1].labels == ("<sos>", "the", "cat", "<pad>", "<pad>")
+    assert (record.targets, record.prediction.written) == ((), ())
+    assert record.read is record.sentences
+    alone = run("the cat", Trained("story"))
+    assert_close(record.prediction.logits[1, :3], alone.prediction.logits[0], **CLOSE)
+
+
+def with_bias(folder, word, bias, step=tiny.STEPS[-1]):
+    """The translator with another bias of a written word."""
+    path = trained.place("translator", step)
+    model = trained.read(path)
+    model.unembedding.bias[word] = bias
+    trained.write(model, path)
+    tiny.forget()
+    return Trained()
+
+
+@pytest.mark.parametrize("word", [PAD, SOS])
+def test_neither_padding_nor_a_beginning_is_ever_written(own, word):
+    """However probable a model holds it: it has no probability, and what comes next is written."""
+    expected = run(TEXTS).prediction.written
+    record = run(TEXTS, with_bias(own, word, 1000.0))
+
+    assert record.prediction.written == expected
+    assert record.prediction.probabilities(0)[word] == 0
+    assert float(record.prediction.probabilities(0).sum()) == pytest.approx(1)
+
+
+def test_an_unknown_word_can_be_written(own):
+    record = run(SHORT, with_bias(own, UNK, 1000.0))
+
+    assert record.prediction.written[0].split() == ["<unk>"] * (tiny.LONGEST - 1)
+
+
+def test_a_model_may_write_nothing(own):
+    """The first word is the end: the decoder has read <sos> alone, and that is what is recorded."""
+    record = run(TEXTS, with_bias(own, EOS, 1000.0))
+
+    assert record.prediction.written == ("", "", "")
+    assert [target.labels for target in record.targets] == [("<sos>",)] * 3
+    assert record.step(DECODER).shape == (3, 3, 1, 1)
+    assert record.step(CROSS).shape[2] == 1
+    assert record.prediction.words() == ("<eos>",)
+
+
+def test_writing_ends_where_there_is_no_position_left(own):
+    record = run(TEXTS, with_bias(own, EOS, -1000.0))
+
+    assert [target.length for target in record.targets] == [tiny.LONGEST] * 3
+
+
+# Edits
+
+
+def test_heads_off_are_zeros_before_the_output_projection(own):
+    """The translation is that of a model whose output projection does not read those heads."""
+    off = {(CROSS, 2), (Site("decoder", 1), 0), (Site("encoder", 0), 1)}
+    edited = [run(text, edits=Edits(heads_off=off)) for text in TEXTS]
+    plain = [run(text).prediction.written for text in TEXTS]
+
+    path = trained.place("translator", tiny.STEPS[-1])
+    model = trained.read(path)
+    width = tiny.SIZES["d_model"] // tiny.SIZES["num_heads"]
+    stacks = {"encoder": model.encoder, "decoder": model.decoder, "cross": model.decoder}
+    for site, head in off:
+        layer = stacks[site.kind].layers[site.layer]
+        module = layer.cross if site.kind == "cross" else layer.attention
+        module.w_o.weight[:, head * width : (head + 1) * width] = 0
+    trained.write(model, path)
+    tiny.forget()
+
+    assert plain != [record.prediction.written for record in edited]
+    for text, record in zip(TEXTS, edited, strict=True):
+        by_weights = run(text)
+        assert record.prediction.written == by_weights.prediction.written
+        assert_close(record.prediction.logits, by_weights.prediction.logits, **CLOSE)
+        assert record.step(CROSS).output(2).eq(0).all()
+
+
+@pytest.mark.parametrize("edits", [*EDITS, Edits(own_mask=False), Edits(NOTHING, empty_rows="nan")])
+def test_the_model_is_left_as_it_was(edits):
+    """Bit by bit: every parameter, and the next run without edits."""
+    source = Trained()
+    before, state = run(TEXTS), {name: tensor.clone() for name, tensor in source._model.state_dict().items()}
+    run(TEXTS, edits=edits)
+
+    again = run(TEXTS)
+    assert all(torch.equal(tensor, state[name]) for name, tensor in source._model.state_dict().items())
+    assert torch.equal(again.prediction.logits, before.prediction.logits)
+    assert again.targets == before.targets
+
+
+def test_users_with_different_edits_never_meet():
+    """Eight at once on one model: each writes what it writes alone."""
+    edits = [Edits(), *EDITS]
+    alone, results = [run(TEXTS, edits=e).prediction.written for e in edits], []
+
+    def repeat(index):
+        results.extend((index, run(TEXTS, edits=edits[index]).prediction.written) for _ in range(4))
+
+    threads = [threading.Thread(target=repeat, args=(index % len(edits),)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(set(alone)) > 1
+    assert len(results) == 32
+    assert all(written == alone[index] for index, written in results)
+
+
+@pytest.mark.parametrize("policy", ["zero", "uniform"])
+def test_where_no_key_is_left_it_still_writes(policy):
+    record = run(TEXTS, edits=Edits(NOTHING, empty_rows=policy))
+
+    assert record.step(CROSS).empty_queries(0).all()
+    assert record.prediction.logits[:, :, 2:].isfinite().all()
+
+
+def test_where_no_key_is_left_and_nan_is_asked_for_nothing_is_written():
+    """NaN is the most probable word of none."""
+    record = run(TEXTS, edits=Edits(NOTHING, empty_rows="nan"))
+
+    assert record.prediction.written == ("", "", "")
+    assert record.prediction.probabilities(0).isnan().all()
+
+
+@pytest.mark.parametrize("source", ["translator", "story"])
+def test_where_no_key_is_left_and_an_error_is_asked_for_it_is_one_sentence(source):
+    with pytest.raises(EmptyRowError, match=r"^A query has no key left to attend to\. "):
+        run(TEXTS, Trained(source), Edits(NOTHING, empty_rows="error"))
+
+
+def test_without_its_own_mask_a_decoder_sees_what_it_wrote_later():
+    """Each word changes what those before it are read as, so another text may be written."""
+    plain, record = run(SHORT), run(SHORT, edits=Edits(own_mask=False))
+
+    assert [token.id for token in record.targets[0].tokens] == by_hand(SHORT, future=True)
+    assert record.step(DECODER).mask is None
+    assert (weights(record.step(DECODER)) > 0).all()
+    assert not torch.allclose(record.prediction.logits[:, 0, 2:], plain.prediction.logits[:, 0, 2:])
+
+
+@pytest.mark.parametrize("mask", [Documents((2, 1)), Painted(frozenset({(0, 0), (3, 1)})), ~Prefix(1)], ids=str)
+def test_masks_of_any_shape_hold_while_the_text_grows(mask):
+    """What a mask says of a cell does not depend on how much was written yet."""
+    record = run(SHORT, edits=Edits(mask=mask))
+
+    assert [token.id for token in record.targets[0].tokens] == by_hand(SHORT, mask)
+
+
+# Words and lengths
+
+
+def test_unknown_words_are_named_once_for_all_texts():
+    found = Trained().unknown(["The Catt sleeps", "the Catt zebra", LONG])
+
+    assert list(found) == ["Catt", "zebra"]
+    assert "cat" in found["Catt"]
+    assert run("the zebra sat").sentences[0].labels == ("the", "<unk>", "sat", "<eos>")
+
+
+@pytest.mark.parametrize("source", ["translator", "story"])
+def test_a_text_that_is_too_long_is_told_with_both_lengths(source):
+    """<sos> or <eos> is counted; one word less fits."""
+    words = "the " * (tiny.LONGEST - 1)
+    run(words, Trained(source))
+
+    with pytest.raises(InputError) as caught:
+        Trained(source).tokenize(["the", words + "cat"])
+    assert str(caught.value).startswith(f"A sentence has 14 tokens; '{source}' reads up to 13.")
+
+
+@pytest.mark.parametrize("source", ["translator", "story"])
+def test_tokens_of_another_source_are_refused(source):
+    """Ids that the model has no vectors for, or more than it has positions; and none at all."""
+    for texts in (["the cat"], ["the " * 50]):
+        with pytest.raises(InputError, match=f"These tokens are not for '{source}'"):
+            Trained(source).run(Scratch().tokenize(texts))
+    with pytest.raises(InputError, match="no token"):
+        Trained(source).run(())
+
+
+# The source as a value
+
+
+def test_a_source_is_a_value():
+    """Equal and hashable, so that results can be kept by it; frozen."""
+    assert len({Trained(), Trained("translator"), Trained("story"), Trained(step=20)}) == 3
+    with pytest.raises(AttributeError):
+        Trained().step = 20
+
+
+def test_a_moment_of_the_training_is_a_model_of_its_own():
+    """With its own weights, and a name that says which; the last is the model itself."""
+    first, last = Trained(step=0), Trained(step=tiny.STEPS[-1])
+
+    assert (Trained().name, first.name) == ("translator", "translator after step 0")
+    assert first.card == Trained().card
+    assert torch.equal(run(LONG, last).prediction.logits, run(LONG).prediction.logits)
+    one, other = (weights(run(LONG, source).step(ENCODER)) for source in (first, last))
+    assert not torch.allclose(one, other)
+
+
+@pytest.mark.parametrize("step", ["20", 20.0, True, [20], "x" * 1000])
+def test_a_step_is_a_whole_number(step):
+    with pytest.raises(InputError, match=r"^step is .{1,45}; it must be a whole number\.$"):
+        Trained(step=step)
+
+
+def test_a_step_that_was_not_kept_is_told_with_those_that_were():
+    with pytest.raises(AttnvizError, match=r"after step 21; there are those after 0, 20, 300\."):
+        Trained(step=21)
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "does"),
+    [("translator", "english", "reads"), ("translator", "french", "writes"), ("story", "english", "reads")],
+)
+def test_words_that_do_not_fit_the_weights_are_refused(own, name, language, does):
+    """A word too many would move every label by one."""
+    path = own / name / "vocabulary.json"
+    words = json.loads(path.read_text())
+    words[language].append("zebra")
+    path.write_text(json.dumps(words))
+    listed, known = len(words[language]) + 4, len(words[language]) + 3
+
+    with pytest.raises(AttnvizError) as caught:
+        Trained(name)
+    what = f"lists {listed} words that the model {does}, and its weights are for {known}"
+    assert str(caught.value) == f"The vocabulary {name}/vocabulary.json {what}; fetch both files again."
+
+
+def test_missing_words_are_named(own):
+    (own / "story" / "vocabulary.json").unlink()
+
+    with pytest.raises(AttnvizError, match=r"^The vocabulary story/vocabulary\.json is missing or damaged\.$"):
+        Trained("story")
