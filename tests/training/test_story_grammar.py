@@ -7,9 +7,9 @@ import pytest
 
 from attnviz.tokenizers.vocabulary import Vocabulary
 from attnviz.training.harness import is_held_out
-from attnviz.training.story import grammar
 from attnviz.training.story import words as w
-from attnviz.training.story.grammar import LONGEST, stories, vocabulary
+from attnviz.training.story import writer as writing
+from attnviz.training.story.grammar import stories, vocabulary
 from attnviz.training.story.measure import Bigrams, cases
 
 VOCABULARY = Vocabulary(vocabulary())
@@ -46,7 +46,7 @@ def test_the_vocabulary_is_what_the_stories_are_made_of(told):
     assert list(vocabulary()) == sorted(set(vocabulary()))
     for story in told[False] + told[True]:
         assert tuple(token.text.lower() for token in VOCABULARY.encode(story.text)) == story.words
-        assert len(story.words) <= LONGEST
+        assert len(story.words) <= writing.LONGEST
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def few_words(monkeypatch):
         monkeypatch.setattr(w, name, tuple(noun for pair in kept for noun in pair))
     monkeypatch.setitem(w.MOVES, "animals", w.MOVES["animals"][:1])
     monkeypatch.setitem(w.OWN_MOVES, "cat", ())
-    monkeypatch.setattr(grammar, "_AMONG", ("it", "it", "it", "they"))
+    monkeypatch.setattr(writing, "_AMONG", ("it", "it", "it", "they"))
     monkeypatch.setitem(w.QUALITIES, "animals", ["tired"])
 
 
@@ -68,7 +68,7 @@ def test_the_sentences_that_everybody_types_are_in_the_grammar(few_words):
     """The cat sits on its mat, and may be tired."""
     draw, drawn = random.Random(0).random, set()
     for _ in range(60_000):
-        writer = grammar._Writer(draw, past=True)
+        writer = writing.Writer(draw, past=True)
         writer.sentence()
         drawn.add(" ".join(writer.words))
 

@@ -4,7 +4,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -16,7 +16,8 @@ from attnviz.core.tap import Tap
 from attnviz.models.transformer import LanguageModel
 from attnviz.tokenizers.vocabulary import Vocabulary
 from attnviz.training.harness import is_held_out
-from attnviz.training.story.grammar import Story, Tested, stories, vocabulary
+from attnviz.training.story.grammar import stories, vocabulary
+from attnviz.training.story.told import Story, Tested
 
 VOCABULARY = Vocabulary(vocabulary())
 PAD, SOS, EOS, UNK = range(4)
@@ -42,6 +43,11 @@ def cases(kind: str, number: int, seed: int = HELD_OUT) -> list[Case]:
         tests = [test for test in story.tested if test.kind == kind and is_held_out(test.opening)]
         found += [Case(story, test) for test in tests[:1]]
     return found
+
+
+def at(case: Case, *, row: int, source: int) -> Case:
+    """The same story, looked at from another row of the model, towards another word."""
+    return Case(case.story, replace(case.test, at=row, source=(source,)))
 
 
 def batch(told: list[Story]) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,90 @@
+"""What is measured of the shipped story model: how much is right, with heads off too, and where the heads look."""
+
+import random
+from dataclasses import dataclass
+from itertools import islice
+
+from attnviz.core.edits import Edits, Site
+from attnviz.models.transformer import LanguageModel
+from attnviz.training.story import measure
+from attnviz.training.story.grammar import stories
+from attnviz.training.story.measure import Bigrams, Case, Look, cases
+
+KINDS = ("pronoun", "verb", "name")
+Head = tuple[int, int]
+"""A layer and a head."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Shares from 0 to 1, by kind of tested word, on `tested` words of each kind.
+
+    Attributes:
+        right: with all heads on.
+        without: with one head off.
+        silent: with every head of the last layer off.
+        looks: where each head looks from the row that predicts the tested word.
+        own: where it looks from the row of the tested word itself.
+        behind: how often and how strongly each head looks at the word just before, from "the", in `articles` stories.
+        pairs: what pairs of words get right; `majority`, what the commonest word gets right.
+        perplexity: of the model and of pairs of words, on as many held-out stories.
+    """
+
+    tested: int
+    right: dict[str, float]
+    without: dict[str, dict[Head, float]]
+    silent: dict[str, float]
+    looks: dict[str, dict[Head, Look]]
+    own: dict[str, dict[Head, Look]]
+    behind: dict[Head, Look]
+    articles: int
+    pairs: dict[str, float]
+    majority: dict[str, float]
+    perplexity: tuple[float, float]
+
+    def needed(self, kind: str, layer: int) -> Head:
+        """The head of a layer without which the fewest are right."""
+        without = self.without[kind]
+        return min((head for head in without if head[0] == layer), key=without.__getitem__)
+
+
+def off(*heads: Head) -> Edits:
+    return Edits(heads_off=frozenset((Site("decoder", layer), head) for layer, head in heads))
+
+
+def look(model: LanguageModel, number: int) -> Measured:
+    """Measure a model on so many held-out words of each kind."""
+    tested = {kind: cases(kind, number) for kind in KINDS}
+    config = model.config
+    heads = [(layer, head) for layer in range(config.num_layers) for head in range(config.num_heads)]
+    last = [head for head in heads if head[0] == config.num_layers - 1]
+    pairs, held = Bigrams(), list(islice(stories(random.Random(measure.HELD_OUT), held_out=True), number))
+
+    articles = _articles(tested["verb"])
+
+    def right(kind: str, *without: Head) -> float:
+        return measure.correct(model, tested[kind], off(*without))
+
+    return Measured(
+        number,
+        right={kind: right(kind) for kind in KINDS},
+        without={kind: {head: right(kind, head) for head in heads} for kind in KINDS},
+        silent={kind: right(kind, *last) for kind in KINDS},
+        looks={kind: measure.looks(model, tested[kind]) for kind in KINDS},
+        own={kind: measure.looks(model, tested[kind], after=1) for kind in KINDS},
+        behind=measure.looks(model, articles),
+        articles=len(articles),
+        pairs={kind: pairs.correct(tested[kind]) for kind in KINDS},
+        majority={kind: measure.majority(tested[kind]) for kind in KINDS},
+        perplexity=(measure.perplexity(model, held), pairs.perplexity(held)),
+    )
+
+
+def _articles(tested: list[Case]) -> list[Case]:
+    """The "the" within the opening of each case, as if it were the row of a test whose source is the word before."""
+    found = []
+    for case in tested:
+        words, test = case.story.words, case.test
+        articles = [at for at in range(test.source[-1] + 2, test.at) if words[at] == "the"]
+        found += [measure.at(case, row=at + 1, source=at - 1) for at in articles[:1]]
+    return found

@@ -1,0 +1,173 @@
+"""The card of the story model: what it says about itself, with every number measured."""
+
+import json
+from typing import Any
+
+from attnviz.models import trained
+from attnviz.models.transformer import LanguageModel
+from attnviz.training.story.evidence import Head, Measured
+from attnviz.training.story.measure import VOCABULARY
+
+GOAL = 0.98
+EXAMPLES = (
+    "The keys to the cabinet",
+    "The key to the cabinets",
+    "The cat sat on the mat because it was tired.",
+    "Anna saw the dog in the garden because",
+    "The dog near the girls slept because",
+    "The boys near the table laughed because they",
+    "The book that the boys found",
+    "Anna and Tom went to the park. Anna gave the ball to",
+)
+TESTED = {
+    "pronoun": "he, she, it or they is right although the noun before asks for another one",
+    "verb": "the verb agrees with its subject although the noun before has the other number",
+    "name": "the name that must come again is the most probable of all names",
+}
+
+
+def card(model: LanguageModel, found: Measured, *, name: str, steps: int, batch: int) -> dict[str, Any]:
+    """The card as `attnviz.sources.cards` reads it."""
+    learning = json.loads((trained.folder(name) / "learning.json").read_text(encoding="utf-8"))
+    layer, head = found.needed("verb", model.config.num_layers - 1)
+    ours, pairs = found.perplexity
+    return {
+        "name": name,
+        "title": "Short stories",
+        "does": "Continues short English stories word by word, and keeps track of who and what they are about: verbs"
+        " and pronouns agree with a subject several words back.",
+        "made": f"Trained from random weights with `make train MODEL={name}`: {steps:,} steps of {batch} stories,"
+        f" {learning['minutes']:g} minutes on one CPU core. It was only taught to predict the next word; no head was"
+        " told where to look.",
+        "trained_on": f"Stories of one to four sentences, drawn by rule from {len(VOCABULARY.words)} words that this"
+        " project chose. One opening in ten, such as the keys to the cabinet, was never trained on, and only words"
+        f" after those are tested. On held-out stories the model is on average as undecided as between {ours:.1f}"
+        f" words; pairs of words alone leave {pairs:.1f}.",
+        "sizes": _sizes(model),
+        "measured": _measured(found),
+        "command": "make evidence",
+        "findings": _findings(found, model.config.num_layers - 1),
+        "cannot": _cannot(found, model),
+        "examples": list(EXAMPLES),
+        "opens": {"kind": "decoder", "layer": layer, "head": head},
+        "curve": learning["curve"],
+    }
+
+
+def _sizes(model: LanguageModel) -> dict[str, int]:
+    config = model.config
+    return {
+        "parameters": sum(weights.numel() for weights in model.parameters()),
+        "layers": config.num_layers,
+        "heads per layer": config.num_heads,
+        "d_model": config.d_model,
+        "d_k": config.d_model // config.num_heads,
+        "d_ff": config.d_ff,
+        "words": len(VOCABULARY.words),
+        "longest text, in tokens": config.longest,
+    }
+
+
+def _measured(found: Measured) -> list[dict[str, Any]]:
+    rows = []
+    for kind, what in TESTED.items():
+        rows.append(
+            (f"{what}, in {found.tested:,} held-out stories", found.right[kind], GOAL if kind != "name" else None)
+        )
+        rows.append((f"{kind}s right by pairs of words alone", found.pairs[kind], None))
+        rows.append((f"{kind}s right with every head of the last layer off", found.silent[kind], None))
+    return [{"what": what, "value": value, "goal": goal} for what, value, goal in rows]
+
+
+def _findings(found: Measured, last: int) -> list[dict[str, Any]]:
+    verb, pronoun, name = (found.needed(kind, last) for kind in TESTED)
+    clauses: dict[Head, list[tuple[str, str]]] = {}
+    clauses.setdefault(verb, []).append(
+        ("looks at the subject's noun from the word before the verb", _agreement(found, verb))
+    )
+    clauses.setdefault(pronoun, []).append(
+        ("looks at the subject from the word before he, she, it or they", _reference(found, pronoun))
+    )
+    clauses.setdefault(name, []).append(
+        ("looks at both names of a pair where one must come again", _repeated(found, name))
+    )
+    marker = found.needed("verb", 0)
+    clauses[marker] = [("looks at the word just before the, such as to or near", _marking(found, marker))]
+    return [
+        {
+            "kind": "decoder",
+            "layer": layer,
+            "heads": [head],
+            "does": ", and ".join(does for does, _ in said),
+            "known": " ".join(known for _, known in said),
+        }
+        for (layer, head), said in clauses.items()
+    ]
+
+
+def _others(found: Measured, kind: str, head: Head) -> str:
+    others = max(look.share for place, look in found.looks[kind].items() if place != head)
+    return f"of the other heads at most {others:.1%}"
+
+
+def _fallen(found: Measured, kind: str, head: Head) -> str:
+    return (
+        f"With this head off {found.without[kind][head]:.1%} of them are right instead of {found.right[kind]:.1%},"
+        f" with the whole layer off {found.silent[kind]:.1%}"
+    )
+
+
+def _agreement(found: Measured, head: Head) -> str:
+    look, own = found.looks["verb"][head], found.own["pronoun"][head]
+    return (
+        f"In {found.tested:,} held-out stories where the noun just before the verb has the other number, its strongest"
+        f" weight is on the subject's noun in {look.share:.1%} ({_others(found, 'verb', head)}), with a mean weight of"
+        f" {look.weight:.2f}. {_fallen(found, 'verb', head)}; either form by chance would give 50%, pairs of words"
+        f" {found.pairs['verb']:.1%}. From a tested pronoun itself it looks most at what the pronoun stands for in"
+        f" {own.share:.1%}."
+    )
+
+
+def _reference(found: Measured, head: Head) -> str:
+    look = found.looks["pronoun"][head]
+    return (
+        f"In {found.tested:,} held-out stories where the noun just before asks for another pronoun, its strongest"
+        f" weight is on the subject in {look.share:.1%} ({_others(found, 'pronoun', head)}), with a mean weight of"
+        f" {look.weight:.2f}. {_fallen(found, 'pronoun', head)}; the commonest pronoun would give"
+        f" {found.majority['pronoun']:.1%}, pairs of words {found.pairs['pronoun']:.1%}."
+    )
+
+
+def _repeated(found: Measured, head: Head) -> str:
+    look = found.looks["name"][head]
+    return (
+        f"In {found.tested:,} held-out stories in which one of two people gives the other something, the other's name"
+        f" must come next, out of 24. Its strongest weight is on that name in {look.share:.1%}, with a mean weight of"
+        f" {look.weight:.2f}: it does not choose between the two by looking. {_fallen(found, 'name', head)}."
+    )
+
+
+def _marking(found: Measured, head: Head) -> str:
+    look, without = found.behind[head], found.without
+    return (
+        f"In {found.articles:,} held-out stories, from the first the after the subject, its strongest weight is on the"
+        f" word just before in {look.share:.1%}, with a mean weight of {look.weight:.2f}: that tells a subject from"
+        f" what only stands near it. With this head off {without['verb'][head]:.1%} of the verbs are right instead of"
+        f" {found.right['verb']:.1%}, and {without['pronoun'][head]:.1%} of the pronouns instead of"
+        f" {found.right['pronoun']:.1%}."
+    )
+
+
+def _cannot(found: Measured, model: LanguageModel) -> list[str]:
+    layer = model.config.num_layers - 1
+    pronoun = found.needed("pronoun", layer)
+    return [
+        "It knows its grammar and no world: a pronoun always stands for the subject of the sentence, or of the one"
+        " before, even where a person would understand it otherwise.",
+        f"Its heads share some work: without the pronoun head {found.without['pronoun'][pronoun]:.0%} of the tested"
+        " pronouns are still right, because the other head of the layer looks at the subject too.",
+        "Which of two names comes next is tested only where one of two people gives something to the other.",
+        f"It reads {len(VOCABULARY.words)} words; all others are one and the same unknown word to it.",
+        f"It reads at most {model.config.longest - 1} words and marks, and was trained on at most 40.",
+        "Its attention shows what this small model does on its grammar, not how language works in general.",
+    ]
