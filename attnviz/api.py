@@ -9,11 +9,13 @@ from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.sources import trained
 from attnviz.sources.base import Source
+from attnviz.sources.constructed import Constructed
 from attnviz.sources.scratch import Scratch
 from attnviz.sources.trained import Trained
 
 SOURCES: dict[str, type] = {
     **dict.fromkeys(trained.NAMES, Trained),
+    "constructed": Constructed,
     "scratch": Scratch,
 }
 """What there is to look at, by name; the first is what the app opens with."""

@@ -118,11 +118,14 @@ class Prediction:
         logits: (B, n, vocabulary).
         vocabulary: the words by their ids.
         written: what an encoder-decoder wrote, one text per sentence; empty for a model that only predicts.
+        blanks: of a model that fills in what is hidden, the positions of the blanks of each sentence: there the logits
+            are of what stands at a position, not after it. None for a model that predicts what comes next.
     """
 
     logits: Tensor
     vocabulary: Sequence[str]
     written: tuple[str, ...] = ()
+    blanks: tuple[tuple[int, ...], ...] | None = None
 
     def probabilities(self, position: int, *, sentence: int = 0) -> Tensor:
         """The probability of each word after a position, float64, (vocabulary,)."""
@@ -134,8 +137,10 @@ class Prediction:
         return [(self.vocabulary[i], p) for i, p in zip(found.indices.tolist(), found.values.tolist(), strict=True)]
 
     def words(self, *, sentence: int = 0) -> tuple[str, ...]:
-        """The most probable word after each position, (n,)."""
-        return tuple(self.vocabulary[i] for i in self.logits[sentence].argmax(-1).tolist())
+        """The most probable word after each position, (n,); of a model that fills in, at each blank, and else ""."""
+        most = self.logits[sentence].argmax(-1).tolist()
+        asked = range(len(most)) if self.blanks is None else self.blanks[sentence]
+        return tuple(self.vocabulary[id] if i in asked else "" for i, id in enumerate(most))
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +155,11 @@ class Record:
         steps: one per attention call, in the order of the calls.
         output: the last hidden states, (B, n, d_model); of the decoder where there is one.
         targets: what the decoder of an encoder-decoder read, from <sos> on; empty for other models.
-        prediction: what the model says, if it says anything.
+        prediction: what the model says, word by word, if it does.
+        labels: what a model that classifies says of each sentence: the names of the classes and logits, (B, classes).
+        vectors: one vector per sentence, (B, d_model), the mean of its tokens' last hidden states; of a model that says
+            nothing else.
+        read_only: the model's attention is its own: its weights are known, but not the queries, keys and scores.
     """
 
     sentences: tuple[Sentence, ...]
@@ -161,6 +170,9 @@ class Record:
     output: Tensor
     targets: tuple[Sentence, ...] = ()
     prediction: Prediction | None = None
+    labels: tuple[tuple[str, ...], Tensor] | None = None
+    vectors: Tensor | None = None
+    read_only: bool = False
 
     @property
     def has_empty_rows(self) -> bool:
