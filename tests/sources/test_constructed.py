@@ -25,12 +25,12 @@ def test_any_text_is_read_and_says_where_its_weights_come_from():
 
 
 def test_the_induction_head_looks_after_the_earlier_occurrence_and_needs_the_head_below():
-    """The last 'the' looks at what followed the first one; without the previous-token head it finds nothing."""
+    """The last 'the' looks at what followed the first one; without the previous-token head all look alike to it."""
     text = "the cat saw the"
 
-    assert run(text).step(ABOVE).weights(0)[3].argmax() == 1
+    assert run(text).step(ABOVE).weights(0)[3, 1] > 0.999
     without = run(text, edits=Edits(heads_off={(BELOW, 0)}))
-    assert without.step(ABOVE).weights(0)[3].argmax() == 0
+    assert torch.allclose(without.step(ABOVE).weights(0)[3, 1:], torch.full((3,), 1 / 3), atol=1e-3)
 
 
 def test_a_shorter_sentence_of_a_batch_is_as_it_is_alone():
@@ -40,5 +40,5 @@ def test_a_shorter_sentence_of_a_batch_is_as_it_is_alone():
     for site in (Site("decoder", 0), Site("decoder", 1)):
         for head in range(SOURCE.num_heads):
             weights = together.step(site).weights(head, sentence=1)[:2]
-            assert torch.allclose(weights[:, :2], alone.step(site).weights(head), atol=1e-5)
+            assert torch.allclose(weights[:, :2], alone.step(site).weights(head), atol=1e-4)
             assert not weights[:, 2:].any()
