@@ -55,7 +55,10 @@ def real_sentences(sentences: int) -> list[Tensor]:
 
 
 def measure(sequences: list[Tensor]) -> tuple[dict[tuple[int, int], float], float]:
-    """Each head's mean weight where it should be, and the largest difference of any weight from the ideal picture."""
+    """What each head's weights share with the ideal picture, and the largest difference of any weight from it.
+
+    The share of a row is the sum of the smaller of both weights: 1 if they are the same, 0 if it looks elsewhere.
+    """
     shares: dict[tuple[int, int], float] = dict.fromkeys(PATTERNS, 0.0)
     worst, rows = 0.0, sum(ids.shape[1] for ids in sequences)
     for ids in sequences:
@@ -63,10 +66,10 @@ def measure(sequences: list[Tensor]) -> tuple[dict[tuple[int, int], float], floa
         with torch.inference_mode():
             build()(ids, tap=tap)
         for (layer, head), (make, _) in PATTERNS.items():
-            pattern, weights = make(ids), patterns.weights(tap.steps[layer], head)
-            shares[layer, head] += patterns.share(weights, pattern) * ids.shape[1] / rows
-            worst = max(worst, float((weights - patterns.ideal(pattern)).abs().max()))
-    return shares, worst
+            ideal, weights = patterns.ideal(make(ids)), patterns.weights(tap.steps[layer], head)
+            shares[layer, head] += float(torch.minimum(weights, ideal).sum()) / rows
+            worst = max(worst, float((weights - ideal).abs().max()))
+    return {head: min(share, 1.0) for head, share in shares.items()}, worst  # rounding may give a little more than 1
 
 
 def card(sentences: int) -> dict[str, Any]:
@@ -74,7 +77,7 @@ def card(sentences: int) -> dict[str, Any]:
     texts = real_sentences(sentences)
     drawn, drawn_worst = measure(random_tokens(Random(0), sentences))
     read, read_worst = measure(texts)
-    worst = max(drawn_worst, read_worst)
+    worst = math.ceil(max(drawn_worst, read_worst) * 10_000) / 10_000
     among = f"{sentences:,} random token sequences and {sentences:,} English texts"
 
     def known(layer: int, head: int) -> str:

@@ -5,6 +5,8 @@ import json
 from importlib import import_module
 from typing import Any
 
+import torch
+
 from attnviz.models import trained
 
 NAMES = ("translator", "story", "induction", "constructed")
@@ -19,6 +21,7 @@ def card(name: str, sentences: int = SENTENCES) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all if none is given")
+    torch.set_num_threads(1)  # small sums: more threads only wait for each other
     for name in parser.parse_args().names or NAMES:
         made = card(name)
         path = trained.folder(name) / "card.json"
