@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import attnviz
+from attnviz import api
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -69,3 +72,16 @@ def test_every_file_it_points_to_is_there():
 
     assert places
     assert [place for place in places if not (ROOT / place).exists()] == []
+
+
+def row(name: str) -> str:
+    """A model in the README's table, with every number of its card."""
+    card = attnviz.load(name).card
+    measured = "<br>".join(f"{measure.value:.1%} {measure.what}" for measure in card.measured)
+    return f"| `{name}` | {card.does} | {measured} |"
+
+
+@pytest.mark.parametrize("name", [name for name in api.SOURCES if name != "scratch"])
+def test_what_it_says_of_a_model_was_measured(name):
+    """Number by number as on the card, which `make evidence` writes."""
+    assert row(name) in README.splitlines()
