@@ -52,13 +52,13 @@ def off(*heads: Head) -> Edits:
     return Edits(heads_off=frozenset((Site("decoder", layer), head) for layer, head in heads))
 
 
-def look(model: LanguageModel, number: int) -> Measured:
-    """Measure a model on so many held-out words of each kind."""
+def look(model: LanguageModel, number: int, told: int = 20_000) -> Measured:
+    """Measure a model on so many held-out words of each kind; pairs of words are counted in `told` stories."""
     tested = {kind: cases(kind, number) for kind in KINDS}
     config = model.config
     heads = [(layer, head) for layer in range(config.num_layers) for head in range(config.num_heads)]
     last = [head for head in heads if head[0] == config.num_layers - 1]
-    pairs, held = Bigrams(), list(islice(stories(random.Random(measure.HELD_OUT), held_out=True), number))
+    pairs, held = Bigrams(told), list(islice(stories(random.Random(measure.HELD_OUT), held_out=True), number))
 
     articles = _articles(tested["verb"])
 

@@ -113,7 +113,7 @@ def perplexity(model: LanguageModel, told: list[Story]) -> float:
 class Bigrams:
     """What comes after a word, judged by that word alone: counted in stories of the kind the model was trained on."""
 
-    def __init__(self, told: int = 20_000):
+    def __init__(self, told: int):
         drawn = stories(random.Random(COUNTED), held_out=False)
         self._pairs = Counter(pair for _ in range(told) for pair in pairwise(_marked(next(drawn))))
         self._first = Counter(first for pair, n in self._pairs.items() for first in (pair[0],) * n)

@@ -80,17 +80,15 @@ def _measured(found: Measured) -> list[dict[str, Any]]:
 
 
 def _findings(found: Measured, last: int) -> list[dict[str, Any]]:
-    verb, pronoun, name = (found.needed(kind, last) for kind in TESTED)
+    told = (
+        ("verb", "looks at the subject's noun from the word before the verb", _agreement),
+        ("pronoun", "looks at the subject from the word before he, she, it or they", _reference),
+        ("name", "looks at one of the two names of a pair from the word before a name that comes again", _repeated),
+    )
     clauses: dict[Head, list[tuple[str, str]]] = {}
-    clauses.setdefault(verb, []).append(
-        ("looks at the subject's noun from the word before the verb", _agreement(found, verb))
-    )
-    clauses.setdefault(pronoun, []).append(
-        ("looks at the subject from the word before he, she, it or they", _reference(found, pronoun))
-    )
-    clauses.setdefault(name, []).append(
-        ("looks at both names of a pair where one must come again", _repeated(found, name))
-    )
+    for kind, does, known in told:
+        head = found.needed(kind, last)
+        clauses.setdefault(head, []).append((does, known(found, head)))
     marker = found.needed("verb", 0)
     clauses[marker] = [("looks at the word just before the, such as to or near", _marking(found, marker))]
     return [
