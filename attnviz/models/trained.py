@@ -74,3 +74,4 @@ def write(model: Model, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().half().contiguous() for name, tensor in model.state_dict().items()}
     save_file(weights, path, {"config": json.dumps(model.config.to_json())})
+    path.chmod(0o644)  # safetensors leaves it to its owner alone, and others run the app too
