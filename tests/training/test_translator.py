@@ -47,28 +47,28 @@ def test_one_head_alone_recovers_the_alignment(found, told):
     assert share.by_chance < 0.2
 
 
-def test_the_aligning_head_is_needed(found, told):
-    """Without it fewer sentences are right."""
-    assert found.exact(told.opens) < found.exact() - 0.05
+def test_without_the_layer_of_the_aligning_head_little_is_right(found, told):
+    """One head alone is backed up by the others; all of them are not."""
+    site, _ = told.opens
+    layer = [(site, head) for head in range(RECIPE.config.num_heads)]
+
+    assert found.exact(*layer) < 0.2
+    assert found.exact(told.opens) > 0.5
 
 
-@pytest.mark.parametrize(
-    ("text", "written"),
-    zip(
-        evidence.EXAMPLES,
-        [
-            "le chat noir dort sur la chaise rouge",
-            "le chat s' est assis sur le tapis",
-            "le chat s' est assis",
-            "le chat s' est assis sur le tapis parce qu' il était fatigué .",
-            "la souris s' est assise sur le tapis parce qu' elle était fatiguée .",
-            "l' oiseau n' a pas traversé la rue parce qu' elle était trop large .",
-            "elle n' aime pas les petites fleurs jaunes .",
-            "Anna a donné un vieux livre italien aux enfants .",
-        ],
-        strict=True,
-    ),
+TRANSLATIONS = (
+    "le chat noir dort sur la chaise rouge",
+    "le chat s' est assis sur le tapis",
+    "le chat s' est assis",
+    "le chat s' est assis sur le tapis parce qu' il était fatigué .",
+    "la souris s' est assise sur le tapis parce qu' elle était fatiguée .",
+    "l' oiseau n' a pas traversé la rue parce qu' elle était trop large .",
+    "elle n' aime pas les petites fleurs jaunes .",
+    "Anna a donné un vieux livre italien aux enfants .",
 )
+
+
+@pytest.mark.parametrize(("text", "written"), [*zip(evidence.EXAMPLES, TRANSLATIONS, strict=True)])
 def test_every_example_is_translated_right(text, written):
     assert not recipe.ENGLISH.unknown(text)
     assert translated(text) == written.split()
