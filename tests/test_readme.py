@@ -10,6 +10,7 @@ import pytest
 
 import attnviz
 from attnviz import api
+from attnviz.cli.lines import percent
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -75,9 +76,10 @@ def test_every_file_it_points_to_is_there():
 
 
 def row(name: str) -> str:
-    """A model in the README's table, with every number of its card."""
+    """A model in the README's table, with the first numbers of its card that it was meant to reach."""
     card = attnviz.load(name).card
-    measured = "<br>".join(f"{measure.value:.1%} {measure.what}" for measure in card.measured)
+    meant = [measure for measure in card.measured if measure.goal is not None][:3]
+    measured = "<br>".join(f"{percent(measure.value)} {measure.what}" for measure in meant)
     return f"| `{name}` | {card.does} | {measured} |"
 
 

@@ -130,10 +130,16 @@ def card(source: Source) -> list[str]:
 
 def _measured(card: Card) -> list[str]:
     rows = [
-        (f"  {measure.value:7.2%}", measure.what, "" if measure.goal is None else f"(goal {measure.goal:.0%})")
+        (f"  {percent(measure.value):>7}", measure.what, "" if measure.goal is None else f"(goal {measure.goal:.0%})")
         for measure in card.measured
     ]
     return ["", f"Measured, again with: {card.command}", *_columns(rows)] if rows else []
+
+
+def percent(share: float) -> str:
+    """With one digit; only what is all is called 100%."""
+    text = f"{share:.1%}"
+    return ">99.9%" if text == "100.0%" and share < 1 else text
 
 
 def _findings(card: Card) -> list[str]:

@@ -1,0 +1,95 @@
+"""The models that ship: whole, with cards that fit them, and doing what they are there for."""
+
+import pytest
+import torch
+
+from attnviz import api
+from attnviz.core.edits import Edits, Site
+from attnviz.core.record import Record
+from attnviz.models import trained
+from attnviz.sources.trained import NAMES, Trained
+
+CARDS = [name for name in api.SOURCES if name != "scratch"]
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_speaks_of_places_that_the_model_has(name):
+    source = api.load(name)
+    card = source.card
+    places = [(card.opens[0], (card.opens[1],)), *((found.site, found.heads) for found in card.findings)]
+
+    assert card.name == name
+    assert card.measured
+    assert card.cannot
+    for site, heads in places:
+        assert site in source.sites
+        assert all(head < source.num_heads for head in heads)
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_every_goal_was_reached(name):
+    """A model that does not do what it is there for is not shipped."""
+    for measure in api.load(name).card.measured:
+        assert measure.goal is None or measure.value >= measure.goal, measure.what
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_its_examples_are_in_its_vocabulary(name):
+    """So the first thing that anybody sees has no unknown word, and every one of them runs."""
+    source = api.load(name)
+
+    assert source.unknown(list(source.card.examples)) == {}
+    for example in source.card.examples:
+        record = source.run(source.tokenize([example]))
+        assert record.sites == source.sites
+        assert record.output.isfinite().all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_moments_are_those_of_a_training(name):
+    """From before the first step on; each can be read, and none is another."""
+    steps = trained.checkpoints(name)
+    seen = {float(Trained(name, step)._model.unembedding.weight.double().sum()) for step in steps}
+
+    assert steps[0] == 0
+    assert len(seen) == len(steps) >= 5
+    assert Trained(name).card.curve[-1][0] == steps[-1]
+
+
+@pytest.mark.parametrize(
+    ("english", "french"),
+    [
+        ("the black cat sleeps on the red chair .", "le chat noir dort sur la chaise rouge."),
+        ("The cat sat on the mat", "le chat s'est assis sur le tapis"),
+    ],
+)
+def test_the_translator_translates(english, french):
+    """Adjectives behind their nouns, with their gender."""
+    assert api.analyze(english).prediction.written == (french,)
+
+
+def next_word(record: Record) -> tuple[str, float]:
+    return record.prediction.most_probable(record.sentences[0].length - 1, 1)[0]
+
+
+def test_what_was_read_twice_is_expected_again_unless_the_head_before_is_off():
+    """A head that looks one word back, and one that uses it; before the training there is neither."""
+    text = "red sun cold milk then red sun"
+    off = Edits().with_heads_off(Site("decoder", 0), {0})
+
+    assert next_word(api.analyze(text, "induction")) == ("cold", pytest.approx(1, abs=0.1))
+    assert next_word(api.analyze(text, "induction", off))[1] < 0.1
+    assert next_word(api.analyze(text, "induction", step=0))[1] < 0.1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_batch_of_examples_says_what_each_says_alone(name):
+    examples = list(Trained(name).card.examples)
+    together = api.analyze(examples, name)
+
+    for number, text in enumerate(examples):
+        alone = api.analyze(text, name)
+        length = alone.read[0].length
+        assert together.read[number].tokens[:length] == alone.read[0].tokens
+        logits = together.prediction.logits[number, :length]
+        assert torch.allclose(logits.softmax(-1), alone.prediction.logits[0].softmax(-1), atol=1e-4)
