@@ -11,7 +11,8 @@ EXAMPLES = """examples:
   attnviz says "the black cat sleeps on the red chair ."
   attnviz head "the black cat sleeps" --head 1 -o head.png -o head.csv
   attnviz heads "the black cat sleeps" --kind encoder --layer 0 --off 3,e1.2 -o heads.svg
-  attnviz change "the black cat sleeps" --off c1.2,c1.3 -o change.png
+  attnviz says "the black cat sleeps on the red chair ." --off c1.2,c1.3
+  attnviz change "the black cat sleeps" --off c1.3 -o change.png
   attnviz mask "the cat sat down" --model scratch --mask window=1 -o mask.pdf
   echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json
 """
