@@ -1,0 +1,132 @@
+"""What a folder claims to hold, read and bounded before anything is built from it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.sources.huggingface import files, said
+
+LONGEST_CONFIG = 2_000_000
+"""Bytes."""
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+}
+MOST = {"layers": 1_000, "heads": 4_096, "experts": 4_096, "labels": 100_000}
+"""How many of each a model may have, at most; every other whole number is below `LARGEST`."""
+LARGEST = 2**31
+SHARED_LAYERS = 64
+"""So many layers may share one set of weights, as in ALBERT; more layers than tensors are not believed."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What the headers of the files of weights say: how many tensors and numbers, and their usual type."""
+
+    tensors: int
+    numbers: int
+    dtype: torch.dtype
+
+
+def config(folder: Path, model: str) -> dict[str, Any]:
+    """The configuration, with no number in it that could not be meant.
+
+    Raises:
+        InputError: names the number, or says that the folder holds no model.
+        AttnvizError: if the file is damaged.
+    """
+    what = f"config.json of {said.name(model)}"
+    path = folder / files.CONFIG
+    try:
+        if path.stat().st_size > LONGEST_CONFIG:
+            raise InputError(f"{what} has {said.size(path.stat().st_size)}; {said.size(LONGEST_CONFIG)} is the most.")
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict) or not isinstance(found.get("model_type"), str):
+            raise InputError(f"{what} does not name its model_type: it is not a model of transformers.")
+        for key, number in _numbers(found):
+            most = _most(key)
+            if not abs(number) <= most:
+                raise InputError(f"{what} says {quoted(key)}: {quoted(number)}; the most is {most}. It is not built.")
+    except InputError:
+        raise
+    except (OSError, ValueError, RecursionError):
+        raise AttnvizError(f"{what} is missing or damaged; fetch it again.") from None
+    if "quantization_config" in found:
+        raise InputError(f"{said.name(model)} is quantized, which attnviz does not read. Choose the original model.")
+    return found
+
+
+def weights(folder: Path, model: str) -> Weights:
+    """What the files of weights hold, from their headers alone.
+
+    Raises:
+        InputError: if there are no safetensors.
+        AttnvizError: names a file that is damaged. From the cache of a hub it has been deleted, to be fetched again.
+    """
+    paths = files.weights(folder)
+    if not paths:
+        raise InputError(f"{said.name(model)} has no model.safetensors; attnviz reads no weights as pickle.")
+    tensors, numbers = 0, Counter()
+    for path in paths:
+        try:
+            with safe_open(path, "pt") as file:
+                for name in file.keys():  # noqa: SIM118 (not a dict)
+                    part = file.get_slice(name)
+                    tensors += 1
+                    numbers[part.get_dtype()] += prod(part.get_shape())
+        except (SafetensorError, OSError):
+            cached = path.is_symlink()
+            if cached:
+                files.forget(path)
+            after = "it has been deleted from the cache; try again" if cached else "fetch it again"
+            raise AttnvizError(f"The weights {path.name} of {said.name(model)} are damaged: {after}.") from None
+    known = [(count, DTYPES[name]) for name, count in numbers.items() if name in DTYPES]
+    if not known:
+        raise InputError(f"{said.name(model)} has weights of a type that attnviz does not read: {', '.join(numbers)}.")
+    return Weights(tensors, numbers.total(), max(known, key=lambda one: one[0])[1])
+
+
+def layers(found: dict[str, Any], held: Weights, model: str) -> None:
+    """Raises: InputError: with both numbers, if there are more layers than tensors that could be theirs."""
+    claimed = max((number for key, number in _numbers(found) if _counts(key) == "layers"), default=0)
+    if claimed > max(SHARED_LAYERS, held.tensors):
+        what = f"{said.name(model)} says that it has {claimed:.0f} layers, and its files hold {held.tensors} tensors"
+        raise InputError(f"{what}. They do not belong together; fetch both again, or choose another model.")
+
+
+def _counts(key: str) -> str | None:
+    """What a setting counts, if that is known: "layers" for n_layer, encoder_layers, num_hidden_layers ..."""
+    words = key.lower().split("_")
+    for what in MOST:
+        if (what in words or what[:-1] in words) and ({"num", "n", what} & set(words)):
+            return what
+    return None
+
+
+def _most(key: str) -> float:
+    what = _counts(key)
+    if what:
+        return MOST[what]
+    return 10.0**30 if "theta" in key or "eps" in key or "scal" in key or "factor" in key else LARGEST
+
+
+def _numbers(value: Any, key: str = "") -> Iterator[tuple[str, float]]:
+    """All numbers in a configuration, each with the key it stands under."""
+    if isinstance(value, dict):
+        for inner, one in value.items():
+            yield from _numbers(one, inner)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _numbers(one, key)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield key, value

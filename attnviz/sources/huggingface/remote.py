@@ -1,0 +1,133 @@
+"""Talk to a hub through a process that can be ended, so that no hub can keep anybody waiting."""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from attnviz.sources.huggingface import said
+
+CHILD = Path(__file__).with_name("fetch.py")
+START, PROBE, QUIET = 9.0, 5.0, 10.0
+"""Seconds: for the process to start, for a hub to say what it has, and between two signs of life after that."""
+SLOWEST = 20_000
+"""Bytes per second; a download may take as long as at this pace, and half a minute."""
+TICK = 0.2
+
+
+def probe(name: str, revision: str | None) -> dict[str, Any]:
+    """The commit and the files of a model, as the hub tells them within 5 seconds.
+
+    Raises:
+        AttnvizError: says why there is no answer.
+    """
+    with _child({"name": name, "revision": revision}) as (messages, _):
+        until = time.monotonic() + START
+        for message in messages:
+            if message is None and time.monotonic() > until:
+                raise said.refusal("slow", name, revision, int(PROBE))
+            if message and "ready" in message:
+                until = time.monotonic() + PROBE
+            elif message:
+                return _answer(message, name, revision)
+    raise said.refusal("ended", name, revision)
+
+
+def fetch(
+    name: str, revision: str | None, commit: str, files: dict[str, int], cache: Path, check: Callable[[], object]
+) -> Iterator[int]:
+    """Fetch files, with the sizes they must have; gives how many bytes have come, at least five times a second.
+
+    Closing the iterator ends the download, as does what `check` raises, which is called before the first weights come.
+
+    Raises:
+        AttnvizError: says why it ended before all was there.
+    """
+    job = {"name": name, "revision": revision, "commit": commit, "files": list(files), "cache": str(cache)}
+    total, came = sum(files.values()), 0
+    with _child(job) as (messages, go_on):
+        last, patience = time.monotonic(), START
+        ends = last + 30 + total / SLOWEST
+        for message in messages:
+            if message is None:
+                if time.monotonic() > min(last + patience, ends):
+                    raise said.refusal("stalled", name, revision, int(patience))
+            elif message.get("wait"):
+                check()
+                go_on()
+            elif not {"ready", "came", "file"} & message.keys():
+                if _answer(message, name, revision)["commit"] != commit:
+                    raise said.refusal("moved", name, revision)
+                return
+            if message:
+                last, patience, came = time.monotonic(), QUIET, came + message.get("came", 0)
+            if came > total:
+                raise said.refusal("more", name, revision, said.size(total))
+            yield came
+    raise said.refusal("ended", name, revision)
+
+
+def _answer(message: dict[str, Any], name: str, revision: str | None) -> dict[str, Any]:
+    if word := message.get("error"):
+        detail = next((message[key] for key in ("status", "host", "type") if key in message), None)
+        raise said.refusal(word, name, revision, detail)
+    return message
+
+
+@contextmanager
+def _child(job: dict[str, Any]) -> Iterator[tuple[Iterator[dict[str, Any] | None], Callable[[], None]]]:
+    """What a process says that does a job: messages, and None while it is silent; and how to tell it to go on.
+
+    It ends with the context.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-P", str(CHILD)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"HF_HUB_DISABLE_TELEMETRY": "1"},
+        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+    )
+    lines: queue.Queue[bytes | None] = queue.Queue()
+
+    def read() -> None:
+        for line in process.stdout:
+            lines.put(line)
+        lines.put(None)
+
+    def tell(line: str) -> None:
+        with suppress(OSError):  # it may have ended; its silence says so
+            process.stdin.write(line.encode() + b"\n")
+            process.stdin.flush()  # and left open: the process ends when this one does
+
+    reader = threading.Thread(target=read, name="attnviz-hub", daemon=True)
+    reader.start()
+    try:
+        tell(json.dumps(job))
+        yield _messages(lines), lambda: tell("")
+    finally:
+        process.kill()
+        process.wait()
+        reader.join()
+        for pipe in (process.stdin, process.stdout):
+            with suppress(OSError):
+                pipe.close()
+
+
+def _messages(lines: "queue.Queue[bytes | None]") -> Iterator[dict[str, Any] | None]:
+    while True:
+        try:
+            line = lines.get(timeout=TICK)
+        except queue.Empty:
+            yield None
+            continue
+        if line is None:
+            return
+        yield json.loads(line)

@@ -1,0 +1,334 @@
+"""From a name to a folder: what is here, what a hub has, and what a hub does wrong, on 127.0.0.1 alone."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import fake_hub
+import pytest
+from fake_hub import COMMIT
+from huggingface_hub import constants
+
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.sources.huggingface import files, hub, remote
+
+NAME = "tiny/story"
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory) -> Path:
+    return fake_hub.write(tmp_path_factory.mktemp("models") / "gpt2")
+
+
+@pytest.fixture
+def world(model, tmp_path, monkeypatch):
+    """A hub with one model, and an empty cache."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "ATTNVIZ_MODELS", "ATTNVIZ_MAX_DOWNLOAD", "HF_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    with fake_hub.running() as (fake, address):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        fake.add(NAME, model)
+        yield fake
+
+
+def refusal(do, seconds: float = 15) -> str:
+    """The one sentence, or the few, of an error, which must come in time."""
+    start = time.monotonic()
+    with pytest.raises(AttnvizError) as caught:
+        do()
+    took = time.monotonic() - start
+    print(f"{took:.1f} s: {caught.value}")
+    assert took < seconds
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_model_is_found_fetched_and_found_again(world):
+    """Sizes come first, then the files, then the cache is asked and nobody else."""
+    place = hub.find(NAME)
+    told = []
+
+    fetched = hub.fetch(place, told.append)
+
+    assert (place.kind, place.commit, place.folder) == ("download", COMMIT, None)
+    assert place.size == sum(len(data) for data in world.files[NAME].values())
+    assert (fetched.kind, fetched.name, fetched.size) == ("cached", NAME, 0)
+    assert (fetched.folder / "model.safetensors").read_bytes() == world.files[NAME]["model.safetensors"]
+    assert told[-1].done == told[-1].total == place.size
+    assert [one.what for one in told] == sorted((one.what for one in told), reverse=True)
+    world.asked.clear()
+    assert hub.find(NAME) == fetched
+    assert world.asked == []
+
+
+def test_a_revision_is_asked_for_by_its_name(world):
+    """After "@" stands a branch, a tag or a commit; it is part of the name."""
+    place = hub.fetch(hub.find(f"{NAME}@v1"))
+
+    assert place.name == f"{NAME}@v1" == hub.find(f"{NAME}@v1").name
+    assert hub.find(f"{NAME}@{COMMIT}").kind == "cached"
+    assert hub.find(NAME).kind == "download"
+
+
+def test_neither_code_nor_pickle_nor_a_second_format_is_fetched(world, model):
+    """Only configuration, tokenizer and one set of safetensors."""
+    world.files[NAME] |= dict.fromkeys(
+        ["modeling_story.py", "pytorch_model.bin", "model.fp16.safetensors", "onnx/model.onnx", "../out.safetensors"],
+        b"x",
+    )
+
+    place = hub.find(NAME)
+
+    assert {file.name for file in place.files} == {path.name for path in model.iterdir()}
+
+
+def test_shards_are_fetched_with_their_index():
+    """A large model is cut into numbered files."""
+    names = ["config.json", "model-00002-of-00002.safetensors", files.INDEX, "model-00001-of-00002.safetensors"]
+
+    assert files.wanted(names) == ("config.json", files.INDEX, names[3], names[1])
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("gated", "is gated"),
+        (401, "There is no model"),
+        (403, "is gated"),
+        (404, "There is no model"),
+        (429, "too many requests"),
+        (500, "error 500"),
+        ("hang", "does not answer: no word"),
+    ],
+)
+def test_a_hub_that_refuses_or_hangs_gives_one_sentence(world, fault, says):
+    """In time, with the name that was asked for; what is not here cannot be used."""
+    world.fault = fault
+
+    sentence = refusal(lambda: hub.find(NAME))
+
+    assert says in sentence
+    assert NAME in sentence
+
+
+def test_what_the_hub_does_not_have_is_said(world):
+    """A model, a revision, weights without pickle, a model of transformers."""
+    world.files["tiny/pickle"] = {"config.json": b"{}", "pytorch_model.bin": b"x"}
+    world.files["tiny/words"] = {"README.md": b"x"}
+
+    assert "There is no model 'tiny/none'" in refusal(lambda: hub.find("tiny/none"))
+    assert "no revision 'v2'" in refusal(lambda: hub.find(f"{NAME}@v2"))
+    assert "pickle" in refusal(lambda: hub.find("tiny/pickle"))
+    assert "no config.json" in refusal(lambda: hub.find("tiny/words"))
+
+
+def test_a_hub_that_is_not_there_is_said(world, monkeypatch):
+    """Nobody listens, or this machine is told to stay alone."""
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+
+    assert "127.0.0.1:9 cannot be reached" in refusal(lambda: hub.find(NAME))
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+    assert "HF_HUB_OFFLINE" in refusal(lambda: hub.find(NAME))
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("corrupt", "checksum is not the hub's"),
+        ("short", "broke off in the middle"),
+        ("long", "more of"),
+        ("redirect", "another host, 'localhost'"),
+        ("hang in a file", "sent less than 64 kB"),
+        ("trickle", "sent less than 64 kB"),
+    ],
+)
+def test_a_file_that_does_not_come_whole_is_not_kept(world, monkeypatch, fault, says):
+    """The download ends, says why, and leaves nothing of the file; once the hub is well, it comes."""
+    monkeypatch.setattr(remote, "QUIET", 2.0 if fault in ("hang in a file", "trickle") else remote.QUIET)
+    place, world.fault = hub.find(NAME), fault
+
+    sentence = refusal(lambda: hub.fetch(place))
+
+    assert says in sentence
+    blobs = Path(constants.HF_HUB_CACHE) / "models--tiny--story" / "blobs"
+    assert fake_hub.digest("model.safetensors", world.files[NAME]["model.safetensors"]) not in {
+        blob.name.partition(".")[0] for blob in blobs.iterdir()
+    }
+    if fault == "corrupt":
+        world.fault = None
+        again = hub.find(NAME)
+        assert [file.name for file in again.files] == ["model.safetensors"]
+        assert files.whole(hub.fetch(again).folder)
+
+
+def test_a_download_ends_when_it_is_canceled(world):
+    """Also while nothing comes, and no half of a file is left."""
+    place, world.fault = hub.find(NAME), "hang in a file"
+    small = sum(file.size for file in place.files if not file.is_weights)
+    start = time.monotonic()
+
+    with pytest.raises(hub.Canceled, match="canceled after"):
+        hub.fetch(place, lambda progress: progress.done < small)
+
+    assert time.monotonic() - start < 8
+    assert not list(Path(constants.HF_HUB_CACHE).glob("*/blobs/*.incomplete"))
+
+
+def test_the_small_files_are_judged_before_the_weights_come(world):
+    """What is no language model is not fetched first."""
+
+    def refuse(folder: Path) -> None:
+        assert (folder / "config.json").is_file()
+        raise InputError("not this one")
+
+    with pytest.raises(InputError, match="not this one"):
+        hub.fetch(hub.find(NAME), check=refuse)
+
+    assert not [path for path in world.paths("GET") if path.endswith(".safetensors")]
+
+
+def test_a_download_has_bounds(world, monkeypatch):
+    """Bytes that may be fetched, and bytes the disk has left: both are said, and nothing comes."""
+    size = len(world.files[NAME]["model.safetensors"])
+    monkeypatch.setenv("ATTNVIZ_MAX_DOWNLOAD", "2000")
+
+    sentence = refusal(lambda: hub.find(NAME))
+
+    assert "at most 2.0 kB" in sentence
+    assert f"{size / 1000:.0f}"[:1] in sentence
+    monkeypatch.setenv("ATTNVIZ_MAX_DOWNLOAD", "much")
+    assert "'much'" in refusal(lambda: hub.find(NAME))
+    monkeypatch.delenv("ATTNVIZ_MAX_DOWNLOAD")
+    monkeypatch.setattr(hub.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 300}))
+    assert "300 bytes left" in refusal(lambda: hub.find(NAME))
+
+
+def test_a_token_goes_to_the_hub_alone_and_into_no_sentence(world, monkeypatch):
+    """Neither on a redirect, nor in an error, nor from an address with a password in it."""
+    monkeypatch.setenv("HF_TOKEN", "hf_secretsecret")
+    place = hub.find(NAME)
+    assert {token for _, _, token in world.asked} == {"Bearer hf_secretsecret"}
+    world.fault = 401
+
+    assert "HF_TOKEN" in (sentence := refusal(lambda: hub.find(NAME)))
+    assert "secret" not in sentence
+
+    world.fault = "redirect"
+    assert "secret" not in refusal(lambda: hub.fetch(place))
+    monkeypatch.setenv("HF_ENDPOINT", "http://me:secret@127.0.0.1:9")
+    assert "secret" not in refusal(lambda: hub.find(NAME))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "a b",
+        "a/b/c",
+        "x" * 200,
+        "a--b",
+        "a/..",
+        "-x",
+        "x@",
+        "x@a..b",
+        "x@-f",
+        "a\0b",
+        "\ud800",
+        "é",
+        "<b>",
+        None,
+        7,
+    ],
+)
+def test_what_is_no_name_is_said_at_once(world, name):
+    """Nobody is asked about it."""
+    assert "no name of a model" in refusal(lambda: hub.find(name), seconds=2)
+    assert world.asked == []
+
+
+def test_a_folder_comes_first(world, model, tmp_path):
+    """By its path, or by a name that a folder here has; one without a model is no such folder."""
+    fake_hub.copy(model, tmp_path / "tiny" / "story")
+    (tmp_path / "gpt2").mkdir()
+
+    assert hub.find(str(model)).folder == model
+    assert hub.find(NAME).kind == "folder"
+    assert "has no config.json" in refusal(lambda: hub.find("./gpt2"))
+    assert "is not there" in refusal(lambda: hub.find("./none"))
+    assert "There is no model 'gpt2'" in refusal(lambda: hub.find("gpt2"))
+
+
+@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"])
+def test_minilm_is_found_in_its_package(world, name):
+    """The package is not imported, its weights are those of the original, and nobody is asked."""
+    place = hub.find(name)
+
+    assert (place.kind, place.name) == ("package", "sentence-transformers/all-MiniLM-L6-v2")
+    assert files.whole(place.folder)
+    assert hub.PACKED not in sys.modules
+    assert world.asked == []
+
+
+def test_a_package_with_other_weights_is_refused(world, tmp_path, monkeypatch):
+    """Its name alone proves nothing."""
+    package = tmp_path / hub.PACKED
+    fake_hub.write(package / "model")
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert "checksum differs" in refusal(lambda: hub.find("all-MiniLM-L6-v2"))
+
+
+def test_a_server_can_be_limited_to_a_list(world, model, monkeypatch):
+    """Other names and all folders are refused; an empty list allows nothing."""
+    monkeypatch.setenv("ATTNVIZ_MODELS", f" {NAME}, all-MiniLM-L6-v2,{NAME}")
+
+    assert hub.allowed() == (NAME, "all-MiniLM-L6-v2")
+    assert hub.find(NAME).kind == "download"
+    assert hub.find("all-MiniLM-L6-v2").kind == "package"
+    assert f"are: {NAME}, all-MiniLM-L6-v2." in refusal(lambda: hub.find(f"{NAME}@v1"))
+    assert "may not be loaded" in refusal(lambda: hub.find(str(model)))
+    monkeypatch.setenv("ATTNVIZ_MODELS", "")
+    assert "are: none" in refusal(lambda: hub.find(NAME))
+    monkeypatch.delenv("ATTNVIZ_MODELS")
+    assert hub.allowed() is None
+
+
+def test_a_listed_name_never_means_a_folder(world, model, tmp_path, monkeypatch):
+    """Whoever can write where the server was started decides nothing."""
+    fake_hub.copy(model, tmp_path / "tiny" / "story")
+    monkeypatch.setenv("ATTNVIZ_MODELS", NAME)
+
+    assert hub.find(NAME).kind == "download"
+
+
+def test_a_damaged_file_of_the_cache_is_deleted_and_said(world):
+    """It would load silently: its length is right."""
+    place = hub.fetch(hub.find(NAME))
+    blob = (place.folder / "model.safetensors").resolve()
+    blob.write_bytes(blob.read_bytes()[:-8] + b"\0garbage")
+
+    assert "has been deleted" in refusal(lambda: files.check(place.folder, {}, place.name))
+    assert hub.find(NAME).kind == "download"
+
+
+def test_the_process_that_asks_ends_with_this_one(world):
+    """Nobody is left behind when this process is killed."""
+    world.fault = "hang"
+    child = subprocess.Popen(
+        [sys.executable, "-P", str(remote.CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    child.stdin.write('{"name": "tiny/story", "revision": null}\n')
+    child.stdin.flush()
+    assert "ready" in child.stdout.readline()
+
+    child.stdin.close()
+
+    assert child.wait(5) == 1
+    child.stdout.close()

@@ -1,0 +1,386 @@
+"""From a folder to a model: what is checked before, what it is for, and what is refused with which numbers."""
+
+import json
+import socket
+import struct
+from pathlib import Path
+
+import fake_hub
+import pytest
+import torch
+import transformers
+from fake_hub import GPT2, WORDS
+from families import OWN, build
+from safetensors.torch import load_file, save_file
+
+from attnviz.core.errors import AttnvizError
+from attnviz.sources.huggingface import checks, files, hub, loading, memory, said
+from attnviz.sources.huggingface.hub import Place
+
+SIZES = {
+    "vocab_size": len(WORDS),
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 12,
+    "max_position_embeddings": 16,
+}
+T5 = {"vocab_size": len(WORDS), "d_model": 8, "d_kv": 4, "d_ff": 12, "num_layers": 2, "num_heads": 2}
+BART = {"vocab_size": len(WORDS), "d_model": 8, "max_position_embeddings": 16} | {
+    f"{part}_{what}": number
+    for part in ("encoder", "decoder")
+    for what, number in {"layers": 1, "attention_heads": 2, "ffn_dim": 12}.items()
+}
+IDS = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "decoder_start_token_id": 2}
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    """No test here asks anybody, and none sees another's cache."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a connection was asked for")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.delenv("ATTNVIZ_MODELS", raising=False)
+
+
+@pytest.fixture(scope="session")
+def story(tmp_path_factory) -> Path:
+    return fake_hub.write(tmp_path_factory.mktemp("loading") / "gpt2")
+
+
+def made(kind: str, **sizes) -> transformers.PreTrainedModel:
+    cls = getattr(transformers, kind)
+    return cls(cls.config_class(**sizes | IDS))
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(AttnvizError) as caught:
+        loading.load(str(folder))
+    print(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "task", "loads"),
+    [
+        ("GPT2LMHeadModel", GPT2, "next", "GPT2LMHeadModel"),
+        ("LlamaForCausalLM", SIZES | {"num_key_value_heads": 1}, "next", "LlamaForCausalLM"),
+        ("BertForMaskedLM", SIZES, "fill", "BertForMaskedLM"),
+        ("BertForPreTraining", SIZES, "fill", "BertForMaskedLM"),
+        ("BertForSequenceClassification", SIZES, "labels", "BertForSequenceClassification"),
+        ("BertModel", SIZES, "vectors", "BertModel"),
+        ("BertForTokenClassification", SIZES, "vectors", "BertModel"),
+        ("ElectraForPreTraining", SIZES | {"embedding_size": 8}, "vectors", "ElectraModel"),
+        ("T5ForConditionalGeneration", T5, "write", "T5ForConditionalGeneration"),
+        ("T5EncoderModel", T5, "vectors", "T5EncoderModel"),
+        ("BartForConditionalGeneration", BART, "write", "BartForConditionalGeneration"),
+        ("BartModel", BART, "write", "BartForConditionalGeneration"),
+        ("MarianMTModel", BART, "write", "MarianMTModel"),
+    ],
+)
+def test_what_a_model_is_for_is_told_by_its_architecture(tmp_path, kind, sizes, task, loads):
+    """It is loaded with the head it has, all weights in it, through our attention."""
+    original = made(kind, **sizes)
+    folder = fake_hub.write(tmp_path / kind, original)
+
+    loaded = loading.load(str(folder))
+
+    assert (loaded.task, type(loaded.model).__name__) == (task, loads)
+    assert not loaded.keeps_own_attention
+    assert not loaded.model.training
+    assert not any(weight.requires_grad for weight in loaded.model.parameters())
+    saved, held = original.state_dict(), loaded.model.state_dict()
+    shared = [name for name in saved if name in held]
+    assert shared or loads != kind
+    assert all(saved[name].equal(held[name]) for name in shared)
+    assert loaded.tokenizer("the cat", return_offsets_mapping=True)["offset_mapping"][1:3] == [(0, 3), (4, 7)]
+    assert (loaded.name, loaded.commit, loaded.device.type) == (str(folder), None, "cpu")
+
+
+@pytest.mark.parametrize("family", OWN)
+def test_models_that_keep_their_own_attention_are_loaded_eager(tmp_path, family):
+    """So that their weights can be read, and it is said that nothing else can."""
+    loaded = loading.load(str(fake_hub.write(tmp_path / family, build(family))))
+
+    assert loaded.keeps_own_attention
+    assert loaded.model.config._attn_implementation == "eager"
+
+
+def test_minilm_is_loaded_from_its_package():
+    """Nobody is asked anything."""
+    loaded = loading.load("all-MiniLM-L6-v2")
+
+    assert (loaded.name, loaded.task, loaded.longest) == ("sentence-transformers/all-MiniLM-L6-v2", "vectors", 512)
+    assert (loaded.model.config.num_hidden_layers, loaded.model.config.num_attention_heads) == (6, 12)
+
+
+@pytest.mark.parametrize(
+    ("saved", "used"),
+    [("float16", "float32"), ("bfloat16", "bfloat16"), ("float64", "float64"), ("float32", "float32")],
+)
+def test_weights_keep_their_type_except_halves_on_a_processor(tmp_path, saved, used):
+    """float16 is slow and narrow there."""
+    folder = fake_hub.write(tmp_path / "model", made("GPT2LMHeadModel", **GPT2).to(getattr(torch, saved)))
+
+    loaded = loading.load(str(folder))
+
+    assert loaded.dtype == getattr(torch, used) == loaded.model.dtype
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "longest"),
+    [
+        ("RobertaForMaskedLM", SIZES | {"max_position_embeddings": 18}, 17),
+        ("BertModel", SIZES, 16),
+        ("T5EncoderModel", T5, None),
+    ],
+)
+def test_how_many_tokens_a_model_reads_is_known(tmp_path, kind, sizes, longest):
+    """RoBERTa's positions begin after that of padding; T5 has no end."""
+    assert loading.load(str(fake_hub.write(tmp_path / kind, made(kind, **sizes)))).longest == longest
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"n_layer": 3}, "describes a model of"),
+        ({"n_layer": 500}, "500 layers, and its files hold 28 tensors"),
+        ({"n_layer": 10**12}, "'n_layer': 1000000000000; the most is 1000"),
+        ({"n_embd": 2**40}, "'n_embd': 1099511627776; the most is"),
+        ({"n_embd": 2**20}, "describes a model of"),
+        ({"vocab_size": 2**30}, "describes a model of"),
+        ({"n_embd": -8}, "damaged|cannot be built|fit"),
+        ({"num_labels": 10**9}, "'num_labels': 1000000000; the most is 100000"),
+        ({"n_inner": "many"}, "fit|cannot be built"),
+        ({"n_head": 3}, "cannot be built|loaded"),
+        ({"n_embd": float("nan")}, "'n_embd': nan"),
+        ({"n_embd": 4}, "another shape: transformer.h.0.attn.c_attn.bias"),
+        ({"quantization_config": {"bits": 4}}, "is quantized"),
+        ({"model_type": "story9"}, "'story9', which transformers does not know"),
+        ({"model_type": "story9", "auto_map": {"AutoModel": "x.Y"}}, "code of its own, which attnviz does not run"),
+        ({"model_type": None}, "does not name its model_type"),
+    ],
+)
+def test_a_configuration_is_not_believed(story, tmp_path, change, says):
+    """Numbers that could not be meant, and those that the weights deny, are said before anything is built."""
+    folder = fake_hub.copy(story, tmp_path / "other", **change)
+
+    sentence = refusal(folder)
+
+    assert any(part in sentence for part in says.split("|"))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "[" * 100_000, "9" * 5_000, '{"a": 1' + "0" * 5_000 + "}", "\0", "é"])
+def test_a_damaged_configuration_is_said(story, tmp_path, text):
+    """Whatever stands in it."""
+    folder = fake_hub.copy(story, tmp_path / "other")
+    (folder / "config.json").write_text(text, encoding="latin-1")
+
+    assert "config.json" in refusal(folder)
+
+
+def test_a_configuration_is_not_endless(story, tmp_path):
+    """Its size is looked at before it is read."""
+    folder = fake_hub.copy(story, tmp_path / "other", comment="x" * checks.LONGEST_CONFIG)
+
+    assert "2.0 MB is the most" in refusal(folder)
+
+
+@pytest.mark.parametrize("kind", ["ViTModel", "WhisperModel", "CLIPModel"])
+def test_what_reads_no_text_is_no_language_model(story, tmp_path, kind):
+    """Pictures and sounds have other windows."""
+    config = getattr(transformers, kind).config_class()
+    folder = fake_hub.copy(story, tmp_path / "other")
+    config.architectures = [kind]
+    config.save_pretrained(folder)
+
+    assert "is no language model" in refusal(folder)
+
+
+def test_a_missing_weight_is_named(story, tmp_path):
+    """It would be a random number."""
+    folder = fake_hub.copy(story, tmp_path / "other")
+    weights = load_file(folder / files.ONE)
+    weights["transformer.h.0.renamed"] = weights.pop("transformer.h.0.ln_1.weight")
+    save_file(weights, folder / files.ONE, {"format": "pt"})
+
+    assert "lack 1 weights of the model" in (sentence := refusal(folder))
+    assert "transformer.h.0.ln_1.weight" in sentence
+
+
+def header_of(path: Path, change) -> None:
+    """Change the header of a file of weights."""
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = change(data[8 : 8 + length])
+    path.write_bytes(struct.pack("<Q", len(header)) + header + data[8 + length :])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:-8]),
+        lambda path: path.write_bytes(struct.pack("<Q", 2**60) + b"{}"),
+        lambda path: header_of(path, lambda header: header.replace(b"[", b"(", 1)),
+        lambda path: header_of(path, lambda header: header.replace(b'"shape":[8]', b'"shape":[9]', 1)),
+    ],
+)
+def test_damaged_weights_are_said(story, tmp_path, damage):
+    """An empty file, a short one, an endless header, one that is no JSON, one that claims another shape."""
+    folder = fake_hub.copy(story, tmp_path / "other")
+    damage(folder / files.ONE)
+
+    assert "model.safetensors" in (sentence := refusal(folder))
+    assert "damaged" in sentence
+
+
+def test_a_damaged_header_does_not_stay_in_the_cache(story, tmp_path):
+    """Where the cache does not know a checksum, the header tells."""
+    folder = fake_hub.copy(story, tmp_path / "blobs")
+    (folder / files.ONE).write_bytes(b"x" * 90)
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    for path in folder.iterdir():
+        (snapshot / path.name).symlink_to(path)
+
+    with pytest.raises(AttnvizError, match="deleted from the cache; try again"):
+        loading.load(Place("tiny/story", "cached", snapshot, fake_hub.COMMIT))
+
+    assert not (snapshot / files.ONE).is_symlink()
+    assert not (folder / files.ONE).exists()
+
+
+def test_pickle_is_not_read(story, tmp_path):
+    """It could run code."""
+    folder = fake_hub.copy(story, tmp_path / "other")
+    (folder / files.ONE).rename(folder / "pytorch_model.bin")
+
+    assert "no weights as pickle" in refusal(folder)
+
+
+@pytest.mark.parametrize("shard", ["../gpt2/model.safetensors", "none.safetensors", 3])
+def test_an_index_lists_files_of_its_own_folder(story, tmp_path, shard):
+    """And no others of this machine."""
+    folder = fake_hub.copy(story, tmp_path / "other")
+    (folder / files.ONE).unlink()
+    (folder / files.INDEX).write_text(json.dumps({"weight_map": {"x": shard}}))
+
+    assert "are not there" in refusal(folder)
+
+
+def test_shards_are_loaded(tmp_path):
+    """As they come for large models."""
+    model = made("GPT2LMHeadModel", **GPT2)
+    folder = fake_hub.write(tmp_path / "model", model)
+    (folder / files.ONE).unlink()
+    model.save_pretrained(folder, max_shard_size="2kB")
+    assert len(files.weights(folder)) > 1
+
+    assert loading.load(str(folder)).model.lm_head.weight.equal(model.lm_head.weight)
+
+
+def test_a_model_that_does_not_fit_is_refused_with_both_numbers(story, monkeypatch):
+    """Before it is loaded; where nobody says what is free, it is tried."""
+    monkeypatch.setattr(memory, "free", lambda device: 1_000)
+
+    assert "kB of memory, and 1.0 kB are free" in refusal(story)
+
+    monkeypatch.setattr(memory, "free", lambda device: None)
+    assert loading.load(str(story)).task == "next"
+
+
+def test_memory_is_reckoned_from_the_weights_and_a_run(story):
+    """4 bytes for each number, and what is kept of the tokens read."""
+    model = loading.load(str(story)).model
+    numbers = sum(weight.numel() for weight in model.parameters())
+    short, long = (memory.needed(model, numbers, torch.float32, longest) for longest in (4, 16))
+
+    assert long - short == memory.activations(model.config, 16) - memory.activations(model.config, 4) > 0
+    assert memory.needed(model, numbers, torch.float16, 4) == short - 2 * numbers
+    assert memory.needed(model, numbers, torch.float32, None) == memory.needed(model, numbers, torch.float32, 512)
+    assert 10**6 < memory.free(torch.device("cpu")) < 10**14
+
+
+def test_a_model_without_a_tokenizer_is_refused(story, tmp_path):
+    """Configuration of one is none."""
+    folder = fake_hub.copy(story, tmp_path / "other")
+    (folder / "tokenizer.json").unlink()
+
+    assert "has no tokenizer" in refusal(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[", '{"model": {"type": "BPE", "vocab": {}, "merges": [[1]]}}'])
+def test_a_damaged_tokenizer_is_said(story, tmp_path, text):
+    """Whatever stands in it."""
+    folder = fake_hub.copy(story, tmp_path / "other")
+    (folder / "tokenizer.json").write_text(text)
+
+    assert "The tokenizer of" in refusal(folder)
+
+
+def test_a_tokenizer_that_panics_or_is_slow_is_said(story, monkeypatch):
+    """A panic in Rust is no Exception; an interrupt of the app is not taken for one."""
+
+    class PanicException(BaseException):
+        pass
+
+    def tokenizer(given):
+        def from_pretrained(*_: object, **__: object):
+            if isinstance(given, BaseException):
+                raise given
+            return given
+
+        monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", from_pretrained)
+
+    tokenizer(PanicException("index out of bounds\nsomewhere"))
+    assert "cannot be used: index out of bounds somewhere." in refusal(story)
+
+    class Slow:
+        is_fast = False
+
+        def __call__(self, text):
+            return {"input_ids": [1]}
+
+    tokenizer(Slow())
+    assert "is a slow one" in refusal(story)
+
+    tokenizer(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        loading.load(str(story))
+
+
+def test_without_transformers_it_is_said_how_to_install_it(story, monkeypatch):
+    """It is an extra: the rest of attnviz needs none of it."""
+    monkeypatch.setattr(said, "find_spec", lambda name: None)
+
+    assert "pip install 'attnviz[huggingface]'" in refusal(story)
+
+
+def test_what_is_no_language_model_is_not_fetched(tmp_path, story, monkeypatch):
+    """From a name to a model in one call; of a picture model only the small files come."""
+    from huggingface_hub import constants
+
+    monkeypatch.undo()  # this test asks a hub of its own
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    config = transformers.ViTConfig(architectures=["ViTModel"])
+    picture = fake_hub.copy(story, tmp_path / "picture")
+    config.save_pretrained(picture)
+    with fake_hub.running() as (fake, address):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        fake.add("tiny/story", story)
+        fake.add("tiny/picture", picture)
+
+        loaded = loading.load("tiny/story@v1")
+
+        assert (loaded.name, loaded.commit, loaded.task) == ("tiny/story@v1", fake_hub.COMMIT, "next")
+        with pytest.raises(AttnvizError, match="no language model"):
+            loading.load("tiny/picture")
+        assert [path for path in fake.paths("GET") if path.endswith(".safetensors")] == [
+            f"/tiny/story/resolve/{fake_hub.COMMIT}/model.safetensors"
+        ]
+        assert hub.find("tiny/story@v1").kind == "cached"
