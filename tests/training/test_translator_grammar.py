@@ -5,7 +5,7 @@ import random
 import pytest
 
 from attnviz.training import harness
-from attnviz.training.translator import french, lexicon, vocabulary
+from attnviz.training.translator import french, grammar, lexicon, vocabulary
 from attnviz.training.translator.grammar import LONGEST, draw_pair, is_held_out
 from attnviz.training.translator.phrases import Pair, Person, noun_phrase, pair, say
 from attnviz.training.translator.verbs import Manner, be, pronoun, verb_phrase
@@ -211,5 +211,21 @@ def test_the_vocabularies_hold_every_word(pairs):
     assert len(written) > 0.9 * len(vocabulary.written())  # and little else
 
 
-def test_sentences_fit_the_model(pairs):
+def test_sentences_fit_the_model(pairs, monkeypatch):
+    """None is longer than LONGEST; shown with a small one, since long sentences are rare."""
     assert max(max(len(made.english), len(made.french)) for made in pairs) <= LONGEST
+
+    monkeypatch.setattr(grammar, "LONGEST", 8)
+    draw = random.Random(0)
+    short = [draw_pair(draw, held_out=False) for _ in range(200)]
+    assert max(max(len(made.english), len(made.french)) for made in short) == 8
+
+
+def test_what_is_said_of_it_tells_what_it_stands_for(pairs):
+    """Living nouns are tired, things are wide, never the other way: so "it" has one meaning."""
+    kinds = {a.english: a.kind for a in lexicon.ADJECTIVE_LIST}
+    living = {form: n.living for n in lexicon.NOUN_LIST for form in n.english}
+    for made in pairs:
+        for noun in (noun for noun in made.refers if noun is not None):
+            said = made.text.removesuffix(".").split()[-1]
+            assert kinds[said] == ("feeling" if living[made.english[noun]] else "property"), made
