@@ -71,7 +71,7 @@ def test_the_card_says_what_is_measured(found):
 def test_a_finding_is_told_of_the_head_that_does_it(found):
     """The verb's head is not praised for the pronoun's work, nor the other way round."""
     stated = card("story")
-    for kind, clause in (("verb", "before the verb"), ("pronoun", "before he, she"), ("name", "names of a pair")):
+    for kind, clause in (("verb", "before the verb"), ("pronoun", "before he, she"), ("name", "second of two names")):
         layer, head = found.needed(kind, 1)
 
         assert clause in stated.finding(Site("decoder", layer), head).does
@@ -129,3 +129,12 @@ def test_articles_are_looked_from_at_their_own_row():
     for case in evidence._articles(measure.cases("verb", 50)):
         assert case.story.words[case.test.at - 1] == "the"
         assert case.test.source == (case.test.at - 2,)
+
+
+def test_the_second_name_is_found_whichever_comes_again():
+    """Of Anna and Tom it is Tom; he is the right one in some stories and not in others."""
+    tested = measure.cases("name", 50)
+    seconds = [evidence._second(case).test.source[0] for case in tested]
+
+    assert all(case.story.words[at] in case.test.opening for case, at in zip(tested, seconds, strict=True))
+    assert {case.test.source[0] == at for case, at in zip(tested, seconds, strict=True)} == {True, False}

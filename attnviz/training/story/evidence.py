@@ -9,8 +9,10 @@ from attnviz.models.transformer import LanguageModel
 from attnviz.training.story import measure
 from attnviz.training.story.grammar import stories
 from attnviz.training.story.measure import Bigrams, Case, Look, cases
+from attnviz.training.story.words import NAMES
 
 KINDS = ("pronoun", "verb", "name")
+_NAMES = {name.word for name in NAMES}
 Head = tuple[int, int]
 """A layer and a head."""
 
@@ -26,6 +28,7 @@ class Measured:
         looks: where each head looks from the row that predicts the tested word.
         own: where it looks from the row of the tested word itself.
         behind: how often and how strongly each head looks at the word just before, from "the", in `articles` stories.
+        second: where it looks from the row that predicts a name, towards the second of the two names.
         pairs: what pairs of words get right; `majority`, what the commonest word gets right.
         perplexity: of the model and of pairs of words, on as many held-out stories.
     """
@@ -38,6 +41,7 @@ class Measured:
     own: dict[str, dict[Head, Look]]
     behind: dict[Head, Look]
     articles: int
+    second: dict[Head, Look]
     pairs: dict[str, float]
     majority: dict[str, float]
     perplexity: tuple[float, float]
@@ -74,6 +78,7 @@ def look(model: LanguageModel, number: int, told: int = 20_000) -> Measured:
         own={kind: measure.looks(model, tested[kind], after=1) for kind in KINDS},
         behind=measure.looks(model, articles),
         articles=len(articles),
+        second=measure.looks(model, [_second(case) for case in tested["name"]]),
         pairs={kind: pairs.correct(tested[kind]) for kind in KINDS},
         majority={kind: measure.majority(tested[kind]) for kind in KINDS},
         perplexity=(measure.perplexity(model, held), pairs.perplexity(held)),
@@ -88,3 +93,11 @@ def _articles(tested: list[Case]) -> list[Case]:
         articles = [at for at in range(test.source[-1] + 2, test.at) if words[at] == "the"]
         found += [measure.at(case, row=at + 1, source=at - 1) for at in articles[:1]]
     return found
+
+
+def _second(case: Case) -> Case:
+    """A case whose name must come again, as if the source were always the second name of its opening."""
+    words, test = case.story.words, case.test
+    begins = test.at - len(test.opening.split())
+    _, second = (at for at in range(begins, words.index(".", begins)) if words[at] in _NAMES)
+    return measure.at(case, row=test.at, source=second)

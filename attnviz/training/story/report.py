@@ -7,15 +7,16 @@ from attnviz.models import trained
 from attnviz.models.transformer import LanguageModel
 from attnviz.training.story.evidence import Head, Measured
 from attnviz.training.story.measure import VOCABULARY
+from attnviz.training.story.words import NAMES
 
 GOAL = 0.98
 EXAMPLES = (
     "The keys to the cabinet",
-    "The key to the cabinets",
     "The cat sat on the mat because it was tired.",
     "Anna saw the dog in the garden because",
     "The dog near the girls slept because",
     "The boys near the table laughed because they",
+    "The key to the cabinets",
     "The book that the boys found",
     "Anna and Tom went to the park. Anna gave the ball to",
 )
@@ -83,14 +84,14 @@ def _findings(found: Measured, last: int) -> list[dict[str, Any]]:
     told = (
         ("verb", "looks at the subject's noun from the word before the verb", _agreement),
         ("pronoun", "looks at the subject from the word before he, she, it or they", _reference),
-        ("name", "looks at one of the two names of a pair from the word before a name that comes again", _repeated),
+        ("name", "looks at the second of two names from the word before the one that comes again", _repeated),
     )
     clauses: dict[Head, list[tuple[str, str]]] = {}
     for kind, does, known in told:
         head = found.needed(kind, last)
         clauses.setdefault(head, []).append((does, known(found, head)))
     marker = found.needed("verb", 0)
-    clauses[marker] = [("looks at the word just before the, such as to or near", _marking(found, marker))]
+    clauses[marker] = [('looks at the word just before from "the", such as "to" in "to the"', _marking(found, marker))]
     return [
         {
             "kind": "decoder",
@@ -137,22 +138,23 @@ def _reference(found: Measured, head: Head) -> str:
 
 
 def _repeated(found: Measured, head: Head) -> str:
-    look = found.looks["name"][head]
+    second, right = found.second[head], found.looks["name"][head]
     return (
         f"In {found.tested:,} held-out stories in which one of two people gives the other something, the other's name"
-        f" must come next, out of 24. Its strongest weight is on that name in {look.share:.1%}, with a mean weight of"
-        f" {look.weight:.2f}: it does not choose between the two by looking. {_fallen(found, 'name', head)}."
+        f" must come again, out of {len(NAMES)}. Its strongest weight is on the second of the two names in"
+        f" {second.share:.1%}, with a mean weight of {second.weight:.2f}, and that is the right one in"
+        f" {right.share:.1%} only: where it looks does not tell which of the two comes."
+        f" {_fallen(found, 'name', head)}."
     )
 
 
 def _marking(found: Measured, head: Head) -> str:
-    look, without = found.behind[head], found.without
+    look, without, right = found.behind[head], found.without, found.right
     return (
-        f"In {found.articles:,} held-out stories, from the first the after the subject, its strongest weight is on the"
-        f" word just before in {look.share:.1%}, with a mean weight of {look.weight:.2f}: that tells a subject from"
-        f" what only stands near it. With this head off {without['verb'][head]:.1%} of the verbs are right instead of"
-        f" {found.right['verb']:.1%}, and {without['pronoun'][head]:.1%} of the pronouns instead of"
-        f" {found.right['pronoun']:.1%}."
+        f'In {found.articles:,} held-out stories, from the first "the" after the subject, its strongest weight is on'
+        f" the word just before in {look.share:.1%}, with a mean weight of {look.weight:.2f}. With this head off"
+        f" {without['verb'][head]:.1%} of the verbs are right instead of {right['verb']:.1%}, and"
+        f" {without['pronoun'][head]:.1%} of the pronouns instead of {right['pronoun']:.1%}."
     )
 
 
