@@ -10,6 +10,7 @@ from attnviz.figures import Figure
 from attnviz.ui import looking, notes, pictures, says, state
 
 STEPS, NEXT, OUTPUT = state.EFFECTS
+KEYS = {STEPS: "steps", NEXT: "words", OUTPUT: "change"}
 
 
 def panel(record: Record, before: Record | None, site: Site, cell: tuple[int, int] | None, sentence: int) -> None:
@@ -29,7 +30,7 @@ def panel(record: Record, before: Record | None, site: Site, cell: tuple[int, in
         except ShapeError as error:  # the model wrote another text
             notes.quiet(str(error))
             return
-        key = effect.split()[0]
+        key = KEYS[effect]
         pictures.picture(figure, key)
         if effect == OUTPUT:
             notes.quiet(figure.description)
@@ -61,7 +62,7 @@ def _choice(record: Record) -> str:
     options, chosen = choices(record), st.session_state["effect"]
     chosen = chosen if chosen in options else options[0]
     if len(options) > 1:
-        st.session_state["effect shown"] = chosen
+        looking.keep("effect shown", chosen)
         behavior = {"on_change": _choose, "label_visibility": "collapsed", "required": True}
         st.segmented_control("What the model says", options, key="effect shown", **behavior)
     return chosen

@@ -8,7 +8,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.cards import Finding
 from attnviz.sources.trained import Trained
 from attnviz.ui import looking
-from attnviz.ui.notes import in_words, quiet
+from attnviz.ui.notes import large, quiet
 
 
 def of_head(source: Source, site: Site, head: int | str) -> None:
@@ -18,7 +18,7 @@ def of_head(source: Source, site: Site, head: int | str) -> None:
         return
     if found := source.card.finding(site, head):
         early = isinstance(source, Trained) and source.step is not None
-        in_words(f"{'Once trained, this head' if early else 'This head'} {_clause(found.does)}.")
+        large(f"{'Once trained, this head' if early else 'This head'} {_clause(found.does)}.")
         quiet(f"How that is known: {_clause(found.known)}.")
         return
     what = "Nothing was measured for this head." if isinstance(head, int) else "These are all heads combined."

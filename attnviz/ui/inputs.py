@@ -24,6 +24,9 @@ EXAMPLES = {
 SIZES = {"d_model": ("d_model", 64), "num_heads": ("Heads", 4), "num_layers": ("Layers", 2), "seed": ("Seed", 0)}
 """Of random weights: what a setting is called, and what it begins with."""
 
+LONGEST_LABEL = 26
+"""Characters of an example on its pill."""
+
 LONGEST_LINK = 30_000
 """How many characters a sentence may take in the address of the page."""
 
@@ -52,12 +55,12 @@ def input_bar() -> tuple[Source, tuple[str, ...]]:
     with st.container(horizontal=True, vertical_alignment="top", gap="small", key="input"):
         with st.container(width=250, gap="xsmall"):
             source, wrong = _model()
-        examples = _examples(source)
+        texts = examples(source)
         with st.container(width=600, gap="xsmall"):
             typed, left_out = _sentence(opening_text(source))
         with st.container(width="stretch"):
-            options = {"key": "example", "on_change": _take_example, "args": (examples,)}
-            st.pills("Examples", examples, label_visibility="collapsed", **options)
+            options = {"key": "example", "on_change": _take_example, "args": (texts,)}
+            st.pills("Examples", texts, label_visibility="collapsed", **options)
     error, lines = None, ()
     try:
         if isinstance(source, InputError):
@@ -107,19 +110,27 @@ def _sentence(opening: str) -> tuple[str | None, bool]:
 
 def opening_text(source: Source | InputError) -> str:
     """The text that a model opens with."""
-    return next(iter(_examples(source).values()))
+    return next(iter(examples(source).values()))
 
 
-def _examples(source: Source | InputError) -> dict[str, str]:
+def examples(source: Source | InputError) -> dict[str, str]:
     """Texts that show what a model can do, by what is written on their pills; the first is the one it opens with."""
     if isinstance(source, InputError) or source.card is None:
         return EXAMPLES
-    return {" / ".join(text.splitlines()): text for text in source.card.examples}
+    return {_label(text, source.card.examples): text for text in source.card.examples}
 
 
-def _take_example(examples: dict[str, str]) -> None:
-    if st.session_state["example"] in examples:
-        st.session_state["text"] = examples[st.session_state["example"]]
+def _label(text: str, others: tuple[str, ...]) -> str:
+    """A text in short, but for what tells it from the others."""
+    for longest in range(LONGEST_LABEL, len(text)):
+        if sum(other.startswith(text[:longest]) for other in others) == 1:
+            return f"{text[:longest].rstrip()} …".replace("\n", " / ")
+    return text.replace("\n", " / ")
+
+
+def _take_example(texts: dict[str, str]) -> None:
+    if st.session_state["example"] in texts:
+        st.session_state["text"] = texts[st.session_state["example"]]
         st.session_state["cell"] = None
     st.session_state["example"] = None
 
@@ -146,7 +157,7 @@ def _switch(before: Source, source: Source) -> None:
     """Another model was chosen: begin with what it opens with, but keep the masks, and what somebody has typed."""
     for name in ("off", "cell", "site", "show", "step", "effect"):
         st.session_state[name] = state.ENCODED[name][2]
-    if st.session_state.get("text") in _examples(before).values():
+    if st.session_state.get("text") in examples(before).values():
         st.session_state["text"] = opening_text(source)
 
 

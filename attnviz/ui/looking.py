@@ -108,7 +108,8 @@ def step(source: Source) -> Source:
     if not isinstance(source, Trained) or len(source.steps) < 2:
         return source
     steps, found = source.steps, st.session_state["step"]
-    st.session_state["trained for"] = chosen = found if found in steps else steps[-1]
+    chosen = found if found in steps else steps[-1]
+    keep("trained for", chosen)
     behavior = {"key": "trained for", "on_change": _choose_step, "args": (steps[-1],)}
     st.select_slider(step_in_words(chosen, steps[-1]), steps, **behavior)
     try:
@@ -187,8 +188,14 @@ def selected(record: Record, site: Site) -> tuple[int, int] | None:
     return cell if cell and cell[0] < queries and cell[1] < keys else None
 
 
+def keep(key: str, value: object) -> None:
+    """Set a control; one that holds the value already is left alone, as a person may be moving it on meanwhile."""
+    if st.session_state.get(key) != value:
+        st.session_state[key] = value
+
+
 def _pills(title: str, options: list, chosen: object, key: str, on_change, *args: object) -> None:
     """A choice that is kept elsewhere in the session; `on_change` takes it from the key."""
-    st.session_state[key] = chosen
+    keep(key, chosen)
     behavior = {"on_change": on_change, "args": args, "label_visibility": "collapsed"}
     st.pills(title, options, key=key, required=True, wrap=True, **behavior)

@@ -32,6 +32,11 @@ def in_words(text: str) -> None:
     st.html(f'<div class="words" role="status">{escape(clean(text))}</div>')
 
 
+def large(text: str) -> None:
+    """A sentence that stands out beside a picture or under a title."""
+    st.html(f'<div class="large">{escape(clean(text))}</div>')
+
+
 def quiet(text: str) -> None:
     """A remark beside a picture."""
     st.html(f'<div class="quiet">{escape(clean(text))}</div>')

@@ -57,15 +57,20 @@ def _word(word: str, same: bool) -> str:
 
 
 def _next(record: Record, before: Record | None, position: int, sentence: int) -> str:
-    token = record.read[sentence].tokens[position].text
-    after = _quiet(f"After '{shown(token)}' ({position}) it says")
-    ((now, probability),) = record.prediction.most_probable(position, 1, sentence=sentence)
+    after = _quiet(f"After '{shown(record.read[sentence].tokens[position].text)}' ({position}) it says")
+    now, probability = _most_probable(record, position, sentence)
     if before is None:
-        return f"{after} <b>{_plain(now)}</b> {_quiet(f'{probability:.2f}')}"
-    ((then, was),) = before.prediction.most_probable(position, 1, sentence=sentence)
+        return f"{after} <b>{_plain(now)}</b> {probability}"
+    then, was = _most_probable(before, position, sentence)
     same = now == then
-    old = f"<span>{_quiet('before')} {_word(then, same)} {_quiet(f'{was:.2f}')}</span>"
-    return f"<span>{after} {_word(now, same)} {_quiet(f'{probability:.2f}')}</span>{old}"
+    old = f"<span>{_quiet('before')} {_word(then, same)} {was}</span>"
+    return f"<span>{after} {_word(now, same)} {probability}</span>{old}"
+
+
+def _most_probable(record: Record, position: int, sentence: int) -> tuple[str, str]:
+    """The word in quotes, and its probability as HTML."""
+    ((word, probability),) = record.prediction.most_probable(position, 1, sentence=sentence)
+    return f"'{word}'", _quiet(f"{probability:.2f}")
 
 
 def _quiet(text: str) -> str:

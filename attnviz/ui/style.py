@@ -9,8 +9,8 @@ CSS = """
 .note.notice {border-color: #8a6d00; background: rgba(138, 109, 0, .10);}
 .unseen {position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap;}
 [data-testid="stCaptionContainer"] {color: inherit; opacity: .8;}
-.st-key-edits {min-height: 2.75rem;}
-.st-key-changes {min-height: 2.75rem; min-width: 344px; max-width: 60%; overflow-x: auto;}
+.st-key-edits {min-height: 2.5rem;}
+.st-key-changes {min-height: 2.5rem; min-width: 344px; max-width: 60%; overflow-x: auto;}
 .st-key-changes > * {flex-shrink: 0;}
 .st-key-phone, *:has(> .st-key-phone) {display: none;}
 .words {font-size: 1.125rem; line-height: 1.5; min-height: 1.7rem; overflow-wrap: anywhere;
@@ -19,7 +19,8 @@ CSS = """
        font-variant-numeric: tabular-nums;}
 .says span + span:not(.quiet) {margin-left: 2rem;}
 .says u {font-weight: 700; text-decoration-thickness: 2px; text-underline-offset: 3px;}
-.st-key-beside {min-width: 340px;}
+.st-key-beside, *:has(> .st-key-beside) {flex: 1 1 290px !important; min-width: 290px;}
+.large {font-size: 1.125rem; line-height: 1.5; overflow-wrap: anywhere;}
 .quiet {font-size: .875rem; opacity: .78; overflow-wrap: anywhere; font-variant-numeric: tabular-nums;}
 .heading {font-size: 1.6rem; font-weight: 650; margin: 0; padding: 0;}
 .section {font-size: 1.125rem; font-weight: 600; margin: .75rem 0 0; padding: 0;}
@@ -29,7 +30,9 @@ ul.text {padding-left: 1.25rem;}
 .facts th, .facts td {text-align: left; vertical-align: top; padding: .35rem .75rem .35rem 0; overflow-wrap: anywhere;}
 .facts tr {border-bottom: 1px solid rgba(128, 128, 128, .3);}
 .facts th {font-size: .875rem; font-weight: 600;}
+.facts .goal {white-space: nowrap;}
 .facts .number {text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap;}
+.st-key-input [data-testid="stButtonGroup"] > div {max-height: 82px; overflow-y: auto;}
 @media (max-width: 640px) {
   .block-container {padding-left: 1rem; padding-right: 1rem;}
   .st-key-changes {max-width: 100%; min-width: 0;}

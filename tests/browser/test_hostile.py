@@ -113,7 +113,7 @@ def problem(page: Page, name: str, there: dict) -> str:
 )
 def test_a_typed_text_is_drawn_or_refused_and_stays_as_typed(page, server, path, tokenizer, texts):
     """One after the other in one session: none leaves anything behind for the next."""
-    page.goto(f"{server}/{path}?tokenizer={tokenizer}")
+    page.goto(f"{server}/{path}?model=scratch&tokenizer={tokenizer}")
     driver.settled(page)
     wrong = []
     for text in texts:
@@ -145,7 +145,7 @@ def test_a_link_with_any_text_is_drawn_with_its_cell_in_words(page, server):
         path = ("", "masks")[number % 2]
         text = unquote_plus(encoded, errors="replace")
         there = expected(text, path)
-        page.goto(f"{server}/{path}?text={encoded}&cell=0.0")
+        page.goto(f"{server}/{path}?model=scratch&text={encoded}&cell=0.0")
         wrong.append(problem(page, name, there))
         if there["labels"]:
             words = page.locator(".words").text_content()
@@ -164,7 +164,7 @@ def test_hostile_settings_are_said_as_typed_and_change_nothing(page, server, pat
         "cell",
         "mask",
         "tokenizer",
-        "layer",
+        "site",
         "show",
         "seed",
         "d_model",
@@ -173,7 +173,7 @@ def test_hostile_settings_are_said_as_typed_and_change_nothing(page, server, pat
         "sentence",
         value,
     ]
-    page.goto(f"{server}/{path}?{urlencode(dict.fromkeys(names, value))}")
+    page.goto(f"{server}/{path}?model=scratch&{urlencode(dict.fromkeys(names, value))}")
     driver.settled(page)
 
     notes = page.locator(".note").all_text_contents()
@@ -188,7 +188,7 @@ ALL_AT_ONCE = "constructor </b>:red[x] $x$ =1+1 שלום 👩🏽‍💻 \x1b\uf
 
 @pytest.mark.parametrize(
     ("path", "names"),
-    [("?mask=subsequent&", ("heads", "head", "change")), ("masks?", ("mask",))],
+    [("?model=scratch&mask=subsequent&", ("heads", "head", "change")), ("masks?model=scratch&", ("mask",))],
     ids=["heads", "masks"],
 )
 def test_every_button_gives_a_file_that_opens(page, server, tmp_path, path, names):
@@ -221,7 +221,7 @@ def test_every_button_gives_a_file_that_opens(page, server, tmp_path, path, name
 def test_the_numbers_show_tokens_as_they_are(page, server):
     """A table of a page reads no markup, formula or address in a cell."""
     text = "=1+1 <b> $x$ *i*"
-    page.goto(f"{server}/?text={quote(text)}")
+    page.goto(f"{server}/?model=scratch&text={quote(text)}")
     driver.settled(page)
     page.locator("[data-testid=stExpander] summary").filter(has_text="Numbers").first.click()
     cells = page.locator("[data-testid=stDataFrame] canvas [role=gridcell]")
@@ -233,7 +233,7 @@ def test_the_numbers_show_tokens_as_they_are(page, server):
 
 def test_half_a_character_that_gets_into_the_box_stops_nothing(page, server):
     """No keyboard makes one; a script can. The server refuses the message, stays, and draws the next text."""
-    page.goto(server)
+    page.goto(f"{server}/?model=scratch")
     driver.settled(page)
     page.evaluate("""() => {
         const box = document.querySelector('textarea');
@@ -250,7 +250,7 @@ def test_half_a_character_that_gets_into_the_box_stops_nothing(page, server):
 def test_the_first_link_to_a_new_server_may_be_to_any_page(page):
     """Streamlit would take a folder "pages" beside the script for pages, until the script has named its own."""
     with driver.running_app() as address:
-        page.goto(f"{address}/masks?text=fine")
+        page.goto(f"{address}/masks?model=scratch&text=fine")
 
         assert problem(page, "the first link", expected("fine", "masks")) == ""
         page.close()

@@ -13,7 +13,8 @@ SENTENCE = "The old dog sleeps by the door"
 
 
 def open_app(page: Page, server: str, path: str = "") -> None:
-    page.goto(f"{server}/{path}")
+    """Open a page with random weights."""
+    page.goto(f"{server}/{path}{'&' if '?' in path else '?'}model=scratch")
     driver.settled(page)
 
 

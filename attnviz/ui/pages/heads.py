@@ -13,7 +13,7 @@ def page() -> None:
 
 @st.fragment
 def body(source, lines) -> None:
-    edits_bar = st.container()
+    edits_bar = st.container(gap="xsmall")
     with st.container(horizontal=True, gap="medium"):
         left, right = st.container(width=344, key="overview"), st.container(width="stretch")
     with left:

@@ -16,7 +16,8 @@ def page() -> None:
 def body(source, lines) -> None:
     source = looking.with_sos(source)
     decodes = any(site.kind == "decoder" for site in source.sites)  # then it has a mask of its own to show
-    edits, said = editing.edits_bar(source, lines, rules=() if decodes else ("subsequent",))
+    with st.container(gap="xsmall"):
+        edits, said = editing.edits_bar(source, lines, rules=() if decodes else ("subsequent",))
     record = pictures.run(source, lines, edits)
     before = cache.record(source, lines) if edits != Edits() else None
     dark = looking.is_dark()

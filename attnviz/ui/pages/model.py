@@ -10,7 +10,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.cards import Card, Measure
 from attnviz.sources.trained import Trained
 from attnviz.ui import findings, inputs, looking, state
-from attnviz.ui.notes import clean, in_words, quiet
+from attnviz.ui.notes import clean, large, quiet
 
 SCRATCH = (
     "The model 'scratch' was never trained: its weights are random numbers, all from one seed.",
@@ -27,7 +27,7 @@ def page(open_heads: Callable[[], None]) -> None:
     source, _ = inputs.input_bar()
     if source.card is None:
         _heading("Random weights")
-        in_words(" ".join(SCRATCH))
+        large(" ".join(SCRATCH))
     else:
         _card(source, source.card, open_heads)
     state.write_link()
@@ -37,7 +37,7 @@ def _card(source: Source, card: Card, open_heads: Callable[[], None]) -> None:
     with st.container(horizontal=True, gap="large"):
         with st.container(width=620):
             _heading(card.title)
-            in_words(card.does)
+            large(card.does)
             _section("What its heads do")
             for number, found in enumerate(card.findings):
                 with st.container(gap=None):
@@ -50,7 +50,7 @@ def _card(source: Source, card: Card, open_heads: Callable[[], None]) -> None:
             _section("How well it does")
             _measures(card.measured)
             quiet("Measured with:")
-            st.code(card.command, language="sh", wrap_lines=True)
+            st.code(card.command, language=None, wrap_lines=True)
             if card.curve:
                 _section("How it learned")
                 _curve(source, card)
@@ -75,7 +75,7 @@ def _curve(source: Source, card: Card) -> None:
 
 def _measures(measured: tuple[Measure, ...]) -> None:
     rows = "".join(
-        f'<tr><td>{_plain(one.what)}</td><td class="number">{one.value:.1%}</td><td>{_goal(one)}</td></tr>'
+        f'<tr><td>{_plain(one.what)}</td><td class="number">{one.value:.1%}</td><td class="goal">{_goal(one)}</td></tr>'
         for one in measured
     )
     head = '<tr><th>what was measured</th><th class="number">share</th><th>goal</th></tr>'

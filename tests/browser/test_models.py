@@ -1,0 +1,245 @@
+"""What a person does with the trained models, done in a real Chromium."""
+
+import re
+
+import driver
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from attnviz.models import trained
+from attnviz.sources import cards
+
+CARD = cards.card("translator")
+SITE, HEAD = CARD.opens
+FIRST = CARD.examples[0]
+STEPS = trained.checkpoints("translator")
+
+
+def open_page(page: Page, server: str, path: str = "") -> None:
+    page.goto(f"{server}/{path}")
+    page.wait_for_selector('[class*="st-key-picture"] .marks, .facts')
+    driver.settled(page)
+
+
+def picture(page: Page, name: str):
+    return page.locator(f".st-key-picture-{name} .marks")
+
+
+def link(page: Page) -> str:
+    return page.evaluate("location.search")
+
+
+def choose(page: Page, model: str) -> None:
+    page.get_by_label("Model").first.click()
+    page.get_by_role("option", name=model, exact=True).click()
+    page.wait_for_function(
+        "model => (new URLSearchParams(location.search).get('model') ?? 'translator') === model", arg=model
+    )
+    driver.settled(page)
+
+
+def turn(page: Page, name: str) -> None:
+    """Press the pill of that name which switches a head of this site on or off."""
+    page.locator("[class*=st-key-on-]").get_by_role("button", name=name, exact=True).click()
+    driver.settled(page)
+
+
+def test_the_first_screen_has_it_all_without_scrolling(page, server):
+    """At 1440 x 900: the alignment, the translation, what the head does, and how that is known."""
+    open_page(page, server)
+
+    expect(picture(page, "head")).to_contain_text(f"Head {HEAD} · {SITE} · translator")
+    expect(page.locator(".says")).to_contain_text("It writes")
+    expect(page.locator(".large")).to_contain_text("This head")
+    expect(page.get_by_text("How that is known")).to_have_count(1)
+    whole = [
+        picture(page, "head"),
+        page.locator(".says"),
+        page.locator(".large"),
+        page.get_by_text("How that is known"),
+    ]
+    for place in whole:
+        box = place.bounding_box()
+        assert box["y"] >= 0
+        assert box["y"] + box["height"] <= 900
+        assert box["x"] + box["width"] <= 1440
+    assert link(page) == ""
+
+
+def test_models_are_chosen_in_any_order(page, server):
+    """Each draws its own first example, and nothing complains on the way."""
+    open_page(page, server)
+    for model in ("story", "scratch", "induction", "translator", "scratch", "story"):
+        choose(page, model)
+
+        expect(picture(page, "head")).to_contain_text(f" · {model}")
+        expect(page.locator(".note")).to_have_count(0)
+
+
+def test_a_typed_sentence_is_translated(page, server):
+    """Another sentence of the grammar is written in French, and stays with another model."""
+    open_page(page, server)
+    before = page.locator(".says").text_content()
+    page.get_by_label("Sentence").first.fill(CARD.examples[2])
+    page.keyboard.press("Control+Enter")
+
+    expect(page.locator(".says")).not_to_have_text(before)
+    driver.settled(page)
+
+    page.get_by_label("Sentence").first.fill(CARD.examples[2] + " zzz")
+    page.keyboard.press("Control+Enter")
+
+    expect(page.locator(".note.notice")).to_contain_text("does not know 'zzz'")
+    driver.settled(page)
+    choose(page, "scratch")
+
+    expect(page.get_by_label("Sentence").first).to_have_value(CARD.examples[2] + " zzz")
+
+
+def test_heads_switched_off_change_the_translation(page, server):
+    """Before and after stand side by side, the words that differ underlined; a reset takes it back."""
+    cross = "-".join(f"c{layer}.{head}" for layer in range(2) for head in range(4) if (layer, head) != (0, 0))
+    open_page(page, server, f"?site=c0&off={cross}")
+    turn(page, "0")
+
+    expect(page.locator(".says")).to_contain_text("before")
+    expect(page.locator(".says u").first).to_be_visible()
+    assert "underline" in page.locator(".says u").first.evaluate("e => getComputedStyle(e).textDecoration")
+    expect(picture(page, "steps")).to_contain_text("before the change")
+
+    page.get_by_role("button", name="reset all").click()
+
+    expect(page.locator(".says")).to_contain_text("It writes")
+
+
+def test_the_model_without_its_own_mask_sees_the_future(page, server):
+    """On the Masks page the mask of the decoder is drawn; turned off, nothing is blocked, and a chip takes it back."""
+    open_page(page, server, "masks")
+
+    expect(picture(page, "mask")).to_contain_text("blocked by subsequent")
+
+    page.get_by_text("the model's own mask").click()
+
+    expect(picture(page, "mask")).not_to_contain_text("blocked")
+
+    page.get_by_role("button", name="the future not masked").click()
+
+    expect(picture(page, "mask")).to_contain_text("blocked by subsequent")
+
+
+def test_the_slider_goes_back_to_the_untrained_head(page, server):
+    """By keyboard: every picture says the step."""
+    open_page(page, server)
+    page.get_by_role("slider").focus()
+    for _ in STEPS:
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_timeout(50)
+    page.wait_for_function("location.search.includes('step=0')")
+    driver.settled(page)
+
+    expect(picture(page, "head")).to_contain_text("translator after step 0")
+    expect(picture(page, "heads")).to_contain_text("after step 0")
+    expect(page.get_by_text("Untrained: after 0 of")).to_be_visible()
+
+
+def test_what_stands_beside_the_picture_can_be_chosen(page, server):
+    """Step by step, the next word, or the output; the choice stands in the link."""
+    open_page(page, server)
+    page.get_by_role("radio", name="next word").or_(page.get_by_role("button", name="next word")).first.click()
+
+    expect(picture(page, "words")).to_contain_text("Next word after")
+    driver.settled(page)
+    assert "effect=next" in link(page)
+
+
+def test_a_link_opens_the_same_picture_of_a_model(page, server, chromium):
+    """Model, site, head, step and edits, in another browser."""
+    open_page(page, server, "?model=induction")
+    page.locator(".st-key-overview").get_by_role("button", name="0", exact=True).first.click()
+    driver.settled(page)
+    turn(page, "1")
+    page.get_by_role("slider").focus()
+    page.keyboard.press("ArrowLeft")
+    driver.settled(page)
+    context = chromium.new_context(viewport={"width": 1440, "height": 900})
+    other = context.new_page()
+    problems = driver.watch(other)
+    other.goto(page.evaluate("location.href"))
+    expect(picture(other, "words")).to_be_visible()
+    driver.settled(other)
+
+    for name in ("head", "heads", "words"):
+        assert picture(other, name).text_content() == picture(page, name).text_content()
+    for place in (".says", ".large", ".words"):
+        assert other.locator(place).all_text_contents() == page.locator(place).all_text_contents()
+    assert link(other) == link(page)
+    assert problems == []
+    context.close()
+
+
+def test_a_finding_on_the_model_page_opens_its_head(page, server):
+    """The page of the heads shows the site and the head of the finding."""
+    found = CARD.findings[-1]
+    open_page(page, server, "model")
+    expect(page.locator(".st-key-picture-curve .marks")).to_be_visible()
+    page.locator(f".st-key-to-finding-{len(CARD.findings) - 1}").get_by_role("button").click()
+
+    expect(picture(page, "head")).to_contain_text(f"Head {found.heads[0]} · {found.site}")
+    assert page.evaluate("location.pathname") in ("/", "/heads")
+
+
+def test_settings_of_a_page_survive_a_visit_to_the_model_page(page, server):
+    """A window's reach, colors and heads off are there again."""
+    open_page(page, server, f"?mask=window&before=7&colors=logarithmic&off={SITE.kind[0]}{SITE.layer}.1")
+    page.get_by_role("link", name="Model").click()
+    expect(page.locator(".facts").first).to_be_visible()
+    driver.settled(page)
+    page.get_by_role("link", name="Heads").click()
+    expect(picture(page, "head")).to_be_visible()
+    driver.settled(page)
+
+    for part in ("mask=window", "before=7", "colors=logarithmic", "off="):
+        assert part in link(page)
+    expect(page.get_by_label("keys before")).to_have_value("7")
+
+
+@pytest.mark.parametrize("path", ["", "masks", "model", "?model=story", "model?model=induction", "?model=induction"])
+def test_a_phone_scrolls_no_page_sideways(chromium, server, path):
+    """At 390 pixels nothing is wider than the page."""
+    context = chromium.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    problems = driver.watch(page)
+    open_page(page, server, path)
+
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+    assert problems == []
+    context.close()
+
+
+@pytest.mark.parametrize("path", ["", "masks", "model", "?model=story&off=d0.0", "?site=e0&show=mean&text=zzz"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_with_a_trained_model(chromium, server, path, scheme):
+    """No critical or serious finding of axe-core, in light and in dark."""
+    context = chromium.new_context(viewport={"width": 1440, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    open_page(page, server, path)
+    found = Axe().run(page).response["violations"]
+    context.close()
+
+    serious = [v for v in found if v["impact"] in ("critical", "serious")]
+    assert [(v["id"], [node["html"][:160] for node in v["nodes"]][:3]) for v in serious] == []
+
+
+def test_the_next_word_is_that_after_the_selected_row(page, server):
+    """A click on a cell asks for the word after its query."""
+    open_page(page, server, "?model=induction")
+    box = picture(page, "head").bounding_box()
+    page.mouse.click(box["x"] + 0.2 * box["width"], box["y"] + 0.5 * box["height"])
+
+    expect(page.locator(".says")).not_to_contain_text(re.compile(r"\(22\)"))
+    driver.settled(page)
+    query = re.search(r"cell=(\d+)\.", link(page))[1]
+    expect(page.locator(".says")).to_contain_text(f"({query}) it says")
+    expect(picture(page, "words")).to_contain_text(f"({query})")

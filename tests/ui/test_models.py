@@ -1,0 +1,405 @@
+"""The trained models in the app: the first screen, the choice of a model, what it says, and how it came to be."""
+
+import json
+import shutil
+from html import escape
+
+import pytest
+from test_pages import button, captions, heads_page, html, masks_page, opened
+
+from attnviz import api
+from attnviz.core import assets
+from attnviz.core.edits import Edits
+from attnviz.models import trained
+from attnviz.sources import cards
+from attnviz.sources import trained as trained_source
+from attnviz.ui import cache, inputs
+from attnviz.ui.state import encode_heads
+
+CARD = cards.card("translator")
+SITE, HEAD = CARD.opens
+FINDING = CARD.finding(SITE, HEAD)
+FIRST = CARD.examples[0]
+STEPS = trained.checkpoints("translator")
+
+
+def model_page():
+    from attnviz.ui.pages.model import page
+
+    page(lambda: None)
+
+
+def said(app) -> str:
+    """What the model says, with its marks."""
+    return next(part for part in (e.proto.body for e in app.get("html")) if 'class="says"' in part)
+
+
+def chosen(app, model: str):
+    app.selectbox(key="model").set_value(model).run()
+    assert not app.exception
+    return app
+
+
+@pytest.fixture
+def models(tmp_path, monkeypatch):
+    """A copy of the shipped models, to be damaged; nothing that was read before is remembered."""
+    found = assets.path
+    for name in trained_source.NAMES:
+        shutil.copytree(found(f"models/{name}"), tmp_path / "models" / name)
+    monkeypatch.setattr(assets, "path", lambda name: tmp_path / name if name.startswith("models") else found(name))
+    remembered = (trained.load, cards.card, trained_source._vocabularies, cache.source, cache.record, cache.sentences)
+    for each in remembered:
+        each.cache_clear()
+    yield tmp_path / "models"
+    monkeypatch.undo()
+    for each in remembered:
+        each.cache_clear()
+
+
+def test_the_first_screen_shows_what_a_head_of_the_translator_does():
+    """Nothing is clicked: a head between two languages, the translation, what the head does, and how that is known."""
+    app = opened(model="translator")
+
+    assert 'class="note' not in html(app)
+    assert app.text_area(key="text").value == FIRST
+    assert f"Head {HEAD} of {SITE}" in html(app)
+    assert SITE.kind == "cross"
+    assert f"This head {FINDING.does.rstrip('. ')}." in html(app)
+    assert "How that is known: " in html(app)
+    assert cache.record(cache.source("translator"), (FIRST,)).prediction.written[0] in said(app).replace("&#x27;", "'")
+    assert len(app.get("vega_lite_chart")) == 3
+
+
+def test_the_app_opens_with_the_translator():
+    """Without a link it is the first of the sources, and the link stays as short as it was."""
+    app = opened(model=None)
+
+    assert app.selectbox(key="model").value == api.DEFAULT == "translator"
+    assert not set(app.query_params)
+    assert f"Head {HEAD} of {SITE}" in html(app)
+
+
+@pytest.mark.parametrize("page", [heads_page, masks_page, model_page])
+@pytest.mark.parametrize("model", api.SOURCES)
+def test_every_model_opens_on_every_page(model, page):
+    """No complaint, the link names the model, and the text is one that it knows."""
+    app = opened(page, model=model)
+
+    assert not app.exception
+    assert 'class="note' not in html(app)
+
+
+def test_models_can_be_chosen_in_any_order():
+    """Heads off, site, head, step and cell are the new model's own; masks stay; nothing breaks on the way."""
+    app = opened(model="translator", off="c0.1", site="e1", show="2", step=str(STEPS[1]), cell="1.1", mask="window")
+    for model in ("scratch", "story", "translator", "induction", "scratch", "translator", "story"):
+        chosen(app, model)
+
+        assert 'class="note' not in html(app)
+        assert not {"off", "site", "show", "step", "cell"} & set(app.query_params)
+        assert app.query_params["mask"] == "window"
+
+
+def test_an_untouched_example_follows_the_model():
+    """It is replaced by the first example of the next model."""
+    app = opened(model="translator")
+    pill, text = list(inputs.examples(cache.source("translator")).items())[1]
+    app.button_group(key="example").set_value(pill).run()
+
+    assert app.text_area(key="text").value == text == CARD.examples[1]
+
+    chosen(app, "story")
+
+    assert app.text_area(key="text").value == cards.card("story").examples[0]
+
+
+@pytest.mark.parametrize("model", api.SOURCES)
+def test_each_example_has_a_pill_of_its_own(model):
+    """However alike they begin, and however long they are: choosing one fills the box with all of it."""
+    app = opened(model=model)
+    source = cache.source(model)
+    texts = inputs.examples(source)
+
+    assert tuple(texts.values()) == (source.card.examples if source.card else tuple(inputs.EXAMPLES.values()))
+    for pill, text in texts.items():
+        app.button_group(key="example").set_value(pill).run()
+
+        assert app.text_area(key="text").value == text
+        assert 'class="note' not in html(app)
+
+
+def test_what_somebody_typed_stays_with_another_model():
+    """Only an untouched example is replaced."""
+    app = opened(model="translator", text="the red cat sleeps")
+    for model in ("scratch", "induction", "translator"):
+        chosen(app, model)
+
+        assert app.text_area(key="text").value == "the red cat sleeps"
+
+
+def test_a_link_restores_model_site_head_step_edits_and_figure():
+    """All of it comes back, without a notice."""
+    link = {"model": "translator", "site": "c0", "show": "1", "step": str(STEPS[-2]), "off": "c0.0-d1.1"}
+    app = opened(**link, effect="next word", own_mask="false", mask="window", text="the red cat sleeps")
+
+    assert 'class="note' not in html(app)
+    assert "Head 1 of cross layer 0" in html(app)
+    assert button(app, "cross layer 0 head 0 off")
+    assert button(app, "the future not masked")
+    assert app.select_slider(key="trained for").value == STEPS[-2]
+    assert app.button_group(key="effect shown").value == "next word"
+    assert {name: app.query_params[name] for name in link if name != "model"} == {
+        name: value for name, value in link.items() if name != "model"
+    }
+
+
+@pytest.mark.parametrize("link", [{"site": "c9"}, {"show": "77"}, {"step": "5"}, {"off": "e0.77"}, {"cell": "99.1"}])
+def test_a_link_to_what_the_model_does_not_have_says_so(link):
+    """One notice, and the model's own beginning instead."""
+    app = opened(model="translator", **link)
+    ((name, value),) = link.items()
+
+    assert not app.exception
+    assert html(app).count('class="note notice"') == 1
+    assert f"{name}: {value} is not there" in html(app)
+    assert f"Head {HEAD} of {SITE}" in html(app)
+
+
+def test_words_that_the_model_does_not_know_are_named():
+    """One notice names them with a word that is spelled like it; markup in them is shown as typed."""
+    app = opened(model="translator", text=f"{FIRST} blackk <b>qux</b>")
+
+    assert html(app).count('class="note notice"') == 1
+    assert "&#x27;blackk&#x27; (nearest: &#x27;black&#x27;)" in html(app)
+    assert "reads them as &lt;unk&gt;" in html(app)
+    assert "<b>qux" not in html(app)
+
+
+def test_a_long_list_of_unknown_words_is_cut():
+    """The first few are named, and the others counted."""
+    app = opened(model="translator", text="the " + " ".join(f"zz{letter}" for letter in "qwxyz"))
+
+    assert "and 1 more; it reads them as" in html(app)
+
+
+def test_the_written_text_stands_beside_the_one_before_a_change():
+    """With all heads of a site off the translator writes something else; the words that differ are underlined."""
+    heads = "-".join(f"c{layer}.{head}" for layer in range(2) for head in range(4))
+    app = opened(model="translator", off=heads)
+    now = cache.record(cache.source("translator"), (FIRST,)).prediction.written[0]
+
+    assert "It now writes" in said(app)
+    assert "before" in said(app)
+    assert "<u>" in said(app)
+    assert sum(word in said(app) for word in now.split()) == len(now.split())
+
+    button(app, "reset all").click().run()
+
+    assert "It writes" in said(app)
+    assert "<u>" not in said(app)
+
+
+def test_a_change_that_changes_no_word_says_so():
+    """A window wide enough for the whole sentence hides nothing."""
+    app = opened(model="translator", mask="window", before="40", after="40")
+
+    assert "It still writes" in said(app)
+
+
+@pytest.mark.parametrize("model", ["story", "induction"])
+def test_a_language_model_says_the_next_word(model):
+    """After the last token, or that of the selected row, with its probability, before and after a change."""
+    app = opened(model=model)
+    record = cache.record(cache.source(model), (cards.card(model).examples[0],))
+    last = record.read[0].length - 1
+    ((word, probability),) = record.prediction.most_probable(last, 1)
+
+    assert f"({last}) it says" in said(app)
+    assert f"{probability:.2f}" in said(app)
+    assert f">&#x27;{escape(word)}&#x27;<" in said(app)
+
+    app = opened(model=model, cell="2.1", off="d0.0")
+
+    assert "(2) it says" in said(app)
+    assert "before" in said(app)
+
+
+def test_random_weights_say_nothing():
+    """There is no sentence about a word, no choice of figures, and no slider; but a caution."""
+    app = opened(model="scratch")
+
+    assert 'class="says"' not in html(app)
+    assert not app.select_slider
+    assert not [group for group in app.button_group if group.key == "effect shown"]
+    assert "shows the mechanics, not meaning" in html(app)
+
+
+def test_outputs_are_compared_only_where_the_same_was_written():
+    """Where the model wrote another text the page says so, and shows no figure of how far vectors moved."""
+    source, found = cache.source("translator"), set()
+    before = cache.record(source, (FIRST,)).prediction.written
+    for site in source.sites:
+        for off in ({(site, 0)}, {(site, head) for head in range(source.num_heads)}):
+            same = cache.record(source, (FIRST,), Edits(heads_off=off)).prediction.written == before
+            app = opened(model="translator", effect="output vectors", off=encode_heads(off))
+
+            assert ("wrote another text" in html(app)) == (not same)
+            assert len(app.get("vega_lite_chart")) == 2 + same
+            found.add(same)
+
+    assert found == {True, False}
+
+
+def test_a_head_of_which_nothing_is_known_says_which_to_look_at():
+    """The button leads there."""
+    source = cache.source("translator")
+    site, head = next((site, head) for site in source.sites for head in range(4) if CARD.finding(site, head) is None)
+    app = opened(model="translator", site=f"{site.kind[0]}{site.layer}", show=str(head))
+
+    assert "Nothing was measured for this head." in html(app)
+    assert "How that is known" not in html(app)
+
+    app.button(key="to instead").click().run()
+
+    assert "How that is known" in html(app)
+
+
+def test_the_slider_shows_the_head_forming():
+    """Every picture says the step; the last step is the trained model, and stands in no link."""
+    app = opened(model="translator")
+    slider = app.select_slider(key="trained for")
+
+    assert slider.value == STEPS[-1]
+    assert slider.label == f"Trained: after all {STEPS[-1]:,} steps"
+
+    slider.set_value(STEPS[0]).run()
+
+    assert app.query_params["step"] == str(STEPS[0])
+    assert app.select_slider(key="trained for").label.startswith("Untrained")
+    assert "Once trained, this head" in html(app)
+    assert all("translator after step 0" in spec for spec in specs(app))
+
+    app.select_slider(key="trained for").set_value(STEPS[-1]).run()
+
+    assert "step" not in app.query_params
+
+
+def specs(app) -> list[str]:
+    """The specification of each chart with its data, as text."""
+    return [
+        chart.proto.spec + str(chart.proto.data.data) + "".join(str(data.data.data) for data in chart.proto.datasets)
+        for chart in app.get("vega_lite_chart")
+    ]
+
+
+def test_the_masks_page_shows_the_mask_of_the_decoder():
+    """It is the model's own: nothing is changed. Turned off, the future is seen, and a chip says so."""
+    app = opened(masks_page, model="translator")
+
+    assert "Mask &#x27;subsequent&#x27;" in html(app)
+    assert "decoder layer 0" in html(app)
+    assert "Nothing is changed" in captions(app)
+
+    app.toggle(key="own_mask").set_value(False).run()
+
+    assert "Mask &#x27;full&#x27;" in html(app)
+    assert button(app, "the future not masked")
+
+
+def test_sites_of_every_kind_can_be_looked_at():
+    """Kind and layer are chosen apart; the layer is kept where the other kind has it."""
+    app = opened(model="translator", site="c1")
+    app.button_group(key="kind").set_value("encoder").run()
+
+    assert app.query_params["site"] == "e1"
+    assert "of encoder layer 1" in html(app)
+
+    app.button_group(key="layer").set_value(0).run()
+
+    assert app.query_params["site"] == "e0"
+
+
+def damage(path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+@pytest.mark.parametrize("file", ["weights", "card.json", "vocabulary.json"])
+@pytest.mark.parametrize("page", [heads_page, masks_page, model_page])
+def test_a_model_with_a_damaged_file_opens_another_with_one_note(models, page, file):
+    """The note names the file; the next source that can be used is shown, and the broken one can be left."""
+    name = f"{STEPS[-1]:05d}.safetensors" if file == "weights" else file
+    damage(models / "translator" / name)
+    app = opened(page, model="translator")
+    others = [other for other in api.SOURCES if other != "translator"]
+
+    assert not app.exception
+    assert html(app).count('class="note') == 1
+    assert f"translator/{name}" in html(app)
+    assert f"Here is &#x27;{others[0]}&#x27; instead." in html(app)
+
+    chosen(app, others[1])
+
+    assert 'class="note' not in html(app)
+
+
+def test_with_no_model_there_random_weights_are_shown(models):
+    """Even without one file of weights the app opens."""
+    shutil.rmtree(models)
+    app = opened(model="story")
+
+    assert not app.exception
+    assert html(app).count('class="note') == 1
+    assert "is missing" in html(app) or "are missing" in html(app)
+    assert len(app.get("vega_lite_chart")) >= 2
+
+
+def test_a_damaged_step_of_the_training_shows_the_trained_model(models):
+    """One note names the file."""
+    damage(models / "translator" / f"{STEPS[0]:05d}.safetensors")
+    app = opened(model="translator", step=str(STEPS[0]))
+
+    assert not app.exception
+    assert html(app).count('class="note') == 1
+    assert f"translator/{STEPS[0]:05d}.safetensors" in html(app)
+    assert all("after step" not in spec for spec in specs(app))
+
+
+def test_a_card_that_opens_with_a_site_that_is_not_there_opens_with_the_first(models):
+    """What a file says is checked before it is used."""
+    path = models / "translator" / "card.json"
+    card = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(card | {"opens": {"kind": "cross", "layer": 77, "head": 99}}), encoding="utf-8")
+    app = opened(model="translator")
+
+    assert not app.exception
+    assert "Head 0 of encoder layer 0" in html(app)
+
+
+def test_the_model_page_says_what_is_known():
+    """Numbers with their goals, the command that measures them, findings, limits, and the learning curve."""
+    app = opened(model_page, model="translator")
+
+    assert CARD.title in html(app)
+    for measure in CARD.measured:
+        assert f"{measure.value:.1%}" in html(app)
+    assert app.code[0].value == CARD.command
+    assert len([b for b in app.button if b.key and b.key.startswith("to finding")]) == len(CARD.findings)
+    assert len(app.get("vega_lite_chart")) == 1
+
+
+def test_a_finding_on_the_model_page_leads_to_its_head():
+    """The button puts site and head into the link."""
+    app = opened(model_page, model="translator")
+    found = CARD.findings[-1]
+    app.button(key=f"to finding {len(CARD.findings) - 1}").click().run()
+
+    assert app.query_params["site"] == f"{found.site.kind[0]}{found.site.layer}"
+    assert app.query_params["show"] == str(found.heads[0])
+
+
+def test_random_weights_have_no_card():
+    """The page says in two sentences what they are."""
+    app = opened(model_page, model="scratch")
+
+    assert "was never trained" in html(app)
+    assert not app.get("vega_lite_chart")
