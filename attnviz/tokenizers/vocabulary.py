@@ -28,7 +28,7 @@ class Vocabulary:
     """The words of one language of a model, each with its id; a word that is not among them becomes ``<unk>``.
 
     Ids begin with ``<pad>``, ``<sos>``, ``<eos>`` and ``<unk>``, then follow the words in their order. Words are
-    looked up as typed, then in lower case.
+    looked up as typed, then in lower case, then with a straight apostrophe.
     """
 
     words: tuple[str, ...]
@@ -89,7 +89,8 @@ class Vocabulary:
 
     def _id(self, word: str) -> int | None:
         """The id of a typed word; a typed "<sos>" is cut into three tokens before, and is none."""
-        return next((self._ids[form] for form in (word, word.lower()) if form in self._ids), None)
+        plain = word.lower().replace("’", "'")
+        return next((self._ids[form] for form in (word, word.lower(), plain) if form in self._ids), None)
 
     @cached_property
     def _ids(self) -> dict[str, int]:

@@ -48,6 +48,13 @@ def test_ids_are_special_tokens_then_words_in_their_order():
     assert ENGLISH.ids(["The", "cat", UNK]) == [4, 8, 3]
 
 
+def test_a_curly_apostrophe_is_an_apostrophe():
+    """As phones and word processors type it; the token keeps what was typed."""
+    (token,) = Vocabulary(("didn't",)).encode("Didn’t")
+
+    assert (token.text, token.id) == ("Didn’t", 4)
+
+
 def test_words_are_looked_up_as_typed_then_in_lower_case():
     """A sentence may begin with a capital; a name that the vocabulary has is itself."""
     words = Vocabulary(("mark", "Mark", "I"))
