@@ -23,8 +23,9 @@ DTYPES = {
     "BF16": torch.bfloat16,
 }
 MOST = {"layers": 1_000, "heads": 4_096, "experts": 4_096, "labels": 100_000}
-"""How many of each a model may have, at most; every other whole number is below `LARGEST`."""
-LARGEST = 2**31
+"""How many of each a model may have, at most; every other whole number is below `LARGEST`,
+or, if it is the base of rotary positions, below `ROTATION`."""
+LARGEST, ROTATION = 2**31, 10**15
 SHARED_LAYERS = 64
 """So many layers may share one set of weights, as in ALBERT; more layers than tensors are not believed."""
 
@@ -55,7 +56,7 @@ def config(folder: Path, model: str) -> dict[str, Any]:
             raise InputError(f"{what} does not name its model_type: it is not a model of transformers.")
         for key, number in _numbers(found):
             most = _most(key)
-            if not abs(number) <= most:
+            if abs(number) > most:
                 raise InputError(f"{what} says {quoted(key)}: {quoted(number)}; the most is {most}. It is not built.")
     except InputError:
         raise
@@ -66,12 +67,15 @@ def config(folder: Path, model: str) -> dict[str, Any]:
     return found
 
 
-def weights(folder: Path, model: str) -> Weights:
+def weights(folder: Path, model: str, cached: bool = False) -> Weights:
     """What the files of weights hold, from their headers alone.
+
+    Args:
+        cached: the folder is of a hub's cache: a file that is damaged is deleted there, so that it is fetched again.
 
     Raises:
         InputError: if there are no safetensors.
-        AttnvizError: names a file that is damaged. From the cache of a hub it has been deleted, to be fetched again.
+        AttnvizError: names a file that is damaged.
     """
     paths = files.weights(folder)
     if not paths:
@@ -85,7 +89,6 @@ def weights(folder: Path, model: str) -> Weights:
                     tensors += 1
                     numbers[part.get_dtype()] += prod(part.get_shape())
         except (SafetensorError, OSError):
-            cached = path.is_symlink()
             if cached:
                 files.forget(path)
             after = "it has been deleted from the cache; try again" if cached else "fetch it again"
@@ -100,7 +103,7 @@ def layers(found: dict[str, Any], held: Weights, model: str) -> None:
     """Raises: InputError: with both numbers, if there are more layers than tensors that could be theirs."""
     claimed = max((number for key, number in _numbers(found) if _counts(key) == "layers"), default=0)
     if claimed > max(SHARED_LAYERS, held.tensors):
-        what = f"{said.name(model)} says that it has {claimed:.0f} layers, and its files hold {held.tensors} tensors"
+        what = f"{said.name(model)} says that it has {claimed} layers, and its files hold {held.tensors} tensors"
         raise InputError(f"{what}. They do not belong together; fetch both again, or choose another model.")
 
 
@@ -113,20 +116,20 @@ def _counts(key: str) -> str | None:
     return None
 
 
-def _most(key: str) -> float:
+def _most(key: str) -> int:
     what = _counts(key)
     if what:
         return MOST[what]
-    return 10.0**30 if "theta" in key or "eps" in key or "scal" in key or "factor" in key else LARGEST
+    return ROTATION if "theta" in key else LARGEST
 
 
-def _numbers(value: Any, key: str = "") -> Iterator[tuple[str, float]]:
-    """All numbers in a configuration, each with the key it stands under."""
+def _numbers(value: Any, key: str = "") -> Iterator[tuple[str, int]]:
+    """All whole numbers in a configuration, each with the key it stands under."""
     if isinstance(value, dict):
         for inner, one in value.items():
             yield from _numbers(one, inner)
     elif isinstance(value, list):
         for one in value:
             yield from _numbers(one, key)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
+    elif isinstance(value, int) and not isinstance(value, bool):
         yield key, value

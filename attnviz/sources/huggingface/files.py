@@ -90,9 +90,8 @@ def check(folder: Path, digests: dict[str, str], model: str, told: Callable[[int
     for path in sorted(folder.iterdir()):
         if not path.is_file():
             continue
-        place = path.resolve()
-        digest = digests.get(path.name) or (place.name if place != path else "")
-        if DIGEST.fullmatch(digest) and not _is(digest, place, told):
+        digest = digests.get(path.name) or _kept_as(path).name
+        if DIGEST.fullmatch(digest) and not _is(digest, path.resolve(), told):
             forget(path)
             raise AttnvizError(
                 f"The file {path.name} of {said.name(model)} was damaged on its way: its checksum is not the hub's. "
@@ -102,9 +101,14 @@ def check(folder: Path, digests: dict[str, str], model: str, told: Callable[[int
 
 def forget(path: Path) -> None:
     """Delete a file of the cache, and what it points to."""
-    for one in (path.resolve(), path):
+    for one in {_kept_as(path), path}:
         with suppress(OSError):
             one.unlink()
+
+
+def _kept_as(path: Path) -> Path:
+    """The file that a file of the cache points to, called by its digest; itself where links cannot be made."""
+    return path.parent / path.readlink() if path.is_symlink() else path
 
 
 def _is(digest: str, path: Path, told: Callable[[int], None]) -> bool:

@@ -205,7 +205,7 @@ def _at_hub(model: str, revision: str | None) -> Place:
     commit, sizes = told.get("commit"), {}
     for file in told["files"]:
         if isinstance(file["name"], str) and isinstance(file["size"], int) and file["size"] >= 0:
-            sizes[file["name"]] = File(file["name"], file["size"], str(file["digest"]))
+            sizes[file["name"]] = File(file["name"], file["size"], file["digest"] or "")
     if not re.fullmatch("[0-9a-f]{40}", str(commit)) or files.CONFIG not in sizes:
         raise said.refusal("file", name, revision)
     take = [sizes[one] for one in files.wanted(sizes)]

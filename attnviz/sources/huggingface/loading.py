@@ -20,7 +20,7 @@ UNREAD = ("pooler.",)
 """Weights that may be missing where only vectors of tokens are read."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Loaded:
     """A model that is ready to run. Nothing of it is ever changed.
 
@@ -58,7 +58,7 @@ def load(place: Place | str, report: Callable[[Progress], bool | None] = lambda 
     if place.kind == "cached":
         files.check(folder, {}, name)
     found = checks.config(folder, name)
-    held = checks.weights(folder, name)
+    held = checks.weights(folder, name, place.kind == "cached")
     checks.layers(found, held, name)
     config = _config(folder, name)
     task, auto = _class(config, name)

@@ -17,8 +17,10 @@ from attnviz.sources.huggingface import said
 CHILD = Path(__file__).with_name("fetch.py")
 START, PROBE, QUIET = 9.0, 5.0, 10.0
 """Seconds: for the process to start, for a hub to say what it has, and between two signs of life after that."""
-SLOWEST = 20_000
-"""Bytes per second; a download may take as long as at this pace, and half a minute."""
+SLOWEST, SPARE = 20_000, 30.0
+"""Bytes per second, and seconds: a download may take as long as at this pace, and half a minute."""
+OURS = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}
+"""The process tells nobody what it runs in, and fetches over HTTP alone: there its redirects can be watched."""
 TICK = 0.2
 
 
@@ -54,13 +56,17 @@ def fetch(
     total, came = sum(files.values()), 0
     with _child(job) as (messages, go_on):
         last, patience = time.monotonic(), START
-        ends = last + 30 + total / SLOWEST
+        ends = last + SPARE + total / SLOWEST
         for message in messages:
+            now = time.monotonic()
+            if now > ends:
+                raise said.refusal("late", name, revision, f"{said.size(came)} of {said.size(total)}")
             if message is None:
-                if time.monotonic() > min(last + patience, ends):
+                if now > last + patience:
                     raise said.refusal("stalled", name, revision, int(patience))
             elif message.get("wait"):
                 check()
+                ends += time.monotonic() - now
                 go_on()
             elif not {"ready", "came", "file"} & message.keys():
                 if _answer(message, name, revision)["commit"] != commit:
@@ -92,7 +98,7 @@ def _child(job: dict[str, Any]) -> Iterator[tuple[Iterator[dict[str, Any] | None
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=os.environ | {"HF_HUB_DISABLE_TELEMETRY": "1"},
+        env=os.environ | OURS,
         creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
     )
     lines: queue.Queue[bytes | None] = queue.Queue()

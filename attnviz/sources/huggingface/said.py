@@ -61,6 +61,8 @@ def refusal(word: str, model: str, revision: str | None, detail: object = None) 
         "slow": f"{at} does not answer: no word about {what} in {detail} seconds. Try again later, or give a folder.",
         "stalled": f"{at} sent less than 64 kB of {what} in {detail} seconds. Try again later; files that are whole "
         "are kept.",
+        "late": f"{at} is too slow: of {what} only {detail} came in the time for all of it. Try again; files that are "
+        "whole are kept.",
         "status": f"{at} answers with error {detail} when asked for {what}. Try again later.",
         "elsewhere": f"{at} sends us to another host, {name(detail)}, for {what}; that is not followed. "
         "Check HF_ENDPOINT.",

@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -50,6 +50,7 @@ class Hub:
         self.files: dict[str, dict[str, bytes]] = {}
         self.fault: str | int | None = None
         self.asked: list[tuple[str, str, str | None]] = []
+        self.renamed: dict[str, str] = {}
         self.closing = threading.Event()
 
     def add(self, name: str, folder: Path) -> None:
@@ -87,6 +88,10 @@ class _Handler(BaseHTTPRequestHandler):
     hub: Hub
     protocol_version = "HTTP/1.1"
 
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # whoever asked is gone
+            super().handle()
+
     def do_HEAD(self) -> None:
         self.answer()
 
@@ -98,6 +103,11 @@ class _Handler(BaseHTTPRequestHandler):
         hub.asked.append((self.command, path, self.headers.get("Authorization")))
         if hub.fault == "hang":
             hub.closing.wait()
+        elif old := next((name for name in hub.renamed if f"/{name}/" in f"{path}/"), None):
+            self.send_response(307)
+            self.send_header("Location", self.path.replace(old, hub.renamed[old]))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
         elif isinstance(hub.fault, int):
             self.refuse(hub.fault)
         elif path.startswith("/api/models/"):

@@ -93,6 +93,16 @@ def test_shards_are_fetched_with_their_index():
     assert files.wanted(names) == ("config.json", files.INDEX, names[3], names[1])
 
 
+def test_a_model_that_was_renamed_is_found_by_its_old_name(world):
+    """A redirect inside the hub is followed."""
+    world.renamed["tale"] = NAME
+
+    place = hub.fetch(hub.find("tale"))
+
+    assert files.whole(place.folder)
+    assert hub.find("tale") == place
+
+
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
@@ -165,6 +175,14 @@ def test_a_file_that_does_not_come_whole_is_not_kept(world, monkeypatch, fault, 
         again = hub.find(NAME)
         assert [file.name for file in again.files] == ["model.safetensors"]
         assert files.whole(hub.fetch(again).folder)
+
+
+def test_a_download_does_not_take_forever(world, monkeypatch):
+    """Not even if something comes now and then."""
+    monkeypatch.setattr(remote, "SPARE", 2.0)
+    place, world.fault = hub.find(NAME), "trickle"
+
+    assert "too slow" in refusal(lambda: hub.fetch(place), seconds=8)
 
 
 def test_a_download_ends_when_it_is_canceled(world):
@@ -316,6 +334,21 @@ def test_a_damaged_file_of_the_cache_is_deleted_and_said(world):
 
     assert "has been deleted" in refusal(lambda: files.check(place.folder, {}, place.name))
     assert hub.find(NAME).kind == "download"
+
+
+def test_files_of_another_are_never_deleted(world, model, tmp_path):
+    """The cache may share a file among models, by a name that is no checksum of its content."""
+    place = hub.fetch(hub.find(NAME))
+    blob = (place.folder / "model.safetensors").resolve()
+    shared = tmp_path / ("f" * 64)
+    blob.rename(shared)
+    blob.symlink_to(shared)
+    files.check(place.folder, {}, place.name)
+    shared.write_bytes(b"damaged")
+
+    assert "has been deleted" in refusal(lambda: files.check(place.folder, {}, place.name))
+    assert shared.exists()
+    assert not blob.is_symlink()
 
 
 def test_the_process_that_asks_ends_with_this_one(world):
