@@ -135,7 +135,7 @@ def test_a_repeated_name_is_the_one_of_the_two_that_gives_nothing(tested):
 
 
 def test_training_never_meets_an_opening_that_is_held_out(told):
-    """Such as "the keys to the cabinet", whatever comes after it."""
+    """Not, that is, with a word after it that must agree."""
     trained = {test.opening for story in told[False] for test in story.tested}
 
     assert not any(map(is_held_out, trained))

@@ -1,4 +1,4 @@
-"""What a story model gets right on openings it was never trained on, with heads off, and where its heads look."""
+"""What a story model gets right after openings that are held out, with heads off, and where its heads look."""
 
 import math
 import random
@@ -35,7 +35,7 @@ class Case:
 
 
 def cases(kind: str, number: int, seed: int = HELD_OUT) -> list[Case]:
-    """Tested words of one kind whose openings were never trained on, each from a story of its own."""
+    """Tested words of one kind, never seen after their openings in training, each from a story of its own."""
     found: list[Case] = []
     drawn = stories(random.Random(seed), held_out=True)
     while len(found) < number:

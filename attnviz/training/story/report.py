@@ -41,9 +41,10 @@ def card(model: LanguageModel, found: Measured, *, name: str, steps: int, batch:
         f" {learning['minutes']:g} minutes on one CPU core. It was only taught to predict the next word; no head was"
         " told where to look.",
         "trained_on": f"Stories of one to four sentences, drawn by rule from {len(VOCABULARY.words)} words that this"
-        " project chose. One opening in ten, such as the keys to the cabinet, was never trained on, and only words"
-        f" after those are tested. On held-out stories the model is on average as undecided as between {ours:.1f}"
-        f" words; pairs of words alone leave {pairs:.1f}.",
+        " project chose. What stands from the beginning of a sentence to a word that must agree is its opening; after"
+        " one opening in ten the model never saw such a word in training, and only those are tested. On held-out"
+        f" stories the model is on average as undecided as between {ours:.1f} words; pairs of words alone leave"
+        f" {pairs:.1f}.",
         "sizes": _sizes(model),
         "measured": _measured(found),
         "command": "make evidence",
