@@ -53,23 +53,29 @@ def load(place: Place | str, report: Callable[[Progress], bool | None] = lambda 
     """
     said.need_transformers()
     place = hub.find(place) if isinstance(place, str) else place
-    place = hub.fetch(place, report, check=lambda folder: _class(_config(folder, place.name), place.name))
-    folder, name = place.folder, place.name
+    name = place.name
+    _fits(sum(file.size for file in place.files if file.is_weights), memory.devices(), name)
+    place = hub.fetch(place, report, check=lambda folder: _before_weights(folder, name))
+    folder = place.folder
     if place.kind == "cached":
         files.check(folder, {}, name)
     found = checks.config(folder, name)
     held = checks.weights(folder, name, place.kind == "cached")
     checks.layers(found, held, name)
-    config = _config(folder, name)
-    task, auto = _class(config, name)
     with _quiet():
-        tokenizer = _tokenizer(folder, name)
+        config, task, auto, tokenizer = _before_weights(folder, name)
         plan = _plan(auto, config, held, name)
         longest = _longest(plan, tokenizer)
         device, dtype = _room(plan, held.dtype, longest, name)
         model = _model(auto, folder, dtype, name, UNREAD if task == "vectors" else ()).to(device)
         taken = tapped.use_on(model)
     return Loaded(model, tokenizer, name, place.commit, task, dtype, device, longest, not taken)
+
+
+def _before_weights(folder: Path, name: str) -> tuple[Any, Task, Any, Any]:
+    """What can be known without the weights: configuration, task, class, tokenizer."""
+    config = _config(folder, name)
+    return config, *_class(config, name), _tokenizer(folder, name)
 
 
 def _config(folder: Path, name: str) -> Any:
@@ -167,13 +173,22 @@ def _room(plan: nn.Module, dtype: torch.dtype, longest: int | None, name: str) -
     Raises:
         InputError: with both numbers, if there is none.
     """
-    for device in memory.devices():
-        used = _on(device, dtype)
-        needs, free = memory.needed(plan, _numbers(plan), used, longest), memory.free(device)
-        if free is None or needs <= free:
+    devices = memory.devices()
+    for device in devices[:-1]:
+        used, free = _on(device, dtype), memory.free(device)
+        if free is None or memory.needed(plan, _numbers(plan), used, longest) <= free:
             return device, used
-    what = f"{said.name(name)} needs about {said.size(needs)} of memory, and {said.size(free)} are free here"
-    raise InputError(f"{what}. Choose a smaller model.")
+    used = _on(devices[-1], dtype)
+    _fits(memory.needed(plan, _numbers(plan), used, longest), devices[-1:], name)
+    return devices[-1], used
+
+
+def _fits(needs: int, devices: list[torch.device], name: str) -> None:
+    """Raises: InputError: with both numbers, if none of the devices has so much memory."""
+    free = [memory.free(device) for device in devices]
+    if None not in free and needs > max(free):
+        what = f"{said.name(name)} needs about {said.size(needs)} of memory, and {said.size(max(free))} are free here"
+        raise InputError(f"{what}. Choose a smaller model.")
 
 
 def _on(device: torch.device, dtype: torch.dtype) -> torch.dtype:

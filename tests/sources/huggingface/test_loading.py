@@ -363,8 +363,8 @@ def test_without_transformers_it_is_said_how_to_install_it(story, monkeypatch):
     assert "pip install 'attnviz[huggingface]'" in refusal(story)
 
 
-def test_what_is_no_language_model_is_not_fetched(tmp_path, story, monkeypatch):
-    """From a name to a model in one call; of a picture model only the small files come."""
+def test_what_cannot_be_used_is_not_fetched(tmp_path, story, monkeypatch):
+    """From a name to a model in one call; of one for pictures, without tokenizer or too large, no weights come."""
     from huggingface_hub import constants
 
     monkeypatch.undo()  # this test asks a hub of its own
@@ -377,12 +377,20 @@ def test_what_is_no_language_model_is_not_fetched(tmp_path, story, monkeypatch):
         monkeypatch.setenv("HF_ENDPOINT", address)
         fake.add("tiny/story", story)
         fake.add("tiny/picture", picture)
+        fake.add("tiny/mute", story)
+        fake.add("tiny/large", story)
 
         loaded = loading.load("tiny/story@v1")
 
         assert (loaded.name, loaded.commit, loaded.task) == ("tiny/story@v1", fake_hub.COMMIT, "next")
         with pytest.raises(AttnvizError, match="no language model"):
             loading.load("tiny/picture")
+        del fake.files["tiny/mute"]["tokenizer.json"]
+        with pytest.raises(AttnvizError, match="no tokenizer"):
+            loading.load("tiny/mute")
+        monkeypatch.setattr(memory, "free", lambda device: 3_000)
+        with pytest.raises(AttnvizError, match="needs about"):
+            loading.load("tiny/large")
         assert [path for path in fake.paths("GET") if path.endswith(".safetensors")] == [
             f"/tiny/story/resolve/{fake_hub.COMMIT}/model.safetensors"
         ]
