@@ -1,0 +1,158 @@
+"""The tap in models of transformers: attention and mask functions that it calls by name, and nothing else.
+
+Nothing is changed on a model but the name of its attention, once, when it is loaded. The tap goes down as a keyword
+argument of the call, so two runs never meet.
+"""
+
+from collections import Counter
+from functools import cache, reduce
+from operator import and_
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError
+from attnviz.core.masks import Mask, Padding, Subsequent, Window
+from attnviz.core.tap import Tap
+
+NAME = "attnviz"
+CROSS = ("encdecattention", "encoder_attn", "crossattention", "cross_attn", "encoder_decoder_attention")
+
+
+class Run:
+    """One call of a model: a tap, and the site of each attention call, counted per kind.
+
+    Layers are counted as they are called: some modules do not know their layer, and ALBERT calls one module for all.
+    """
+
+    def __init__(self, model: nn.Module, edits: Edits, lengths: tuple[int, ...] | None = None, *, keep: bool = True):
+        self.tap = Tap(edits, keep=keep)
+        self.lengths = lengths
+        self._kinds = kinds(model)
+        self._calls: Counter[str] = Counter()
+
+    def site(self, module: nn.Module) -> Site:
+        """The site of the call that a module makes now."""
+        kind = self._kinds.get(module)
+        if kind is None:
+            raise AttnvizError(f"{type(module).__name__} is not a part of the model that is run.")
+        self._calls[kind] += 1
+        return Site(kind, self._calls[kind] - 1)
+
+
+def kinds(model: nn.Module) -> dict[nn.Module, str]:
+    """Of each module the kind of attention it would compute: what it is called, and whose part it is, says it."""
+    config = model.config
+    both = bool(getattr(config, "is_encoder_decoder", False))
+
+    def kind(name: str, module: nn.Module) -> str:
+        parts = name.lower().split(".")
+        if any(part.startswith(CROSS) for part in parts):
+            return "cross"
+        if both:
+            return "decoder" if "decoder" in parts else "encoder"
+        return "decoder" if getattr(module, "is_causal", False) else "encoder"
+
+    return {module: kind(name, module) for name, module in model.named_modules()}
+
+
+@cache
+def register() -> str:
+    """Make the functions known to transformers, once per process; gives the name to set on a model."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    AttentionInterface.register(NAME, _attention)
+    AttentionMaskInterface.register(NAME, _mask)
+    return NAME
+
+
+def use_on(model: nn.Module) -> bool:
+    """Set the attention of a model by its name; False if it keeps its own, whatever it is asked for."""
+    if not model._can_set_attn_implementation():
+        return False
+    model.set_attn_implementation(register())
+    return model.config._attn_implementation == NAME
+
+
+def _mask(*args: Any, **kwargs: Any) -> Tensor:
+    """The boolean mask, True = may attend, always explicit: left out for a kernel, decoders would see the future."""
+    from transformers.masking_utils import sdpa_mask
+
+    return sdpa_mask(*args, **kwargs | {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False})
+
+
+def _attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    *,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    position_bias: Tensor | None = None,
+    attnviz: Run | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """What transformers calls: (B, H, n, d) in, where key and value may have fewer heads; (B, n, H, d_v) out."""
+    if attnviz is None:
+        raise AttnvizError(f"{type(module).__name__} does not hand on what it is given: its attention cannot be seen.")
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    mask, bias = _apart(attention_mask, position_bias, key.shape[2])
+    output = attnviz.tap.attend(
+        query,
+        key,
+        value,
+        site=attnviz.site(module),
+        mask=named(mask, query.shape[2], key.shape[2], attnviz.lengths),
+        bias=bias,
+        scale=scaling,
+        softcap=softcap,
+        sinks=s_aux,
+    )
+    return output.transpose(1, 2).contiguous(), None
+
+
+def _apart(mask: Tensor | None, bias: Tensor | None, keys: int) -> tuple[Tensor | None, Tensor | None]:
+    """What blocks, as booleans, and what is added to the scores; a float mask may hold both."""
+    if mask is not None:
+        mask = mask[..., :keys]
+        if mask.dtype is not torch.bool:
+            blocked = mask < -1e4
+            added = mask.masked_fill(blocked, 0)
+            if added.any():
+                bias = added if bias is None else bias + added
+            mask = ~blocked
+    return mask, bias
+
+
+def named(mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...] | None) -> Tensor | Mask | None:
+    """The same mask as rules with names, if it is made of those, so that each blocked cell can say why."""
+    if mask is None or mask.all():
+        return None
+    padded = lengths is not None and keys == max(lengths) and min(lengths) < keys
+    padding = [Padding(lengths)] if padded else []
+    for rules in ([], [Subsequent()], _windows(mask, queries, keys)):
+        if (together := rules + padding) and _is(reduce(and_, together), mask, queries, keys):
+            return reduce(and_, together)
+    return mask
+
+
+def _windows(mask: Tensor, queries: int, keys: int) -> list[Mask]:
+    """The window that the mask has if it has one: how far its first and last queries see."""
+    if queries != keys or mask.shape[-2] != queries:
+        return []
+    whole = mask.flatten(0, 1).any(0)  # of a sentence without padding, if there is one
+    before, after = (int(whole[edge].sum()) - 1 for edge in (-1, 0))
+    return [Window(before, after)] if after else [Subsequent(), Window(before, 0)]
+
+
+def _is(rules: Mask, mask: Tensor, queries: int, keys: int) -> bool:
+    named = rules.tensor(queries, keys).to(mask.device)
+    return named.shape[0] in (1, mask.shape[0]) and torch.equal(named.expand_as(mask), mask)

@@ -1,0 +1,209 @@
+"""Every family of models through the tap, beside its own eager attention; one test per trap that cost an hour."""
+
+import sys
+from itertools import count
+
+import pytest
+import torch
+import transformers
+from families import BOTH, DECODERS, OWN, TAPPED, TOKENS, WRITTEN, answer, build, example
+from torch.testing import assert_close
+
+from attnviz.core.edits import Edits, Site
+from attnviz.core.masks import Painted
+from attnviz.sources.huggingface.tapped import Run, register, use_on
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+FAMILY = pytest.mark.parametrize("family", TAPPED)
+
+
+def tapped(family: str, edits: Edits = Edits()):
+    """What a family gives with the tap in it, and the steps."""
+    model = build(family)
+    assert use_on(model)
+    read, lengths = example(family)
+    run = Run(model, edits, lengths)
+    return answer(model, read, lengths, attnviz=run), run.tap.steps
+
+
+def by_hand(family: str, change) -> torch.Tensor:
+    """What a family gives with its own eager attention, where `change` does something to each call.
+
+    It is called with the site's number, the arguments and the eager function, and gives the output (B, n, H, d).
+    """
+    calls = count()
+
+    def attention(module, *arguments, **settings):
+        eager = sys.modules[type(module).__module__].eager_attention_forward
+        return change(next(calls), module, arguments, settings, eager), None
+
+    transformers.AttentionInterface.register("by hand", attention)
+    transformers.AttentionMaskInterface.register("by hand", transformers.masking_utils.eager_mask)
+    model = build(family)
+    model.set_attn_implementation("by hand")
+    read, lengths = example(family)
+    return answer(model, read, lengths)
+
+
+@FAMILY
+def test_unedited_outputs_equal_eager_attention(family):
+    """With padding and with causal masks, to 1e-5."""
+    read, lengths = example(family)
+    expected = answer(build(family), read, lengths)
+
+    output, steps = tapped(family)
+
+    assert_close(output, expected, **CLOSE)
+    assert len({step.site for step in steps}) == len(steps) == (6 if family in BOTH else 2)
+
+
+@FAMILY
+def test_weights_equal_output_attentions(family):
+    """Every head of every layer; a sink's column is the record's alone."""
+    model, (read, lengths) = build(family), example(family)
+    with torch.inference_mode():
+        given = model(**read, output_attentions=True)
+    names = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
+
+    _, steps = tapped(family)
+
+    for step in steps:
+        expected = (getattr(given, names[step.site.kind]) if family in BOTH else given.attentions)[step.site.layer]
+        for sentence in range(2):
+            for head in range(step.num_heads):
+                weights = step.weights(head, sentence=sentence)[:, : step.shape[3] - step.has_sink]
+                rows = lengths[sentence] if lengths and (family in DECODERS or step.site.kind == "encoder") else None
+                assert_close(weights[:rows], expected[sentence, head, :rows].float(), **CLOSE)
+
+
+@FAMILY
+def test_a_head_off_at_any_layer_changes_the_output_as_by_hand(family):
+    """By hand: the model's own eager function, its output of that head set to zero."""
+    _, steps = tapped(family)
+    for number, step in enumerate(steps):
+
+        def without(call, module, arguments, settings, eager, number=number):
+            output, _ = eager(module, *arguments, **settings)
+            if call == number:
+                output = output.clone()
+                output[:, :, 1] = 0
+            return output
+
+        edited, _ = tapped(family, Edits(heads_off={(step.site, 1)}))
+
+        assert_close(edited, by_hand(family, without), **CLOSE)
+        assert not torch.allclose(edited, tapped(family)[0], atol=1e-6)
+
+
+@FAMILY
+def test_a_blocked_cell_changes_the_output_as_by_hand(family):
+    """By hand: the lowest number in the mask that eager attention adds."""
+
+    def blocked(call, module, arguments, settings, eager):
+        query, key, value, mask = arguments
+        shape = (query.shape[0], 1, query.shape[2], key.shape[2])
+        mask = torch.zeros(shape) if mask is None else mask[..., : key.shape[2]].expand(shape).clone()
+        mask[:, :, 4, 2] = torch.finfo(mask.dtype).min
+        return eager(module, query, key, value, mask, **settings)[0]
+
+    edited, steps = tapped(family, Edits(mask=Painted(((4, 2),))))
+
+    assert_close(edited, by_hand(family, blocked), **CLOSE)
+    assert not torch.allclose(edited, tapped(family)[0], atol=1e-6)
+    assert all(step.weights(0)[4, 2] == 0 for step in steps)
+
+
+# The traps
+
+
+@pytest.mark.parametrize("family", [*DECODERS, "T5", "Bart", "Marian", "Whisper"])
+def test_a_decoder_never_sees_the_future(family):
+    """A mask that is left out where a kernel would be causal lets the decoders of T5, Marian and BART see it."""
+    _, steps = tapped(family)
+    length = WRITTEN if family in BOTH else TOKENS
+
+    for step in (step for step in steps if step.site.kind == "decoder"):
+        assert not step.weights(0)[:, :length].triu(1).any()
+        assert "subsequent" in " ".join(step.reasons(0)[0])
+
+
+@pytest.mark.parametrize("family", ["Bert", "GPT2", "Llama", "T5", "Bart"])
+def test_padding_is_masked_and_says_so(family):
+    """Without a mask function of our own transformers leaves the mask out, and padded batches are silently wrong."""
+    _, steps = tapped(family)
+    step = next(step for step in steps if step.site.kind != "decoder" or family in DECODERS)
+
+    assert not step.weights(1, sentence=1)[:6, 6:].any()
+    assert any("padding" in reason for reason in step.reasons(1, sentence=1)[0])
+
+
+def test_layers_are_counted_where_modules_do_not_know_theirs():
+    """ALBERT calls one module for all layers; DistilBERT and Marian's encoder have no layer_idx."""
+    for family in ("Albert", "DistilBert", "ViT"):
+        assert [step.site for step in tapped(family)[1]] == [Site("encoder", 0), Site("encoder", 1)]
+
+
+def test_sites_of_an_encoder_decoder_stand_in_the_order_of_the_calls():
+    """Encoder first, then self-attention and cross-attention of each decoder layer."""
+    order = ["encoder layer 0", "encoder layer 1"]
+    order += [f"{kind} layer {layer}" for layer in range(2) for kind in ("decoder", "cross")]
+    for family in BOTH:
+        assert [str(step.site) for step in tapped(family)[1]] == order
+
+
+def test_grouped_queries_share_keys_and_are_shown_one_by_one():
+    """Four heads of queries over two of keys: each pair of heads has the same keys."""
+    _, (step, _) = tapped("Llama")
+
+    assert step.num_heads == 4
+    assert torch.equal(step.key[:, 0], step.key[:, 1])
+    assert not torch.equal(step.key[:, 1], step.key[:, 2])
+
+
+def test_windows_have_their_name():
+    """Mistral and Gemma look four keys back."""
+    for family in ("Mistral", "Gemma2", "Gemma3Text"):
+        assert "window (3 before, 0 after)" in str(tapped(family)[1][0].mask)
+
+
+def test_softcap_position_bias_and_sinks_reach_the_attention():
+    """Gemma 2, T5 and GPT-OSS: each record holds what its scores were made with."""
+    assert tapped("Gemma2")[1][0].softcap == 2.0
+    t5 = tapped("T5")[1][0]
+    assert t5.scale == 1.0
+    assert t5.bias.shape[1:] == (4, TOKENS, TOKENS)
+    sink = tapped("GptOss")[1][0]
+    assert sink.has_sink
+    assert sink.shape[3] == TOKENS + 1
+    assert (sink.weights(0)[:, -1] > 0).all()
+    assert_close(sink.weights(0).sum(-1), torch.ones(TOKENS))
+
+
+@pytest.mark.parametrize("family", OWN)
+def test_models_with_attention_of_their_own_are_told_apart(family):
+    """They would only log a warning and go on."""
+    assert not use_on(build(family))
+
+
+def test_two_runs_on_one_model_never_meet():
+    """An edit of one is not in the other, nor in the model afterwards."""
+    model, (read, lengths) = build("Bert"), example("Bert")
+    use_on(model)
+    plain = answer(model, read, lengths, attnviz=Run(model, Edits(), lengths))
+    answer(model, read, lengths, attnviz=Run(model, Edits(heads_off={(Site("encoder", 0), 0)}), lengths))
+
+    assert torch.equal(answer(model, read, lengths, attnviz=Run(model, Edits(), lengths)), plain)
+
+
+def test_a_run_without_a_tap_is_an_error():
+    """Rather than attention that nobody sees."""
+    model, (read, lengths) = build("Bert"), example("Bert")
+    use_on(model)
+
+    with pytest.raises(Exception, match="cannot be seen"):
+        answer(model, read, lengths)
+
+
+def test_registering_is_done_once():
+    """And under one name."""
+    assert register() == register() == "attnviz"
