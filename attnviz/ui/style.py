@@ -10,14 +10,15 @@ CSS = """
 .unseen {position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap;}
 [data-testid="stCaptionContainer"] {color: inherit; opacity: .8;}
 .st-key-edits {min-height: 2.5rem;}
-.st-key-changes {min-height: 2.5rem; min-width: 344px; max-width: 60%; overflow-x: auto;}
+.st-key-changes {min-height: 2.5rem; min-width: 344px; overflow-x: auto;}
+*:has(> .st-key-changes) {max-width: 45%;}
 .st-key-changes > * {flex-shrink: 0;}
 .st-key-phone, *:has(> .st-key-phone) {display: none;}
 .words {font-size: 1.125rem; line-height: 1.5; min-height: 1.7rem; overflow-wrap: anywhere;
         font-variant-numeric: tabular-nums;}
 .says {font-size: 1.125rem; line-height: 1.5; overflow-wrap: anywhere;
        font-variant-numeric: tabular-nums;}
-.says span + span:not(.quiet) {margin-left: 2rem;}
+.says > span:not(.quiet) {display: inline-block; margin-right: 2rem;}
 .says u {font-weight: 700; text-decoration-thickness: 2px; text-underline-offset: 3px;}
 .st-key-beside, *:has(> .st-key-beside) {flex: 1 1 290px !important; min-width: 290px;}
 .large {font-size: 1.125rem; line-height: 1.5; overflow-wrap: anywhere;}
@@ -35,7 +36,7 @@ ul.text {padding-left: 1.25rem;}
 .st-key-input [data-testid="stButtonGroup"] > div {max-height: 82px; overflow-y: auto;}
 @media (max-width: 640px) {
   .block-container {padding-left: 1rem; padding-right: 1rem;}
-  .st-key-changes {max-width: 100%; min-width: 0;}
+  .st-key-changes, *:has(> .st-key-changes) {max-width: 100%; min-width: 0;}
   .st-key-input [data-testid="stButtonGroup"] > div {flex-wrap: nowrap; overflow-x: auto;}
   .st-key-input [data-testid="stButtonGroup"] button {flex-shrink: 0;}
   .st-key-phone, *:has(> .st-key-phone) {display: flex;}

@@ -1,5 +1,6 @@
 """The card of the chosen model: what it is, how well it does, what its heads do, and what it cannot do."""
 
+import math
 from collections.abc import Callable
 from html import escape
 
@@ -7,7 +8,7 @@ import streamlit as st
 
 from attnviz.charts.curve import curve
 from attnviz.sources.base import Source
-from attnviz.sources.cards import Card, Measure
+from attnviz.sources.cards import Card, Finding, Measure
 from attnviz.sources.trained import Trained
 from attnviz.ui import findings, inputs, looking, state
 from attnviz.ui.notes import clean, large, quiet
@@ -39,7 +40,7 @@ def _card(source: Source, card: Card, open_heads: Callable[[], None]) -> None:
             _heading(card.title)
             large(card.does)
             _section("What its heads do")
-            for number, found in enumerate(card.findings):
+            for number, found in sorted(enumerate(card.findings), key=lambda one: not _opens(card, one[1])):
                 with st.container(gap=None):
                     findings.link(found, f"finding {number}", open_heads)
                     _text(f"{found.does[:1].upper()}{found.does[1:].rstrip('. ')}.")
@@ -61,6 +62,12 @@ def _card(source: Source, card: Card, open_heads: Callable[[], None]) -> None:
             _sizes(card.sizes)
 
 
+def _opens(card: Card, found: Finding) -> bool:
+    """Whether a finding is of the head that the model opens with: it is told first."""
+    site, head = card.opens
+    return found.site == site and head in found.heads
+
+
 def _curve(source: Source, card: Card) -> None:
     kept = source.steps if isinstance(source, Trained) else ()
     with st.container(key="picture curve"):
@@ -75,17 +82,25 @@ def _curve(source: Source, card: Card) -> None:
 
 def _measures(measured: tuple[Measure, ...]) -> None:
     rows = "".join(
-        f'<tr><td>{_plain(one.what)}</td><td class="number">{one.value:.1%}</td><td class="goal">{_goal(one)}</td></tr>'
+        f'<tr><td>{_plain(one.what)}</td><td class="number">{percent(one.value)}</td>'
+        f'<td class="goal">{_goal(one)}</td></tr>'
         for one in measured
     )
     head = '<tr><th>what was measured</th><th class="number">share</th><th>goal</th></tr>'
     st.html(f'<table class="facts"><thead>{head}</thead><tbody>{rows}</tbody></table>')
 
 
+def percent(share: float) -> str:
+    """A share in percent, never rounded up to all."""
+    if share == 1:
+        return "100%"
+    return f"{share:.1%}" if share < 0.9995 else f"{math.floor(share * 10_000) / 100:.2f}%"
+
+
 def _goal(measure: Measure) -> str:
     if measure.goal is None:
         return ""
-    return f"{measure.goal:.0%}, {'reached' if measure.value >= measure.goal else 'not reached'}"
+    return f"{percent(measure.goal)}, {'reached' if measure.value >= measure.goal else 'not reached'}"
 
 
 def _sizes(sizes: dict[str, int]) -> None:
