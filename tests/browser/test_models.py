@@ -135,7 +135,7 @@ def test_the_slider_goes_back_to_the_untrained_head(page, server):
     for _ in STEPS:
         page.keyboard.press("ArrowLeft")
         page.wait_for_timeout(50)
-    page.wait_for_function("location.search.includes('step=0')")
+    page.wait_for_function("() => location.search.includes('step=0')")
     driver.settled(page)
 
     expect(picture(page, "head")).to_contain_text("translator after step 0")
