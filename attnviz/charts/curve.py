@@ -1,48 +1,78 @@
-"""How a model learned: its score on held-out data, step by step of its training."""
+"""How a model learned: its score on held-out data above, its loss below, with the moments whose weights were kept."""
 
 from collections.abc import Sequence
 
 import altair as alt
+import pandas as pd
 
-from attnviz.charts.theme import TEXT_SIZE, config, theme
+from attnviz.charts.theme import FONT, TEXT_SIZE, TITLE_SIZE, Theme, config, theme
 
-WIDTH, HEIGHT = 330, 150
-DOT = 55
+GAP = 22
+LABELS = 60
+"""Pixels left of a panel, the same for both, so that their steps stand below each other."""
 
 
 def curve(
-    points: Sequence[tuple[int, float | None, float]], *, kept: Sequence[int] = (), dark: bool = False
-) -> alt.LayerChart:
-    """Draw a line over the points, and a dot at each step whose weights were kept.
+    points: Sequence[tuple[int, float | None, float]],
+    *,
+    kept: Sequence[int] = (),
+    title: str = "",
+    subtitle: str = "",
+    width: int = 640,
+    height: int = 150,
+    dark: bool = False,
+) -> alt.VConcatChart:
+    """Draw two lines over the same steps, and a dot on each at the steps whose weights were kept.
 
     Args:
-        points: a training step, the loss (None before the first step) and the held-out score, a share from 0 to 1.
-        kept: the steps to mark; one between two points stands on the line between them.
+        points: a training step, the mean loss since the point before (None at first) and the held-out score, 0 to 1.
+        kept: the steps to mark, of those that have a point.
+        width, height: pixels of one panel.
     """
     colors = theme(dark)
-    rows = [{"step": step, "score": score, "loss": loss} for step, loss, score in points]
-    marked = [{"step": step, "score": score_at(points, step)} for step in kept if points]
-    last = max((step for step, _, _ in points), default=1)
-    x = alt.X("step:Q", title="training step", axis=_axis(format=",d", tickCount=4))
-    x = x.scale(domain=[0, last], nice=False)
-    y = alt.Y("score:Q", title="held-out score", axis=_axis(format=".0%", tickCount=3, grid=True))
-    y = y.scale(domain=[0, 1])
-    line = alt.Chart(alt.InlineData(rows)).mark_line(color=colors.ramp[6], strokeWidth=2).encode(x, y)
-    dots = alt.Chart(alt.InlineData(marked)).mark_point(filled=True, size=DOT, color=colors.accent, opacity=1)
-    tooltip = [alt.Tooltip("step:Q", format=",d"), alt.Tooltip("score:Q", format=".1%")]
-    chart = alt.layer(line, dots.encode(x, y, tooltip=tooltip), width=WIDTH, height=HEIGHT, autosize="pad")
+    table = pd.DataFrame(points, columns=["step", "loss", "score"]).astype({"loss": float, "score": float})
+    top = float(table["loss"].max() * 1.05) if table["loss"].notna().any() else 1.0
+    sizes = {"width": width, "height": height}
+    score = _panel(table, kept, "score", ("held-out score", ".0%", (0, 1)), colors, steps=False, **sizes)
+    loss = _panel(table, kept, "loss", ("training loss", "", (0, top)), colors, steps=True, **sizes)
+    chart = alt.vconcat(score, loss, spacing=GAP)
+    if title:
+        named = alt.TitleParams(
+            title, subtitle=subtitle, anchor="start", offset=16, color=colors.text, font=FONT, fontSize=TITLE_SIZE,
+            fontWeight="bold", subtitleColor=colors.quiet, subtitleFont=FONT, subtitleFontSize=TEXT_SIZE,
+            subtitlePadding=6,
+        )  # fmt: skip
+        chart = chart.properties(title=named)
     return chart.configure(**config(colors))
 
 
-def score_at(points: Sequence[tuple[int, float | None, float]], step: int) -> float:
-    """The held-out score after a step, on the straight line between the points around it."""
-    before = max((point for point in points if point[0] <= step), default=points[0])
-    after = min((point for point in points if point[0] >= step), default=points[-1])
-    if before[0] == after[0]:
-        return before[2]
-    share = (step - before[0]) / (after[0] - before[0])
-    return before[2] + share * (after[2] - before[2])
-
-
-def _axis(**options: object) -> alt.Axis:
-    return alt.Axis(labelFontSize=TEXT_SIZE, titleFontSize=TEXT_SIZE, domain=True, ticks=True, **options)
+def _panel(
+    table: pd.DataFrame,
+    kept: Sequence[int],
+    field: str,
+    said: tuple[str, str, tuple[float, float]],
+    colors: Theme,
+    *,
+    steps: bool,
+    width: int,
+    height: int,
+) -> alt.LayerChart:
+    """One quantity over the steps; `said` is its title, format and domain; `steps`: the axis of steps stands below."""
+    title, format, domain = said
+    last = int(table["step"].max()) if len(table) else 1
+    below = {"title": "training step" if steps else None, "labels": steps, "tickCount": max(2, width // 110)}
+    x = alt.X("step:Q", scale=alt.Scale(domain=(0, last), nice=False), axis=alt.Axis(format=",d", **below))
+    beside = {"titleX": 6 - LABELS, "titleY": height / 2, "minExtent": LABELS, "maxExtent": LABELS}
+    lines = {"grid": True, "gridColor": colors.line, "gridOpacity": 0.6, "tickCount": max(2, height // 40)}
+    axis = alt.Axis(title=title, format=format, **beside, **lines)
+    y = alt.Y(f"{field}:Q", scale=alt.Scale(domain=domain, nice=False), axis=axis)
+    color = colors.dot if field == "score" else colors.accent
+    base = alt.Chart(table.dropna(subset=[field])).encode(x, y)
+    line = base.mark_line(color=color, strokeWidth=2, interpolate="monotone")
+    under = base.mark_area(color=color, opacity=0.08, interpolate="monotone")
+    # What was kept before the first mean of the loss has no place on its curve.
+    moments = pd.DataFrame({"step": list(kept)}, dtype=int).merge(table, on="step").dropna(subset=[field])
+    tooltip = [alt.Tooltip("step:Q", format=",d"), alt.Tooltip(f"{field}:Q", title=title, format=format or ".3f")]
+    dots = alt.Chart(moments).encode(x, y, tooltip=tooltip)
+    dots = dots.mark_circle(color=color, size=60, opacity=1, stroke=colors.background)
+    return alt.layer(under, line, dots).properties(width=width, height=height)

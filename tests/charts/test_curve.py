@@ -1,48 +1,40 @@
 """The learning curve of a model."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from attnviz.charts.curve import curve, score_at
+from attnviz.charts.curve import curve
 
 POINTS = ((0, None, 0.0), (100, 2.0, 0.5), (300, 1.0, 0.9))
 
 
 def rows(chart) -> list[list[dict]]:
-    """The data of each layer."""
+    """The data of each layer: area, line and dots of the score, then of the loss."""
     spec = chart.to_dict()
-    return [
-        layer["data"]["values"] if "values" in layer["data"] else spec["datasets"][layer["data"]["name"]]
-        for layer in spec["layer"]
-    ]
+    return [spec["datasets"][layer["data"]["name"]] for panel in spec["vconcat"] for layer in panel["layer"]]
+
+
+def steps(chart) -> list[list[int]]:
+    return [[row["step"] for row in layer] for layer in rows(chart)]
 
 
 def test_every_point_is_drawn_and_every_kept_step_is_marked():
-    """The line goes through the scores; a dot stands at each step whose weights were kept."""
-    line, dots = rows(curve(POINTS, kept=(0, 200, 300)))
+    """The score at all steps; the loss only where there is one, and so its dots."""
+    score, line, dots, loss, _, fewer = steps(curve(POINTS, kept=(0, 300)))
 
-    assert [(row["step"], row["score"]) for row in line] == [(0, 0.0), (100, 0.5), (300, 0.9)]
-    assert [row["step"] for row in dots] == [0, 200, 300]
+    assert score == line == [0, 100, 300]
+    assert dots == [0, 300]
+    assert loss == [100, 300]
+    assert fewer == [300]
 
 
 def test_a_curve_without_points_is_empty():
     """A model that was not trained has none."""
-    assert rows(curve((), kept=(1, 2))) == [[], []]
+    assert steps(curve((), kept=(1, 2))) == [[]] * 6
 
 
-def test_a_kept_step_between_two_points_stands_on_the_line():
-    """Half way from 100 to 300 the score is half way too."""
-    assert abs(score_at(POINTS, 200) - 0.7) < 1e-12
+def test_the_loss_fits_its_panel():
+    """Whatever it was at first."""
+    panel = curve(((0, None, 0.0), (1, 40.0, 0.1))).to_dict()["vconcat"][1]
 
-
-@given(st.integers(0, 300))
-def test_the_score_lies_between_those_around_it(step):
-    """At a point it is that of the point; between two it is never outside of both."""
-    scores = {point: score for point, _, score in POINTS}
-    found = score_at(POINTS, step)
-
-    assert found == scores.get(step, found)
-    assert min(scores.values()) <= found <= max(scores.values())
+    assert panel["layer"][0]["encoding"]["y"]["scale"]["domain"][1] > 40
 
 
 def test_light_and_dark_differ_in_colors_alone():

@@ -71,7 +71,7 @@ def _opens(card: Card, found: Finding) -> bool:
 def _curve(source: Source, card: Card) -> None:
     kept = source.steps if isinstance(source, Trained) else ()
     with st.container(key="picture curve"):
-        chart = curve(card.curve, kept=kept, dark=looking.is_dark())
+        chart = curve(card.curve, kept=kept, width=330, height=110, dark=looking.is_dark())
         st.altair_chart(chart, theme=None, width="content", key="curve")
     (_, _, first), (last, _, score) = card.curve[0], card.curve[-1]
     quiet(
