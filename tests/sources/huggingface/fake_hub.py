@@ -159,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         sent = data
         if large and self.command == "GET":
-            sent = {"corrupt": data[:-8] + b"\0garbage", "long": data * 30}.get(fault, data)
+            sent = data[:-8] + b"\0garbage" if fault == "corrupt" else data * 30 if fault == "long" else data
         self.headers_of(file, data, len(sent))
         if self.command == "GET":
             self.send(sent, fault if large else None)

@@ -48,8 +48,9 @@ def refusal(do, seconds: float = 15) -> str:
     return str(caught.value)
 
 
-def test_a_model_is_found_fetched_and_found_again(world):
+def test_a_model_is_found_fetched_and_found_again(world, monkeypatch):
     """Sizes come first, then the files, then the cache is asked and nobody else."""
+    monkeypatch.setattr(hub, "EVERY", 0.0)
     world.files[NAME]["vocab.txt"] = bytes(300_000)
     place = hub.find(NAME)
     told = []
