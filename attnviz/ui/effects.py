@@ -62,7 +62,7 @@ def _choice(record: Record) -> str:
     options, chosen = choices(record), st.session_state["effect"]
     chosen = chosen if chosen in options else options[0]
     if len(options) > 1:
-        looking.keep("effect shown", chosen)
+        st.session_state["effect shown"] = chosen
         behavior = {"on_change": _choose, "label_visibility": "collapsed", "required": True}
         st.segmented_control("What the model says", options, key="effect shown", **behavior)
     return chosen

@@ -109,9 +109,10 @@ def step(source: Source) -> Source:
         return source
     steps, found = source.steps, st.session_state["step"]
     chosen = found if found in steps else steps[-1]
-    keep("trained for", chosen)
+    if st.session_state.get("trained for") != chosen:  # else leave it alone: a person may be moving it on meanwhile
+        st.session_state["trained for"] = chosen
     behavior = {"key": "trained for", "on_change": _choose_step, "args": (steps[-1],)}
-    st.select_slider(step_in_words(chosen, steps[-1]), steps, **behavior)
+    st.select_slider(step_in_words(chosen, steps[-1]), steps, chosen, **behavior)
     try:
         return source if chosen == steps[-1] else cache.source(source.model, chosen)
     except AttnvizError as error:
@@ -188,14 +189,8 @@ def selected(record: Record, site: Site) -> tuple[int, int] | None:
     return cell if cell and cell[0] < queries and cell[1] < keys else None
 
 
-def keep(key: str, value: object) -> None:
-    """Set a control; one that holds the value already is left alone, as a person may be moving it on meanwhile."""
-    if st.session_state.get(key) != value:
-        st.session_state[key] = value
-
-
 def _pills(title: str, options: list, chosen: object, key: str, on_change, *args: object) -> None:
     """A choice that is kept elsewhere in the session; `on_change` takes it from the key."""
-    keep(key, chosen)
+    st.session_state[key] = chosen
     behavior = {"on_change": on_change, "args": args, "label_visibility": "collapsed"}
     st.pills(title, options, key=key, required=True, wrap=True, **behavior)

@@ -141,13 +141,13 @@ def decode_effect(text: str) -> str | None:
 
 
 ENCODED = {
+    "mask": (encode_rules, decode_rules, None),
+    "off": (encode_heads, decode_heads, frozenset()),
+    "cell": (encode_cell, decode_cell, None),
     "site": (encode_site, decode_site, None),
     "show": (encode_show, decode_show, None),
     "step": (encode_step, decode_step, None),
     "effect": (encode_effect, decode_effect, None),
-    "mask": (encode_rules, decode_rules, None),
-    "off": (encode_heads, decode_heads, frozenset()),
-    "cell": (encode_cell, decode_cell, None),
 }
 """Of each unbound part of the link: how it is written and read, and what it is without a link."""
 
