@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from attnviz import metrics, tables, words
+from attnviz import metrics, tables, views, words
 from attnviz.charts import change as change_chart
 from attnviz.charts import heads as heads_chart
 from attnviz.charts import heatmap as heatmap_chart
@@ -23,8 +23,9 @@ from attnviz.charts.theme import theme
 from attnviz.core.display import file_stem, without_surrogates
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Mask
-from attnviz.core.record import ALL, Record, Step
+from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
+from attnviz.views import Seen, View
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,25 +96,27 @@ def head(
     dark: bool = False,
     rows: slice | None = None,
     columns: slice | None = None,
+    view: View = View(),
     selected: tuple[int, int] | None = None,
     rev: int = 0,
 ) -> Figure:
     """The map of one head, or of all heads combined by a name of `metrics.AGGREGATIONS`; see `charts.heatmap`."""
-    window = {"sentence": sentence, "rows": rows or ALL, "columns": columns or ALL}
+    window = {"sentence": sentence, "rows": rows or ALL, "columns": columns or ALL, "view": view}
     drawn = {"domain": domain, "row_sums": row_sums, "dark": dark, "selected": selected, "rev": rev}
     what = f"head-{head}" if isinstance(head, int) else f"heads-{head}"
-    size = size_of(*_lengths(record.step(site), window))
+    seen = views.see(record, site, **window)
+    size = size_of(len(seen.queries), len(seen.keys))
 
     def drawing(**room) -> Map:
         return heatmap_chart.drawing_of(record, site, head, **window, **drawn, **room)
 
     return Figure(
-        name=file_stem(record.source, site, what, record.sentences[sentence].text, end=_edited(record.edits)),
+        name=file_stem(record.source, site, what, record.sentences[sentence].text, end=_end(record.edits, view)),
         title=_title(heatmap_chart.title_of(record, site, head), record),
-        describe=lambda: words.head(record, site, head, window),
+        describe=lambda: words.head(record, site, head, **window),
         **_map(drawing, size, dark),
         tabulate=lambda: tables.weights_table(record, site, head, **window),
-        collect=lambda: _arrays(record, site, head, window),
+        collect=lambda: _arrays(seen, head),
     )
 
 
@@ -124,21 +127,24 @@ def heads(
     sentence: int = 0,
     domain: str = "fixed",
     dark: bool = False,
+    view: View = View(),
     focused: int | None = None,
     rev: int = 0,
 ) -> Figure:
     """Thumbnails of all heads of a site; see `charts.heads`."""
-    drawn = {"sentence": sentence, "domain": domain, "dark": dark, "focused": focused, "rev": rev}
+    looked = {"sentence": sentence, "view": view}
+    seen = views.see(record, site, **looked)
+    drawn = looked | {"domain": domain, "dark": dark, "focused": focused, "rev": rev}
     picture = partial(heads_chart.picture, record, site, **drawn)
     on_screen = cache(partial(picture, edits=False))
     return Figure(
-        name=file_stem(record.source, site, "heads", record.sentences[sentence].text, end=_edited(record.edits)),
+        name=file_stem(record.source, site, "heads", record.sentences[sentence].text, end=_end(record.edits, view)),
         title=_title(heads_chart.title_of(record, site), record),
-        describe=lambda: words.heads(record, site, on_screen().tables["heads"]["largest"]),
+        describe=lambda: words.heads(record, site, on_screen().tables["heads"]["largest"], **looked),
         draw=lambda: picture().chart,
         show=lambda: (on_screen().spec, None),
-        tabulate=lambda: tables.heads_table(record, site, sentence=sentence),
-        collect=lambda: _heads_arrays(record, site, sentence),
+        tabulate=lambda: tables.heads_table(record, site, **looked),
+        collect=lambda: _heads_arrays(seen),
     )
 
 
@@ -262,38 +268,29 @@ def _map(drawing: Callable[..., Map], size: Size, dark: bool) -> dict[str, Calla
     return {"draw": lambda: maps.picture(drawing(), colors).chart, "show": show}
 
 
-def _arrays(record: Record, site: Site, head: int | str, window: dict) -> dict[str, np.ndarray]:
+def _arrays(seen: Seen, head: int | str) -> dict[str, np.ndarray]:
     """Every cell; of more than `tables.MOST_CELLS`, square tiles that hold the largest weight of theirs."""
-    step = record.step(site)
-    rows, columns = tables.labels_of(record, site, window["sentence"])
-    queries, keys = _lengths(step, window)
+    queries, keys = len(seen.queries), len(seen.keys)
     tile = 1 if queries * keys <= tables.MOST_CELLS else size_of(queries, keys).tile
-    found = metrics.cells(step, head, **window, tile=tile)
+    found = seen.cells([head], tile)[0]
     arrays = {
         "weights": found.weights,
         "may_attend": found.blocked == 0,
         "queries": found.queries,
         "keys": found.keys,
-        "query_tokens": _text_array([rows[q] for q in found.queries]),
-        "key_tokens": _text_array([columns[k] for k in found.keys]),
+        "query_tokens": _text_array(seen.queries.labels[::tile]),
+        "key_tokens": _text_array(seen.keys.labels[::tile]),
     }
-    predicted = tables.predicted_of(record, site, window["sentence"])
-    if predicted is not None:
-        arrays["predicted_tokens"] = _text_array([predicted[q] for q in found.queries])
+    if seen.predicted is not None:
+        arrays["predicted_tokens"] = _text_array(seen.predicted[::tile])
     if tile > 1:
         arrays["cells_per_side_of_tile"] = np.array(tile)
     return arrays if found.scores is None else arrays | {"scores": found.scores}
 
 
-def _lengths(step: Step, window: dict) -> tuple[int, int]:
-    """How many queries and keys a window has."""
-    return len(range(step.shape[2])[window["rows"]]), len(range(step.shape[3])[window["columns"]])
-
-
-def _heads_arrays(record: Record, site: Site, sentence: int) -> dict[str, np.ndarray]:
+def _heads_arrays(seen: Seen) -> dict[str, np.ndarray]:
     """The arrays of each head, stacked: (heads, queries, keys)."""
-    window = {"sentence": sentence, "rows": ALL, "columns": ALL}
-    each = [_arrays(record, site, head, window) for head in range(record.step(site).num_heads)]
+    each = [_arrays(seen, head) for head in range(seen.step.num_heads)]
     stacked = {
         name: np.stack([arrays[name] for arrays in each])
         for name in ("weights", "scores", "may_attend")
@@ -321,6 +318,11 @@ def _edited(edits: Edits) -> str:
     parts += [] if edits.scale is None else [f"scale {edits.scale:g}"]
     parts += [f"empty {edits.empty_rows}"] if edits.empty_rows != "zero" else []
     return " ".join(parts)
+
+
+def _end(edits: Edits, view: View) -> str:
+    """How a file's name ends: what was changed, and how it is looked at."""
+    return " ".join(filter(None, (_edited(edits), view.in_short())))
 
 
 def _title(title: str, record: Record) -> str:

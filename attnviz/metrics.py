@@ -55,7 +55,7 @@ class Cells:
     Attributes:
         queries, keys: positions of the rows and columns; of tiles, the first.
         weights: as the record gives them.
-        scores: before the mask; None where heads are combined or cells pooled.
+        scores: before the mask; None where heads are combined or cells pooled or merged, or scores not known.
         states: `WEIGHT`, `BLOCKED`, `NAN` or `EMPTY` (the row has no key left; its weights follow the policy).
         reasons: the distinct rules that block cells here.
         blocked: 0 = may attend, i = blocked by reasons[i - 1].
@@ -73,10 +73,20 @@ class Cells:
 
 
 def cells(
-    step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL, tile: int = 1
+    step: Step,
+    head: int | str,
+    *,
+    sentence: int = 0,
+    rows: slice = ALL,
+    columns: slice = ALL,
+    tile: int = 1,
+    scores: bool = True,
 ) -> Cells:
-    """The weights, scores, states and rules of a window; with a `tile` above 1, pooled to the largest of each tile."""
-    return cells_of(step, [head], sentence=sentence, rows=rows, columns=columns, tile=tile)[0]
+    """The weights, scores, states and rules of a window; with a `tile` above 1, pooled to the largest of each tile.
+
+    `scores` is whether the step's are the model's own; of a record that is read only they are not.
+    """
+    return cells_of(step, [head], sentence=sentence, rows=rows, columns=columns, tile=tile, scores=scores)[0]
 
 
 def cells_of(
@@ -87,6 +97,7 @@ def cells_of(
     rows: slice = ALL,
     columns: slice = ALL,
     tile: int = 1,
+    scores: bool = True,
 ) -> list[Cells]:
     """`cells` of several heads; what they share is computed once.
 
@@ -96,16 +107,16 @@ def cells_of(
     one_mask = step.mask is None or isinstance(step.mask, Mask)
     shared = reasons_of(step, 0, _every(rows, tile), _every(columns, tile), sentence=sentence) if one_mask else None
     if tile == 1:
-        return [_cells(step, head, shared, **window) for head in heads]
+        return [_cells(step, head, shared, **window, scored=scores) for head in heads]
     return [_tiles(step, head, shared, tile, **window) for head in heads]
 
 
-def _cells(step: Step, head: int | str, rules, *, sentence: int, rows: slice, columns: slice) -> Cells:
+def _cells(step: Step, head: int | str, rules, *, sentence: int, rows: slice, columns: slice, scored: bool) -> Cells:
     weights = weights_of(step, head, rows, columns, sentence=sentence)
     reasons, blocked = rules or reasons_of(step, head, rows, columns, sentence=sentence)
     states = torch.where(weights.isnan(), NAN, torch.where(blocked > 0, BLOCKED, WEIGHT))
     states[empty_queries(step, head, sentence=sentence)[rows]] = EMPTY
-    scores = None if isinstance(head, str) else step.scores(head, rows, columns, sentence=sentence).numpy()
+    scores = step.scores(head, rows, columns, sentence=sentence).numpy() if scored and isinstance(head, int) else None
     places = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
     return Cells(*places, weights.numpy(), scores, states.numpy(), reasons, blocked.numpy())
 
@@ -264,8 +275,9 @@ def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:
 
 
 def read_alike(before: Record, after: Record, position: int, *, sentence: int = 0) -> bool:
-    """Whether both have read the same tokens up to a position, that one included."""
-    one, other = (record.read[sentence].labels[: position + 1] for record in (before, after))
+    """Whether both have read the same tokens up to a position, that one included; a model that fills in reads all."""
+    end = None if fills_in(after) else position + 1
+    one, other = (record.read[sentence].labels[:end] for record in (before, after))
     return one == other
 
 
@@ -281,33 +293,44 @@ def token_at(record: Record, position: int, *, sentence: int = 0) -> str:
     return labels[position]
 
 
+def fills_in(record: Record) -> bool:
+    """Whether the model says what stands in place of blanks, rather than what comes next."""
+    return record.prediction is not None and record.prediction.blanks is not None
+
+
 NOT_A_NUMBER = "NaN"
 """Stands for a word where the probabilities are no numbers."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What a model has just read, and the word it holds most probable then, with its probability.
+    """What a model has just read at a position, and the word it holds most probable then, with its probability.
 
+    Of a model that fills in, the token is a blank and the word what is expected in its place.
     Where probabilities are no numbers the word is `NOT_A_NUMBER`, and the probability NaN.
     """
 
     token: str
     word: str
     probability: float
+    position: int
 
 
 def said(record: Record, *, sentence: int = 0) -> tuple[Said, ...]:
-    """What a model says after each position that is not padding.
+    """What a model says after each position that is not padding; of a model that fills in, at each blank.
 
     Raises:
         InputError: if the model predicts no words.
     """
     prediction, read = predicting(record), record.read[sentence]
-    logits = prediction.logits[sentence, : read.length].double()
+    asked = list(range(read.length) if prediction.blanks is None else prediction.blanks[sentence])
+    logits = prediction.logits[sentence, asked].double()
     most, at = logits.max(-1)
-    found = zip(read.labels, at.tolist(), (most - logits.logsumexp(-1)).exp().tolist(), strict=False)
-    return tuple(Said(token, NOT_A_NUMBER if isnan(p) else prediction.vocabulary[i], p) for token, i, p in found)
+    found = zip(asked, at.tolist(), (most - logits.logsumexp(-1)).exp().tolist(), strict=True)
+    return tuple(
+        Said(read.labels[position], NOT_A_NUMBER if isnan(p) else prediction.vocabulary[i], p, position)
+        for position, i, p in found
+    )
 
 
 @dataclass(frozen=True)

@@ -8,32 +8,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+import torch
 
-from attnviz import metrics
+from attnviz import metrics, views
 from attnviz.core.display import without_surrogates
 from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
-from attnviz.core.record import ALL, Record, Step
+from attnviz.core.record import ALL, Record
+from attnviz.views import Seen, View
 
 MOST_CELLS = 512 * 512
 STRONGEST = 16
-
-
-def labels_of(record: Record, site: Site, sentence: int = 0) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The texts of the tokens at the query positions and at the key positions of a site."""
-    queries, keys = record.tokens(site, sentence=sentence)
-    return tuple(token.text for token in queries), tuple(token.text for token in keys)
-
-
-def predicted_of(record: Record, site: Site, sentence: int = 0) -> tuple[str, ...] | None:
-    """The most probable word after each query of a site: "NaN" where there is none, "" after padding.
-
-    None where nothing is predicted.
-    """
-    if record.predicted(site, sentence=sentence) is None:
-        return None
-    words = tuple(said.word for said in metrics.said(record, sentence=sentence))
-    return words + ("",) * (record.step(site).shape[2] - len(words))
 
 
 def weights_table(
@@ -44,30 +29,27 @@ def weights_table(
     sentence: int = 0,
     rows: slice = ALL,
     columns: slice = ALL,
+    view: View = View(),
 ) -> pd.DataFrame:
     """One row per cell: query, query_token, key, key_token, weight, score, state, rule.
 
-    `predicts` stands after query_token where the model says words; see `predicted_of`. `head` is a number or one of
+    `predicts` stands after query_token where the model says words; see `Seen.predicted`. `head` is a number or one of
     `metrics.AGGREGATIONS`, which has no scores. `state` is "weight", "blocked", "nan" or "empty row"; `rule` names what
     blocks a cell and is empty elsewhere. The numbers are the record's own.
+
+    With a `view` the cells are those that are seen: a merged word stands at its first position and has no scores, and
+    the note says what was done.
     """
-    step = record.step(site)
-    queries, keys = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
-    if len(queries) * len(keys) > MOST_CELLS:
-        return _strongest(record, site, head, sentence, queries, keys)
-    found = metrics.cells(step, head, sentence=sentence, rows=rows, columns=columns)
-    q, k = (index.ravel() for index in np.meshgrid(queries, keys, indexing="ij"))
-    return _long(record, site, sentence, q, k, found)
+    seen = views.see(record, site, sentence=sentence, view=view, rows=rows, columns=columns)
+    return _noted(_weights(seen, head, many=len(seen.queries) * len(seen.keys) > MOST_CELLS), seen)
 
 
-def heads_table(record: Record, site: Site, *, sentence: int = 0) -> pd.DataFrame:
+def heads_table(record: Record, site: Site, *, sentence: int = 0, view: View = View()) -> pd.DataFrame:
     """`weights_table` of every head of a site, with the head first; of many cells each head keeps its strongest."""
-    step = record.step(site)
-    if step.num_heads * step.shape[2] * step.shape[3] > MOST_CELLS:
-        queries, keys = np.arange(step.shape[2]), np.arange(step.shape[3])
-        parts = [_strongest(record, site, head, sentence, queries, keys) for head in range(step.num_heads)]
-    else:
-        parts = [weights_table(record, site, head, sentence=sentence) for head in range(step.num_heads)]
+    seen = views.see(record, site, sentence=sentence, view=view)
+    heads = range(seen.step.num_heads)
+    many = len(heads) * len(seen.queries) * len(seen.keys) > MOST_CELLS
+    parts = [_noted(_weights(seen, head, many=many), seen) for head in heads]
     for head, part in enumerate(parts):
         part.insert(0, "head", head)
     table = pd.concat(parts, ignore_index=True)
@@ -123,10 +105,21 @@ def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.Data
     return pd.DataFrame({"position": positions, "token": _pick(labels, positions), "change": change})
 
 
-def _long(
-    record: Record, site: Site, sentence: int, q: np.ndarray, k: np.ndarray, found: metrics.Cells
-) -> pd.DataFrame:
-    columns = _places(record, site, sentence, q, k) | {
+def _noted(table: pd.DataFrame, seen: Seen) -> pd.DataFrame:
+    """With a note on what the view did, behind what was noted before."""
+    parts = [table.attrs.get("note", ""), *(f"{note[:1].upper()}{note[1:]}." for note in seen.notes)]
+    if any(parts):
+        table.attrs["note"] = " ".join(filter(None, parts))
+    return table
+
+
+def _weights(seen: Seen, head: int | str, *, many: bool) -> pd.DataFrame:
+    """Every cell, or of many the strongest of each row."""
+    if many:
+        return _strongest(seen, head)
+    found = seen.cells([head])[0]
+    i, j = (index.ravel() for index in np.indices(found.weights.shape))
+    columns = _places(seen, i, j) | {
         "weight": found.weights.ravel(),
         "score": None if found.scores is None else found.scores.ravel(),
         "state": _pick(metrics.STATES, found.states.ravel()),
@@ -176,49 +169,41 @@ def step_by_step_table(record: Record, *, before: Record | None = None, sentence
     return pd.DataFrame(columns)
 
 
-def _places(record: Record, site: Site, sentence: int, q: np.ndarray, k: np.ndarray) -> dict[str, np.ndarray]:
-    """Columns that say of which query and key a row is, and what the query predicts if it does."""
-    queries, keys = labels_of(record, site, sentence)
-    predicted = predicted_of(record, site, sentence)
-    predicts = {} if predicted is None else {"predicts": _pick(predicted, q)}
-    return {"query": q, "query_token": _pick(queries, q)} | predicts | {"key": k, "key_token": _pick(keys, k)}
+def _places(seen: Seen, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns that say of which query and key a row is, and what the query predicts if it does; `i` and `j` count the
+    rows and columns that are seen."""
+    predicts = {} if seen.predicted is None else {"predicts": _pick(seen.predicted, i)}
+    query = {"query": seen.queries.starts[i], "query_token": _pick(seen.queries.labels, i)}
+    return query | predicts | {"key": seen.keys.starts[j], "key_token": _pick(seen.keys.labels, j)}
 
 
-def _strongest(
-    record: Record, site: Site, head: int | str, sentence: int, queries: np.ndarray, keys: np.ndarray
-) -> pd.DataFrame:
+def _strongest(seen: Seen, head: int | str) -> pd.DataFrame:
     """The strongest open keys of each query, strongest first, found row block by row block."""
-    step = record.step(site)
-    columns, blocks = metrics.slice_of(keys), metrics.row_slices(len(queries), len(keys))
-    parts = [_strongest_block(step, head, sentence, queries[rows], keys, columns) for rows in blocks]
-    q, k, weights, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    parts = [_strongest_block(seen, head, rows) for rows in seen.blocks()]
+    i, j, weights, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     table = pd.DataFrame(
-        _places(record, site, sentence, q, k)
+        _places(seen, i, j)
         | {
             "weight": weights,
-            "score": None if isinstance(head, str) else scores,
+            "score": scores if seen.has_scores(head) else None,
             "state": _pick(metrics.STATES, np.where(np.isnan(weights), metrics.NAN, metrics.WEIGHT)),
             "rule": "",
         }
     )
-    table.attrs["note"] = f"Of {len(keys):,} keys, the {STRONGEST} strongest that each query may attend to."
+    table.attrs["note"] = f"Of {len(seen.keys):,} keys, the {STRONGEST} strongest that each query may attend to."
     return table
 
 
-def _strongest_block(
-    step: Step, head: int | str, sentence: int, queries: np.ndarray, keys: np.ndarray, columns: slice
-) -> tuple[np.ndarray, ...]:
-    rows = metrics.slice_of(queries)
-    weights = metrics.weights_of(step, head, rows, columns, sentence=sentence)
-    allowed = metrics.may_attend(step, head, rows, columns, sentence=sentence)
-    order = weights.nan_to_num(nan=2.0).masked_fill(~allowed, -1.0).topk(min(STRONGEST, len(keys)), dim=1)
+def _strongest_block(seen: Seen, head: int | str, rows: slice) -> tuple[np.ndarray, ...]:
+    """Row, column, weight and score; the scores are zeros where they are not known."""
+    weights, blocked, scores = (None if part is None else torch.from_numpy(part) for part in seen.block(head, rows))
+    ranked = weights.nan_to_num(nan=2.0).masked_fill(blocked > 0, -1.0)
+    order = ranked.topk(min(STRONGEST, len(seen.keys)), dim=1)
     kept, chosen = (order.values >= 0).numpy(), order.indices
     found = weights.gather(1, chosen).numpy()
-    scores = np.zeros_like(found)
-    if not isinstance(head, str):
-        scores = step.scores(head, rows, columns, sentence=sentence).gather(1, chosen).numpy()
-    q = np.repeat(queries[:, None], chosen.shape[1], axis=1)
-    return q[kept], keys[chosen.numpy()][kept], found[kept], scores[kept]
+    known = np.zeros_like(found) if scores is None else scores.gather(1, chosen).numpy()
+    i = np.repeat(np.arange(rows.start, rows.stop)[:, None], chosen.shape[1], axis=1)
+    return i[kept], chosen.numpy()[kept], found[kept], known[kept]
 
 
 def _pick(names: Sequence[str], codes: np.ndarray) -> np.ndarray:

@@ -4,18 +4,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attnviz import metrics, tables
+from attnviz import metrics, views
 from attnviz.core.display import isolated, shown
 from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
-from attnviz.core.record import Record, Step
+from attnviz.core.record import ALL, Record, Step
+from attnviz.views import Groups, View
 
 MOST_NAMED = 3
 """So many tokens are named in a description."""
 
 
-def quoted_token(text: str, position: int) -> str:
-    """A token as it stands in a sentence: in quotes, with its position."""
+def quoted_token(text: str, position: int | str) -> str:
+    """A token as it stands in a sentence: in quotes, with its position, or of a word the first and the last."""
     return f"{quoted(text)} ({position})"
 
 
@@ -34,18 +35,28 @@ def percent(share: float, digits: int = 1) -> str:
     return f">{1 - smallest:.{digits}%}" if 1 - smallest / 2 <= share < 1 else f"{share:.{digits}%}"
 
 
-def cell(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int = 0) -> str:
-    """One cell as a sentence."""
+def cell(
+    record: Record, site: Site, head: int | str, query: int, key: int, sentence: int = 0, *, view: View = View()
+) -> str:
+    """One cell as a sentence; through a view, the cell that holds it."""
     step = record.step(site)
     off = " This head is off: its output is not used." if head in step.heads_off else ""
-    return f"{_cell(record, site, head, query, key, sentence)}{off}"
+    return f"{_cell(record, site, head, query, key, sentence, view)}{off}"
 
 
-def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int) -> str:
+def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int, view: View) -> str:
     step = record.step(site)
-    found = metrics.cells(step, head, sentence=sentence, rows=slice(query, query + 1), columns=slice(key, key + 1))
-    rows, columns = tables.labels_of(record, site, sentence)
-    looker, looked = quoted_token(rows[query], query), quoted_token(columns[key], key)
+    every = views.see(record, site, sentence=sentence, view=view)
+    row, column = every.queries.at(query), every.keys.at(key)
+    if row is None or column is None:
+        tokens = record.tokens(site, sentence=sentence)
+        at, part = (query, tokens[0]) if row is None else (key, tokens[1])
+        return f"{quoted_token(part[at].text, at)} is not seen in this view."
+    starts = int(every.queries.starts[row]), int(every.keys.starts[column])
+    window = {"rows": slice(starts[0], starts[0] + 1), "columns": slice(starts[1], starts[1] + 1)}
+    seen = views.see(record, site, sentence=sentence, view=view, **window)
+    found = seen.cells([head])[0]
+    looker, looked = named(seen.queries, 0), named(seen.keys, 0)
     state, weight = int(found.states[0, 0]), float(found.weights[0, 0])
     if state == metrics.EMPTY:
         return f"{looker} has no key left to look at; its weights are {_POLICIES[step.empty_rows]}."
@@ -54,13 +65,19 @@ def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sen
     if state == metrics.NAN:
         return f"The weight that {looker} gives to {looked} is not a number."
     of = "its attention" if isinstance(head, int) else f"its attention ({head} of {all_heads(step)})"
-    looker += _predicting(tables.predicted_of(record, site, sentence), query)
+    of += " (special tokens aside)" if view.special == "renormalize" else ""
+    looker += _predicting(seen.predicted, 0)
     return f"{looker} gives {weight:.2f} of {of} to {looked}."
 
 
-def _predicting(predicted: Sequence[str] | None, query: int) -> str:
-    """What a query predicts, to stand behind it; nothing where it predicts nothing."""
-    return f", predicting {quoted(predicted[query])}," if predicted and predicted[query] else ""
+def named(groups: Groups, i: int) -> str:
+    """A row or a column as it stands in a sentence."""
+    return quoted_token(groups.labels[i], groups.place(i))
+
+
+def _predicting(predicted: Sequence[str] | None, row: int) -> str:
+    """What a row predicts, to stand behind it; nothing where it predicts nothing."""
+    return f", predicting {quoted(predicted[row])}," if predicted and predicted[row] else ""
 
 
 def all_heads(step: Step) -> str:
@@ -68,46 +85,58 @@ def all_heads(step: Step) -> str:
     return f"all {step.num_heads} heads, also those off" if step.heads_off else "all heads"
 
 
-def strongest(record: Record, site: Site, head: int | str, sentence: int = 0) -> str:
+def strongest(record: Record, site: Site, head: int | str, sentence: int = 0, *, view: View = View()) -> str:
     """The cell with the largest weight below 1 as a sentence: a query that has but one key to look at gives it 1."""
-    most, at = metrics.strongest(record.step(site), head, sentence=sentence)
+    seen = views.see(record, site, sentence=sentence, view=view)
+    most, at = seen.strongest(head)
     if not most.size:
         return ""
-    query = int(np.where(most < 1, most, 0).argmax())
-    return cell(record, site, head, query, int(at[query]), sentence)
+    row = int(np.where(most < 1, most, 0).argmax())
+    query, key = int(seen.queries.starts[row]), int(seen.keys.starts[at[row]])
+    return cell(record, site, head, query, key, sentence, view=view)
 
 
 _POLICIES = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
 
 
-def head(record: Record, site: Site, head: int | str, window: dict) -> str:
-    """The size, the strongest weights, and what was changed."""
-    step = record.step(site)
-    rows, columns = tables.labels_of(record, site, window["sentence"])
-    queries, keys = np.arange(step.shape[2])[window["rows"]], np.arange(step.shape[3])[window["columns"]]
+def head(
+    record: Record,
+    site: Site,
+    head: int | str,
+    *,
+    sentence: int = 0,
+    rows: slice = ALL,
+    columns: slice = ALL,
+    view: View = View(),
+) -> str:
+    """The size, the strongest weights, what the view did, and what was changed."""
+    step, seen = record.step(site), views.see(record, site, sentence=sentence, view=view, rows=rows, columns=columns)
     comma = "," if step.heads_off else ""
     what = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{comma}"
-    text = f"{what} of {site}, {len(queries)} queries by {len(keys)} keys."
-    most, at = metrics.strongest(step, head, **window)
-    order = np.argsort(-most, kind="stable")[:MOST_NAMED]
-    pairs = ((most[i], queries[i], keys[at[i]]) for i in order if most[i] > 0)
-    predicted = tables.predicted_of(record, site, window["sentence"])
+    text = f"{what} of {site}, {len(seen.queries)} queries by {len(seen.keys)} keys."
+    most, at = seen.strongest(head)
+    order = [(int(i), int(at[i])) for i in np.argsort(-most, kind="stable")[:MOST_NAMED] if most[i] > 0]
     looks = [
-        f"{quoted_token(rows[q], q)}{_predicting(predicted, q)} looks most at {quoted_token(columns[k], k)}: {w:.2f}"
-        for w, q, k in pairs
+        f"{named(seen.queries, i)}{_predicting(seen.predicted, i)} looks most at {named(seen.keys, j)}: {most[i]:.2f}"
+        for i, j in order
     ]
     changed = record.edits.in_words()
-    parts = [text, f"{'; '.join(looks)}." if looks else "No weight is above zero."]
+    parts = [text, f"{'; '.join(looks)}." if looks else "No weight is above zero.", *map(as_sentence, seen.notes)]
     return " ".join([*parts, f"Changed: {', '.join(changed)}."] if changed else parts)
 
 
-def heads(record: Record, site: Site, largest: Sequence[str]) -> str:
-    step = record.step(site)
-    queries, keys = step.shape[2:]
+def as_sentence(note: str) -> str:
+    return f"{note[:1].upper()}{note[1:]}."
+
+
+def heads(record: Record, site: Site, largest: Sequence[str], *, sentence: int = 0, view: View = View()) -> str:
+    step, seen = record.step(site), views.see(record, site, sentence=sentence, view=view)
+    queries, keys = len(seen.queries), len(seen.keys)
     most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
     off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
     heads = "1 head" if step.num_heads == 1 else f"{step.num_heads} heads"
-    return f"{heads} of {site}, each a map of {queries} queries by {keys} keys. Largest weight by head: {most}.{off}"
+    text = f"{heads} of {site}, each a map of {queries} queries by {keys} keys. Largest weight by head: {most}.{off}"
+    return " ".join([text, *map(as_sentence, seen.notes)])
 
 
 def mask(mask: Mask, rows: Sequence[str], columns: Sequence[str], sentence: int) -> str:

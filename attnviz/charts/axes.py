@@ -4,16 +4,17 @@ No text of a user stands in an expression, a field name or a tooltip's name: lab
 (`attnviz.core.display.band_keys`), and the expressions here are constants.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import altair as alt
 
-from attnviz.charts.frame import Frame, text_width, words
+from attnviz.charts.frame import Frame, box, text_width, words
 from attnviz.charts.size import Size
 from attnviz.charts.theme import TEXT_SIZE, Theme
 from attnviz.core.display import band_keys, isolated, shown
 from attnviz.core.tokens import Token
+from attnviz.views import Groups
 
 QUERY, KEY = "Query (looks)", "Key (is looked at)"
 
@@ -22,6 +23,9 @@ LONGEST_LABEL = 16
 
 PADDING, TITLE_PADDING = 6, 10
 """Pixels between cells and labels, and between labels and an axis title."""
+
+TIE = 4.5
+"""Pixels between the map and the lines that join the pieces of words."""
 
 _LABEL = "substring(datum.label, 5)"
 _IS_QUIET = "substring(datum.label, 4, 5) === '-'"
@@ -34,18 +38,39 @@ def bands(tokens: Sequence[Token | str]) -> list[str]:
     return band_keys(labels, quiet, LONGEST_LABEL)
 
 
-def names(tokens: Sequence[Token | str], positions: Iterable[int], tile: int = 1) -> list[str]:
+def names(groups: Groups, tile: int = 1) -> list[str]:
     """What rows or columns are called in a readout: the token and its position; of a tile, the first and the last."""
-    labels = [isolated(shown(token if isinstance(token, str) else token.text)) for token in tokens]
-    places = list(positions)
+    each = [f"{isolated(shown(label))} ({groups.place(i)})" for i, label in enumerate(groups.labels)]
     if tile == 1:
-        return [f"{label} ({i})" for label, i in zip(labels, places, strict=True)]
-    ends = [min(start + tile, len(labels)) - 1 for start in range(0, len(labels), tile)]
-    first = int(places[0]) if places else 0
-    return [
-        f"{labels[i * tile]} ({p}) … {labels[end]} ({first + end})"
-        for i, (p, end) in enumerate(zip(places, ends, strict=True))
-    ]
+        return each
+    return [f"{each[i]} … {each[min(i + tile, len(each)) - 1]}" for i in range(0, len(each), tile)]
+
+
+JOINED = "a line beside tokens joins the pieces of a word"
+
+
+def note_on_ties(rows: Groups, columns: Groups, size: Size) -> list[str]:
+    """What the lines of `ties` mean, if there are any."""
+    return [JOINED] if any(_words(part, size) for part in (rows, columns)) else []
+
+
+def ties(rows: Groups, columns: Groups, size: Size, colors: Theme) -> Frame:
+    """A line between the labels and the map along the pieces of each word that was cut."""
+    side = size.cell
+    down = (
+        box(-TIE, a * side + 2, -TIE + 1.5, b * side - 2, fill=colors.quiet, width=0) for a, b in _words(rows, size)
+    )
+    across = (
+        box(a * side + 2, -TIE, b * side - 2, -TIE + 1.5, fill=colors.quiet, width=0) for a, b in _words(columns, size)
+    )
+    return Frame(boxes=(*down, *across))
+
+
+def _words(groups: Groups, size: Size) -> list[tuple[int, int]]:
+    """Where words of several pieces begin and end, counted in squares; none where squares are tiles."""
+    begins = [i for i, token in enumerate(groups.tokens) if not (token.joined and i)]
+    spans = zip(begins, [*begins[1:], len(groups)], strict=True)
+    return [] if size.tile > 1 else [(begin, end) for begin, end in spans if end - begin > 1]
 
 
 def notes_on(size: Size, shows: str = "each square shows the largest of") -> list[str]:

@@ -22,25 +22,28 @@ MOST_NOTES = 12
 
 
 def predictions(predicted: Sequence[str], size: Size, colors: Theme) -> Frame:
-    """The word that each row predicts, (queries,); an empty one is left out."""
+    """The word that each row predicts, (queries,); an empty one is left out, and the caption where all are empty."""
     x, step = size.width + GAP, size.tile * size.every
     places = [i for i in range(0, len(predicted), step) if predicted[i]]
     return Frame(
-        words=(words(x, CAPTION, "predicts", colors.quiet),),
+        words=(words(x, CAPTION, "predicts", colors.quiet),) if any(predicted) else (),
         tokens=tuple(
             words(x, _middle(i, size), f"▸ {shown(predicted[i], axes.LONGEST_LABEL)}", colors.text) for i in places
         ),
     )
 
 
-def sums(values: Sequence[float], beside: Frame, size: Size, colors: Theme) -> Frame:
-    """The sum of each row, (queries,), right of what stands there; those that are not 1 say so."""
+def sums(values: Sequence[float], beside: Frame, size: Size, colors: Theme, *, partial: bool = False) -> Frame:
+    """The sum of each row, (queries,), right of what stands there; those that are not 1 say so.
+
+    Sums of rows that are seen in part are below 1 by right, and say only what they are of.
+    """
     x = after(beside, size)
     places = range(0, len(values), size.tile * size.every)
     return Frame(
         words=(
-            words(x, CAPTION, "row sum", colors.quiet),
-            *(_sum(x, _middle(i, size), values[i], colors) for i in places),
+            words(x, CAPTION, "sum of what is seen" if partial else "row sum", colors.quiet),
+            *(_sum(x, _middle(i, size), values[i], colors, partial) for i in places),
         )
     )
 
@@ -69,8 +72,8 @@ def _middle(row: int, size: Size) -> float:
     return (row / size.tile + 0.5) * size.cell
 
 
-def _sum(x: float, y: float, value: float, colors: Theme) -> dict:
-    odd = not abs(value - 1) < 5e-4
+def _sum(x: float, y: float, value: float, colors: Theme, partial: bool) -> dict:
+    odd = not (value < 1 + 5e-4 if partial else abs(value - 1) < 5e-4)
     return words(x, y, f"{number(value, '.3f')}{' not 1' if odd else ''}", colors.warning if odd else colors.quiet)
 
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 import altair as alt
 import numpy as np
 
-from attnviz import metrics
+from attnviz import views
 from attnviz.charts import frame, hatch, maps, pixels
 from attnviz.charts.frame import Frame, box, sign, words
 from attnviz.charts.heatmap import Domain, colored, domain_of, subtitles_of
@@ -14,8 +14,9 @@ from attnviz.charts.picture import Form, Picture
 from attnviz.charts.theme import Theme, config, theme
 from attnviz.core.display import in_title
 from attnviz.core.edits import Site
-from attnviz.core.record import Record, Step
+from attnviz.core.record import Record
 from attnviz.metrics import Cells
+from attnviz.views import Seen, View
 
 WIDTH = 336
 """Pixels of the whole mosaic, so that it fits a phone."""
@@ -31,6 +32,7 @@ def heads(
     site: Site,
     *,
     sentence: int = 0,
+    view: View = View(),
     domain: str = "fixed",
     dark: bool = False,
     focused: int | None = None,
@@ -39,11 +41,12 @@ def heads(
     """Draw a thumbnail of every head; a click selects one under the name "head" with the fields head and rev.
 
     Args:
-        domain: as in `heatmap`.
+        view, domain: as in `heatmap`.
         focused: the head that is framed.
         rev: a counter to raise after each click, so that the same head can be clicked again.
     """
-    return picture(record, site, sentence=sentence, domain=domain, dark=dark, focused=focused, rev=rev).chart
+    options = {"domain": domain, "dark": dark, "focused": focused, "rev": rev}
+    return picture(record, site, sentence=sentence, view=view, **options).chart
 
 
 def picture(
@@ -51,6 +54,7 @@ def picture(
     site: Site,
     *,
     sentence: int = 0,
+    view: View = View(),
     domain: str = "fixed",
     dark: bool = False,
     focused: int | None = None,
@@ -59,14 +63,15 @@ def picture(
 ) -> Picture:
     """What `heads` draws. The arguments are the same, and whether the picture says what was changed."""
     step, colors = record.step(site), theme(dark)
-    scale = domain_of(domain, record, site, sentence)
+    seen = views.see(record, site, sentence=sentence, view=view)
+    scale = domain_of(domain, seen)
     columns = columns_of(step.num_heads)
     side = (WIDTH - GAP * (columns - 1)) // columns
     side = min(side, WIDEST) if step.num_heads <= 2 else side
-    height = round(side * _aspect(step))
-    tile = max(1, -(-step.shape[2] // height), -(-step.shape[3] // side))
+    height = round(side * _aspect(seen))
+    tile = max(1, -(-len(seen.queries) // height), -(-len(seen.keys) // side))
     thumbnails, around = [], Frame()
-    for head, found in enumerate(metrics.cells_of(step, range(step.num_heads), sentence=sentence, tile=tile)):
+    for head, found in enumerate(seen.cells(range(step.num_heads), tile)):
         x = head % columns * (side + GAP)
         y = head // columns * (height + LABEL + GAP) + LABEL
         off = head in step.heads_off
@@ -77,7 +82,7 @@ def picture(
     bottom = -(-step.num_heads // columns) * (height + LABEL + GAP) - GAP
     title = title_of(record, site)
     ramp = frame.Ramp(scale.caption, pixels.ramp_uri(colors), scale.ticks)
-    lines = subtitles_of(record, edits=edits)
+    lines = [*subtitles_of(record, edits=edits), *seen.notes]
     around += frame.heading(title, lines, left=0, top=-8, width=WIDTH, narrowest=WIDTH, colors=colors)
     around += frame.legend([], ramp, top=bottom + 14, width=WIDTH, colors=colors)
     table = {name: [thumbnail[name] for thumbnail in thumbnails] for name in thumbnails[0]}
@@ -93,10 +98,9 @@ def columns_of(heads: int) -> int:
     return 1 if heads == 1 else 2 if heads <= 4 else 3 if heads <= 9 else 4
 
 
-def _aspect(step: Step) -> float:
+def _aspect(seen: Seen) -> float:
     """Height of a thumbnail per width."""
-    queries, keys = step.shape[2:]
-    return max(0.25, min(2.0, queries / max(1, keys)))
+    return max(0.25, min(2.0, len(seen.queries) / max(1, len(seen.keys))))
 
 
 def _thumbnail(head: int, found: Cells, scale: Domain, side: int, height: int, *, off: bool, colors: Theme) -> dict:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import altair as alt
 import numpy as np
 
-from attnviz import metrics, tables
+from attnviz import views
 from attnviz.charts import axes, ends, frame, hatch, maps, pixels
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.frame import Entry, Frame, Ramp
@@ -18,6 +18,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import ALL, Record
 from attnviz.metrics import EMPTY, WEIGHT, Cells
+from attnviz.views import Seen, View
 from attnviz.words import all_heads
 
 DOMAINS = ("fixed", "shared", "log")
@@ -66,11 +67,11 @@ class Domain:
         return np.clip(weights / (self.top or 1.0), 0, 1)
 
 
-def domain_of(kind: str, record: Record, site: Site, sentence: int = 0) -> Domain:
+def domain_of(kind: str, seen: Seen) -> Domain:
     """A domain by its name; "shared" ends at the largest weight of all heads of the site."""
     if kind not in DOMAINS:
         raise InputError(f"There is no color domain {kind!r}; there are {', '.join(DOMAINS)}.")
-    return Domain(kind, metrics.largest_weight(record, site, sentence=sentence) if kind == "shared" else 1.0)
+    return Domain(kind, seen.largest() if kind == "shared" else 1.0)
 
 
 def heatmap(
@@ -81,6 +82,7 @@ def heatmap(
     sentence: int = 0,
     rows: slice = ALL,
     columns: slice = ALL,
+    view: View = View(),
     domain: str = "fixed",
     row_sums: bool = False,
     dark: bool = False,
@@ -92,13 +94,14 @@ def heatmap(
     A click selects a cell under the name "cell" with the fields query, key and rev.
 
     Args:
+        view: what is merged and left out; the picture says it.
         domain: "fixed" (0 to 1), "shared" (0 to the largest weight of all heads) or "log" (0.0001 to 1).
         row_sums: writes each row's sum at its end, and marks those that are not 1.
         selected: the (query, key) whose cell is outlined.
         rev: a counter to raise after each click, so that the same cell can be clicked again.
     """
     options = {"domain": domain, "row_sums": row_sums, "dark": dark, "selected": selected, "rev": rev}
-    drawing = drawing_of(record, site, head, sentence=sentence, rows=rows, columns=columns, **options)
+    drawing = drawing_of(record, site, head, sentence=sentence, rows=rows, columns=columns, view=view, **options)
     return maps.picture(drawing, theme(dark)).chart
 
 
@@ -110,6 +113,7 @@ def drawing_of(
     sentence: int = 0,
     rows: slice = ALL,
     columns: slice = ALL,
+    view: View = View(),
     domain: str = "fixed",
     row_sums: bool = False,
     dark: bool = False,
@@ -124,18 +128,22 @@ def drawing_of(
     what was changed.
     """
     step, colors = record.step(site), theme(dark)
-    queries, keys = (
-        tokens[part] for tokens, part in zip(record.tokens(site, sentence=sentence), (rows, columns), strict=True)
-    )
+    seen = views.see(record, site, sentence=sentence, view=view, rows=rows, columns=columns)
+    queries, keys = seen.queries, seen.keys
     size = size_of(len(queries), len(keys))
-    scale = domain_of(domain, record, site, sentence)
-    found = metrics.cells(step, head, sentence=sentence, rows=rows, columns=columns, tile=size.tile)
-    bands = axes.bands(queries[:: size.tile]), axes.bands(keys[:: size.tile])
+    scale = domain_of(domain, seen)
+    found = seen.cells([head], size.tile)[0]
+    bands = axes.bands(queries.tokens[:: size.tile]), axes.bands(keys.tokens[:: size.tile])
     room = axes.edges(*bands, size)
     says = _said(found)
     around = frame.heading(
         title_of(record, site, head),
-        [*subtitles_of(record, edits=edits), *axes.notes_on(size)],
+        [
+            *subtitles_of(record, edits=edits),
+            *seen.notes,
+            *axes.notes_on(size),
+            *axes.note_on_ties(queries, keys, size),
+        ],
         left=room.left,
         top=room.top - 8,
         width=size.width - room.left,
@@ -143,8 +151,9 @@ def drawing_of(
     )
     if size.form != "rectangles":
         around += axes.drawn((QUERY, KEY), *bands, size, room, colors)
-    around += _at_ends(record, site, head, sentence, rows, size, colors, row_sums)
-    around += maps.outlined(selected, found.queries, found.keys, size, colors)
+    around += axes.ties(queries, keys, size, colors)
+    around += _at_ends(seen, head, size, colors, row_sums)
+    around += maps.outlined(selected, queries, keys, size, colors)
     gray = head in step.heads_off
     entries = _entries(says, found.reasons, colors)
     ramp = Ramp(scale.caption, pixels.ramp_uri(colors, gray=gray), scale.ticks)
@@ -157,8 +166,8 @@ def drawing_of(
         size=size,
         rows=bands[0],
         columns=bands[1],
-        row_names=axes.names(queries, found.queries, size.tile),
-        column_names=axes.names(keys, found.keys, size.tile),
+        row_names=axes.names(queries, size.tile),
+        column_names=axes.names(keys, size.tile),
         queries=found.queries,
         keys=found.keys,
         titles=(QUERY, KEY),
@@ -249,21 +258,11 @@ def _entries(said: np.ndarray, reasons: tuple[str, ...], colors: Theme) -> list[
     return entries
 
 
-def _at_ends(
-    record: Record,
-    site: Site,
-    head: int | str,
-    sentence: int,
-    rows: slice,
-    size: Size,
-    colors: Theme,
-    row_sums: bool,
-) -> Frame:
+def _at_ends(seen: Seen, head: int | str, size: Size, colors: Theme, row_sums: bool) -> Frame:
     """What rows predict, if they do; their sums, if asked for; which have no key left, and what they got instead."""
-    step, predicted, beside = record.step(site), tables.predicted_of(record, site, sentence), Frame()
-    if predicted is not None:
-        beside += ends.predictions(predicted[rows], size, colors)
+    beside = Frame()
+    if seen.predicted is not None:
+        beside += ends.predictions(seen.predicted, size, colors)
     if row_sums:
-        beside += ends.sums(metrics.row_sums(step, head, sentence=sentence, rows=rows).tolist(), beside, size, colors)
-    empty = metrics.empty_queries(step, head, sentence=sentence).numpy()[rows]
-    return beside + ends.empty_rows(empty, POLICIES[step.empty_rows], beside, size, colors)
+        beside += ends.sums(seen.row_sums(head).tolist(), beside, size, colors, partial=seen.partial)
+    return beside + ends.empty_rows(seen.empty(head), POLICIES[seen.step.empty_rows], beside, size, colors)

@@ -14,6 +14,7 @@ from attnviz.charts.frame import Frame, box
 from attnviz.charts.picture import Form, Picture, Table
 from attnviz.charts.size import Size
 from attnviz.charts.theme import STOPS, Theme, config
+from attnviz.views import Groups
 
 TOOLTIP = (
     ("query_name", QUERY),
@@ -173,17 +174,12 @@ def clicked(name: str, *fields: str) -> alt.Parameter:
     return alt.selection_point(name=name, fields=list(fields), on="click", toggle=False, clear=escape)
 
 
-def outlined(
-    selected: tuple[int, int] | None, queries: np.ndarray, keys: np.ndarray, size: Size, colors: Theme
-) -> Frame:
+def outlined(selected: tuple[int, int] | None, queries: Groups, keys: Groups, size: Size, colors: Theme) -> Frame:
     """A frame around the square that holds a (query, key), and a mark at each of its labels; nothing if none does."""
-    if selected is None:
+    row, column = (None, None) if selected is None else (queries.at(selected[0]), keys.at(selected[1]))
+    if row is None or column is None:
         return Frame()
-    places = zip((queries, keys), selected, strict=True)
-    row, column = (np.flatnonzero((at <= i) & (i < at + size.tile)) for at, i in places)
-    if not (len(row) and len(column)):
-        return Frame()
-    x, y, side = float(column[0]) * size.cell, float(row[0]) * size.cell, size.cell
+    x, y, side = float(column // size.tile) * size.cell, float(row // size.tile) * size.cell, size.cell
     grow = max(0.0, (7 - side) / 2)
     return Frame(
         boxes=(

@@ -16,6 +16,7 @@ from attnviz.core.display import isolated, shown
 from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token
 from attnviz.metrics import pool, row_blocks
+from attnviz.views import groups
 
 MOST_READ = 12
 """At most so many tokens are repeated in the example."""
@@ -65,6 +66,7 @@ def drawing_of(
     size = size_of(len(queries), len(keys))
     places = np.arange(len(queries))[:: size.tile], np.arange(len(keys))[:: size.tile]
     bands = axes.bands(queries[:: size.tile]), axes.bands(keys[:: size.tile])
+    rows, columns = (groups([_token(token) for token in part]) for part in (queries, keys))
     titles = (QUERY, KEY)
     room = axes.edges(*bands, size)
     reasons, blocked = _tiles(mask, len(queries), len(keys), size.tile, sentence)
@@ -84,7 +86,7 @@ def drawing_of(
         around += axes.drawn(titles, *bands, size, room, colors)
     if predicted is not None:
         at_ends = ends.predictions([_text(token) for token in predicted], size, colors)
-    around += at_ends + maps.outlined(selected, *places, size, colors)
+    around += at_ends + maps.outlined(selected, rows, columns, size, colors)
     around += ends.empty_rows(_empty(mask, len(queries), len(keys), sentence), "no key left", at_ends, size, colors)
     legend = frame.legend(_entries(reasons, colors), None, top=size.height + below, width=size.width, colors=colors)
     example = _example(mask, queries, keys, predicted, sentence, selected)
@@ -94,8 +96,8 @@ def drawing_of(
         size=size,
         rows=bands[0],
         columns=bands[1],
-        row_names=axes.names(queries, places[0], size.tile),
-        column_names=axes.names(keys, places[1], size.tile),
+        row_names=axes.names(rows, size.tile),
+        column_names=axes.names(columns, size.tile),
         queries=places[0],
         keys=places[1],
         titles=titles,
@@ -149,6 +151,10 @@ def _empty(mask: Mask, queries: int, keys: int, sentence: int) -> np.ndarray:
 
 def _shown(token: Token | str) -> str:
     return shown(_text(token), axes.LONGEST_LABEL)
+
+
+def _token(token: Token | str) -> Token:
+    return Token(token, 0, 0, 0) if isinstance(token, str) else token
 
 
 def _text(token: Token | str) -> str:

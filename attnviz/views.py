@@ -1,0 +1,319 @@
+"""Views: what is seen of a map. Pieces are merged into words, special tokens left out, a pair of texts taken apart.
+
+Of a record a view changes nothing: the weights that are seen are made of its own, row block by row block.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from attnviz import metrics
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+from attnviz.core.record import ALL, Record, Step
+from attnviz.core.tokens import Token
+from attnviz.metrics import EMPTY, NAN, Cells
+
+SPECIAL = ("show", "hide", "renormalize")
+"""What becomes of special tokens: "renormalize" hides them and divides what is left of each row by its sum."""
+
+PAIRS = {"all": (None, None), "A to A": (0, 0), "A to B": (0, 1), "B to A": (1, 0), "B to B": (1, 1)}
+"""Which text of a pair the queries and the keys are of, by `Token.segment`."""
+
+MERGED = "pieces are merged into words: weights summed over keys, averaged over queries"
+HIDDEN = "special tokens are hidden: rows sum to less than 1"
+RENORMALIZED = "special tokens are hidden: what is left of each row is divided by its sum"
+READ_ONLY = "weights as the model gives them; its scores are not known"
+
+
+@dataclass(frozen=True)
+class View:
+    """How a map is looked at; as it is given, everything is seen as it is.
+
+    Attributes:
+        words: whether pieces of a word are seen as one: their weights are summed over keys and averaged over queries,
+            so that row sums are kept.
+        special: one of `SPECIAL`.
+        pair: one of `PAIRS`, of a pair of texts A and B.
+
+    Raises:
+        InputError: names what there is.
+    """
+
+    words: bool = False
+    special: str = "show"
+    pair: str = "all"
+
+    def __post_init__(self):
+        for what, value, known in (("special", self.special, SPECIAL), ("pair", self.pair, PAIRS)):
+            if value not in known:
+                raise InputError(f"A view cannot have {what}={value!r}; there are {', '.join(known)}.")
+
+    def in_short(self) -> str:
+        """For the name of a file: "words hide A to B"."""
+        parts = ("words" if self.words else "", self.special if self.special != "show" else "")
+        return " ".join(filter(None, (*parts, self.pair if self.pair != "all" else "")))
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """What the rows or the columns of a map are: stretches of positions, in order, that are seen as one each.
+
+    Attributes:
+        tokens: what each is called.
+        starts, stops: where each begins and ends, (groups,).
+    """
+
+    tokens: tuple[Token, ...]
+    starts: np.ndarray
+    stops: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, picked: slice | np.ndarray) -> "Groups":
+        starts, stops = self.starts[picked], self.stops[picked]
+        chosen = np.arange(len(self))[picked].tolist()
+        return Groups(tuple(self.tokens[i] for i in chosen), starts, stops)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self.stops - self.starts
+
+    @property
+    def merged(self) -> bool:
+        return bool((self.sizes > 1).any())
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(token.text for token in self.tokens)
+
+    def at(self, position: int) -> int | None:
+        """The group that holds a position; None if it is not seen."""
+        found = np.flatnonzero((self.starts <= position) & (position < self.stops))
+        return int(found[0]) if len(found) else None
+
+    def place(self, i: int) -> int | str:
+        """The position of a group; of several, the first and the last: "1–5"."""
+        start, last = int(self.starts[i]), int(self.stops[i]) - 1
+        return start if start == last else f"{start}–{last}"
+
+    def merge(self, cells: np.ndarray, axis: int, how: np.ufunc = np.add, begins: int = 0) -> np.ndarray:
+        """Cells whose positions on an axis count from `begins`, made one per group."""
+        sizes = self.sizes
+        ends = np.cumsum(sizes)
+        taken = np.arange(sizes.sum()) + np.repeat(self.starts - ends + sizes, sizes) - begins
+        if not self.merged:
+            return cells.take(taken, axis)
+        return how.reduceat(cells.take(taken, axis), ends - sizes, axis)
+
+
+def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Groups:
+    """Each token, or each word of a view, without special tokens if it hides them. `text` is what was cut up."""
+    begins = [i for i, token in enumerate(tokens) if not (view.words and i and _continues(tokens[i - 1], token))]
+    spans = list(zip(begins, [*begins[1:], len(tokens)], strict=True))
+    spans = [span for span in spans if view.special == "show" or not tokens[span[0]].special]
+    starts, stops = (np.array([span[end] for span in spans], np.int64) for end in (0, 1))
+    return Groups(tuple(_word(tokens[start:stop], text) for start, stop in spans), starts, stops)
+
+
+def _continues(before: Token, token: Token) -> bool:
+    return token.joined and not (token.special or before.special) and token.segment == before.segment
+
+
+def _word(pieces: Sequence[Token], text: str) -> Token:
+    """Pieces as one token: the text from where the first begins to where the last ends."""
+    first, last = pieces[0], pieces[-1]
+    if len(pieces) == 1:
+        return first
+    whole = text[first.start : last.end] or "".join(piece.text for piece in pieces)
+    return Token(whole, first.id, first.start, last.end, segment=first.segment, joined=first.joined)
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A site of a record through a view, in a window; see `see`. A group is in a window that holds its first position.
+
+    Attributes:
+        queries, keys: the rows and the columns.
+        every_key: also those that the pair and the window leave out; what is left of a row is divided by their sum.
+    """
+
+    record: Record
+    site: Site
+    sentence: int
+    view: View
+    rows: slice
+    columns: slice
+    queries: Groups
+    keys: Groups
+    every_key: Groups
+
+    @property
+    def step(self) -> Step:
+        return self.record.step(self.site)
+
+    @property
+    def plain(self) -> bool:
+        return self.view == View()
+
+    @property
+    def partial(self) -> bool:
+        """Whether keys are left out, so that rows do not sum to 1."""
+        hides = self.view.special == "hide" and any(token.special for token in self._tokens[1])
+        return hides or self.view.pair != "all"
+
+    @property
+    def _tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        return self.record.tokens(self.site, sentence=self.sentence)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What must be said of what is merged, hidden, divided or not known."""
+        merged = self.queries.merged or self.keys.merged
+        special = self.view.special != "show" and any(token.special for part in self._tokens for token in part)
+        hidden = HIDDEN if self.view.special == "hide" else RENORMALIZED
+        looks, looked = (("A", "B")[side or 0] for side in PAIRS[self.view.pair])
+        pair = f"{self.view.pair}: the queries of text {looks} and the keys of text {looked} alone"
+        said = (merged, MERGED), (special, hidden), (self.view.pair != "all", pair), (self.record.read_only, READ_ONLY)
+        return tuple(text for holds, text in said if holds)
+
+    @cached_property
+    def predicted(self) -> tuple[str, ...] | None:
+        """The most probable word after each row (of a word, after its last piece): "NaN" where there is none.
+
+        "" after padding, and of a model that fills in at all that is no blank. None where nothing is predicted.
+        """
+        if self.record.predicted(self.site, sentence=self.sentence) is None:
+            return None
+        says = {said.position: said.word for said in metrics.said(self.record, sentence=self.sentence)}
+        spans = zip(self.queries.starts.tolist(), self.queries.stops.tolist(), strict=True)
+        return tuple(next(filter(None, (says.get(i, "") for i in reversed(range(*span)))), "") for span in spans)
+
+    def cells(self, heads: Sequence[int | str], tile: int = 1) -> list[Cells]:
+        """The cells of several heads; see `metrics.cells_of`. A cell is blocked where all that it is made of is."""
+        if self.plain:
+            window = {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
+            return metrics.cells_of(self.step, heads, **window, tile=tile, scores=not self.record.read_only)
+        return [self._cells(head, tile) for head in heads]
+
+    def _cells(self, head: int | str, tile: int) -> Cells:
+        parts = [_pooled(*self.block(head, rows), tile) for rows in self.blocks(tile)]
+        weights, blocked, scores = zip(*parts, strict=True)
+        weights, blocked = np.concatenate(weights), np.concatenate(blocked)
+        scores = None if scores[0] is None else np.concatenate(scores)
+        states = np.where(np.isnan(weights), NAN, np.where(blocked > 0, metrics.BLOCKED, metrics.WEIGHT))
+        empty = metrics.pool(torch.from_numpy(self.empty(head)).float()[:, None], tile, "min", across=1)[:, 0].numpy()
+        states[empty > 0] = EMPTY
+        reasons = metrics.reasons_of(self.step, head, slice(0, 1), slice(0, 1), sentence=self.sentence)[0]
+        places = self.queries.starts[::tile], self.keys.starts[::tile]
+        return Cells(*places, weights, scores, states, reasons, blocked, tile)
+
+    def has_scores(self, head: int | str) -> bool:
+        """Whether cells have scores: those of combined heads and of merged words have none."""
+        merged = self.queries.merged or self.keys.merged
+        return isinstance(head, int) and not merged and not self.record.read_only
+
+    def blocks(self, tile: int = 1) -> Iterator[slice]:
+        """Rows whose weights are held at once, whole tiles of them; at least one block."""
+        each = int(self.queries.sizes.max(initial=1)) * self.step.shape[3]
+        return iter(metrics.row_slices(len(self.queries), each, tile))
+
+    def block(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """The weights of some rows, by which rule each cell is blocked (0: by none), and the scores or None."""
+        queries, step, sentence = self.queries[rows], self.step, self.sentence
+        at = slice(int(queries.starts[0]), int(queries.stops[-1]))
+        weights = self._merged(metrics.weights_of(step, head, at, sentence=sentence).numpy(), queries)
+        rules = metrics.reasons_of(step, head, at, sentence=sentence)[1].numpy()
+        closed = queries.merge(self.keys.merge(rules, 1, np.minimum), 0, np.minimum, at.start) > 0
+        blocked = closed * rules[np.ix_(queries.starts - at.start, self.keys.starts)]
+        if not self.has_scores(head):
+            return weights, blocked, None
+        scores = step.scores(head, at, sentence=sentence).numpy()
+        return weights, blocked, scores[np.ix_(queries.starts - at.start, self.keys.starts)]
+
+    def _merged(self, weights: np.ndarray, queries: Groups) -> np.ndarray:
+        """Rows of the record's weights as they are seen; a row of which nothing is left stays zero."""
+        weights = queries.merge(self.every_key.merge(weights, 1), 0, begins=int(queries.starts[0]))
+        if queries.merged:
+            weights = weights / queries.sizes[:, None].astype(weights.dtype)
+        if self.view.special == "renormalize":
+            total = weights.sum(1, keepdims=True)
+            weights = weights / np.where(total == 0, 1, total)
+        return weights[:, np.searchsorted(self.every_key.starts, self.keys.starts)]
+
+    def empty(self, head: int | str) -> np.ndarray:
+        """Which rows have no key left, boolean; of a word, where none of its pieces has one."""
+        empty = metrics.empty_queries(self.step, head, sentence=self.sentence).numpy()
+        return self.queries.merge(empty, 0, np.logical_and)
+
+    def row_sums(self, head: int | str) -> np.ndarray:
+        """The sum of each row's weights: over all keys of the view, also those outside of the window."""
+        if self.plain:
+            return metrics.row_sums(self.step, head, sentence=self.sentence, rows=self.rows).numpy()
+        every = see(self.record, self.site, sentence=self.sentence, view=self.view, rows=self.rows)
+        return np.concatenate([every.block(head, rows)[0].sum(1) for rows in every.blocks()])
+
+    def strongest(self, head: int | str) -> tuple[np.ndarray, np.ndarray]:
+        """Each row's largest weight, NaN aside, and its column; both (rows,)."""
+        if self.plain:
+            window = {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
+            return metrics.strongest(self.step, head, **window)
+        found = [np.nan_to_num(self.block(head, rows)[0], nan=-1.0) for rows in self.blocks()]
+        return np.concatenate([block.max(1) for block in found]), np.concatenate([block.argmax(1) for block in found])
+
+    def largest(self) -> float:
+        """The largest weight of all heads, NaN aside, of the whole map."""
+        if self.plain:
+            return metrics.largest_weight(self.record, self.site, sentence=self.sentence)
+        every = see(self.record, self.site, sentence=self.sentence, view=self.view)
+        return max(float(every.strongest(head)[0].max(initial=0.0)) for head in range(self.step.num_heads))
+
+
+def _pooled(
+    weights: np.ndarray, blocked: np.ndarray, scores: np.ndarray | None, tile: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The largest weight of each tile; blocked, by the rule of its first cell, is one of which every cell is."""
+    if tile == 1:
+        return weights, blocked, scores
+    closed = metrics.pool(torch.from_numpy(blocked > 0).float(), tile, "min").numpy() > 0
+    return metrics.pool(torch.from_numpy(weights), tile).numpy(), blocked[::tile, ::tile] * closed, None
+
+
+def see(
+    record: Record, site: Site, *, sentence: int = 0, view: View = View(), rows: slice = ALL, columns: slice = ALL
+) -> Seen:
+    """A site of a record through a view, and of that the groups whose first position is in a window.
+
+    Raises:
+        InputError: if the view leaves nothing to see.
+    """
+    tokens = record.tokens(site, sentence=sentence)
+    looks = record.sentences if site.kind == "encoder" else record.read
+    looked = record.read if site.kind == "decoder" else record.sentences
+    texts = looks[sentence].text, looked[sentence].text
+    every = [groups(part, view, text) for part, text in zip(tokens, texts, strict=True)]
+    kept = [_of(part, side) for part, side in zip(every, PAIRS[view.pair], strict=True)]
+    if view != View() and not all(map(len, kept)):
+        raise InputError(_nothing_left(view, tokens, site))
+    windows = [_within(part, window, len(all)) for part, window, all in zip(kept, (rows, columns), tokens, strict=True)]
+    return Seen(record, site, sentence, view, rows, columns, *windows, every[1])
+
+
+def _of(every: Groups, side: int | None) -> Groups:
+    """The groups of one text of a pair."""
+    return every if side is None else every[np.array([token.segment == side for token in every.tokens], bool)]
+
+
+def _within(every: Groups, window: slice, length: int) -> Groups:
+    return every if window == ALL else every[np.isin(every.starts, np.arange(length)[window])]
+
+
+def _nothing_left(view: View, tokens: Sequence[Sequence[Token]], site: Site) -> str:
+    for what, part, side in zip(("queries", "keys"), tokens, PAIRS[view.pair], strict=True):
+        if side is not None and all(token.segment != side for token in part):
+            return f"'{view.pair}' is of a pair of texts, but the {what} of {site} are all of text {'BA'[side]}."
+    return f"Nothing is left to see of {site}: it has nothing but special tokens there, which are hidden."
