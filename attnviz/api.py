@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from attnviz.core.edits import Edits
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.sources import trained
@@ -24,7 +24,7 @@ DEFAULT = next(iter(SOURCES))
 
 
 def load(name: str = DEFAULT, **settings: object) -> Source:
-    """The source of that name.
+    """The source of that name: one of `SOURCES`, or a model of Hugging Face by its Hub name or its folder.
 
     Args:
         settings: `step` of a trained model (after which step of its training); `num_heads`, `seed` and the other fields
@@ -32,10 +32,11 @@ def load(name: str = DEFAULT, **settings: object) -> Source:
 
     Raises:
         InputError: names the sources, or the settings, that there are.
-        AttnvizError: names the file if one that ships with attnviz is missing or damaged.
+        AttnvizError: names the file if one that ships with attnviz is missing or damaged; says why a model of Hugging
+            Face cannot be loaded.
     """
     if name not in tuple(SOURCES):
-        raise InputError(f"There is no source {quoted(name)}. There are: {', '.join(SOURCES)}.")
+        return _huggingface(name, settings)
     make = SOURCES[name]
     fixed = {"model": name} if make is Trained else {}
     known = [field.name for field in fields(make) if field.name not in fixed]
@@ -43,6 +44,17 @@ def load(name: str = DEFAULT, **settings: object) -> Source:
         has = f"It has: {', '.join(known)}." if known else "It has none."
         raise InputError(f"The source '{name}' has no setting {quoted(unknown[0])}. {has}")
     return make(**fixed, **settings)
+
+
+def _huggingface(name: str, settings: dict[str, object]) -> Source:
+    from attnviz.sources.huggingface.source import HuggingFace
+
+    if settings:
+        raise InputError(f"A model of Hugging Face has no setting {quoted(next(iter(settings)))}; it has none.")
+    try:
+        return HuggingFace(name)
+    except AttnvizError as error:
+        raise type(error)(f"{error} The models that ship with attnviz are: {', '.join(SOURCES)}.") from None
 
 
 def analyze(

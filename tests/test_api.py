@@ -55,7 +55,11 @@ def test_a_decoder_predicts_the_next_token_and_then_the_end():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: attnviz.load("gpt"), f"There is no source 'gpt'. There are: {', '.join(api.SOURCES)}."),
+        (
+            lambda: attnviz.load("no name"),
+            "'no name' is no name of a model; names look like 'gpt2' or 'google-bert/bert-base-uncased'. "
+            f"The models that ship with attnviz are: {', '.join(api.SOURCES)}.",
+        ),
         (
             lambda: attnviz.load("scratch", heads=4),
             "The source 'scratch' has no setting 'heads'. It has: tokenizer, sos, d_model, num_heads, num_layers, "

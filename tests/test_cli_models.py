@@ -323,9 +323,9 @@ def test_a_setting_of_random_weights_is_not_dropped_by_a_trained_model(run, flag
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["head", CAT, "--model", "gpt"], "There is no source 'gpt'. There are: translator,"),
-        (["head", CAT, "--model", "gpt", "--seed", "1"], "There is no source 'gpt'."),
-        (["models", "gpt"], "There is no source 'gpt'."),
+        (["head", CAT, "--model", "no name"], "'no name' is no name of a model"),
+        (["head", CAT, "--model", "gpt2", "--seed", "1"], "A model of Hugging Face has no setting 'seed'"),
+        (["models", "no name"], f"The models that ship with attnviz are: {', '.join(api.SOURCES)}."),
         (["models", "induction"], "The weights of 'induction' are missing"),
         (["head", CAT, "--model", "scratch", "--step", "3"], "The source 'scratch' has no setting 'step'."),
         (

@@ -33,6 +33,11 @@ class Source(Protocol):
         """What is known about the model, and how; None if nothing was measured."""
         ...
 
+    @property
+    def read_only(self) -> str | None:
+        """Why nothing about the attention can be changed; None if it can."""
+        ...
+
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Cut texts into tokens, padded to one length."""
         ...

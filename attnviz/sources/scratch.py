@@ -42,6 +42,7 @@ class Scratch:
     name = "scratch"
     provenance = "random"
     card = None
+    read_only = None
 
     def __post_init__(self):
         for field, most in BOUNDS.items():

@@ -35,6 +35,7 @@ class Trained:
     step: int | None = None
 
     provenance = "trained here"
+    read_only = None
 
     def __post_init__(self):
         if self.step is not None and type(self.step) is not int:
