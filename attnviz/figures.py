@@ -12,9 +12,11 @@ from attnviz import metrics, tables, views, words
 from attnviz.charts import change as change_chart
 from attnviz.charts import heads as heads_chart
 from attnviz.charts import heatmap as heatmap_chart
+from attnviz.charts import labels as labels_chart
 from attnviz.charts import maps
 from attnviz.charts import mask_grid as mask_chart
 from attnviz.charts import next_word as next_word_chart
+from attnviz.charts import similarity as similarity_chart
 from attnviz.charts import step_by_step as step_chart
 from attnviz.charts.maps import Map
 from attnviz.charts.screen import READOUT, screen
@@ -206,10 +208,10 @@ def next_word(
     count: int = 5,
     dark: bool = False,
 ) -> Figure:
-    """The most probable words after a position, also `before` a change; see `charts.next_word`."""
+    """The most probable words after a position, or in place of it, also `before` a change; see `charts.next_word`."""
     asked = {"before": before, "sentence": sentence, "count": count}
     picture = partial(next_word_chart.picture, record, position, **asked, dark=dark)
-    what = f"next word {position}"
+    what = f"{'blank' if metrics.fills_in(record) else 'next word'} {position}"
     return Figure(
         name=file_stem(record.source, what, record.sentences[sentence].text, end=_edited(record.edits)),
         title=_title(next_word_chart.title_of(record, position, sentence), record),
@@ -227,7 +229,12 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     picture = partial(step_chart.picture, record, **asked, dark=dark)
     runs = {"": record} if before is None else {"": record, "_before": before}
     return Figure(
-        name=file_stem(record.source, "step by step", record.sentences[sentence].text, end=_edited(record.edits)),
+        name=file_stem(
+            record.source,
+            "blanks" if metrics.fills_in(record) else "step by step",
+            record.sentences[sentence].text,
+            end=_edited(record.edits),
+        ),
         title=_title(step_chart.title_of(record), record),
         describe=lambda: words.step_by_step(record, **asked),
         draw=lambda: picture().chart,
@@ -237,9 +244,46 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     )
 
 
-def _next_words(found: Sequence[metrics.NextWord]) -> dict[str, np.ndarray]:
+def labels(record: Record, *, before: Record | None = None, sentence: int = 0, dark: bool = False) -> Figure:
+    """The probabilities of the classes of a sentence, also `before` a change; see `charts.labels`."""
+    asked = {"before": before, "sentence": sentence}
+    picture = partial(labels_chart.picture, record, **asked, dark=dark)
+    return Figure(
+        name=file_stem(record.source, "labels", record.sentences[sentence].text, end=_edited(record.edits)),
+        title=_title(labels_chart.title_of(record), record),
+        describe=lambda: words.labels(record, **asked),
+        draw=lambda: picture().chart,
+        show=lambda: (picture(edits=False).spec, None),
+        tabulate=lambda: tables.labels_table(record, **asked),
+        collect=lambda: _next_words(metrics.labels(record, **asked), "labels"),
+    )
+
+
+def similarity(record: Record, *, before: Record | None = None, dark: bool = False) -> Figure:
+    """How alike the sentences are, and how far each moved since `before` a change; see `charts.similarity`."""
+    picture = partial(similarity_chart.picture, record, before=before, dark=dark)
+    return Figure(
+        name=file_stem(record.source, "similarity", record.sentences[0].text, end=_edited(record.edits)),
+        title=_title(similarity_chart.title_of(record), record),
+        describe=lambda: words.similarity(record, before=before),
+        draw=lambda: picture().chart,
+        show=lambda: (picture(edits=False).spec, None),
+        tabulate=lambda: tables.similarity_table(record, before=before),
+        collect=lambda: _similarities(record, before),
+    )
+
+
+def _similarities(record: Record, before: Record | None) -> dict[str, np.ndarray]:
     arrays = {
-        "words": _text_array([next.word for next in found]),
+        "similarity": metrics.similarity(record).numpy(),
+        "sentences": _text_array([sentence.text for sentence in record.sentences]),
+    }
+    return arrays if before is None else arrays | {"moved": metrics.shift(before, record).numpy()}
+
+
+def _next_words(found: Sequence[metrics.NextWord], named: str = "words") -> dict[str, np.ndarray]:
+    arrays = {
+        named: _text_array([next.word for next in found]),
         "probabilities": np.array([next.probability for next in found], np.float64),
     }
     before = [next.before for next in found if next.before is not None]
@@ -249,7 +293,8 @@ def _next_words(found: Sequence[metrics.NextWord]) -> dict[str, np.ndarray]:
 def _said(record: Record, sentence: int, end: str) -> dict[str, np.ndarray]:
     """What a run read and said, as arrays whose names have an `end`."""
     said = metrics.said(record, sentence=sentence)
-    return {
+    positions = {f"positions{end}": np.array([one.position for one in said])} if metrics.fills_in(record) else {}
+    return positions | {
         f"tokens{end}": _text_array([one.token for one in said]),
         f"words{end}": _text_array([one.word for one in said]),
         f"probabilities{end}": np.array([one.probability for one in said]),

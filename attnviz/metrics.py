@@ -374,6 +374,66 @@ def _largest(probabilities: Tensor, count: int) -> list[int]:
     return [] if probabilities.isnan().any() else probabilities.topk(min(count, len(probabilities))).indices.tolist()
 
 
+def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> tuple[NextWord, ...]:
+    """The classes of a model that classifies with their probabilities, the most probable first; also `before` a change.
+
+    Of a single class it is the logistic function of its logit. None where no class has a probability.
+
+    Raises:
+        InputError: if the model does not classify, or not into the classes of the run before.
+    """
+    names, after = _classes(record, sentence)
+    old = None
+    if before is not None:
+        other, old = _classes(before, sentence)
+        if other != names:
+            raise InputError(
+                f"'{before.source}' and '{record.source}' have different labels, which cannot be compared."
+            )
+    known = after if old is None or not after.isnan().any() else old
+    if known.isnan().any():
+        return ()
+    ranked = known.argsort(descending=True, stable=True).tolist()
+    return tuple(NextWord(names[i], float(after[i]), None if old is None else float(old[i])) for i in ranked)
+
+
+def _classes(record: Record, sentence: int) -> tuple[tuple[str, ...], Tensor]:
+    if record.labels is None:
+        raise InputError(f"'{record.source}' does not classify.")
+    names, logits = record.labels
+    one = logits[sentence].double()
+    return names, one.sigmoid() if len(names) == 1 else one.softmax(-1)
+
+
+def similarity(record: Record) -> Tensor:
+    """How alike the sentences of a batch are: the cosine of their vectors, float64, (B, B); NaN of a zero vector.
+
+    Raises:
+        InputError: if the model gives sentences no vectors.
+    """
+    directions = _directions(record)
+    return (directions @ directions.T).clamp(-1, 1)
+
+
+def shift(before: Record, after: Record) -> Tensor:
+    """How far each sentence's vector turned, 1 - cosine, float64, (B,): 0 is not at all, 2 to the opposite.
+
+    Raises:
+        InputError: if the model gives sentences no vectors, or the records are of other sentences.
+    """
+    texts = [[sentence.text for sentence in record.sentences] for record in (before, after)]
+    if texts[0] != texts[1]:
+        raise InputError("The records are of other sentences, so their vectors cannot be compared.")
+    return (_directions(after) - _directions(before)).square().sum(-1) / 2
+
+
+def _directions(record: Record) -> Tensor:
+    if record.vectors is None:
+        raise InputError(f"'{record.source}' gives sentences no vectors.")
+    vectors = record.vectors.double()
+    return vectors / vectors.norm(dim=-1, keepdim=True)
+
+
 def predicting(record: Record) -> Prediction:
     """What the model says.
 

@@ -105,6 +105,33 @@ def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.Data
     return pd.DataFrame({"position": positions, "token": _pick(labels, positions), "change": change})
 
 
+def labels_table(record: Record, *, before: Record | None = None, sentence: int = 0) -> pd.DataFrame:
+    """One row per class, the most probable first: label, probability, and probability_before a change if asked for."""
+    found = metrics.labels(record, before=before, sentence=sentence)
+    table = pd.DataFrame(
+        {
+            "label": _texts([one.word for one in found]),
+            "probability": np.array([one.probability for one in found], np.float64),
+        }
+    )
+    if before is None:
+        return table
+    return table.assign(probability_before=np.array([one.before for one in found], np.float64))
+
+
+def similarity_table(record: Record, *, before: Record | None = None) -> pd.DataFrame:
+    """One row per pair of sentences: sentence, text, other, other_text, similarity; see `metrics.similarity`.
+
+    With a run `before` a change also moved, of the first of the two: see `metrics.shift`.
+    """
+    cosine = metrics.similarity(record).numpy()
+    texts = [sentence.text for sentence in record.sentences]
+    i, j = (index.ravel() for index in np.indices(cosine.shape))
+    pairs = {"sentence": i, "text": _pick(texts, i), "other": j, "other_text": _pick(texts, j)}
+    table = pd.DataFrame(pairs | {"similarity": cosine.ravel()})
+    return table if before is None else table.assign(moved=metrics.shift(before, record).numpy()[i])
+
+
 def _noted(table: pd.DataFrame, seen: Seen) -> pd.DataFrame:
     """With a note on what the view did, behind what was noted before."""
     parts = [table.attrs.get("note", ""), *(f"{note[:1].upper()}{note[1:]}." for note in seen.notes)]
@@ -150,7 +177,9 @@ def next_word_table(
 
 
 def step_by_step_table(record: Record, *, before: Record | None = None, sentence: int = 0) -> pd.DataFrame:
-    """One row per position: position, token, word, probability; see `metrics.said`.
+    """One row per position (per blank, of a model that fills in): position, token, word, probability.
+
+    See `metrics.said`.
 
     With a run `before` a change also token_before, word_before and probability_before; of two that have not read
     equally many tokens, what one lacks is empty.
@@ -158,7 +187,8 @@ def step_by_step_table(record: Record, *, before: Record | None = None, sentence
     runs = {"": record} if before is None else {"": record, "_before": before}
     said = {end: metrics.said(run, sentence=sentence) for end, run in runs.items()}
     length = max(map(len, said.values()))
-    columns = {"position": np.arange(length)}
+    longest = max(said.values(), key=len)
+    columns = {"position": np.array([one.position for one in longest], np.int64)}
     for end, found in said.items():
         rows = [*found, *[None] * (length - len(found))]
         columns |= {

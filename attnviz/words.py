@@ -160,16 +160,23 @@ def change(moved: np.ndarray, labels: Sequence[str]) -> str:
 
 
 def next_word(record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5) -> str:
-    """The words that are most probable after a position, with their probabilities."""
-    after = quoted_token(metrics.token_at(record, position, sentence=sentence), position)
+    """The words that are most probable after a position, or in place of a blank, with their probabilities."""
+    after = f"{_where(record)} {quoted_token(metrics.token_at(record, position, sentence=sentence), position)}"
     found = metrics.next_words(record, position, before=before, sentence=sentence, count=count)
     if not found:
-        return f"The probabilities of the words after {after} are not numbers."
+        return f"The probabilities of the words {after} are not numbers."
     was = {next.word: "" if next.before is None else f" (before the change {percent(next.before)})" for next in found}
     listed = ", ".join(f"{quoted(next.word)} {percent(next.probability)}{was[next.word]}" for next in found)
     other = before is not None and not metrics.read_alike(before, record, position, sentence=sentence)
-    return f"Most probable after {after}: {listed}.{f' {OTHER_WORDS}.' if other else ''}"
+    return f"Most probable {after}: {listed}.{f' {OTHER_WORDS}.' if other else ''}"
 
+
+def _where(record: Record) -> str:
+    """Where the model says a word, to stand before a token."""
+    return "in place of" if metrics.fills_in(record) else "after"
+
+
+NO_BLANK = "there is no blank in the sentence to fill in"
 
 OTHER_WORDS = "Before the change the model had read other words by then"
 """Why what it said then is not shown beside."""
@@ -177,40 +184,100 @@ OTHER_WORDS = "Before the change the model had read other words by then"
 
 def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
     """How much is said, where the model was least sure, and where it says other words than before a change."""
-    said = metrics.said(record, sentence=sentence)
-    at = min(range(len(said)), key=lambda i: np.nan_to_num(said[i].probability, nan=-1.0))
-    least = f"{quoted(said[at].word)} {percent(said[at].probability)}, after {quoted_token(said[at].token, at)}"
-    each = "1 token" if len(said) == 1 else f"each of {len(said)} tokens"
-    text = f"After {each}, the most probable next word. The least sure: {least}."
+    said, where = metrics.said(record, sentence=sentence), _where(record)
+    if not said:
+        return as_sentence(NO_BLANK)
+    one = min(said, key=lambda one: np.nan_to_num(one.probability, nan=-1.0))
+    least = f"{quoted(one.word)} {percent(one.probability)}, {where} {quoted_token(one.token, one.position)}"
+    what, word = ("blank", "word") if metrics.fills_in(record) else ("token", "next word")
+    each = f"1 {what}" if len(said) == 1 else f"each of {len(said)} {what}s"
+    text = f"{where.capitalize()} {each}, the most probable {word}. The least sure: {least}."
     if before is None:
         return text
     old = metrics.said(before, sentence=sentence)
-    pairs = list(enumerate(zip(old, said, strict=False)))
-    others = [(i, one, other) for i, (one, other) in pairs if one.word != other.word]
+    others = [(one, other) for one, other in zip(old, said, strict=False) if one.word != other.word]
     count = len(others) + abs(len(old) - len(said))
     if not count:
         return f"{text} All are as before the change."
     named = "; ".join(
-        f"{quoted(other.word)} after {quoted_token(other.token, i)}, before {quoted(one.word)}"
-        for i, one, other in others[:MOST_NAMED]
+        f"{quoted(other.word)} {where} {quoted_token(other.token, other.position)}, before {quoted(one.word)}"
+        for one, other in others[:MOST_NAMED]
     )
     return (
         f"{text} {count} {'differs' if count == 1 else 'differ'} from before the change{f': {named}' if named else ''}."
     )
 
 
-def says(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
-    """What an encoder-decoder writes, or what a language model expects next; "" of a model that says no words."""
-    if record.prediction is None:
-        return ""
-    now = _says(record, sentence)
+def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
+    """The most probable labels with their probabilities."""
+    found = metrics.labels(record, before=before, sentence=sentence)
+    if not found:
+        return "The probabilities of the labels are not numbers."
+    was = ["" if one.before is None else f" (before the change {percent(one.before)})" for one in found]
+    listed = [f"{quoted(one.word)} {percent(one.probability)}{old}" for one, old in zip(found, was, strict=True)]
+    return f"The most probable of {len(found)} labels: {', '.join(listed[:MOST_NAMED])}."
+
+
+def similarity(record: Record, *, before: Record | None = None) -> str:
+    """Which sentences are most alike and which least, and how far a change moved them."""
+    cosine, texts = metrics.similarity(record).numpy(), [quoted(one.text) for one in record.sentences]
+    rows, columns = np.triu_indices(len(texts), 1)
+    pairs = sorted(
+        (-float(cosine[i, j]), i, j) for i, j in zip(rows, columns, strict=True) if cosine[i, j] == cosine[i, j]
+    )
+    ends = dict(zip(("most", "least"), (pairs[:1], pairs[1:][-1:]), strict=True))
+    named = [f"{what} alike {texts[i]} and {texts[j]}, {-c:.2f}" for what, found in ends.items() for c, i, j in found]
+    count = "1 sentence" if len(texts) == 1 else f"{len(texts)} sentences"
+    listed = f": {'; '.join(named)}" if named else ""
+    text = f"Similarity of {count}, the cosine of their vectors{listed}."
     if before is None:
+        return text
+    moved = metrics.shift(before, record).tolist()
+    order = sorted(range(len(moved)), key=lambda i: -np.nan_to_num(moved[i], nan=np.inf))[:MOST_NAMED]
+    return f"{text} Moved by the change, 1 − cosine: {', '.join(f'{texts[i]} {turned(moved[i])}' for i in order)}."
+
+
+def says(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
+    """What a model says of a sentence, also before a change; "" of one that says nothing.
+
+    What an encoder-decoder writes, a language model expects next or in place of each blank, the label of a model that
+    classifies, or how far the sentence's vector moved.
+    """
+    if record.prediction is None and record.labels is None:
+        return "" if record.vectors is None else _vector(record, before, sentence)
+    now = _says(record, sentence)
+    if before is None or (metrics.fills_in(record) and not record.prediction.blanks[sentence]):
         return now
     text, was = (_written(run, sentence) for run in (record, before))
     return f"{now} {'(As before the change.)' if text == was else f'(Before the change: {was}.)'}"
 
 
+def _vector(record: Record, before: Record | None, sentence: int) -> str:
+    text = f"It gives the sentence a vector of {record.vectors.shape[-1]} numbers."
+    if before is None:
+        return text
+    moved = float(metrics.shift(before, record)[sentence])
+    return f"{text} {f'(It moved by {turned(moved)}: 1 − cosine.)' if moved else '(As before the change.)'}"
+
+
+def turned(moved: float) -> str:
+    """How far a vector turned (see `metrics.shift`): what is not quite nothing does not read as if it were."""
+    if moved != moved:
+        return "NaN"
+    return "<0.0001" if 0 < moved < 5e-5 else f"{moved:.4f}" if moved else "0"
+
+
+def _label(record: Record, sentence: int) -> metrics.NextWord | None:
+    return next(iter(metrics.labels(record, sentence=sentence)), None)
+
+
 def _says(record: Record, sentence: int) -> str:
+    if record.prediction is None:
+        label = _label(record, sentence)
+        said = "nothing: the probabilities are not numbers"
+        return f"It says {f'{quoted(label.word)} ({percent(label.probability, 0)})' if label else said}."
+    if metrics.fills_in(record):
+        return _fills_in(record, sentence)
     text, last = _written(record, sentence), metrics.said(record, sentence=sentence)[-1]
     broken = text == NOTHING and last.probability != last.probability
     why = ": the probabilities are not numbers" if broken else ""
@@ -221,12 +288,28 @@ def _says(record: Record, sentence: int) -> str:
     return f"After {quoted(last.token)} it expects {quoted(last.word)} ({percent(last.probability, 0)})."
 
 
+def _fills_in(record: Record, sentence: int) -> str:
+    said = metrics.said(record, sentence=sentence)
+    if not said:
+        return as_sentence(NO_BLANK)
+    blanks = ((quoted_token(one.token, one.position), one) for one in said[:MOST_NAMED])
+    each = (f"in place of {at} it expects {quoted(one.word)} ({percent(one.probability, 0)})" for at, one in blanks)
+    more = f"; {len(said) - MOST_NAMED} more blanks" if len(said) > MOST_NAMED else ""
+    return as_sentence("; ".join(each) + more)
+
+
 NOTHING = "nothing"
 """What is written, or expected, where there is nothing."""
 
 
 def _written(record: Record, sentence: int) -> str:
-    """The text that was written; of a language model, the word it expects next with its probability."""
+    """The text that was written; of other models, each word or the label they expect with its probability."""
+    if record.prediction is None:
+        label = _label(record, sentence)
+        return f"{quoted(label.word)}, {percent(label.probability, 0)}" if label else NOTHING
+    if metrics.fills_in(record):
+        said = metrics.said(record, sentence=sentence)[:MOST_NAMED]
+        return "; ".join(f"{quoted(one.word)}, {percent(one.probability, 0)}" for one in said)
     if record.prediction.written:
         return isolated(" ".join(shown(word) for word in record.prediction.written[sentence].split())) or NOTHING
     last = metrics.said(record, sentence=sentence)[-1]

@@ -24,8 +24,8 @@ LONGEST_LABEL = 16
 PADDING, TITLE_PADDING = 6, 10
 """Pixels between cells and labels, and between labels and an axis title."""
 
-TIE = 4.5
-"""Pixels between the map and the lines that join the pieces of words."""
+TIE = 3.0
+"""Pixels from the map to the lines that join the pieces of words."""
 
 _LABEL = "substring(datum.label, 5)"
 _IS_QUIET = "substring(datum.label, 4, 5) === '-'"
@@ -58,10 +58,10 @@ def ties(rows: Groups, columns: Groups, size: Size, colors: Theme) -> Frame:
     """A line between the labels and the map along the pieces of each word that was cut."""
     side = size.cell
     down = (
-        box(-TIE, a * side + 2, -TIE + 1.5, b * side - 2, fill=colors.quiet, width=0) for a, b in _words(rows, size)
+        box(-TIE, a * side + 2, -TIE + 1.25, b * side - 2, fill=colors.quiet, width=0) for a, b in _words(rows, size)
     )
     across = (
-        box(a * side + 2, -TIE, b * side - 2, -TIE + 1.5, fill=colors.quiet, width=0) for a, b in _words(columns, size)
+        box(a * side + 2, -TIE, b * side - 2, -TIE + 1.25, fill=colors.quiet, width=0) for a, b in _words(columns, size)
     )
     return Frame(boxes=(*down, *across))
 

@@ -1,4 +1,6 @@
-"""What a model expects next, and what it expected before a change."""
+"""What a model expects next, or in place of a blank, and what it expected before a change."""
+
+from collections.abc import Sequence
 
 import altair as alt
 
@@ -53,6 +55,14 @@ def picture(
     colors = theme(dark)
     found = metrics.next_words(record, position, before=before, sentence=sentence, count=count)
     compared = before is not None and metrics.read_alike(before, record, position, sentence=sentence)
+    notes = [OTHER_WORDS] if before is not None and not compared else []
+    lines = [*notes, *subtitles_of(record, edits=edits)]
+    return probabilities(found, title_of(record, position, sentence), lines, colors)
+
+
+def probabilities(found: Sequence[NextWord], title: str, lines: Sequence[str], colors: Theme) -> Picture:
+    """Words and their bars, in pairs where what was before is known, under a title and lines."""
+    compared = any(next.before is not None for next in found)
     labels = [shown(next.word, axes.LONGEST_LABEL) for next in found]
     left = -max(map(text_width, labels), default=0.0) - axes.PADDING
     step = PAIR if compared else STEP
@@ -60,22 +70,20 @@ def picture(
     for i, (label, next) in enumerate(zip(labels, found, strict=True)):
         y = (i + 0.5) * step
         drawn += Frame(rows=(words(-axes.PADDING, y, label, colors.text),)) + _bars(next, y, colors)
-    if compared and found:
+    if compared:
         texts = f"upper bar: {bars.BEFORE}", f"lower bar: {bars.AFTER}"
         drawn += bars.legend(0, step * len(found) + 12, texts, colors)
-    notes = [] if found else [NO_NUMBERS]
-    notes += [OTHER_WORDS] if before is not None and not compared else []
     width = LENGTH + bars.PERCENT - left
-    lines = [*notes, *subtitles_of(record, edits=edits)]
-    title = title_of(record, position, sentence)
+    lines = lines if found else [NO_NUMBERS, *lines]
     drawn += frame.heading(title, lines, left=left, top=-10, width=width, narrowest=bars.NARROWEST, colors=colors)
     return bars.picture(drawn, colors)
 
 
 def title_of(record: Record, position: int, sentence: int = 0) -> str:
     """What is drawn, beginning with constant words."""
-    after = quoted_token(metrics.token_at(record, position, sentence=sentence), position)
-    return f"Next word after {after} · {in_title(record.source)}"
+    token = quoted_token(metrics.token_at(record, position, sentence=sentence), position)
+    what = "Most probable in place of" if metrics.fills_in(record) else "Next word after"
+    return f"{what} {token} · {in_title(record.source)}"
 
 
 def _bars(next: NextWord, y: float, colors: Theme) -> Frame:

@@ -95,6 +95,18 @@ def data_uri(image: np.ndarray, colors: np.ndarray) -> str:
     return "data:image/png;base64," + base64.b64encode(png(image, colors)).decode()
 
 
+def color_at(place: float, colors: Theme) -> str:
+    """The color of a place on the ramp, 0 to 1; what is outside of it has the color of its end."""
+    red, green, blue = palette(colors)[int(shades(np.array(place)))].tolist()
+    return f"#{red:02x}{green:02x}{blue:02x}"
+
+
+def readable(ground: str, colors: Theme) -> str:
+    """The color of text, or of the background, whichever stands out more from a ground."""
+    light = {color: sum(_rgb(color)) for color in (ground, colors.text, colors.background)}
+    return max((colors.text, colors.background), key=lambda color: abs(light[color] - light[ground]))
+
+
 def _rgb(color: str) -> tuple[int, int, int]:
     return tuple(int(color[i : i + 2], 16) for i in (1, 3, 5))
 

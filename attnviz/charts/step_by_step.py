@@ -15,6 +15,7 @@ from attnviz.charts.theme import LINE, Theme, theme
 from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
 from attnviz.metrics import Said
+from attnviz.words import NO_BLANK
 
 STEP, LENGTH, GAP = 24, 70, 14
 """Pixels: from row to row, a bar of probability 1, and between columns."""
@@ -36,6 +37,7 @@ def step_by_step(
 ) -> alt.LayerChart:
     """Draw a row per position that is not padding: what was just read, and the most probable word then, with a bar.
 
+    Of a model that fills in there is a row per blank.
     With a run `before` a change both stand side by side, and rows that say another word are marked.
     """
     return picture(record, before=before, sentence=sentence, dark=dark).chart
@@ -48,10 +50,10 @@ def picture(
     colors, compared = theme(dark), before is not None
     now = metrics.said(record, sentence=sentence)
     old = metrics.said(before, sentence=sentence) if compared else ()
-    every = [(i, *both) for i, both in enumerate(zip_longest(now, old))]
+    every = [((one or was).position, one, was) for one, was in zip_longest(now, old)]
     rows = _kept(every, compared)
     drawn, x = Frame(), 0.0
-    for column in _columns(rows, old == () or _read_alike(every), compared, record, colors):
+    for column in _columns(rows, old == () or _read_alike(every), compared, record, colors) if rows else ():
         part, width = column(x)
         drawn, x = drawn + part, x + width + GAP
     lines = [*_notes(rows, every, compared), *subtitles_of(record, edits=edits)]
@@ -63,7 +65,8 @@ def picture(
 
 def title_of(record: Record) -> str:
     """What is drawn, beginning with constant words."""
-    return f"Step by step · {in_title(record.source)}"
+    what = "Blanks, filled in" if metrics.fills_in(record) else "Step by step"
+    return f"{what} · {in_title(record.source)}"
 
 
 def differs(row: Row) -> bool:
@@ -90,11 +93,11 @@ def _kept(rows: list[Row], compared: bool) -> list[Row]:
 
 def _notes(rows: list[Row], every: list[Row], compared: bool) -> list[str]:
     """What is left out, and what the mark means."""
-    notes = []
+    notes = [] if every else [NO_BLANK]
     if len(rows) < len(every):
         which = f"the {len(rows)} of {len(every)} rows that changed most"
         notes.append(which if compared else f"the first {len(rows)} of {len(every)} rows")
-    if compared:
+    if compared and every:
         count = sum(map(differs, every))
         marked = f"{count} of {len(every)} rows, marked {DIFFERS}" if count else "in no row"
         notes.append(f"another word than before: {marked}")
@@ -104,12 +107,13 @@ def _notes(rows: list[Row], every: list[Row], compared: bool) -> list[str]:
 def _columns(rows: list[Row], read_alike: bool, compared: bool, record: Record, colors: Theme) -> list[Column]:
     """Positions, what was read, what was said before the change, marks, and what is said now."""
     verb = "writes" if record.targets else "expects"
+    reads = partial(_reads, "in place of" if metrics.fills_in(record) else "reads")
     numbers = partial(_texts, ("", ""), [str(i) for i, _, _ in rows], colors.quiet, colors)
     now, old = [row[1] for row in rows], [row[2] for row in rows]
     if not compared:
-        return [numbers, _reads(now, "", colors), *_says(now, (verb, ""), colors)]
-    first, last = ([], []) if read_alike else ([_reads(old, bars.BEFORE, colors)], [_reads(now, bars.AFTER, colors)])
-    shared = [_reads(now, "", colors)] if read_alike else []
+        return [numbers, reads(now, "", colors), *_says(now, (verb, ""), colors)]
+    first, last = ([], []) if read_alike else ([reads(old, bars.BEFORE, colors)], [reads(now, bars.AFTER, colors)])
+    shared = [reads(now, "", colors)] if read_alike else []
     named = (bars.BEFORE, bars.AFTER) if read_alike else ("", "")
     marks = partial(_texts, ("", ""), [DIFFERS if differs(row) else "" for row in rows], colors.accent, colors)
     return [
@@ -118,9 +122,9 @@ def _columns(rows: list[Row], read_alike: bool, compared: bool, record: Record, 
     ]
 
 
-def _reads(said: list[Said | None], group: str, colors: Theme) -> Column:
+def _reads(caption: str, said: list[Said | None], group: str, colors: Theme) -> Column:
     texts = [shown(one.token, axes.LONGEST_LABEL) if one else NOTHING for one in said]
-    return partial(_texts, ("reads", group), texts, colors.text, colors)
+    return partial(_texts, (caption, group), texts, colors.text, colors)
 
 
 def _says(said: list[Said | None], captions: tuple[str, str], colors: Theme, *, before: bool = False) -> list[Column]:
