@@ -226,12 +226,13 @@ def _strongest(seen: Seen, head: int | str) -> pd.DataFrame:
 
 def _strongest_block(seen: Seen, head: int | str, rows: slice) -> tuple[np.ndarray, ...]:
     """Row, column, weight and score; the scores are zeros where they are not known."""
-    weights, blocked, scores = (None if part is None else torch.from_numpy(part) for part in seen.block(head, rows))
-    ranked = weights.nan_to_num(nan=2.0).masked_fill(blocked > 0, -1.0)
+    block = seen.block(head, rows)
+    weights = torch.from_numpy(block.weights)
+    ranked = weights.nan_to_num(nan=2.0).masked_fill(torch.from_numpy(block.blocked > 0), -1.0)
     order = ranked.topk(min(STRONGEST, len(seen.keys)), dim=1)
     kept, chosen = (order.values >= 0).numpy(), order.indices
     found = weights.gather(1, chosen).numpy()
-    known = np.zeros_like(found) if scores is None else scores.gather(1, chosen).numpy()
+    known = np.zeros_like(found) if block.scores is None else np.take_along_axis(block.scores, chosen.numpy(), 1)
     i = np.repeat(np.arange(rows.start, rows.stop)[:, None], chosen.shape[1], axis=1)
     return i[kept], chosen.numpy()[kept], found[kept], known[kept]
 

@@ -201,16 +201,16 @@ class Seen:
         return [self._cells(head, tile) for head in heads]
 
     def _cells(self, head: int | str, tile: int) -> Cells:
-        parts = [_pooled(*self.block(head, rows), tile) for rows in self.blocks(tile)]
-        weights, blocked, scores = zip(*parts, strict=True)
-        weights, blocked = np.concatenate(weights), np.concatenate(blocked)
-        scores = None if scores[0] is None else np.concatenate(scores)
+        names: dict[str, int] = {}
+        parts = [self.block(head, rows).pooled(tile).renamed(names) for rows in self.blocks(tile)]
+        weights, blocked = (np.concatenate([getattr(part, name) for part in parts]) for name in ("weights", "blocked"))
+        scores = None if parts[0].scores is None else np.concatenate([part.scores for part in parts])
         states = np.where(np.isnan(weights), NAN, np.where(blocked > 0, metrics.BLOCKED, metrics.WEIGHT))
         empty = metrics.pool(torch.from_numpy(self.empty(head)).float()[:, None], tile, "min", across=1)[:, 0].numpy()
         states[empty > 0] = EMPTY
-        reasons = metrics.reasons_of(self.step, head, slice(0, 1), slice(0, 1), sentence=self.sentence)[0]
-        places = self.queries.starts[::tile], self.keys.starts[::tile]
-        return Cells(*places, weights, scores, states, reasons, blocked, tile)
+        return Cells(
+            self.queries.starts[::tile], self.keys.starts[::tile], weights, scores, states, tuple(names), blocked, tile
+        )
 
     def has_scores(self, head: int | str) -> bool:
         """Whether cells have scores: those of combined heads and of merged words have none."""
@@ -222,18 +222,16 @@ class Seen:
         each = int(self.queries.sizes.max(initial=1)) * self.step.shape[3]
         return iter(metrics.row_slices(len(self.queries), each, tile))
 
-    def block(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """The weights of some rows, by which rule each cell is blocked (0: by none), and the scores or None."""
+    def block(self, head: int | str, rows: slice) -> "Block":
+        """The cells of some rows, which are at least one."""
         queries, step, sentence = self.queries[rows], self.step, self.sentence
         at = slice(int(queries.starts[0]), int(queries.stops[-1]))
         weights = self._merged(metrics.weights_of(step, head, at, sentence=sentence).numpy(), queries)
-        rules = metrics.reasons_of(step, head, at, sentence=sentence)[1].numpy()
-        closed = queries.merge(self.keys.merge(rules, 1, np.minimum), 0, np.minimum, at.start) > 0
-        blocked = closed * rules[np.ix_(queries.starts - at.start, self.keys.starts)]
-        if not self.has_scores(head):
-            return weights, blocked, None
-        scores = step.scores(head, at, sentence=sentence).numpy()
-        return weights, blocked, scores[np.ix_(queries.starts - at.start, self.keys.starts)]
+        reasons, rules = metrics.reasons_of(step, head, at, sentence=sentence)
+        closed = queries.merge(self.keys.merge(rules.numpy(), 1, np.minimum), 0, np.minimum, at.start) > 0
+        first = np.ix_(queries.starts - at.start, self.keys.starts)
+        scores = step.scores(head, at, sentence=sentence).numpy()[first] if self.has_scores(head) else None
+        return Block(weights, closed * rules.numpy()[first], scores, reasons)
 
     def _merged(self, weights: np.ndarray, queries: Groups) -> np.ndarray:
         """Rows of the record's weights as they are seen; a row of which nothing is left stays zero."""
@@ -255,14 +253,14 @@ class Seen:
         if self.plain:
             return metrics.row_sums(self.step, head, sentence=self.sentence, rows=self.rows).numpy()
         every = see(self.record, self.site, sentence=self.sentence, view=self.view, rows=self.rows)
-        return np.concatenate([every.block(head, rows)[0].sum(1) for rows in every.blocks()])
+        return np.concatenate([every.block(head, rows).weights.sum(1) for rows in every.blocks()])
 
     def strongest(self, head: int | str) -> tuple[np.ndarray, np.ndarray]:
         """Each row's largest weight, NaN aside, and its column; both (rows,)."""
         if self.plain:
             window = {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
             return metrics.strongest(self.step, head, **window)
-        found = [np.nan_to_num(self.block(head, rows)[0], nan=-1.0) for rows in self.blocks()]
+        found = [np.nan_to_num(self.block(head, rows).weights, nan=-1.0) for rows in self.blocks()]
         return np.concatenate([block.max(1) for block in found]), np.concatenate([block.argmax(1) for block in found])
 
     def largest(self) -> float:
@@ -273,14 +271,27 @@ class Seen:
         return max(float(every.strongest(head)[0].max(initial=0.0)) for head in range(self.step.num_heads))
 
 
-def _pooled(
-    weights: np.ndarray, blocked: np.ndarray, scores: np.ndarray | None, tile: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """The largest weight of each tile; blocked, by the rule of its first cell, is one of which every cell is."""
-    if tile == 1:
-        return weights, blocked, scores
-    closed = metrics.pool(torch.from_numpy(blocked > 0).float(), tile, "min").numpy() > 0
-    return metrics.pool(torch.from_numpy(weights), tile).numpy(), blocked[::tile, ::tile] * closed, None
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some rows of `Cells`; a cell is blocked where all that it is made of is, by the rule that blocks the first."""
+
+    weights: np.ndarray
+    blocked: np.ndarray
+    scores: np.ndarray | None
+    reasons: tuple[str, ...]
+
+    def pooled(self, tile: int) -> "Block":
+        """The same with a cell per tile, which has the largest weight of it."""
+        if tile == 1:
+            return self
+        closed = metrics.pool(torch.from_numpy(self.blocked > 0).float(), tile, "min").numpy() > 0
+        weights = metrics.pool(torch.from_numpy(self.weights), tile).numpy()
+        return Block(weights, closed * self.blocked[::tile, ::tile], None, self.reasons)
+
+    def renamed(self, names: dict[str, int]) -> "Block":
+        """The same with the numbers that reasons have in `names`, where new ones are added: each block has its own."""
+        numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in self.reasons)])
+        return Block(self.weights, numbers[self.blocked], self.scores, self.reasons)
 
 
 def see(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from attnviz import metrics, views
-from attnviz.core.display import isolated, shown
+from attnviz.core.display import in_title, isolated, shown
 from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
@@ -218,9 +218,13 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
     return f"The most probable of {len(found)} labels: {', '.join(listed[:MOST_NAMED])}."
 
 
+def _sentence(text: str) -> str:
+    return isolated(f"'{in_title(text)}'")
+
+
 def similarity(record: Record, *, before: Record | None = None) -> str:
     """Which sentences are most alike and which least, and how far a change moved them."""
-    cosine, texts = metrics.similarity(record).numpy(), [quoted(one.text) for one in record.sentences]
+    cosine, texts = metrics.similarity(record).numpy(), [_sentence(one.text) for one in record.sentences]
     rows, columns = np.triu_indices(len(texts), 1)
     pairs = sorted(
         (-float(cosine[i, j]), i, j) for i, j in zip(rows, columns, strict=True) if cosine[i, j] == cosine[i, j]
@@ -234,7 +238,9 @@ def similarity(record: Record, *, before: Record | None = None) -> str:
         return text
     moved = metrics.shift(before, record).tolist()
     order = sorted(range(len(moved)), key=lambda i: -np.nan_to_num(moved[i], nan=np.inf))[:MOST_NAMED]
-    return f"{text} Moved by the change, 1 − cosine: {', '.join(f'{texts[i]} {turned(moved[i])}' for i in order)}."
+    return (
+        f"{text} Moved by the change, 1 less the cosine: {', '.join(f'{texts[i]} {turned(moved[i])}' for i in order)}."
+    )
 
 
 def says(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
@@ -257,7 +263,7 @@ def _vector(record: Record, before: Record | None, sentence: int) -> str:
     if before is None:
         return text
     moved = float(metrics.shift(before, record)[sentence])
-    return f"{text} {f'(It moved by {turned(moved)}: 1 − cosine.)' if moved else '(As before the change.)'}"
+    return f"{text} {f'(It moved by {turned(moved)}: 1 less the cosine.)' if moved else '(As before the change.)'}"
 
 
 def turned(moved: float) -> str:

@@ -23,8 +23,8 @@ MOST_SENTENCES = 12
 LONGEST_SENTENCE = 32
 """Code points of a sentence shown beside its row."""
 
-MEASURE = "cosine of the sentences' vectors: 1 is the same direction, 0 is nothing in common"
-MOVED = "moved: 1 − cosine of a sentence's vector before and after the change"
+MEASURE = "cosine of the sentences' vectors; 1: the same direction"
+MOVED = "moved: 1 less the cosine of a sentence's vector before the change and after it"
 
 
 def similarity(record: Record, *, before: Record | None = None, dark: bool = False) -> alt.LayerChart:
@@ -37,7 +37,7 @@ def picture(record: Record, *, before: Record | None = None, dark: bool = False,
     colors, every = theme(dark), len(record.sentences)
     cosine = metrics.similarity(record).numpy()[:MOST_SENTENCES, :MOST_SENTENCES]
     side = CELL * len(cosine)
-    names = [f"{shown(one.text, LONGEST_SENTENCE)} {i}" for i, one in enumerate(record.sentences[:MOST_SENTENCES])]
+    names = [f"{_shown(one.text)} {i}" for i, one in enumerate(record.sentences[:MOST_SENTENCES])]
     left = -max(map(text_width, names)) - axes.PADDING
     drawn = _cells(cosine, colors) + _names(names, colors)
     if before is not None:
@@ -62,6 +62,10 @@ def picture(record: Record, *, before: Record | None = None, dark: bool = False,
 def title_of(record: Record) -> str:
     """What is drawn, beginning with constant words."""
     return f"Similarity of the sentences · {in_title(record.source)}"
+
+
+def _shown(text: str) -> str:
+    return shown(text, LONGEST_SENTENCE).replace("␣", " ")
 
 
 def _cells(cosine: np.ndarray, colors: Theme) -> Frame:

@@ -1,0 +1,343 @@
+"""Views: pieces merged into words, special tokens left out, pairs taken apart."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pandas.testing import assert_frame_equal
+from pictures import CROSS, SITE, record_of, story_of, translation_of
+
+from attnviz import figures, metrics, tables, views, words
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Painted, Subsequent
+from attnviz.core.tap import Tap
+from attnviz.core.tokens import Token
+from attnviz.views import MERGED, PAIRS, READ_ONLY, SPECIAL, View, groups
+
+WORDS = View(words=True)
+UN = ["<s>", "un", "like", "ly", "good", "</s>"]
+
+
+def tokens_of(pieces, *, joined=(), special=(), second=()):
+    return tuple(
+        Token(text, i, 0, 0, special=i in special, joined=i in joined, segment=int(i in second))
+        for i, text in enumerate(pieces)
+    )
+
+
+def record_with(pieces, *, edits=Edits(), scores=None, heads=2, **marks):
+    record = record_of(pieces, edits=edits, scores=scores, heads=heads)
+    sentence = replace(record.sentences[0], text="", tokens=tokens_of(pieces, **marks))
+    return replace(record, sentences=(sentence,))
+
+
+def unlikely(**settings):
+    return record_with(UN, joined={2, 3}, special={0, 5}, **settings)
+
+
+@st.composite
+def records(draw, **fixed):
+    """Records of 1 to 9 tokens of any marks, with any cells blocked."""
+    n = draw(st.integers(1, 9))
+    some = st.sets(st.integers(0, n - 1))
+    marks = {name: fixed.get(name, draw(some)) for name in ("joined", "special", "second")}
+    blocked = draw(st.sets(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1))))
+    empty_rows = draw(st.sampled_from(["zero", "nan", "uniform"]))
+    return record_with(["w"] * n, edits=Edits(mask=Painted(tuple(blocked)), empty_rows=empty_rows), **marks)
+
+
+HEADS = st.sampled_from([0, 1, *metrics.AGGREGATIONS])
+
+
+def seen(record, view=View(), **window):
+    return views.see(record, SITE, view=view, **window)
+
+
+@given(record=records(), head=HEADS)
+def test_merging_keeps_what_each_row_sums_to(record, head):
+    """Each word's row sums to the mean of the sums of its pieces."""
+    merged, step = seen(record, WORDS), record.step(SITE)
+
+    sums = merged.cells([head])[0].weights.sum(1)
+
+    plain = metrics.row_sums(step, head).numpy()
+    spans = zip(merged.queries.starts, merged.queries.stops, strict=True)
+    np.testing.assert_allclose(sums, [plain[start:stop].mean() for start, stop in spans], atol=1e-5)
+
+
+@given(record=records(), head=HEADS)
+def test_a_merged_cell_is_the_mean_over_queries_of_the_sum_over_keys(record, head):
+    found, groups = seen(record, WORDS).cells([head])[0], seen(record, WORDS).queries
+    weights = metrics.weights_of(record.step(SITE), head).numpy()
+
+    expected = [
+        [weights[a:b, c:d].sum(1).mean() for c, d in zip(groups.starts, groups.stops, strict=True)]
+        for a, b in zip(groups.starts, groups.stops, strict=True)
+    ]
+    np.testing.assert_allclose(found.weights, expected, atol=1e-5)
+
+
+@given(record=records(joined=()), head=HEADS)
+def test_merging_words_of_one_piece_changes_nothing(record, head):
+    merged, plain = (seen(record, view).cells([head])[0] for view in (WORDS, View()))
+
+    for name in ("queries", "keys", "weights", "states", "blocked"):
+        np.testing.assert_array_equal(getattr(merged, name), getattr(plain, name))
+    assert (merged.scores is None) == (plain.scores is None)
+    assert merged.reasons == plain.reasons
+    assert seen(record, WORDS).notes == ()
+
+
+@given(record=records(), head=HEADS, merges=st.booleans())
+def test_what_is_left_of_a_row_sums_to_one(record, head, merges):
+    """Where anything is left; else it stays zero, or is not a number where the row is not."""
+    if all(token.special for token in record.sentences[0].tokens):
+        with pytest.raises(InputError, match="nothing but special tokens"):
+            seen(record, View(special="renormalize"))
+        return
+    hidden, divided = (seen(record, View(merges, special)).cells([head])[0] for special in SPECIAL[1:])
+
+    sums, left = divided.weights.sum(1), hidden.weights.sum(1)
+
+    expected = np.where(np.isnan(left), np.nan, left > 0)
+    np.testing.assert_allclose(sums, expected, atol=1e-5)
+    np.testing.assert_allclose(divided.weights * left[:, None], hidden.weights, atol=1e-5)
+
+
+@given(record=records(), head=HEADS, merges=st.booleans(), special=st.sampled_from(SPECIAL))
+def test_the_windows_of_a_pair_tile_the_whole(record, head, merges, special):
+    """Every cell of the whole is in one of the four windows, with its weight and its state."""
+    tiles = {}
+    for pair in ("all", *list(PAIRS)[1:]):
+        try:
+            found = seen(record, View(merges, special, pair)).cells([head])[0]
+        except InputError:
+            continue
+        places = [(int(q), int(k)) for q in found.queries for k in found.keys]
+        cells = zip(found.weights.ravel().tolist(), found.states.ravel().tolist(), strict=True)
+        tiles.setdefault(pair == "all", []).append(dict(zip(places, cells, strict=True)))
+
+    whole = tiles.get(True, [{}])[0]
+    parts = tiles.get(False, [])
+    assert sum(map(len, parts)) == len(whole)
+    together = {place: cell for part in parts for place, cell in part.items()}
+    assert together.keys() == whole.keys()
+    for place, cell in whole.items():
+        assert together[place] == pytest.approx(cell, abs=1e-6, nan_ok=True)
+
+
+@given(record=records(), head=HEADS, special=st.sampled_from(SPECIAL))
+def test_a_cell_is_blocked_where_all_of_it_is(record, head, special):
+    view = View(True, special)
+    try:
+        through = seen(record, view)
+    except InputError:
+        return
+    blocked = metrics.cells(record.step(SITE), head).blocked > 0
+
+    found = through.cells([head])[0]
+
+    for i, (a, b) in enumerate(zip(through.queries.starts, through.queries.stops, strict=True)):
+        for j, (c, d) in enumerate(zip(through.keys.starts, through.keys.stops, strict=True)):
+            assert (found.blocked[i, j] > 0) == blocked[a:b, c:d].all()
+
+
+def test_a_word_is_called_as_it_stands_in_the_text():
+    """From where its first piece begins to where its last ends; special tokens and the other text join nothing."""
+    pieces = [Token("un", 1, 3, 5), Token("LIKE", 2, 5, 9, joined=True), Token("x", 3, 10, 11, joined=True, segment=1)]
+    pieces += [Token("<s>", 4, 0, 0, special=True), Token("y", 5, 0, 0, joined=True)]
+
+    assert groups(pieces, WORDS, "so unlike x").labels == ("unlike", "x", "<s>", "y")
+    assert groups(pieces).labels == ("un", "LIKE", "x", "<s>", "y")
+
+
+def test_what_a_view_does_is_said_everywhere():
+    """On both pictures, in both descriptions and in the notes of both tables; of the default view nothing."""
+    record = unlikely()
+    for view, parts in (
+        (View(words=True, special="hide"), (MERGED, views.HIDDEN)),
+        (View(special="renormalize"), (views.RENORMALIZED,)),
+    ):
+        for figure in (figures.head(record, SITE, 0, view=view), figures.heads(record, SITE, view=view)):
+            drawn = " ".join(row["text"] for row in figure.chart.to_dict()["datasets"]["words"])
+            for part in parts:
+                assert part in drawn
+                assert part[1:] in figure.description
+                assert part[1:] in figure.table.attrs["note"]
+    plain = figures.head(record, SITE, 0)
+    assert "note" not in plain.table.attrs
+    assert "hidden" not in plain.description
+
+
+def test_merged_cells_have_no_scores_and_their_first_position_is_clicked():
+    figure = figures.head(unlikely(), SITE, 0, view=WORDS)
+
+    cells = figure.chart.to_dict()["datasets"]["cells"]
+
+    assert "score" not in cells[0]
+    assert sorted({cell["query"] for cell in cells}) == [0, 1, 4, 5]
+    assert {cell["key_name"] for cell in cells} >= {"unlikely (1–3)", "good (4)"}
+    assert figure.table["score"].isna().all()
+    assert figure.arrays["query_tokens"].tolist() == ["<s>", "unlikely", "good", "</s>"]
+    assert figure.name.endswith("-words")
+
+
+def test_a_selected_piece_outlines_its_word():
+    """Whichever of its pieces; what is hidden outlines nothing."""
+
+    def boxes(view, *selected):
+        chart = figures.head(unlikely(), SITE, 0, view=view, selected=selected).chart
+        return [box for box in chart.to_dict()["datasets"]["boxes"] if box["stroke"] and box["width"] == 2.5]
+
+    one = boxes(WORDS, 1, 4)
+    side = one[0]["x2"] - one[0]["x"]
+    assert one == boxes(WORDS, 2, 4) == boxes(WORDS, 3, 4)
+    assert (one[0]["x"], one[0]["y"]) == (2 * side, side)
+    assert boxes(View(special="hide"), 0, 4) == []
+
+
+def test_a_word_in_words():
+    record = unlikely()
+    weight = float(record.step(SITE).weights(0)[1:4, 4].mean())
+
+    assert words.cell(record, SITE, 0, 2, 4, view=WORDS).startswith(f"'unlikely' (1–3) gives {weight:.2f} of its att")
+    assert words.cell(record, SITE, 0, 0, 4, view=View(special="hide")) == "'<s>' (0) is not seen in this view."
+    assert "(special tokens aside)" in words.cell(record, SITE, 0, 4, 4, view=View(special="renormalize"))
+    assert "'unlikely' (0–2)" in words.strongest(record_with(UN[1:4], joined={1, 2}), SITE, 0, view=WORDS)
+
+
+def test_rows_that_are_seen_in_part_are_not_called_wrong():
+    """With special tokens hidden sums are below 1 by right; with what is left divided they are 1."""
+    hide, divided = (
+        figures.head(unlikely(), SITE, 0, view=View(special=special), row_sums=True).chart.to_dict()["datasets"][
+            "words"
+        ]
+        for special in SPECIAL[1:]
+    )
+
+    assert "sum of what is seen" in [row["text"] for row in hide]
+    assert not any("not 1" in row["text"] for row in hide)
+    assert [row["text"] for row in divided].count("1.000") == 4
+
+
+def test_empty_rows_and_nan_survive():
+    """A word whose pieces all have no key left is an empty row; one with a NaN is not a number."""
+    empty = unlikely(edits=Edits(mask=Painted(tuple((q, k) for q in (1, 2, 3) for k in range(6)))))
+    broken = unlikely(scores={(0, 2, 1): math.nan})
+
+    assert seen(empty, WORDS).empty(0).tolist() == [False, True, False, False]
+    assert (seen(empty, WORDS).cells([0])[0].states[1] == metrics.EMPTY).all()
+    assert (seen(broken, WORDS).cells([0])[0].states[1] == metrics.NAN).all()
+    assert "no key left" in words.cell(empty, SITE, 0, 2, 4, view=WORDS)
+    assert "not a number" in words.cell(broken, SITE, 0, 1, 1, view=View(True, "renormalize"))
+
+
+def test_a_view_that_leaves_nothing_says_so():
+    with pytest.raises(InputError, match=r"'A to B' is of a pair of texts, but the keys .* are all of text A"):
+        seen(unlikely(), View(pair="A to B"))
+    with pytest.raises(InputError, match="special='away'; there are show, hide, renormalize"):
+        View(special="away")
+    with pytest.raises(InputError, match="A to A"):
+        View(pair="A")
+
+
+def test_long_texts_are_merged_block_by_block(monkeypatch):
+    """Tiles, tables and the strongest keys are the same however few rows are held at once."""
+    pieces = ["w"] * 1300
+    record = record_with(pieces, joined=set(range(1, 1300, 3)), special={0}, edits=Edits(mask=Subsequent()), heads=1)
+    view = View(words=True, special="hide")
+    once = figures.head(record, SITE, 0, view=view)
+    tables_once, arrays_once = once.table, once.arrays
+    monkeypatch.setattr(metrics, "BLOCK", 20_000)
+
+    again = figures.head(record, SITE, 0, view=view)
+
+    assert arrays_once["cells_per_side_of_tile"] == 2
+    for name, array in again.arrays.items():
+        assert (array == arrays_once[name]).all() if array.dtype.kind != "f" else np.allclose(array, arrays_once[name])
+    assert_frame_equal(again.table, tables_once)
+    assert len(seen(record, view).queries) == 866
+
+
+def test_a_window_of_a_view_is_a_part_of_it():
+    """Words that begin in the window; what is left of a row is still divided by the sum of all that is left."""
+    view = View(True, "renormalize")
+    whole, part = seen(unlikely(), view), seen(unlikely(), view, rows=slice(1, 3), columns=slice(4, 6))
+
+    assert part.queries.labels == ("unlikely",)
+    assert part.keys.labels == ("good",)
+    np.testing.assert_array_equal(part.cells([0])[0].weights, whole.cells([0])[0].weights[:1, 1:])
+    np.testing.assert_array_equal(part.row_sums(0), whole.row_sums(0)[:1])
+
+
+def test_a_word_predicts_what_its_last_piece_does():
+    story = story_of(["un", "do", "it"], {"x": 1.0}, {"y": 1.0}, {"z": 1.0})
+    tokens = tokens_of(["un", "do", "it"], joined={1})
+    record = replace(story, sentences=(replace(story.sentences[0], tokens=tokens),))
+
+    assert seen(record, WORDS).predicted == ("y", "z")
+    assert figures.head(record, SITE, 0, view=WORDS).table["predicts"].tolist() == ["y", "y", "z", "z"]
+
+
+def test_queries_and_keys_of_a_translation_have_their_own_words():
+    record = translation_of(["the", "c", "at"], {"le": 1.0}, {"chat": 1.0}, {"<eos>": 1.0})
+    source = replace(record.sentences[0], tokens=tokens_of(["the", "c", "at"], joined={2}))
+    through = views.see(replace(record, sentences=(source,)), CROSS, view=WORDS)
+
+    assert through.keys.labels == ("the", "cat")
+    assert through.queries.labels == ("<sos>", "le", "chat")
+
+
+def test_pieces_are_joined_by_a_line_and_the_picture_says_so():
+    """In the default view, beside rows and above columns; not where they are merged."""
+    joined, merged = (figures.head(unlikely(), SITE, 0, view=view).chart.to_dict() for view in (View(), WORDS))
+
+    def said(chart):
+        return any("joins the pieces" in row["text"] for row in chart["datasets"]["words"])
+
+    lines = [box for box in joined["datasets"]["boxes"] if min(box["x2"], box["y2"]) < 0]
+    assert len(lines) == 2
+    assert said(joined)
+    assert not said(merged)
+
+
+def test_a_sink_is_a_special_token():
+    """It has a column of its own, called sink, in a quieter color, and is hidden with the special tokens."""
+    record = with_sink(["The", "cat", "sat"])
+
+    figure, hidden = (figures.head(record, SITE, 0, view=View(special=special)) for special in SPECIAL[:2])
+
+    assert "0003-sink" in {cell["key_band"] for cell in figure.chart.to_dict()["datasets"]["cells"]}
+    assert figure.arrays["key_tokens"].tolist() == ["The", "cat", "sat", "sink"]
+    assert hidden.arrays["key_tokens"].tolist() == ["The", "cat", "sat"]
+    assert (hidden.arrays["weights"] == figure.arrays["weights"][:, :3]).all()
+    assert figures.heads(record, SITE, view=View(special="hide")).chart
+    assert "'sink' (3)" in words.cell(record, SITE, 0, 1, 3)
+
+
+def with_sink(pieces):
+    tap, generator, n = Tap(), torch.Generator().manual_seed(5), len(pieces)
+    query, key, value = (torch.randn(1, 2, n, 5, generator=generator) for _ in range(3))
+    tap.attend(query, key, value, site=SITE, sinks=torch.randn(2, generator=generator))
+    return replace(record_of(pieces), steps=tuple(tap.steps))
+
+
+def test_a_model_that_is_read_only_has_no_scores():
+    """Nothing shows one: not the picture, nor its legend, the table, the arrays; the picture says why once."""
+    record = replace(record_of(["a", "b"], scores={(0, 0, 1): -math.inf}), read_only=True)
+
+    for figure in (figures.head(record, SITE, 0), figures.heads(record, SITE)):
+        drawn = [row["text"] for row in figure.chart.to_dict()["datasets"]["words"]]
+        assert " ".join(drawn).count(READ_ONLY) == 1
+        assert READ_ONLY[1:] in figure.description
+        assert figure.table["score"].isna().all()
+        assert "scores" not in figure.arrays
+        assert "minus infinity" not in str(figure.chart.to_dict())
+    assert "score" not in figures.head(record, SITE, 0).chart.to_dict()["datasets"]["cells"][0]
+    assert tables.weights_table(record, SITE, 1)["weight"].notna().all()
+    assert metrics.cells(record.step(SITE), 0, scores=False).scores is None
