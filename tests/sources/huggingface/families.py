@@ -54,7 +54,7 @@ DECODERS = {
     "Llama": _GROUPED,
     "Qwen3": _GROUPED,
     "Mistral": _GROUPED | {"sliding_window": 4},
-    "Gemma2": _GROUPED | {"sliding_window": 4, "query_pre_attn_scalar": 8, "attn_logit_softcapping": 2.0},
+    "Gemma2": _GROUPED | {"sliding_window": 4, "query_pre_attn_scalar": 8, "attn_logit_softcapping": 0.01},
     "Gemma3Text": _GROUPED | {"sliding_window": 4, "query_pre_attn_scalar": 8},
     "GPTNeoX": _SIZES,
     "Phi": _SIZES,
