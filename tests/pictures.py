@@ -83,6 +83,24 @@ def story_of(words, *positions, edits=Edits(), length=None):
     return replace(record, source="story", sentences=(sentence,), prediction=prediction_of(*positions))
 
 
+def filled_of(words, blanks, *positions, edits=Edits()):
+    """A record of a model that fills in: at each position the probabilities of words, which count at its `blanks`."""
+    record = story_of(words, *positions, edits=edits)
+    return replace(record, prediction=replace(record.prediction, blanks=(tuple(blanks),)))
+
+
+def labels_of(words, logits, *, names=("bad", "so so", "good"), edits=Edits()):
+    """A record of a model that classifies."""
+    return replace(record_of(words, edits=edits), labels=(tuple(names), torch.tensor([logits])))
+
+
+def vectors_of(texts, vectors, *, edits=Edits()):
+    """A record of a batch of sentences with a vector each."""
+    record = record_of(["w"], edits=edits)
+    sentences = tuple(replace(record.sentences[0], text=text) for text in texts)
+    return replace(record, sentences=sentences, vectors=torch.tensor(vectors))
+
+
 def translation_of(words, *positions, edits=Edits(), heads=2):
     """A record of an encoder-decoder: it reads <sos> and what it says after each position, but for the last."""
     prediction = prediction_of(*positions)

@@ -261,7 +261,7 @@ def test_long_texts_are_merged_block_by_block(monkeypatch):
     for name, array in again.arrays.items():
         assert (array == arrays_once[name]).all() if array.dtype.kind != "f" else np.allclose(array, arrays_once[name])
     assert_frame_equal(again.table, tables_once)
-    assert len(seen(record, view).queries) == 866
+    assert len(seen(record, view).queries) == 867
 
 
 def test_a_window_of_a_view_is_a_part_of_it():

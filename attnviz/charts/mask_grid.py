@@ -40,7 +40,7 @@ def mask_grid(
     Args:
         queries: the input token of each row.
         keys: of each column; the queries if none are given.
-        predicted: the token that each row predicts; it is written at the end of its row.
+        predicted: the token that each row predicts, or ""; it is written at the end of its row.
         selected: the (query, key) whose cell is outlined.
         rev: a counter to raise after each click, so that the same cell can be clicked again.
     """
@@ -63,6 +63,7 @@ def drawing_of(
     """What `mask_grid` draws. The arguments are the same, and how many pixels lie between the map and its legend."""
     colors = theme(dark)
     keys = queries if keys is None else keys
+    predicted = predicted if predicted is not None and any(map(_text, predicted)) else None
     size = size_of(len(queries), len(keys))
     places = np.arange(len(queries))[:: size.tile], np.arange(len(keys))[:: size.tile]
     bands = axes.bands(queries[:: size.tile]), axes.bands(keys[:: size.tile])
@@ -137,6 +138,8 @@ def _example(mask, queries, keys, predicted, sentence: int, selected: tuple[int,
     if predicted is None or not len(predicted):
         return ""
     row = min(2 if selected is None else selected[0], len(predicted) - 1)
+    if not _text(predicted[row]):
+        return ""
     allowed = mask.tensor(len(queries), len(keys), rows=slice(row, row + 1))[:, 0, 0]
     read = allowed[sentence if len(allowed) > 1 else 0].nonzero().flatten().tolist()
     texts = [isolated(_shown(keys[i])) for i in read[-MOST_READ:]]

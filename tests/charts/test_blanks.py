@@ -1,0 +1,100 @@
+"""Models that fill in what is hidden: only blanks say something."""
+
+from dataclasses import replace
+
+import pytest
+from pictures import SITE, data, filled_of, without_data
+
+from attnviz import figures, metrics, words
+from attnviz.charts.heatmap import heatmap
+from attnviz.charts.mask_grid import mask_grid
+from attnviz.charts.next_word import next_word
+from attnviz.charts.step_by_step import step_by_step
+from attnviz.core.masks import Subsequent
+from attnviz.words import NO_BLANK
+
+TEXT = ["a", "[M]", "sat", "[M]"]
+OTHER = {"x": 1.0}
+BEFORE = filled_of(TEXT, [1, 3], OTHER, {"cat": 0.75, "dog": 0.25}, OTHER, {"down": 1.0})
+AFTER = filled_of(TEXT, [1, 3], OTHER, {"cat": 0.25, "dog": 0.75}, OTHER, {"down": 1.0})
+NONE = filled_of(["a", "cat"], [], OTHER, OTHER)
+
+
+def texts(chart, name="words"):
+    return [row["text"] for row in data(chart, name)]
+
+
+def test_only_blanks_say_something():
+    said = metrics.said(BEFORE)
+
+    assert [(one.position, one.token, one.word) for one in said] == [(1, "[M]", "cat"), (3, "[M]", "down")]
+    assert said[0].probability == pytest.approx(0.75)
+    assert metrics.said(NONE) == ()
+
+
+def test_rows_of_a_map_say_it_at_blanks_alone():
+    """Where there is no blank there is no caption either, on maps and on masks."""
+    chart = heatmap(BEFORE, SITE, 0)
+
+    assert texts(chart, "tokens") == ["▸ cat", "▸ down"]
+    middles = {row["y"] for row in data(chart, "tokens")}
+    assert middles == {chart.to_dict()["height"] * share for share in (0.375, 0.875)}
+    for drawn in (heatmap(NONE, SITE, 0), mask_grid(Subsequent(), ["a", "cat"], predicted=["", ""])):
+        assert texts(drawn, "tokens") == []
+        assert "predicts" not in texts(drawn)
+        assert not any("predict" in text for text in texts(drawn))
+
+
+def test_a_blank_has_the_words_that_may_stand_in_its_place():
+    chart = next_word(AFTER, 1, before=BEFORE, count=2)
+
+    assert " ".join(texts(chart, "titles")) == "Most probable in place of '[M]' (1) · story"
+    assert texts(chart, "rows") == ["dog", "cat"]
+    assert figures.next_word(AFTER, 1).name == "story-blank-1-a-M-sat-M"
+    assert words.next_word(AFTER, 1, count=1) == "Most probable in place of '[M]' (1): 'dog' 75.0%."
+
+
+def test_a_run_that_read_another_word_anywhere_is_not_compared():
+    """Such a model reads both sides of a blank."""
+    tokens = list(BEFORE.sentences[0].tokens)
+    tokens[2] = replace(tokens[2], text="ran")
+    other = replace(BEFORE, sentences=(replace(BEFORE.sentences[0], tokens=tuple(tokens)),))
+
+    assert metrics.next_words(AFTER, 1, before=BEFORE)[0].before == pytest.approx(0.25)
+    assert metrics.next_words(AFTER, 1, before=other)[0].before is None
+
+
+def test_blanks_stand_one_below_the_other():
+    chart = step_by_step(AFTER, before=BEFORE)
+
+    assert texts(chart, "titles") == ["Blanks, filled in · story"]
+    assert "in place of" in texts(chart)
+    assert [text for text in texts(chart, "tokens") if text.startswith("▸")] == ["▸ cat", "▸ down", "▸ dog", "▸ down"]
+    assert {"1", "3"} <= set(texts(chart, "tokens"))
+    assert "another word than before: 1 of 2 rows, marked ≠" in texts(chart)
+
+
+def test_where_there_is_no_blank_the_picture_says_so():
+    chart = step_by_step(NONE, before=NONE)
+
+    assert NO_BLANK in texts(chart)
+    assert texts(chart, "tokens") == []
+    assert without_data(chart) == without_data(step_by_step(BEFORE))
+    assert figures.step_by_step(NONE).description == words.says(NONE) == words.says(NONE, before=NONE)
+    assert figures.step_by_step(NONE).table.empty
+
+
+def test_numbers_and_words_of_blanks():
+    figure = figures.step_by_step(AFTER, before=BEFORE)
+
+    assert figure.table["position"].tolist() == [1, 3]
+    assert figure.arrays["positions"].tolist() == [1, 3]
+    assert (
+        "'dog' 75.0%, in place of '[M]' (1). 1 differs from before the change: 'dog' in place of" in figure.description
+    )
+    now = "In place of '[M]' (1) it expects 'dog' (75%); in place of '[M]' (3) it expects 'down' (100%)."
+    assert words.says(AFTER) == now
+    assert words.says(AFTER, before=BEFORE) == f"{now} (Before the change: 'cat', 75%; 'down', 100%.)"
+    assert words.says(AFTER, before=AFTER).endswith("(As before the change.)")
+    one = filled_of(["the", "[M]"], [1], OTHER, {"mat": 0.31, "x": 0.69 / 2, "y": 0.69 / 2 - 0.1, "z": 0.1})
+    assert words.says(one).startswith("In place of '[M]' (1) it expects '")

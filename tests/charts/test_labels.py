@@ -1,0 +1,81 @@
+"""What a model that classifies makes of a sentence."""
+
+import math
+
+import pytest
+from pictures import HOSTILE, data, draw, labels_of, record_of, without_data
+
+from attnviz import figures, metrics, words
+from attnviz.charts.labels import MOST_LABELS, ONE_LABEL, labels
+from attnviz.charts.next_word import LENGTH, NO_NUMBERS
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError
+
+TEXT = ["not", "bad"]
+BEFORE, AFTER = labels_of(TEXT, [0.0, 0.0, math.log(2)]), labels_of(TEXT, [math.log(6), 0.0, 0.0])
+
+
+def texts(chart, name="words"):
+    return [row["text"] for row in data(chart, name)]
+
+
+def test_each_class_has_a_bar_as_long_as_it_is_probable():
+    chart = labels(BEFORE)
+
+    assert texts(chart, "rows") == ["good", "bad", "so so".replace(" ", "␣")]
+    lengths = [box["x2"] - box["x"] for box in data(chart, "boxes")[1:]]
+    assert lengths == pytest.approx([LENGTH * share for share in (0.5, 0.25, 0.25)])
+
+
+def test_before_and_after_a_change_each_class_has_two_bars():
+    chart = labels(AFTER, before=BEFORE)
+
+    assert texts(chart, "rows")[0] == "bad"
+    assert {"25.0%", "75.0%", "50.0%", "12.5%", "upper bar: before the change"} <= set(texts(chart))
+    assert without_data(chart) == without_data(labels(BEFORE))
+
+
+def test_of_many_classes_the_most_probable_are_drawn_and_the_table_holds_all():
+    record = labels_of(TEXT, [float(i) for i in range(40)], names=[f"n{i}" for i in range(40)])
+
+    assert texts(labels(record), "rows") == [f"n{39 - i}" for i in range(MOST_LABELS)]
+    assert f"the {MOST_LABELS} most probable of 40 labels" in texts(labels(record))
+    assert len(figures.labels(record).table) == 40
+
+
+def test_a_single_class_is_the_logistic_function_of_its_number():
+    record = labels_of(TEXT, [math.log(3)], names=["relevant"])
+
+    assert metrics.labels(record)[0].probability == pytest.approx(0.75)
+    assert ONE_LABEL in " ".join(texts(labels(record)))
+
+
+def test_numbers_words_and_arrays_of_labels():
+    figure = figures.labels(AFTER, before=BEFORE)
+
+    assert figure.name == "test-labels-not-bad"
+    assert figure.table["probability"].tolist() == pytest.approx([0.75, 0.125, 0.125])
+    assert figure.table["probability_before"].tolist() == pytest.approx([0.25, 0.25, 0.5])
+    assert figure.arrays["labels"].tolist() == ["bad", "so so", "good"]
+    assert figure.description.startswith("The most probable of 3 labels: 'bad' 75.0% (before the change 25.0%), ")
+    assert words.says(AFTER) == "It says 'bad' (75%)."
+    assert words.says(AFTER, before=BEFORE) == "It says 'bad' (75%). (Before the change: 'good', 50%.)"
+    assert words.says(AFTER, before=AFTER).endswith("(As before the change.)")
+
+
+def test_labels_that_are_no_numbers_and_models_without():
+    broken = labels_of(TEXT, [math.nan] * 3)
+
+    assert NO_NUMBERS in texts(labels(broken))
+    assert words.says(broken) == "It says nothing: the probabilities are not numbers."
+    with pytest.raises(InputError, match="'test' does not classify"):
+        labels(record_of(TEXT))
+    with pytest.raises(InputError, match="different labels"):
+        labels(BEFORE, before=labels_of(TEXT, [1.0], names=["x"]))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_hostile_names_are_drawn(dark):
+    record = labels_of(TEXT, [0.1] * len(HOSTILE), names=HOSTILE, edits=Edits(temperature=2.0))
+
+    assert draw(labels(record, before=record, dark=dark).to_dict())[0].std() > 5
