@@ -27,7 +27,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
-from attnviz.views import Seen, View
+from attnviz.views import Seen, SeenMask, View
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +157,7 @@ def mask(
     *,
     predicted: Sequence[Token | str] | None = None,
     sentence: int = 0,
+    view: View = View(),
     dark: bool = False,
     selected: tuple[int, int] | None = None,
     rev: int = 0,
@@ -164,21 +165,25 @@ def mask(
     """The grid of one mask; see `charts.mask_grid`."""
     keys = queries if keys is None else keys
     rows, columns = _texts(queries), _texts(keys)
-    drawn = {"predicted": predicted, "sentence": sentence, "dark": dark, "selected": selected, "rev": rev}
+    tokens, plain = (views.as_tokens(queries), views.as_tokens(keys)), view == View()
+    seen = views.see_mask(mask, *tokens, sentence=sentence, view=view)
+    drawn = {"predicted": predicted, "sentence": sentence, "view": view, "dark": dark, "selected": selected, "rev": rev}
 
     def drawing(*, edits: bool = True, **room) -> Map:  # a mask says itself what is changed
         return mask_chart.drawing_of(mask, queries, keys, **drawn, **room)
 
     return Figure(
-        name=file_stem("mask", str(mask), " ".join(rows)),
+        name=file_stem("mask", str(mask), " ".join(rows), end=view.in_short()),
         title=f"Mask: {mask}",
-        describe=lambda: words.mask(mask, rows, columns, sentence),
-        **_map(drawing, size_of(len(rows), len(columns)), dark),
-        tabulate=lambda: tables.mask_table(mask, rows, columns, sentence=sentence),
+        describe=lambda: words.mask(mask, rows, columns, sentence) if plain else words.seen_mask(seen),
+        **_map(drawing, size_of(len(seen.queries), len(seen.keys)), dark),
+        tabulate=lambda: (
+            tables.mask_table(mask, rows, columns, sentence=sentence) if plain else tables.seen_mask_table(seen)
+        ),
         collect=lambda: {
-            "may_attend": mask.grid(len(rows), len(columns), sentence=sentence).numpy(),
-            "query_tokens": _text_array(rows),
-            "key_tokens": _text_array(columns),
+            "may_attend": mask.grid(len(rows), len(columns), sentence=sentence).numpy() if plain else _open(seen),
+            "query_tokens": _text_array(seen.queries.labels),
+            "key_tokens": _text_array(seen.keys.labels),
         },
     )
 
@@ -299,6 +304,10 @@ def _said(record: Record, sentence: int, end: str) -> dict[str, np.ndarray]:
         f"words{end}": _text_array([one.word for one in said]),
         f"probabilities{end}": np.array([one.probability for one in said]),
     }
+
+
+def _open(seen: SeenMask) -> np.ndarray:
+    return seen.blocked()[1] == 0
 
 
 def _map(drawing: Callable[..., Map], size: Size, dark: bool) -> dict[str, Callable]:

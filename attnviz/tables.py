@@ -15,7 +15,7 @@ from attnviz.core.display import without_surrogates
 from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record
-from attnviz.views import Seen, View
+from attnviz.views import Seen, SeenMask, View
 
 MOST_CELLS = 512 * 512
 STRONGEST = 16
@@ -80,8 +80,32 @@ def mask_table(
         }
     )
     if many:
-        table.attrs["note"] = f"Of {len(keys):,} keys, the first of each run that is open or blocked by the same rule."
+        table.attrs["note"] = _RUNS.format(len(keys))
     return table
+
+
+def seen_mask_table(seen: SeenMask) -> pd.DataFrame:
+    """`mask_table` of a mask through a view, with a note on what the view did."""
+    reasons, blocked = seen.blocked()
+    many = blocked.size > MOST_CELLS
+    listed = np.ones(blocked.shape, bool)
+    if many:
+        listed[:, 1:] = blocked[:, 1:] != blocked[:, :-1]
+    i, j = listed.nonzero()
+    rules = _pick(("", *reasons), blocked[i, j])
+    places = {
+        "query": seen.queries.starts[i],
+        "query_token": _pick(seen.queries.labels, i),
+        "key": seen.keys.starts[j],
+        "key_token": _pick(seen.keys.labels, j),
+    }
+    table = pd.DataFrame(places | {"may_attend": rules == "", "rule": rules})
+    if many:
+        table.attrs["note"] = _RUNS.format(len(seen.keys))
+    return _noted(table, seen)
+
+
+_RUNS = "Of {:,} keys, the first of each run that is open or blocked by the same rule."
 
 
 def _mask_rules(
@@ -132,7 +156,7 @@ def similarity_table(record: Record, *, before: Record | None = None) -> pd.Data
     return table if before is None else table.assign(moved=metrics.shift(before, record).numpy()[i])
 
 
-def _noted(table: pd.DataFrame, seen: Seen) -> pd.DataFrame:
+def _noted(table: pd.DataFrame, seen: Seen | SeenMask) -> pd.DataFrame:
     """With a note on what the view did, behind what was noted before."""
     parts = [table.attrs.get("note", ""), *(f"{note[:1].upper()}{note[1:]}." for note in seen.notes)]
     if any(parts):

@@ -13,6 +13,7 @@ import torch
 from attnviz import metrics
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
+from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
 from attnviz.metrics import EMPTY, NAN, Cells
@@ -24,6 +25,8 @@ PAIRS = {"all": (None, None), "A to A": (0, 0), "A to B": (0, 1), "B to A": (1, 
 """Which text of a pair the queries and the keys are of, by `Token.segment`."""
 
 MERGED = "pieces are merged into words: weights summed over keys, averaged over queries"
+MERGED_MASK = "pieces are merged into words: one may attend where any of its pieces may"
+HIDDEN_MASK = "special tokens are hidden"
 HIDDEN = "special tokens are hidden: rows sum to less than 1"
 RENORMALIZED = "special tokens are hidden: what is left of each row is divided by its sum"
 READ_ONLY = "weights as the model gives them; its scores are not known"
@@ -101,6 +104,11 @@ class Groups:
         start, last = int(self.starts[i]), int(self.stops[i]) - 1
         return start if start == last else f"{start}–{last}"
 
+    def last(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """Of the texts at its positions, the last of each group that is not empty."""
+        spans = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
+        return tuple(next(filter(None, (texts[i] for i in reversed(range(*span)))), "") for span in spans)
+
     def merge(self, cells: np.ndarray, axis: int, how: np.ufunc = np.add, begins: int = 0) -> np.ndarray:
         """Cells whose positions on an axis count from `begins`, made one per group."""
         sizes = self.sizes
@@ -118,6 +126,11 @@ def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Grou
     spans = [span for span in spans if view.special == "show" or not tokens[span[0]].special]
     starts, stops = (np.array([span[end] for span in spans], np.int64) for end in (0, 1))
     return Groups(tuple(_word(tokens[start:stop], text) for start, stop in spans), starts, stops)
+
+
+def as_tokens(tokens: Sequence[Token | str]) -> tuple[Token, ...]:
+    """Texts as tokens that are neither special nor joined."""
+    return tuple(Token(token, 0, 0, 0) if isinstance(token, str) else token for token in tokens)
 
 
 def _continues(before: Token, token: Token) -> bool:
@@ -173,13 +186,9 @@ class Seen:
     @property
     def notes(self) -> tuple[str, ...]:
         """What must be said of what is merged, hidden, divided or not known."""
-        merged = self.queries.merged or self.keys.merged
-        special = self.view.special != "show" and any(token.special for part in self._tokens for token in part)
         hidden = HIDDEN if self.view.special == "hide" else RENORMALIZED
-        looks, looked = (("A", "B")[side or 0] for side in PAIRS[self.view.pair])
-        pair = f"{self.view.pair}: the queries of text {looks} and the keys of text {looked} alone"
-        said = (merged, MERGED), (special, hidden), (self.view.pair != "all", pair), (self.record.read_only, READ_ONLY)
-        return tuple(text for holds, text in said if holds)
+        notes = _notes(self.view, self._tokens, (self.queries, self.keys), MERGED, hidden)
+        return (*notes, READ_ONLY) if self.record.read_only else notes
 
     @cached_property
     def predicted(self) -> tuple[str, ...] | None:
@@ -190,8 +199,7 @@ class Seen:
         if self.record.predicted(self.site, sentence=self.sentence) is None:
             return None
         says = {said.position: said.word for said in metrics.said(self.record, sentence=self.sentence)}
-        spans = zip(self.queries.starts.tolist(), self.queries.stops.tolist(), strict=True)
-        return tuple(next(filter(None, (says.get(i, "") for i in reversed(range(*span)))), "") for span in spans)
+        return self.queries.last([says.get(i, "") for i in range(self.step.shape[2])])
 
     def cells(self, heads: Sequence[int | str], tile: int = 1) -> list[Cells]:
         """The cells of several heads; see `metrics.cells_of`. A cell is blocked where all that it is made of is."""
@@ -228,10 +236,12 @@ class Seen:
         at = slice(int(queries.starts[0]), int(queries.stops[-1]))
         weights = self._merged(metrics.weights_of(step, head, at, sentence=sentence).numpy(), queries)
         reasons, rules = metrics.reasons_of(step, head, at, sentence=sentence)
-        closed = queries.merge(self.keys.merge(rules.numpy(), 1, np.minimum), 0, np.minimum, at.start) > 0
-        first = np.ix_(queries.starts - at.start, self.keys.starts)
-        scores = step.scores(head, at, sentence=sentence).numpy()[first] if self.has_scores(head) else None
-        return Block(weights, closed * rules.numpy()[first], scores, reasons)
+        scores = None
+        if self.has_scores(head):
+            scores = step.scores(head, at, sentence=sentence).numpy()[
+                np.ix_(queries.starts - at.start, self.keys.starts)
+            ]
+        return Block(weights, _blocked(rules.numpy(), queries, self.keys), scores, reasons)
 
     def _merged(self, weights: np.ndarray, queries: Groups) -> np.ndarray:
         """Rows of the record's weights as they are seen; a row of which nothing is left stays zero."""
@@ -271,6 +281,13 @@ class Seen:
         return max(float(every.strongest(head)[0].max(initial=0.0)) for head in range(self.step.num_heads))
 
 
+def _blocked(rules: np.ndarray, queries: Groups, keys: Groups) -> np.ndarray:
+    """0 where any cell of a group is open, else the rule of its first; `rules` begin with the first of the queries."""
+    begins = int(queries.starts[0])
+    closed = queries.merge(keys.merge(rules, 1, np.minimum), 0, np.minimum, begins) > 0
+    return closed * rules[np.ix_(queries.starts - begins, keys.starts)]
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """Some rows of `Cells`; a cell is blocked where all that it is made of is, by the rule that blocks the first."""
@@ -307,11 +324,68 @@ def see(
     looked = record.read if site.kind == "decoder" else record.sentences
     texts = looks[sentence].text, looked[sentence].text
     every = [groups(part, view, text) for part, text in zip(tokens, texts, strict=True)]
-    kept = [_of(part, side) for part, side in zip(every, PAIRS[view.pair], strict=True)]
-    if view != View() and not all(map(len, kept)):
-        raise InputError(_nothing_left(view, tokens, site))
+    kept = _paired(every, view, tokens, site)
     windows = [_within(part, window, len(all)) for part, window, all in zip(kept, (rows, columns), tokens, strict=True)]
     return Seen(record, site, sentence, view, rows, columns, *windows, every[1])
+
+
+@dataclass(frozen=True, eq=False)
+class SeenMask:
+    """A mask through a view; see `see_mask`. A word may attend where any of its pieces may."""
+
+    mask: Mask
+    sentence: int
+    lengths: tuple[int, int]
+    queries: Groups
+    keys: Groups
+    notes: tuple[str, ...]
+
+    def blocked(self, tile: int = 1) -> tuple[tuple[str, ...], np.ndarray]:
+        """Reasons, and 0 where one may attend, else the number of the reason; found row block by row block."""
+        names: dict[str, int] = {}
+        each = int(self.queries.sizes.max(initial=1)) * self.lengths[1]
+        blocks = metrics.row_slices(len(self.queries), each, tile)
+        parts = [self._block(self.queries[rows]).pooled(tile).renamed(names).blocked for rows in blocks]
+        return tuple(names), np.concatenate(parts)
+
+    def _block(self, queries: Groups) -> Block:
+        at = slice(int(queries.starts[0]), int(queries.stops[-1]))
+        reasons, rules = self.mask.reasons(*self.lengths, sentence=self.sentence, rows=at)
+        blocked = _blocked(rules.numpy(), queries, self.keys)
+        return Block(np.zeros(blocked.shape, np.float32), blocked, None, reasons)
+
+
+def see_mask(
+    mask: Mask, queries: Sequence[Token], keys: Sequence[Token], *, sentence: int = 0, view: View = View()
+) -> SeenMask:
+    """A mask over tokens through a view. It has no weights, so nothing is divided.
+
+    Raises:
+        InputError: if the view leaves nothing to see.
+    """
+    tokens = tuple(queries), tuple(keys)
+    kept = _paired([groups(part, view) for part in tokens], view, tokens, "the mask")
+    notes = _notes(view, tokens, kept, MERGED_MASK, HIDDEN_MASK)
+    return SeenMask(mask, sentence, (len(queries), len(keys)), *kept, notes)
+
+
+def _notes(
+    view: View, tokens: Sequence[Sequence[Token]], kept: Sequence[Groups], merged: str, hidden: str
+) -> tuple[str, ...]:
+    """What a view did to rows and columns."""
+    special = view.special != "show" and any(token.special for part in tokens for token in part)
+    looks, looked = (("A", "B")[side or 0] for side in PAIRS[view.pair])
+    pair = f"{view.pair}: the queries of text {looks} and the keys of text {looked} alone"
+    said = (any(part.merged for part in kept), merged), (special, hidden), (view.pair != "all", pair)
+    return tuple(text for holds, text in said if holds)
+
+
+def _paired(every: Sequence[Groups], view: View, tokens: Sequence[Sequence[Token]], what: object) -> list[Groups]:
+    """The rows and columns of the texts of a view; an error if nothing is left."""
+    kept = [_of(part, side) for part, side in zip(every, PAIRS[view.pair], strict=True)]
+    if view != View() and not all(map(len, kept)):
+        raise InputError(_nothing_left(view, tokens, what))
+    return kept
 
 
 def _of(every: Groups, side: int | None) -> Groups:
@@ -323,8 +397,8 @@ def _within(every: Groups, window: slice, length: int) -> Groups:
     return every if window == ALL else every[np.isin(every.starts, np.arange(length)[window])]
 
 
-def _nothing_left(view: View, tokens: Sequence[Sequence[Token]], site: Site) -> str:
+def _nothing_left(view: View, tokens: Sequence[Sequence[Token]], where: object) -> str:
     for what, part, side in zip(("queries", "keys"), tokens, PAIRS[view.pair], strict=True):
         if side is not None and all(token.segment != side for token in part):
-            return f"'{view.pair}' is of a pair of texts, but the {what} of {site} are all of text {'BA'[side]}."
-    return f"Nothing is left to see of {site}: it has nothing but special tokens there, which are hidden."
+            return f"'{view.pair}' is of a pair of texts, but the {what} of {where} are all of text {'BA'[side]}."
+    return f"Nothing is left to see of {where}: it has nothing but special tokens there, which are hidden."

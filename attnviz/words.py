@@ -9,7 +9,7 @@ from attnviz.core.display import in_title, isolated, shown
 from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
-from attnviz.views import Groups, View
+from attnviz.views import Groups, SeenMask, View
 
 MOST_NAMED = 3
 """So many tokens are named in a description."""
@@ -147,6 +147,14 @@ def mask(mask: Mask, rows: Sequence[str], columns: Sequence[str], sentence: int)
     if len(rows):
         last = f" The last query, {quoted_token(rows[-1], len(rows) - 1)}, may look at {open_keys[-1]} keys."
     return f"Mask '{mask}', {of}: {allowed} of {len(rows) * len(columns)} cells may attend.{last}"
+
+
+def seen_mask(seen: SeenMask) -> str:
+    """`mask` of a mask through a view, and what the view did."""
+    allowed = int((seen.blocked()[1] == 0).sum())
+    of = f"{len(seen.queries)} queries by {len(seen.keys)} keys"
+    text = f"Mask '{seen.mask}', {of}: {allowed} of {len(seen.queries) * len(seen.keys)} cells may attend."
+    return " ".join([text, *map(as_sentence, seen.notes)])
 
 
 def change(moved: np.ndarray, labels: Sequence[str]) -> str:

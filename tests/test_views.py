@@ -294,7 +294,7 @@ def test_queries_and_keys_of_a_translation_have_their_own_words():
 
 
 def test_pieces_are_joined_by_a_line_and_the_picture_says_so():
-    """In the default view, beside rows and above columns; not where they are merged."""
+    """In the default view, beside rows and above columns; not where they are merged, or too small to be labeled."""
     joined, merged = (figures.head(unlikely(), SITE, 0, view=view).chart.to_dict() for view in (View(), WORDS))
 
     def said(chart):
@@ -304,6 +304,7 @@ def test_pieces_are_joined_by_a_line_and_the_picture_says_so():
     assert len(lines) == 2
     assert said(joined)
     assert not said(merged)
+    assert not said(figures.head(record_with(["w"] * 60, joined={5}), SITE, 0).chart.to_dict())
 
 
 def test_a_sink_is_a_special_token():
@@ -341,3 +342,37 @@ def test_a_model_that_is_read_only_has_no_scores():
     assert "score" not in figures.head(record, SITE, 0).chart.to_dict()["datasets"]["cells"][0]
     assert tables.weights_table(record, SITE, 1)["weight"].notna().all()
     assert metrics.cells(record.step(SITE), 0, scores=False).scores is None
+
+
+@given(record=records(), view=st.builds(View, st.booleans(), st.sampled_from(SPECIAL), st.sampled_from(list(PAIRS))))
+def test_a_mask_through_a_view_is_open_where_its_map_is(record, view):
+    tokens, mask = record.sentences[0].tokens, record.edits.mask
+    try:
+        through = seen(record, view)
+    except InputError:
+        with pytest.raises(InputError, match="the mask"):
+            figures.mask(mask, tokens, view=view)
+        return
+
+    figure = figures.mask(mask, tokens, view=view)
+
+    found = through.cells([0])[0]
+    assert (figure.arrays["may_attend"] == (found.blocked == 0)).all()
+    assert (figure.table["may_attend"] == (found.blocked == 0).ravel()).all()
+    assert figure.table["query"].tolist() == np.repeat(found.queries, len(found.keys)).tolist()
+    assert f"{int((found.blocked == 0).sum())} of {found.blocked.size} cells may attend" in figure.description
+
+
+def test_a_mask_says_what_its_view_does():
+    record = unlikely()
+    figure = figures.mask(Subsequent(), record.sentences[0].tokens, predicted=UN, view=View(True, "hide"))
+    chart = figure.chart.to_dict()["datasets"]
+
+    drawn = " ".join(row["text"] for row in chart["words"])
+    for part in (views.MERGED_MASK, views.HIDDEN_MASK):
+        assert part in drawn
+        assert part[1:] in figure.description
+        assert part[1:] in figure.table.attrs["note"]
+    assert [row["text"] for row in chart["tokens"]] == ["▸ ly", "▸ good"]
+    assert figure.name == "mask-subsequent-s-un-like-ly-good-s-words-hide"
+    assert figures.mask(Subsequent(), ["w"] * 600, view=View(special="hide")).screen_data is not None

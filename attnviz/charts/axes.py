@@ -67,10 +67,10 @@ def ties(rows: Groups, columns: Groups, size: Size, colors: Theme) -> Frame:
 
 
 def _words(groups: Groups, size: Size) -> list[tuple[int, int]]:
-    """Where words of several pieces begin and end, counted in squares; none where squares are tiles."""
+    """Where words of several pieces begin and end, counted in squares; none where not every token is labeled."""
     begins = [i for i, token in enumerate(groups.tokens) if not (token.joined and i)]
     spans = zip(begins, [*begins[1:], len(groups)], strict=True)
-    return [] if size.tile > 1 else [(begin, end) for begin, end in spans if end - begin > 1]
+    return [] if size.tile * size.every > 1 else [(begin, end) for begin, end in spans if end - begin > 1]
 
 
 def notes_on(size: Size, shows: str = "each square shows the largest of") -> list[str]:

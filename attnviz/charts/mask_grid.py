@@ -6,6 +6,7 @@ import altair as alt
 import numpy as np
 import torch
 
+from attnviz import views
 from attnviz.charts import axes, ends, frame, hatch, maps
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.frame import Entry, Frame
@@ -16,7 +17,7 @@ from attnviz.core.display import isolated, shown
 from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token
 from attnviz.metrics import pool, row_blocks
-from attnviz.views import groups
+from attnviz.views import View
 
 MOST_READ = 12
 """At most so many tokens are repeated in the example."""
@@ -29,6 +30,7 @@ def mask_grid(
     *,
     predicted: Sequence[Token | str] | None = None,
     sentence: int = 0,
+    view: View = View(),
     dark: bool = False,
     selected: tuple[int, int] | None = None,
     rev: int = 0,
@@ -41,10 +43,18 @@ def mask_grid(
         queries: the input token of each row.
         keys: of each column; the queries if none are given.
         predicted: the token that each row predicts, or ""; it is written at the end of its row.
+        view: what is merged and left out; the picture says it.
         selected: the (query, key) whose cell is outlined.
         rev: a counter to raise after each click, so that the same cell can be clicked again.
     """
-    options = {"predicted": predicted, "sentence": sentence, "dark": dark, "selected": selected, "rev": rev}
+    options = {
+        "predicted": predicted,
+        "sentence": sentence,
+        "view": view,
+        "dark": dark,
+        "selected": selected,
+        "rev": rev,
+    }
     return maps.picture(drawing_of(mask, queries, keys, **options), theme(dark)).chart
 
 
@@ -55,6 +65,7 @@ def drawing_of(
     *,
     predicted: Sequence[Token | str] | None = None,
     sentence: int = 0,
+    view: View = View(),
     dark: bool = False,
     selected: tuple[int, int] | None = None,
     rev: int = 0,
@@ -64,18 +75,21 @@ def drawing_of(
     colors = theme(dark)
     keys = queries if keys is None else keys
     predicted = predicted if predicted is not None and any(map(_text, predicted)) else None
-    size = size_of(len(queries), len(keys))
-    places = np.arange(len(queries))[:: size.tile], np.arange(len(keys))[:: size.tile]
-    bands = axes.bands(queries[:: size.tile]), axes.bands(keys[:: size.tile])
-    rows, columns = (groups([_token(token) for token in part]) for part in (queries, keys))
+    seen = views.see_mask(mask, *(views.as_tokens(part) for part in (queries, keys)), sentence=sentence, view=view)
+    rows, columns = seen.queries, seen.keys
+    size = size_of(len(rows), len(columns))
+    bands = axes.bands(rows.tokens[:: size.tile]), axes.bands(columns.tokens[:: size.tile])
     titles = (QUERY, KEY)
     room = axes.edges(*bands, size)
-    reasons, blocked = _tiles(mask, len(queries), len(keys), size.tile, sentence)
+    plain = view == View()
+    reasons, blocked = _tiles(mask, *seen.lengths, size.tile, sentence) if plain else seen.blocked(size.tile)
     around = frame.heading(
         f"Mask: {mask}",
         [
             _rule(predicted),
+            *seen.notes,
             *axes.notes_on(size, "an open square has an open cell among its"),
+            *axes.note_on_ties(rows, columns, size),
         ],
         left=room.left,
         top=room.top - 8,
@@ -86,9 +100,10 @@ def drawing_of(
     if size.form != "rectangles":
         around += axes.drawn(titles, *bands, size, room, colors)
     if predicted is not None:
-        at_ends = ends.predictions([_text(token) for token in predicted], size, colors)
-    around += at_ends + maps.outlined(selected, rows, columns, size, colors)
-    around += ends.empty_rows(_empty(mask, len(queries), len(keys), sentence), "no key left", at_ends, size, colors)
+        at_ends = ends.predictions(rows.last([_text(token) for token in predicted]), size, colors)
+    around += axes.ties(rows, columns, size, colors) + at_ends + maps.outlined(selected, rows, columns, size, colors)
+    empty = rows.merge(_empty(mask, *seen.lengths, sentence), 0, np.logical_and)
+    around += ends.empty_rows(empty, "no key left", at_ends, size, colors)
     legend = frame.legend(_entries(reasons, colors), None, top=size.height + below, width=size.width, colors=colors)
     example = _example(mask, queries, keys, predicted, sentence, selected)
     bottom = max(box["y2"] for box in legend.boxes) + 8
@@ -99,8 +114,8 @@ def drawing_of(
         columns=bands[1],
         row_names=axes.names(rows, size.tile),
         column_names=axes.names(columns, size.tile),
-        queries=places[0],
-        keys=places[1],
+        queries=rows.starts[:: size.tile],
+        keys=columns.starts[:: size.tile],
         titles=titles,
         shade=np.zeros(blocked.shape),
         colored=blocked == 0,
@@ -154,10 +169,6 @@ def _empty(mask: Mask, queries: int, keys: int, sentence: int) -> np.ndarray:
 
 def _shown(token: Token | str) -> str:
     return shown(_text(token), axes.LONGEST_LABEL)
-
-
-def _token(token: Token | str) -> Token:
-    return Token(token, 0, 0, 0) if isinstance(token, str) else token
 
 
 def _text(token: Token | str) -> str:
