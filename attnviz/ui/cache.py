@@ -18,6 +18,8 @@ MOST_NUMBERS = 8_000_000
 """Tokens x d_model x sites: a record keeps three times as many float32, 100 MB."""
 MOST_WEIGHTS = 200_000_000
 """Of all sentences, sites and heads: a few seconds for the run, and again for its pictures."""
+MOST_LOGITS = 2**26
+"""Of all tokens and words of a vocabulary: a record keeps them as float32, 256 MB."""
 
 
 @lru_cache(maxsize=32)
@@ -91,7 +93,19 @@ def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
             f"{tokens:,} tokens with {source.num_heads} heads and {layers} layers make {weights:,} weights; "
             f"this page computes up to {MOST_WEIGHTS:,}. Shorten the text, or make the model smaller."
         )
+    if tokens > (most := MOST_LOGITS // max(1, _vocabulary(source))):
+        raise InputError(
+            f"At each of {tokens:,} tokens the model gives each of {_vocabulary(source):,} words a probability, which "
+            f"needs too much memory; this page takes up to {most:,} tokens with this model. Shorten the text."
+        )
     return cut
+
+
+def _vocabulary(source: Source) -> int:
+    """To how many words a model of Hugging Face gives a probability at each token; 0 of others, which have few."""
+    if source.provenance != "pretrained" or source.loaded.task not in ("next", "fill", "write"):
+        return 0
+    return source.loaded.vocabulary
 
 
 @lru_cache(maxsize=8)

@@ -11,7 +11,10 @@ from attnviz.core.masks import Mask, Prefix, Subsequent, Window
 from attnviz.core.record import Record
 from attnviz.sources.base import Source
 from attnviz.ui import cache, state
-from attnviz.ui.notes import label
+from attnviz.ui.notes import label, note, quiet
+
+LONGEST_CHIP = 60
+"""Characters on a chip; of longer lists of heads the first are named."""
 
 
 def unchanged() -> dict[str, object]:
@@ -22,28 +25,46 @@ def unchanged() -> dict[str, object]:
 def edits_bar(source: Source, lines: tuple[str, ...], *, rules: tuple[str, ...] = ()) -> tuple[Edits, DeltaGenerator]:
     """Toggle masks, and see and undo what is changed. Gives the edits, and the place for what the model says to them.
 
+    A model that is read-only is left as it is: its controls are disabled, and what a link would change is named.
+
     Args:
         rules: the masks that are on as long as nobody has chosen any.
     """
-    hidden = _hidden(source, lines)
+    fixed = bool(source.read_only)
+    hidden, rules = _hidden(source, lines), () if fixed else rules
     chosen = rules if st.session_state["mask"] is None else st.session_state["mask"]
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="edits"):
         label("Mask")
         st.session_state["rules"] = list(chosen)
         options = {"selection_mode": "multi", "key": "rules", "on_change": _choose, "label_visibility": "collapsed"}
-        st.pills("Mask", state.RULES, wrap=True, **options)
-        parameters = _parameters(chosen)
-        own_mask = _own_mask(hidden)
+        st.pills("Mask", state.RULES, wrap=True, disabled=fixed, **options)
+        parameters = _parameters(chosen, fixed)
+        own_mask = _own_mask(hidden, fixed)
         heads_off = frozenset((s, h) for s, h in st.session_state["off"] if s in source.sites and h < source.num_heads)
         edits = Edits(_combined(chosen, parameters), heads_off, own_mask=own_mask)
-        edits = replace(edits, empty_rows=_empty_rows(cache.record(source, lines, edits)))
+        if not fixed:
+            edits = replace(edits, empty_rows=_empty_rows(cache.record(source, lines, edits)))
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         kept = {"wrap": False, "vertical_alignment": "center", "gap": "small", "width": "content", "key": "changes"}
         row = st.container(horizontal=True, **kept)
         said = st.container(key="said")
+    if fixed:
+        _left_out(source, edits, row)
+        return Edits(), said
     with row:
         _chips(edits, chosen, rules, hidden)
     return edits, said
+
+
+def _left_out(source: Source, edits: Edits, row: DeltaGenerator) -> None:
+    """Why nothing can be changed in a model, and what is set and so is left out."""
+    with row:
+        label("Read-only: nothing can be changed in this model.")
+    if edits == Edits():
+        quiet(source.read_only)
+        return
+    note(f"{source.read_only} Left out: {'; '.join(edits.in_words())}.", "notice")
+    st.button("let go of these changes", key="reset", on_click=reset, args=((),), type="tertiary", wrap=False)
 
 
 def _hidden(source: Source, lines: tuple[str, ...]) -> str:
@@ -53,12 +74,13 @@ def _hidden(source: Source, lines: tuple[str, ...]) -> str:
     return " and ".join(["the future"] * future + ["padding"] * padding)
 
 
-def _own_mask(hidden: str) -> bool:
+def _own_mask(hidden: str, fixed: bool) -> bool:
     """Whether the model's own mask stays; asked for only where it hides something."""
     if not hidden:
         return True
     said = f"It hides {hidden}."
-    return st.toggle("the model's own mask", True, key="own_mask", bind="query-params", help=said)
+    options = {"key": "own_mask", "bind": "query-params", "help": said, "disabled": fixed}
+    return st.toggle("the model's own mask", True, **options)
 
 
 def _choose() -> None:
@@ -82,7 +104,7 @@ def _empty_rows(record: Record) -> str:
     return chosen or EMPTY_ROWS[0]
 
 
-def _parameters(chosen: tuple[str, ...]) -> dict[str, int]:
+def _parameters(chosen: tuple[str, ...], fixed: bool) -> dict[str, int]:
     values = {}
     for rule, name, title, default in (
         ("window", "before", "keys before", 2),
@@ -91,7 +113,7 @@ def _parameters(chosen: tuple[str, ...]) -> dict[str, int]:
     ):
         if rule in chosen:
             label(title)
-            options = {"width": 116, "bind": state.binding(name), "label_visibility": "collapsed"}
+            options = {"width": 116, "bind": state.binding(name), "label_visibility": "collapsed", "disabled": fixed}
             values[name] = st.number_input(title, 0, 4096, default, key=name, **options)
     return values
 
@@ -121,12 +143,15 @@ def _chips(edits: Edits, chosen: tuple[str, ...], rules: tuple[str, ...], hidden
         _chip(f"{hidden} not masked", _forget, "own_mask")
     if edits.empty_rows != EMPTY_ROWS[0]:
         _chip(f"rows without keys: {edits.empty_rows}", _forget, "empty")
-    for site, head in sorted(edits.heads_off):
-        _chip(f"{site} head {head} off", _turn_on, site, head)
+    for site in sorted({site for site, _ in edits.heads_off}):
+        heads = sorted(edits.off(site))
+        numbers = ", ".join(map(str, heads))
+        _chip(f"{site} {'head' if len(heads) == 1 else 'heads'} {numbers} off", _turn_on, site)
 
 
 def _chip(label: str, undo, *args) -> None:
-    st.button(label, key=f"chip {label}", icon=":material/close:", on_click=undo, args=args, help="Undo this change")
+    shown = label if len(label) <= LONGEST_CHIP else f"{label[:LONGEST_CHIP].rsplit(',', 1)[0]}, … off"
+    st.button(shown, key=f"chip {label}", icon=":material/close:", on_click=undo, args=args, help="Undo this change")
 
 
 def _drop_rule(rule: str, chosen: tuple[str, ...]) -> None:
@@ -138,8 +163,9 @@ def _forget(name: str) -> None:
     st.session_state[name] = unchanged()[name]
 
 
-def _turn_on(site: Site, head: int) -> None:
-    st.session_state["off"] -= {(site, head)}
+def _turn_on(site: Site) -> None:
+    """All heads of a site."""
+    _set_off(site, ())
 
 
 def reset(rules: tuple[str, ...]) -> None:
@@ -149,17 +175,19 @@ def reset(rules: tuple[str, ...]) -> None:
 
 def heads_on(source: Source, site: Site) -> None:
     """Heads on and off, as pills."""
-    off = {head for place, head in st.session_state["off"] if place == site}
+    off = set() if source.read_only else {head for place, head in st.session_state["off"] if place == site}
     heads = list(range(source.num_heads))
     key = f"on {site}"
     st.session_state[key] = [head for head in heads if head not in off]
+    fixed = bool(source.read_only)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         label("Heads on")
         options = {"selection_mode": "multi", "key": key, "on_change": _switch, "args": (site, heads, key)}
-        st.pills("Heads on", heads, label_visibility="collapsed", wrap=True, **options)
-        st.button("all", key="all on", on_click=_set_off, args=(site, ()), type="tertiary")
-        st.button("none", key="all off", on_click=_set_off, args=(site, heads), type="tertiary")
-        st.button("invert", key="invert", on_click=_set_off, args=(site, set(heads) - off), type="tertiary")
+        st.pills("Heads on", heads, label_visibility="collapsed", wrap=True, disabled=fixed, **options)
+        each = ("all", "all on", ()), ("none", "all off", heads), ("invert", "invert", set(heads) - off)
+        for name, key, turned_off in each:
+            options = {"on_click": _set_off, "args": (site, turned_off), "type": "tertiary", "disabled": fixed}
+            st.button(name, key=key, **options)
 
 
 def _switch(site: Site, heads: list[int], key: str) -> None:

@@ -2,15 +2,16 @@
 
 import streamlit as st
 
-from attnviz import figures
+from attnviz import figures, metrics
 from attnviz.core.edits import Site
 from attnviz.core.errors import ShapeError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.ui import looking, notes, pictures, says, state
 
-STEPS, NEXT, OUTPUT = state.EFFECTS
-KEYS = {STEPS: "steps", NEXT: "words", OUTPUT: "change"}
+STEPS, NEXT, OUTPUT, BLANKS, BLANK, LABELS, ALIKE = state.EFFECTS
+KEYS = {STEPS: "steps", NEXT: "words", OUTPUT: "change", BLANKS: "blanks", BLANK: "blank", LABELS: "labels"}
+KEYS |= {ALIKE: "similarity"}
 
 
 def panel(record: Record, before: Record | None, site: Site, cell: tuple[int, int] | None, sentence: int) -> None:
@@ -19,10 +20,10 @@ def panel(record: Record, before: Record | None, site: Site, cell: tuple[int, in
     Args:
         before: the run without changes; None if nothing is changed.
     """
-    effect = _choice(record)
+    effect = _choice(record, sentence)
     if effect == OUTPUT and before is None:
-        if record.prediction is not None:
-            notes.quiet("Nothing is changed, so no output vector moved. Switch a head off, or set a mask.")
+        if record.provenance != "random":
+            notes.quiet(f"Nothing is changed, so no output vector moved.{_how(record)}")
     else:
         position = says.position(record, site, cell, sentence)
         try:
@@ -38,28 +39,43 @@ def panel(record: Record, before: Record | None, site: Site, cell: tuple[int, in
         pictures.numbers(figure, key)
 
 
-def choices(record: Record) -> list[str]:
-    """What can be shown; first what the model writes, else what it says next, else how its output moved."""
+def _how(record: Record) -> str:
+    return "" if record.read_only else " Switch a head off, or set a mask."
+
+
+def choices(record: Record, sentence: int = 0) -> list[str]:
+    """What can be shown; first what the model says, then how its output moved."""
+    if record.labels is not None:
+        return [LABELS, OUTPUT]
+    if record.vectors is not None and len(record.sentences) > 1:
+        return [ALIKE, OUTPUT]
     if record.prediction is None:
         return [OUTPUT]
-    return list(state.EFFECTS) if record.prediction.written else [NEXT, OUTPUT]
+    if metrics.fills_in(record):
+        blanks = len(record.prediction.blanks[sentence])
+        return [*([BLANK] if blanks else []), *([BLANKS] if blanks > 1 else []), OUTPUT]
+    return [STEPS, NEXT, OUTPUT] if record.prediction.written else [NEXT, OUTPUT]
 
 
 def drawn(effect: str, record: Record, before: Record | None, position: int, **shown) -> Figure:
     """The figure of one choice.
 
     Args:
-        position: after which token the next word is asked for.
+        position: after which token the next word is asked for, or which blank.
     """
-    if effect == STEPS:
+    if effect in (STEPS, BLANKS):
         return figures.step_by_step(record, before=before, **shown)
-    if effect == NEXT:
+    if effect in (NEXT, BLANK):
         return figures.next_word(record, position, before=before, **shown)
+    if effect == LABELS:
+        return figures.labels(record, before=before, **shown)
+    if effect == ALIKE:
+        return figures.similarity(record, before=before, dark=shown["dark"])
     return figures.change(before, record, **shown)
 
 
-def _choice(record: Record) -> str:
-    options, chosen = choices(record), st.session_state["effect"]
+def _choice(record: Record, sentence: int) -> str:
+    options, chosen = choices(record, sentence), st.session_state["effect"]
     chosen = chosen if chosen in options else options[0]
     if len(options) > 1:
         st.session_state["effect shown"] = chosen

@@ -13,6 +13,9 @@ from attnviz.ui.notes import large, quiet
 
 def of_head(source: Source, site: Site, head: int | str) -> None:
     """What was found out about the head that is shown; where nothing was, which head to look at instead."""
+    if source.provenance == "pretrained":
+        quiet("Pretrained. What its heads do was not measured here.")
+        return
     if source.card is None:
         quiet(f"{CAUTIONS[source.provenance].capitalize()}. What a head looks at here says nothing about language.")
         return

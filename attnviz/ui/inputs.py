@@ -10,22 +10,13 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.base import Source
 from attnviz.sources.scratch import BOUNDS, Scratch
 from attnviz.sources.trained import Trained
-from attnviz.ui import cache, state
+from attnviz.ui import cache, examples, pretrained, state
+from attnviz.ui.arrivals import Arrival
 from attnviz.ui.looking import DOMAINS
 from attnviz.ui.notes import clean, note, quiet, unknown_words
 
-EXAMPLES = {
-    "The cat sat on the mat": "The cat sat on the mat",
-    "The cat sat down": "The cat sat down",
-    "because it was tired": "The cat sat on the mat because it was tired.",
-    "two sentences, padded": "The cat sat on the mat\nThe cat sat down",
-}
-
 SIZES = {"d_model": ("d_model", 64), "num_heads": ("Heads", 4), "num_layers": ("Layers", 2), "seed": ("Seed", 0)}
 """Of random weights: what a setting is called, and what it begins with."""
-
-LONGEST_LABEL = 26
-"""Characters of an example on its pill."""
 
 LONGEST_LINK = 30_000
 """How many characters a sentence may take in the address of the page."""
@@ -34,7 +25,8 @@ MOST_PROBLEMS = 3
 """So many of the things that are wrong with a link are said."""
 
 ALLOWED: dict[str, object] = {
-    "model": tuple(api.SOURCES),
+    "model": (*api.SOURCES, pretrained.NAME),
+    "hf": str,
     "text": str,
     "tokenizer": tokenizers.NAMES,
     **{name: range(0 if name == "seed" else 1, most + 1) for name, most in BOUNDS.items()},
@@ -51,36 +43,61 @@ ALLOWED: dict[str, object] = {
 
 def input_bar() -> tuple[Source, tuple[str, ...]]:
     """The model and the sentences. Stops the page with one sentence if either cannot be used."""
-    state.read_link(ALLOWED)
+    names = pretrained.listed()
+    state.read_link(ALLOWED if names is None else ALLOWED | {"hf": names})
     with st.container(horizontal=True, vertical_alignment="top", gap="small", key="input"):
         with st.container(width=250, gap="xsmall"):
             source, wrong = _model()
-        texts = examples(source)
+        ready = not isinstance(source, AttnvizError | Arrival)
+        texts = examples.of_model(source) if ready else _texts_before()
+        if ready:
+            examples.follow(_called(source), texts)
         with st.container(width=600, gap="xsmall"):
-            typed, left_out = _sentence(opening_text(source))
+            typed, left_out = _sentence(next(iter(texts.values())))
         with st.container(width="stretch"):
-            options = {"key": "example", "on_change": _take_example, "args": (texts,)}
-            st.pills("Examples", texts, label_visibility="collapsed", **options)
+            examples.pills(texts)
     error, lines = None, ()
     try:
-        if isinstance(source, InputError):
-            raise source
-        state.drop_missing(source.sites, source.num_heads, source.steps if isinstance(source, Trained) else ())
         lines = cache.texts(clean(typed or ""))
-        cache.sentences(source, lines)
+        if ready:
+            steps = source.steps if isinstance(source, Trained) else ()
+            state.drop_missing(source.sites, source.num_heads, steps)
+            cache.sentences(source, lines)
     except AttnvizError as found:
         error = found
     _say_problems()
     if wrong:
         note(f"{wrong} Here is '{source.name}' instead.")
-    if error:
-        note(str(error))
-        state.write_link()
-        st.stop()
-    unknown_words(cache.unknown(source, lines))
+    if not ready or error:
+        _stop(source if not ready else error)
+    unknown_words(cache.unknown(source, lines), pretrained.unknown_token(source))
     if left_out:
         note("This text is too long for a link: the address of this page leaves it out.", "notice")
     return source, lines
+
+
+def _stop(instead: AttnvizError | Arrival) -> None:
+    """End the page with what stands in the place of its pictures: one sentence, or a model on its way."""
+    if isinstance(instead, Arrival):
+        pretrained.ask_or_wait(instead)
+    else:
+        note(str(instead))
+        pretrained.try_again()
+    state.write_link()
+    st.stop()
+
+
+def _called(source: Source) -> str:
+    """What tells a model from the others."""
+    return source.model if source.provenance == "pretrained" else f"{type(source).__name__} {source.name}"
+
+
+def _texts_before() -> dict[str, str]:
+    """The examples while there is no model: those of the model before, if there was one."""
+    known = st.session_state.get("examples in use")
+    if known:
+        return known
+    return examples.FIRST if st.session_state.get("model") == pretrained.NAME else examples.EXAMPLES
 
 
 def _say_problems() -> None:
@@ -108,57 +125,20 @@ def _sentence(opening: str) -> tuple[str | None, bool]:
     return typed, left_out
 
 
-def opening_text(source: Source | InputError) -> str:
-    """The text that a model opens with."""
-    return next(iter(examples(source).values()))
-
-
-def examples(source: Source | InputError) -> dict[str, str]:
-    """Texts that show what a model can do, by what is written on their pills; the first is the one it opens with."""
-    if isinstance(source, InputError) or source.card is None:
-        return EXAMPLES
-    return {_label(text, source.card.examples): text for text in source.card.examples}
-
-
-def _label(text: str, others: tuple[str, ...]) -> str:
-    """A text in short, but for what tells it from the others."""
-    for longest in range(LONGEST_LABEL, len(text)):
-        if sum(other.startswith(text[:longest]) for other in others) == 1:
-            return f"{text[:longest].rstrip()} …".replace("\n", " / ")
-    return text.replace("\n", " / ")
-
-
-def _take_example(texts: dict[str, str]) -> None:
-    if st.session_state["example"] in texts:
-        st.session_state["text"] = texts[st.session_state["example"]]
-        st.session_state["cell"] = None
-    st.session_state["example"] = None
-
-
-def _model() -> tuple[Source | InputError, AttnvizError | None]:
+def _model() -> tuple[Source | Arrival | AttnvizError, AttnvizError | None]:
     """The model, with where its weights come from under it, and what is wrong with the chosen one if another stands in.
 
-    An InputError in the place of the model says what is wrong with the sizes of random weights.
+    In the place of the model may stand what is wrong with its name or its sizes, or that it is on its way.
     """
-    names = tuple(api.SOURCES)
-    chosen = st.selectbox("Model", names, key="model", label_visibility="collapsed", bind="query-params")
+    offered = (*api.SOURCES, *([] if pretrained.listed() == () else [pretrained.NAME]))
+    chosen = st.selectbox("Model", offered, key="model", label_visibility="collapsed", bind="query-params")
+    if chosen == pretrained.NAME:
+        return pretrained.field(), None
+    pretrained.leave()
     source, wrong = cache.loadable(chosen or api.DEFAULT)
-    made = _scratch() if isinstance(source, Scratch) else source
     if source.card:
         quiet(f"{source.card.title} · {source.provenance}")
-    before = st.session_state.get("model in use", source.name)
-    st.session_state["model in use"] = source.name
-    if before != source.name:
-        _switch(cache.loadable(before)[0], source)
-    return made, wrong
-
-
-def _switch(before: Source, source: Source) -> None:
-    """Another model was chosen: begin with what it opens with, but keep the masks, and what somebody has typed."""
-    for name in ("off", "cell", "site", "show", "step", "effect"):
-        st.session_state[name] = state.ENCODED[name][2]
-    if st.session_state.get("text") in examples(before).values():
-        st.session_state["text"] = opening_text(source)
+    return _scratch() if isinstance(source, Scratch) else source, wrong
 
 
 def _scratch() -> Scratch | InputError:

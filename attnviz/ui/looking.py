@@ -4,14 +4,19 @@ from dataclasses import replace
 
 import streamlit as st
 
+from attnviz import views
 from attnviz.core.edits import Site
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Record
 from attnviz.sources.base import Source
 from attnviz.sources.scratch import Scratch
 from attnviz.sources.trained import Trained
 from attnviz.ui import cache, state
 from attnviz.ui.notes import label, note
+from attnviz.views import View
+
+MOST_PILLS = 16
+"""Of more layers or heads one is chosen from a list."""
 
 DOMAINS = {"0 to 1": "fixed", "0 to largest": "shared", "logarithmic": "log"}
 
@@ -139,14 +144,47 @@ def with_sos(source: Source) -> Source:
     return replace(source, sos=st.toggle("begin with <sos> (shift right)", True, key="sos", bind="query-params"))
 
 
-def display() -> dict[str, object]:
-    """How weights become colors, and whether row sums stand beside them."""
+def display(record: Record, site: Site, sentence: int) -> dict[str, object]:
+    """How weights become colors, whether row sums stand beside them, and what of the map is seen."""
     with st.popover("Display", icon=":material/palette:"):
         domain = st.segmented_control(
             "Colors", DOMAINS, default=next(iter(DOMAINS)), key="colors", required=True, bind="query-params"
         )
         sums = st.toggle("Row sums", False, key="sums", bind="query-params")
-    return {"domain": DOMAINS[domain or "0 to 1"], "row_sums": sums}
+        view = _view(record, site, sentence)
+    return {"domain": DOMAINS[domain or "0 to 1"], "row_sums": sums, "view": view}
+
+
+def _view(record: Record, site: Site, sentence: int) -> View:
+    """What of a map is seen: only what means something for its tokens can be chosen."""
+    chosen, tokens = st.session_state["view"], record.tokens(site, sentence=sentence)
+    every = [token for part in tokens for token in part]
+    view = View()
+    if any(token.joined for token in every):
+        view = replace(view, words=chosen.words)
+        st.session_state["merge"] = view.words
+        st.toggle("Merge pieces into words", key="merge", on_change=_choose_view, args=("words", "merge"))
+    if any(token.special for token in every):
+        view = replace(view, special=chosen.special)
+        _segments("Special tokens", views.SPECIAL, view.special, "special")
+    if all(any(token.segment for token in part) for part in tokens):
+        view = replace(view, pair=chosen.pair)
+        _segments("Pair of texts", tuple(views.PAIRS), view.pair, "pair")
+    try:
+        views.see(record, site, sentence=sentence, view=view)
+    except InputError as error:  # a text of special tokens alone
+        note(str(error), "notice")
+        return View()
+    return view
+
+
+def _segments(title: str, options: tuple[str, ...], chosen: str, key: str) -> None:
+    st.session_state[key] = chosen
+    st.segmented_control(title, options, key=key, required=True, on_change=_choose_view, args=(key, key))
+
+
+def _choose_view(field: str, key: str) -> None:
+    st.session_state["view"] = replace(st.session_state["view"], **{field: st.session_state[key]})
 
 
 def is_dark() -> bool:
@@ -192,5 +230,8 @@ def selected(record: Record, site: Site) -> tuple[int, int] | None:
 def _pills(title: str, options: list, chosen: object, key: str, on_change, *args: object) -> None:
     """A choice that is kept elsewhere in the session; `on_change` takes it from the key."""
     st.session_state[key] = chosen
-    behavior = {"on_change": on_change, "args": args, "label_visibility": "collapsed"}
-    st.pills(title, options, key=key, required=True, wrap=True, **behavior)
+    behavior = {"key": key, "on_change": on_change, "args": args, "label_visibility": "collapsed"}
+    if len(options) > MOST_PILLS:
+        st.selectbox(title, options, width=110, **behavior)
+    else:
+        st.pills(title, options, required=True, wrap=True, **behavior)

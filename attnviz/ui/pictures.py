@@ -12,6 +12,7 @@ from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.ui import cache, state
 from attnviz.ui.notes import in_words, note, quiet, unseen
+from attnviz.views import View
 
 SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
 
@@ -51,13 +52,15 @@ def picture(figure: Figure, key: str, *, select: str | None = None, on_select=No
         unseen(figure.description)
 
 
-def cell_in_words(record: Record, site: Site, head: int | str, cell: tuple[int, int] | None, sentence: int) -> None:
+def cell_in_words(
+    record: Record, site: Site, head: int | str, cell: tuple[int, int] | None, sentence: int, view: View
+) -> None:
     """What the selected cell says; with none, what the strongest says, and how to select one."""
     if cell is None:
-        in_words(words.strongest(record, site, head, sentence))
+        in_words(words.strongest(record, site, head, sentence, view=view))
         quiet("Click a cell to read it in words.")
     else:
-        in_words(words.cell(record, site, head, *cell, sentence=sentence))
+        in_words(words.cell(record, site, head, *cell, sentence=sentence, view=view))
         quiet("Click the cell again, or press Escape, to let it go.")
 
 

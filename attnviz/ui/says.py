@@ -5,6 +5,7 @@ from html import escape
 
 import streamlit as st
 
+from attnviz import metrics
 from attnviz.core.display import shown
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
@@ -14,21 +15,35 @@ NOTHING = "(nothing)"
 
 
 def line(record: Record, before: Record | None, *, position: int, sentence: int = 0) -> None:
-    """The text that the model wrote, or the most probable next word; with `before`, both and how they differ.
+    """The text that the model wrote, a word, a label, or how alike sentences are; with `before`, both.
 
     Args:
-        position: after which token the next word is asked for, of a model that only predicts.
+        position: after which token the next word is asked for, or which blank, of a model that predicts.
     """
+    if said := _line(record, before, position, sentence):
+        st.html(f'<div class="says" role="status">{said}</div>')
+
+
+def _line(record: Record, before: Record | None, position: int, sentence: int) -> str:
+    if record.labels is not None:
+        return _compared(f"{_quiet('It says')}", _label(record, sentence), before and _label(before, sentence))
+    if record.vectors is not None:
+        return _vectors(record, before, sentence)
     if record.prediction is None:
-        return
-    say = _written if record.prediction.written else _next
-    st.html(f'<div class="says" role="status">{say(record, before, position, sentence)}</div>')
+        return ""
+    if record.prediction.written:
+        return _written(record, before, position, sentence)
+    if metrics.fills_in(record) and not record.prediction.blanks[sentence]:
+        return _quiet("There is no blank in the sentence for the model to fill in.")
+    return _word_at(record, before, position, sentence)
 
 
 def position(record: Record, site: Site, cell: tuple[int, int] | None, sentence: int) -> int:
-    """After which token to ask for the next word: the query of the selected cell, else the last token."""
+    """Where to ask for a word: at the query of the selected cell, else after the last token; of blanks at the first."""
     looks = cell is not None and not (site.kind == "encoder" and record.targets)
-    return cell[0] if looks and cell[0] < len(record.read[sentence].tokens) else record.read[sentence].length - 1
+    chosen = cell[0] if looks and cell[0] < len(record.read[sentence].tokens) else record.read[sentence].length - 1
+    blanks = record.prediction.blanks[sentence] if metrics.fills_in(record) else ()
+    return blanks[0] if blanks and chosen not in blanks else chosen
 
 
 def _written(record: Record, before: Record | None, position: int, sentence: int) -> str:
@@ -56,21 +71,54 @@ def _word(word: str, same: bool) -> str:
     return _plain(word) if same else f"<u>{_plain(word)}</u>"
 
 
-def _next(record: Record, before: Record | None, position: int, sentence: int) -> str:
-    after = _quiet(f"After '{shown(record.read[sentence].tokens[position].text)}' ({position}) it says")
-    now, probability = _most_probable(record, position, sentence)
-    if before is None:
-        return f"{after} <b>{_plain(now)}</b> {probability}"
-    then, was = _most_probable(before, position, sentence)
-    same = now == then
-    old = f"<span>{_quiet('before')} {_word(then, same)} {was}</span>"
-    return f"<span>{after} {_word(now, same)} {probability}</span>{old}"
+def _word_at(record: Record, before: Record | None, position: int, sentence: int) -> str:
+    """The most probable word after a token, or in place of a blank."""
+    token = f"'{shown(record.read[sentence].tokens[position].text)}' ({position})"
+    asked = f"In place of {token} it says" if metrics.fills_in(record) else f"After {token} it says"
+    was = before and _most_probable(before, position, sentence)
+    return _compared(_quiet(asked), _most_probable(record, position, sentence), was)
+
+
+def _compared(asked: str, now: tuple[str, str], was: tuple[str, str] | None) -> str:
+    """What is said, and what was said before a change; another word is underlined."""
+    if was is None:
+        return f"{asked} <b>{_plain(now[0])}</b> {_quiet(now[1])}"
+    same = now[0] == was[0]
+    old = f"<span>{_quiet('before')} {_word(was[0], same)} {_quiet(was[1])}</span>"
+    return f"<span>{asked} {_word(now[0], same)} {_quiet(now[1])}</span>{old}"
 
 
 def _most_probable(record: Record, position: int, sentence: int) -> tuple[str, str]:
-    """The word in quotes, and its probability as HTML."""
+    """The word in quotes, and its probability."""
     ((word, probability),) = record.prediction.most_probable(position, 1, sentence=sentence)
-    return f"'{word}'", _quiet(f"{probability:.2f}")
+    return f"'{shown(word)}'", f"{probability:.2f}"
+
+
+def _label(record: Record, sentence: int) -> tuple[str, str]:
+    """The most probable label in quotes, and its probability."""
+    found = metrics.labels(record, sentence=sentence)
+    return (f"'{shown(found[0].word)}'", f"{found[0].probability:.2f}") if found else (NOTHING, "")
+
+
+def _vectors(record: Record, before: Record | None, sentence: int) -> str:
+    """How far a change moved the sentence's vector; of several sentences, which two are most alike."""
+    if before is not None:
+        moved = float(metrics.shift(before, record)[sentence])
+        return (
+            f"{_quiet('The vector of the sentence moved by')} <b>{_cosine(moved)}</b> {_quiet('(1 less the cosine)')}"
+        )
+    count = len(record.sentences)
+    if count == 1:
+        return ""
+    alike = metrics.similarity(record)
+    pairs = [(float(alike[i, j]), i + 1, j + 1) for i in range(count) for j in range(i + 1, count)]
+    cosine, first, second = max(pairs)
+    most = f"Most alike of {count} sentences: {first} and {second}" if count > 2 else "Similarity of both sentences"
+    return f"{_quiet(most)} <b>{cosine:.2f}</b>"
+
+
+def _cosine(moved: float) -> str:
+    return "less than 0.0001" if 0 < moved < 0.0001 else f"{moved:.4f}"
 
 
 def _quiet(text: str) -> str:

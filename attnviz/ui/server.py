@@ -77,11 +77,11 @@ def warm() -> None:
     from attnviz.core.edits import Edits
     from attnviz.core.masks import Subsequent
     from attnviz.sources.trained import Trained
-    from attnviz.ui import cache, effects, inputs, looking
+    from attnviz.ui import cache, effects, examples, looking
 
     source, _ = cache.loadable(api.DEFAULT)
     site, head = looking.opening_site(source), looking.opening_head(source)
-    lines = cache.texts(inputs.opening_text(source))
+    lines = cache.texts(examples.opening_text(source))
     before, after = (cache.record(source, lines, edits) for edits in (Edits(), Edits(Subsequent())))
     for run in (before, after):
         for figure in (figures.heads(run, site), figures.head(run, site, head)):

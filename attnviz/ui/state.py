@@ -1,7 +1,8 @@
 """What the link holds. Controls keep themselves in it (`bind="query-params"`); here is the rest.
 
 Heads off are written ``e0.1-e0.3``: encoder layer 0 head 1, encoder layer 0 head 3. A selected cell is ``2.1``: query
-2, key 1. A site is ``c1``: cross layer 1. Masks are ``subsequent.window``, or ``none`` where somebody chose that.
+2, key 1. A site is ``c1``: cross layer 1. Masks are ``subsequent.window``, or ``none`` where somebody chose that. A
+view is ``words.hide.ab``: pieces merged, special tokens hidden, of a pair only what text A sees of text B.
 Nothing where nobody chose, because then each page begins with what it is about, and each model with what it is good
 for.
 """
@@ -13,13 +14,17 @@ import streamlit as st
 
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
+from attnviz.views import SPECIAL, View
 
 RULES = ("subsequent", "window", "prefix")
 COMBINED = ("mean", "max", "min")
 """How all heads can be shown as one."""
 
-EFFECTS = ("step by step", "next word", "output vectors")
+EFFECTS = ("step by step", "next word", "output vectors", "blanks", "one blank", "labels", "similarity")
 """What can stand beside the large picture."""
+
+PAIRS = {"aa": "A to A", "ab": "A to B", "ba": "B to A", "bb": "B to B"}
+"""How the link writes which text of a pair looks at which."""
 
 Heads = frozenset[tuple[Site, int]]
 LETTERS = {kind[0]: kind for kind in KINDS}
@@ -125,6 +130,27 @@ def decode_step(text: str) -> int | None:
     return int(text) if text else None
 
 
+def encode_view(view: View) -> str:
+    short = {pair: letters for letters, pair in PAIRS.items()}
+    parts = ("words" * view.words, view.special if view.special != "show" else "", short.get(view.pair, ""))
+    return ".".join(filter(None, parts))
+
+
+def decode_view(text: str) -> View:
+    """Read what `encode_view` wrote.
+
+    Raises:
+        InputError: if it is anything else.
+    """
+    parts = text.split(".") if text else []
+    special = [part for part in parts if part in SPECIAL[1:]]
+    pair = [PAIRS[part] for part in parts if part in PAIRS]
+    view = View("words" in parts, (special or SPECIAL)[0], (pair or ["all"])[0])
+    if encode_view(view) != text:
+        raise InputError(f"'{text[:40]}' does not name a view; it should look like words.hide.ab.")
+    return view
+
+
 def encode_effect(effect: str | None) -> str:
     return effect or ""
 
@@ -148,6 +174,7 @@ ENCODED = {
     "show": (encode_show, decode_show, None),
     "step": (encode_step, decode_step, None),
     "effect": (encode_effect, decode_effect, None),
+    "view": (encode_view, decode_view, View()),
 }
 """Of each unbound part of the link: how it is written and read, and what it is without a link."""
 

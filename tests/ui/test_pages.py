@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from attnviz.ui import cache, inputs
+from attnviz.ui import cache, examples
 
 
 def heads_page():
@@ -268,7 +268,7 @@ def captions(app: AppTest) -> str:
 def test_examples_fill_the_sentence_box():
     """Each example is a text that works."""
     app = opened()
-    for name, text in inputs.EXAMPLES.items():
+    for name, text in examples.EXAMPLES.items():
         app.button_group(key="example").set_value(name).run()
 
         assert app.text_area(key="text").value == text

