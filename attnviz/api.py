@@ -1,7 +1,8 @@
 """What attnviz can do, said once: the app, the shell and notebooks call the same."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
+from typing import Any
 
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, InputError, quoted
@@ -23,10 +24,11 @@ SOURCES: dict[str, type] = {
 DEFAULT = next(iter(SOURCES))
 
 
-def load(name: str = DEFAULT, **settings: object) -> Source:
+def load(name: str = DEFAULT, *, report: Callable[[Any], bool | None] | None = None, **settings: object) -> Source:
     """The source of that name: one of `SOURCES`, or a model of Hugging Face by its Hub name or its folder.
 
     Args:
+        report: is told how far a download is, with a `sources.huggingface.hub.Progress`; if it gives False, that ends.
         settings: `step` of a trained model (after which step of its training); `num_heads`, `seed` and the other fields
             of `Scratch` for "scratch".
 
@@ -36,7 +38,7 @@ def load(name: str = DEFAULT, **settings: object) -> Source:
             Face cannot be loaded.
     """
     if name not in tuple(SOURCES):
-        return _huggingface(name, settings)
+        return _huggingface(name, report, settings)
     make = SOURCES[name]
     fixed = {"model": name} if make is Trained else {}
     known = [field.name for field in fields(make) if field.name not in fixed]
@@ -46,13 +48,16 @@ def load(name: str = DEFAULT, **settings: object) -> Source:
     return make(**fixed, **settings)
 
 
-def _huggingface(name: str, settings: dict[str, object]) -> Source:
-    from attnviz.sources.huggingface.source import HuggingFace
+def _huggingface(name: str, report: Callable[[Any], bool | None] | None, settings: dict[str, object]) -> Source:
+    from attnviz.sources.huggingface.hub import Canceled
+    from attnviz.sources.huggingface.source import HuggingFace, fetch
 
     if settings:
         raise InputError(f"A model of Hugging Face has no setting {quoted(next(iter(settings)))}; it has none.")
     try:
-        return HuggingFace(name)
+        return fetch(name, report) if report else HuggingFace(name)
+    except Canceled:
+        raise
     except AttnvizError as error:
         raise type(error)(f"{error} The models that ship with attnviz are: {', '.join(SOURCES)}.") from None
 

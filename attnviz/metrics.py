@@ -171,6 +171,8 @@ def reasons_of(
 ) -> tuple[tuple[str, ...], Tensor]:
     """`Step.reasons` for one head; of combined heads a cell counts as blocked where every head blocks it."""
     found = [step.reasons(h, rows, columns, sentence=sentence) for h in _heads_that_differ(step, head)]
+    if len(found) == 1:
+        return found[0]
     return found[0][0], torch.stack([blocked for _, blocked in found]).amin(0)
 
 

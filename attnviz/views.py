@@ -87,6 +87,11 @@ class Groups:
         return self.stops - self.starts
 
     @property
+    def stretch(self) -> slice:
+        """The positions from the first group to the last, which are at least one."""
+        return slice(int(self.starts[0]), int(self.stops[-1]))
+
+    @property
     def merged(self) -> bool:
         return bool((self.sizes > 1).any())
 
@@ -233,19 +238,24 @@ class Seen:
     def block(self, head: int | str, rows: slice) -> "Block":
         """The cells of some rows, which are at least one."""
         queries, step, sentence = self.queries[rows], self.step, self.sentence
-        at = slice(int(queries.starts[0]), int(queries.stops[-1]))
-        weights = self._merged(metrics.weights_of(step, head, at, sentence=sentence).numpy(), queries)
-        reasons, rules = metrics.reasons_of(step, head, at, sentence=sentence)
+        at, weights = queries.stretch, self.weights(head, rows)
+        reasons, blocked = (), np.zeros(weights.shape, np.int64)
+        if step.mask is not None:
+            reasons, rules = metrics.reasons_of(step, head, at, sentence=sentence)
+            blocked = _blocked(rules.numpy(), queries, self.keys)
         scores = None
         if self.has_scores(head):
             scores = step.scores(head, at, sentence=sentence).numpy()[
                 np.ix_(queries.starts - at.start, self.keys.starts)
             ]
-        return Block(weights, _blocked(rules.numpy(), queries, self.keys), scores, reasons)
+        return Block(weights, blocked, scores, reasons)
 
-    def _merged(self, weights: np.ndarray, queries: Groups) -> np.ndarray:
-        """Rows of the record's weights as they are seen; a row of which nothing is left stays zero."""
-        weights = queries.merge(self.every_key.merge(weights, 1), 0, begins=int(queries.starts[0]))
+    def weights(self, head: int | str, rows: slice) -> np.ndarray:
+        """The weights of some rows; a row of which nothing is left stays zero."""
+        queries = self.queries[rows]
+        at = queries.stretch
+        weights = metrics.weights_of(self.step, head, at, sentence=self.sentence).numpy()
+        weights = queries.merge(self.every_key.merge(weights, 1), 0, begins=at.start)
         if queries.merged:
             weights = weights / queries.sizes[:, None].astype(weights.dtype)
         if self.view.special == "renormalize":
@@ -263,14 +273,14 @@ class Seen:
         if self.plain:
             return metrics.row_sums(self.step, head, sentence=self.sentence, rows=self.rows).numpy()
         every = see(self.record, self.site, sentence=self.sentence, view=self.view, rows=self.rows)
-        return np.concatenate([every.block(head, rows).weights.sum(1) for rows in every.blocks()])
+        return np.concatenate([every.weights(head, rows).sum(1) for rows in every.blocks()])
 
     def strongest(self, head: int | str) -> tuple[np.ndarray, np.ndarray]:
         """Each row's largest weight, NaN aside, and its column; both (rows,)."""
         if self.plain:
             window = {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
             return metrics.strongest(self.step, head, **window)
-        found = [np.nan_to_num(self.block(head, rows).weights, nan=-1.0) for rows in self.blocks()]
+        found = [np.nan_to_num(self.weights(head, rows), nan=-1.0) for rows in self.blocks()]
         return np.concatenate([block.max(1) for block in found]), np.concatenate([block.argmax(1) for block in found])
 
     def largest(self) -> float:
@@ -283,7 +293,7 @@ class Seen:
 
 def _blocked(rules: np.ndarray, queries: Groups, keys: Groups) -> np.ndarray:
     """0 where any cell of a group is open, else the rule of its first; `rules` begin with the first of the queries."""
-    begins = int(queries.starts[0])
+    begins = queries.stretch.start
     closed = queries.merge(keys.merge(rules, 1, np.minimum), 0, np.minimum, begins) > 0
     return closed * rules[np.ix_(queries.starts - begins, keys.starts)]
 
@@ -349,8 +359,7 @@ class SeenMask:
         return tuple(names), np.concatenate(parts)
 
     def _block(self, queries: Groups) -> Block:
-        at = slice(int(queries.starts[0]), int(queries.stops[-1]))
-        reasons, rules = self.mask.reasons(*self.lengths, sentence=self.sentence, rows=at)
+        reasons, rules = self.mask.reasons(*self.lengths, sentence=self.sentence, rows=queries.stretch)
         blocked = _blocked(rules.numpy(), queries, self.keys)
         return Block(np.zeros(blocked.shape, np.float32), blocked, None, reasons)
 

@@ -264,6 +264,22 @@ def test_long_texts_are_merged_block_by_block(monkeypatch):
     assert len(seen(record, view).queries) == 867
 
 
+def test_each_cell_keeps_its_own_rule_however_few_rows_are_held(monkeypatch):
+    """Rules that occur first in other rows have other numbers there, and the same names."""
+    mask = Painted(((0, 1), (0, 2))) & Subsequent()
+    record = record_with(["a", "b", "c", "d", "e"], joined={4}, edits=Edits(mask=mask))
+
+    def rules():
+        found = seen(record, WORDS).cells([0])[0]
+        return np.array(("", *found.reasons), object)[found.blocked].tolist()
+
+    once = rules()
+    monkeypatch.setattr(metrics, "BLOCK", 1)
+    assert rules() == once
+    plain = metrics.cells(record.step(SITE), 0)
+    assert once[1] == np.array(("", *plain.reasons), object)[plain.blocked][1, :4].tolist()
+
+
 def test_a_window_of_a_view_is_a_part_of_it():
     """Words that begin in the window; what is left of a row is still divided by the sum of all that is left."""
     view = View(True, "renormalize")

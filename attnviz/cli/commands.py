@@ -4,8 +4,8 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from attnviz import api, export, figures
-from attnviz.cli import lines, values
+from attnviz import api, export, figures, metrics
+from attnviz.cli import lines, says, values
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Full
@@ -21,7 +21,7 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
         note: takes a line about something that is no mistake, such as a word that the model does not know.
     """
     if options.command == "models":
-        return lines.card(api.load(options.name)) if options.name else lines.models()
+        return lines.card(values.load(options.name)) if options.name else lines.models()
     texts, source = values.texts(options.text), values.source(options)
     printed = _COMMANDS[options.command](options, source, texts)
     for line in lines.unknown(source, texts):
@@ -36,32 +36,38 @@ def _tokens(options: Namespace, source: Source, texts: list[str]) -> list[str]:
 
 def _says(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     before, after = _before(options, source, texts), _record(options, source, texts)
-    if after.prediction is None:
-        raise InputError(f"'{source.name}' says nothing, its weights are {source.provenance}; choose another --model.")
+    says.check(source, before, after)
     if options.output and options.json:
         raise InputError("Give --json or --output, not both.")
     if options.output:
         return _write(_said(before, after, **_drawn(options, after)), options)
-    return lines.says_json(before, after) if options.json else lines.says(before, after)
+    return says.as_json(before, after) if options.json else says.as_text(before, after)
 
 
 def _said(before: Record | None, after: Record, sentence: int, dark: bool) -> Figure:
-    """The words that were written, or the next one."""
+    """The labels, how alike the sentences are, the words that were written or fill the blanks, or the next one."""
+    if after.vectors is not None:
+        return figures.similarity(after, before=before, dark=dark)
     drawn = {"before": before, "sentence": sentence, "dark": dark}
-    if after.targets:
+    if after.labels:
+        return figures.labels(after, **drawn)
+    blanks = after.prediction.blanks[sentence] if metrics.fills_in(after) else (says.last(after, sentence),)
+    if after.targets or len(blanks) != 1:
         return figures.step_by_step(after, **drawn)
-    return figures.next_word(after, after.sentences[sentence].length - 1, **drawn)
+    return figures.next_word(after, blanks[0], **drawn)
 
 
 def _head(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record, head = _record(options, source, texts), values.head(options, source)
-    drawn = {"domain": options.domain, "row_sums": options.row_sums, **_drawn(options, record)}
+    drawn = {"domain": options.domain, "row_sums": options.row_sums, "view": values.view(options)} | _drawn(
+        options, record
+    )
     return _write(figures.head(record, values.site(options, source), head, **drawn), options)
 
 
 def _heads(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record = _record(options, source, texts)
-    drawn = {"domain": options.domain, **_drawn(options, record)}
+    drawn = {"domain": options.domain, "view": values.view(options)} | _drawn(options, record)
     return _write(figures.heads(record, values.site(options, source), **drawn), options)
 
 
@@ -71,7 +77,7 @@ def _mask(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     number = drawn["sentence"]
     queries, keys = record.tokens(site, sentence=number)
     predicted = record.predicted(site, sentence=number)
-    if record.prediction is None:
+    if record.provenance == "random":
         predicted = api.predicted(record.sentences[number])
     mask = record.step(site).mask or Full()
     return _write(figures.mask(mask, queries, keys, predicted=predicted, **drawn), options)

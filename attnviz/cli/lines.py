@@ -1,16 +1,18 @@
 """Values as lines for the terminal: tables, JSON, and cards."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attnviz import api, metrics
+from attnviz import api
 from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
-from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card
+from attnviz.sources.huggingface import hub
+from attnviz.sources.huggingface.source import HuggingFace
 from attnviz.tokenizers.vocabulary import UNK
 
 MOST_NOTES = 10
@@ -20,10 +22,10 @@ MOST_NOTES = 10
 def unknown(source: Source, texts: list[str]) -> list[str]:
     """A line for each word that a model does not know, with known ones that are spelled like it."""
     words = source.unknown(texts)
-    found = []
+    found, unk = [], source.loaded.tokenizer.unk_token if isinstance(source, HuggingFace) else UNK
     for word, nearest in list(words.items())[:MOST_NOTES]:
         near = f"; it knows {', '.join(map(repr, map(shown, nearest)))}" if nearest else ""
-        found.append(f"'{source.name}' does not know '{shown(word)}' and reads {UNK}{near}.")
+        found.append(f"'{source.name}' does not know '{shown(word)}' and reads {unk}{near}.")
     more = len(words) - MOST_NOTES
     return [*found, f"'{source.name}' does not know {more} more words."] if more > 0 else found
 
@@ -46,56 +48,7 @@ def tokens(sentences: Iterable[Sentence]) -> list[str]:
             unknown = "unknown" if token.text == UNK else ""
             note = "special" if token.special else "joined" if token.joined else unknown
             rows.append((number, position, shown(token.text), token.id, token.start, token.end, note))
-    return _columns(rows)
-
-
-# What a model says
-
-
-def says(before: Record | None, after: Record) -> list[str]:
-    """What is written, one line per sentence, or the next words; with `before`, both."""
-    parts = [_says(before, after, number) for number in range(len(after.sentences))]
-    apart = [] if before is None and after.targets else [""]
-    return [line for number, part in enumerate(parts) for line in (*(apart if number else ()), *part)]
-
-
-def _says(before: Record | None, after: Record, sentence: int) -> list[str]:
-    if after.targets:
-        text = shown_text(after.prediction.written[sentence])
-        if before is None:
-            return [text]
-        return [f"before: {shown_text(before.prediction.written[sentence])}", f"after:  {text}"]
-    words = metrics.next_words(after, _last(after, sentence), before=before, sentence=sentence)
-    if before is None:
-        return _columns([("word", "probability"), *((shown(w.word), f"{w.probability:.3f}") for w in words)])
-    rows = ((shown(word.word), f"{word.before:.3f}", f"{word.probability:.3f}") for word in words)
-    return _columns([("word", "before", "after"), *rows])
-
-
-def says_json(before: Record | None, after: Record) -> list[str]:
-    listed = []
-    for number, sentence in enumerate(after.sentences):
-        said = {"says": _said(after, number)}
-        if before is not None:
-            said = {"before": _said(before, number), "after": said["says"], "edits": after.edits.to_json()}
-        listed.append({"text": sentence.text} | said)
-    return [json.dumps(listed, indent=1)]
-
-
-def _said(record: Record, sentence: int) -> str | list[dict[str, Any]]:
-    if record.targets:
-        return record.prediction.written[sentence]
-    words = metrics.next_words(record, _last(record, sentence), sentence=sentence)
-    return [{"word": word.word, "probability": word.probability} for word in words]
-
-
-def _last(record: Record, sentence: int) -> int:
-    return record.sentences[sentence].length - 1
-
-
-def shown_text(text: str) -> str:
-    """A text that a model wrote; one without a word is said to be none."""
-    return " ".join(shown(word) for word in text.split()) or "(nothing)"
+    return columns(rows)
 
 
 # Models
@@ -103,7 +56,15 @@ def shown_text(text: str) -> str:
 
 def models() -> list[str]:
     """Every model, with where its weights come from."""
-    return _columns([(name, *_about(name)) for name in api.SOURCES])
+    return [*columns([(name, *_about(name)) for name in api.SOURCES]), "", _others()]
+
+
+def _others() -> str:
+    """Which models of Hugging Face there are."""
+    only = hub.allowed()
+    if only is None:
+        return f"Also any model of Hugging Face, by its name ({hub.MINILM}) or its folder."
+    return f"Also, of Hugging Face: {', '.join(only) or 'none'}."
 
 
 def _about(name: str) -> tuple[str, str]:
@@ -120,12 +81,45 @@ _SCRATCH = "Attention with random weights, from a seed: the mechanics without a 
 def card(source: Source) -> list[str]:
     """What is known about a model, and how."""
     card = source.card
+    if isinstance(source, HuggingFace):
+        return _pretrained(source)
     if card is None:
         return [f"{source.name} ({source.provenance})", _SCRATCH]
-    sizes = _columns([(f"  {value:>9,}", name) for name, value in card.sizes.items()])
+    sizes = columns([(f"  {value:>9,}", name) for name, value in card.sizes.items()])
     about = [f"{card.title} ({source.provenance})", card.does, "", card.made, card.trained_on, "", "Sizes:", *sizes]
     cannot = ["", "What it cannot do:", *(f"  {line}" for line in card.cannot)]
     return [*about, *_measured(card), *_findings(card), *cannot]
+
+
+_TASKS = {
+    "next": "Says how probable each token is to come next.",
+    "fill": "Says how probable each token is in place of a mask.",
+    "labels": "Classifies a text.",
+    "write": "Reads a text and writes another.",
+    "vectors": "Gives each token a vector, and a sentence their mean; it says nothing in words.",
+}
+
+
+def _pretrained(source: HuggingFace) -> list[str]:
+    """What a model of Hugging Face says of itself; nothing of it was measured here."""
+    loaded = source.loaded
+    config, layers = loaded.model.config, Counter(site.kind for site in source.sites)
+    sizes = [(sum(one.numel() for one in loaded.model.parameters()), "parameters")]
+    sizes += [(count, f"{kind} layers") for kind, count in layers.items()]
+    sizes += [(source.num_heads, "heads per layer" if len(set(source.heads.values())) == 1 else "heads at most")]
+    sizes += [(source.d_model, "numbers per token"), (loaded.vocabulary, "tokens known")]
+    names = [str(name) for name in (config.id2label or {}).values()] if loaded.task == "labels" else []
+    about = [
+        ("", "labels:", f"{len(names)}: {', '.join(map(shown, names[:10]))}{', ...' * (len(names) > 10)}"),
+        ("", "class:", type(loaded.model).__name__),
+        ("", "commit:", loaded.commit or "not known: from a folder or a package"),
+        ("", "numbers:", f"{str(loaded.dtype).removeprefix('torch.')}, on {loaded.device}"),
+        ("", "reads:", f"up to {loaded.longest:,} tokens" if loaded.longest else "as many tokens as memory holds"),
+        ("", "changes:", f"read-only: {source.read_only}" if source.read_only else "masks, heads, scale, temperature"),
+    ]
+    title = f"{source.name} ({source.provenance})"
+    listed = columns([(f"  {value:>13,}", name) for value, name in sizes])
+    return [title, _TASKS[loaded.task], "", *columns(about[not names :]), "", "Sizes:", *listed]
 
 
 def _measured(card: Card) -> list[str]:
@@ -133,7 +127,7 @@ def _measured(card: Card) -> list[str]:
         (f"  {percent(measure.value):>7}", measure.what, "" if measure.goal is None else f"(goal {measure.goal:.0%})")
         for measure in card.measured
     ]
-    return ["", f"Measured, again with: {card.command}", *_columns(rows)] if rows else []
+    return ["", f"Measured, again with: {card.command}", *columns(rows)] if rows else []
 
 
 def percent(share: float) -> str:
@@ -150,6 +144,6 @@ def _findings(card: Card) -> list[str]:
     return ["", "What heads do:", *found] if found else []
 
 
-def _columns(rows: list[Sequence[Any]]) -> list[str]:
+def columns(rows: list[Sequence[Any]]) -> list[str]:
     widths = [max(len(str(cell)) for cell in column) for column in zip(*rows, strict=True)]
     return ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

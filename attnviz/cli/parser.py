@@ -23,7 +23,7 @@ COMMANDS = {
     "heads": "the maps of all heads of a layer",
     "mask": "a mask, with the token that each row reads and the one it predicts",
     "change": "how far each token's output moves by what is changed",
-    "says": "what the model writes, or the next words it holds most probable, before and after a change; -o draws it",
+    "says": "what the model says: a text, words, labels or vectors, before and after a change; -o draws it",
     "tokens": "the tokens of a text, their ids and places",
     "models": "the models that there are, or what was measured of one",
 }
@@ -74,6 +74,7 @@ def build() -> argparse.ArgumentParser:
             command.add_argument("--row-sums", action="store_true", help="show the sum of each row")
         if name in ("head", "heads"):
             command.add_argument("--domain", default="fixed", help="colors from 0 to: fixed (1), shared (largest), log")
+            _add_view(command)
         _add_model(command)
         if name != "tokens":
             _add_site(command)
@@ -85,7 +86,9 @@ def build() -> argparse.ArgumentParser:
 
 def _add_model(command: argparse.ArgumentParser) -> None:
     model = command.add_argument_group("model")
-    model.add_argument("--model", metavar="NAME", help="see 'attnviz models' (translator)")
+    model.add_argument(
+        "--model", metavar="NAME", help="see 'attnviz models' (translator); or a name or folder of Hugging Face"
+    )
     model.add_argument("--step", type=int, metavar="N", help="as it was after this step of its training (the last)")
     random = command.add_argument_group("settings of random weights, with --model scratch", argument_default=_ABSENT)
     random.add_argument("--tokenizer", help=f"{', '.join(tokenizers.NAMES)} (words)")
@@ -103,6 +106,13 @@ def _add_site(command: argparse.ArgumentParser) -> None:
     site = command.add_argument_group("what is shown, where the model opens if it is not given")
     site.add_argument("--kind", help="encoder, decoder or cross")
     site.add_argument("--layer", type=int, metavar="N", help="counted from 0")
+
+
+def _add_view(command: argparse.ArgumentParser) -> None:
+    view = command.add_argument_group("how it is looked at, said on the picture")
+    view.add_argument("--words", action="store_true", help="merge the pieces of each word")
+    view.add_argument("--special", default="show", metavar="HOW", help="special tokens: show, hide or renormalize")
+    view.add_argument("--pair", default="all", metavar="AB", help="of a pair A ||| B: AA, AB, BA or BB (all)")
 
 
 def _add_edits(command: argparse.ArgumentParser) -> None:

@@ -7,12 +7,14 @@ from operator import and_
 
 from attnviz import api
 from attnviz.cli import rules
+from attnviz.cli.download import Download
 from attnviz.cli.parser import FLAGS
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Record
 from attnviz.sources.base import Source
 from attnviz.sources.scratch import Scratch
+from attnviz.views import PAIRS, View
 
 
 def texts(typed: str) -> list[str]:
@@ -44,7 +46,13 @@ def source(options: Namespace) -> Source:
         given = {"sos": True} | given
     if options.step is not None:
         given["step"] = options.step
-    return api.load(name, **given)
+    return load(name, **given)
+
+
+def load(name: str, **settings: object) -> Source:
+    """A model by its name; one that is fetched says so on stderr."""
+    with Download(name, sys.stderr) as told:
+        return api.load(name, report=told, **settings)
 
 
 def opening(source: Source) -> tuple[Site, int]:
@@ -82,6 +90,13 @@ def edits(options: Namespace, source: Source) -> Edits:
     mask = reduce(and_, masks) if masks else None
     policy = {"empty_rows": options.empty_rows, "own_mask": options.own_mask}
     return Edits(mask, frozenset(off), options.temperature, options.score_scale, **policy)
+
+
+def view(options: Namespace) -> View:
+    pairs = {name.replace(" to ", ""): name for name in PAIRS}
+    if options.pair not in pairs:
+        raise InputError(f"There is no pair {quoted(options.pair)}. There are: {', '.join(pairs)}.")
+    return View(options.words, options.special, pairs[options.pair])
 
 
 def sentence(options: Namespace, record: Record) -> int:

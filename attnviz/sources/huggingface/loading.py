@@ -43,6 +43,11 @@ class Loaded:
     longest: int | None
     keeps_own_attention: bool
 
+    @property
+    def vocabulary(self) -> int:
+        """For how many tokens the model has vectors."""
+        return self.model.get_input_embeddings().weight.shape[0]
+
 
 def load(place: Place | str, report: Callable[[Progress], bool | None] = lambda progress: None) -> Loaded:
     """Load a model from where it is; one that is not here yet is fetched, and `report` is told how far that is.

@@ -22,7 +22,21 @@ def needed(model: Any, numbers: int, dtype: torch.dtype, longest: int | None) ->
 def activations(config: Any, tokens: int) -> int:
     """Bytes that one run over so many tokens needs, reckoned generously: what each layer keeps, one layer's scores,
     its feed-forward part, and the scores over the vocabulary."""
+    per_token, _, heads = _sizes(config.get_text_config())
+    return 4 * tokens * (per_token + 4 * heads * tokens)
+
+
+def run(config: Any, sentences: int, tokens: int, *, own: bool) -> int:
+    """Bytes that a run over a batch needs at least; `own` is a model that computes attention itself, and so gives the
+    weights of all layers and heads at once. Through the tap only masks are as large as that, and T5's biases."""
     config = config.get_text_config()
+    per_token, layers, heads = _sizes(config)
+    square = 2 * layers * heads if own else 3 * heads * hasattr(config, "relative_attention_num_buckets")
+    return 4 * sentences * tokens * (per_token + (square + 2) * tokens)
+
+
+def _sizes(config: Any) -> tuple[int, int, int]:
+    """What a run keeps of each token, in numbers; how many layers there are, and heads in each."""
 
     def number(*names: str, otherwise: int) -> int:
         return next((found for name in names if isinstance(found := getattr(config, name, None), int)), otherwise)
@@ -31,8 +45,7 @@ def activations(config: Any, tokens: int) -> int:
     layers = number("num_hidden_layers", "num_layers", otherwise=12) + number("decoder_layers", otherwise=0)
     heads = number("num_attention_heads", "num_heads", otherwise=16)
     inner = number("intermediate_size", "d_ff", "encoder_ffn_dim", "n_inner", otherwise=4 * d_model)
-    per_token = 6 * layers * d_model + 3 * inner + 2 * number("vocab_size", otherwise=0)
-    return 4 * tokens * (per_token + 4 * heads * tokens)
+    return 6 * layers * d_model + 3 * inner + 2 * number("vocab_size", otherwise=0), layers, heads
 
 
 def free(device: torch.device) -> int | None:

@@ -16,18 +16,18 @@ def sentences(tokenizer: Any, texts: list[str]) -> tuple[Sentence, ...]:
     A line with "|||" in it is a pair of texts, for models that read pairs; their tokens know which text is theirs.
 
     Raises:
-        InputError: if a text has no tokens, or only some of them are pairs.
+        InputError: if a text has no tokens but special ones, or only some of them are pairs.
     """
     texts = [without_surrogates(text) for text in texts]
     pairs = [text.partition(PAIR) for text in texts]
     if any(sign for _, sign, _ in pairs) and not all(sign for _, sign, _ in pairs):
         raise InputError(f"Some lines are pairs (with {PAIR} in them) and some are not; make all of them the same.")
-    paired = bool(pairs and pairs[0][1])
-    first = [before for before, _, _ in pairs]
-    second = [after for _, _, after in pairs] if paired else None
-    rows = [_tokens(tokenizer, text, first[i], second[i] if second else None) for i, text in enumerate(texts)]
-    if not texts or not all(rows):
-        raise InputError("There is no token to look at; type a sentence.")
+    rows = [_tokens(tokenizer, before, after if sign else None) for before, sign, after in pairs]
+    if not rows:
+        raise InputError("There is no sentence; type at least one.")
+    for number, row in enumerate(rows, 1):
+        if all(token.special for token in row):
+            raise InputError(f"Sentence {number} has no token for this model; type at least one word in it.")
     longest = max(map(len, rows))
     pad = tokenizer.pad_token or tokenizer.eos_token or "<pad>"
     pad_id = next((id for id in (tokenizer.pad_token_id, tokenizer.eos_token_id) if id is not None), 0)
@@ -37,23 +37,29 @@ def sentences(tokenizer: Any, texts: list[str]) -> tuple[Sentence, ...]:
     )
 
 
-def _tokens(tokenizer: Any, text: str, first: str, second: str | None) -> tuple[Token, ...]:
-    cut = tokenizer(first, second, return_offsets_mapping=True, return_special_tokens_mask=True)
+def _tokens(tokenizer: Any, first: str, second: str | None = None) -> tuple[Token, ...]:
+    """The tokens of a text or, with a `second`, of a pair, whose blanks around the sign belong to neither."""
+    parts, begins = [first], [0]
+    if second is not None:
+        parts = [first.rstrip(), second.lstrip()]
+        begins.append(len(first) + len(PAIR) + len(second) - len(parts[1]))
+    cut = tokenizer(*parts, return_offsets_mapping=True, return_special_tokens_mask=True, verbose=False)
     encoding = cut.encodings[0]
-    tokens, before = [], None
+    tokens, before, ended = [], None, 0
     places = zip(encoding.ids, encoding.offsets, encoding.word_ids, encoding.sequence_ids, strict=True)
     for id, (start, end), word, sequence in places:
         if sequence is None:  # its offsets, (0, 0), say nothing
             tokens.append(Token(tokenizer.convert_ids_to_tokens(id), id, 0, 0, special=True, segment=_last(tokens)))
             before = None
             continue
-        part = second if sequence and second is not None else first
+        part, begin = parts[sequence], begins[sequence]
         while start < end - 1 and part[start].isspace():
             start += 1
-        shift = len(first) + len(PAIR) if sequence else 0
-        joined = (word, sequence) == before and not (start and part[start - 1].isspace())
-        tokens.append(Token(part[start:end], id, start + shift, end + shift, joined=joined, segment=sequence))
-        before = (word, sequence)
+        parted = start >= ended and part[:start][-1:].isspace()  # pieces of one letter stand at the same place
+        joined = (word, sequence) == before and not parted
+        text = part[start:end] or str(tokenizer.convert_ids_to_tokens(id))
+        tokens.append(Token(text, id, start + begin, end + begin, joined=joined, segment=sequence))
+        before, ended = (word, sequence), end
     return tuple(tokens)
 
 

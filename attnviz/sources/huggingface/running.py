@@ -21,8 +21,11 @@ def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]
     """What a model reads, (B, n): ids, which of them are no padding, and of a pair which text each is of."""
     ids = torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
     real = torch.arange(ids.shape[1]) < torch.tensor([[sentence.length] for sentence in sentences])
-    read = {"input_ids": ids, "attention_mask": real.long()}
-    if "token_type_ids" in loaded.tokenizer.model_input_names:
+    named = (getattr(loaded.model.config, "pad_token_id", None), loaded.tokenizer.pad_token_id)
+    pad = next((id for id in named if id is not None and 0 <= id < loaded.vocabulary), 0)
+    read = {"input_ids": ids.where(real, pad), "attention_mask": real.long()}  # some look for it where a text ends
+    types = getattr(loaded.model.config, "type_vocab_size", None)
+    if "token_type_ids" in loaded.tokenizer.model_input_names and types not in (0, 1):
         read["token_type_ids"] = torch.tensor([[t.segment for t in sentence.tokens] for sentence in sentences])
     return {name: tensor.to(loaded.device) for name, tensor in read.items()}
 
@@ -86,9 +89,8 @@ def written(
     Returns:
         (B, n) ids from the start token on, without the end; and how many of each sentence count, the start included.
     """
-    model, settings = loaded.model, loaded.model.generation_config
-    named = (settings.decoder_start_token_id, model.config.decoder_start_token_id, settings.bos_token_id, 0)
-    start = next(id for id in named if id is not None)
+    model, settings, start = loaded.model, loaded.model.generation_config, begins_with(loaded.model)
+    rules = _rules(settings, loaded.device)
     ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
     ends = torch.tensor([end for end in ends if end is not None], device=loaded.device, dtype=torch.long)
     batch, most = len(lengths), min(LONGEST_ANSWER, loaded.longest or LONGEST_ANSWER)
@@ -100,7 +102,7 @@ def written(
         while ids.shape[1] < most:
             run = Run(model, edits, lengths, keep=False)
             given = model(decoder_input_ids=ids, encoder_outputs=memory, attnviz=run, **kept)
-            chosen = _choice(given.logits[:, -1], ids.shape[1], settings)
+            chosen = rules(ids, given.logits[:, -1].float()).argmax(-1)
             ended |= torch.isin(chosen, ends)
             if ended.all():
                 break
@@ -109,10 +111,26 @@ def written(
     return ids, tuple(counts.tolist())
 
 
-def _choice(logits: Tensor, position: int, settings: Any) -> Tensor:
-    """The most probable next token, (B,), where the model's own settings do not force one or forbid it."""
-    if position == 1 and settings.forced_bos_token_id is not None:
-        return torch.full((len(logits),), settings.forced_bos_token_id, device=logits.device)
-    if banned := sorted({ids[0] for ids in settings.bad_words_ids or [] if len(ids) == 1}):
-        logits = logits.index_fill(1, torch.tensor(banned, device=logits.device), -torch.inf)
-    return logits.argmax(-1)
+def begins_with(model: Any) -> int:
+    """The token with which the decoder of an encoder-decoder begins."""
+    settings = getattr(model, "generation_config", None)
+    named = (getattr(settings, "decoder_start_token_id", None), model.config.decoder_start_token_id)
+    return next((id for id in (*named, getattr(settings, "bos_token_id", None)) if id is not None), 0)
+
+
+def _rules(settings: Any, device: torch.device) -> Any:
+    """What a model's own settings force or forbid it to write, in the order of `generate`: takes (B, n) ids and
+    (B, vocabulary) logits and gives these anew."""
+    from transformers.generation import logits_process as rules
+
+    ends = settings.eos_token_id
+    given = (
+        (rules.RepetitionPenaltyLogitsProcessor, settings.repetition_penalty or None),
+        (rules.NoRepeatNGramLogitsProcessor, settings.no_repeat_ngram_size or None),
+        (rules.NoBadWordsLogitsProcessor, settings.bad_words_ids or None, ends),
+        (rules.MinLengthLogitsProcessor, None if ends is None else settings.min_length or None, ends, device),
+        (rules.ForcedBOSTokenLogitsProcessor, settings.forced_bos_token_id),
+        (rules.SuppressTokensLogitsProcessor, settings.suppress_tokens or None, device),
+        (rules.SuppressTokensAtBeginLogitsProcessor, settings.begin_suppress_tokens or None, 1, device),
+    )
+    return rules.LogitsProcessorList([make(value, *more) for make, value, *more in given if value is not None])

@@ -1,18 +1,34 @@
 """A model of Hugging Face as a source: its own tokens, its attention through the tap, and what it says."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Prediction, Record
-from attnviz.core.tokens import Sentence
-from attnviz.sources.huggingface import hub, loading, reading, running
+from attnviz.core.tokens import Sentence, Token
+from attnviz.sources.huggingface import hub, loading, memory, reading, running, said
+from attnviz.sources.huggingface.hub import Progress
+from attnviz.sources.huggingface.kept import Kept
 from attnviz.sources.huggingface.loading import Loaded
+
+MOST_LOGITS = 2**28
+"""So many numbers (1 GiB) say how probable each word is at each position, at most."""
+
+
+def fetch(name: str, report: Callable[[Progress], bool | None] = lambda progress: None) -> "HuggingFace":
+    """A model by its name or folder; while it is fetched, `report` is told how far that is, and False ends it.
+
+    Raises:
+        AttnvizError: one sentence that says why it cannot be loaded; `hub.Canceled` if `report` gave False.
+    """
+    _loaded(name, report)
+    return HuggingFace(name)
 
 
 @dataclass(frozen=True)
@@ -49,23 +65,33 @@ class HuggingFace:
         what = f"{type(self.loaded.model).__name__} computes attention in its own code"
         return f"{what}: its weights can be shown, but masks and heads cannot be changed."
 
-    @cached_property
+    @property
     def sites(self) -> tuple[Site, ...]:
-        return self._example.sites
+        return tuple(self.heads)
 
-    @cached_property
+    @property
     def num_heads(self) -> int:
-        return max(step.num_heads for step in self._example.steps)
+        """The heads of a site; of the one that has most, where they differ."""
+        return max(self.heads.values())
 
     @property
     def d_model(self) -> int:
-        return self._example.output.shape[-1]
+        return self._example[1]
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
+        """Cut texts into tokens.
+
+        Raises:
+            InputError: if there are more than the model reads, with both numbers, or one that it has no vector for.
+        """
         sentences = reading.sentences(self.loaded.tokenizer, texts)
         longest, length = self.loaded.longest, max(sentence.length for sentence in sentences)
         if longest is not None and length > longest:
             raise InputError(f"A sentence has {length:,} tokens; {self.name} reads up to {longest:,}. Shorten it.")
+        for token in (token for one in sentences for token in one.tokens[: one.length]):
+            if token.id >= self.loaded.vocabulary:
+                has = f"{self.name} has vectors for {self.loaded.vocabulary:,} tokens"
+                raise InputError(f"The token {quoted(token.text)} has the number {token.id:,}; {has}. Leave it out.")
         return sentences
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
@@ -80,22 +106,52 @@ class HuggingFace:
         """Run the model.
 
         Raises:
-            InputError: if something is changed in a model whose attention is its own, or there is too much to keep.
+            InputError: if something is changed in a model whose attention is its own, or a head that is not there; or
+                if the run needs more memory than there is, with the numbers.
         """
         if self.read_only and edits != Edits():
             raise InputError(self.read_only)
-        loaded = self.loaded
-        lengths = tuple(sentence.length for sentence in sentences)
-        read, targets = running.inputs(sentences, loaded), ()
+        for site, head in sorted(edits.heads_off):
+            if head >= self.heads.get(site, 0):
+                has = f"there are {self.heads[site]}, counted from 0" if site in self.sites else "nor such a site"
+                raise InputError(f"There is no head {head} at {site}; {has}.")
+        self._check_room(sentences)
+        loaded, read = self.loaded, running.inputs(sentences, self.loaded)
+        lengths, targets = tuple(sentence.length for sentence in sentences), ()
         if loaded.task == "write":
             ids, counts = running.written(loaded, edits, read, lengths)
             targets = reading.written(loaded.tokenizer, ids.tolist(), counts)
             read["decoder_input_ids"] = ids
+        elif loaded.task == "labels" and loaded.model.config.is_encoder_decoder:
+            targets = tuple(map(self._shifted, sentences))
         given, steps = running.watched(loaded, edits, read, lengths)
         output = running.hidden(given).float().cpu()
         says = self._says(given, output, sentences, targets)
         own = loaded.keeps_own_attention
         return Record(sentences, self.name, self.provenance, edits, steps, output, targets, read_only=own, **says)
+
+    def _check_room(self, sentences: tuple[Sentence, ...]) -> None:
+        """Raises: InputError: with the numbers, if a run over a batch would need too much."""
+        loaded, batch, length = self.loaded, len(sentences), len(sentences[0].tokens)
+        config = loaded.model.config.get_text_config()
+        if loaded.task == "labels" and batch > 1 and getattr(loaded.model.config, "pad_token_id", None) is None:
+            raise InputError(f"{self.name} knows no padding, so it reads one sentence at a time; given {batch}.")
+        positions = batch * (running.LONGEST_ANSWER if loaded.task == "write" else length)
+        logits = positions * config.vocab_size if loaded.task in ("next", "fill", "write") else 0
+        if logits > MOST_LOGITS:
+            what = f"{positions:,} tokens, at each of which {self.name} gives {config.vocab_size:,} words a probability"
+            raise InputError(f"{what}, are too much: {logits:,} numbers; at most {MOST_LOGITS:,} are kept. Shorten it.")
+        needs = memory.run(config, batch, length, own=loaded.keeps_own_attention)
+        free = memory.free(loaded.device)
+        if free is not None and needs > free:
+            what = f"{batch * length:,} tokens need about {said.size(needs)} of memory in {self.name}"
+            raise InputError(f"{what}, and {said.size(free)} are free here. Shorten it.")
+
+    def _shifted(self, sentence: Sentence) -> Sentence:
+        """What the decoder of a model that classifies reads: the sentence, one place later."""
+        id = running.begins_with(self.loaded.model)
+        start = Token(str(self.loaded.tokenizer.convert_ids_to_tokens(id)), id, 0, 0, special=True)
+        return Sentence(sentence.text, (start, *sentence.tokens[:-1]), sentence.length)
 
     def _says(
         self, given: Any, output: Tensor, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]
@@ -113,30 +169,43 @@ class HuggingFace:
             mask = loaded.tokenizer.mask_token_id
             blanks = tuple(tuple(i for i, t in enumerate(one.tokens) if t.id == mask) for one in sentences)
         written = tuple(target.text for target in targets)
-        return {"prediction": Prediction(logits, Pieces(loaded.tokenizer), written, blanks)}
+        return {"prediction": Prediction(logits, Pieces(loaded.tokenizer, logits.shape[-1]), written, blanks)}
+
+    @property
+    def heads(self) -> dict[Site, int]:
+        """How many heads each site has."""
+        return self._example[0]
 
     @cached_property
-    def _example(self) -> Record:
-        """A run on a single word, which knows the sites and the heads of each."""
-        return self.run(self.tokenize(["a"]))
+    def _example(self) -> tuple[dict[Site, int], int]:
+        """The heads of each site, and d_model, from a run on a single token."""
+        loaded, one = self.loaded, torch.zeros(1, 1, dtype=torch.long, device=self.loaded.device)
+        both = loaded.task == "labels" and loaded.model.config.is_encoder_decoder  # BART labels where a text ends
+        read = {"input_ids": one + loaded.model.config.eos_token_id if both else one}
+        if loaded.task == "write":
+            read["decoder_input_ids"] = one
+        given, steps = running.watched(loaded, Edits(), read, (1,))
+        return {step.site: step.num_heads for step in steps}, running.hidden(given).shape[-1]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Pieces(Sequence):
-    """The pieces of a tokenizer by their ids, as text."""
+    """The pieces of a tokenizer by their ids, as text; as many as its model has."""
 
     tokenizer: Any
+    count: int
 
     def __len__(self) -> int:
-        return len(self.tokenizer)
+        return self.count
 
-    def __getitem__(self, id):
+    def __getitem__(self, id: int) -> str:
+        """A piece; one that is only part of a letter by its name, one that has no name by its number."""
+        if not 0 <= id < self.count:
+            raise IndexError(id)
         text = self.tokenizer.decode([id])
-        return (
-            text if text and "\N{REPLACEMENT CHARACTER}" not in text else str(self.tokenizer.convert_ids_to_tokens(id))
-        )
+        if text and "\N{REPLACEMENT CHARACTER}" not in text:
+            return text
+        return str(self.tokenizer.convert_ids_to_tokens(id) or f"#{id}")
 
 
-@lru_cache(maxsize=2)
-def _loaded(name: str) -> Loaded:
-    return loading.load(hub.find(name))
+_loaded = Kept(lambda name, report: loading.load(hub.find(name), report), most=2)

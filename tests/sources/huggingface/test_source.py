@@ -6,15 +6,15 @@ import sys
 import pytest
 import torch
 import transformers
-from families import OWN, VOCABULARY, build
-from tokenizers import Tokenizer, models, pre_tokenizers
+from families import BOTH, OWN, TAPPED, VOCABULARY, build
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch.testing import assert_close
 
 from attnviz import metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
-from attnviz.sources.huggingface import source
+from attnviz.sources.huggingface import hub, memory, running, source
 from attnviz.sources.huggingface.source import HuggingFace
 
 CAT = "The cat sat on the mat because it was tired."
@@ -30,22 +30,37 @@ def opened(tmp_path):
     """Save a tiny model with a tokenizer of the words w5 to w98, and open it as a source."""
     folders = []
 
-    def open(family: str, change=None) -> HuggingFace:
-        model = build(family)
+    def open(family, change=None, cut=None, pad="<pad>", **settings) -> HuggingFace:
+        model = build(family) if isinstance(family, str) else family
         if change:
             change(model)
-        folder = tmp_path / family
+        folder = tmp_path / str(len(folders))
+        folders.append(folder)
         model.save_pretrained(folder)
-        words = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4} | {f"w{i}": i for i in range(5, VOCABULARY)}
-        cut = Tokenizer(models.WordLevel(words, "<unk>"))
-        cut.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        names = {"unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>", "eos_token": "</s>"}
-        transformers.PreTrainedTokenizerFast(tokenizer_object=cut, **names).save_pretrained(folder)
-        folders.append(str(folder))
+        names = {"unk_token": "<unk>", "pad_token": pad, "mask_token": "<mask>", "eos_token": "</s>"} | settings
+        transformers.PreTrainedTokenizerFast(tokenizer_object=cut or words(), **names).save_pretrained(folder)
         return HuggingFace(str(folder))
 
     yield open
     source._loaded.cache_clear()
+
+
+def words(ends: bool = False, **more: int) -> Tokenizer:
+    """A tokenizer of the words w5 to w98, and `more`, between a beginning and an end if it has `ends`."""
+    ids = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4} | {f"w{i}": i for i in range(5, VOCABULARY)}
+    cut = Tokenizer(models.WordLevel(ids | more, "<unk>"))
+    cut.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    if ends:
+        cut.post_processor = processors.BertProcessing(("</s>", 2), ("<s>", 1))
+    return cut
+
+
+def classifying(kind: str, **settings) -> transformers.PreTrainedModel:
+    """A model with a head for three labels."""
+    sizes = TAPPED[kind] | settings
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(**sizes, num_labels=3)
+    return getattr(transformers, f"{kind}ForSequenceClassification")(config).eval()
 
 
 def run(opened: HuggingFace, texts=TEXTS, edits: Edits = Edits()):
@@ -204,3 +219,231 @@ def test_attention_of_a_model_of_its_own_is_shown_and_not_changed(opened, family
 def test_words_without_pieces_are_named(opened):
     """As the page says them."""
     assert opened("Bert").unknown(["w5 zebra w7"]) == {"zebra": ()}
+
+
+# What is refused before anything runs
+
+
+def test_a_token_without_a_vector_is_named(opened):
+    """A tokenizer may know more than its model; the row of such a token would be another's, or none."""
+    with pytest.raises(InputError, match=r"^The token 'big' has the number 120; .* has vectors for 99 tokens\."):
+        opened("Bert", cut=words(big=120)).tokenize(["w5 big"])
+
+
+@pytest.mark.parametrize("text", ["", " ", " ||| ", "\u200b"])
+def test_a_text_of_special_tokens_alone_is_none(opened, text):
+    """Said with the number of the sentence; also of a pair whose halves are both empty."""
+    cut = words(ends=True)
+    cut.normalizer = normalizers.Replace("\u200b", "")
+    second = "w5 ||| w6" if "|||" in text else "w5"
+    with pytest.raises(InputError, match=r"^Sentence 2 has no token for this model; type at least one word in it\."):
+        opened("Bert", cut=cut).tokenize([second, text])
+
+
+def test_too_many_probabilities_are_said_with_their_number(opened, monkeypatch):
+    """Positions times words, before the run."""
+    model = opened("Llama")
+    monkeypatch.setattr(source, "MOST_LOGITS", 999)
+    with pytest.raises(InputError, match=r"^12 tokens, at each .* 99 words .* 1,188 numbers; at most 999 are kept\."):
+        run(model, ["w5 w6 w7 w8 w9 w10", "w5"])
+    assert run(model, ["w5 w6 w7 w8 w9"] * 2).prediction.logits.numel() == 990
+
+
+@pytest.mark.parametrize(("family", "words"), [("T5", 3_000), ("Bloom", 2_000)])
+def test_a_text_that_does_not_fit_is_said_with_both_numbers(opened, monkeypatch, family, words):
+    """Also where the model itself names no limit."""
+    model = opened(family)
+    monkeypatch.setattr(memory, "free", lambda device: 200_000_000)
+
+    assert model.loaded.longest is None
+    run(model, ["w5 w6"])
+    with pytest.raises(InputError, match=rf"^{words:,} tokens need about \d+.*B of memory .* 200.0 MB are free here\."):
+        run(model, ["w5 " * words])
+
+
+def test_a_head_that_a_site_does_not_have_is_refused(opened):
+    """Where the sites differ in their heads: an edit of a head that is not there would change nothing, unsaid."""
+    config = transformers.BartConfig(**TAPPED["Bart"] | {"decoder_attention_heads": 2})
+    model = opened(transformers.BartForConditionalGeneration(config))
+
+    assert model.num_heads == 4
+    assert {site.kind for site in model.sites} == {"encoder", "decoder", "cross"}
+    run(model, edits=Edits(heads_off={(Site("encoder", 1), 3), (Site("cross", 1), 1)}))
+    with pytest.raises(InputError, match=r"^There is no head 3 at decoder layer 1; there are 2, counted from 0\."):
+        run(model, edits=Edits(heads_off={(Site("decoder", 1), 3)}))
+
+
+@pytest.mark.parametrize("family", BOTH.keys() - {"Whisper"})
+def test_the_sites_of_a_model_are_known_without_an_answer(opened, monkeypatch, family):
+    """To write one takes many runs."""
+    model = opened(family)
+    expected = run(model)
+    monkeypatch.setattr(running, "written", None)
+    fresh = HuggingFace(model.model)
+
+    assert fresh.sites == expected.sites
+    assert (fresh.num_heads, fresh.d_model) == (4, expected.output.shape[-1])
+
+
+# Texts to tokens
+
+
+def test_pairs_in_a_batch_know_their_texts(opened):
+    """Each its own two, of any length; blanks beside the sign are of neither, places are those in what was typed."""
+    first, second = opened("Bert", cut=words(ends=True)).tokenize(["w5 w6  |||   w7", "w8|||w9 w10 w11"])
+
+    assert [token.segment for token in first.tokens[: first.length]] == [0, 0, 0, 0, 1, 1]
+    assert [token.segment for token in second.tokens] == [0, 0, 0, 1, 1, 1, 1]
+    for one in (first, second):
+        typed = [token for token in one.tokens if not token.special]
+        assert [one.text[token.start : token.end] for token in typed] == [token.text for token in typed]
+
+
+def test_a_pair_is_cut_where_pieces_begin_with_a_blank(opened):
+    """The blanks around the sign would be tokens of their own."""
+    cut = Tokenizer(models.BPE({"w": 0, "x": 1, "Ġ": 2}, [], unk_token="w"))
+    cut.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    (pair,) = opened("GPT2", cut=cut).tokenize(["w ||| x"])
+
+    assert [(token.text, token.start, token.segment) for token in pair.tokens] == [("w", 0, 0), ("x", 6, 1)]
+
+
+def test_a_model_that_knows_one_text_only_reads_pairs_too(opened):
+    """Whatever its tokenizer hands it: RoBERTa has a single type of tokens."""
+    sizes = TAPPED["Roberta"] | {"type_vocab_size": 1}
+    names = ["input_ids", "token_type_ids", "attention_mask"]
+    model = opened(transformers.RobertaForMaskedLM(transformers.RobertaConfig(**sizes)), model_input_names=names)
+
+    assert run(model, ["w5 w6 ||| w7"]).output.shape == (1, 3, 32)
+
+
+def test_pieces_of_sentencepiece_stand_where_they_are_in_the_text(opened):
+    """Their blanks before are not theirs, letters that a normalizer makes two of are told once for each."""
+    pieces = [("<pad>", 0.0), ("<unk>", 0.0), ("▁", -2.0), ("▁wo", -1.0), ("rd", -1.0), ("▁f", -1.0), ("i", -1.0)]
+    cut = Tokenizer(models.Unigram(pieces, 1, byte_fallback=False))
+    cut.normalizer, cut.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
+    (sentence,) = opened("T5", cut=cut, eos_token=None).tokenize(["word  ﬁ € word"])
+    seen = [token for token in sentence.tokens if not token.text.isspace()]
+
+    assert all(token.text == sentence.text[token.start : token.end] != "" for token in sentence.tokens)
+    assert [token.text for token in seen] == ["wo", "rd", "ﬁ", "ﬁ", "€", "wo", "rd"]
+    assert [token.text for token in seen if token.joined] == ["rd", "ﬁ", "rd"]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_batch_is_padded_at_the_end_whatever_its_tokenizer_prefers(opened, side):
+    """Each sentence says what it says alone; also of a model without a token for padding."""
+    model = opened("GPT2", pad=None, padding_side=side)
+    together = run(model, ["w5 w6 w7 w8", "w20 w21"])
+
+    assert [token.special for token in together.sentences[1].tokens] == [False, False, True, True]
+    alone = run(model, ["w20 w21"])
+    assert_close(together.prediction.logits[1, :2], alone.prediction.logits[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_piece_without_a_name_has_a_number(opened):
+    """A model may have vectors for more tokens than its tokenizer has names."""
+    model = opened("Bert", change=lambda model: model.resize_token_embeddings(105))
+    vocabulary = run(model).prediction.vocabulary
+
+    assert (len(vocabulary), vocabulary[98], vocabulary[104]) == (105, "w98", "#104")
+    with pytest.raises(IndexError):
+        vocabulary[105]
+
+
+# What a model says of a sentence
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_labels_are_those_of_each_sentence_alone(opened, named):
+    """A decoder classifies where a text ends: its own token for padding tells it, whatever the tokenizer's is."""
+    model = opened(classifying("GPT2", pad_token_id=0), pad="<pad>" if named else None)
+    names, logits = run(model).labels
+
+    assert names == ("LABEL_0", "LABEL_1", "LABEL_2")
+    assert_close(logits[1], run(model, TEXTS[1:]).labels[1][0], rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(logits[0], logits[1])
+
+
+def test_a_classifier_without_padding_reads_one_sentence(opened):
+    """It would take the last place for the last word of each."""
+    model = opened(classifying("GPT2"), pad=None)
+
+    assert run(model, TEXTS[:1]).labels[1].shape == (1, 3)
+    with pytest.raises(InputError, match="knows no padding, so it reads one sentence at a time; given 2"):
+        run(model)
+
+
+def test_the_decoder_of_a_classifier_reads_one_place_later(opened):
+    """BART reads the sentence twice; its decoder's rows are named by what stands at them."""
+    model = opened(classifying("Bart"), cut=words(ends=True))
+    record = run(model)
+
+    assert record.prediction is None
+    assert record.targets[1].labels == ("</s>", *record.sentences[1].labels[:-1])
+    assert [token.text for token in record.tokens(Site("cross", 0))[1]][:2] == ["<s>", "w5"]
+    assert_close(record.labels[1][1], run(model, TEXTS[1:]).labels[1][0], rtol=1e-4, atol=1e-5)
+
+
+# What an encoder-decoder writes
+
+SETTINGS = [
+    {"forced_bos_token_id": 7},
+    {"bad_words_ids": [[31], [40, 41]], "suppress_tokens": [50, 51]},
+    {"begin_suppress_tokens": list(range(20, 60))},
+    {"no_repeat_ngram_size": 2},
+    {"repetition_penalty": 3.0},
+    {"min_length": 6},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: next(iter(settings)))
+def test_what_a_model_is_forced_or_forbidden_to_write_is_kept(opened, settings):
+    """By its own settings, as `generate` keeps them."""
+
+    def change(model):
+        model.generation_config.update(**settings)
+        with torch.no_grad():  # else it says one word for ever, and never ends
+            model.lm_head.weight.mul_(5)
+            model.final_logits_bias[0, 2] = 3
+
+    model = opened("Bart", change)
+    fresh = model.loaded.tokenizer(TEXTS[0], return_tensors="pt")
+    plain = transformers.AutoModelForSeq2SeqLM.from_pretrained(model.model)
+    expected = plain.generate(input_ids=fresh.input_ids, num_beams=1, do_sample=False, max_new_tokens=12)[0]
+    target = run(model, TEXTS[:1]).targets[0]
+
+    wrote = [token.id for token in target.tokens[: target.length]]
+    assert wrote[:12] == [id for i, id in enumerate(expected.tolist()) if not i or id != 2][:12]
+
+
+def test_an_answer_may_be_empty(opened):
+    """Then there is one row, for what the decoder begins with."""
+    record = run(opened("Bart", lambda model: model.final_logits_bias.fill_(0)[0, 2:3].fill_(1e4)))
+
+    assert record.prediction.written == ("", "")
+    assert [target.length for target in record.targets] == [1, 1]
+    assert record.output.shape == (2, 1, 32)
+    assert record.prediction.most_probable(0, 1)[0][0] == "</s>"
+
+
+# Loading
+
+
+def test_how_far_a_download_is_reaches_whoever_asked(opened, monkeypatch):
+    """And the model that was fetched is the one that is opened, without another word."""
+    model, told = opened("Bert"), []
+    loaded = model.loaded
+    source._loaded.cache_clear()
+
+    def load(place, report):
+        report(hub.Progress("fetching", 3, 7))
+        return loaded
+
+    monkeypatch.setattr(source.loading, "load", load)
+    fetched = source.fetch(model.model, told.append)
+
+    assert told == [hub.Progress("fetching", 3, 7)]
+    assert fetched == HuggingFace(model.model)
+    assert fetched.loaded is loaded
+    assert told == [hub.Progress("fetching", 3, 7)]

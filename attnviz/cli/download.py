@@ -1,0 +1,42 @@
+"""How far a download is, for who waits at a terminal."""
+
+from typing import TextIO
+
+from attnviz.sources.huggingface import said
+from attnviz.sources.huggingface.hub import Progress
+
+WIDTH = 30
+"""Signs of a whole bar."""
+
+
+class Download:
+    """Is told how far a download is, and writes it: first how much there is in all, then a bar, if a person looks."""
+
+    def __init__(self, name: str, file: TextIO):
+        self._name, self._file = name, file
+        self._begun = False
+        self._open = False
+
+    def __enter__(self) -> "Download":
+        return self
+
+    def __exit__(self, kind: type | None, *_: object) -> None:
+        self._end()
+        if self._begun and kind is KeyboardInterrupt:
+            self._file.write("attnviz: Canceled. Files that are whole are kept.\n")
+
+    def __call__(self, progress: Progress) -> None:
+        if not self._begun:
+            self._begun = True
+            self._file.write(f"attnviz: {said.name(self._name)} is fetched: {said.size(progress.total)}.\n")
+        if self._file.isatty():
+            self._open = True
+            share = progress.done / progress.total if progress.total else 1.0
+            bar = ("#" * int(share * WIDTH)).ljust(WIDTH, ".")
+            self._file.write(f"\r{progress.what} [{bar}] {share:4.0%}  {said.size(progress.done)}\x1b[K")
+        self._file.flush()
+
+    def _end(self) -> None:
+        if self._open:
+            self._file.write("\n")
+            self._open = False

@@ -1,0 +1,132 @@
+"""What a model says, as lines for the terminal: text, words, labels or vectors; before and after a change."""
+
+import json
+from collections.abc import Sequence
+from math import isnan
+from typing import Any
+
+from attnviz import metrics
+from attnviz.cli.lines import columns
+from attnviz.core.display import shown
+from attnviz.core.errors import InputError
+from attnviz.core.record import Record
+from attnviz.metrics import NextWord
+from attnviz.sources.base import Source
+from attnviz.sources.huggingface.source import HuggingFace
+
+
+def check(source: Source, before: Record | None, after: Record) -> None:
+    """Raises: InputError: if there is nothing to say, with what would have to be given."""
+    if after.labels is after.vectors is after.prediction is None:
+        raise InputError(f"'{source.name}' says nothing, its weights are {source.provenance}; choose another --model.")
+    if after.vectors is not None and before is None and len(after.sentences) == 1:
+        raise InputError(f"'{source.name}' gives a sentence a vector: give several, one on each line, or a change.")
+    if metrics.fills_in(after) and not any(after.prediction.blanks):
+        mask = source.loaded.tokenizer.mask_token if isinstance(source, HuggingFace) else None
+        raise InputError(f"'{source.name}' fills in {mask}; write that in the place of a word.")
+
+
+def last(record: Record, sentence: int) -> int:
+    return record.sentences[sentence].length - 1
+
+
+# As text
+
+
+def as_text(before: Record | None, after: Record) -> list[str]:
+    """What is said of each sentence; with `before`, both."""
+    if after.vectors is not None:
+        return _vectors(before, after)
+    parts = [_one(before, after, number) for number in range(len(after.sentences))]
+    apart = [] if before is None and after.targets and after.labels is None else [""]
+    return [line for number, part in enumerate(parts) for line in (*(apart if number else ()), *part)]
+
+
+def _one(before: Record | None, after: Record, sentence: int) -> list[str]:
+    asked = {"before": before, "sentence": sentence}
+    if after.labels is not None:
+        return _table("label", metrics.labels(after, **asked), before)
+    if metrics.fills_in(after):
+        blanks = [(place, metrics.next_words(after, place, **asked)) for place in after.prediction.blanks[sentence]]
+        parts = [[f"at position {place}:", *_table("word", words, before)] for place, words in blanks]
+        return [line for i, part in enumerate(parts) for line in (*([""] if i else ()), *part)] or ["(no blank)"]
+    if not after.targets:
+        return _table("word", metrics.next_words(after, last(after, sentence), **asked), before)
+    text = _written(after.prediction.written[sentence])
+    if before is None:
+        return [text]
+    return [f"before: {_written(before.prediction.written[sentence])}", f"after:  {text}"]
+
+
+def _table(what: str, found: Sequence[NextWord], before: Record | None) -> list[str]:
+    if before is None:
+        return columns([(what, "probability"), *((shown(one.word), f"{one.probability:.3f}") for one in found)])
+    rows = ((shown(one.word), _number(one.before), f"{one.probability:.3f}") for one in found)
+    return columns([(what, "before", "after"), *rows])
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _vectors(before: Record | None, after: Record) -> list[str]:
+    """How alike the sentences are, as cosines, and how far each has moved."""
+    count = len(after.sentences)
+    moved = [] if before is None else [("sentence", "moved"), *_moved(before, after)]
+    if count == 1:
+        return columns(moved)
+    alike = [(i + 1, j + 1, i, j) for i in range(count) for j in range(i + 1, count)]
+    runs = [metrics.similarity(record) for record in (before, after) if record is not None]
+    heads = ("similarity",) if before is None else ("similarity before", "after")
+    rows = [(f"{one}, {other}", *(f"{run[i, j]:.4f}" for run in runs)) for one, other, i, j in alike]
+    return [*columns([("sentences", *heads), *rows]), *(["", *columns(moved)] if moved else [])]
+
+
+def _moved(before: Record, after: Record) -> list[tuple[int, str]]:
+    return [(number, f"{far:.4f}") for number, far in enumerate(metrics.shift(before, after).tolist(), 1)]
+
+
+def _written(text: str) -> str:
+    """A text that a model wrote; one without a word is said to be none."""
+    return " ".join(shown(word) for word in text.split()) or "(nothing)"
+
+
+# As JSON
+
+
+def as_json(before: Record | None, after: Record) -> list[str]:
+    """One object for each sentence."""
+    listed = []
+    for number, sentence in enumerate(after.sentences):
+        said = {"says": _said(after, number)}
+        if before is not None:
+            said = {"before": _said(before, number), "after": said["says"], "edits": after.edits.to_json()}
+        if before is not None and after.vectors is not None:
+            said["moved"] = _json(metrics.shift(before, after)[number].item())
+        listed.append({"text": sentence.text} | said)
+    return [json.dumps(listed, indent=1)]
+
+
+def _said(record: Record, sentence: int) -> Any:
+    if record.vectors is not None:
+        return {"similarity": [_json(one) for one in metrics.similarity(record)[sentence].tolist()]}
+    if record.labels is not None:
+        return [
+            {"label": one.word, "probability": one.probability} for one in metrics.labels(record, sentence=sentence)
+        ]
+    if metrics.fills_in(record):
+        blanks = record.prediction.blanks[sentence]
+        return [{"position": place, "words": _words(record, place, sentence)} for place in blanks]
+    if record.targets:
+        return record.prediction.written[sentence]
+    return _words(record, last(record, sentence), sentence)
+
+
+def _words(record: Record, place: int, sentence: int) -> list[dict[str, Any]]:
+    found = metrics.next_words(record, place, sentence=sentence)
+    return [{"word": one.word, "probability": one.probability} for one in found]
+
+
+def _json(number: float) -> float | None:
+    """A number; JSON has none for NaN."""
+    return None if isnan(number) else number

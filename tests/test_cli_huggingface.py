@@ -1,0 +1,390 @@
+"""Models of Hugging Face in the shell: tiny ones from folders, and one from a hub on this machine."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+sys.path.insert(0, str(Path(__file__).parent / "sources" / "huggingface"))
+
+import fake_hub
+from fake_hub import WORDS
+from families import build
+
+from attnviz import api, metrics
+from attnviz.cli import download, main
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.sources.huggingface import source
+from attnviz.sources.huggingface.hub import Progress
+from attnviz.views import View, see
+
+ROOT = Path(__file__).parents[1]
+CAT = "the cat sat on the mat"
+SIZES = {
+    "vocab_size": len(WORDS),
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 14,
+    "max_position_embeddings": 16,
+}
+IDS = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "decoder_start_token_id": 2}
+BART = {"vocab_size": len(WORDS), "d_model": 12, "max_position_embeddings": 70} | {
+    f"{part}_{what}": number
+    for part in ("encoder", "decoder")
+    for what, number in {"layers": 2, "attention_heads": 3, "ffn_dim": 14}.items()
+}
+KINDS = {
+    "BertModel": SIZES,
+    "BertForMaskedLM": SIZES,
+    "BertForSequenceClassification": SIZES | {"id2label": {0: "glad", 1: "sad", 2: "\u202eodd"}},
+    "LlamaForCausalLM": SIZES | {"num_key_value_heads": 1},
+    "BartForConditionalGeneration": BART | {"forced_eos_token_id": None},
+    "DebertaV2Model": SIZES,
+}
+CHANGE = ("--off", "0.1,1.2", "--temperature", "0.3")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder of a tiny model of some kind, with weights that are far from all alike."""
+
+    def folder(kind: str) -> str:
+        place = root / kind
+        if not place.is_dir():
+            torch.manual_seed(0)
+            cls = getattr(transformers, kind)
+            model = cls(cls.config_class(**KINDS[kind] | IDS))
+            with torch.no_grad():
+                for name, parameter in model.named_parameters():
+                    if "norm" not in name.lower():
+                        parameter.mul_(20)
+            fake_hub.write(place, model)
+        return str(place)
+
+    root = tmp_path_factory.mktemp("models")
+    yield folder
+    source._loaded.cache_clear()
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Runs a command in an empty folder; gives status, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(arguments)
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def edits(kind: str) -> Edits:
+    return Edits(heads_off={(Site(kind, 0), 1), (Site(kind, 1), 2)}, temperature=0.3)
+
+
+def table(out: str) -> list[list[str]]:
+    return [line.split() for line in out.splitlines()]
+
+
+# What is shown
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_command_takes_a_folder(run, folder, kind):
+    """The picture is that of the first site and its first head."""
+    model = folder(kind)
+    assert run("head", CAT, "--model", model, "-o", "head.npz")[::2] == (0, "")
+    assert run("heads", CAT, "--model", model, "-o", "heads.npz")[0] == 0
+    assert run("mask", CAT, "--model", model, "-o", "mask.npz")[0] == 0
+    assert run("tokens", CAT, "--model", model)[0] == 0
+
+    record = api.analyze(CAT, model)
+    assert np.array_equal(np.load("head.npz")["weights"], record.steps[0].weights(0).numpy())
+    assert len(np.load("heads.npz")["weights"]) == 3
+    decodes = "decoder" in {site.kind for site in record.sites}
+    assert np.load("mask.npz")["may_attend"].all() != decodes
+
+
+def test_the_mask_of_an_encoder_foretells_nothing(run, folder):
+    """Its rows have no next word: it predicts none."""
+    run("mask", CAT, "--model", folder("BertModel"), "-o", "mask.npz")
+
+    assert "predicted_tokens" not in np.load("mask.npz")
+
+
+def test_a_map_is_looked_at_in_other_ways(run, folder):
+    """Without special tokens, and of a pair of texts what one sees of the other."""
+    model, pair = folder("BertModel"), "the cat ||| a dog ran"
+    run("head", pair, "--model", model, "--special", "renormalize", "--pair", "AB", "-o", "head.npz", "-o", "head.svg")
+
+    record = api.analyze(pair, model)
+    seen = see(record, record.sites[0], view=View(special="renormalize", pair="A to B"))
+    drawn = np.load("head.npz")
+    assert drawn["query_tokens"].tolist() == ["the", "cat"]
+    assert drawn["key_tokens"].tolist() == ["a", "dog", "ran"]
+    assert np.array_equal(drawn["weights"], seen.cells([0])[0].weights)
+    assert "special tokens are hidden" in Path("head.svg").read_text("utf-8")
+    assert run("heads", pair, "--model", model, "--words", "--pair", "BA", "-o", "heads.npz")[0] == 0
+    assert np.load("heads.npz")["weights"].shape == (3, 4, 4)  # each with a special token or two
+
+
+# What a model says
+
+
+def test_how_alike_sentences_are_and_how_far_they_moved(run, folder):
+    """Of a model that gives vectors alone."""
+    model, texts = folder("BertModel"), ["the cat sat", "a dog ran on", "it was tired"]
+    before, after = api.analyze(texts, model), api.analyze(texts, model, edits("encoder"))
+    old, new, moved = metrics.similarity(before), metrics.similarity(after), metrics.shift(before, after)
+    _, alone, _ = run("says", "\n".join(texts), "--model", model)
+    _, both, _ = run("says", "\n".join(texts), "--model", model, *CHANGE)
+    _, one, _ = run("says", texts[0], "--model", model, *CHANGE)
+    _, listed, _ = run("says", "\n".join(texts), "--model", model, *CHANGE, "--json")
+
+    assert moved.min() > 1e-3
+    assert table(alone)[1] == ["1,", "2", f"{old[0, 1]:.4f}"]
+    assert table(both)[2] == ["1,", "3", f"{old[0, 2]:.4f}", f"{new[0, 2]:.4f}"]
+    assert [row[1] for row in table(both)[-3:]] == [f"{far:.4f}" for far in moved]
+    assert table(one) == [["sentence", "moved"], ["1", f"{moved[0]:.4f}"]]
+    said = json.loads(listed)[2]
+    assert said["moved"] == pytest.approx(moved[2].item(), rel=1e-3)
+    assert said["after"]["similarity"] == pytest.approx(new[2].tolist(), abs=1e-5)
+
+
+def test_the_words_for_each_blank(run, folder):
+    """Before and after, five of each; a sentence without a blank says so."""
+    model, texts = folder("BertForMaskedLM"), "the [MASK] sat on the [MASK]\na dog ran"
+    after = api.analyze(texts.splitlines(), model, edits("encoder"))
+    _, out, _ = run("says", texts, "--model", model, *CHANGE)
+    _, listed, _ = run("says", texts, "--model", model, "--json")
+
+    first, second, third = out.split("\n\n")
+    assert first.startswith("at position 2:\nword")
+    assert table(second)[0] == ["at", "position", "6:"]
+    assert table(second)[1] == ["word", "before", "after"]
+    chances = {word: f"{chance:.3f}" for word, chance in after.prediction.most_probable(6, 5)}
+    assert chances.items() <= {row[0]: row[2] for row in table(second)[2:]}.items()
+    assert third == "(no blank)\n"
+    says = [one["says"] for one in json.loads(listed)]
+    assert [blank["position"] for blank in says[0]] == [2, 6]
+    assert says[1] == []
+
+
+def test_the_labels_and_how_probable_they_are(run, folder):
+    """A name cannot turn the terminal around."""
+    model = folder("BertForSequenceClassification")
+    before, after = (api.analyze(CAT, model, edit).labels[1][0].softmax(-1) for edit in (Edits(), edits("encoder")))
+    _, out, _ = run("says", CAT, "--model", model, *CHANGE)
+    _, listed, _ = run("says", CAT, "--model", model, "--json")
+
+    assert not torch.allclose(before, after, atol=1e-3)
+    found = {row[0]: row[1:] for row in table(out)[1:]}
+    assert found["glad"] == [f"{before[0]:.3f}", f"{after[0]:.3f}"]
+    assert "\u202e" not in out
+    assert {one["label"] for one in json.loads(listed)[0]["says"]} == {"glad", "sad", "\u202eodd"}
+
+
+def test_a_decoder_and_an_encoder_decoder_say_what_they_do(run, folder):
+    """The next word; another text."""
+    llama, bart = folder("LlamaForCausalLM"), folder("BartForConditionalGeneration")
+    chances = api.analyze(CAT, llama).prediction.most_probable(7, 5)
+    written = api.analyze(CAT, bart).prediction.written[0]
+
+    assert table(run("says", CAT, "--model", llama)[1])[1] == [chances[0][0], f"{chances[0][1]:.3f}"]
+    assert run("says", CAT, "--model", bart)[1].split() == (written.split() or ["(nothing)"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "column"),
+    [
+        ("BertModel", CAT, "moved"),
+        ("BertForMaskedLM", "the [MASK] sat", "probability_before"),
+        ("BertForMaskedLM", "the [MASK] [MASK]", "word"),
+        ("BertForSequenceClassification", CAT, "probability_before"),
+        ("LlamaForCausalLM", CAT, "probability_before"),
+    ],
+)
+def test_what_a_model_says_can_be_drawn(run, folder, kind, text, column):
+    status, _, err = run("says", text, "--model", folder(kind), *CHANGE, "-o", "says.svg", "-o", "says.csv")
+
+    assert (status, err) == (0, "")
+    assert Path("says.svg").stat().st_size > 1000
+    assert column in next(csv.reader(Path("says.csv").read_text("utf-8-sig").splitlines()))
+
+
+# Models
+
+
+def test_a_model_says_of_itself_what_it_is(run, folder):
+    """Sizes, numbers, limits, and what can be changed."""
+    _, out, _ = run("models", folder("BertForSequenceClassification"))
+
+    parameters = sum(one.numel() for one in api.load(folder("BertForSequenceClassification")).loaded.model.parameters())
+    for part in (
+        "BertForSequenceClassification (pretrained)\nClassifies a text.\n",
+        "float32, on cpu",
+        "up to 16 tokens",
+        "3: glad, sad, ",
+        "masks, heads, scale, temperature",
+        f"{parameters:,}  parameters",
+        "2  encoder layers",
+        "3  heads per layer",
+        "not known: from a folder or a package",
+    ):
+        assert part in out
+    assert "\u202e" not in out
+
+
+def test_a_read_only_model_says_why(run, folder):
+    """Its weights and vectors can be had; a change is refused and nothing is drawn."""
+    model, why = folder("DebertaV2Model"), "computes attention in its own code"
+    _, out, _ = run("models", model)
+
+    assert f"read-only: DebertaV2Model {why}" in out
+    assert run("says", f"{CAT}\nit ran", "--model", model)[0] == 0
+    for command in ("head", "says", "change"):
+        status, _, err = run(command, CAT, "--model", model, "--off", "0.1", *(["-o", "x.svg"] * (command != "says")))
+        assert (status, why in err) == (2, True)
+    assert not Path("x.svg").exists()
+
+
+def test_a_server_names_the_models_that_it_lets_in(run, folder, monkeypatch):
+    """And takes no other, no folder either."""
+    monkeypatch.setenv("ATTNVIZ_MODELS", "gpt2, all-MiniLM-L6-v2")
+
+    assert run("models")[1].splitlines()[-1] == "Also, of Hugging Face: gpt2, all-MiniLM-L6-v2."
+    status, _, err = run("head", CAT, "--model", "./folder")
+    assert status == 2
+    assert "The models of this server are: gpt2, all-MiniLM-L6-v2." in err
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "reason"),
+    [
+        ("BertModel", ["says", CAT], "give several, one on each line, or a change"),
+        ("BertForMaskedLM", ["says", CAT], "fills in [MASK]; write that in the place of a word"),
+        ("BertModel", ["head", "the cat ||| sat\nthe cat"], "make all of them the same"),
+        ("BertModel", ["head", CAT, "--pair", "AC"], "There is no pair 'AC'. There are: all, AA, AB, BA, BB."),
+        ("BertModel", ["head", CAT, "--special", "off"], "there are show, hide, renormalize"),
+        ("BertModel", ["head", CAT, "--step", "3"], "has no setting 'step'"),
+        ("BertModel", ["head", CAT, "--head", "3"], "There is no head 3; there are 3, counted from 0."),
+        ("BertModel", ["head", CAT, "--off", "d0.1"], "has no decoder layer 0. It has: encoder layer 0"),
+        ("BertModel", ["head", "the " * 20], "A sentence has 22 tokens;"),
+    ],
+)
+def test_a_mistake_is_answered_in_one_line(run, folder, tmp_path, kind, arguments, reason):
+    """Also nothing of what the libraries would say to the terminal."""
+    status, out, err = run(*arguments, "--model", folder(kind))
+
+    assert (status, out) == (2, "")
+    assert reason in err
+    assert err.count("attnviz: ") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_transformers_one_sentence_says_what_to_install(run, folder, monkeypatch):
+    from attnviz.sources.huggingface import said
+
+    source._loaded.cache_clear()
+    monkeypatch.setattr(said, "find_spec", lambda name: None)
+    status, _, err = run("head", CAT, "--model", folder("BertModel"))
+
+    assert status == 2
+    assert "need transformers, which is not installed here: pip install 'attnviz[huggingface]'" in err
+    assert err.count("attnviz: ") == 1
+
+
+# Downloads
+
+
+class Terminal:
+    """A file that is a terminal, or not."""
+
+    def __init__(self, looks: bool):
+        self.looks, self.text = looks, ""
+
+    def isatty(self) -> bool:
+        return self.looks
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_a_download_says_how_much_it_is_before_how_far(looks):
+    """A bar is for people only; a log gets one line."""
+    file = Terminal(looks)
+    with download.Download("gpt2", file) as told:
+        told(Progress("fetching", 0, 8_000_000))
+        told(Progress("fetching", 2_000_000, 8_000_000))
+
+    assert file.text.startswith("attnviz: 'gpt2' is fetched: 8.0 MB.\n")
+    assert ("[#######.......................]  25%  2.0 MB" in file.text) == looks
+    assert file.text.endswith("\n")
+    assert file.text.count("\n") == 1 + looks
+
+
+def fetching(hub: str, cache: Path, *arguments: str) -> subprocess.Popen:
+    """A command in a process of its own, that may ask the hub."""
+    online = {"HF_ENDPOINT": hub, "HF_HOME": str(cache), "HF_HUB_OFFLINE": "0", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "attnviz", *arguments]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=os.environ | online, cwd=cache, text=True, **pipes)
+
+
+def test_a_model_is_fetched_and_then_shown(tmp_path, tmp_path_factory):
+    """With its size on stderr and its commit on its card."""
+    with fake_hub.running() as (hub, address):
+        hub.add("someone/tiny", fake_hub.write(tmp_path_factory.mktemp("at") / "hub", build("GPT2")))
+        out, err = fetching(address, tmp_path, "models", "someone/tiny").communicate(timeout=120)
+
+    assert err.startswith("attnviz: 'someone/tiny' is fetched: ")
+    assert err.count("attnviz: ") == 1
+    assert fake_hub.COMMIT in out
+
+
+def test_a_download_that_is_canceled_leaves_nothing_half(tmp_path, tmp_path_factory):
+    """Status 130 and two lines, no traceback."""
+    with fake_hub.running() as (hub, address):
+        hub.add("someone/tiny", fake_hub.write(tmp_path_factory.mktemp("at") / "hub", build("GPT2")))
+        hub.fault = "hang in a file"
+        process = fetching(address, tmp_path, "head", "w5", "--model", "someone/tiny", "-o", "head.svg")
+        ends = time.monotonic() + 60
+        while not list(tmp_path.rglob("*.incomplete")) and time.monotonic() < ends:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+
+    assert (process.returncode, out) == (130, "")
+    first, second = err.splitlines()
+    assert "is fetched: " in first
+    assert second == "attnviz: Canceled. Files that are whole are kept."
+    assert not [*tmp_path.rglob("*.incomplete"), *tmp_path.rglob("head.svg")]
+
+
+def test_who_cancels_by_the_report_is_not_told_about_other_models(monkeypatch):
+    """It is no mistake in the name."""
+    from attnviz.sources.huggingface.hub import Canceled
+
+    def load(place, report):
+        raise Canceled("The download was canceled.")
+
+    monkeypatch.setattr(source.loading, "load", load)
+    monkeypatch.setattr(source.hub, "find", lambda name: name)
+    with pytest.raises(InputError, match=r"^The download was canceled\.$"):
+        api.load("someone/tiny", report=lambda progress: False)
