@@ -20,7 +20,7 @@ REPEATED = "The cat sat on the mat. The cat sat on the"
 PAIR = "The cat sat on the mat. ||| It was tired."
 ALIKE = "The cat sat on the mat.\nA kitten rested on the rug.\nThe bank raised its interest rates."
 
-SHOWN = 5
+SHOWN = 4
 """So many pills are in view; the others are behind a button."""
 LONGEST_LABEL = 26
 """Characters of an example on its pill."""

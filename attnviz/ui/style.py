@@ -33,7 +33,9 @@ ul.text {padding-left: 1.25rem;}
 .facts th {font-size: .875rem; font-weight: 600;}
 .facts .goal {white-space: nowrap;}
 .facts .number {text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap;}
-.st-key-input [data-testid="stButtonGroup"] > div {max-height: 82px; overflow-y: auto;}
+.st-key-examples {flex-wrap: nowrap;}
+.st-key-examples > :first-child {flex: 1 1 0; min-width: 0;}
+.st-key-input [data-testid="stButtonGroup"] > div {max-height: 82px; overflow: hidden;}
 @media (max-width: 640px) {
   .block-container {padding-left: 1rem; padding-right: 1rem;}
   .st-key-changes, *:has(> .st-key-changes) {max-width: 100%; min-width: 0;}

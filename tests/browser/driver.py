@@ -83,7 +83,7 @@ def watch(page: Page) -> list[str]:
 
     def hear(message):
         if message.type == "error" and not message.location["url"].endswith(ASKED_AT_EACH_LEVEL):
-            problems.append(f"console: {message.text[:500]}")
+            problems.append(f"console: {message.text[:500]} ({message.location['url'][:200]})")
 
     page.route("**/*", lambda route: route.continue_() if route.request.url.startswith(OURS) else route.abort())
     page.on("request", look)

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from attnviz.core.errors import AttnvizError, InputError, quoted
 
-INSTALL = "pip install 'attnviz[huggingface]'"
+INSTALL = "pip install 'transformers>=5.23,<6'"
 
 
 def size(count: float) -> str:
