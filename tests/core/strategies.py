@@ -7,7 +7,25 @@ from hypothesis import strategies as st
 
 from attnviz.core.attention import EMPTY_ROWS
 from attnviz.core.edits import KINDS, Edits, Site
-from attnviz.core.masks import And, Documents, Full, Or, Padding, Painted, Prefix, Subsequent, Window
+from attnviz.core.masks import (
+    RULES,
+    And,
+    Blocks,
+    Dilated,
+    Documents,
+    Full,
+    Global,
+    Opened,
+    Or,
+    Padding,
+    Painted,
+    Prefix,
+    Random,
+    Shifted,
+    Strided,
+    Subsequent,
+    Window,
+)
 
 B, H, Q, K, D_K, D_V = 2, 3, 5, 7, 11, 13
 
@@ -30,6 +48,7 @@ def rules(batch=B, longest=11):
     """One named rule."""
     small = st.integers(-longest, longest)
     lengths = st.lists(st.integers(0, longest), min_size=batch, max_size=batch).map(tuple)
+    step = st.integers(1, 4)
     cells = st.lists(st.tuples(st.integers(0, longest), st.integers(0, longest)), max_size=6).map(tuple)
     return st.one_of(
         st.just(Full()),
@@ -39,6 +58,19 @@ def rules(batch=B, longest=11):
         st.builds(Prefix, small),
         st.builds(Documents, st.lists(st.integers(0, 4), max_size=4).map(tuple)),
         st.builds(Painted, cells),
+        st.builds(Opened, cells),
+        st.builds(Dilated, small, small, step),
+        st.builds(Global, st.lists(st.integers(0, longest), max_size=3).map(tuple)),
+        st.builds(Blocks, step, st.integers(-1, 2), st.integers(-1, 2), st.integers(0, 2)),
+        st.builds(Strided, step),
+        randoms(longest),
+    )
+
+
+def randoms(longest=11):
+    """Random keys, out of any stretch."""
+    return st.integers(1, longest).flatmap(
+        lambda every: st.builds(Random, st.integers(0, every), st.just(every), st.integers(-3, 10**5))
     )
 
 
@@ -50,6 +82,7 @@ def masks(batch=B):
             st.lists(inner, min_size=1, max_size=3).map(And),
             st.lists(inner, min_size=1, max_size=3).map(Or),
             inner.map(operator.invert),
+            st.builds(Shifted, inner, st.integers(-9, 9)),
         ),
         max_leaves=5,
     )
@@ -81,10 +114,9 @@ _atoms = st.one_of(
     st.text(max_size=4),
     st.sampled_from(["encoder", "zero", "nan", "1", "NaN", "\ud800", "\x00"]),
 )
-_rule_names = st.sampled_from(
-    ["full", "subsequent", "padding", "window", "prefix", "documents", "painted", "and", "or", "not", "", "mask"]
-)
+_rule_names = st.sampled_from([*sorted(RULES), "", "mask"])
 _fields = ["offset", "lengths", "left", "before", "after", "length", "cells", "masks", "mask", "x"]
+_fields += ["step", "positions", "size", "first", "stride", "count", "every", "seed"]
 _edit_fields = ["mask", "own_mask", "heads_off", "temperature", "scale", "empty_rows", "x"]
 
 

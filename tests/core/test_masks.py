@@ -20,13 +20,20 @@ from attnviz.core.conventions import (
 from attnviz.core.errors import AttnvizError, MaskError
 from attnviz.core.masks import (
     And,
+    Blocks,
+    Dilated,
     Documents,
     Full,
+    Global,
     Not,
+    Opened,
     Or,
     Padding,
     Painted,
     Prefix,
+    Random,
+    Shifted,
+    Strided,
     Subsequent,
     Window,
     from_json,
@@ -49,15 +56,50 @@ def may_attend(mask, query, key, sentence):
             return key < length
         case Documents(lengths):
             owners = [document for document, length in enumerate(lengths) for _ in range(length)]
-            return query < len(owners) and key < len(owners) and owners[query] == owners[key]
+            return 0 <= query < len(owners) and key < len(owners) and owners[query] == owners[key]
         case Painted(cells):
             return (query, key) not in cells
+        case Opened(cells):
+            return (query, key) in cells
+        case Dilated(before, after, step):
+            return key in [query + step * n for n in range(-before, after + 1)]
+        case Global(positions):
+            return query in positions or key in positions
+        case Blocks(size, before, after, first):
+            distance = math.floor(key / size) - math.floor(query / size)
+            return -before <= distance <= after or key < size * first or 0 <= query < size * first
+        case Strided(stride):
+            return key in range(query, query - stride - 1, -1) or key in range(query, -1, -stride)
+        case Random(count, every, seed):
+            return draw(query, key, every, seed) < count
+        case Shifted(part, offset):
+            return may_attend(part, query + offset, key, sentence)
         case And(parts):
             return all(may_attend(part, query, key, sentence) for part in parts)
         case Or(parts):
             return any(may_attend(part, query, key, sentence) for part in parts)
         case Not(part):
             return not may_attend(part, query, key, sentence)
+
+
+def draw(query, key, every, seed):
+    """Where the permutation of `Random` takes a key, in Python's unbounded numbers."""
+
+    def mixed(number):
+        number = (number + 0x9E3779B9) % 2**32
+        for _ in range(2):
+            number = (number ^ number >> 16) * 0x45D9F3B % 2**32
+        return number ^ number >> 16
+
+    drawn, place = mixed(mixed(mixed(seed) + query) + key // every), key % every
+    root = math.ceil(math.sqrt(every))
+    while True:
+        left, right = divmod(place, root)
+        for turn in range(6):
+            left, right = right, (left + mixed(drawn + right * 64 + turn)) % root
+        place = left * root + right
+        if place < every:
+            return place
 
 
 def grid(text):
@@ -88,6 +130,17 @@ def same(a, b):
         (Subsequent() | Prefix(2), "xx.. xx.. xxx.", "subsequent or prefix of 2"),
         (Documents((1, 2)), "x... .xx. .xx.", "documents of 1, 2"),
         (Painted(((0, 3), (2, 0))), "xxx. xxxx .xxx", "painted"),
+        (Opened(((0, 3), (2, 0))), "...x .... x...", "opened"),
+        (Subsequent() | Opened(((0, 2),)), "x.x. xx.. xxx.", "subsequent or opened"),
+        (Dilated(1, 1), "x.x. .x.x x.x.", "dilated window (1 before, 1 after, step 2)"),
+        (Dilated(1, 0, 1), "x... xx.. .xx.", "dilated window (1 before, 0 after, step 1)"),
+        (Global((1, 1)), ".x.. xxxx .x..", "global tokens 1"),
+        (Global(()), ".... .... ....", "global tokens none"),
+        (Blocks(2, 0, 0), "xx.. xx.. ..xx", "blocks of 2 (0 before, 0 after)"),
+        (Blocks(2, 0, 0, 1), "xxxx xxxx xxxx", "blocks of 2 (0 before, 0 after, first 1)"),
+        (Blocks(1, 0, 0, 1), "xxxx xx.. x.x.", "blocks of 1 (0 before, 0 after, first 1)"),
+        (Random(0, 4), ".... .... ....", "random (0 of every 4, seed 0)"),
+        (Window(1).shifted(1), "xx.. .xx. ..xx", "window (1 before, 0 after) at offset 1"),
         (~Subsequent(), ".xxx ..xx ...x", "not subsequent"),
         (Subsequent() & Window(1, 1), "x... xx.. .xx.", "subsequent and window (1 before, 1 after)"),
         (~(Subsequent() & Prefix(1)), ".xxx .xxx .xxx", "not (subsequent and prefix of 1)"),
@@ -343,7 +396,23 @@ def nested(levels, rule="not"):
         ({"rule": 3}, "an object with a rule"),
         ({"rule": ["full"]}, "an object with a rule"),
         (10**5000, "int too large to show"),
-        ({"rule": "causal"}, "no mask rule 'causal'. There are: and, documents, full, not"),
+        ({"rule": "causal"}, "no mask rule 'causal'. There are: and, blocks, dilated, documents, full, global, not"),
+        ({"rule": "dilated", "before": 1, "step": 0}, "The step of 'dilated' is 0; it must be 1 or more"),
+        ({"rule": "dilated", "before": 1, "step": None}, "a whole number; given None"),
+        ({"rule": "global", "positions": [-1]}, "is -1; it must be 0 or more"),
+        ({"rule": "global", "positions": 3}, "a list of whole numbers; given 3"),
+        ({"rule": "blocks", "size": 0}, "The size of 'blocks' is 0"),
+        ({"rule": "blocks", "size": 2, "first": -1}, "The first of 'blocks' is -1"),
+        ({"rule": "strided", "stride": -2}, "The stride of 'strided' is -2"),
+        ({"rule": "strided", "stride": [2]}, "a whole number; given (2,)"),
+        ({"rule": "random", "count": 3, "every": 2}, "3 keys of every 2 cannot be drawn"),
+        ({"rule": "random", "count": -1, "every": 2}, "The count of 'random' is -1"),
+        ({"rule": "random", "count": 1, "every": 0}, "The every of 'random' is 0"),
+        ({"rule": "opened", "cells": [[1]]}, "cannot be read"),
+        ({"rule": "shifted", "mask": {"rule": "full"}}, "cannot be read"),
+        ({"rule": "shifted", "mask": {"rule": "full"}, "offset": "1"}, "whole numbers"),
+        ({"rule": "shifted", "mask": {"rule": "full"}, "offset": None}, "cannot be read"),
+        ({"rule": "shifted", "mask": 1, "offset": 1}, "an object with a rule; given 1"),
         ({"rule": "x" * 10_000}, "no mask rule 'xxx"),
         ({"rule": "full", "offset": 1}, "has no 'offset'; it has: nothing"),
         ({"rule": "full", 1: 2, "a": 3}, "has no "),

@@ -1,0 +1,289 @@
+"""What every mask is, and how masks are joined and changed: `And`, `Or`, `Not`, `Shifted`."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from attnviz.core.errors import MaskError, quoted
+
+ALIGNMENTS = ("top-left", "bottom-right")
+"""Where the first query stands if there are more keys than queries: at the first key, or so that the last query stands
+at the last key."""
+
+BLOCK = 2**20
+"""How many cells are counted at once."""
+
+RULES: dict[str, type["Mask"]] = {}
+"""Every rule by the name that it has in JSON."""
+
+
+class Mask(ABC):
+    """Who may attend to whom, as a value. Equal masks compare equal and hash alike."""
+
+    rule: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        if "rule" in vars(cls):
+            RULES[cls.rule] = cls
+
+    @abstractmethod
+    def allows(self, query: Tensor, key: Tensor, sentence: Tensor) -> Tensor:
+        """True where `query` may attend to `key`.
+
+        Args:
+            query, key, sentence: integers, (1, Q, 1), (1, 1, K) and (B, 1, 1); the answer broadcasts to (B, Q, K).
+        """
+
+    @property
+    def batch_size(self) -> int | None:
+        """How many sentences the mask is for; None if it is the same for any number."""
+        return None
+
+    def tensor(self, queries: int, keys: int, *, rows: slice = slice(None), columns: slice = slice(None)) -> Tensor:
+        """The boolean mask for scores of (B, H, queries, keys), or for one block of it.
+
+        Returns:
+            (B, 1, rows, columns), where B is 1 unless the mask differs between sentences.
+        """
+        return (
+            self.allows(*self._indices(queries, keys, rows, columns))
+            .expand(self.batch_size or 1, len(range(*rows.indices(queries))), len(range(*columns.indices(keys))))
+            .unsqueeze(1)
+        )
+
+    def grid(self, queries: int, keys: int | None = None, *, sentence: int = 0) -> Tensor:
+        """The boolean mask of one sentence, (queries, keys)."""
+        self._check_sentence(sentence)
+        mask = self.tensor(queries, queries if keys is None else keys)
+        return mask[sentence if self.batch_size else 0, 0]
+
+    def blockers(self, query: Tensor, key: Tensor, sentence: Tensor) -> dict[str, Tensor]:
+        """Which rule blocks which cells: rule -> boolean tensor, shaped as in `allows`."""
+        return {str(self): ~self.allows(query, key, sentence)}
+
+    def blocked_by(self, query: int, key: int, *, sentence: int = 0) -> tuple[str, ...]:
+        """The rules that block one cell, in the order in which they stand; empty if the cell is open."""
+        self._check_sentence(sentence)
+        place = (torch.tensor(n).reshape(1, 1, 1) for n in (query, key, sentence))
+        return tuple(rule for rule, blocked in self.blockers(*place).items() if blocked.any())
+
+    def reasons(
+        self,
+        queries: int,
+        keys: int,
+        *,
+        sentence: int = 0,
+        rows: slice = slice(None),
+        columns: slice = slice(None),
+    ) -> tuple[tuple[str, ...], Tensor]:
+        """Why each cell of one sentence is blocked.
+
+        Returns:
+            The distinct reasons ("subsequent", "subsequent and padding", ...) and an integer tensor (rows, columns):
+            0 = may attend, i = blocked by reason i - 1.
+        """
+        self._check_sentence(sentence)
+        query, key, _ = self._indices(queries, keys, rows, columns)
+        blockers = self.blockers(query, key, torch.tensor(sentence).reshape(1, 1, 1))
+        codes = torch.zeros(query.shape[-2], key.shape[-1], dtype=torch.int64)
+        reasons: list[tuple[str, ...]] = [()]
+        for rule, blocked in reversed(blockers.items()):  # splits each reason so far in two; those that occur are kept
+            codes = 2 * codes + blocked.expand(1, *codes.shape)[0]
+            occur = torch.bincount(codes.flatten(), minlength=2 * len(reasons)).nonzero().flatten()
+            codes = torch.searchsorted(occur, codes)
+            reasons = [((rule,) if code % 2 else ()) + reasons[code // 2] for code in occur.tolist()]
+        names = tuple(" and ".join(reason) for reason in reasons)
+        return (names[1:], codes) if names[:1] == ("",) else (names, codes + 1)
+
+    def keys_left(self, queries: int, keys: int, *, sentence: int = 0, rows: slice = slice(None)) -> Tensor:
+        """How many keys each query may attend to, int64, (rows,); worked in blocks, never queries x keys at once."""
+        self._check_sentence(sentence)
+        place, counts = torch.tensor(sentence).reshape(1, 1, 1), []
+        query, key, _ = self._indices(queries, keys, rows, slice(None))
+        for some in query.split(max(1, BLOCK // max(1, keys)), 1):
+            allowed = self.allows(some, key, place)
+            counts.append(allowed.expand(1, some.shape[1], keys).sum(-1)[0])
+        return torch.cat(counts)
+
+    def shifted(self, offset: int) -> "Mask":
+        """The same mask with its queries `offset` positions further on: query i sees what query i + offset saw.
+
+        So a decoder that has `keys` positions in its cache and computes the last `queries` of them sees the last rows
+        of the full mask: ``mask.shifted(keys - queries)``. It holds for every rule, also for combined ones.
+        """
+        return Shifted(self, offset) if offset else self
+
+    def aligned(self, queries: int, keys: int, alignment: str) -> "Mask":
+        """The same mask for queries and keys of different lengths.
+
+        Args:
+            alignment: "top-left", where the first query stands at the first key, as `is_causal` of PyTorch's SDPA
+                does; or "bottom-right", where the last query stands at the last key, as with a cache.
+
+        Raises:
+            MaskError: if there is no such alignment.
+        """
+        if alignment not in ALIGNMENTS:
+            raise MaskError(f"There is no alignment {quoted(alignment)}; it is {' or '.join(ALIGNMENTS)}.")
+        return self.shifted(keys - queries if alignment == "bottom-right" else 0)
+
+    def _check_sentence(self, sentence: int) -> None:
+        if not 0 <= sentence < (self.batch_size or sentence + 1):
+            many = f"it is for {self.batch_size}, counted from 0"
+            raise MaskError(f"The mask '{self}' has no sentence {sentence}; {many}.")
+
+    def _indices(self, queries: int, keys: int, rows: slice, columns: slice) -> tuple[Tensor, Tensor, Tensor]:
+        query = torch.arange(queries)[rows].reshape(1, -1, 1)
+        key = torch.arange(keys)[columns].reshape(1, 1, -1)
+        return query, key, torch.arange(self.batch_size or 1).reshape(-1, 1, 1)
+
+    def __and__(self, other: "Mask") -> "Mask":
+        return _joined(And, self, other)
+
+    def __or__(self, other: "Mask") -> "Mask":
+        return _joined(Or, self, other)
+
+    def __invert__(self) -> "Mask":
+        return self.mask if isinstance(self, Not) else Not(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object from which `from_json` makes an equal mask."""
+        return {"rule": self.rule} | {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+
+
+@dataclass(frozen=True)
+class _Group(Mask):
+    masks: tuple[Mask, ...]
+
+    def __post_init__(self):
+        object.__setattr__(self, "masks", tuple(self.masks))
+        if not self.masks:
+            raise MaskError(f"'{self.rule}' needs at least one mask.")
+        _common_batch(self.masks)
+
+    @property
+    def batch_size(self):
+        return _common_batch(self.masks)
+
+    def blockers(self, query, key, sentence):
+        return {f"({self})": ~self.allows(query, key, sentence)}
+
+    def __str__(self) -> str:
+        return f" {self.rule} ".join(map(_in_parentheses, self.masks))
+
+    def shifted(self, offset):
+        return type(self)(tuple(mask.shifted(offset) for mask in self.masks))
+
+
+@dataclass(frozen=True)
+class And(_Group):
+    """Open where every one of its masks is open."""
+
+    rule = "and"
+
+    def allows(self, query, key, sentence):
+        allowed = self.masks[0].allows(query, key, sentence)
+        for mask in self.masks[1:]:
+            allowed = allowed & mask.allows(query, key, sentence)
+        return allowed
+
+    def blockers(self, query, key, sentence):
+        blockers: dict[str, Tensor] = {}
+        for mask in self.masks:
+            for rule, blocked in mask.blockers(query, key, sentence).items():
+                blockers[rule] = blocked | blockers[rule] if rule in blockers else blocked
+        return blockers
+
+
+@dataclass(frozen=True)
+class Or(_Group):
+    """Open where at least one of its masks is open."""
+
+    rule = "or"
+
+    def allows(self, query, key, sentence):
+        allowed = self.masks[0].allows(query, key, sentence)
+        for mask in self.masks[1:]:
+            allowed = allowed | mask.allows(query, key, sentence)
+        return allowed
+
+
+@dataclass(frozen=True)
+class Not(Mask):
+    """Open where its mask is blocked."""
+
+    rule = "not"
+    mask: Mask
+
+    @property
+    def batch_size(self):
+        return self.mask.batch_size
+
+    def allows(self, query, key, sentence):
+        return ~self.mask.allows(query, key, sentence)
+
+    def __str__(self) -> str:
+        return f"not {_in_parentheses(self.mask)}"
+
+    def shifted(self, offset):
+        return Not(self.mask.shifted(offset))
+
+
+@dataclass(frozen=True)
+class Shifted(Mask):
+    """Query i sees what query i + offset of its mask sees. `Mask.shifted` makes it, and none where none is needed.
+
+    Queries may come to stand before position 0; there they belong to no document and no block.
+    """
+
+    rule = "shifted"
+    mask: Mask
+    offset: int
+
+    @property
+    def batch_size(self):
+        return self.mask.batch_size
+
+    def allows(self, query, key, sentence):
+        return self.mask.allows(query + self.offset, key, sentence)
+
+    def blockers(self, query, key, sentence):
+        blockers = self.mask.blockers(query + self.offset, key, sentence)
+        return {f"{rule} at offset {self.offset}": blocked for rule, blocked in blockers.items()}
+
+    def shifted(self, offset):
+        return self.mask.shifted(self.offset + offset)
+
+    def __str__(self) -> str:
+        return f"{_in_parentheses(self.mask)} at offset {self.offset}"
+
+
+def _in_parentheses(mask: Mask) -> str:
+    """The words of a mask; in parentheses if it is several joined."""
+    return f"({mask})" if isinstance(mask, _Group) else str(mask)
+
+
+def _joined(group: type[_Group], *masks: Mask) -> Mask:
+    """Both masks as one; a mask joined with itself is itself."""
+    parts = tuple(dict.fromkeys(part for mask in masks for part in _parts(mask, group)))
+    return group(parts) if len(parts) > 1 else parts[0]
+
+
+def _parts(mask: Mask, group: type[_Group]) -> tuple[Mask, ...]:
+    return mask.masks if isinstance(mask, group) else (mask,)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mask):
+        return value.to_json()
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _common_batch(masks: tuple[Mask, ...]) -> int | None:
+    sizes = {m.batch_size for m in masks} - {None}
+    if len(sizes) > 1:
+        raise MaskError(f"Masks for {' and '.join(map(str, sorted(sizes)))} sentences cannot be combined.")
+    return sizes.pop() if sizes else None
