@@ -92,7 +92,7 @@ def _found(grid: Tensor) -> Iterator[Inversion]:
         yield subsequent
     elif padding := _padding(grid):
         yield padding
-    if documents := _documents(grid):
+    elif documents := _documents(grid):
         yield documents
     elif window := _window(grid):
         yield window
@@ -106,8 +106,8 @@ def _subsequent(grid: Tensor, offset: int) -> Inversion | None:
     if not (future & grid).any():
         return None
     only_future = not (grid & (past | present)).any()
-    all_future = bool(present.any()) and not (present & grid).any() and bool(grid[future].all())
-    if only_future or all_future:
+    not_oneself = bool(present.any()) and not (present & grid).any() and bool((past & ~grid).any())
+    if only_future or (not_oneself and grid[future].all()):
         return Inversion("subsequent", _future_words(grid, offset), _cells(future & grid))
     if bool(past.any()) and not (grid & past).any() and bool(grid[present | future].all()):
         sentence = "Every query sees itself and the future, never the past: rows and columns swapped. Hand over mask.T."

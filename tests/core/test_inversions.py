@@ -76,6 +76,12 @@ def test_both_alignments_of_an_inverted_subsequent_mask_are_named(queries, more)
     assert rules((~Subsequent(more)).grid(queries, keys)) == ["subsequent"]
 
 
+def test_an_inverted_window_of_the_past_is_a_subsequent_mask_inverted_in_both_alignments():
+    """The far past is open too, and the future still gives it away."""
+    assert rules((~(Subsequent() & Window(1))).grid(5, 5)) == ["subsequent"]
+    assert rules((~(Subsequent(3) & Window(-1, 3))).grid(5, 8)) == ["subsequent"]
+
+
 @given(n=LENGTHS)
 def test_swapped_rows_and_columns_are_named(n):
     """A lower triangle that became an upper one with its diagonal."""
@@ -108,11 +114,17 @@ def test_inverted_padding_of_a_batch_is_named_by_its_longest_sentence(lengths):
 
 def test_a_batch_padded_on_the_left_raises_no_alarm():
     """Most of what it keeps is real; only a batch that keeps less than half is doubted, with what else it may be."""
-    mostly_real = Padding((5, 7, 4), left=7).tensor(1, 7)[:, 0, 0]
+    mostly_real = Padding((5, 6, 4), left=7).tensor(1, 7)[:, 0, 0]
     mostly_padding = Padding((1, 2, 3), left=7).tensor(1, 7)[:, 0, 0]
 
     assert likely_inverted_padding(mostly_real) is None
     assert likely_inverted_padding(mostly_padding).otherwise == "padding on the left"
+
+
+@pytest.mark.parametrize("real", [[[1, 1, 1], [0, 0, 0]], [[0, 1, 0], [0, 0, 0]]], ids=["full", "gap"])
+def test_an_empty_sentence_alone_is_no_inverted_padding(real):
+    """Beside a full sentence it has no words, and a key in the middle is no padding."""
+    assert likely_inverted_padding(torch.tensor(real).bool()) is None
 
 
 @given(mask=documents(least=2))
@@ -131,6 +143,14 @@ def test_an_inverted_window_is_named(n, before, after):
 
     assert found.rule == "window"
     assert set(found.cells) == {(i, j) for i in range(n) for j in range(n) if -before <= j - i <= after}
+
+
+@pytest.mark.parametrize(
+    "mask", [Window(0, 0), Documents((1,) * 5), Documents((3,)), Documents((3, 2)) & Window(1, 1)], ids=str
+)
+def test_no_alarm_where_only_the_diagonal_or_no_squares_are_blocked(mask):
+    """Attending to all but oneself is meant, one square is no packing, and neither is what is no square."""
+    assert likely_inverted((~mask).grid(5)) == ()
 
 
 @pytest.mark.parametrize("grid", [torch.ones(3, 3), torch.ones(1, 3, 3, dtype=torch.bool)], ids=["float", "3-D"])
