@@ -93,7 +93,10 @@ def watch(page: Page) -> list[str]:
 
 
 def settled(page: Page) -> None:
-    """Wait until the app has run and every chart is painted."""
+    """Wait until the app has run and every chart is painted.
+
+    A click that has just been made may not have reached the server yet: expect what it brings, and then settle.
+    """
     page.wait_for_selector("[data-testid=stApp]", timeout=30_000)
     page.wait_for_function(
         """() => !document.querySelector('[data-testid=stStatusWidget]')

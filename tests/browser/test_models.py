@@ -157,6 +157,8 @@ def test_a_link_opens_the_same_picture_of_a_model(page, server, chromium):
     turn(page, "1")
     page.get_by_role("slider").focus()
     page.keyboard.press("ArrowLeft")
+    expect(picture(page, "head")).to_contain_text("after step")
+    expect(picture(page, "heads")).to_contain_text("after step")
     driver.settled(page)
     context = chromium.new_context(viewport={"width": 1440, "height": 900})
     other = context.new_page()
