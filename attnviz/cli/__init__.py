@@ -10,9 +10,16 @@ from attnviz.core.errors import AttnvizError, quoted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit status: 0, or 2 with one line on stderr that says what is wrong."""
+    """Run one command; gives the exit status: 0, or 2 with one line on stderr that says what is wrong.
+
+    `check` gives 1 if it found errors.
+    """
     try:
         options = parser.build().parse_args(arguments)
+        if options.command == "check":
+            from attnviz.cli import checking  # torch: not for --help
+
+            return checking.run(options, lambda line: _say(line, sys.stdout))
         from attnviz.cli import commands  # torch and Altair: not for --help
 
         for line in commands.run(options, lambda line: _say(f"attnviz: {line}", sys.stderr)):

@@ -26,6 +26,7 @@ COMMANDS = {
     "says": "what the model says: a text, words, labels or vectors, before and after a change; -o draws it",
     "tokens": "the tokens of a text, their ids and places",
     "models": "the models that there are, or what was measured of one",
+    "check": "what is wrong with a mask, weights or scores in a file; 1 as exit status if there are errors",
 }
 
 FLAGS = {
@@ -65,6 +66,9 @@ def build() -> argparse.ArgumentParser:
         if name == "models":
             command.add_argument("name", metavar="NAME", nargs="?", help="print the card of this one")
             continue
+        if name == "check":
+            _add_check(command)
+            continue
         command.add_argument("text", metavar="TEXT", help="a sentence, one on each line if several; - reads stdin")
         if name in ("tokens", "says"):
             command.add_argument("--json", action="store_true", help="JSON instead of text")
@@ -82,6 +86,20 @@ def build() -> argparse.ArgumentParser:
         if name != "tokens":
             _add_picture(command)
     return parser
+
+
+def _add_check(command: argparse.ArgumentParser) -> None:
+    files = ".npz, .npy, .csv, .safetensors, .json or .txt; - reads numbers from stdin"
+    command.add_argument("file", metavar="FILE", help=files)
+    command.add_argument("--array", metavar="NAME", help="which one of several (those named mask, weights, scores)")
+    command.add_argument("--kind", help="mask, weights or scores (guessed)")
+    conventions = "may-attend, true-is-masked, zero-is-masked or additive"
+    command.add_argument("--convention", metavar="HOW", help=f"of a mask: {conventions} (guessed)")
+    causal = "the future must be blocked, or need not be (guessed)"
+    command.add_argument("--causal", action=argparse.BooleanOptionalAction, default=None, help=causal)
+    command.add_argument("--shape", type=_shape, metavar="B,H,Q,K", help="of the scores: how the array broadcasts")
+    command.add_argument("--json", action="store_true", help="JSON instead of text")
+    command.add_argument("--strict", action="store_true", help="1 as exit status if there are warnings, too")
 
 
 def _add_model(command: argparse.ArgumentParser) -> None:
@@ -161,6 +179,13 @@ def _add_picture(command: argparse.ArgumentParser) -> None:
 
 def _head(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdecimal() else text
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    sizes = [part.strip() for part in text.split(",")]
+    if len(sizes) != 4 or not all(re.fullmatch(r"\d{1,9}", size, re.ASCII) for size in sizes):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is no shape; give four whole numbers: B,H,Q,K")
+    return tuple(map(int, sizes))
 
 
 def _places(text: str) -> list[tuple[str | None, int | None, int]]:

@@ -1,0 +1,104 @@
+"""Check a mask, weights or scores: what it is, how it fits, and what is wrong with it, with cells and a way to mend it.
+
+    from attnviz.check import check
+
+    report = check(mask, convention="may-attend", shape=(2, 8, 10, 10))
+    report.ok, report.findings
+
+`attnviz.check` is this module, and `check` the function in it. `attnviz.check.reading` reads files and pasted text,
+never a pickle. `RULES` lists every rule with its threshold.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnviz.check.findings import AXES, MOST, RULES, SEVERITIES, Finding, Laid, Report
+from attnviz.check.kinds import CONVENTIONS, KINDS, kind_of
+from attnviz.check.masks import check_mask
+from attnviz.check.scores import check_scores
+from attnviz.check.shapes import lay, scores_shape
+from attnviz.check.weights import check_weights
+from attnviz.core.errors import InputError, quoted
+
+__all__ = ["AXES", "CONVENTIONS", "KINDS", "MOST", "RULES", "SEVERITIES", "Finding", "Report", "check"]
+
+MOST_CELLS = 2**24
+"""So many cells are checked at once: 16 heads of 1,024 x 1,024."""
+
+
+def check(
+    array: Tensor | np.ndarray,
+    *,
+    kind: str | None = None,
+    convention: str | None = None,
+    causal: bool | None = None,
+    shape: Sequence[int] | None = None,
+    rounding: float = 0.0,
+) -> Report:
+    """Read an array of attention and list what is wrong with it.
+
+    What is not said is guessed, and the guess and its reasons are part of the report.
+
+    Args:
+        array: (B, H, Q, K), (H, Q, K), (Q, K) or (K,): booleans or numbers.
+        kind: "mask", "weights" (after the softmax) or "scores" (before it).
+        convention: one of `CONVENTIONS`; the array is then a mask.
+        causal: whether the future must be blocked.
+        shape: (B, H, Q, K) of the scores that the array is for: how it broadcasts is explained, and checked.
+        rounding: half of the last digit if the numbers were written with few, such as 5e-5 for four digits.
+
+    Raises:
+        ShapeError: if the array has more than four axes, or no cells.
+        InputError: if it holds no numbers, more than `MOST_CELLS`, or an option has another value than those above.
+    """
+    tensor = _numbers(array)
+    size = scores_shape(shape)
+    kind, reasons = kind_of(tensor, kind, convention)
+    values, axes, findings = lay(tensor, kind, size)
+    eps = _eps(tensor)
+    if kind == "mask":
+        convention, hides, found = check_mask(Laid(values, axes), convention, causal)
+    else:
+        laid = Laid(values.double() if values.dtype is torch.float64 else values.float(), axes, eps, rounding)
+        hides, found = {"weights": check_weights, "scores": check_scores}[kind](laid, causal)
+    if causal is None and hides:
+        reasons = (
+            *reasons,
+            "It is taken to be causal: nearly all of the future is blocked, and most of the past is not.",
+        )
+    findings = sorted([*findings, *found], key=lambda one: -SEVERITIES.index(one.severity))
+    return Report(kind, convention, hides, tuple(values.shape), reasons, tuple(findings))
+
+
+def _numbers(array: Tensor | np.ndarray) -> Tensor:
+    """As a tensor of booleans, whole numbers or floats."""
+    if not isinstance(array, Tensor):
+        plain = np.asarray(array)
+        if plain.dtype.kind not in "biuf":
+            raise InputError(f"The array holds {quoted(str(plain.dtype))}; it must hold booleans or real numbers.")
+        if plain.dtype.kind in "uf" and plain.dtype.itemsize > 1:
+            plain = plain.astype(np.float64 if plain.dtype.kind == "u" or plain.dtype.itemsize > 8 else plain.dtype)
+        array = torch.from_numpy(np.ascontiguousarray(plain, plain.dtype.newbyteorder("=")))
+    if array.is_complex() or array.is_sparse or array.is_quantized:
+        raise InputError(f"The array holds {array.dtype}; it must be dense and hold booleans or real numbers.")
+    if array.numel() > MOST_CELLS:
+        raise InputError(
+            f"The array has {array.numel():,} cells; at most {MOST_CELLS:,} are checked. Check a part of it."
+        )
+    array = array.detach().cpu()
+    return array.float() if array.is_floating_point() and array.element_size() < 2 else array
+
+
+def _eps(array: Tensor) -> float:
+    """Of the precision that the numbers have: what float16 or bfloat16 hold exactly was probably computed so."""
+    if not array.is_floating_point():
+        return 0.0
+    for narrow in (torch.bfloat16, torch.float16):
+        if array.dtype is narrow or bool(
+            torch.equal(array.nan_to_num().to(narrow).to(array.dtype), array.nan_to_num())
+        ):
+            return torch.finfo(narrow).eps
+    return torch.finfo(torch.float32).eps

@@ -1,0 +1,155 @@
+"""What a check finds: a rule, a sentence, the cells that show it, and what to do."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SEVERITIES = ("note", "warning", "error")
+"""An error gives wrong attention; a warning is unusual and may be meant; a note says how the array was read."""
+
+MOST = 1000
+"""So many cells of a finding are kept."""
+
+AXES = ("batch", "head", "query", "key")
+
+RULES = {
+    "broadcast": "how the shape meets scores of (B, H, Q, K): note = how, error = not, or silently on other axes",
+    "convention": "which convention a mask was read in and why: a guess unless it was said",
+    "values": "a mask holds something else than booleans, 0 and 1, or 0 and one very negative number",
+    "nan": "a number is NaN; a row that is NaN throughout is what -inf leaves of a row without a key",
+    "inf": "a score is +inf, or a weight or an additive mask +inf or (weights) -inf",
+    "inverted": "blocked and open are probably swapped: the future open and the past blocked, padding open alone",
+    "empty-row": "a query has no key left: error in masks and scores, warning in weights, whose row is then 0",
+    "uniform-over-masked": "weights: a row spreads evenly over all keys, also over those that every other row blocks",
+    "future-leak": "a key after the query is open, or has a weight above 1e-6: error if causal was said, else warning",
+    "blocks-itself": "a mask that hides the future also hides each query's own key",
+    "weak-fill": "an additive mask blocks by a number above -1,000: e to that number is left of the weight",
+    "range": "a weight is below 0 or above 1, by more than the tolerance of row sums",
+    "row-sum": "a row of weights does not sum to 1, within max(1e-5, 2 eps of its precision, half a digit per key)",
+    "wrong-axis": "rows do not sum to 1, but columns, heads, sentences or all cells together do",
+    "dropout-on": "rows kept whole sum to 1 / (1 - p), and a share p of the open cells, within 5 sigma, is 0",
+    "masked-after-softmax": "only rows with a blocked key fall short of 1, none exceeds it, every 0 is a blocked cell",
+    "identical-heads": "two heads are equal in every number, and neither is uniform nor fixed on one key",
+    "uniform-head": "in every row of a head all open keys have the same weight or score, within a thousandth",
+    "dead-head": "every weight of a head is 0 (warning), or 99% of each row is on one and the same key (note)",
+    "symmetric-scores": "scores s(i, j) = s(j, i), from weights up to a shift of each row, for 3 tokens or more",
+}
+"""Every rule, and when it speaks."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found.
+
+    Attributes:
+        rule: a name of `RULES`.
+        severity: one of `SEVERITIES`.
+        says: one sentence.
+        fix: what to do; empty for a note that asks for nothing.
+        axes: what the numbers of each cell count: some of `AXES`, in their order. Without "key" a cell is a row,
+            without "query" a head.
+        cells: indices into the array as it was given, at most the first 1,000.
+        total: how many cells there are.
+    """
+
+    rule: str
+    severity: str
+    says: str
+    fix: str = ""
+    axes: tuple[str, ...] = ()
+    cells: tuple[tuple[int, ...], ...] = ()
+    total: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "axes": list(self.axes), "cells": [list(cell) for cell in self.cells]}
+
+    def places(self, most: int = 5) -> str:
+        """The first cells in words: "head 1 query 0 key 3; head 1 query 0 key 4; ... (12 in all)"."""
+        named = [" ".join(f"{axis} {n}" for axis, n in zip(self.axes, cell, strict=True)) for cell in self.cells[:most]]
+        more = [f"... ({self.total:,} in all)"] if self.total > len(named) else []
+        return "; ".join([*named, *more])
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an array was read as, and what was found.
+
+    Attributes:
+        kind: "mask", "weights" or "scores".
+        convention: of a mask, one of `attnviz.check.CONVENTIONS`; None for weights and scores.
+        causal: whether the future was taken to be blocked.
+        shape: (B, H, Q, K) as it was read; an axis that is not there counts 1.
+        reasons: why it was read so, a sentence each.
+        findings: the worst first.
+    """
+
+    kind: str
+    convention: str | None
+    causal: bool
+    shape: tuple[int, int, int, int]
+    reasons: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def worst(self) -> str | None:
+        """The severity of the worst finding; None if there is none."""
+        return max((found.severity for found in self.findings), key=SEVERITIES.index, default=None)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no error was found."""
+        return self.worst != "error"
+
+    def rules(self, *severities: str) -> set[str]:
+        """The rules that were found, of these severities or of all."""
+        return {found.rule for found in self.findings if found.severity in (severities or SEVERITIES)}
+
+    def to_json(self) -> dict[str, Any]:
+        read = {"kind": self.kind, "convention": self.convention, "causal": self.causal, "shape": list(self.shape)}
+        findings = [found.to_json() for found in self.findings]
+        return {**read, "reasons": list(self.reasons), "ok": self.ok, "worst": self.worst, "findings": findings}
+
+
+@dataclass(frozen=True, eq=False)
+class Laid:
+    """An array laid out as (B, H, Q, K).
+
+    Attributes:
+        values: (B, H, Q, K); an axis that was not given has size 1.
+        axes: the axes that were given, some of `AXES`.
+        eps: of the precision that the numbers have, which may be lower than that of their dtype.
+        rounding: half of the last digit, if the numbers were read from text.
+    """
+
+    values: Tensor
+    axes: tuple[str, ...]
+    eps: float = 0.0
+    rounding: float = 0.0
+
+    def finding(self, rule: str, severity: str, says: str, fix: str, chosen: Tensor | None = None) -> Finding:
+        """A finding whose cells are those of a boolean tensor, (B, H, Q, K), or (B, H, Q) for rows."""
+        if chosen is None:
+            return Finding(rule, severity, says, fix)
+        kept = [axis for axis, name in enumerate(AXES[: chosen.dim()]) if name in self.axes]
+        found = chosen.nonzero()
+        cells = tuple(map(tuple, found[:MOST, kept].tolist()))
+        return Finding(rule, severity, says, fix, tuple(AXES[axis] for axis in kept), cells, len(found))
+
+    def of_heads(self, rule: str, severity: str, says: str, fix: str, heads: Tensor) -> Finding:
+        """A finding about whole heads, boolean (H,)."""
+        axes = ("head",) if "head" in self.axes else ()
+        cells = tuple((head,) if axes else () for head in heads.nonzero().flatten().tolist()[:MOST])
+        return Finding(rule, severity, says, fix, axes, cells if axes else (), int(heads.sum()) if axes else 0)
+
+
+def many(count: int, noun: str) -> str:
+    """A number of things: "1 row", "2,000 rows"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def future(queries: int, keys: int) -> Tensor:
+    """Which keys lie after the query, boolean (Q, K); with more keys than queries the ends are aligned (a cache)."""
+    offset = max(0, keys - queries)
+    return torch.arange(keys) > torch.arange(queries)[:, None] + offset

@@ -1,0 +1,133 @@
+"""Checks of whole heads: uniform, dead, identical, and scores that are the same both ways."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from attnviz.check.findings import Finding, Laid, many
+from attnviz.check.sums import closed_cells
+
+EVEN = 1e-3
+"""Weights of a row that differ by less than this share of the largest are even."""
+
+FIXED = 0.99
+SAME_WAY = (
+    "Give W_Q and W_K weights of their own: clones and deep copies begin equal; or is query = key without projections?"
+)
+
+
+def check_heads(laid: Laid, known: Tensor, dead: Tensor) -> Iterator[Finding]:
+    """What heads of weights have in common that they should not.
+
+    Args:
+        known: (B, H, Q), the rows that hold numbers.
+        dead: (H,), heads whose every weight is 0.
+    """
+    weights = laid.values
+    if dead.any():
+        says = f"{many(int(dead.sum()), 'head')} with the weight 0 everywhere: nothing is added by it."
+        yield laid.of_heads(
+            "dead-head", "warning", says, "If they were not switched off, look for a mask or factor of 0.", dead
+        )
+    usable = ~closed_cells(weights) & known[..., None]
+    level = even(weights.masked_fill(~usable, 0), usable, 2 * laid.rounding) & ~dead
+    fixed = _fixed(weights, known) & ~dead & ~level
+    if level.any():
+        yield uniform(laid, level)
+    if fixed.any():
+        says = f"{many(int(fixed.sum()), 'head')} with {FIXED:.0%} or more of each row on one and the same key."
+        yield laid.of_heads("dead-head", "note", says, "", fixed)
+    plain = dead | level | (weights.amax(-1) >= FIXED).all(-1).all(0)
+    yield from identical(laid, plain)
+    yield from symmetric(laid, weights.log(), known & ~level[:, None], relative=True)
+
+
+def uniform(laid: Laid, heads: Tensor) -> Finding:
+    says = f"{many(int(heads.sum()), 'uniform head')}: every open key of a row counts the same, whatever it says."
+    fix = (
+        "Look for queries or keys that are 0, a temperature that is far too high, or -1e9 added to all scores of a row."
+    )
+    return laid.of_heads("uniform-head", "warning", says, fix, heads)
+
+
+def even(values: Tensor, usable: Tensor, slack: float) -> Tensor:
+    """Heads, (H,), in which each row with two open keys or more is even over them, and some row has so many."""
+    most = values.masked_fill(~usable, -torch.inf).amax(-1)
+    least = values.masked_fill(~usable, torch.inf).amin(-1)
+    rows = usable.sum(-1) > 1
+    level = most - least <= EVEN * torch.maximum(most.abs(), least.abs()) + slack
+    return (level | ~rows).all(-1).all(0) & rows.any(-1).any(0)
+
+
+def _fixed(weights: Tensor, known: Tensor) -> Tensor:
+    """Heads, (H,), of which each row of three or more has nearly all its weight on the same key."""
+    most, where = weights.max(-1)
+    same = ((where == where[:, :, :1]) & (most >= FIXED)) | ~known
+    return (
+        (same.all(-1).all(0))
+        if weights.shape[2] > 2 and weights.shape[3] > 1
+        else torch.zeros(len(same[0]), dtype=bool)
+    )
+
+
+def identical(laid: Laid, plain: Tensor) -> Iterator[Finding]:
+    """Heads that are equal in every number; `plain`, (H,), are those of which that says nothing."""
+    values = laid.values.nan_to_num(0.0, 0.0, 0.0)
+    groups: dict[int, list[int]] = {}
+    for head in (~plain).nonzero().flatten().tolist():
+        same = (first for first in groups if torch.equal(values[:, first], values[:, head]))
+        groups.setdefault(next(same, head), []).append(head)
+    twins = [group for group in groups.values() if len(group) > 1]
+    if not twins or laid.values.shape[3] < 2:
+        return
+    chosen = torch.zeros(values.shape[1], dtype=torch.bool)
+    chosen[[head for group in twins for head in group]] = True
+    named = "; ".join(", ".join(map(str, group[:8])) + ", ..." * (len(group) > 8) for group in twins[:4])
+    says = f"Heads are identical in every number: {named}."
+    fix = (
+        "Look for expand or repeat where heads are split, for one head's weights copied, or for a batch read as heads."
+    )
+    yield laid.of_heads("identical-heads", "warning", says, fix, chosen)
+
+
+def symmetric(laid: Laid, scores: Tensor, known: Tensor, *, relative: bool) -> Iterator[Finding]:
+    """Heads whose scores are s(i, j) = s(j, i) over all tokens that are not padding, in every sentence.
+
+    From the logarithms of weights, w(i, j) = s(i, j) - l(i), the difference w(i, j) - w(j, i) = l(j) - l(i) must be a
+    difference of two numbers for every pair: three tokens or more can fail that.
+
+    Args:
+        scores: (B, H, n, n), or the logarithms of weights if `relative`.
+    """
+    queries, keys = laid.values.shape[2:]
+    if queries != keys or keys < (4 if laid.eps > 1e-4 or laid.rounding else 3):
+        return
+    judged = [_alike(laid, one, rows, relative) for one, rows in zip(scores, known, strict=True)]
+    asked = torch.stack([can for can, _ in judged])
+    heads = torch.stack([alike | ~can for can, alike in judged]).all(0) & asked.any(0)
+    if heads.any():
+        says = f"{many(int(heads.sum()), 'head')} with symmetric scores, s(i, j) = s(j, i). Is W_Q = W_K?"
+        yield laid.of_heads("symmetric-scores", "warning", says, SAME_WAY, heads)
+
+
+def _alike(laid: Laid, scores: Tensor, known: Tensor, relative: bool) -> tuple[Tensor, Tensor]:
+    """Of one sentence, (H, n, n): heads that can be judged, and those that are symmetric."""
+    used = scores.isfinite().any(0).any(0) & known.any(0)
+    part = scores[:, used][:, :, used].double()
+    n = part.shape[-1]
+    nothing = torch.zeros(len(part), dtype=torch.bool)
+    if n < 3:
+        return nothing, nothing
+    finite = part.isfinite().all(-1).all(-1) & known[:, used].all(-1)
+    part = part.masked_fill(~finite[:, None, None], 0)
+    difference = part - part.mT
+    if relative:
+        difference = difference - (difference[..., :1] + difference[..., :1, :])
+        least = part.exp().amin((-1, -2)).clamp_min(1e-30)
+        near = 6 * (max(laid.eps, 1e-6) + laid.rounding / least)
+    else:
+        near = part.abs().amax((-1, -2)) * 4 * max(laid.eps, 1e-6) + 2 * laid.rounding
+    mixed = part - part.mean(-1, keepdim=True) - part.mean(-2, keepdim=True) + part.mean((-1, -2), keepdim=True)
+    telling = finite & (mixed.abs().amax((-1, -2)) > 20 * near)
+    return telling, difference.abs().amax((-1, -2)) <= near

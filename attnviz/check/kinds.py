@@ -1,0 +1,142 @@
+"""What an array is: a mask, weights or scores, and in which convention a mask is. Said, or guessed with reasons."""
+
+import torch
+from torch import Tensor
+
+from attnviz.core import conventions
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.inversions import Inversion, likely_inverted, likely_inverted_padding
+
+KINDS = ("mask", "weights", "scores")
+CONVENTIONS = {
+    "may-attend": "True = may attend, as F.scaled_dot_product_attention takes it",
+    "true-is-masked": "True or 1 = masked, as nn.MultiheadAttention takes it",
+    "zero-is-masked": "0 = masked, 1 = may attend, as Hugging Face's attention_mask",
+    "additive": "0 = may attend, -inf or very negative = masked, added to the scores",
+}
+VERY_NEGATIVE = -1e4
+"""A number that blocks when it is added to scores."""
+
+GRIDS = 64
+"""So many grids of a mask, (Q, K) each, are asked for its convention."""
+
+
+def kind_of(array: Tensor, told: str | None, convention: str | None) -> tuple[str, tuple[str, ...]]:
+    """What the numbers are, and why: `told`, a mask if a convention was said, or a guess from the numbers alone."""
+    if told is not None and told not in KINDS:
+        raise InputError(f"There is no kind {quoted(told)}. There are: {', '.join(KINDS)}.")
+    if convention is not None and told not in (None, "mask"):
+        raise InputError(f"Only a mask has a convention, and this is said to be {told}. Leave one of the two out.")
+    if told is not None:
+        return told, ()
+    if convention is not None:
+        return "mask", ("It is read as a mask: a convention was said.",)
+    if array.dtype is torch.bool:
+        return "mask", ("It is read as a mask: it holds booleans.",)
+    known = array[~array.isnan()] if array.is_floating_point() else array
+    if not known.numel():
+        return "weights", ("It is read as weights: every number is NaN, so that nothing else tells.",)
+    if bool(((known == 0) | (known == 1)).all()):
+        if array.is_floating_point() and array.shape[-1] > 1 and bool((array.nansum(-1) == 1).all()):
+            return "weights", ("It is read as weights: each row holds one 1 and else 0, in floating point.",)
+        return "mask", ("It is read as a mask: it holds 0 and 1 only.",)
+    if fill(array) is not None or bool(((known == 0) | (known <= VERY_NEGATIVE)).all()):
+        return "mask", ("It is read as an additive mask: it holds 0 and negative numbers that block, and no other.",)
+    if bool((known < 0).any()) or bool(known.isinf().any()):
+        return "scores", ("It is read as scores: numbers below 0 are among many others.",)
+    sums = array.double().nansum(-1).flatten()
+    if float(sums.median()) <= 2:
+        return "weights", ("It is read as weights: no number is below 0, and the middle row sums to at most 2.",)
+    return "scores", (
+        f"It is read as scores: its rows sum to far more than 1 (the middle one to {sums.median():.3g}).",
+    )
+
+
+def fill(array: Tensor) -> float | None:
+    """By what an additive mask blocks: the number beside 0, or the largest of several very negative ones."""
+    if not array.is_floating_point():
+        return None
+    below = array[array != 0]
+    if not below.numel() or bool(below.isnan().any()) or not bool((below < 0).all()):
+        return None
+    least, most = float(below.min()), float(below.max())
+    two_numbers = least == most and below.numel() < array.numel()
+    return most if two_numbers or most <= VERY_NEGATIVE else None
+
+
+def convention_of(array: Tensor, told: str | None) -> str | None:
+    """The convention that the values leave no choice about, or `told`; None if it is True = masked or the opposite.
+
+    Raises:
+        InputError: if there is no such convention, or the values do not fit it.
+    """
+    if told is not None and told not in CONVENTIONS:
+        raise InputError(f"There is no convention {quoted(told)}. There are: {', '.join(CONVENTIONS)}.")
+    binary = array.dtype is torch.bool or bool(((array == 0) | (array == 1)).all())
+    if told is not None and (told == "additive") == binary and bool((array != 0).any()):
+        holds = "booleans or 0 and 1" if binary else "other numbers than 0 and 1"
+        raise InputError(f"The convention is said to be '{told}', and the mask holds {holds}. Say another, or none.")
+    return told if told or binary else "additive"
+
+
+def opened(mask: Tensor, convention: str) -> Tensor:
+    """A mask of any convention as ours, True = may attend."""
+    if convention == "additive":
+        blocks = fill(mask)
+        return conventions.from_additive(mask.masked_fill(mask < 0, -torch.inf) if blocks is not None else mask)
+    adapters = {
+        "may-attend": conventions.from_zero_is_masked,
+        "zero-is-masked": conventions.from_zero_is_masked,
+        "true-is-masked": conventions.from_true_is_masked,
+    }
+    return adapters[convention](mask)
+
+
+def evidence(mask: Tensor) -> tuple[int, tuple[str, ...]]:
+    """What speaks for True = may attend (points above 0) or for True = masked (below 0), with a sentence each.
+
+    Args:
+        mask: boolean, (B, H, Q, K), as it is given. The points of ~mask are the opposite.
+    """
+    clues = [(-3 if sure else -1, f"Read the other way, {small(says)}.") for says, sure in suspicions(mask)]
+    clues += [(3 if sure else 1, f"Read the other way, {small(says)}.") for says, sure in suspicions(~mask)]
+    no_true, no_false = bool((~mask).all(-1).any()), bool(mask.all(-1).any())
+    if no_true != no_false:
+        says = f"Some row holds no {'True' if no_true else 'False'}: read the other way, it would have no key left."
+        clues.append((-1 if no_true else 1, says))
+    falls, rises = _ends(mask)
+    if falls != rises:
+        says = f"Every row that changes ends in {'False' if falls else 'True'}: so does padding on the right."
+        clues.append((1 if falls else -1, says))
+    total = sum(points for points, _ in clues)
+    return total, tuple(says for points, says in clues if points * total > 0)[:1]
+
+
+def small(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
+
+
+def suspicions(mask: Tensor) -> list[tuple[str, bool]]:
+    """Why a mask, (B, H, Q, K), True = may attend, is probably inverted, and whether nothing else is meant by it."""
+    if mask.shape[2] == 1 or mask.shape[2] == 2 < mask.shape[3] or bool((mask == mask[:, :, :1]).all()):
+        found = likely_inverted_padding(mask[:, 0].flatten(0, 1)) if mask.shape[3] > 1 else None
+        return [(_seen(found), not found.otherwise)] if found else []
+    grids = mask.flatten(0, 1)[:GRIDS]
+    mixed = grids[grids.flatten(1).any(1) & ~grids.flatten(1).all(1)]
+    said = {_seen(found): not found.otherwise for grid in mixed for found in likely_inverted(grid)}
+    return list(said.items())[:1]
+
+
+def _seen(found: Inversion) -> str:
+    """The sentence of an inversion without what to do, and without its full stop."""
+    return found.sentence.rpartition(". Hand over")[0]
+
+
+def _ends(mask: Tensor) -> tuple[bool, bool]:
+    """Whether each row that changes does so once, from True to False; and the opposite."""
+    row = mask.flatten(0, -2)
+    row = row[row.any(-1) & ~row.all(-1)].int()
+    if not len(row):
+        return False, False
+    steps = row.diff(dim=-1)
+    return bool((steps <= 0).all()), bool((steps >= 0).all())

@@ -1,0 +1,255 @@
+"""Files and pasted text as arrays. No pickle is ever opened, and nothing is unpacked before its size is known."""
+
+import io
+import json
+import math
+import re
+import zipfile
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+from torch import Tensor
+
+from attnviz.check import MOST_CELLS
+from attnviz.core.errors import InputError, quoted
+
+MOST_BYTES = 2**27
+"""The largest file, and the largest array in one (128 MB)."""
+
+MOST_TEXT = 2**24
+"""The longest text of numbers, in characters."""
+
+ENDINGS = (".npz", ".npy", ".csv", ".safetensors", ".json", ".txt")
+NAMES = {
+    "mask": ("mask", "attn_mask", "attention_mask", "key_padding_mask", "padding_mask", "causal_mask"),
+    "weights": ("weights", "attn", "attention", "attentions", "attn_weights", "attention_weights", "pattern", "probs"),
+    "scores": ("scores", "attn_scores", "attention_scores", "attn_logits"),
+}
+"""Names of arrays that say their kind."""
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What a file or a text held.
+
+    Attributes:
+        name: of the file.
+        arrays: by their names; "" where there is only one and it has none.
+        rounding: half of the last digit that the numbers were written with; 0 where they are exact.
+    """
+
+    name: str
+    arrays: dict[str, np.ndarray | Tensor]
+    rounding: float = 0.0
+
+    def chosen(self, name: str | None = None) -> dict[str, np.ndarray | Tensor]:
+        """The array of that name; without one the only array, or those whose names say their kind.
+
+        Raises:
+            InputError: names the arrays that there are.
+        """
+        listed = ", ".join(quoted(one) for one in list(self.arrays)[:20])
+        if name is not None:
+            if name not in self.arrays:
+                raise InputError(
+                    f"There is no array {quoted(name)} in {quoted(self.name)}. There are: {listed or 'none'}."
+                )
+            return {name: self.arrays[name]}
+        known = {one: array for one, array in self.arrays.items() if kind_by_name(one)}
+        if len(self.arrays) == 1 or known:
+            return known or self.arrays
+        raise InputError(f"Which array of {quoted(self.name)} is meant? Choose one of: {listed}.")
+
+
+def kind_by_name(name: str) -> str | None:
+    """The kind that the name of an array says, if it says one."""
+    return next((kind for kind, names in NAMES.items() if name.lower() in names), None)
+
+
+def read_file(name: str, content: bytes) -> Given:
+    """The arrays of a file, by the ending of its name.
+
+    Raises:
+        InputError: one sentence that says why it cannot be read.
+    """
+    ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), None)
+    if ending is None:
+        raise InputError(
+            f"{quoted(name)} is no file of numbers that is read here: it must end in {', '.join(ENDINGS)}."
+        )
+    if len(content) > MOST_BYTES:
+        raise InputError(f"{quoted(name)} has {len(content):,} bytes; at most {MOST_BYTES:,} are read.")
+    if not content:
+        raise InputError(f"{quoted(name)} is empty.")
+    if ending in (".csv", ".json", ".txt"):
+        return read_text(_decoded(name, content), name)
+    readers = {".npy": _npy_file, ".npz": _npz, ".safetensors": _safetensors}
+    arrays = readers[ending](name, content)
+    if not arrays:
+        raise InputError(f"{quoted(name)} holds no array of numbers.")
+    return Given(name, arrays)
+
+
+def _npy_file(name: str, content: bytes) -> dict[str, np.ndarray]:
+    return {"": _npy(name, io.BytesIO(content), len(content))}
+
+
+def _npz(name: str, content: bytes) -> dict[str, np.ndarray]:
+    """The arrays of numbers; texts beside them are left out. The zip directory is read first, for the sizes."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as file:
+            members = file.infolist()
+            total = sum(member.file_size for member in members)
+            if total > MOST_BYTES or len(members) > 1000:
+                told = f"{quoted(name)} unpacks to {total:,} bytes in {len(members):,} arrays"
+                raise InputError(f"{told}; at most {MOST_BYTES:,} in 1,000 are read.")
+            arrays = {}
+            for member in members:
+                if not member.filename.endswith(".npy"):
+                    raise InputError(f"{quoted(name)} holds {quoted(member.filename)}, which is no NumPy array.")
+                with file.open(member) as packed:
+                    arrays[member.filename.removesuffix(".npy")] = _npy(
+                        name, io.BytesIO(packed.read(MOST_BYTES)), total
+                    )
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, zipfile.zlib.error):
+        raise InputError(f"{quoted(name)} is damaged or no npz file.") from None
+    return {one: array for one, array in arrays.items() if array.dtype.kind not in "US"}
+
+
+def _npy(name: str, file: io.BytesIO, size: int) -> np.ndarray:
+    """One array. Its header is read first: what is pickled, or larger than the file, is not opened."""
+    try:
+        version = npy.read_magic(file)
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
+        shape, _, dtype = read(file) if read else ((), False, np.dtype(object))
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        raise InputError(f"{quoted(name)} is damaged or no NumPy array.") from None
+    if dtype.hasobject:
+        raise InputError(f"{quoted(name)} holds pickled objects, which could run code; save a plain array of numbers.")
+    if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > size:
+        raise InputError(f"{quoted(name)} is cut short: its header tells of {quoted(shape)} cells, and it is smaller.")
+    file.seek(0)
+    try:
+        return npy.read_array(file, allow_pickle=False)
+    except (ValueError, TypeError, EOFError, MemoryError):
+        raise InputError(f"{quoted(name)} is damaged or no NumPy array.") from None
+
+
+def _safetensors(name: str, content: bytes) -> dict[str, Tensor]:
+    import safetensors
+    import safetensors.torch
+
+    try:
+        return dict(safetensors.torch.load(content))
+    except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError, TypeError):
+        raise InputError(f"{quoted(name)} is damaged or no safetensors file.") from None
+
+
+# Text
+
+
+def read_text(text: str, name: str = "the text") -> Given:
+    """Numbers that were pasted: CSV or blanks between them, nested lists of JSON or Python, a printed tensor.
+
+    Raises:
+        InputError: one sentence that says why it cannot be read.
+    """
+    if len(text) > MOST_TEXT:
+        raise InputError(f"{quoted(name)} has {len(text):,} characters; at most {MOST_TEXT:,} are read.")
+    text = text.removeprefix("\ufeff").strip()
+    if not text:
+        raise InputError(f"{quoted(name)} is empty.")
+    rows = _nested(name, text) if "[" in text or "{" in text else _lines(name, text)
+    return Given(name, {"": _array(name, rows)}, _rounding(text))
+
+
+_PRINTED = re.compile(r"^(?:tensor|array)\((.*?)(?:,\s*(?:dtype|device|grad_fn|requires_grad)=.*)?\)$", re.DOTALL)
+_WORDS = {"true": "true", "false": "false", "nan": "NaN", "inf": "Infinity", "infinity": "Infinity"}
+
+
+def _nested(name: str, text: str) -> Any:
+    """Lists in lists, from JSON or what Python, NumPy and PyTorch print."""
+    if "..." in text:
+        raise InputError(
+            f"{quoted(name)} leaves numbers out (...); print all of them: torch.set_printoptions(threshold=10**6)."
+        )
+    if printed := _PRINTED.match(text):
+        text = printed[1]
+    text = re.sub(r"[A-Za-z]+", lambda word: _WORDS.get(word[0].lower(), word[0]), text)
+    text = re.sub(r"(?<=[\w.\]])\s+(?=[-\w.\[])", ",", text.strip())
+    text = re.sub(r"(?<=\d)\.(?!\d)", ".0", re.sub(r"(?<![\d])\.(?=\d)", "0.", text))
+    text = re.sub(r",\s*\]", "]", text)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InputError(
+            f"{quoted(name)} cannot be read as nested lists of numbers, such as [[0.5, 0.5], [0, 1]]."
+        ) from None
+
+
+def _lines(name: str, text: str) -> list[list[Any]]:
+    """One row a line; commas, semicolons, tabs or blanks between."""
+    rows = [re.split(r"\s*[,;\t]\s*|\s+", line.strip().strip(",;")) for line in text.splitlines() if line.strip()]
+    return [[_number(name, cell, number) for cell in row] for number, row in enumerate(rows, 1)]
+
+
+def _number(name: str, cell: str, row: int) -> bool | float | int:
+    word = cell.strip('"').lower()
+    if word in ("true", "false"):
+        return word == "true"
+    try:
+        return int(word) if re.fullmatch(r"[+-]?\d{1,15}", word) else float(word)
+    except ValueError:
+        what = quoted(cell) if cell else "nothing"
+        raise InputError(f"{quoted(name)} holds {what} in row {row}, which is no number, true or false.") from None
+
+
+def _array(name: str, rows: Any) -> np.ndarray:
+    """Nested lists as an array of booleans, whole numbers or floats."""
+    shape, level = [], rows
+    while isinstance(level, list):
+        shape.append(len(level))
+        level = level[0] if level else None
+    flat = rows if isinstance(rows, list) else [rows]
+    for depth, size in enumerate(shape[1:], 1):
+        lengths = {len(row) if isinstance(row, list) else None for row in flat}
+        if lengths != {size}:
+            found = " and ".join(sorted(str(length) for length in lengths if length is not None)[:2])
+            raise InputError(f"{quoted(name)} has rows of different lengths ({found} on axis {depth}); fill them up.")
+        flat = [cell for row in flat for cell in row]
+    kinds = {type(cell) for cell in flat}
+    if not flat or not kinds <= {bool, int, float} or len(flat) > MOST_CELLS:
+        bad = [cell for cell in flat if type(cell) not in (bool, int, float)]
+        what = f"holds {quoted(bad[0])}, which is no number" if bad else f"holds {len(flat):,} numbers"
+        raise InputError(f"{quoted(name)} {what}; 1 to {MOST_CELLS:,} numbers are read.")
+    if bool in kinds and len(kinds) > 1:
+        raise InputError(f"{quoted(name)} holds both booleans and numbers; write true and false, or 1 and 0.")
+    try:
+        return np.array(flat, dtype=bool if kinds == {bool} else np.int64 if kinds == {int} else np.float64).reshape(
+            shape
+        )
+    except OverflowError:
+        raise InputError(
+            f"{quoted(name)} holds a whole number too large to be one of a mask, weights or scores."
+        ) from None
+
+
+def _rounding(text: str) -> float:
+    """Half of the last digit that numbers have: of the longest, or of the largest of those with an exponent.
+
+    One digit behind the point is what people type, not what a program rounds to.
+    """
+    found = re.findall(r"\.(\d+)(?:[eE]([-+]?\d{1,3}))?", text)
+    places = [len(digits) for digits, exponent in found if not exponent]
+    scientific = [len(digits) - int(exponent) for digits, exponent in found if exponent]
+    last = max(places, default=0) or min(scientific, default=0)
+    return 0.5 * 10.0**-last if 2 <= last < 12 else 0.0
+
+
+def _decoded(name: str, content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{quoted(name)} is no text in UTF-8.") from None

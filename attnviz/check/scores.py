@@ -1,0 +1,38 @@
+"""Checks of scores, before the softmax, with a mask in them or not."""
+
+import torch
+
+from attnviz.check import heads
+from attnviz.check.findings import Finding, Laid, many
+from attnviz.check.kinds import VERY_NEGATIVE
+from attnviz.check.masks import leaks, looks_causal
+
+
+def check_scores(laid: Laid, causal: bool | None) -> tuple[bool, list[Finding]]:
+    """Whether the scores hide the future, and what is wrong with them."""
+    scores, findings = laid.values, []
+    if scores.isnan().any():
+        fix = "Look for NaN in queries and keys: an empty row of the layer before, or numbers too large for float16."
+        findings.append(laid.finding("nan", "error", "Some scores are NaN.", fix, scores.isnan()))
+    if (scores == torch.inf).any():
+        fix = "float16 ends at 65,504: scale the queries before the product, or compute scores in float32."
+        findings.append(
+            laid.finding("inf", "error", "Some scores are +inf: the row becomes NaN.", fix, scores == torch.inf)
+        )
+    blocked = scores <= VERY_NEGATIVE
+    empty = blocked.all(-1)
+    if empty.any():
+        says = f"{many(int(empty.sum()), 'row')} without a key left: every score blocks."
+        fix = "Leave each query a key, or set these rows to zero after the softmax."
+        findings.append(laid.finding("empty-row", "error", says, fix, empty))
+    hides = bool(blocked.any()) and looks_causal(~blocked) if causal is None else causal
+    if hides:
+        findings += leaks(laid, ~blocked, told=causal is not None)
+    known = ~scores.isnan().any(-1)
+    usable = ~blocked & known[..., None]
+    even = heads.even(scores.masked_fill(~usable, 0), usable, 2 * laid.rounding)
+    if even.any():
+        findings.append(heads.uniform(laid, even))
+    findings += heads.identical(laid, even)
+    findings += heads.symmetric(laid, scores.masked_fill(blocked, -torch.inf), known & ~even[:, None], relative=False)
+    return hides, findings

@@ -1,0 +1,120 @@
+"""Why rows of weights do not sum to 1: dropout was on, masked after the softmax, a softmax over another axis."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from attnviz.check.findings import Finding, Laid, future, many
+
+TOLERANCE = 1e-5
+
+
+def tolerance(laid: Laid) -> float:
+    """How far a sum of K weights may be off: each is rounded to eps / 2 of itself, or to the last digit of a text."""
+    return max(TOLERANCE, 2 * laid.eps) + laid.rounding * laid.values.shape[-1]
+
+
+def check_sums(laid: Laid, known: Tensor) -> Iterator[Finding]:
+    """What is wrong with the sums, and the likeliest reason.
+
+    Args:
+        known: (B, H, Q), the rows to look at.
+    """
+    sums, near = laid.values.sum(-1, dtype=torch.float64), tolerance(laid)
+    live = known & (laid.values != 0).any(-1)
+    off = live & ((sums - 1).abs() > near)
+    if not off.any():
+        return
+    closed = closed_cells(laid.values)
+    if axis := _other_axis(laid.values, known, near):
+        says = f"The rows do not sum to 1, but {axis}: the softmax ran over the wrong axis."
+        yield laid.finding("wrong-axis", "error", says, "Take softmax(dim=-1), over the keys.", off)
+    elif found := dropped(laid.values, sums, known, closed, near):
+        p, exact = found
+        says = f"Dropout was on: rows that lost no weight sum to 1 / (1 - p) = {1 / (1 - p):.4g}, with p = {p:.2g}."
+        if not exact:
+            says = f"Dropout was on: {p:.0%} of the weights are 0 in no order, and some rows sum to more than 1."
+        fix = "Call model.eval(), or look at the weights before dropout."
+        yield laid.finding("dropout-on", "error", says, fix, off)
+    elif _masked_after(laid.values, sums, live, off, closed, near):
+        says = f"Masked after the softmax: {many(int(off.sum()), 'row')} with blocked keys sum to less than 1."
+        fix = "Mask the scores with -inf before the softmax, so that what is left is divided anew."
+        yield laid.finding("masked-after-softmax", "error", says, fix, off)
+    else:
+        yield _row_sum(laid, sums, off)
+
+
+def _row_sum(laid: Laid, sums: Tensor, off: Tensor) -> Finding:
+    least, most = sums[off].min().item(), sums[off].max().item()
+    between = f"{least:.4g}" if math.isclose(least, most, rel_tol=1e-4) else f"{least:.4g} to {most:.4g}"
+    says = f"{many(int(off.sum()), 'row')} of {off.numel():,} not summing to 1, but to {between}."
+    fix = "Nothing may change weights after the softmax: keys cut off, heads summed, a mean over pieces, low precision."
+    return laid.finding("row-sum", "error", says, fix, off)
+
+
+def closed_cells(weights: Tensor) -> Tensor:
+    """Cells that a mask blocks, by their form, (B, 1, Q, K): keys or queries that are 0 for all, the future if it is 0
+    throughout, and with eight heads or more what is 0 in each of them."""
+    zero = (weights == 0).all(1, keepdim=True)
+    closed = zero.all(2, keepdim=True) | zero.all(3, keepdim=True)
+    after = future(*weights.shape[2:])
+    causal = (zero | ~after).all(-1, keepdim=True).all(-2, keepdim=True)
+    closed = closed | (after & causal)
+    return (closed | zero) if weights.shape[1] >= 8 else closed
+
+
+def dropped(weights: Tensor, sums: Tensor, known: Tensor, closed: Tensor, near: float) -> tuple[float, bool] | None:
+    """The p of dropout after the softmax and whether it is exact, or None if zeros and sums do not follow it.
+
+    A weight is zeroed with probability p, and else divided by 1 - p. So a row that lost none sums to 1 / (1 - p), no
+    row sums to more, and p of the open cells, give or take 5 standard deviations, are 0.
+    """
+    cells = known[..., None] & ~closed
+    count, zeros = int(cells.sum()), int(((weights == 0) & cells).sum())
+    whole = known & cells.any(-1) & ~((weights == 0) & cells).any(-1)
+    share = zeros / count if count else 0.0
+    if bool(whole.any()):
+        kept = sums[whole]
+        middle = kept.median().item()
+        if middle <= 1 + near or bool(((kept - middle).abs() > near * middle).any()):
+            return None
+        p, slack = 1 - 1 / middle, 0.0
+        if (1 - p) ** count > 1e-3 and not zeros:
+            return _common(p, near)
+    else:
+        p = share
+        if not 0 < p < 1 or float(sums[known].max()) <= 1 + near:
+            return None
+        slack = 5 * math.sqrt(p * (1 - p) / count) / (1 - p)
+    within = abs(share - p) <= 5 * math.sqrt(p * (1 - p) / count)
+    most = float(sums[known].max())
+    return (p, not slack) if within and most <= (1 + slack + 2 * near) / (1 - p) else None
+
+
+def _common(p: float, near: float) -> tuple[float, bool] | None:
+    """With so few cells that none may have been dropped: p if it is a round one."""
+    return (p, True) if abs(p - round(20 * p) / 20) <= 2 * near and p <= 0.5 + near else None
+
+
+def _masked_after(weights: Tensor, sums: Tensor, live: Tensor, off: Tensor, closed: Tensor, near: float) -> bool:
+    blocked = (closed | ((weights == 0).all(1, keepdim=True) if weights.shape[1] > 1 else closed)).expand_as(weights)
+    none_above = not bool((live & (sums > 1 + near)).any())
+    all_blocked = bool(blocked.any(-1)[off].all())
+    return none_above and all_blocked and not bool(((weights == 0) & ~blocked & live[..., None]).any())
+
+
+def _other_axis(weights: Tensor, known: Tensor, near: float) -> str | None:
+    """Along what the weights sum to 1 instead, in words."""
+    if not bool(known.all()):
+        return None
+    lower = 1 - near
+    for axis, words in ((2, "the columns do, over queries"), (1, "the heads of each cell do"), (0, "sentences do")):
+        along = weights.sum(axis, dtype=torch.float64)
+        used = along > 0
+        if weights.shape[axis] > 1 and bool(used.any()) and bool(((along - 1).abs() <= near)[used].all()):
+            return words
+    whole = weights.sum((2, 3), dtype=torch.float64)
+    one = weights.shape[2] > 1 and bool(((whole > lower) & (whole < 1 + near)).all())
+    return "all cells of a head together do" if one else None

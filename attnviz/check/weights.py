@@ -1,0 +1,114 @@
+"""Checks of weights: distributions over keys that may be attended to, one head unlike the other."""
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from attnviz.check import heads, sums
+from attnviz.check.findings import Finding, Laid, future, many
+from attnviz.check.kinds import small
+from attnviz.check.masks import leaks, looks_causal
+from attnviz.core.inversions import likely_inverted
+
+LEAK = 1e-6
+"""A weight on the future above this leaks; a softmax leaves less of what was filled with a very negative number."""
+
+
+def check_weights(laid: Laid, causal: bool | None) -> tuple[bool, list[Finding]]:
+    """Whether the weights hide the future, and what is wrong with them."""
+    findings = list(_not_numbers(laid))
+    weights = laid.values.nan_to_num(0.0, 0.0, 0.0)
+    known = laid.values.isfinite().all(-1)
+    laid = Laid(weights, laid.axes, laid.eps, laid.rounding)
+    dead = (weights == 0).all(-1).all(-1).all(0) & known.any(-1).any(0)
+    of_sums = list(sums.check_sums(laid, known & ~dead[:, None]))
+    findings += of_sums
+    findings += _range(laid, of_sums)
+    if not any(found.rule == "dropout-on" for found in of_sums):
+        findings += _empty(laid, known & ~dead[:, None])
+    findings += _over_masked(laid, known)
+    open_cells = weights > LEAK
+    uniform = _uniform_over_all(laid) & known
+    hides = looks_causal(open_cells & ~uniform[..., None]) if causal is None else causal
+    if inverted := _inverted(laid, known & ~uniform):
+        findings.append(inverted)
+    elif hides:
+        findings += leaks(
+            laid, open_cells & ~uniform[..., None] if causal is None else open_cells, told=causal is not None
+        )
+    findings += heads.check_heads(laid, known, dead)
+    return hides, findings
+
+
+def _not_numbers(laid: Laid) -> Iterator[Finding]:
+    values, nan = laid.values, laid.values.isnan()
+    rows = nan.all(-1)
+    if rows.any():
+        says = f"{many(int(rows.sum()), 'row')} of NaN throughout: no key was left, and -inf was filled in."
+        fix = "Leave a key open in each row, or set these rows to zero: torch.nan_to_num after the softmax."
+        yield laid.finding("nan", "error", says, fix, rows)
+    single = nan & ~rows[..., None]
+    if single.any():
+        says = f"NaN in {many(int(single.sum()), 'cell')} of rows that hold numbers too: a softmax makes no such row."
+        yield laid.finding("nan", "error", says, "Look for what is done to the weights after the softmax.", single)
+    if values.isinf().any():
+        fix = "Weights are at most 1. If these are masked scores, say that they are scores."
+        yield laid.finding("inf", "error", "Some weights are infinite.", fix, values.isinf())
+
+
+def _range(laid: Laid, of_sums: list[Finding]) -> Iterator[Finding]:
+    tolerance = sums.tolerance(laid)
+    below, above = laid.values < -tolerance, laid.values > 1 + tolerance
+    if below.any():
+        says = f"{many(int(below.sum()), 'weight')} below 0."
+        fix = "A softmax gives none. If these are scores, from before the softmax, say so."
+        yield laid.finding("range", "error", says, fix, below)
+    if above.any() and not any(found.rule == "dropout-on" for found in of_sums):
+        fix = "A softmax gives none. If these are scores, from before the softmax, say so."
+        yield laid.finding("range", "error", f"{many(int(above.sum()), 'weight')} above 1.", fix, above)
+
+
+def _empty(laid: Laid, known: Tensor) -> Iterator[Finding]:
+    empty = (laid.values == 0).all(-1) & known
+    if empty.any():
+        says = f"{many(int(empty.sum()), 'row')} of 0 throughout: the query had no key left, and its output is 0."
+        fix = "If they are not padding, mend the mask: leave each query a key."
+        yield laid.finding("empty-row", "warning", says, fix, empty)
+
+
+def _uniform_over_all(laid: Laid) -> Tensor:
+    """Rows, (B, H, Q), that spread evenly over every key."""
+    spread = laid.values.amax(-1) - laid.values.amin(-1)
+    return (spread <= heads.EVEN * laid.values.amax(-1) + 2 * laid.rounding) & (laid.values.amin(-1) > 0)
+
+
+def _over_masked(laid: Laid, known: Tensor) -> Iterator[Finding]:
+    """Rows spread evenly over all keys, where every other row of every head blocks some of them."""
+    even = _uniform_over_all(laid) & known
+    others = (known & ~even)[..., None]
+    seen = ((laid.values > LEAK) & others).any(2, keepdim=True).any(1, keepdim=True)
+    enough = others.any(2, keepdim=True).any(1, keepdim=True)
+    ahead = future(*laid.values.shape[2:]).any(-1)
+    causal = looks_causal((laid.values > LEAK) & others) if bool(others.any()) else False
+    over = even & ((~seen & enough).any(-1) | (ahead & causal))
+    if over.any():
+        says = (
+            f"{many(int(over.sum()), 'row')} even over all keys, masked ones too: no key was left, and -1e9 filled in."
+        )
+        fix = "Leave each query a key, or fill with -inf and set empty rows to zero."
+        yield laid.finding("uniform-over-masked", "error", says, fix, over)
+
+
+def _inverted(laid: Laid, known: Tensor) -> Finding | None:
+    """Every row that has a key left sees all of the future and nothing else."""
+    open_cells = (laid.values > LEAK) & known[..., None]
+    grid, used = open_cells.any(1).any(0), open_cells.any(1).any(0).any(-1)
+    if len(grid) < 3 or int(used.sum()) < 2:
+        return None
+    after = future(*grid.shape)
+    wholly = bool(grid[used][after[used]].all()) and not bool((grid & ~after).any())
+    if not wholly or not (found := likely_inverted(grid)) or found[0].rule != "subsequent":
+        return None
+    seen = small(found[0].sentence.partition(":")[0])
+    fix = "Hand the opposite mask to the attention: ~mask."
+    return laid.finding("inverted", "error", f"The mask was inverted: {seen}.", fix, open_cells & after)

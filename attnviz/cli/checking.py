@@ -1,0 +1,75 @@
+"""The command `check`: a file or pasted numbers in, findings and an exit status out. No model is loaded."""
+
+import json
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+from attnviz.check import SEVERITIES, Finding, Report, check, reading
+from attnviz.core.errors import InputError, quoted
+
+
+def run(options: Namespace, say: Callable[[str], None]) -> int:
+    """Check what was given and print it; gives the exit status: 1 if an error (or, if strict, a warning) was found.
+
+    Raises:
+        AttnvizError: if the file cannot be read, or an option does not fit it.
+    """
+    given = _read(options.file)
+    arrays = given.chosen(options.array)
+    reports = {name: _report(name, array, given.rounding, options) for name, array in arrays.items()}
+    if options.json:
+        say(json.dumps([{"array": name, **report.to_json()} for name, report in reports.items()], indent=1))
+    else:
+        for number, (name, report) in enumerate(reports.items()):
+            for line in [""] * bool(number) + lines(name, report):
+                say(line)
+    failing = ("error", "warning") if options.strict else ("error",)
+    return int(any(report.worst in failing for report in reports.values()))
+
+
+def _read(file: str) -> reading.Given:
+    if file == "-":
+        try:
+            return reading.read_text(sys.stdin.read(reading.MOST_TEXT + 1))
+        except UnicodeDecodeError:
+            raise InputError("What came on stdin is no text in UTF-8; give a file of numbers by its name.") from None
+    try:
+        with Path(file).open("rb") as opened:
+            return reading.read_file(os.path.basename(file), opened.read(reading.MOST_BYTES + 1))
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{quoted(file)} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+
+
+def _report(name: str, array: object, rounding: float, options: Namespace) -> Report:
+    """A convention is of masks: beside a mask, arrays whose names say that they are something else go without."""
+    named = reading.kind_by_name(name)
+    convention = None if options.kind is None and named in ("weights", "scores") else options.convention
+    said = {"convention": convention, "causal": options.causal, "shape": options.shape, "rounding": rounding}
+    return check(array, kind=options.kind or named, **said)
+
+
+def lines(name: str, report: Report) -> list[str]:
+    """A report as text: what the array was read as, a block for each finding, and a count."""
+    called = f"{quoted(name)}: " if name else ""
+    convention = f", {report.convention}" if report.convention else ""
+    causal = ", causal" if report.causal else ""
+    head = f"{called}{report.kind}{convention}{causal}, (B, H, Q, K) = {report.shape}"
+    blocks = [line for found in report.findings for line in ["", *_block(found)]]
+    return [head, *(f"  {reason}" for reason in report.reasons), *blocks, "", _count(report)]
+
+
+def _block(found: Finding) -> list[str]:
+    rows = [f"{found.severity} {found.rule}", f"  {found.says}"]
+    rows += [f"  at: {found.places()}"] if found.cells else []
+    return [*rows, f"  fix: {found.fix}"] if found.fix else rows
+
+
+def _count(report: Report) -> str:
+    counts = [(sum(found.severity == one for found in report.findings), one) for one in reversed(SEVERITIES)]
+    told = ", ".join(f"{count} {name}{'s' * (count > 1)}" for count, name in counts if count)
+    return told if report.worst in ("error", "warning") else f"Nothing wrong was found{told and f' ({told})'}."
