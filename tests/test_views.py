@@ -253,7 +253,7 @@ def test_long_texts_are_merged_block_by_block(monkeypatch):
     view = View(words=True, special="hide")
     once = figures.head(record, SITE, 0, view=view)
     tables_once, arrays_once = once.table, once.arrays
-    monkeypatch.setattr(metrics, "BLOCK", 20_000)
+    monkeypatch.setattr("attnviz.metrics.blocks.BLOCK", 20_000)
 
     again = figures.head(record, SITE, 0, view=view)
 
@@ -274,7 +274,7 @@ def test_each_cell_keeps_its_own_rule_however_few_rows_are_held(monkeypatch):
         return np.array(("", *found.reasons), object)[found.blocked].tolist()
 
     once = rules()
-    monkeypatch.setattr(metrics, "BLOCK", 1)
+    monkeypatch.setattr("attnviz.metrics.blocks.BLOCK", 1)
     assert rules() == once
     plain = metrics.cells(record.step(SITE), 0)
     assert once[1] == np.array(("", *plain.reasons), object)[plain.blocked][1, :4].tolist()

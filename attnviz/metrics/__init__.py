@@ -1,0 +1,69 @@
+"""Numbers read off records. Everything here is exact; what would need n x n numbers is worked in row blocks.
+
+What a window holds, what a model says and how far vectors moved are named here.
+"""
+
+from attnviz.metrics.blocks import BLOCK, pool, row_blocks, row_slices, slice_of, tile_of
+from attnviz.metrics.changes import output_change, shift, similarity
+from attnviz.metrics.combined import (
+    AGGREGATIONS,
+    combined_weights,
+    empty_queries,
+    may_attend,
+    reasons_of,
+    row_sums,
+    strongest,
+    weights_of,
+)
+from attnviz.metrics.predictions import (
+    NOT_A_NUMBER,
+    NextWord,
+    Said,
+    fills_in,
+    labels,
+    next_words,
+    predicting,
+    read_alike,
+    said,
+    token_at,
+)
+from attnviz.metrics.windows import BLOCKED, EMPTY, NAN, STATES, WEIGHT, Cells, cells, cells_of, largest_weight
+
+__all__ = [
+    "AGGREGATIONS",
+    "BLOCK",
+    "BLOCKED",
+    "EMPTY",
+    "NAN",
+    "NOT_A_NUMBER",
+    "STATES",
+    "WEIGHT",
+    "Cells",
+    "NextWord",
+    "Said",
+    "cells",
+    "cells_of",
+    "combined_weights",
+    "empty_queries",
+    "fills_in",
+    "labels",
+    "largest_weight",
+    "may_attend",
+    "next_words",
+    "output_change",
+    "pool",
+    "predicting",
+    "read_alike",
+    "reasons_of",
+    "row_blocks",
+    "row_slices",
+    "row_sums",
+    "said",
+    "shift",
+    "similarity",
+    "slice_of",
+    "strongest",
+    "tile_of",
+    "token_at",
+    "weights_of",
+]

@@ -1,0 +1,81 @@
+"""One head of a step, or all of them combined by a name: weights, rules, and what stands out in each row."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnviz.core.errors import InputError
+from attnviz.core.record import ALL, Step
+from attnviz.metrics.blocks import row_slices
+
+AGGREGATIONS = ("mean", "max", "min")
+"""Ways to see all heads of a step as one."""
+
+
+def combined_weights(step: Step, how: str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
+    """The weights of all heads as one, (rows, columns): their mean, or the largest or smallest of each cell."""
+    if how not in AGGREGATIONS:
+        raise InputError(f"Heads cannot be combined by {how!r}; there are {', '.join(AGGREGATIONS)}.")
+    together = step.weights(0, rows, columns, sentence=sentence)
+    for head in range(1, step.num_heads):
+        weights = step.weights(head, rows, columns, sentence=sentence)
+        join = {"mean": torch.add, "max": torch.maximum, "min": torch.minimum}[how]
+        together = join(together, weights)
+    return together / step.num_heads if how == "mean" else together
+
+
+def weights_of(step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
+    """The weights of one head, or of all heads combined by a name of `AGGREGATIONS`."""
+    if isinstance(head, str):
+        return combined_weights(step, head, rows, columns, sentence=sentence)
+    return step.weights(head, rows, columns, sentence=sentence)
+
+
+def reasons_of(
+    step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
+) -> tuple[tuple[str, ...], Tensor]:
+    """`Step.reasons` for one head; of combined heads a cell counts as blocked where every head blocks it."""
+    found = [step.reasons(h, rows, columns, sentence=sentence) for h in _heads_that_differ(step, head)]
+    if len(found) == 1:
+        return found[0]
+    return found[0][0], torch.stack([blocked for _, blocked in found]).amin(0)
+
+
+def may_attend(step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
+    """`Step.may_attend` for one head; of combined heads, where any may."""
+    found = [step.may_attend(h, rows, columns, sentence=sentence) for h in _heads_that_differ(step, head)]
+    return torch.stack(found).any(0)
+
+
+def _heads_that_differ(step: Step, head: int | str) -> Sequence[int]:
+    """The heads to ask about masks: of combined heads that share one mask, the first stands for all."""
+    if not isinstance(head, str):
+        return (head,)
+    each_its_own = isinstance(step.mask, Tensor) and step.mask.dim() == 4 and step.mask.shape[1] > 1
+    return range(step.num_heads) if each_its_own else (0,)
+
+
+def empty_queries(step: Step, head: int | str, *, sentence: int = 0) -> Tensor:
+    """Which queries have no key left, boolean, (Q,); of combined heads, those that no head can answer."""
+    heads = range(step.num_heads) if isinstance(head, str) else (head,)
+    return torch.stack([step.empty_queries(h, sentence=sentence) for h in heads]).all(0)
+
+
+def strongest(
+    step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each row's largest weight, NaN aside, and the column it stands in, counted within the window; both (rows,)."""
+    blocks = (weights_of(step, head, block, columns, sentence=sentence) for block in row_slices(*step.shape[2:]))
+    found = [block.nan_to_num(nan=-1.0).max(1) for block in blocks if block.shape[1]]
+    if not found:
+        return np.zeros(0), np.zeros(0, np.int64)
+    most, at = (torch.cat([getattr(f, name) for f in found]).numpy()[rows] for name in ("values", "indices"))
+    return most, at
+
+
+def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL) -> Tensor:
+    """The sum of each row's weights over all keys, (rows,)."""
+    sums = [weights_of(step, head, block, sentence=sentence).sum(-1) for block in row_slices(*step.shape[2:])]
+    return torch.cat(sums)[torch.arange(step.shape[2])[rows]]

@@ -1,0 +1,151 @@
+"""What a model says: after each position, in place of a blank, of a whole text; and what it said before a change."""
+
+from dataclasses import dataclass
+from math import isnan
+
+from torch import Tensor
+
+from attnviz.core.errors import InputError
+from attnviz.core.record import Prediction, Record
+
+
+def fills_in(record: Record) -> bool:
+    """Whether the model says what stands in place of blanks, rather than what comes next."""
+    return record.prediction is not None and record.prediction.blanks is not None
+
+
+def predicting(record: Record) -> Prediction:
+    """What the model says.
+
+    Raises:
+        InputError: if it predicts no words.
+    """
+    if record.prediction is None:
+        raise InputError(f"'{record.source}' predicts no words.")
+    return record.prediction
+
+
+def token_at(record: Record, position: int, *, sentence: int = 0) -> str:
+    """The token that is read at a position at which the model predicts.
+
+    Raises:
+        InputError: if there is no such position.
+    """
+    labels = record.read[sentence].labels
+    if not 0 <= position < len(labels):
+        raise InputError(f"There is no position {position}; there are {len(labels)}, counted from 0.")
+    return labels[position]
+
+
+def read_alike(before: Record, after: Record, position: int, *, sentence: int = 0) -> bool:
+    """Whether both have read the same tokens up to a position, that one included; a model that fills in reads all."""
+    end = None if fills_in(after) else position + 1
+    one, other = (record.read[sentence].labels[:end] for record in (before, after))
+    return one == other
+
+
+NOT_A_NUMBER = "NaN"
+"""Stands for a word where the probabilities are no numbers."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a model has just read at a position, and the word it holds most probable then, with its probability.
+
+    Of a model that fills in, the token is a blank and the word what is expected in its place.
+    Where probabilities are no numbers the word is `NOT_A_NUMBER`, and the probability NaN.
+    """
+
+    token: str
+    word: str
+    probability: float
+    position: int
+
+
+def said(record: Record, *, sentence: int = 0) -> tuple[Said, ...]:
+    """What a model says after each position that is not padding; of a model that fills in, at each blank.
+
+    Raises:
+        InputError: if the model predicts no words.
+    """
+    prediction, read = predicting(record), record.read[sentence]
+    asked = list(range(read.length) if prediction.blanks is None else prediction.blanks[sentence])
+    logits = prediction.logits[sentence, asked].double()
+    most, at = logits.max(-1)
+    found = zip(asked, at.tolist(), (most - logits.logsumexp(-1)).exp().tolist(), strict=True)
+    return tuple(
+        Said(read.labels[position], NOT_A_NUMBER if isnan(p) else prediction.vocabulary[i], p, position)
+        for position, i, p in found
+    )
+
+
+@dataclass(frozen=True)
+class NextWord:
+    """A word that may come next, its probability, and what that was before a change; None if that is not known."""
+
+    word: str
+    probability: float
+    before: float | None = None
+
+
+def next_words(
+    record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5
+) -> tuple[NextWord, ...]:
+    """The words that are most probable after a position, the most probable first; none where none has a probability.
+
+    With the record of a run `before` a change, those of either; it is left aside if it has read other tokens by then
+    (see `read_alike`). Probabilities that are no numbers are NaN.
+
+    Raises:
+        InputError: if the model predicts no words, or has no such position, or not the words of the run before.
+    """
+    after, vocabulary = _probabilities(record, position, sentence), record.prediction.vocabulary
+    if before is None or not read_alike(before, record, position, sentence=sentence):
+        return tuple(NextWord(vocabulary[i], float(after[i])) for i in _largest(after, count))
+    if list(predicting(before).vocabulary) != list(vocabulary):
+        raise InputError(f"'{before.source}' and '{record.source}' have different words, which cannot be compared.")
+    old = _probabilities(before, position, sentence)
+    either = dict.fromkeys([*_largest(after, count), *_largest(old, count)])
+    ranked = sorted(either, key=(old if after.isnan().any() else after).__getitem__, reverse=True)
+    return tuple(NextWord(vocabulary[i], float(after[i]), float(old[i])) for i in ranked)
+
+
+def _probabilities(record: Record, position: int, sentence: int) -> Tensor:
+    prediction, _ = predicting(record), token_at(record, position, sentence=sentence)
+    return prediction.probabilities(position, sentence=sentence)
+
+
+def _largest(probabilities: Tensor, count: int) -> list[int]:
+    """The words of the largest probabilities; none if these are no numbers."""
+    return [] if probabilities.isnan().any() else probabilities.topk(min(count, len(probabilities))).indices.tolist()
+
+
+def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> tuple[NextWord, ...]:
+    """The classes of a model that classifies with their probabilities, the most probable first; also `before` a change.
+
+    Of a single class it is the logistic function of its logit. None where no class has a probability.
+
+    Raises:
+        InputError: if the model does not classify, or not into the classes of the run before.
+    """
+    names, after = _classes(record, sentence)
+    old = None
+    if before is not None:
+        other, old = _classes(before, sentence)
+        if other != names:
+            raise InputError(
+                f"'{before.source}' and '{record.source}' have different labels, which cannot be compared."
+            )
+    known = after if old is None or not after.isnan().any() else old
+    if known.isnan().any():
+        return ()
+    ranked = known.argsort(descending=True, stable=True).tolist()
+    return tuple(NextWord(names[i], float(after[i]), None if old is None else float(old[i])) for i in ranked)
+
+
+def _classes(record: Record, sentence: int) -> tuple[tuple[str, ...], Tensor]:
+    if record.labels is None:
+        raise InputError(f"'{record.source}' does not classify.")
+    names, logits = record.labels
+    one = logits[sentence].double()
+    return names, one.sigmoid() if len(names) == 1 else one.softmax(-1)

@@ -1,0 +1,142 @@
+"""A window of one head, or of all combined: its weights, scores, states and rules, cell by cell or pooled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnviz.core import attention
+from attnviz.core.edits import Site
+from attnviz.core.masks import Mask
+from attnviz.core.record import ALL, Record, Step
+from attnviz.metrics.blocks import pool, row_slices, slice_of, tile_of
+from attnviz.metrics.combined import empty_queries, reasons_of, weights_of
+
+WEIGHT, BLOCKED, NAN, EMPTY = range(4)
+"""States of a cell, in the order of `STATES`."""
+
+STATES = ("weight", "blocked", "nan", "empty row")
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """A window of one head, or of all combined, ready to be drawn or written down; arrays are (rows, columns).
+
+    Where `tile` is above 1 each entry stands for a square of `tile` x `tile` cells: its weight is the
+    largest of theirs, and it is blocked only where every one of them is.
+
+    Attributes:
+        queries, keys: positions of the rows and columns; of tiles, the first.
+        weights: as the record gives them.
+        scores: before the mask; None where heads are combined or cells pooled or merged, or scores not known.
+        states: `WEIGHT`, `BLOCKED`, `NAN` or `EMPTY` (the row has no key left; its weights follow the policy).
+        reasons: the distinct rules that block cells here.
+        blocked: 0 = may attend, i = blocked by reasons[i - 1].
+        tile: cells per side of an entry.
+    """
+
+    queries: np.ndarray
+    keys: np.ndarray
+    weights: np.ndarray
+    scores: np.ndarray | None
+    states: np.ndarray
+    reasons: tuple[str, ...]
+    blocked: np.ndarray
+    tile: int = 1
+
+
+def cells(
+    step: Step,
+    head: int | str,
+    *,
+    sentence: int = 0,
+    rows: slice = ALL,
+    columns: slice = ALL,
+    tile: int = 1,
+    scores: bool = True,
+) -> Cells:
+    """The weights, scores, states and rules of a window; with a `tile` above 1, pooled to the largest of each tile.
+
+    `scores` is whether the step's are the model's own; of a record that is read only they are not.
+    """
+    return cells_of(step, [head], sentence=sentence, rows=rows, columns=columns, tile=tile, scores=scores)[0]
+
+
+def cells_of(
+    step: Step,
+    heads: Sequence[int | str],
+    *,
+    sentence: int = 0,
+    rows: slice = ALL,
+    columns: slice = ALL,
+    tile: int = 1,
+    scores: bool = True,
+) -> list[Cells]:
+    """`cells` of several heads; what they share is computed once.
+
+    Pooling goes through blocks of rows: memory grows with the tokens, not with their square.
+    """
+    window = {"sentence": sentence, "rows": rows, "columns": columns}
+    one_mask = step.mask is None or isinstance(step.mask, Mask)
+    shared = reasons_of(step, 0, _every(rows, tile), _every(columns, tile), sentence=sentence) if one_mask else None
+    if tile == 1:
+        return [_cells(step, head, shared, **window, scored=scores) for head in heads]
+    return [_tiles(step, head, shared, tile, **window) for head in heads]
+
+
+def _cells(step: Step, head: int | str, rules, *, sentence: int, rows: slice, columns: slice, scored: bool) -> Cells:
+    weights = weights_of(step, head, rows, columns, sentence=sentence)
+    reasons, blocked = rules or reasons_of(step, head, rows, columns, sentence=sentence)
+    states = torch.where(weights.isnan(), NAN, torch.where(blocked > 0, BLOCKED, WEIGHT))
+    states[empty_queries(step, head, sentence=sentence)[rows]] = EMPTY
+    scores = step.scores(head, rows, columns, sentence=sentence).numpy() if scored and isinstance(head, int) else None
+    places = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
+    return Cells(*places, weights.numpy(), scores, states.numpy(), reasons, blocked.numpy())
+
+
+def _tiles(step: Step, head: int | str, rules, tile: int, *, sentence: int, rows: slice, columns: slice) -> Cells:
+    """A tile whose every cell is blocked is named by the rule that blocks its first."""
+    window = _every(rows, tile), _every(columns, tile)
+    reasons, blocked = rules or reasons_of(step, head, *window, sentence=sentence)
+    queries, keys = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
+    blocks = (slice_of(queries[block]) for block in row_slices(len(queries), len(keys), tile))
+    parts = [_pooled_block(step, head, tile, sentence, block, columns) for block in blocks]
+    weights, closed = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+    blocked = blocked * closed
+    empty = pool(empty_queries(step, head, sentence=sentence)[rows].float()[:, None], tile, "min", across=1)[:, 0] > 0
+    states = torch.where(weights.isnan(), NAN, torch.where(blocked > 0, BLOCKED, WEIGHT))
+    states[empty] = EMPTY
+    return Cells(queries[::tile], keys[::tile], weights.numpy(), None, states.numpy(), reasons, blocked.numpy(), tile)
+
+
+def _pooled_block(
+    step: Step, head: int | str, tile: int, sentence: int, rows: slice, columns: slice
+) -> tuple[Tensor, Tensor]:
+    """The largest weight of each tile of some rows, and whether all of it is blocked.
+
+    Weights grow with scores, so only the largest score of a row in a tile has to become a weight.
+    """
+    if isinstance(head, str):
+        weights = weights_of(step, head, rows, columns, sentence=sentence)
+        _, blocked = reasons_of(step, head, rows, columns, sentence=sentence)
+        return pool(weights, tile), pool((blocked > 0).float(), tile, "min") > 0
+    scores = pool(step.masked_scores(head, rows, columns, sentence=sentence), tile, down=1)
+    logsumexp = step.logsumexp[sentence, head, rows]
+    weights = attention.normalize(scores, logsumexp=logsumexp)
+    empty = (logsumexp == -torch.inf).unsqueeze(-1)
+    weights = attention.fill_empty(weights, empty, step.empty_rows, keys=step.shape[3])
+    return pool(weights, tile, across=1), pool(scores, tile, across=1) == -torch.inf
+
+
+def _every(window: slice, tile: int) -> slice:
+    """Each `tile`-th position of a slice."""
+    return slice(window.start, window.stop, (window.step or 1) * tile)
+
+
+def largest_weight(record: Record, site: Site, *, sentence: int = 0) -> float:
+    """The largest weight of all heads of a site, NaN aside: what the "shared" color domain ends at."""
+    step = record.step(site)
+    each = cells_of(step, range(step.num_heads), sentence=sentence, tile=tile_of(step, 128))
+    return max((float(np.nan_to_num(found.weights).max()) for found in each if found.weights.size), default=0.0)
