@@ -370,6 +370,8 @@ def _edited(edits: Edits) -> str:
     parts += ["off " + " ".join(f"{place}.{head}" for place, head in places)] if edits.heads_off else []
     parts += [f"temperature {edits.temperature:g}"] if edits.temperature != 1 else []
     parts += [] if edits.scale is None else [f"scale {edits.scale:g}"]
+    parts += [str(bias) for bias in edits.bias]
+    parts += [] if edits.softcap is None else [f"softcap {edits.softcap:g}"]
     parts += [f"empty {edits.empty_rows}"] if edits.empty_rows != "zero" else []
     return " ".join(parts)
 

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from attnviz.core.errors import AttentionWarning, AttnvizError, EmptyRowError, MaskError, ShapeError
 from attnviz.core.masks import Mask
+from attnviz.core.modifiers import ALL, Bias
 
 EMPTY_ROWS = ("zero", "nan", "uniform", "error")
 BLOCK = 2**22
@@ -29,7 +30,7 @@ def scaled_dot_product_attention(
     value: Tensor,
     mask: Tensor | Mask | None = None,
     *,
-    bias: Tensor | None = None,
+    bias: Tensor | Bias | None = None,
     scale: float | None = None,
     softcap: float | None = None,
     temperature: float = 1.0,
@@ -44,7 +45,7 @@ def scaled_dot_product_attention(
         value: (B, H, K, d_v) or (B, K, d_v).
         mask: True means "may attend". Boolean, (Q, K) or with as many axes as the scores, each of full size or 1; or a
             named `Mask`. Other conventions are converted by name: see `attnviz.core.masks`.
-        bias: float, added to the scores; shaped like `mask`.
+        bias: float, added to the scores; shaped like `mask`, or a named `Bias`, such as ALiBi.
         scale: factor of the dot products; defaults to 1/√d_k.
         softcap: c, above 0: the scaled dot products s become c · tanh(s / c) before the bias, as in Gemma 2.
         temperature: divides the biased scores of every row; 1 changes nothing.
@@ -73,6 +74,7 @@ def scaled_dot_product_attention(
         return output.squeeze(1), weights.squeeze(1)
     scale = _check(query, key, value, mask, bias, scale, softcap, temperature, dropout_p, empty_rows)
     allowed = window(mask, slice(None), queries=query.shape[2], keys=key.shape[2])
+    bias = bias_window(bias, query, key)
     raw = scores(query, key, scale=scale, softcap=softcap, bias=bias, temperature=temperature)
     weights, empty, nan = _distributions(masked(raw, allowed))
     weights = fill_empty(weights, empty, empty_rows, keys=key.shape[2]).to(query.dtype)
@@ -87,7 +89,7 @@ def attend(
     value: Tensor,
     mask: Tensor | Mask | None = None,
     *,
-    bias: Tensor | None = None,
+    bias: Tensor | Bias | None = None,
     scale: float | None = None,
     softcap: float | None = None,
     temperature: float = 1.0,
@@ -108,8 +110,8 @@ def attend(
     outputs, sums = [], []
     for start in range(0, max(1, queries), rows_at_once):
         rows = slice(start, min(start + rows_at_once, queries))
-        settings = {"scale": scale, "softcap": softcap, "bias": window(bias, rows), "temperature": temperature}
-        block = scores(query[:, :, rows], key, **settings)
+        settings = {"scale": scale, "softcap": softcap, "temperature": temperature}
+        block = scores(query[:, :, rows], key, bias=bias_window(bias, query, key, rows), **settings)
         allowed = window(mask, rows, queries=queries, keys=keys)
         block = masked(block, allowed)
         weights, empty, _ = _distributions(block)
@@ -124,7 +126,7 @@ def attention_output(
     value: Tensor,
     mask: Tensor | Mask | None = None,
     *,
-    bias: Tensor | None = None,
+    bias: Tensor | Bias | None = None,
     scale: float | None = None,
     softcap: float | None = None,
     temperature: float = 1.0,
@@ -138,6 +140,7 @@ def attention_output(
     """
     scale = _check(query, key, value, mask, bias, scale, softcap, temperature, dropout_p, empty_rows)
     allowed = window(mask, slice(None), queries=query.shape[2], keys=key.shape[2])
+    bias = bias_window(bias, query, key)
     if softcap is not None:
         raw = scores(query, key, scale=scale, softcap=softcap, bias=bias, temperature=temperature)
         weights, empty, _ = _distributions(masked(raw, allowed))
@@ -237,12 +240,40 @@ def window(
     return mask[..., columns] if mask.shape[-1] > 1 else mask
 
 
+def bias_window(
+    bias: Tensor | Bias | None,
+    query: Tensor,
+    key: Tensor,
+    rows: slice = ALL,
+    columns: slice = ALL,
+    *,
+    only: slice = ALL,
+) -> Tensor | None:
+    """Rows, columns and heads of a bias for the scores of a query, (B, H, Q, d_k), and a key, (B, H, K, d_k)."""
+    if not isinstance(bias, Bias):
+        bias = window(bias, rows, columns)
+        return bias[:, only] if bias is not None and bias.dim() == 4 and bias.shape[1] > 1 else bias
+    (_, heads, queries, _), keys = query.shape, key.shape[2]
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    return bias.tensor(heads, queries, keys, only=only, rows=rows, columns=columns, dtype=dtype)
+
+
+def check_bias(bias: Tensor | Bias | None, shape: tuple[int, int, int, int]) -> None:
+    """Refuse a bias that does not fit scores of a shape, (B, H, Q, K)."""
+    if isinstance(bias, Bias):
+        bias.tensor(*shape[1:], rows=slice(0), columns=slice(0))  # refuses another number of heads
+    elif bias is not None:
+        if not bias.is_floating_point():
+            raise MaskError(f"The bias holds {bias.dtype}; it is added to the scores and must be floating point.")
+        _check_broadcast("bias", bias, shape)
+
+
 def _check(
     query: Tensor,
     key: Tensor,
     value: Tensor,
     mask: Tensor | Mask | None,
-    bias: Tensor | None,
+    bias: Tensor | Bias | None,
     scale: float | None,
     softcap: float | None,
     temperature: float,
@@ -265,10 +296,7 @@ def _check(
         raise MaskError(f"The mask is a {type(mask).__name__}; it must be a boolean tensor or a named mask.")
     elif mask is not None and mask.batch_size not in (None, shape[0]):
         raise ShapeError(f"The mask '{mask}' is for {mask.batch_size} sentence(s); the query has {shape[0]}.")
-    if bias is not None:
-        if not bias.is_floating_point():
-            raise MaskError(f"The bias holds {bias.dtype}; it is added to the scores and must be floating point.")
-        _check_broadcast("bias", bias, shape)
+    check_bias(bias, shape)
     if scale is not None and not math.isfinite(scale):
         raise AttnvizError(f"The scale is {scale}; it multiplies the scores and must be a finite number.")
     if softcap is not None and not (softcap > 0 and math.isfinite(softcap)):
@@ -326,8 +354,8 @@ def _check_broadcast(name: str, tensor: Tensor, shape: tuple[int, int, int, int]
             )
 
 
-def _with_one_head(given: Tensor | Mask | None) -> Tensor | Mask | None:
-    """(B, n, d) -> (B, 1, n, d); named masks, and masks and biases of (Q, K), stay."""
+def _with_one_head(given: Tensor | Mask | Bias | None) -> Tensor | Mask | Bias | None:
+    """(B, n, d) -> (B, 1, n, d); what is named, and masks and biases of (Q, K), stay."""
     if not isinstance(given, Tensor) or given.dim() == 2:
         return given
     if given.dim() != 3:

@@ -1,15 +1,18 @@
 """What a person changed about the attention, as a value. A run never changes its model: it is given edits."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from attnviz.core import masks
+from attnviz.core import masks, modifiers
 from attnviz.core.attention import EMPTY_ROWS
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.masks import Mask
+from attnviz.core.modifiers import Bias
 
 KINDS = ("encoder", "decoder", "cross")
+MOST_BIASES = 8
+"""How many biases a link may bring."""
 
 
 @dataclass(frozen=True, order=True)
@@ -39,6 +42,9 @@ class Edits:
         scale: replaces 1/√d_k.
         empty_rows: what a query with no key left gets: "zero", "nan", "uniform" or "error".
         own_mask: whether the model's own mask (its padding; a decoder's future) stays. Without it, `mask` stands alone.
+        bias: each is added to the scores, and to the model's own bias, at every site of self-attention. Cross-attention
+            stays as it is: its queries and keys stand in two texts, between which there is no distance.
+        softcap: c, replaces the model's own at every site: the scaled scores s become c · tanh(s / c) before any bias.
     """
 
     mask: Mask | None = None
@@ -47,6 +53,8 @@ class Edits:
     scale: float | None = None
     empty_rows: str = "zero"
     own_mask: bool = True
+    bias: tuple[Bias, ...] = ()
+    softcap: float | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "heads_off", frozenset(self.heads_off))
@@ -56,6 +64,12 @@ class Edits:
             raise InputError(f"The temperature is {self.temperature}; it must be above 0 and below 1,000,000.")
         if self.scale is not None and not abs(self.scale) < 1e6:
             raise InputError(f"The scale is {self.scale}; it must be between -1,000,000 and 1,000,000.")
+        object.__setattr__(self, "bias", tuple(self.bias))
+        for bias in self.bias:
+            if not isinstance(bias, Bias):
+                raise InputError(f"The bias holds {quoted(bias)}; each of it is a named bias, such as ALiBi().")
+        if self.softcap is not None and not 0 < self.softcap < 1e6:
+            raise InputError(f"The softcap is {self.softcap}; it must be above 0 and below 1,000,000.")
         for site, head in self.heads_off:
             if head < 0:
                 raise InputError(f"There is no head {head} at {site}; heads are counted from 0.")
@@ -78,6 +92,9 @@ class Edits:
             phrases.append(f"temperature {self.temperature:g}")
         if self.scale is not None:
             phrases.append(f"scale {self.scale:g}")
+        phrases += [f"bias: {bias}" for bias in self.bias]
+        if self.softcap is not None:
+            phrases.append(f"softcap {self.softcap:g}")
         if self.empty_rows != "zero":
             phrases.append(f"empty rows: {self.empty_rows}")
         return tuple(phrases)
@@ -91,9 +108,11 @@ class Edits:
             data["own_mask"] = False
         if self.heads_off:
             data["heads_off"] = [[site.kind, site.layer, head] for site, head in sorted(self.heads_off)]
-        for name, default in (("temperature", 1.0), ("scale", None), ("empty_rows", "zero")):
+        for name, default in (("temperature", 1.0), ("scale", None), ("softcap", None), ("empty_rows", "zero")):
             if getattr(self, name) != default:
                 data[name] = getattr(self, name)
+        if self.bias:
+            data["bias"] = [bias.to_json() for bias in self.bias]
         return data
 
     @classmethod
@@ -107,7 +126,7 @@ class Edits:
             data = json.loads(data) if isinstance(data, str) else dict(data)
             if not isinstance(data, dict):
                 raise TypeError
-            if unknown := set(data) - {"mask", "own_mask", "heads_off", "temperature", "scale", "empty_rows"}:
+            if unknown := set(data) - {f.name for f in fields(cls)}:
                 raise InputError(f"Edits have no {quoted(unknown.pop())}.")
             if data.get("mask") is not None:
                 data["mask"] = masks.from_json(data["mask"])
@@ -116,7 +135,9 @@ class Edits:
                 data["heads_off"] = frozenset(places)
             if not isinstance(data.get("own_mask", True), bool):
                 raise TypeError
-            for name in ("temperature", "scale"):
+            if "bias" in data:
+                data["bias"] = _biases(data["bias"])
+            for name in ("temperature", "scale", "softcap"):
                 if data.get(name) is not None:
                     data[name] = _number(data[name])
             return cls(**data)
@@ -132,7 +153,13 @@ def _whole(value: Any) -> int:
     return value
 
 
+def _biases(value: Any) -> tuple[Bias, ...]:
+    if not isinstance(value, list) or len(value) > MOST_BIASES:
+        raise InputError(f"The bias is a list of at most {MOST_BIASES}; given {quoted(value)}.")
+    return tuple(map(modifiers.from_json, value))
+
+
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"The temperature and the scale are numbers; given {quoted(value)}.")
+        raise InputError(f"The temperature, the scale and the softcap are numbers; given {quoted(value)}.")
     return float(value)

@@ -15,6 +15,7 @@ from attnviz.core import attention
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask
+from attnviz.core.modifiers import Bias
 from attnviz.core.tokens import Sentence, Token
 
 ALL = slice(None)
@@ -36,7 +37,7 @@ class Step:
     value: Tensor
     mask: Tensor | Mask | None
     logsumexp: Tensor
-    bias: Tensor | None
+    bias: Tensor | Bias | None
     scale: float
     temperature: float
     empty_rows: str
@@ -56,7 +57,8 @@ class Step:
     def scores(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """Scaled, biased, tempered dot products before the mask, (rows, columns)."""
         b, h = _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
-        bias = attention.window(_pick(self.bias, b, h), rows, columns)
+        bias = attention.bias_window(self.bias, self.query, self.key, rows, columns, only=h)
+        bias = bias if bias is None else _pick(bias, b, ALL)
         query, key = self.query[b, h][:, :, rows], self.key[b, h][:, :, columns]
         settings = {"scale": self.scale, "softcap": self.softcap, "temperature": self.temperature}
         return attention.scores(query, key, bias=bias, **settings)[0, 0]

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from attnviz.core import attention
 from attnviz.core.attention import attend, attention_output
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Mask
+from attnviz.core.modifiers import ALL, Bias
 from attnviz.core.record import Step
 
 
@@ -56,12 +58,16 @@ class Tap:
         scale = scale if self.edits.scale is None else self.edits.scale
         own = mask if self.edits.own_mask else None
         mask = _both(own, self.edits.mask, query.shape[2], key.shape[2])
+        keys = key.shape[2]
         if sinks is not None:
             key, value, mask, bias = _with_sink(key, value, mask, bias, sinks)
+        if self.edits.bias and site.kind != "cross":
+            attention.check_bias(bias, (*query.shape[:3], key.shape[2]))
+            bias = _Sum(bias, self.edits.bias, keys)
         settings = {
             "bias": bias,
             "scale": query.shape[-1] ** -0.5 if scale is None else scale,
-            "softcap": softcap,
+            "softcap": softcap if self.edits.softcap is None else self.edits.softcap,
             "temperature": self.edits.temperature,
             "empty_rows": self.edits.empty_rows,
         }
@@ -89,6 +95,29 @@ def _both(own: Tensor | Mask | None, edit: Mask | None, queries: int, keys: int)
     if isinstance(own, Mask):
         return own & edit
     return own & edit.tensor(queries, keys)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sum(Bias):
+    """The model's own bias and those of the edits, added where they are asked for; a sink, after `keys`, keeps its own.
+
+    The own bias has 2 axes, or 4.
+    """
+
+    own: Tensor | None
+    biases: tuple[Bias, ...]
+    keys: int
+
+    def tensor(self, heads, queries, keys, *, only=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
+        start, stop, step = columns.indices(keys)
+        within = slice(start, min(stop, self.keys), step)
+        beyond = len(range(start, stop, step)) - len(range(*within.indices(self.keys)))
+        where = {"only": only, "rows": rows, "columns": within, "dtype": dtype}
+        total = pad(sum(bias.tensor(heads, queries, self.keys, **where) for bias in self.biases), (0, beyond))
+        if self.own is None:
+            return total
+        own = attention.window(self.own.reshape((1,) * (4 - self.own.dim()) + self.own.shape), rows, columns)
+        return total + (own[:, only] if own.shape[1] > 1 else own).to(dtype)
 
 
 @dataclass(frozen=True)

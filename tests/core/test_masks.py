@@ -95,7 +95,7 @@ def draw(query, key, every, seed):
     root = math.ceil(math.sqrt(every))
     while True:
         left, right = divmod(place, root)
-        for turn in range(6):
+        for turn in range(4):
             left, right = right, (left + mixed(drawn + right * 64 + turn)) % root
         place = left * root + right
         if place < every:

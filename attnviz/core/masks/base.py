@@ -54,10 +54,18 @@ class Mask(ABC):
             .unsqueeze(1)
         )
 
-    def grid(self, queries: int, keys: int | None = None, *, sentence: int = 0) -> Tensor:
-        """The boolean mask of one sentence, (queries, keys)."""
+    def grid(
+        self,
+        queries: int,
+        keys: int | None = None,
+        *,
+        sentence: int = 0,
+        rows: slice = slice(None),
+        columns: slice = slice(None),
+    ) -> Tensor:
+        """The boolean mask of one sentence, (queries, keys), or one block of it."""
         self._check_sentence(sentence)
-        mask = self.tensor(queries, queries if keys is None else keys)
+        mask = self.tensor(queries, queries if keys is None else keys, rows=rows, columns=columns)
         return mask[sentence if self.batch_size else 0, 0]
 
     def blockers(self, query: Tensor, key: Tensor, sentence: Tensor) -> dict[str, Tensor]:

@@ -148,17 +148,16 @@ class Random(Mask):
 def _permuted(place: Tensor, hashed: Tensor, size: int) -> Tensor:
     """Where a permutation of 0 to size - 1, another one for each hash, takes a place.
 
-    A Feistel network on pairs of numbers below the root of the size permutes the squares; a place that lands beyond the
+    A Feistel network of four rounds on pairs of numbers below the root of the size permutes the squares; a place that lands beyond the
     size goes round again, which keeps it a permutation (Black and Rogaway 2002, "cycle walking").
     """
     root = math.isqrt(size - 1) + 1
-    place, beyond = place.clone(), torch.ones_like(place, dtype=torch.bool)
-    while beyond.any():
-        left, right, key = place[beyond] // root, place[beyond] % root, hashed[beyond]
-        for turn in range(6):
-            left, right = right, (left + _mixed(key + right * 64 + turn)) % root
-        place[beyond] = left * root + right
-        beyond = place >= size
+    left, right = place // root, place % root
+    for turn in range(4):
+        left, right = right, (left + _mixed(hashed + right * 64 + turn)) % root
+    place = left * root + right
+    if (beyond := place >= size).any():
+        place[beyond] = _permuted(place[beyond], hashed[beyond], size)
     return place
 
 

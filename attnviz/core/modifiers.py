@@ -1,0 +1,221 @@
+"""Score modifiers: numbers added to the scores by where query and key stand. They are shown as bias, never as mask.
+
+A bias is a small frozen value, as a mask is; it gives the tensor for (H, Q, K) or for one block of it, and its JSON.
+The other modifier, the softcap, is no bias but a bound of the scores, and is one number: `Edits.softcap`.
+"""
+
+import json
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from attnviz.core.errors import InputError, ShapeError, quoted
+
+ALL = slice(None)
+LARGEST = 100_000
+"""The largest number in a bias."""
+MOST = 1024
+"""The most heads, and the most buckets."""
+
+_BIASES: dict[str, type["Bias"]] = {}
+
+
+class Bias(ABC):
+    """Floats added to the scores, the same for every sentence. Equal biases compare equal and hash alike."""
+
+    bias: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        if "bias" in vars(cls):
+            _BIASES[cls.bias] = cls
+
+    @abstractmethod
+    def tensor(
+        self,
+        heads: int,
+        queries: int,
+        keys: int,
+        *,
+        only: slice = ALL,
+        rows: slice = ALL,
+        columns: slice = ALL,
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """The bias for scores of (B, heads, queries, keys), or for the heads in `only` and one block of it.
+
+        Queries are aligned bottom-right: the last one stands at the last key, as with a cache.
+
+        Returns:
+            (1, only, rows, columns).
+
+        Raises:
+            ShapeError: if the bias is for another number of heads.
+        """
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object of what is not the default, from which `from_json` makes an equal bias."""
+        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        return {"bias": self.bias} | {name: _plain(value) for name, value in given.items()}
+
+
+class _ByDistance(Bias):
+    @abstractmethod
+    def values(self, distance: Tensor, heads: int, only: slice, dtype: torch.dtype) -> Tensor:
+        """The bias, (only, Q, K), where a key stands `distance`, (Q, K), positions after the query."""
+
+    def tensor(self, heads, queries, keys, *, only=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
+        query = torch.arange(queries)[rows].reshape(-1, 1) + keys - queries
+        key = torch.arange(keys)[columns].reshape(1, -1)
+        return self.values(key - query, heads, only, dtype).unsqueeze(0)
+
+
+@dataclass(frozen=True)
+class ALiBi(_ByDistance):
+    """Attention with linear biases: -slope · |i - j|, another slope for each head (Press et al. 2022).
+
+    The paper defines it for keys that are not in the future; there it is the same. To both sides it is symmetric.
+
+    Attributes:
+        slopes: one for each head; None for those of the paper, `alibi_slopes`.
+    """
+
+    bias = "alibi"
+    slopes: tuple[float, ...] | None = None
+
+    def __post_init__(self):
+        if self.slopes is not None:
+            object.__setattr__(self, "slopes", _numbers(self.slopes, "A slope of ALiBi"))
+
+    def values(self, distance, heads, only, dtype):
+        slopes = alibi_slopes(heads) if self.slopes is None else self.slopes
+        if len(slopes) != heads:
+            raise ShapeError(f"ALiBi has {len(slopes)} slopes; the model has {heads} heads, and each needs one.")
+        return torch.tensor(slopes[only], dtype=dtype).reshape(-1, 1, 1) * -distance.abs()
+
+    def __str__(self) -> str:
+        return "ALiBi" if self.slopes is None else f"ALiBi ({len(self.slopes)} slopes)"
+
+
+def alibi_slopes(heads: int) -> tuple[float, ...]:
+    """The slopes of ALiBi, one for each head, as in Press et al. 2022.
+
+    For a power of two they are 2^(-8/heads), 2^(-16/heads), ..., 2^-8. Otherwise those of the next smaller power of
+    two, and then every other one of the next larger power, as in the authors' code (`get_slopes`).
+    """
+    power = 2 ** (heads.bit_length() - 1)
+    slopes = [2 ** (-8 * (head + 1) / power) for head in range(power)]
+    between = [2 ** (-4 * (head + 1) / power) for head in range(0, 2 * power, 2)]
+    return tuple(slopes + between[: heads - power])
+
+
+@dataclass(frozen=True)
+class RelativeBias(_ByDistance):
+    """Relative position bias of T5: one number for each head and each bucket of distances (Raffel et al. 2020, 2.1).
+
+    Half of the buckets (of one side) hold one distance each; the others grow, up to `max_distance`, beyond which all
+    distances share the last.
+
+    Attributes:
+        buckets: how many there are.
+        max_distance: from here on all distances share a bucket.
+        two_sided: half of the buckets for keys before the query, half for keys after it, as in an encoder; else all
+            keys after it share the bucket of distance 0, as in a decoder.
+        seed: of a table drawn from a normal distribution, for a model without one.
+        table: one row for each bucket, one number for each head, as in T5's weights; with one, `seed` stays unused.
+    """
+
+    bias = "relative"
+    buckets: int = 32
+    max_distance: int = 128
+    two_sided: bool = True
+    seed: int = 0
+    table: tuple[tuple[float, ...], ...] | None = None
+
+    def __post_init__(self):
+        for name in ("buckets", "max_distance", "seed"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
+                given = quoted(value)
+                raise InputError(f"The {name} of a relative bias is a whole number up to {LARGEST:,}; given {given}.")
+        if not isinstance(self.two_sided, bool):
+            raise InputError(f"Whether a relative bias is two_sided is true or false; given {quoted(self.two_sided)}.")
+        least = 4 if self.two_sided else 2
+        if not least <= self.buckets <= MOST or self.buckets % (least // 2):
+            even = "an even number of " if self.two_sided else ""
+            raise InputError(f"A relative bias needs {even}{least} to {MOST} buckets; given {self.buckets}.")
+        if self.max_distance <= self.buckets // least:
+            exact = self.buckets // least
+            raise InputError(f"The max_distance is {self.max_distance}; it must be above {exact} for these buckets.")
+        if self.table is not None:
+            rows = tuple(_numbers(row, "A number of the table") for row in self.table)
+            object.__setattr__(self, "table", rows)
+            if len(rows) != self.buckets or len(set(map(len, rows))) != 1:
+                raise InputError(
+                    f"The table needs {self.buckets} rows, one for each bucket, of one length (the heads)."
+                )
+
+    def bucket(self, distance: Tensor) -> Tensor:
+        """The bucket of each distance (key - query), int64; the formula of T5."""
+        side = self.buckets // 2 if self.two_sided else self.buckets
+        far = distance.abs() if self.two_sided else -distance.clamp(max=0)
+        exact = side // 2
+        share = (far.clamp(min=1).float() / exact).log() / math.log(self.max_distance / exact)
+        grown = (exact + (share * (side - exact)).long()).clamp(max=side - 1)
+        return (distance > 0) * (self.two_sided * side) + torch.where(far < exact, far, grown)
+
+    def values(self, distance, heads, only, dtype):
+        if self.table is None:
+            generator = torch.Generator().manual_seed(self.seed)
+            table = torch.randn(heads, self.buckets, generator=generator, dtype=torch.float64).mT
+        else:
+            table = torch.tensor(self.table, dtype=torch.float64)
+        if table.shape[1] != heads:
+            raise ShapeError(f"The table of a relative bias is for {table.shape[1]} heads; the model has {heads}.")
+        return table.mT[only].to(dtype)[:, self.bucket(distance)]
+
+    def __str__(self) -> str:
+        table = f"seed {self.seed}" if self.table is None else "its own table"
+        return f"relative bias ({self.buckets} buckets, {table})"
+
+
+def from_json(data: Any) -> Bias:
+    """Make the bias that `Bias.to_json` described, from the object or its text.
+
+    Raises:
+        InputError: says what is wrong, for data from a link or a file.
+    """
+    if isinstance(data, str):
+        try:
+            data = json.loads(data)
+        except (ValueError, RecursionError):
+            raise InputError("The bias is not valid JSON.") from None
+    if not isinstance(data, dict) or not isinstance(data.get("bias"), str):
+        raise InputError(f"A bias is an object with the name of a bias; given {quoted(data)}.")
+    kind = _BIASES.get(data["bias"])
+    if kind is None:
+        raise InputError(f"There is no bias {quoted(data['bias'])}. There are: {', '.join(sorted(_BIASES))}.")
+    given = {name: value for name, value in data.items() if name != "bias"}
+    if unknown := set(given) - {f.name for f in fields(kind)}:
+        raise InputError(f"The bias '{kind.bias}' has no {quoted(unknown.pop())}.")
+    try:
+        return kind(**given)
+    except (TypeError, OverflowError):
+        raise InputError(f"The bias '{kind.bias}' cannot be read from {quoted(data)}.") from None
+
+
+def _numbers(values: Any, what: str) -> tuple[float, ...]:
+    """Floats within bounds, one for each head."""
+    if not isinstance(values, list | tuple) or not 0 < len(values) <= MOST:
+        raise InputError(f"{what} is given for each of 1 to {MOST} heads; given {quoted(values)}.")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+            raise InputError(f"{what} is a number of at most {LARGEST:,}; given {quoted(value)}.")
+    return tuple(map(float, values))
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value

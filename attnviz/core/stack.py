@@ -1,0 +1,224 @@
+"""A mask as it is composed, rule by rule, and what was composed before.
+
+stack = Stack((Entry(Subsequent()), Entry(Prefix(3), "or"), Entry(Padding((5,)))))
+stack.mask()                                    # (subsequent or prefix of 3) and padding
+stack.blame(0, 4)                               # (0, 1): neither entry 0 nor entry 1 opens the cell
+"""
+
+import json
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.core import masks
+from attnviz.core.errors import MaskError, quoted
+from attnviz.core.masks import Full, Mask
+
+JOINS = ("and", "or")
+MOST = 24
+"""How many entries a stack may have: its mask is then at most as deep as `masks.from_json` reads."""
+REMEMBERED = 100
+"""How many steps a history goes back."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One rule of a stack.
+
+    Attributes:
+        mask: the rule, or masks joined already.
+        join: how it is joined to all that stands before it: "and" or "or". The first entry that is on is joined to
+            nothing.
+        negated: whether it is open where its mask is blocked.
+        on: whether it takes part.
+    """
+
+    mask: Mask
+    join: str = "and"
+    negated: bool = False
+    on: bool = True
+
+    def __post_init__(self):
+        if self.join not in JOINS:
+            raise MaskError(f"An entry is joined by {quoted(self.join)}; it must be one of {', '.join(JOINS)}.")
+        if not isinstance(self.mask, Mask):
+            raise MaskError(f"An entry holds a mask; given {quoted(self.mask)}.")
+
+    def rule(self) -> Mask:
+        """Its mask, negated if it is."""
+        return ~self.mask if self.negated else self.mask
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object of what differs from an entry that is on, not negated and joined by "and"."""
+        data: dict[str, Any] = {"mask": self.mask.to_json()}
+        return data | {f: getattr(self, f) for f in ("join", "negated", "on") if getattr(self, f) != getattr(Entry, f)}
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Entries joined from the first to the last, without precedence: ((a join b) join c) join d.
+
+    Raises:
+        MaskError: if there are more than `MOST` entries, or masks for different numbers of sentences.
+    """
+
+    entries: tuple[Entry, ...] = ()
+
+    def __post_init__(self):
+        object.__setattr__(self, "entries", tuple(self.entries))
+        if len(self.entries) > MOST:
+            raise MaskError(f"A stack has at most {MOST} entries; given {len(self.entries)}.")
+        self.mask()
+
+    def mask(self) -> Mask | None:
+        """What the entries that are on make together; None if none is."""
+        on = [entry for entry in self.entries if entry.on]
+        return reduce(_joined, on[1:], on[0].rule()) if on else None
+
+    def added(self, entry: Entry) -> "Stack":
+        """The stack with one more entry at its end."""
+        return Stack((*self.entries, entry))
+
+    def removed(self, index: int) -> "Stack":
+        """The stack without one entry."""
+        self._check(index)
+        return Stack(self.entries[:index] + self.entries[index + 1 :])
+
+    def moved(self, index: int, to: int) -> "Stack":
+        """The stack with one entry at another place; the others keep their order."""
+        self._check(index), self._check(to)
+        others = self.removed(index).entries
+        return Stack((*others[:to], self.entries[index], *others[to:]))
+
+    def toggled(self, index: int) -> "Stack":
+        """The stack with one entry off if it was on, and on if it was off."""
+        self._check(index)
+        return self.replaced(index, replace(self.entries[index], on=not self.entries[index].on))
+
+    def replaced(self, index: int, entry: Entry) -> "Stack":
+        """The stack with another entry at a place."""
+        self._check(index)
+        return Stack((*self.entries[:index], entry, *self.entries[index + 1 :]))
+
+    def aligned(self, queries: int, keys: int, alignment: str) -> "Stack":
+        """The stack for queries and keys of different lengths; see `Mask.aligned`."""
+        return Stack(tuple(replace(e, mask=e.mask.aligned(queries, keys, alignment)) for e in self.entries))
+
+    def blame(self, query: int, key: int, *, sentence: int = 0) -> tuple[int, ...]:
+        """The entries to blame for a blocked cell, by their index; empty if the cell is open.
+
+        To blame is every entry that is on and blocks the cell itself, or fails to open it, after the last moment at
+        which the entries so far left it open: with each of these open at the cell, the cell is open. What a later "or"
+        has opened again is forgiven.
+        """
+        rows, columns = slice(query, query + 1), slice(key, key + 1)
+        found = self.blames(query + 1, key + 1, sentence=sentence, rows=rows, columns=columns)
+        return tuple(found[:, 0, 0].nonzero().flatten().tolist())
+
+    def blames(
+        self,
+        queries: int,
+        keys: int,
+        *,
+        sentence: int = 0,
+        rows: slice = slice(None),
+        columns: slice = slice(None),
+    ) -> Tensor:
+        """Which entry is to blame for which cells, boolean, (entries, rows, columns); see `blame`."""
+        so_far: list[tuple[int, Tensor, Tensor]] = []  # an entry that is on, whether it blocks, what stood before it
+        blocked = torch.ones(len(range(*rows.indices(queries))), len(range(*columns.indices(keys))), dtype=torch.bool)
+        found = torch.zeros(len(self.entries), *blocked.shape, dtype=torch.bool)
+        for index, entry in enumerate(self.entries):
+            if entry.on:
+                own = ~entry.rule().grid(queries, keys, sentence=sentence, rows=rows, columns=columns)
+                so_far.append((index, own, blocked))
+                first = len(so_far) == 1
+                blocked = own if first else blocked & own if entry.join == "or" else blocked | own
+        for index, own, before in reversed(so_far):
+            found[index] = blocked & own
+            blocked = blocked & before
+        return found
+
+    def keys_left(self, queries: int, keys: int, *, sentence: int = 0) -> Tensor:
+        """How many keys each query may attend to, int64, (queries,)."""
+        return (self.mask() or Full()).keys_left(queries, keys, sentence=sentence)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object from which `from_json` makes an equal stack."""
+        return {"entries": [entry.to_json() for entry in self.entries]}
+
+    @classmethod
+    def from_json(cls, data: str | dict[str, Any]) -> "Stack":
+        """Make the stack that `to_json` described, from the object or its text.
+
+        Raises:
+            MaskError: says what is wrong, for data from a link or a file.
+        """
+        if isinstance(data, str):
+            try:
+                data = json.loads(data)
+            except (ValueError, RecursionError):
+                raise MaskError("The stack is not valid JSON.") from None
+        entries = data.get("entries") if isinstance(data, dict) else None
+        if not isinstance(entries, list) or set(data) != {"entries"}:
+            raise MaskError(f"A stack is an object with entries, and nothing else; given {quoted(data)}.")
+        if len(entries) > MOST:
+            raise MaskError(f"A stack has at most {MOST} entries; given {len(entries)}.")
+        return cls(tuple(map(_entry, entries)))
+
+    def _check(self, index: int) -> None:
+        if not 0 <= index < len(self.entries):
+            raise MaskError(f"There is no entry {index}; there are {len(self.entries)}, counted from 0.")
+
+
+@dataclass(frozen=True)
+class History:
+    """A stack with what it was and what it was again: undo and redo.
+
+    Attributes:
+        past: the stacks before, the oldest first; at most `REMEMBERED`.
+        present: the stack now.
+        future: the stacks that were undone, the next one first.
+    """
+
+    present: Stack = Stack()
+    past: tuple[Stack, ...] = ()
+    future: tuple[Stack, ...] = ()
+
+    def do(self, stack: Stack) -> "History":
+        """Another stack is now present, and nothing is left to redo; the same stack changes nothing."""
+        if stack == self.present:
+            return self
+        return History(stack, (*self.past, self.present)[-REMEMBERED:])
+
+    def undo(self) -> "History":
+        """One step back, if there is one."""
+        if not self.past:
+            return self
+        return History(self.past[-1], self.past[:-1], (self.present, *self.future))
+
+    def redo(self) -> "History":
+        """One step forward, if one was undone."""
+        if not self.future:
+            return self
+        return History(self.future[0], (*self.past, self.present), self.future[1:])
+
+
+def _joined(before: Mask, entry: Entry) -> Mask:
+    return before | entry.rule() if entry.join == "or" else before & entry.rule()
+
+
+def _entry(data: Any) -> Entry:
+    if not isinstance(data, dict) or "mask" not in data:
+        raise MaskError(f"An entry of a stack is an object with a mask; given {quoted(data)}.")
+    if unknown := set(data) - {"mask", "join", "negated", "on"}:
+        raise MaskError(f"An entry of a stack has no {quoted(unknown.pop())}; it has: join, mask, negated, on.")
+    for name in {"negated", "on"} & set(data):
+        if not isinstance(data[name], bool):
+            raise MaskError(f"Whether an entry is {name} is true or false; given {quoted(data[name])}.")
+    if not isinstance(data["mask"], dict):
+        raise MaskError(f"A mask is an object with a rule; given {quoted(data['mask'])}.")
+    return Entry(**data | {"mask": masks.from_json(data["mask"], depth=MOST)})

@@ -1,0 +1,245 @@
+"""Masks composed rule by rule: what the entries make, who is to blame for a cell, undo and redo, JSON from anybody."""
+
+import json
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import B, K, Q, hostile_json, masks, rules
+
+from attnviz.core.errors import MaskError
+from attnviz.core.masks import ALIGNMENTS, Full, Not, Padding, Painted, Prefix, Subsequent, Window, from_json
+from attnviz.core.stack import MOST, REMEMBERED, Entry, History, Stack
+
+entries = st.builds(Entry, masks(), st.sampled_from(["and", "or"]), st.booleans(), st.booleans())
+stacks = st.lists(entries, max_size=5).map(Stack)
+
+
+def grid(mask, sentence=0):
+    return (mask or Full()).grid(Q, K, sentence=sentence)
+
+
+def test_entries_are_joined_from_left_to_right():
+    """Without precedence: (subsequent or prefix) and padding, then what is painted open again."""
+    a, b, c = Subsequent(), Prefix(3), Padding((5,))
+
+    assert Stack((Entry(a), Entry(b, "or"), Entry(c))).mask() == (a | b) & c
+    assert Stack((Entry(a), Entry(b), Entry(c, "or"))).mask() == (a & b) | c
+    assert Stack((Entry(a, "or"), Entry(b, "and", negated=True))).mask() == a & ~b
+    assert Stack((Entry(a, on=False), Entry(b, "or"), Entry(c, on=False))).mask() == b
+    assert Stack((Entry(a, on=False),)).mask() is Stack().mask() is None
+
+
+@settings(max_examples=60)
+@given(stacks, st.integers(0, B - 1))
+def test_a_stack_is_its_entries_one_after_the_other(stack, sentence):
+    """As booleans of one cell at a time; the keys left are the row sums."""
+    state = None
+    for entry in stack.entries:
+        if entry.on:
+            own = grid(entry.mask, sentence) ^ entry.negated
+            state = own if state is None else state | own if entry.join == "or" else state & own
+    expected = torch.ones(Q, K, dtype=torch.bool) if state is None else state
+
+    assert torch.equal(grid(stack.mask(), sentence), expected)
+    assert torch.equal(stack.keys_left(Q, K, sentence=sentence), expected.sum(1))
+
+
+@settings(max_examples=30)
+@given(stacks, st.integers(0, B - 1))
+def test_with_the_entries_to_blame_open_a_blocked_cell_is_open(stack, sentence):
+    """Exactly the blocked cells have somebody to blame; each of them is on and is itself blocked there."""
+    blames = stack.blames(Q, K, sentence=sentence)
+
+    assert torch.equal(blames.any(0), ~grid(stack.mask(), sentence))
+    for query in range(Q):
+        for key in range(K):
+            blamed = stack.blame(query, key, sentence=sentence)
+            assert blamed == tuple(blames[:, query, key].nonzero().flatten().tolist())
+            mended = stack
+            for index in blamed:
+                assert stack.entries[index].on
+                assert not grid(stack.entries[index].rule(), sentence)[query, key]
+                mended = mended.replaced(index, Entry(Full(), stack.entries[index].join))
+            assert grid(mended.mask(), sentence)[query, key]
+    assert stack.blames(Q, K, rows=slice(1, 3), columns=slice(2, 3)).shape == (len(stack.entries), 2, 1)
+
+
+def test_what_a_later_or_opened_again_is_forgiven():
+    """The cell is blocked by padding alone, though subsequent blocked it too, before the prefix opened it."""
+    stack = Stack((Entry(Subsequent()), Entry(Prefix(3), "or"), Entry(Padding((2,)))))
+
+    assert stack.blame(0, 2) == (2,)
+    assert stack.blame(0, 1) == ()
+    assert stack.blame(0, 4) == (0, 1, 2)
+    assert stack.toggled(2).blame(0, 4) == (0, 1)
+    assert stack.toggled(0).blame(0, 4) == (1, 2)
+
+
+def test_entries_are_added_removed_moved_toggled_and_replaced():
+    """Each gives another stack; the one before stays."""
+    a, b, c = (Entry(Window(n)) for n in range(3))
+    stack = Stack((a, b)).added(c)
+
+    assert stack.entries == (a, b, c)
+    assert stack.removed(1).entries == (a, c)
+    assert stack.moved(0, 2).entries == (b, c, a)
+    assert stack.moved(2, 0).entries == (c, a, b)
+    assert stack.moved(1, 1) == stack
+    assert stack.toggled(1).entries == (a, Entry(Window(1), on=False), c)
+    assert stack.toggled(1).toggled(1) == stack
+    assert stack.replaced(0, c).entries == (c, b, c)
+    assert stack.entries == (a, b, c)
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_an_entry_that_is_not_there_is_refused(index):
+    """With the number there is; -1 is not the last."""
+    stack = Stack((Entry(Full()), Entry(Full())))
+    asks = (stack.removed, stack.toggled, lambda i: stack.moved(i, 0), lambda i: stack.moved(0, i))
+    for ask in (*asks, lambda i: stack.replaced(i, Entry(Full()))):
+        with pytest.raises(MaskError, match=f"no entry {index}; there are 2"):
+            ask(index)
+
+
+@settings(max_examples=40)
+@given(stacks, st.sampled_from(ALIGNMENTS))
+def test_a_stack_is_aligned_as_its_mask_is(stack, alignment):
+    """Whether its entries are shifted, or what they make."""
+    whole = stack.mask() or Full()
+
+    assert torch.equal(grid(stack.aligned(Q, K, alignment).mask()), grid(whole.aligned(Q, K, alignment)))
+
+
+# Undo and redo
+
+
+@settings(max_examples=60)
+@given(st.lists(st.sampled_from(["undo", "redo", 0, 1, 2]), max_size=25))
+def test_history_goes_back_and_forth(steps):
+    """As a list of stacks and a place in it do, in which what is new cuts off what was undone."""
+    made = [Stack((Entry(Window(n)),)) for n in range(3)]
+    history, listed, place = History(), [Stack()], 0
+    for step in steps:
+        if step == "undo":
+            history, place = history.undo(), max(0, place - 1)
+        elif step == "redo":
+            history, place = history.redo(), min(len(listed) - 1, place + 1)
+        else:
+            history = history.do(made[step])
+            if made[step] != listed[place]:
+                listed, place = [*listed[: place + 1], made[step]], place + 1
+
+        assert history.present == listed[place]
+        assert history.past == tuple(listed[:place])
+        assert history.future == tuple(listed[place + 1 :])
+
+
+def test_a_history_forgets_what_is_long_ago():
+    """The oldest steps first."""
+    history = History()
+    for n in range(REMEMBERED + 5):
+        history = history.do(Stack((Entry(Window(n)),)))
+
+    assert len(history.past) == REMEMBERED
+    assert history.past[0] == Stack((Entry(Window(4)),))
+    assert history.past[-1] == Stack((Entry(Window(REMEMBERED + 3)),))
+
+
+# JSON
+
+
+@settings(max_examples=60)
+@given(stacks)
+def test_stacks_go_through_json_and_back(stack):
+    """As an object, and as text; so does the mask that they make."""
+    assert Stack.from_json(stack.to_json()) == stack
+    assert Stack.from_json(json.dumps(stack.to_json())) == stack
+    if stack.mask() is not None:
+        assert from_json(stack.mask().to_json()) == stack.mask()
+
+
+def test_the_json_of_a_stack_can_be_read():
+    """It is part of links, so it stays as it is."""
+    stack = Stack((Entry(Prefix(2), "or", negated=True), Entry(Painted(((0, 1),)), on=False)))
+
+    assert stack.to_json() == {
+        "entries": [
+            {"mask": {"rule": "prefix", "length": 2}, "join": "or", "negated": True},
+            {"mask": {"rule": "painted", "cells": [[0, 1]]}, "on": False},
+        ]
+    }
+
+
+def test_the_mask_of_the_deepest_stack_can_be_read():
+    """As many entries as there may be, joined in turns, the first as deep as it may be."""
+    deep = Full()
+    for _ in range(8):
+        deep = Not(deep)
+    last = Entry(Window(1), "or", negated=True)
+    stack = Stack((Entry(deep), *(Entry(Window(n), "or" if n % 2 else "and") for n in range(MOST - 2)), last))
+    read = Stack.from_json(stack.to_json())
+
+    assert read == stack
+    assert from_json(read.mask().to_json()) == read.mask()
+
+
+@settings(max_examples=300)
+@given(
+    hostile_json
+    | st.fixed_dictionaries({"entries": st.lists(hostile_json, max_size=3)})
+    | st.builds(
+        lambda mask, more: {"entries": [{"mask": mask.to_json()} | more]},
+        rules(),
+        st.dictionaries(
+            st.sampled_from(["join", "negated", "on", "x"]), hostile_json | st.sampled_from(["and", "or"]), max_size=2
+        ),
+    )
+)
+def test_hostile_json_is_a_stack_or_one_sentence(data):
+    """Never another exception, and what is taken comes back the same."""
+    try:
+        read = Stack.from_json(data)
+    except MaskError as error:
+        assert len(str(error)) < 300
+        return
+
+    assert Stack.from_json(read.to_json()) == read
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ("{", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        (None, "an object with entries"),
+        ({"entries": 3}, "an object with entries"),
+        ({"entries": [], "x": 1}, "an object with entries"),
+        ({"entries": [3]}, "an object with a mask; given 3"),
+        ({"entries": [{}]}, "an object with a mask"),
+        ({"entries": [{"mask": {"rule": "full"}, "of": 1}]}, "has no 'of'"),
+        ({"entries": [{"mask": {"rule": "full"}, "join": "xor"}]}, "joined by 'xor'; it must be one of and, or"),
+        ({"entries": [{"mask": {"rule": "full"}, "join": ["or"]}]}, "joined by ['or']"),
+        ({"entries": [{"mask": {"rule": "full"}, "on": 1}]}, "is on is true or false; given 1"),
+        ({"entries": [{"mask": {"rule": "full"}, "negated": None}]}, "is negated is true or false; given None"),
+        ({"entries": [{"mask": '{"rule": "full"}'}]}, "an object with a rule"),
+        ({"entries": [{"mask": {"rule": "full"}}] * (MOST + 1)}, f"at most {MOST} entries; given {MOST + 1}"),
+    ],
+    ids=lambda x: x if isinstance(x, str) and len(x) < 50 else "",
+)
+def test_what_is_wrong_with_a_stack_is_said(data, says):
+    """In one sentence, cut short."""
+    with pytest.raises(MaskError) as refused:
+        Stack.from_json(data)
+
+    assert says in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+def test_a_stack_of_masks_for_different_batches_is_refused():
+    """As the masks are."""
+    with pytest.raises(MaskError, match="1 and 2 sentences"):
+        Stack((Entry(Padding((1,))), Entry(Padding((1, 2)))))
+    with pytest.raises(MaskError, match="An entry holds a mask; given 'full'"):
+        Entry("full")
