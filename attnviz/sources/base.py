@@ -49,3 +49,13 @@ class Source(Protocol):
     def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:
         """Run the model on a batch with some edits. The model is left as it was."""
         ...
+
+
+class Writer(Source, Protocol):
+    """A source that writes another text than it reads, as a translator does."""
+
+    def run(
+        self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
+    ) -> Record:
+        """Run the model; `targets`, one per sentence, are read by the decoder instead of what the model writes."""
+        ...

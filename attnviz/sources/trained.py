@@ -90,17 +90,26 @@ class Trained:
         words = dict.fromkeys(word for text in texts for word in self._reads.unknown(text))
         return {word: self._reads.nearest(word) for word in words}
 
-    def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:
+    def run(
+        self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
+    ) -> Record:
+        """Run the model; what the translator's decoder reads may be given as `targets`, else it is what it writes.
+
+        Raises:
+            InputError: if there is no token, or `targets` for a model that writes no other text.
+        """
+        if targets and isinstance(self._model, LanguageModel):
+            raise InputError(f"'{self.model}' writes no other text, so there is none to give to its decoder.")
         ids = self._ids(sentences)
         lengths, tap = tuple(sentence.length for sentence in sentences), Tap(edits)
-        targets, written = (), ()
+        written = ()
         with torch.inference_mode():
             if isinstance(self._model, LanguageModel):
                 hidden, logits = self._model(ids, lengths, tap=tap)
                 words = self._reads.names
             else:
                 memory = self._model.encode(ids, lengths, tap=tap)
-                targets = _greedy(self._model, memory, lengths, self._writes, edits)
+                targets = targets or _greedy(self._model, memory, lengths, self._writes, edits)
                 read = torch.tensor([[token.id for token in target.tokens] for target in targets])
                 reach = tuple(target.length for target in targets)
                 hidden, logits = self._model.decode(read, memory, reach, lengths, tap=tap)

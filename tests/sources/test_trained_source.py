@@ -449,3 +449,16 @@ def test_missing_words_are_named(own):
 
     with pytest.raises(AttnvizError, match=r"^The vocabulary story/vocabulary\.json is missing or damaged\.$"):
         Trained("story")
+
+
+def test_the_decoder_reads_what_it_is_given():
+    """A translation that was written before, also under edits that would write another; only a translator takes one."""
+    source = Trained("translator")
+    sentences = source.tokenize(["the black cat sleeps"])
+    first = source.run(sentences)
+    given = source.run(sentences, Edits(mask=Window(0)), first.targets)
+
+    assert given.targets == first.targets
+    assert torch.equal(source.run(sentences, targets=first.targets).output, first.output)
+    with pytest.raises(InputError, match="'story' writes no other text"):
+        Trained("story").run(Trained("story").tokenize(["the cat"]), targets=first.targets)

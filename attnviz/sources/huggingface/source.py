@@ -102,13 +102,18 @@ class HuggingFace:
         tokens = (token for one in reading.sentences(self.loaded.tokenizer, texts) for token in one.tokens)
         return dict.fromkeys((token.text for token in tokens if token.id == unknown and not token.special), ())
 
-    def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:
-        """Run the model.
+    def run(
+        self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
+    ) -> Record:
+        """Run the model; what a decoder reads may be given as `targets`, else it is what the model writes.
 
         Raises:
-            InputError: if something is changed in a model whose attention is its own, or a head that is not there; or
-                if the run needs more memory than there is, with the numbers.
+            InputError: if something is changed in a model whose attention is its own, or a head that is not there; if
+                there are `targets` for a model that writes no other text; or if the run needs more memory than there
+                is, with the numbers.
         """
+        if targets and self.loaded.task != "write":
+            raise InputError(f"{self.name} writes no other text, so there is none to give to its decoder.")
         if self.read_only and edits != Edits():
             raise InputError(self.read_only)
         for site, head in sorted(edits.heads_off):
@@ -117,8 +122,10 @@ class HuggingFace:
                 raise InputError(f"There is no head {head} at {site}; {has}.")
         self._check_room(sentences)
         loaded, read = self.loaded, running.inputs(sentences, self.loaded)
-        lengths, targets = tuple(sentence.length for sentence in sentences), ()
-        if loaded.task == "write":
+        lengths = tuple(sentence.length for sentence in sentences)
+        if loaded.task == "write" and targets:
+            read["decoder_input_ids"] = running.inputs(targets, loaded)["input_ids"]
+        elif loaded.task == "write":
             ids, counts = running.written(loaded, edits, read, lengths)
             targets = reading.written(loaded.tokenizer, ids.tolist(), counts)
             read["decoder_input_ids"] = ids
