@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
-from attnviz.check.findings import AXES, Finding
+from attnviz.check.findings import AXES, Finding, future
 from attnviz.core.errors import InputError, ShapeError, quoted
 
 Shape = tuple[int, int, int, int]
@@ -42,46 +43,61 @@ def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[st
     if shape is None:
         findings = _unasked(array, kind)
     elif kind == "mask":
-        axes, found = _mask(given, shape)
+        axes, found = _mask(array, shape)
         findings = [found]
     elif given != shape[-len(given) :] or any(size > 1 for size in shape[: -len(given)]):
-        findings = [_error(f"The {kind} have shape {given}, and the scores have {_named(shape)}.", "Say their shape.")]
+        findings = [
+            _error(
+                f"The {kind} have shape {given}, and should have {_named(shape)}.",
+                "They are never repeated: give all of them.",
+            )
+        ]
     sizes = dict(zip(axes, given, strict=True))
     return array.reshape([sizes.get(axis, 1) for axis in AXES]), axes, findings
 
 
-def _mask(given: tuple[int, ...], shape: Shape) -> tuple[tuple[str, ...], Finding]:
+def _mask(mask: Tensor, shape: Shape) -> tuple[tuple[str, ...], Finding]:
     """The axes that a mask means, and what broadcasting makes of them."""
-    batch, heads, queries, keys = shape
-    fits = all(have in (1, want) for have, want in zip(given[::-1], shape[::-1], strict=False))
-    told = f"A mask of {given} on scores of {_named(shape)}"
-    match given:
-        case (rows, _, last) if last in (1, keys) and rows not in (1, heads) and rows == batch * heads:
-            says = f"{told} raises an error; it is nn.MultiheadAttention's (B * H, Q, K)."
-            return AXES[1:], _error(says, f"Hand over mask.view({batch}, {heads}, {given[1]}, {last}).")
-        case (rows, middle, last) if rows == batch > 1 and last in (1, keys) and middle in (1, queries):
-            what = (
-                f"silently gives the mask of sentence i to head i, since B = H = {batch}" if fits else "raises an error"
-            )
-            says = f"{told} {what}: broadcasting aligns its first axis with the heads."
-            return ("batch", "query", "key"), _error(says, "Hand over mask.unsqueeze(1), (B, 1, Q or 1, K).")
-        case (rows, last) if rows == batch > 1 and last == keys and not fits:
-            says = f"{told} raises an error: its rows are aligned with the queries, and they are sentences."
-            return ("batch", "key"), _error(says, "Hand over mask[:, None, None, :], (B, 1, 1, K).")
-        case (rows, last) if rows == batch == queries > 1 and last == keys:
-            says = (
-                f"{told} gives row i to query i of every sentence; B = Q = {batch}, so padding of (B, K) would fit too."
-            )
-            fix = "If its rows are sentences, hand over mask[:, None, None, :]."
-            return AXES[2:], Finding("broadcast", "warning", says, fix)
-    if fits and len(given) <= 4:
-        return AXES[-len(given) :], Finding("broadcast", "note", f"{told} {_repeated(given, shape)}.")
-    turned = queries != keys and given[-2:] == (keys, queries)
+    given, (batch, heads, queries, keys) = tuple(mask.shape), shape
     wrong = [
         f"{axis} is {have} instead of {want}" for axis, have, want in _pairs(given, shape) if have not in (1, want)
     ]
+    told = f"A mask of {given} on scores of {_named(shape)}"
+    raises = f"{told} raises an error"
+    match given:
+        case (first, _, last) if last in (1, keys) and first not in (1, heads) and first == batch * heads:
+            fix = f"Hand over mask.view({batch}, {heads}, {given[1]}, {last})."
+            return AXES[1:], _error(f"{raises}; it is nn.MultiheadAttention's (B * H, Q, K).", fix)
+        case (first, middle, last) if first == batch > 1 and last in (1, keys) and middle in (1, queries):
+            fix = "Hand over mask.unsqueeze(1), (B, 1, Q or 1, K)."
+            if wrong:
+                says = f"{raises}: broadcasting aligns its first axis, the sentences, with the heads."
+                return ("batch", "query", "key"), _error(says, fix)
+            if not torch.equal(mask, mask[:1].expand_as(mask)):
+                says = (
+                    f"{told} silently gives the mask of sentence i to head i of every sentence, since B = H = {batch}."
+                )
+                return ("batch", "query", "key"), _error(says, fix)
+        case (first, last) if first == batch > 1 and last == keys and wrong:
+            says = f"{raises}: its rows are aligned with the queries, and they are sentences."
+            return ("batch", "key"), _error(says, "Hand over mask[:, None, None, :], (B, 1, 1, K).")
+        case (first, last) if first == batch == queries > 1 and last == keys and not _is_triangle(mask):
+            says = f"{told} gives row i to query i of every sentence; since B = Q = {batch}, it may be padding, (B, K)."
+            fix = "If its rows are sentences, hand over mask[:, None, None, :]."
+            return AXES[2:], Finding("broadcast", "warning", says, fix)
+    axes = AXES[-len(given) :]
+    if not wrong:
+        return axes, Finding("broadcast", "note", f"{told} {_repeated(given, shape)}.")
+    turned = queries != keys and given[-2:] == (keys, queries)
     fix = "Hand over mask.mT: rows are queries." if turned else "Each axis must have its full size or 1."
-    return AXES[-len(given) :], _error(f"{told} raises an error: {', '.join(wrong)}.", fix)
+    return axes, _error(f"{raises}: {', '.join(wrong)}.", fix)
+
+
+def _is_triangle(mask: Tensor) -> bool:
+    """Whether all of the future is one number and all of the past another."""
+    after = future(*mask.shape)
+    ahead, behind = mask[after], mask[~after]
+    return bool((ahead == ahead[:1]).all() and (behind == behind[:1]).all())
 
 
 def _unasked(array: Tensor, kind: str) -> list[Finding]:

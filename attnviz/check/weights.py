@@ -86,11 +86,11 @@ def _over_masked(laid: Laid, known: Tensor) -> Iterator[Finding]:
     """Rows spread evenly over all keys, where every other row of every head blocks some of them."""
     even = _uniform_over_all(laid) & known
     others = (known & ~even)[..., None]
-    seen = ((laid.values > LEAK) & others).any(2, keepdim=True).any(1, keepdim=True)
-    enough = others.any(2, keepdim=True).any(1, keepdim=True)
-    ahead = future(*laid.values.shape[2:]).any(-1)
-    causal = looks_causal((laid.values > LEAK) & others) if bool(others.any()) else False
-    over = even & ((~seen & enough).any(-1) | (ahead & causal))
+    open_cells, after = (laid.values > LEAK) & others, future(*laid.values.shape[2:])
+    causal = bool(others.any()) and looks_causal(open_cells)
+    could = (others & ~after if causal else others).any(2, keepdim=True).any(1, keepdim=True)
+    blocked = could & ~open_cells.any(2, keepdim=True).any(1, keepdim=True)
+    over = even & (blocked.any(-1) | (after.any(-1) & causal))
     if over.any():
         says = (
             f"{many(int(over.sum()), 'row')} even over all keys, masked ones too: no key was left, and -1e9 filled in."
