@@ -40,9 +40,12 @@ def from_additive(mask: Tensor) -> Tensor:
     return ~blocked
 
 
-def to_additive(mask: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """From ours to floats that are added to the scores: 0 = may attend, -inf = masked."""
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~_ours(mask), -math.inf)
+def to_additive(mask: Tensor, dtype: torch.dtype = torch.float32, *, fill: float = -math.inf) -> Tensor:
+    """From ours to floats that are added to the scores: 0 = may attend, -inf (or another fill) = masked.
+
+    Hugging Face fills with the lowest number of the dtype, ``torch.finfo(dtype).min``.
+    """
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~_ours(mask), fill)
 
 
 def _ours(mask: Tensor) -> Tensor:

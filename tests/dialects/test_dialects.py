@@ -1,0 +1,296 @@
+"""Every dialect says the same mask: its code runs and gives our weights, and its tensor is what its code builds."""
+
+import re
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn.attention import flex_attention as flex
+
+from attnviz.core.attention import scaled_dot_product_attention
+from attnviz.core.conventions import from_additive, from_true_is_masked, from_zero_is_masked
+from attnviz.core.errors import MaskError
+from attnviz.core.masks import (
+    ALIGNMENTS,
+    And,
+    Blocks,
+    Dilated,
+    Documents,
+    Full,
+    Global,
+    Mask,
+    Opened,
+    Or,
+    Padding,
+    Painted,
+    Prefix,
+    Random,
+    Shifted,
+    Strided,
+    Subsequent,
+    Window,
+)
+from attnviz.dialects import DIALECTS, dialect
+
+B, H, Q, K, D = 2, 3, 5, 7, 4
+
+small, step = st.integers(-8, 8), st.integers(1, 4)
+cells = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=5).map(tuple)
+lengths = st.tuples(*[st.integers(0, 9)] * B)
+rules = st.one_of(
+    st.just(Full()),
+    st.builds(Subsequent, small),
+    st.builds(Padding, lengths, st.none() | st.integers(0, 9)),
+    st.builds(Window, small, small),
+    st.builds(Prefix, small),
+    st.builds(Documents, st.lists(st.integers(0, 4), max_size=4).map(tuple)),
+    st.builds(Painted, cells),
+    st.builds(Opened, cells),
+    st.builds(Dilated, small, small, step),
+    st.builds(Global, st.lists(st.integers(0, 8), max_size=3).map(tuple)),
+    st.builds(Blocks, step, st.integers(-1, 2), st.integers(-1, 2), st.integers(0, 2)),
+    st.builds(Strided, step),
+    st.builds(Random, st.integers(0, 3), st.integers(3, 8), small),
+)
+masks = st.recursive(
+    rules,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map(And),
+        st.lists(inner, min_size=1, max_size=3).map(Or),
+        inner.map(lambda mask: ~mask),
+        st.builds(Shifted, inner, small),
+    ),
+    max_leaves=5,
+)
+sayable = {
+    "is_causal": st.just(Subsequent()) | st.builds(Shifted, st.just(Subsequent(2)), st.just(-2)),
+    "key_padding_mask": st.recursive(
+        st.one_of(st.just(Full()), st.builds(Padding, lengths, st.none() | st.integers(0, 9)), st.builds(Prefix, small))
+        | st.just(Documents((20,)))
+        | st.just(Subsequent(9)),
+        lambda inner: st.lists(inner, min_size=1, max_size=3).map(And) | inner.map(lambda mask: ~mask),
+        max_leaves=4,
+    ),
+}
+
+
+class FromScratch(nn.MultiheadAttention):
+    """PyTorch's own module; its projections leave the heads of (B, H, n, d) as they are."""
+
+    def __init__(self):
+        super().__init__(H * D, H, bias=False, batch_first=True, dtype=torch.float64)
+        with torch.no_grad():
+            self.in_proj_weight.copy_(torch.eye(H * D).repeat(3, 1))
+            self.out_proj.weight.copy_(torch.eye(H * D))
+
+
+@pytest.fixture(autouse=True)
+def flex_runs_as_it_is_written(monkeypatch):
+    """Its compiler, which takes seconds, is left out; one test below has it."""
+    monkeypatch.setattr(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+
+
+def inputs(queries: int, keys: int) -> list[Tensor]:
+    """Query, key and value, (B, H, n, d), as wide as one another, so that every call takes them."""
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(B, H, n, D, generator=generator, dtype=torch.float64) for n in (queries, keys, keys)]
+
+
+def ran(name: str, mask: Mask, queries: int = Q, keys: int = K) -> dict:
+    """What the code of a dialect leaves behind: its output as (B, H, Q, d) and, where it has them, its weights."""
+    query, key, value = inputs(queries, keys)
+    given = {"query": query, "key": key, "value": value}
+    if name in ("attn_mask", "key_padding_mask"):
+        given = {part: tensor.transpose(1, 2).flatten(2) for part, tensor in given.items()}
+        given["attention"] = FromScratch()
+    exec(dialect(name).code(mask, queries, keys), given)
+    if "attention" in given:
+        given["output"] = given["output"].unflatten(-1, (H, D)).transpose(1, 2)
+    return given
+
+
+def expected(name: str, mask: Mask, queries: int = Q, keys: int = K) -> tuple[Tensor, Tensor]:
+    """The output and weights of attnviz, with what this dialect does to empty rows."""
+    return scaled_dot_product_attention(
+        *inputs(queries, keys), mask.tensor(queries, keys), empty_rows=dialect(name).empty_rows
+    )
+
+
+def close(ours: Tensor, theirs: Tensor) -> bool:
+    return torch.allclose(ours, theirs, rtol=0, atol=1e-6, equal_nan=True)
+
+
+def as_ours(name: str, tensor: Tensor) -> Tensor:
+    """A dialect's tensor read back: True = may attend, (B, 1, Q, K)."""
+    if name == "attn_mask" and tensor.dim() == 3:
+        tensor = tensor.unflatten(0, (B, H))[:, :1]
+    if tensor.dtype.is_floating_point:
+        tensor = from_additive(tensor)
+    elif name in ("attn_mask", "key_padding_mask", "true_is_masked"):
+        tensor = from_true_is_masked(tensor)
+    else:
+        tensor = from_zero_is_masked(tensor)
+    if name in ("key_padding_mask", "huggingface") and tensor.dim() == 2:
+        tensor = tensor[:, None, None]
+    return tensor.expand(B, 1, Q, K)
+
+
+@pytest.mark.filterwarnings("ignore")  # of empty rows, and of FlexAttention without its compiler
+@pytest.mark.parametrize("name", [known.name for known in DIALECTS])
+@settings(max_examples=30)
+@given(data=st.data())
+def test_the_code_of_every_dialect_gives_our_weights(name, data):
+    """It is executed as it is printed, for any mask that the dialect can say, and leaves our output and weights."""
+    mask = data.draw(sayable.get(name, masks))
+    left = ran(name, mask)
+    output, weights = expected(name, mask)
+
+    assert close(left["output"], output)
+    assert "weights" not in left or close(left["weights"], weights)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "name", [known.name for known in DIALECTS if known.name not in ("is_causal", "flex_attention")]
+)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_the_tensor_of_a_dialect_is_ours_and_what_its_code_builds(name, data):
+    """Read back by its convention it is the mask, cell by cell, and the code leaves the same in `mask`."""
+    mask = data.draw(sayable.get(name, masks))
+    tensor = dialect(name).tensor(mask, Q, K, heads=H)
+    left = ran(name, mask)
+    built = as_ours(name, left["mask"])
+    if name == "attn_mask" and "key_padding_mask" in left:
+        built = built & ~left["key_padding_mask"][:, None, None]
+
+    assert as_ours(name, tensor).equal(mask.tensor(Q, K).expand(B, 1, Q, K))
+    assert built.equal(mask.tensor(Q, K).expand(B, 1, Q, K))
+
+
+@settings(max_examples=40)
+@given(mask=masks)
+def test_the_mask_mod_is_the_mask_cell_by_cell(mask):
+    """Evaluated by PyTorch over the grid."""
+    left = {"query": torch.zeros(B, H, Q, D), "key": torch.zeros(B, H, K, D)}
+    exec(dialect("flex_attention").code(mask, Q, K).partition("block_mask =")[0], left)
+    built = flex.create_mask(left["mask_mod"], B, 1, Q, K, device="cpu")
+
+    assert built.equal(mask.tensor(Q, K).expand(B, 1, Q, K))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_flex_attention_takes_the_code_with_its_compiler(monkeypatch):
+    """As a person calls it, not only as its debug mode does."""
+    monkeypatch.setattr(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", False)
+    mask = (Subsequent() | Prefix(2)) & Padding((3, 7)) & Documents((4, 3))
+
+    assert close(ran("flex_attention", mask, K, K)["output"], expected("flex_attention", mask, K, K)[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "mask", "idiom"),
+    [
+        ("sdpa", Subsequent(), "device=query.device).tril()  #"),
+        ("attn_mask", Subsequent(), "device=query.device).triu(1)  #"),
+        ("sdpa_additive", Subsequent(), 'torch.full((queries, keys), float("-inf"), '),
+        ("sdpa", Window(3, 1), ".triu(-3).tril(1)"),
+        ("sdpa", Padding((3, 5)), "torch.arange(keys, device=query.device) < lengths[:, None, None, None]"),
+        ("key_padding_mask", Padding((3, 5)), "mask = ~(torch.arange(keys, device=query.device) < lengths[:, None])"),
+        ("huggingface", Padding((3, 5)), "< lengths[:, None]).long()  # 1 = token, 0 = padding"),
+        ("sdpa", Documents((3, 4)), "document[:, None] == document"),
+        ("flex_attention", Documents((3, 4)), "return document[q_idx] == document[kv_idx]"),
+        ("flex_attention", Subsequent() & Padding((3, 5)), "return (kv_idx <= q_idx) & (kv_idx < lengths[b])"),
+        ("attn_mask", Subsequent() & Padding((3, 5)), "attn_mask=mask, key_padding_mask=key_padding_mask"),
+        ("sdpa", Painted(((1, 2), (3, 0))), "painted[[1, 3], [2, 0]] = False"),
+        ("sdpa", Random(1, 4), "no short formula: cell by cell"),
+    ],
+)
+def test_a_rule_is_written_as_people_write_it(name, mask, idiom):
+    """Where there is an idiom, and where there is none the code says so."""
+    assert idiom in dialect(name).code(mask, 7, 7)
+
+
+@pytest.mark.parametrize("name", [known.name for known in DIALECTS if known.name != "is_causal"])
+@given(queries=st.integers(1, 9), keys=st.integers(1, 9))
+@settings(max_examples=4)
+@pytest.mark.filterwarnings("ignore")
+def test_code_of_a_formula_holds_for_other_lengths(name, queries, keys):
+    """Pasted code reads the lengths from the tensors, also the difference of a cache."""
+    mask = Prefix(2) if name == "key_padding_mask" else Subsequent(K - Q) & ~Window(1, 1)
+    meant = Prefix(2) if name == "key_padding_mask" else Subsequent(keys - queries) & ~Window(1, 1)
+    code, query_key_value = dialect(name).code(mask, Q, K), inputs(queries, keys)
+    left = dict(zip(("query", "key", "value"), query_key_value, strict=True))
+    if name in ("attn_mask", "key_padding_mask"):
+        left = {part: tensor.transpose(1, 2).flatten(2) for part, tensor in left.items()} | {"attention": FromScratch()}
+    exec(code, left)
+    output = left["output"].unflatten(-1, (H, D)).transpose(1, 2) if "attention" in left else left["output"]
+
+    assert close(output, expected(name, meant, queries, keys)[0])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("alignment", ALIGNMENTS)
+@pytest.mark.parametrize(
+    "name", [known.name for known in DIALECTS if known.name not in ("is_causal", "key_padding_mask")]
+)
+def test_the_same_code_in_both_alignments(name, alignment):
+    """Queries and keys of different lengths: the code differs by the difference of the lengths alone."""
+    mask = (Subsequent() & Window(3)).aligned(Q, K, alignment)
+
+    assert close(ran(name, mask)["output"], expected(name, mask)[0])
+
+
+def test_what_a_dialect_cannot_say_is_said_in_one_sentence():
+    """With the cell that makes it impossible; then there is no tensor, no printout and no code."""
+    causal, padding = dialect("is_causal"), dialect("key_padding_mask")
+
+    assert causal.refuses(Subsequent(2), 5, 7).endswith("this mask opens key 1 for query 0.")
+    assert causal.refuses(Subsequent() & Window(1), 5, 5).endswith("this mask blocks key 0 for query 2.")
+    assert padding.refuses(Subsequent(), 5, 5).endswith("query 1 may attend to key 1, and query 0 may not.")
+    assert padding.refuses(Padding((3, 5)) & ~Subsequent(), 5, 5).count(".") == 1
+    for known, mask in ((causal, Window(1)), (padding, Subsequent())):
+        assert (known.tensor(mask, 5, 5), known.printout(mask, 5, 5), known.code(mask, 5, 5)) == (None, "", "")
+
+
+@given(mask=masks)
+def test_only_what_cannot_be_said_is_refused(mask):
+    """is_causal says the top-left future alone; padding is what is the same for every query."""
+    grid = mask.tensor(Q, K)
+
+    assert (dialect("is_causal").refuses(mask, Q, K) == "") == (grid == Subsequent().tensor(Q, K)).all()
+    assert (dialect("key_padding_mask").refuses(mask, Q, K) == "") == (grid == grid[:, :, :1]).all()
+    assert not any(d.refuses(mask, Q, K) for d in DIALECTS if d.name not in ("is_causal", "key_padding_mask"))
+
+
+def test_a_printout_is_what_torch_prints():
+    """Short ones as they are but for blanks, since its columns stand in line."""
+    for name in ("sdpa", "sdpa_additive", "zero_is_masked", "attn_mask"):
+        for mask in (Subsequent(), Subsequent() & Padding((2, 5))):
+            said, tensor = dialect(name).printout(mask, 5, 6), dialect(name).tensor(mask, 5, 6)
+
+            assert said.replace(" ", "") == f"{tensor}  # {tensor.dtype}, {tuple(tensor.shape)}".replace(" ", "")
+
+
+def test_a_long_printout_is_elided():
+    """Twelve rows are printed, of twenty the first and the last four."""
+    said = dialect("sdpa").printout(Subsequent(), 20, 12)
+
+    assert said.count("True") + said.count("False") == 8 * 12
+    assert re.search(r"\n +\.\.\.,\n", said)
+    assert dialect("sdpa").printout(Subsequent(), 12, 12).count("...") == 0
+
+
+def test_a_large_mask_without_a_formula_is_refused_with_what_to_do():
+    """Random keys have none: beyond 4,096 cells the tensor is the thing to take."""
+    assert "random" in dialect("sdpa").code(Random(2, 8), 64, 64)
+    with pytest.raises(MaskError, match=r"65 x 64 cells .* mask\.tensor\(65, 64\)"):
+        dialect("sdpa").code(Random(2, 8) & Subsequent(), 65, 64)
+
+
+def test_an_unknown_dialect_is_named():
+    """With those there are."""
+    with pytest.raises(MaskError, match=r"no dialect 'numpy'.*sdpa, sdpa_additive, is_causal"):
+        dialect("numpy")
