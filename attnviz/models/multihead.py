@@ -2,10 +2,29 @@
 
 from torch import Tensor, nn
 
-from attnviz.core.edits import Site
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, ShapeError
 from attnviz.core.masks import Mask
+from attnviz.core.origin import PROJECTIONS, Embedded, Linear, Origin
 from attnviz.core.tap import Tap
+
+
+class Watching(Tap):
+    """A tap that also keeps what each call was given before it was projected, and the layer that projected it."""
+
+    def __init__(self, edits: Edits = Edits()):
+        super().__init__(edits)
+        self.calls: dict[Site, tuple[MultiHeadAttention, Tensor, Tensor]] = {}
+
+    def origin(self, site: Site, query_tokens: Embedded, key_tokens: Embedded) -> Origin:
+        """What the call at a site came from."""
+        layer, query, key = self.calls[site]
+        projections = {}
+        for name in PROJECTIONS:
+            linear = getattr(layer, name)
+            bias = None if linear.bias is None else linear.bias.detach()
+            projections[name] = Linear(linear.weight.detach(), bias)
+        return Origin(query, key, query_tokens=query_tokens, key_tokens=key_tokens, **projections)
 
 
 class MultiHeadAttention(nn.Module):
@@ -58,6 +77,8 @@ class MultiHeadAttention(nn.Module):
                 expected = f"(B, n, d_model) with d_model = {self.w_q.in_features}"
                 raise ShapeError(f"The {name} has shape {tuple(tensor.shape)}; it must be {expected}.")
         tap = Tap(keep=False) if tap is None else tap
+        if isinstance(tap, Watching):
+            tap.calls[site] = (self, query, key)
         heads = tap.attend(
             self._split(self.w_q(query)),
             self._split(self.w_k(key)),

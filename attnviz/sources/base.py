@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from attnviz.core.edits import Edits, Site
+from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.sources.cards import Card
@@ -48,6 +49,10 @@ class Source(Protocol):
 
     def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:
         """Run the model on a batch with some edits. The model is left as it was."""
+        ...
+
+    def origin(self, record: Record, site: Site) -> Origin | None:
+        """What the call at a site of one of its records was projected from, by running it again; None if not known."""
         ...
 
 

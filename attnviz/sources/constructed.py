@@ -3,13 +3,16 @@
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from attnviz import tokenizers
-from attnviz.core.edits import Edits
+from attnviz.core.edits import Edits, Site
+from attnviz.core.origin import Embedded, Origin
 from attnviz.core.record import Record
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.models import constructed
+from attnviz.models.multihead import Watching
 from attnviz.sources import cards
 
 
@@ -36,8 +39,30 @@ class Constructed:
         return {}
 
     def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:
-        ids = torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
-        lengths, tap = tuple(sentence.length for sentence in sentences), Tap(edits)
-        with torch.inference_mode():
-            output = constructed.build()(ids, lengths, tap=tap)
+        tap = Tap(edits)
+        output = _run(sentences, tap)
         return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output)
+
+    def origin(self, record: Record, site: Site) -> Origin:
+        """What the call at a site was projected from; positions have columns of their own, so both parts are added."""
+        record.step(site)
+        tap = Watching(record.edits)
+        _run(record.sentences, tap)
+        whole = constructed.embed(_ids(record.sentences))
+        positions = torch.zeros_like(whole[0])
+        positions[:, constructed.POSITION] = whole[0, :, constructed.POSITION]
+        words = whole.clone()
+        words[..., constructed.POSITION] = 0
+        embedded = Embedded(words, positions)
+        return tap.origin(site, embedded, embedded)
+
+
+def _ids(sentences: tuple[Sentence, ...]) -> Tensor:
+    """(B, n)."""
+    return torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
+
+
+def _run(sentences: tuple[Sentence, ...], tap: Tap) -> Tensor:
+    """(B, n, d_model)."""
+    with torch.inference_mode():
+        return constructed.build()(_ids(sentences), tuple(sentence.length for sentence in sentences), tap=tap)

@@ -1,6 +1,7 @@
 """Attention with random weights: the mechanics without a meaning, and without a download."""
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -10,13 +11,16 @@ from attnviz import tokenizers
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Padding
+from attnviz.core.origin import PROJECTIONS, VECTORS, Change, Embedded, Origin
 from attnviz.core.record import Record
-from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
+from attnviz.models.multihead import Watching
 from attnviz.models.positions import sinusoidal
 from attnviz.models.transformer import Stack
 
 BOUNDS = {"d_model": 512, "num_heads": 32, "num_layers": 12, "seed": 2**31 - 1}
+MOST_CHANGES = 4096
+"""How many numbers can be set by hand."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,15 @@ class Scratch:
     With `sos` every sentence begins with ``<sos>``, as the input of a decoder does. A token's embedding depends on the
     seed and the token alone, so it stays the same when the sentence changes.
 
+    Attributes:
+        bias: whether the projections have biases.
+        positions: whether positions are added to the embeddings.
+        cloned: whether W_K, W_V and W_O begin as copies of W_Q, as `core.exhibits.clones` makes them: the scores are
+            then symmetric, and every token prefers itself.
+        changes: single numbers of the projections, queries, keys and values that are set by hand.
+
     Raises:
-        InputError: if a size is out of bounds, or num_heads does not divide d_model.
+        InputError: if a size is out of bounds, num_heads does not divide d_model, or a change has no place.
     """
 
     tokenizer: str = "words"
@@ -38,6 +49,8 @@ class Scratch:
     bias: bool = True
     positions: bool = True
     seed: int = 0
+    cloned: bool = False
+    changes: tuple[Change, ...] = ()
 
     name = "scratch"
     provenance = "random"
@@ -55,6 +68,15 @@ class Scratch:
             near = sorted(sorted(fitting, key=lambda n: abs(n - self.num_heads))[:2])
             raise InputError(f"{sizes}; num_heads must divide d_model. Try {' or '.join(map(str, near))} heads.")
         tokenizers.load(self.tokenizer)
+        object.__setattr__(self, "changes", tuple(self.changes))
+        if len(self.changes) > MOST_CHANGES:
+            raise InputError(f"{len(self.changes):,} numbers are edited; at most {MOST_CHANGES:,} can be.")
+        for change in self.changes:
+            if not isinstance(change, Change):
+                raise InputError(f"The changes hold {quoted(change)}; each is a Change of one number.")
+            if change.site not in self.sites or change.head >= self.num_heads:
+                where = f"{self.num_layers} layer(s) of {self.num_heads} head(s)"
+                raise InputError(f"There is no {change.site} head {change.head} to edit; there are {where}.")
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -70,18 +92,53 @@ class Scratch:
     def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:
         if not (sentences and sentences[0].tokens):
             raise InputError("There is no token to look at; type a sentence.")
+        tap = _Changing(self, edits)
+        output = self._run(sentences, tap)
+        return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output)
+
+    def origin(self, record: Record, site: Site) -> Origin:
+        """What the call at a site of one of its records was projected from, by running it again."""
+        record.step(site)
+        tap = _Changing(self, record.edits)
+        self._run(record.sentences, tap)
+        words = torch.stack([self._words(sentence) for sentence in record.sentences])
+        embedded = Embedded(words, sinusoidal(*words.shape[1:]) if self.positions else None)
+        return tap.origin(site, embedded, embedded)
+
+    def _run(self, sentences: tuple[Sentence, ...], tap: Watching) -> Tensor:
+        """(B, n, d_model)."""
         lengths = tuple(sentence.length for sentence in sentences)
         padded = any(length < len(sentence.tokens) for length, sentence in zip(lengths, sentences, strict=True))
-        tap, stack = Tap(edits), _stack(self)
+        stack = _stack(self)  # built outside of inference mode, so that gradients can be asked for later
         with torch.inference_mode():
             x = torch.stack([self._embed(sentence) for sentence in sentences])
-            output = stack(x, Padding(lengths) if padded else None, tap=tap)
-        return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output)
+            return stack(x, Padding(lengths) if padded else None, tap=tap)
 
     def _embed(self, sentence: Sentence) -> Tensor:
         """(n, d_model): one standard normal vector per token, plus its position."""
-        vectors = torch.stack([_vector(self.seed, token.id, self.d_model) for token in sentence.tokens])
+        vectors = self._words(sentence)
         return vectors + sinusoidal(len(vectors), self.d_model) if self.positions else vectors
+
+    def _words(self, sentence: Sentence) -> Tensor:
+        return torch.stack([_vector(self.seed, token.id, self.d_model) for token in sentence.tokens])
+
+
+class _Changing(Watching):
+    """Sets the numbers of queries, keys and values that a source has changed, on the way into attention."""
+
+    def __init__(self, source: Scratch, edits: Edits):
+        super().__init__(edits)
+        self.changes = [change for change in source.changes if change.matrix in VECTORS]
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, site: Site, **settings) -> Tensor:
+        given = {"query": query, "key": key, "value": value}
+        here = [change for change in self.changes if change.site == site]
+        given |= {change.matrix: given[change.matrix].clone() for change in here}
+        for change in here:
+            if change.sentence >= len(query):
+                raise InputError(f"There is no sentence {change.sentence} to edit; there are {len(query)}.")
+            change.apply(given[change.matrix][change.sentence, change.head])
+        return super().attend(**given, site=site, **settings)
 
 
 @lru_cache(maxsize=8)
@@ -91,6 +148,8 @@ def _stack(source: Scratch) -> Stack:
     Biases are drawn after all weights, so that with and without them the weights are the same; as zeros, as training
     would begin, they would show nothing.
     """
+    if source.changes:
+        return _with_changes(_stack(replace(source, changes=())), source)
     with torch.random.fork_rng(devices=[]):
         stack = Stack("encoder", source.d_model, source.num_heads, source.num_layers, bias=source.bias).eval()
     generator = torch.Generator().manual_seed(source.seed)
@@ -101,6 +160,19 @@ def _stack(source: Scratch) -> Stack:
         for attention in (layer.attention for layer in stack.layers):
             for linear in (attention.w_q, attention.w_k, attention.w_v, attention.w_o):
                 nn.init.normal_(linear.bias, std=source.d_model**-0.5, generator=generator)
+    if source.cloned:
+        for attention in (layer.attention for layer in stack.layers):
+            for name in PROJECTIONS[1:]:
+                getattr(attention, name).load_state_dict(attention.w_q.state_dict())
+    return stack
+
+
+def _with_changes(stack: Stack, source: Scratch) -> Stack:
+    """A copy with the numbers of the projections that the source has changed."""
+    stack = copy.deepcopy(stack)
+    for change in (change for change in source.changes if change.matrix in PROJECTIONS):
+        transposed = getattr(stack.layers[change.site.layer].attention, change.matrix).weight.data.mT
+        change.apply(transposed.chunk(source.num_heads, 0 if change.matrix == "w_o" else 1)[change.head])
     return stack
 
 

@@ -9,11 +9,13 @@ from torch import Tensor
 from attnviz import tokenizers
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.origin import Embedded, Origin
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.models import trained
-from attnviz.models.transformer import EncoderDecoder, LanguageModel
+from attnviz.models.multihead import Watching
+from attnviz.models.transformer import Embedding, EncoderDecoder, LanguageModel
 from attnviz.sources import cards
 from attnviz.tokenizers import vocabulary
 from attnviz.tokenizers.base import EOS, PAD, SOS, SPECIAL
@@ -100,24 +102,40 @@ class Trained:
         """
         if targets and isinstance(self._model, LanguageModel):
             raise InputError(f"'{self.model}' writes no other text, so there is none to give to its decoder.")
-        ids = self._ids(sentences)
-        lengths, tap = tuple(sentence.length for sentence in sentences), Tap(edits)
-        written = ()
+        tap, written = Tap(edits), ()
         with torch.inference_mode():
             if isinstance(self._model, LanguageModel):
-                hidden, logits = self._model(ids, lengths, tap=tap)
+                hidden, logits = self._model(self._ids(sentences), _lengths(sentences), tap=tap)
                 words = self._reads.names
             else:
-                memory = self._model.encode(ids, lengths, tap=tap)
-                targets = targets or _greedy(self._model, memory, lengths, self._writes, edits)
-                read = torch.tensor([[token.id for token in target.tokens] for target in targets])
-                reach = tuple(target.length for target in targets)
-                hidden, logits = self._model.decode(read, memory, reach, lengths, tap=tap)
+                memory = self._model.encode(self._ids(sentences), _lengths(sentences), tap=tap)
+                targets = targets or _greedy(self._model, memory, _lengths(sentences), self._writes, edits)
+                hidden, logits = self._decode(targets, memory, sentences, tap)
                 logits = _writable(logits)
                 words, written = self._writes.names, tuple(target.text for target in targets)
         prediction = Prediction(logits, words, written)
         steps = tuple(tap.steps)
         return Record(sentences, self.name, self.provenance, edits, steps, hidden, targets, prediction)
+
+    def origin(self, record: Record, site: Site) -> Origin:
+        """What the call at a site of one of its records was projected from, by running it again."""
+        record.step(site)
+        model, tap, ids = self._model, Watching(record.edits), self._ids(record.sentences)
+        with torch.inference_mode():
+            read = _embedded(model.embedding, ids)
+            if isinstance(model, LanguageModel):
+                model(ids, _lengths(record.sentences), tap=tap)
+                return tap.origin(site, read, read)
+            memory = model.encode(ids, _lengths(record.sentences), tap=tap)
+            self._decode(record.targets, memory, record.sentences, tap)
+            written = _embedded(model.written, _read(record.targets))
+        looks, seen = (read if site.kind == "encoder" else written), (written if site.kind == "decoder" else read)
+        return tap.origin(site, looks, seen)
+
+    def _decode(
+        self, targets: tuple[Sentence, ...], memory: Tensor, sentences: tuple[Sentence, ...], tap: Tap
+    ) -> tuple[Tensor, Tensor]:
+        return self._model.decode(_read(targets), memory, _lengths(targets), _lengths(sentences), tap=tap)
 
     def _ids(self, sentences: tuple[Sentence, ...]) -> Tensor:
         """(B, n).
@@ -127,7 +145,7 @@ class Trained:
         """
         if not (sentences and sentences[0].tokens):
             raise InputError("There is no token to look at; type a sentence.")
-        ids = torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
+        ids = _read(sentences)
         if ids.max() >= len(self._reads) or ids.shape[1] > self._model.config.longest:
             raise InputError(f"These tokens are not for '{self.model}'; cut the text with its own tokenize.")
         return ids
@@ -143,6 +161,19 @@ class Trained:
     @property
     def _writes(self) -> Vocabulary:
         return list(_vocabularies(self.model).values())[-1]
+
+
+def _lengths(sentences: tuple[Sentence, ...]) -> tuple[int, ...]:
+    return tuple(sentence.length for sentence in sentences)
+
+
+def _read(sentences: tuple[Sentence, ...]) -> Tensor:
+    """The ids of a batch, (B, n)."""
+    return torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
+
+
+def _embedded(embedding: Embedding, ids: Tensor) -> Embedded:
+    return Embedded(embedding.words(ids), embedding.positions.weight[: ids.shape[1]])
 
 
 @lru_cache(maxsize=8)

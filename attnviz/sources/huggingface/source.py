@@ -137,6 +137,9 @@ class HuggingFace:
         own = loaded.keeps_own_attention
         return Record(sentences, self.name, self.provenance, edits, steps, output, targets, read_only=own, **says)
 
+    def origin(self, record: Record, site: Site) -> None:
+        """None: each family names its projections in its own way, and some fuse them or turn what they project."""
+
     def _check_room(self, sentences: tuple[Sentence, ...]) -> None:
         """Raises: InputError: with the numbers, if a run over a batch would need too much."""
         loaded, batch, length = self.loaded, len(sentences), len(sentences[0].tokens)
