@@ -65,12 +65,18 @@ class Bias(ABC):
 class _ByDistance(Bias):
     @abstractmethod
     def values(self, distance: Tensor, heads: int, only: slice, dtype: torch.dtype) -> Tensor:
-        """The bias, (only, Q, K), where a key stands `distance`, (Q, K), positions after the query."""
+        """The bias, (only, n), where a key stands `distance`, (n,), positions after the query."""
 
     def tensor(self, heads, queries, keys, *, only=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
-        query = torch.arange(queries)[rows].reshape(-1, 1) + keys - queries
-        key = torch.arange(keys)[columns].reshape(1, -1)
-        return self.values(key - query, heads, only, dtype).unsqueeze(0)
+        r, c = range(*rows.indices(queries)), range(*columns.indices(keys))
+        if not (r and c):
+            return self.values(torch.arange(0), heads, only, dtype).new_zeros(
+                1, len(range(heads)[only]), len(r), len(c)
+            )
+        # Each distance is computed once; a row is a stretch of them, and the row below it begins one earlier.
+        first, high, wide = c[0] - (r[-1] + keys - queries), r[-1] - r[0] + 1, c[-1] - c[0] + 1
+        values = self.values(torch.arange(first, first + high + wide - 1), heads, only, dtype)
+        return values.unfold(-1, wide, 1).flip(1)[:, :: r.step, :: c.step].unsqueeze(0)
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ class ALiBi(_ByDistance):
         slopes = alibi_slopes(heads) if self.slopes is None else self.slopes
         if len(slopes) != heads:
             raise ShapeError(f"ALiBi has {len(slopes)} slopes; the model has {heads} heads, and each needs one.")
-        return torch.tensor(slopes[only], dtype=dtype).reshape(-1, 1, 1) * -distance.abs()
+        return torch.tensor(slopes[only], dtype=dtype).reshape(-1, 1) * -distance.abs()
 
     def __str__(self) -> str:
         return "ALiBi" if self.slopes is None else f"ALiBi ({len(self.slopes)} slopes)"

@@ -1,6 +1,7 @@
 """Random masks, edits and hostile JSON for Hypothesis, and the sizes every test here uses: all prime, all different."""
 
 import operator
+from dataclasses import replace
 
 import torch
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ from attnviz.core.masks import (
     Subsequent,
     Window,
 )
+from attnviz.core.modifiers import ALiBi, RelativeBias
 
 B, H, Q, K, D_K, D_V = 2, 3, 5, 7, 11, 13
 
@@ -93,6 +95,18 @@ def slices(size):
     return st.builds(slice, st.none() | st.integers(0, size + 2), st.none() | st.integers(0, size + 2))
 
 
+relative = st.integers(2, 8).flatmap(
+    lambda half: st.builds(
+        RelativeBias, st.just(2 * half), st.integers(half + 1, 40), st.booleans(), st.integers(0, 99)
+    )
+)
+biases = st.one_of(
+    st.builds(ALiBi, st.none() | st.lists(st.floats(-2, 2), min_size=H, max_size=H).map(tuple)),
+    relative,
+    relative.map(lambda bias: replace(bias, table=((1.0, -0.5, 0.25),) * (bias.buckets - 1) + ((0.0, 2.0, 4.0),))),
+)
+"""A named bias for H heads."""
+
 sites = st.builds(Site, st.sampled_from(KINDS), st.integers(0, 11))
 
 edits = st.builds(
@@ -103,6 +117,8 @@ edits = st.builds(
     temperature=st.floats(1e-3, 1e3),
     scale=st.none() | st.floats(-10, 10),
     empty_rows=st.sampled_from(EMPTY_ROWS),
+    bias=st.lists(biases, max_size=2).map(tuple),
+    softcap=st.none() | st.floats(1e-3, 1e5),
 )
 
 _atoms = st.one_of(
@@ -117,7 +133,7 @@ _atoms = st.one_of(
 _rule_names = st.sampled_from([*sorted(RULES), "", "mask"])
 _fields = ["offset", "lengths", "left", "before", "after", "length", "cells", "masks", "mask", "x"]
 _fields += ["step", "positions", "size", "first", "stride", "count", "every", "seed"]
-_edit_fields = ["mask", "own_mask", "heads_off", "temperature", "scale", "empty_rows", "x"]
+_edit_fields = ["mask", "own_mask", "heads_off", "temperature", "scale", "empty_rows", "bias", "softcap", "x"]
 
 
 def _grow(inner):

@@ -10,6 +10,7 @@ from strategies import edits, hostile_json
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Padding, Subsequent, Window
+from attnviz.core.modifiers import ALiBi, RelativeBias
 
 FIRST, SECOND = Site("encoder", 0), Site("decoder", 1)
 
@@ -39,6 +40,8 @@ def test_the_json_of_edits_can_be_read():
         temperature=0.5,
         scale=1.0,
         empty_rows="uniform",
+        bias=[ALiBi(), RelativeBias(seed=7)],
+        softcap=30.0,
     )
 
     assert given.to_json() == {
@@ -47,7 +50,9 @@ def test_the_json_of_edits_can_be_read():
         "heads_off": [["decoder", 1, 0], ["encoder", 0, 1], ["encoder", 0, 3]],
         "temperature": 0.5,
         "scale": 1.0,
+        "softcap": 30.0,
         "empty_rows": "uniform",
+        "bias": [{"bias": "alibi"}, {"bias": "relative", "seed": 7}],
     }
     assert given.in_words() == (
         "the model's own mask off",
@@ -57,6 +62,9 @@ def test_the_json_of_edits_can_be_read():
         "encoder layer 0 head 3 off",
         "temperature 0.5",
         "scale 1",
+        "bias: ALiBi",
+        "bias: relative bias (32 buckets, seed 7)",
+        "softcap 30",
         "empty rows: uniform",
     )
 
@@ -139,6 +147,17 @@ def test_hostile_json_is_edits_or_an_error_of_ours(data):
         ({"scale": -math.inf}, "scale is -inf"),
         ({"scale": False}, "are numbers; given False"),
         ({"scale": 10**400}, "cannot be read"),
+        ({"softcap": 0}, "softcap is 0"),
+        ({"softcap": -1}, "softcap is -1"),
+        ({"softcap": math.nan}, "softcap is nan"),
+        ({"softcap": math.inf}, "softcap is inf"),
+        ({"softcap": "2"}, "are numbers; given '2'"),
+        ({"softcap": 10**400}, "cannot be read"),
+        ({"bias": {}}, "a list of at most 8"),
+        ({"bias": None}, "a list of at most 8; given None"),
+        ({"bias": [{"bias": "alibi"}] * 9}, "a list of at most 8"),
+        ({"bias": ["alibi"]}, "The bias is not valid JSON"),
+        ({"bias": [{"bias": "rope"}]}, "no bias 'rope'"),
         ({"empty_rows": "none"}, "must be one of zero, nan, uniform, error"),
         ({"empty_rows": None}, "must be one of"),
         ({"empty_rows": ["zero"]}, "must be one of"),
@@ -162,6 +181,9 @@ def test_the_same_is_refused_when_edits_are_made_in_python():
         {"temperature": math.nan},
         {"scale": math.nan},
         {"empty_rows": "none"},
+        {"softcap": 0.0},
+        {"softcap": math.nan},
+        {"bias": (3,)},
         {"heads_off": {(FIRST, -1)}},
     ):
         with pytest.raises(InputError):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import B, K, Q, hostile_json, masks, slices
+from strategies import B, K, Q, hostile_json, masks, randoms, slices
 
 from attnviz.core.conventions import (
     from_additive,
@@ -259,6 +259,101 @@ def test_masks_for_different_batches_do_not_combine():
     assert (Subsequent() & Padding((1, 2))).batch_size == 2
     assert (~Padding((1, 2))).batch_size == 2
     assert (Subsequent() | Prefix(1)).batch_size is None
+
+
+# Queries and keys of different lengths
+
+
+@settings(max_examples=60)
+@given(masks(), st.integers(0, K), st.integers(0, B - 1))
+def test_with_a_cache_a_mask_is_the_last_rows_of_the_full_one(mask, queries, sentence):
+    """Aligned bottom-right, for every rule and however they are joined; top-left, the first rows."""
+    full = mask.grid(K, sentence=sentence)
+    cached = mask.aligned(queries, K, "bottom-right").grid(queries, K, sentence=sentence)
+
+    assert torch.equal(cached, full[K - queries :])
+    assert torch.equal(mask.aligned(queries, K, "top-left").grid(queries, K, sentence=sentence), full[:queries])
+
+
+@settings(max_examples=60)
+@given(masks(), st.integers(-9, 9), st.integers(-9, 9))
+def test_shifts_add_up(mask, once, again):
+    """And the masks that they make go through JSON, have an inverse, and name the same number of reasons."""
+    assert mask.shifted(once).shifted(again) == mask.shifted(once + again) or same(
+        mask.shifted(once).shifted(again), mask.shifted(once + again)
+    )
+    assert same(mask.shifted(once).shifted(-once), mask)
+    assert from_json(mask.shifted(once).to_json()) == mask.shifted(once)
+
+
+def test_a_shift_of_a_known_rule_is_that_rule():
+    """Subsequent has an offset of its own; what looks at keys alone is not shifted; rules joined are, each."""
+    assert Subsequent(1).shifted(2) == Subsequent(3)
+    for mask in (Padding((1, 2)), Prefix(3), Full()):
+        assert mask.shifted(5) == mask
+    assert (Subsequent() & ~Window(1)).shifted(2) == Subsequent(2) & ~Shifted(Window(1), 2)
+    assert Window(1).shifted(0) == Window(1)
+    assert (Window(1) & Subsequent()).shifted(-1).blocked_by(2, 3) == (
+        "window (1 before, 0 after) at offset -1",
+        "subsequent (offset -1)",
+    )
+    assert str(Shifted(Subsequent() | Prefix(1), 2)) == "(subsequent or prefix of 1) at offset 2"
+
+
+def test_an_alignment_that_is_not_there_is_refused():
+    """With those that are."""
+    with pytest.raises(MaskError, match="no alignment 'center'; it is top-left or bottom-right"):
+        Subsequent().aligned(2, 3, "center")
+
+
+@settings(max_examples=40)
+@given(masks(), st.integers(0, B - 1), slices(Q))
+def test_the_keys_left_are_the_row_sums(mask, sentence, rows):
+    """Of any rows."""
+    left = mask.keys_left(Q, K, sentence=sentence, rows=rows)
+
+    assert torch.equal(left, mask.grid(Q, K, sentence=sentence)[rows].sum(1))
+
+
+def test_the_keys_left_of_a_long_input_are_counted_in_blocks():
+    """100,000 queries and keys have 10¹⁰ cells; of a few rows only these are counted."""
+    left = (Window(70_000) | Global((99_999,))).keys_left(100_000, 100_000, rows=slice(60_001, None, 19_999))
+
+    assert left.tolist() == [60_003, 70_002, 100_000]
+
+
+# Random keys
+
+
+@settings(max_examples=40)
+@given(randoms(), st.integers(1, 3))
+def test_every_query_draws_its_count_out_of_every_stretch(mask, stretches):
+    """Neither more nor fewer, whatever the seed."""
+    drawn = mask.grid(Q, mask.every * stretches).reshape(Q, stretches, mask.every).sum(-1)
+
+    assert torch.equal(drawn, torch.full((Q, stretches), mask.count))
+
+
+@pytest.mark.parametrize(("count", "every"), [(1, 2), (2, 7), (3, 16), (5, 101)])
+def test_random_keys_are_drawn_evenly_and_anew(count, every):
+    """Each key as often as any other, within five standard deviations; queries, stretches and seeds draw apart."""
+    queries, share = 4000, count / every
+    drawn = Random(count, every).grid(queries, 2 * every)
+
+    assert (drawn.double().mean(0) - share).abs().max() < 5 * math.sqrt(share * (1 - share) / queries)
+    for other in (drawn.roll(1, 0), drawn.roll(every, 1), Random(count, every, 1).grid(queries, 2 * every)):
+        both = (drawn & other).double().mean()
+        assert abs(both - share**2) < 5 * share / math.sqrt(queries)
+
+
+def test_random_keys_are_the_same_everywhere():
+    """They are part of links, so these stay as they are."""
+    assert [row.nonzero().flatten().tolist() for row in Random(2, 9, seed=4).grid(4, 9)] == [
+        [2, 5],
+        [1, 2],
+        [4, 7],
+        [1, 5],
+    ]
 
 
 # Why a cell is blocked

@@ -4,7 +4,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import D_K, D_V, B, H, K, Q, booleans, masks, tensors
+from strategies import D_K, D_V, B, H, K, Q, biases, booleans, masks, slices, tensors
+from torch.nn.functional import scaled_dot_product_attention as judge
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -12,6 +13,7 @@ from attnviz.core.attention import attend, attention_output
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import MaskError, ShapeError
 from attnviz.core.masks import Mask, Padding, Subsequent, Window
+from attnviz.core.modifiers import ALiBi, RelativeBias
 from attnviz.core.tap import Tap, silence
 
 SITE = Site("encoder", 0)
@@ -99,6 +101,65 @@ def test_switching_a_head_off_leaves_the_others():
     assert torch.equal(after[:, [0, 2]], before[:, [0, 2]])
 
 
+@settings(max_examples=40)
+@given(
+    st.lists(biases, min_size=1, max_size=2),
+    st.sampled_from([None, (1, 1, Q, K), (B, H, Q, K), (1, H, 1, K), (Q, K)]),
+    st.booleans(),
+    st.sampled_from([0.5, 1.0]),
+    slices(Q),
+    slices(K),
+)
+def test_a_bias_of_the_edits_is_added_as_pytorch_adds_one(named, shape, keep, temperature, rows, columns):
+    """To the model's own, if it has one; kept or not, and in every window of the scores that are kept."""
+    query, key, value = tensors()
+    own = None if shape is None else torch.randn(shape, dtype=torch.float64)
+    whole = sum(bias.tensor(H, Q, K, dtype=torch.float64) for bias in named) + (0 if own is None else own)
+    expected = judge(query, key, value, whole / temperature, scale=D_K**-0.5 / temperature)
+
+    output, tap = run(Edits(bias=named, temperature=temperature), keep=keep, bias=own)
+
+    assert_close(output, expected, **EXACT)
+    scores = (query @ key.mT * D_K**-0.5 + whole) / temperature
+    for step in tap.steps:
+        for head in range(H):
+            window = step.scores(head, rows, columns, sentence=1)
+            assert_close(window, scores[1, head, rows, columns], **EXACT)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_cross_attention_has_no_bias_of_the_edits(keep):
+    """Between two texts there is no distance; a softcap acts there too."""
+    site, edits = Site("cross", 0), Edits(bias=(ALiBi(), RelativeBias()))
+    plain = Tap(keep=keep).attend(*tensors(), site=site)
+
+    assert torch.equal(Tap(edits, keep=keep).attend(*tensors(), site=site), plain)
+    assert not torch.equal(Tap(edits, keep=keep).attend(*tensors(), site=SITE), plain)
+    assert not torch.equal(Tap(Edits(softcap=0.1), keep=keep).attend(*tensors(), site=site), plain)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("own", [None, 50.0])
+def test_a_softcap_of_the_edits_replaces_the_models_own(keep, own):
+    """The scores are bent by its tanh before the bias is added."""
+    query, key, value = tensors()
+    capped = torch.tanh(query @ key.mT * D_K**-0.5 / 0.7) * 0.7 + ALiBi().tensor(H, Q, K, dtype=torch.float64)
+
+    output, tap = run(Edits(softcap=0.7, bias=(ALiBi(),)), keep=keep, softcap=own)
+
+    assert_close(output, torch.softmax(capped, -1) @ value, **EXACT)
+    assert [step.softcap for step in tap.steps] == [0.7] * keep
+
+
+def test_a_bias_for_other_heads_or_beside_a_wrong_one_is_refused():
+    """With the numbers, and before anything is kept."""
+    for call, edit in (({}, ALiBi((1.0, 2.0))), ({"bias": torch.zeros(B, Q, K)}, ALiBi())):
+        tap = Tap(Edits(bias=(edit,)))
+        with pytest.raises(ShapeError):
+            tap.attend(*tensors(), site=SITE, **call)
+        assert not tap.steps
+
+
 @pytest.mark.parametrize("head", [-1, H, 10**9])
 def test_a_head_that_is_not_there_changes_nothing(head):
     """A link made for a model with more heads still opens; -1 is not the last one."""
@@ -167,12 +228,12 @@ class Largest(TorchDispatchMode):
 
 
 def test_a_long_input_never_makes_a_matrix_of_n_by_n():
-    """At 16,384 tokens the scores would take 1 GB; nothing larger than a block of 16 MB is made, nor kept."""
-    n = 16_384
+    """At 8,192 tokens the scores would take 256 MB; nothing larger than a block of 16 MB is made, nor kept."""
+    n = 8_192
     query, key, value = (torch.randn(1, 1, n, 16) for _ in range(3))
 
     with Largest() as largest:
-        tap = Tap(Edits(mask=Subsequent()))
+        tap = Tap(Edits(mask=Subsequent(), bias=(ALiBi(),)))
         output = tap.attend(query, key, value, site=SITE)
         step = tap.steps[0]
         window = step.weights(0, slice(n - 3, n), slice(n - 200, n))
@@ -188,24 +249,27 @@ def test_a_long_input_never_makes_a_matrix_of_n_by_n():
 
 @pytest.mark.parametrize("own", [None, Subsequent(), booleans((B, 1, 1, K)), booleans((Q, K))], ids=str)
 @pytest.mark.parametrize("bias", [None, torch.randn(1, H, Q, K, dtype=torch.float64)], ids=["no bias", "bias"])
+@pytest.mark.parametrize("named", [(), (ALiBi(), RelativeBias())], ids=["plain", "named"])
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_sink_takes_its_share_and_gives_nothing(own, bias, keep):
+def test_a_sink_takes_its_share_and_gives_nothing(own, bias, named, keep):
     """As one more column of scores, dropped after the softmax, as in GPT-OSS; an edit of the mask leaves it open."""
     query, key, value = tensors()
     sinks = torch.randn(H, dtype=torch.float64)
     edit = Window(1, 1)
     own_tensor = own.tensor(Q, K) if isinstance(own, Mask) else torch.tensor(True) if own is None else own
     allowed = edit.tensor(Q, K) & own_tensor
-    scores = query @ key.mT * D_K**-0.5 + (0 if bias is None else bias)
+    added = (0 if bias is None else bias) + sum(b.tensor(H, Q, K, dtype=torch.float64) for b in named)
+    scores = query @ key.mT * D_K**-0.5 + added
     scores = scores.masked_fill(~allowed, -torch.inf)
     column = sinks.reshape(1, H, 1, 1).expand(B, H, Q, 1)
     weights = torch.softmax(torch.cat([scores, column], -1), -1)
 
-    output, tap = run(Edits(mask=edit), keep=keep, mask=own, bias=bias, sinks=sinks)
+    output, tap = run(Edits(mask=edit, bias=named), keep=keep, mask=own, bias=bias, sinks=sinks)
 
     assert_close(output, weights[..., :K] @ value, **EXACT)
     for step in tap.steps:
         assert step.has_sink
+        assert_close(step.weights(1, slice(1, 4), slice(2, K + 1), sentence=1), weights[1, 1, 1:4, 2:], **EXACT)
         assert_close(step.weights(1, sentence=1), weights[1, 1], **EXACT)
         reasons, blocked = step.reasons(1)
         assert not blocked[:, K].any()

@@ -148,8 +148,9 @@ class Random(Mask):
 def _permuted(place: Tensor, hashed: Tensor, size: int) -> Tensor:
     """Where a permutation of 0 to size - 1, another one for each hash, takes a place.
 
-    A Feistel network of four rounds on pairs of numbers below the root of the size permutes the squares; a place that lands beyond the
-    size goes round again, which keeps it a permutation (Black and Rogaway 2002, "cycle walking").
+    A Feistel network of four rounds on pairs of numbers below the root of the size permutes the square of the root; a
+    place that lands beyond the size goes round again, which keeps it a permutation ("cycle walking", Black and Rogaway
+    2002).
     """
     root = math.isqrt(size - 1) + 1
     left, right = place // root, place % root

@@ -1,0 +1,206 @@
+"""Score modifiers as values: hand formulas, the formula of T5, blocks, other lengths, JSON from anybody."""
+
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import H, K, Q, biases, hostile_json, slices
+from torch.testing import assert_close
+
+from attnviz.core.errors import InputError, ShapeError
+from attnviz.core.modifiers import ALiBi, RelativeBias, alibi_slopes, from_json
+
+
+@settings(max_examples=40)
+@given(biases, slices(Q), slices(K), slices(H))
+def test_a_block_of_a_bias_is_that_block_of_the_whole(bias, rows, columns, only):
+    """(1, heads, rows, columns); also empty blocks."""
+    whole = bias.tensor(H, Q, K)
+    block = bias.tensor(H, Q, K, rows=rows, columns=columns, only=only)
+
+    assert whole.shape == (1, H, Q, K)
+    assert whole.dtype is torch.float32
+    assert torch.equal(block, whole[:, only, rows, columns])
+
+
+@settings(max_examples=30)
+@given(biases)
+def test_with_a_cache_the_bias_is_the_last_rows_of_the_full_one(bias):
+    """The last query stands at the last key."""
+    assert torch.equal(bias.tensor(H, Q, K), bias.tensor(H, K, K)[:, :, K - Q :])
+
+
+# ALiBi
+
+
+@pytest.mark.parametrize(
+    ("heads", "slopes"),
+    [
+        (1, (2**-8,)),
+        (2, (2**-4, 2**-8)),
+        (3, (2**-4, 2**-8, 2**-2)),
+        (8, (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256)),
+        (12, (*(2**-n for n in range(1, 9)), 2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5)),
+    ],
+)
+def test_the_slopes_of_the_paper(heads, slopes):
+    """Eight are 1/2 to 1/256; for twelve, every other of the sixteen stands between them."""
+    assert alibi_slopes(heads) == pytest.approx(slopes, rel=1e-15)
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 20), st.integers(0, 9), st.integers(0, 9))
+def test_alibi_is_the_distance_times_the_slope(heads, queries, keys):
+    """Cell by cell, with the slopes of the paper or given ones."""
+    given_slopes = tuple(0.25 * head - 1 for head in range(heads))
+    for bias, slopes in ((ALiBi(), alibi_slopes(heads)), (ALiBi(given_slopes), given_slopes)):
+        tensor = bias.tensor(heads, queries, keys, dtype=torch.float64)
+        assert tensor.shape == (1, heads, queries, keys)
+        for head in range(heads):
+            for query in range(queries):
+                for key in range(keys):
+                    assert tensor[0, head, query, key] == -slopes[head] * abs(query + keys - queries - key)
+
+
+# Relative bias
+
+
+@pytest.mark.parametrize("two_sided", [True, False])
+@pytest.mark.parametrize(("buckets", "max_distance"), [(32, 128), (8, 20), (6, 9), (4, 3)])
+def test_the_buckets_are_those_of_t5(two_sided, buckets, max_distance):
+    """As in transformers, at all distances from far before to far after."""
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
+    distances = torch.arange(-300, 301)
+    bias = RelativeBias(buckets, max_distance, two_sided)
+
+    settings = {"bidirectional": two_sided, "num_buckets": buckets, "max_distance": max_distance}
+    assert torch.equal(bias.bucket(distances), t5.T5Attention._relative_position_bucket(distances, **settings))
+    assert set(bias.bucket(distances).tolist()) <= set(range(buckets))
+
+
+def test_near_distances_have_a_bucket_each_and_far_ones_share():
+    """With 32 buckets on one side: 0 to 15 each their own, all from 128 on the last."""
+    bias = RelativeBias(two_sided=False)
+
+    assert bias.bucket(-torch.arange(17)).tolist() == list(range(17))
+    assert bias.bucket(torch.tensor([-127, -128, -10_000, 1, 50])).tolist() == [31, 31, 31, 0, 0]
+
+
+def test_a_table_is_looked_up_by_bucket_and_head():
+    """One row for each bucket, one number for each head."""
+    table = tuple((bucket, 10.0 * bucket, -bucket) for bucket in range(4))
+    bias = RelativeBias(buckets=4, max_distance=5, two_sided=False, table=table)
+
+    found = bias.tensor(3, 3, 3)
+    assert found[0, 1].tolist() == [[0, 0, 0], [10, 0, 0], [20, 10, 0]]
+    assert torch.equal(found[0, 2], -found[0, 0])
+
+
+def test_a_seed_gives_the_same_table_again_and_another_gives_another():
+    """Whatever else is drawn; the numbers differ between heads and are about normal."""
+    first = RelativeBias(seed=3).tensor(64, 60, 60)
+    torch.rand(3)
+
+    assert torch.equal(first, RelativeBias(seed=3).tensor(64, 60, 60))
+    assert not torch.equal(first, RelativeBias(seed=4).tensor(64, 60, 60))
+    assert not torch.equal(first[0, 0], first[0, 1])
+    assert abs(first.std().item() - 1) < 0.1
+
+
+@pytest.mark.parametrize("bias", [ALiBi((1.0, 2.0)), RelativeBias(4, 3, table=((1.0, 2.0),) * 4)], ids=str)
+def test_a_bias_for_other_heads_is_refused(bias):
+    """With both numbers."""
+    with pytest.raises(ShapeError, match=r"2.*has 3"):
+        bias.tensor(3, Q, K)
+
+
+# JSON
+
+
+@settings(max_examples=60)
+@given(biases)
+def test_biases_go_through_json_and_back(bias):
+    """As an object, and as text; equal values hash alike."""
+    assert from_json(bias.to_json()) == bias
+    assert from_json(json.dumps(bias.to_json())) == bias
+    assert len({bias, from_json(bias.to_json())}) == 1
+
+
+def test_the_json_of_a_bias_can_be_read():
+    """It is part of links, so it stays as it is; defaults are left out."""
+    assert ALiBi().to_json() == {"bias": "alibi"}
+    assert RelativeBias(8, two_sided=False).to_json() == {"bias": "relative", "buckets": 8, "two_sided": False}
+    assert ALiBi((1, 2)).to_json() == {"bias": "alibi", "slopes": [1.0, 2.0]}
+    assert [str(b) for b in (ALiBi(), ALiBi((1.0,)), RelativeBias(seed=2))] == [
+        "ALiBi",
+        "ALiBi (1 slopes)",
+        "relative bias (32 buckets, seed 2)",
+    ]
+
+
+_fields = ["slopes", "buckets", "max_distance", "two_sided", "seed", "table"]
+
+
+@settings(max_examples=300)
+@given(
+    hostile_json
+    | st.fixed_dictionaries(
+        {"bias": st.sampled_from(["alibi", "relative"]) | hostile_json}, optional=dict.fromkeys(_fields, hostile_json)
+    )
+)
+def test_hostile_json_is_a_bias_or_one_sentence(data):
+    """Never another exception, and what is taken comes back the same."""
+    try:
+        read = from_json(data)
+    except InputError as error:
+        assert len(str(error)) < 300
+        return
+
+    assert from_json(read.to_json()) == read
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ("{", "not valid JSON"),
+        (7, "an object with the name of a bias; given 7"),
+        ({"bias": "rope"}, "no bias 'rope'. There are: alibi, relative"),
+        ({"bias": "alibi", "slope": 1}, "has no 'slope'"),
+        ({"bias": "alibi", "slopes": []}, "each of 1 to 1024 heads"),
+        ({"bias": "alibi", "slopes": [1] * 1025}, "each of 1 to 1024 heads"),
+        ({"bias": "alibi", "slopes": "12"}, "each of 1 to 1024 heads; given '12'"),
+        ({"bias": "alibi", "slopes": [math.nan]}, "given nan"),
+        ({"bias": "alibi", "slopes": [10**400]}, "at most 100,000"),
+        ({"bias": "alibi", "slopes": [True]}, "given True"),
+        ({"bias": "relative", "buckets": 7}, "an even number of 4 to 1024 buckets; given 7"),
+        ({"bias": "relative", "buckets": 2}, "4 to 1024 buckets; given 2"),
+        ({"bias": "relative", "buckets": 1, "two_sided": False}, "needs 2 to 1024 buckets; given 1"),
+        ({"bias": "relative", "buckets": 2000}, "given 2000"),
+        ({"bias": "relative", "buckets": 3.0}, "The buckets of a relative bias is a whole number"),
+        ({"bias": "relative", "seed": -1}, "The seed of a relative bias"),
+        ({"bias": "relative", "max_distance": 8}, "max_distance is 8; it must be above 8"),
+        ({"bias": "relative", "two_sided": "no"}, "two_sided is true or false; given 'no'"),
+        ({"bias": "relative", "table": 3}, "cannot be read"),
+        ({"bias": "relative", "table": [[1.0]]}, "needs 32 rows"),
+        ({"bias": "relative", "buckets": 4, "max_distance": 3, "table": [[1], [1], [1], [1, 2]]}, "of one length"),
+    ],
+    ids=lambda x: x if isinstance(x, str) and len(x) < 50 else "",
+)
+def test_what_is_wrong_with_a_bias_is_said(data, says):
+    """In one sentence, cut short."""
+    with pytest.raises(InputError) as refused:
+        from_json(data)
+
+    assert says in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+def test_a_bias_of_a_huge_map_costs_the_block():
+    """The whole would have 10¹² cells."""
+    block = ALiBi().tensor(2, 10**6, 10**6, rows=slice(10**6 - 2, None), columns=slice(None, 3))
+
+    assert block.shape == (1, 2, 2, 3)
+    assert_close(block[0, 0, 1, 0].item(), -(10**6 - 1) / 16)
