@@ -37,7 +37,7 @@ def reasons_of(
     step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], Tensor]:
     """`Step.reasons` for one head; of combined heads a cell counts as blocked where every head blocks it."""
-    found = [step.reasons(h, rows, columns, sentence=sentence) for h in _heads_that_differ(step, head)]
+    found = [step.reasons(h, rows, columns, sentence=sentence) for h in heads_that_differ(step, head)]
     if len(found) == 1:
         return found[0]
     return found[0][0], torch.stack([blocked for _, blocked in found]).amin(0)
@@ -45,11 +45,11 @@ def reasons_of(
 
 def may_attend(step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
     """`Step.may_attend` for one head; of combined heads, where any may."""
-    found = [step.may_attend(h, rows, columns, sentence=sentence) for h in _heads_that_differ(step, head)]
+    found = [step.may_attend(h, rows, columns, sentence=sentence) for h in heads_that_differ(step, head)]
     return torch.stack(found).any(0)
 
 
-def _heads_that_differ(step: Step, head: int | str) -> Sequence[int]:
+def heads_that_differ(step: Step, head: int | str) -> Sequence[int]:
     """The heads to ask about masks: of combined heads that share one mask, the first stands for all."""
     if not isinstance(head, str):
         return (head,)

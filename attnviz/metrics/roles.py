@@ -1,0 +1,72 @@
+"""What a head may be for, from its numbers on the text at hand: a suggestion with its evidence, never more."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A name for heads one of whose numbers reaches a threshold.
+
+    Attributes:
+        name: of the role.
+        metric: the number, a share of the weight or of what it could be.
+        least: the threshold: from there on the role is suggested.
+        unless: a metric that must stay below `least`, because it would explain the same number.
+    """
+
+    name: str
+    metric: str
+    least: float
+    unless: str | None = None
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("previous token", "previous", 0.6),
+    Rule("next token", "next", 0.6),
+    Rule("itself", "self", 0.6),
+    Rule("first token (sink)", "first", 0.6),
+    Rule("special tokens", "special", 0.6, unless="first"),
+    Rule("same token elsewhere", "duplicate", 0.5),
+    Rule("induction", "induction", 0.5),
+    Rule("looks evenly", "evenness", 0.9),
+)
+"""More than half of the weight must be where the name says. Duplicates and induction are rarer, so half is enough."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """A suggestion: what a head does on this text, with the number it is known by, from 0 to 1."""
+
+    name: str
+    evidence: str
+    value: float
+
+
+def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
+    """What a head looks like on the text at hand, the strongest first; empty where no number reaches a threshold.
+
+    Args:
+        row: one of `head_metrics`, or of the means that `texts.over_texts` gives, with its column `texts`.
+    """
+    texts = int(row.get("texts", 1))
+    where = "on this text" if texts == 1 else f"on average over {texts} texts"
+    found = [role for rule in RULES if (role := _role(rule, row, where)) is not None]
+    return tuple(sorted(found, key=lambda role: -role.value))
+
+
+def _role(rule: Rule, row: Mapping[str, Any] | pd.Series, where: str) -> Role | None:
+    value = _value(rule.metric, row)
+    if value is None or value < rule.least:
+        return None
+    if rule.unless is not None and (_value(rule.unless, row) or 0.0) >= rule.least:
+        return None
+    return Role(rule.name, f"{rule.name}: {value:.2f} {where}", value)
+
+
+def _value(name: str, row: Mapping[str, Any] | pd.Series) -> float | None:
+    value = row.get(name)
+    return None if value is None or pd.isna(value) else float(value)
