@@ -1,6 +1,7 @@
 """Models of Hugging Face on their way: found, fetched if somebody asked for that, and loaded, in a thread of their own.
 
-A model is on its way once, however many sessions wait for it. A download ends soon after the last of them is gone.
+A model is on its way once, however many sessions wait for it. A download is waited for by those who said yes to it, and
+ends soon after the last of them is gone.
 """
 
 import logging
@@ -42,7 +43,7 @@ class Arrival:
         progress: how far a download is.
         error: why it failed.
         source: the model, once it is here.
-        sessions: who waits for it.
+        sessions: who waits for it; while it is fetched, who said yes to that.
     """
 
     name: str
@@ -61,11 +62,9 @@ class Arrival:
         """Whether there is nothing to wait for."""
         return self.stage in ("asking", "here", "failed")
 
-    def fetch(self) -> None:
-        """Download it, and load it then."""
-        with _lock:
-            if self.stage == "asking":
-                self._begin("fetching", self._load)
+    def asks(self, session: str) -> bool:
+        """Whether a session is to say if it should be downloaded."""
+        return self.stage == "asking" or (self.stage == "fetching" and session not in self.sessions)
 
     def _begin(self, stage: Stage, work) -> None:
         self.stage, self.begun, self.seen = stage, time.monotonic(), time.monotonic()
@@ -98,9 +97,14 @@ class Arrival:
             self._load()
 
     def _load(self) -> None:
+        from attnviz.sources.huggingface.hub import Canceled
         from attnviz.sources.huggingface.source import fetch
 
-        source = fetch(self.name, self._report)
+        try:
+            source = fetch(self.name, self._report)
+        except Canceled:  # nothing is wrong with the model: who asks for it is asked again
+            forget(self)
+            raise
         source.sites  # noqa: B018 (a first run, for which no page then waits)
         self.source, self.stage = source, "here"
 
@@ -115,18 +119,34 @@ class Arrival:
 
 
 def wait_for(name: str, session: str) -> Arrival:
-    """The model of that name on its way, or here; the session waits for no other one any more."""
+    """The model of that name on its way, or here; the session waits for no other one any more.
+
+    It waits for no download to which it has not said yes, but for one that its page has left by being loaded again.
+    """
     with _lock:
         leave(session, but=name)
+        _forget_unasked()
         found = _arrivals.get(name)
         if found is None or (found.stage == "failed" and time.monotonic() - found.begun > RETRY):
             found = _arrivals[name] = Arrival(name)
             found._begin("finding", found._find)
-        found.sessions.add(session)
+        if found.stage != "fetching" or not any(map(_is_there, found.sessions)):
+            found.sessions.add(session)
         _arrivals.move_to_end(name)
         _forget_old("here", MOST_HERE)
         _forget_old("failed", MOST_FAILED)
     return found
+
+
+def fetch(name: str, session: str) -> None:
+    """A session says yes to a download; it waits for one that is going on already."""
+    with _lock:
+        found = _arrivals.get(name)
+        if found and found.stage == "asking":
+            found.sessions.clear()
+            found._begin("fetching", found._load)
+        if found:
+            found.sessions.add(session)
 
 
 def leave(session: str, but: str | None = None) -> None:
@@ -139,14 +159,24 @@ def leave(session: str, but: str | None = None) -> None:
                     del _arrivals[name]
 
 
-def forget(name: str) -> None:
+def forget(arrival: Arrival) -> None:
     """Look for a model again when it is asked for the next time."""
     with _lock:
-        _arrivals.pop(name, None)
+        if _arrivals.get(arrival.name) is arrival:
+            del _arrivals[arrival.name]
 
 
-def failed(name: str) -> bool:
-    return name in _arrivals and _arrivals[name].stage == "failed"
+def failed(name: str) -> Arrival | None:
+    """The model of that name, if it could not be loaded."""
+    found = _arrivals.get(name)
+    return found if found and found.stage == "failed" else None
+
+
+def _forget_unasked() -> None:
+    """What nobody is there to say yes to: its sizes would grow old."""
+    for name, arrival in tuple(_arrivals.items()):
+        if arrival.stage == "asking" and not any(map(_is_there, arrival.sessions)):
+            del _arrivals[name]
 
 
 def _forget_old(stage: Stage, most: int) -> None:

@@ -1,6 +1,8 @@
 """Any model of Hugging Face: its name, the wait for it, and what it is."""
 
+from collections import Counter
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
@@ -10,6 +12,9 @@ from attnviz.sources.base import Source
 from attnviz.ui import arrivals
 from attnviz.ui.arrivals import Arrival
 from attnviz.ui.notes import clean, large, quiet
+
+if TYPE_CHECKING:
+    from attnviz.sources.huggingface.loading import Loaded
 
 NAME = "huggingface"
 """What the choice of a model calls all of them."""
@@ -62,15 +67,22 @@ def field() -> Source | Arrival | AttnvizError:
         return arrival.error
     if arrival.stage != "here":
         return arrival
-    quiet(facts(arrival.source))
+    try:
+        quiet(facts(arrival.source))
+    except AttnvizError as error:  # it was let go of for others, and its files are gone
+        arrivals.forget(arrival)
+        return error
     return arrival.source
 
 
 def facts(source: Source) -> str:
-    """Where the weights come from, what the model does, and how and where its numbers are kept."""
-    loaded = source.loaded
-    dtype = str(loaded.dtype).removeprefix("torch.")
-    return " · ".join((source.provenance, TASKS[loaded.task], dtype, str(loaded.device)))
+    """Where the weights come from, what the model does, and how and where its numbers are kept; broken between them."""
+    parts = source.provenance, TASKS[source.loaded.task], _kept(source.loaded)
+    return " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
+
+
+def _kept(loaded: "Loaded") -> str:
+    return f"{str(loaded.dtype).removeprefix('torch.')} on {loaded.device}"
 
 
 def leave() -> None:
@@ -86,13 +98,13 @@ def unknown_token(source: Source) -> str:
 def try_again() -> None:
     """A way to look again for a model that could not be loaded; nothing if none was looked for."""
     name = clean(st.session_state.get("hf") or "").strip()
-    if st.session_state.get("model") == NAME and name and arrivals.failed(name):
-        st.button("Try again", key="try again", icon=":material/refresh:", on_click=arrivals.forget, args=(name,))
+    if st.session_state.get("model") == NAME and (failed := arrivals.failed(name)):
+        st.button("Try again", key="try again", icon=":material/refresh:", on_click=arrivals.forget, args=(failed,))
 
 
 def ask_or_wait(arrival: Arrival) -> None:
     """What stands on the page until the model is here."""
-    if arrival.stage == "asking":
+    if arrival.asks(session()):
         _ask(arrival)
     else:
         _wait(arrival)
@@ -105,7 +117,8 @@ def _ask(arrival: Arrival) -> None:
     large(f"{place.name} is not on this machine. {_size(place.size)} would be downloaded from {said.hub()}:")
     quiet(" · ".join(f"{file.name} {_size(file.size)}" for file in place.files))
     label = f"Download {_size(place.size)}"
-    st.button(label, key="download", type="primary", icon=":material/download:", on_click=arrival.fetch)
+    options = {"type": "primary", "icon": ":material/download:"}
+    st.button(label, key="download", on_click=arrivals.fetch, args=(arrival.name, session()), **options)
 
 
 @st.fragment(run_every=EVERY)
@@ -135,14 +148,18 @@ def _size(count: int) -> str:
 def card(source: Source) -> list[tuple[str, str]]:
     """What is known of a model of which nothing was measured here, in pairs of what and how much."""
     loaded = source.loaded
-    numbers = sum(one.numel() for one in loaded.model.parameters())
-    found = [
+    parameters = sum(one.numel() for one in loaded.model.parameters())
+    layers = Counter(site.kind for site in source.sites)
+    heads = "heads per layer" if len(set(source.heads.values())) == 1 else "heads of a layer, at most"
+    return [
         ("class", type(loaded.model).__name__),
         ("what it does", TASKS[loaded.task]),
-        ("numbers", f"{numbers:,}"),
+        *((f"{kind} layers", f"{count:,}") for kind, count in layers.items()),
+        (heads, f"{source.num_heads:,}"),
         ("d_model", f"{source.d_model:,}"),
-        ("attention", f"{len(source.sites)} sites with {source.num_heads} heads each"),
+        ("parameters", f"{parameters:,}"),
+        ("tokens it knows", f"{loaded.vocabulary:,}"),
         ("longest text", f"{loaded.longest:,} tokens" if loaded.longest else "it names no limit"),
-        ("kept as", f"{str(loaded.dtype).removeprefix('torch.')} on {loaded.device}"),
+        ("kept as", _kept(loaded)),
+        ("from", f"commit {loaded.commit}" if loaded.commit else "files on this machine"),
     ]
-    return found + ([("commit", loaded.commit)] if loaded.commit else [])

@@ -1,5 +1,6 @@
 """What the model says, and what it said before anything was changed."""
 
+import math
 from difflib import SequenceMatcher
 from html import escape
 
@@ -10,8 +11,10 @@ from attnviz.core.display import shown
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.ui.notes import clean
+from attnviz.words import turned
 
 NOTHING = "(nothing)"
+NO_NUMBERS = "the probabilities are not numbers"
 
 
 def line(record: Record, before: Record | None, *, position: int, sentence: int = 0) -> None:
@@ -89,36 +92,33 @@ def _compared(asked: str, now: tuple[str, str], was: tuple[str, str] | None) -> 
 
 
 def _most_probable(record: Record, position: int, sentence: int) -> tuple[str, str]:
-    """The word in quotes, and its probability."""
-    ((word, probability),) = record.prediction.most_probable(position, 1, sentence=sentence)
-    return f"'{shown(word)}'", f"{probability:.2f}"
+    return _first(metrics.next_words(record, position, sentence=sentence, count=1))
 
 
 def _label(record: Record, sentence: int) -> tuple[str, str]:
-    """The most probable label in quotes, and its probability."""
-    found = metrics.labels(record, sentence=sentence)
-    return (f"'{shown(found[0].word)}'", f"{found[0].probability:.2f}") if found else (NOTHING, "")
+    return _first(metrics.labels(record, sentence=sentence))
+
+
+def _first(found: tuple[metrics.NextWord, ...]) -> tuple[str, str]:
+    """The most probable word or label in quotes, and its probability; or that there is none."""
+    return (f"'{shown(found[0].word)}'", f"{found[0].probability:.2f}") if found else (NOTHING, NO_NUMBERS)
 
 
 def _vectors(record: Record, before: Record | None, sentence: int) -> str:
     """How far a change moved the sentence's vector; of several sentences, which two are most alike."""
     if before is not None:
-        moved = float(metrics.shift(before, record)[sentence])
-        return (
-            f"{_quiet('The vector of the sentence moved by')} <b>{_cosine(moved)}</b> {_quiet('(1 less the cosine)')}"
-        )
+        moved = turned(float(metrics.shift(before, record)[sentence]))
+        return f"{_quiet('The vector of the sentence moved by')} <b>{_plain(moved)}</b> {_quiet('(1 less the cosine)')}"
     count = len(record.sentences)
     if count == 1:
         return ""
     alike = metrics.similarity(record)
     pairs = [(float(alike[i, j]), i + 1, j + 1) for i in range(count) for j in range(i + 1, count)]
-    cosine, first, second = max(pairs)
+    cosine, first, second = max((pair for pair in pairs if pair[0] == pair[0]), default=(math.nan, 0, 0))
+    if math.isnan(cosine):
+        return _quiet("The vectors are not numbers, or zero, so none are alike.")
     most = f"Most alike of {count} sentences: {first} and {second}" if count > 2 else "Similarity of both sentences"
     return f"{_quiet(most)} <b>{cosine:.2f}</b>"
-
-
-def _cosine(moved: float) -> str:
-    return "less than 0.0001" if 0 < moved < 0.0001 else f"{moved:.4f}"
 
 
 def _quiet(text: str) -> str:

@@ -1,0 +1,276 @@
+"""Models of Hugging Face on their way to the app: found, asked for, fetched, canceled, failed; on 127.0.0.1 alone."""
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
+
+import fake_hub
+from huggingface_hub import constants
+
+from attnviz.core.errors import AttnvizError
+from attnviz.sources.huggingface import hub as hubs
+from attnviz.sources.huggingface import source as sources
+from attnviz.ui import arrivals
+from attnviz.ui.arrivals import Arrival, fetch, leave, wait_for
+
+NAME = "tiny/story"
+PATIENCE = 60
+"""Seconds that a test waits for what must come."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    return fake_hub.write(tmp_path_factory.mktemp("models") / "gpt2")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_on_its_way():
+    """No test finds what another has left: every thread has ended, and no model is kept."""
+    yield
+    for name in [name for name, one in arrivals._arrivals.items()]:
+        for session in tuple(arrivals._arrivals[name].sessions):
+            leave(session)
+    arrivals._arrivals.clear()
+    for thread in [thread for thread in threading.enumerate() if thread.name == "attnviz-arrival"]:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    sources._loaded.cache_clear()
+
+
+@pytest.fixture
+def hub(model, tmp_path, monkeypatch):
+    """A hub with one model, and an empty cache."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "ATTNVIZ_MODELS", "ATTNVIZ_MAX_DOWNLOAD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    with fake_hub.running() as (fake, address):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        fake.add(NAME, model)
+        yield fake
+
+
+def settled(arrival: Arrival) -> Arrival:
+    """When there is nothing to wait for, or something to ask or to say."""
+    assert arrival.settled.wait(PATIENCE)
+    return arrival
+
+
+def until(claim) -> None:
+    ends = time.monotonic() + PATIENCE
+    while not claim():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def fetching(hub, *sessions: str) -> Arrival:
+    """A download to which sessions said yes, and which stops in the middle of the weights."""
+    hub.fault = "hang in a file"
+    arrival = settled(wait_for(NAME, sessions[0]))
+    for session in sessions:
+        wait_for(NAME, session)
+        fetch(NAME, session)
+    until(lambda: arrival.progress and arrival.progress.done)
+    return arrival
+
+
+def test_a_folder_comes_without_a_question(model):
+    """It is found and loaded, and has run once by then, so that no page waits for that."""
+    arrival = settled(wait_for(str(model), "a"))
+
+    assert arrival.stage == "here"
+    assert arrival.done
+    assert "_example" in vars(arrival.source)
+    assert arrival.source.num_heads == 2
+    assert wait_for(str(model), "b") is arrival
+
+
+def test_nothing_is_fetched_before_somebody_said_yes(hub):
+    """The question comes with the files and their sizes; only what the hub has was asked."""
+    arrival = settled(wait_for(NAME, "a"))
+
+    assert arrival.stage == "asking"
+    assert arrival.asks("a")
+    assert {file.name: file.size for file in arrival.place.files} == {
+        name: len(data) for name, data in hub.files[NAME].items() if name in hubs.files.wanted(hub.files[NAME])
+    }
+    assert all(path.startswith("/api/models/") for path in hub.paths("GET"))
+
+
+def test_a_model_is_fetched_and_loaded(hub):
+    """How far it is is told to the end, and the same model is here for whoever comes later."""
+    arrival = settled(wait_for(NAME, "a"))
+    fetch(NAME, "a")
+
+    assert not arrival.asks("a")
+    settled(arrival)
+    assert (arrival.stage, arrival.error) == ("here", None)
+    assert arrival.progress.done == arrival.progress.total == arrival.place.size
+    assert arrival.source.loaded.commit == fake_hub.COMMIT
+    assert wait_for(NAME, "b") is arrival
+
+
+def test_a_download_ends_when_the_last_who_said_yes_is_gone(hub):
+    """It goes on while there is one; then whoever asks for the model is asked again, and it comes."""
+    arrival = fetching(hub, "a", "b")
+    leave("a")
+
+    assert arrivals._arrivals[NAME] is arrival
+    time.sleep(3 * hubs.EVERY)
+    assert not arrival.settled.is_set()
+
+    leave("b")
+    settled(arrival)
+
+    assert isinstance(arrival.error, hubs.Canceled)
+    assert not arrivals.failed(NAME)
+    hub.fault = None
+    again = settled(wait_for(NAME, "a"))
+    assert again is not arrival
+    assert again.stage == "asking"
+    fetch(NAME, "a")
+    assert settled(again).stage == "here"
+
+
+def test_who_asks_for_another_model_waits_no_more(hub, model):
+    """The download for which nobody waits ends."""
+    arrival = fetching(hub, "a")
+    other = settled(wait_for(str(model), "a"))
+
+    assert isinstance(settled(arrival).error, hubs.Canceled)
+    assert other.stage == "here"
+
+
+def test_one_download_keeps_nobody_who_has_not_said_yes(hub):
+    """Who comes while it goes on is asked, too, and keeps it going only after saying yes."""
+    arrival = fetching(hub, "a")
+
+    assert wait_for(NAME, "b") is arrival
+    assert arrival.asks("b")
+    assert not arrival.asks("a")
+
+    leave("a")
+
+    assert isinstance(settled(arrival).error, hubs.Canceled)
+
+
+def test_a_download_waits_a_moment_for_a_page_that_is_loaded_again(hub, monkeypatch):
+    """The same person comes back as another session, and is not asked again."""
+    there = {"before"}
+    monkeypatch.setattr(arrivals, "_is_there", lambda session: session in there)
+    arrival = fetching(hub, "before")
+    there.clear()
+    time.sleep(3 * hubs.EVERY)
+    there.add("after")
+
+    assert wait_for(NAME, "after") is arrival
+    assert not arrival.asks("after")
+
+    monkeypatch.setattr(arrivals, "GRACE", 2 * hubs.EVERY)
+    there.clear()
+
+    assert isinstance(settled(arrival).error, hubs.Canceled)
+    assert wait_for(NAME, "later") is not arrival
+
+
+def test_a_question_to_which_nobody_is_there_is_forgotten(hub, monkeypatch):
+    """Its sizes would grow old."""
+    there = {"a"}
+    monkeypatch.setattr(arrivals, "_is_there", lambda session: session in there)
+    arrival = settled(wait_for(NAME, "a"))
+
+    assert wait_for(NAME, "a") is arrival
+
+    there.clear()
+
+    assert wait_for(NAME, "b") is not arrival
+
+
+def test_two_sessions_wait_for_one_load(model, monkeypatch):
+    """It is loaded once; when one of them leaves, the other still gets it."""
+    go_on, loads, load = threading.Event(), [], sources.loading.load
+
+    def loading(place, report):
+        loads.append(place)
+        assert go_on.wait(PATIENCE)
+        return load(place, report)
+
+    monkeypatch.setattr(sources.loading, "load", loading)
+    first, second = wait_for(str(model), "a"), wait_for(str(model), "b")
+    until(lambda: first.stage == "loading")
+    leave("a")
+
+    assert first is second
+    assert first.sessions == {"b"}
+
+    go_on.set()
+
+    assert settled(second).stage == "here"
+    assert len(loads) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [(404, "There is no model 'tiny/story' at 127.0.0.1:"), ("short", "broke off in the middle of 'tiny/story'")],
+)
+def test_what_cannot_be_had_is_said_in_a_sentence(hub, fault, sentence):
+    """At once or after the question; another try asks the hub again."""
+    hub.fault = fault
+    arrival = settled(wait_for(NAME, "a"))
+    fetch(NAME, "a")
+    settled(arrival)
+
+    assert arrival.stage == "failed"
+    assert isinstance(arrival.error, AttnvizError)
+    assert sentence in str(arrival.error)
+    assert arrivals.failed(NAME) is wait_for(NAME, "b") is arrival
+
+    hub.fault = None
+    arrivals.forget(arrival)
+
+    assert settled(wait_for(NAME, "a")).stage == "asking"
+
+
+def test_what_failed_is_tried_again_after_a_while(hub, monkeypatch):
+    """Not at once: a page that runs often does not ask a hub as often."""
+    hub.fault = 500
+    arrival = settled(wait_for(NAME, "a"))
+    asked = len(hub.asked)
+
+    assert wait_for(NAME, "a") is arrival
+    assert len(hub.asked) == asked
+
+    monkeypatch.setattr(arrivals, "RETRY", 0.0)
+    hub.fault = None
+
+    assert settled(wait_for(NAME, "a")).stage == "asking"
+
+
+def test_a_mistake_of_ours_is_a_sentence_too(model, monkeypatch, caplog):
+    """The page says that it failed and the log why; no page waits forever."""
+
+    def load(place, report):
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr(sources.loading, "load", load)
+    arrival = settled(wait_for(str(model), "a"))
+
+    assert arrival.stage == "failed"
+    assert "cannot be loaded, for a reason that the log tells" in str(arrival.error)
+    assert "a mistake" in caplog.text
+
+
+def test_only_some_are_remembered(monkeypatch, tmp_path):
+    """Of models that failed the oldest are forgotten: names can be anything."""
+    monkeypatch.setattr(arrivals, "MOST_FAILED", 3)
+    names = [str(tmp_path / f"missing-{i}") for i in range(5)]
+    for name in names:
+        settled(wait_for(name, "a"))
+    wait_for(names[-1], "a")
+
+    assert [name for name in names if arrivals.failed(name)] == names[-3:]
