@@ -31,7 +31,7 @@ _HOMES = {
     "subsequent_mask": "core.masks",
     "render": "export",
 }
-_MODULES = ("check", "figures", "metrics", "views")
+_MODULES = ("check", "figures", "leaks", "metrics", "views")
 
 __all__ = [*_HOMES, *_MODULES]
 

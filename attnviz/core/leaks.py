@@ -1,0 +1,216 @@
+"""What a leak test found: which outputs moved when one token was changed, and which of them a mask promised to hide.
+
+`leak_test_function` tests any function that computes attention; `attnviz.leaks.leak_test` tests a whole model.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.core.edits import Edits
+from attnviz.core.errors import AttnvizError, InputError, ShapeError, quoted
+from attnviz.core.masks import Mask
+from attnviz.core.tokens import Token
+
+STATES = ("not tested", "closed and still", "saw what it may", "did not see what it may", "saw what it must not")
+"""What a cell can be; see `LeakTest.states`. The last is a leak."""
+NOT_TESTED, CLOSED, SAW, UNUSED, LEAK = range(5)
+
+MOST = 64
+"""So many tokens are changed at most, unless more are asked for: each costs a run."""
+
+SAFETY = 10
+"""A leak moves an output more than so many times as far as the largest numerical noise."""
+
+ROUNDINGS = 32
+"""And further than so many rounding errors of one number, where no noise was seen."""
+
+LOUD = 1000.0
+"""So many times as long is a changed key in two of three probes. Where a mask comes after the softmax and the weights
+are normalized again, only a score far above the others shows it: the weights that are left round to zero."""
+
+UNSTEADY = 0.01
+"""Outputs that differ by more than this for the very same input are no base for a comparison."""
+
+
+@dataclass(frozen=True, eq=False)
+class LeakTest:
+    """What moved, and what was promised. Rows are the positions whose output was compared, columns the changed tokens.
+
+    Attributes:
+        moved: (Q, K), float64: how far the output of query q moved when the token at j was changed, as a share of its
+            length: ||after - before|| / ||before||; infinite where it became a number or ceased to be one. NaN in the
+            columns that were not tested.
+        promised: (Q, K), boolean: whether query q may depend on key j.
+        noise: how far the very same input moved an output at most, from one place in a batch to another.
+        tolerance: what moved further than this is taken to have moved: `SAFETY` times the noise, at least `ROUNDINGS`
+            rounding errors.
+        queries, keys: the tokens.
+        where: what was compared: "decoder layer 0", "decoder, 2 layers".
+        promise: the mask that was promised, in words.
+        source, provenance, edits, text: what ran, with weights from where, with what changed, on which sentence.
+        notes: what was left out, and why; each a phrase.
+    """
+
+    moved: Tensor
+    promised: Tensor
+    noise: float
+    tolerance: float
+    queries: tuple[Token, ...]
+    keys: tuple[Token, ...]
+    where: str
+    promise: str
+    source: str
+    provenance: str
+    edits: Edits = Edits()
+    text: str = ""
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def tested(self) -> Tensor:
+        """Which keys were changed, (K,), boolean."""
+        return ~self.moved.isnan().all(0)
+
+    @cached_property
+    def saw(self) -> Tensor:
+        """Which outputs moved further than the tolerance, (Q, K), boolean."""
+        return self.moved > self.tolerance
+
+    @property
+    def leaks(self) -> Tensor:
+        """What moved and must not, (Q, K), boolean."""
+        return self.saw & ~self.promised
+
+    @property
+    def unused(self) -> Tensor:
+        """What might have moved and did not, (Q, K), boolean: no mistake, as where a head looks elsewhere."""
+        return self.promised & ~self.saw & self.tested
+
+    @cached_property
+    def states(self) -> Tensor:
+        """(Q, K), an index of `STATES` for each cell."""
+        states = torch.full(self.moved.shape, CLOSED)
+        for state, cells in ((SAW, self.saw & self.promised), (UNUSED, self.unused), (LEAK, self.leaks)):
+            states[cells] = state
+        states[:, ~self.tested] = NOT_TESTED
+        return states
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """The (query, key) of each leak, row by row."""
+        return tuple((query, key) for query, key in self.leaks.nonzero().tolist())
+
+
+def leak_test_function(
+    attend: Callable[[Tensor, Tensor, Tensor, Any], Any],
+    mask: Mask,
+    n: int,
+    *,
+    keys: int | None = None,
+    hand: Callable[[Tensor], Any] = lambda allowed: allowed,
+    heads: int | None = 2,
+    d_k: int = 8,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+    sentence: int = 0,
+) -> LeakTest:
+    """Test one's own attention: change the key and the value at each position, and compare the output of each query.
+
+    Each key is changed three times: into another, into one that is `LOUD` times as long, and into its opposite. What
+    moved is the largest of the three.
+
+        leak_test_function(my_attention, Subsequent(), 8).leaks
+        leak_test_function(F.scaled_dot_product_attention, Subsequent(), 8, hand=to_true_is_masked).pairs
+
+    Args:
+        attend: takes query (1, heads, n, d_k), key and value (1, heads, keys, d_k), and the mask; gives the output, or
+            a tuple that begins with it.
+        mask: what is promised.
+        n: how many queries; and keys, unless `keys` says how many.
+        hand: turns the mask, boolean (n, keys), True = may attend, into what `attend` takes: a function of
+            `attnviz.core.conventions`, or one that makes a mistake on purpose.
+        heads: None gives query, key and value without an axis of heads.
+
+    Raises:
+        ShapeError: if the output is no tensor with a vector for each query.
+        InputError: if the same input gives two outputs.
+    """
+    keys = n if keys is None else keys
+    if not (type(n) is type(keys) is int and 1 <= n <= MOST and 1 <= keys <= MOST):
+        raise InputError(f"A function is tested on 1 to {MOST} queries and keys; given {quoted(n)} and {quoted(keys)}.")
+    generator = torch.Generator().manual_seed(seed)
+    lengths, middle = (n, keys, keys, keys, keys), () if heads is None else (heads,)
+    drawn = [torch.randn(1, *middle, length, d_k, generator=generator, dtype=dtype) for length in lengths]
+    query, key, value, other_key, other_value = drawn
+    allowed = mask.grid(n, keys, sentence=sentence)
+
+    def output(key: Tensor, value: Tensor) -> Tensor:
+        given = attend(query.clone(), key.clone(), value.clone(), hand(allowed.clone()))
+        return _rows(given[0] if isinstance(given, tuple | list) else given, n)
+
+    def changed(j: int) -> Tensor:
+        here = (torch.arange(keys) == j).unsqueeze(-1)
+        probes = [(factor * other_key, other_value) for factor in (1, LOUD, -LOUD)]
+        far = [distance(before, output(k.where(here, key), v.where(here, value))) for k, v in probes]
+        return torch.stack(far).amax(0)
+
+    before = output(key, value)
+    noise = float(distance(before, output(key, value)).max())
+    moved = torch.stack([changed(j) for j in range(keys)], 1)
+    numbers = [tuple(Token(str(i), i, 0, 0) for i in range(length)) for length in (n, keys)]
+    name = getattr(attend, "__name__", type(attend).__name__)
+    threshold = tolerance(noise, dtype)
+    return LeakTest(moved, allowed, noise, threshold, *numbers, "one layer", str(mask), name, "random")
+
+
+def distance(before: Tensor, after: Tensor) -> Tensor:
+    """How far vectors (..., d) moved, as a share of their length before, float64, (...).
+
+    Numbers that are not finite in both count as still; where only one of the two has them, the distance is infinite.
+    """
+    before, after = before.double(), after.double()
+    odd = before.isfinite() != after.isfinite()
+    same = (before == after) | ~before.isfinite()
+    far = (after - before).masked_fill(same | odd, 0).norm(dim=-1)
+    length = before.masked_fill(~before.isfinite(), 0).norm(dim=-1)
+    share = torch.where(far == 0, torch.zeros_like(far), far / length)
+    return share.masked_fill(odd.any(-1), torch.inf)
+
+
+def tolerance(noise: float, dtype: torch.dtype) -> float:
+    """How far an output must move to count as moved.
+
+    Raises:
+        InputError: if the same input gave outputs too far apart to compare.
+    """
+    if not noise <= UNSTEADY:
+        far = f"{noise:.0%}" if noise < torch.inf else "an infinite share"
+        raise InputError(
+            f"The same input gives outputs that differ by {far} of their length; switch off what draws random "
+            "numbers, such as dropout."
+        )
+    return max(SAFETY * noise, ROUNDINGS * torch.finfo(dtype).eps)
+
+
+def through(reached: Tensor, allowed: Tensor, memory: Tensor | None = None) -> Tensor:
+    """Which inputs positions may depend on after one more layer, (Q, inputs), boolean.
+
+    The residual connection keeps what was `reached`, (Q, inputs); the layer adds what the keys of its mask `allowed`,
+    (Q, K), had reached: of the same positions, or of a `memory`, (K, inputs).
+    """
+    seen = reached if memory is None else memory
+    return reached | ((allowed.float() @ seen.float()) > 0)
+
+
+def _rows(output: Any, n: int) -> Tensor:
+    """The output per query, (n, d), with the heads beside each other."""
+    if not isinstance(output, Tensor) or output.dim() < 2 or output.shape[-2] != n:
+        what = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise ShapeError(f"The function gave {what}; it must give (1, heads, n, d_v) or (1, n, d_v) with n = {n}.")
+    if not output.is_floating_point():
+        raise AttnvizError(f"The function gave {output.dtype}; an output holds floating-point numbers.")
+    return output.detach().movedim(-2, 0).flatten(1)

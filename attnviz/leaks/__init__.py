@@ -1,0 +1,123 @@
+"""Does any output depend on what its mask hides? Change one token, run again, and see whose output moved.
+
+test = leak_test(source, source.tokenize(["the cat sat on the mat"]))
+test.pairs            # ((3, 7), ...): position 3 saw position 7, and must not
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.core.leaks import MOST, LeakTest, leak_test_function, tolerance
+from attnviz.core.masks import Mask
+from attnviz.core.tokens import Sentence, Token
+from attnviz.leaks import probes, promise
+from attnviz.leaks.look import look_at, tokens, writes
+from attnviz.leaks.probes import Probe
+from attnviz.sources.base import Source
+
+__all__ = ["LeakTest", "leak_test", "leak_test_function"]
+
+
+def leak_test(
+    source: Source,
+    sentences: Sequence[Sentence],
+    edits: Edits = Edits(),
+    *,
+    site: Site | str | None = None,
+    promised: Mask | None = None,
+    sentence: int = 0,
+    keys: Sequence[int] | None = None,
+    most: int = MOST,
+    report: Callable[[int, int], object] = lambda done, of: None,
+) -> LeakTest:
+    """Change one token after the other, and compare the output of every position with what it was.
+
+    One token is changed into another of the same sentence. All changed copies run in batches, in which the unchanged
+    sentence stands three times: how far these three differ is the noise. What a decoder reads that writes a text of its
+    own is held fixed.
+
+    Args:
+        sentences: as `source.tokenize` gave them; one of them is tested, with its padding.
+        edits: what is changed about the attention.
+        site: what is compared: the output of one attention call (of a model with attention of its own, its weights); or
+            with a kind alone the output of all layers: of an "encoder", of a "decoder" when what it reads is changed,
+            or of a decoder when what its encoder reads is changed ("cross"). None is the decoder, if there is one.
+        promised: the mask that each layer of that kind is to keep. Without it, the model's own with that of the edits,
+            also where the edits switch the model's own off; a decoder promises in any case to hide the future.
+        sentence: which one.
+        keys: the positions to change; by default all but special tokens.
+        most: so many positions may be changed.
+        report: is told after each batch how many positions are done, and of how many.
+
+    Raises:
+        InputError: if there is no such site or token, if there are too many, or if the same input gives two outputs.
+    """
+    if not 0 <= sentence < len(sentences):
+        raise InputError(f"There is no sentence {sentence}; there are {len(sentences)}, counted from 0.")
+    chosen = (sentences[sentence],)
+    run_with = replace(edits, mask=promise.alone(edits.mask, sentence))
+    before = source.run(chosen, run_with)
+    look = look_at(before, site)
+    fixed = before.targets if writes(before) else ()
+    changed = fixed[0] if look.kind == "decoder" and fixed else chosen[0]
+    places = _places(changed, keys, most)
+    own = before if edits == Edits() else source.run(chosen, Edits(), *([fixed] if fixed else []))
+    probe = Probe(source, chosen[0], fixed, run_with, look, before)
+    moved, noise = probes.run(probe, changed, places, report)
+    queries, columns = tokens(before, look)
+    return LeakTest(
+        moved=moved,
+        promised=promise.reach(own, look, run_with.mask, promise.alone(promised, sentence)),
+        noise=noise,
+        tolerance=tolerance(noise, torch.float32),
+        queries=queries,
+        keys=columns,
+        where=look.in_words(own),
+        promise=promise.in_words(own, look, edits.mask, promised),
+        source=source.name,
+        provenance=source.provenance,
+        edits=edits,
+        text=chosen[0].text,
+        notes=_notes(columns, places, moved),
+    )
+
+
+def _places(changed: Sentence, keys: Sequence[int] | None, most: int) -> list[int]:
+    """The positions to change: those asked for, or all but special tokens; padding is changed too."""
+    count = len(changed.tokens)
+    if keys is None:
+        places = [i for i, token in enumerate(changed.tokens) if not token.special or i >= changed.length]
+    else:
+        places = sorted({int(key) for key in keys})
+        if places and not 0 <= places[0] <= places[-1] < count:
+            wrong = places[0] if places[0] < 0 else places[-1]
+            raise InputError(f"There is no position {wrong} to change; there are {count}, counted from 0.")
+    if not places:
+        raise InputError("There is no token to change but special ones; give a text with a word in it.")
+    if len(places) > most:
+        what = f"A leak test changes one token after the other, at most {most} of them; here are {len(places)}"
+        raise InputError(f"{what}. Shorten the text, or choose which to change.")
+    return places
+
+
+def _notes(columns: tuple[Token, ...], places: list[int], moved: torch.Tensor) -> tuple[str, ...]:
+    """What was left out, and why."""
+    chosen, dead = set(places), [place for place in places if moved[:, place].isnan().all()]
+    left = [i for i in range(len(columns)) if i not in chosen]
+    notes = []
+    if left:
+        special = "special tokens are" if all(columns[i].special for i in left) else "some tokens are"
+        notes.append(f"{special} left as they are, at position{_list(left)}")
+    if dead:
+        notes.append(f"what stands at position{_list(dead)} never reaches the model, so nothing can be said of it")
+    return tuple(notes)
+
+
+def _list(places: list[int]) -> str:
+    """What stands after "position": " 3", or "s 0 and 7"."""
+    *first, last = map(str, places)
+    return f"s {', '.join(first)} and {last}" if first else f" {last}"

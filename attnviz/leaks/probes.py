@@ -1,0 +1,124 @@
+"""Runs of a sentence in which one token is another."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+
+import torch
+from torch import Tensor
+
+from attnviz.core.edits import Edits
+from attnviz.core.leaks import distance
+from attnviz.core.record import Record, Step
+from attnviz.core.tokens import Sentence, Token
+from attnviz.leaks.look import Look, output, tokens
+from attnviz.sources.base import Source
+
+TOKENS_AT_ONCE = 1024
+"""So many tokens are run in one batch: more would need more memory than one sentence gives reason to expect."""
+
+COPIES = 3
+"""How often the unchanged sentence stands in a batch: first, in the middle and last."""
+
+TRIES = 2
+"""So many other tokens are tried where a changed one does not reach the model."""
+
+PROBES = "the a red cat ."
+"""Where a sentence has no second word to put in the place of the first, one of these is."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What is run: a source on a sentence, with what its decoder reads held fixed (`targets`, one or none)."""
+
+    source: Source
+    sentence: Sentence
+    targets: tuple[Sentence, ...]
+    edits: Edits
+    look: Look
+    before: Record
+
+    def run(self, copies: Sequence[Sentence]) -> Record:
+        """One batch of copies of what is changed, as the decoder's text or the model's."""
+        if not self.targets:
+            return self.source.run(tuple(copies), self.edits)
+        sentences, targets = (self.sentence,) * len(copies), self.targets * len(copies)
+        if self.look.kind == "decoder":
+            targets = tuple(copies)
+        else:
+            sentences = tuple(copies)
+        return self.source.run(sentences, self.edits, targets)
+
+
+def run(
+    probe: Probe, changed: Sentence, places: list[int], report: Callable[[int, int], object]
+) -> tuple[Tensor, float]:
+    """Change the token at each place; gives how far each output moved, (Q, K), float64, and the noise.
+
+    Columns of tokens that were not changed, or whose change never reached the model, are NaN.
+    """
+    queries, keys = map(len, tokens(probe.before, probe.look))
+    moved, noise = torch.full((queries, keys), torch.nan, dtype=torch.float64), 0.0
+    others = {place: list(islice(_others(probe, changed, place), TRIES)) for place in places}
+    at_once = max(1, TOKENS_AT_ONCE // max(queries, keys) - COPIES)
+    left, done = places, 0
+    for attempt in range(TRIES):
+        tried = [place for place in left if attempt < len(others[place])]
+        for start in range(0, len(tried), at_once):
+            part = tried[start : start + at_once]
+            copies = [_with(changed, place, others[place][attempt]) for place in part]
+            columns, far = _batch(probe, changed, copies, part)
+            moved[:, part], noise = columns, max(noise, far)
+            done += len(part) if not attempt else 0
+            report(done, len(places))
+        left = [place for place in tried if moved[:, place].isnan().all()]
+        if not left:
+            break
+    return moved, noise
+
+
+def _batch(probe: Probe, plain: Sentence, copies: list[Sentence], places: list[int]) -> tuple[Tensor, float]:
+    """How far each output moved in each changed copy, (Q, copies), and between the unchanged ones at most."""
+    half = len(copies) // 2
+    record = probe.run([plain, *copies[:half], plain, *copies[half:], plain])
+    rows = [*range(1, half + 1), *range(half + 2, len(copies) + 2)]
+    before = output(record, probe.look, 0)
+    noise = max(float(distance(before, output(record, probe.look, row)).max()) for row in (half + 1, len(copies) + 2))
+    columns = torch.stack([distance(before, output(record, probe.look, row)) for row in rows], 1)
+    first = next(step for step in record.steps if step.site.kind == probe.look.changes)
+    for column, (row, place) in enumerate(zip(rows, places, strict=True)):
+        if not columns[:, column].any() and not _reaches(first, row, place):
+            columns[:, column] = torch.nan
+    return columns.cpu(), noise
+
+
+def _reaches(first: Step, row: int, place: int) -> bool:
+    """Whether anything at a place that the first attention is computed from differs from the unchanged sentence's."""
+    parts = (first.query, first.key, first.value)
+    return any(not torch.equal(part[0, :, place], part[row, :, place]) for part in parts)
+
+
+def _with(sentence: Sentence, place: int, other: Token) -> Sentence:
+    """The sentence with the id and the text of another token at a place."""
+    token = replace(sentence.tokens[place], id=other.id, text=other.text)
+    return replace(sentence, tokens=(*sentence.tokens[:place], token, *sentence.tokens[place + 1 :]))
+
+
+def _others(probe: Probe, changed: Sentence, place: int) -> Iterator[Token]:
+    """Tokens to put at a place: the next ones of the sentence that differ, from its beginning after its end; then, of
+    what a decoder reads, what the model holds most probable there; else words of `PROBES`."""
+    around = (*changed.tokens[place + 1 : changed.length], *changed.tokens[:place])
+    seen = {changed.tokens[place].id}
+    for token in chain(around, _more(probe, place)):
+        if token.id not in seen and not token.special:
+            seen.add(token.id)
+            yield token
+
+
+def _more(probe: Probe, place: int) -> Iterator[Token]:
+    prediction = probe.before.prediction
+    if probe.targets and probe.look.kind == "decoder":
+        for id in prediction.logits[0, max(0, place - 1)].topk(TRIES + 2).indices.tolist():
+            yield Token(prediction.vocabulary[id], id, 0, 0)
+    else:
+        yield from probe.source.tokenize([PROBES])[0].tokens

@@ -1,0 +1,99 @@
+"""What masks promise: on which changed tokens an output may depend, through as many layers as there are."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnviz.core.edits import Site
+from attnviz.core.leaks import through
+from attnviz.core.masks import Mask, Subsequent
+from attnviz.core.record import Record, Step
+from attnviz.leaks.look import Look
+
+
+@dataclass(frozen=True)
+class _OfSentence(Mask):
+    """What a mask says of one sentence, for a batch of copies of it."""
+
+    mask: Mask
+    sentence: int
+
+    def allows(self, query, key, sentence):
+        return self.mask.allows(query, key, torch.full_like(sentence, self.sentence))
+
+    def blockers(self, query, key, sentence):
+        return self.mask.blockers(query, key, torch.full_like(sentence, self.sentence))
+
+    def __str__(self) -> str:
+        return str(self.mask)
+
+
+def alone(mask: Mask | None, sentence: int) -> Mask | None:
+    """A mask of a batch for one of its sentences, however many copies of it are run."""
+    if mask is None or mask.batch_size is None:
+        return mask
+    mask.grid(1, sentence=sentence)  # raises if the batch has no such sentence
+    return _OfSentence(mask, sentence)
+
+
+def reach(own: Record, look: Look, edit: Mask | None, promised: Mask | None) -> Tensor:
+    """Which changed tokens each output may depend on, (Q, K), boolean.
+
+    Args:
+        own: a run of the untouched model: its masks are promised also where edits switch them off.
+        edit: the mask of the edits, which is promised besides.
+        promised: of the kind that is tested, promised instead of both.
+    """
+    allowed = {step.site: _allowed(step, edit, promised, look, own.read_only) for step in own.steps}
+    if look.kind != "cross":
+        return _self_attention(allowed, look)
+    memory = _self_attention(allowed, Look("encoder", None))
+    reached = torch.zeros(len(allowed[Site("decoder", 0)]), len(memory), dtype=torch.bool)
+    for site, open in allowed.items():
+        if site.kind != "encoder":
+            reached = through(reached, open, memory if site.kind == "cross" else None)
+        if (site.kind, site.layer) == ("cross", look.layer):
+            break
+    return reached
+
+
+def _self_attention(allowed: dict[Site, Tensor], look: Look) -> Tensor:
+    layers = [open for site, open in allowed.items() if look.holds(site)]
+    reached = torch.eye(len(layers[0]), dtype=torch.bool)
+    for open in layers:
+        reached = through(reached, open)
+    return reached
+
+
+def _allowed(step: Step, edit: Mask | None, promised: Mask | None, look: Look, read_only: bool) -> Tensor:
+    """Who may attend to whom in one layer, (Q, K)."""
+    queries, keys = step.shape[2], step.shape[3] - step.has_sink
+    if promised is not None and step.site.kind == look.kind:
+        return promised.grid(queries, keys)
+    heads = [step.may_attend(head, columns=slice(0, keys)) for head in range(step.num_heads)]
+    allowed = torch.stack(heads).any(0).cpu()
+    if edit is not None:
+        allowed = allowed & edit.grid(queries, keys)
+    if step.site.kind == "decoder" and not read_only:  # the mask of a read-only model is read off its weights
+        allowed = allowed & Subsequent().grid(queries, keys)
+    return allowed
+
+
+def in_words(own: Record, look: Look, edit: Mask | None, promised: Mask | None) -> str:
+    """What each layer is to keep to: "subsequent", "subsequent and window (1 before, 0 after)"."""
+    if promised is not None:
+        return str(promised)
+    names = dict.fromkeys(_named(step) for step in own.steps if look.holds(step.site))
+    mine = " or ".join(names)
+    if edit is None or mine == str(edit):
+        return mine
+    return str(edit) if mine == "full" else f"{mine} and {edit}"
+
+
+def _named(step: Step) -> str:
+    if isinstance(step.mask, Mask):
+        return str(step.mask)
+    if step.mask is not None:
+        return "the model's own mask"
+    return "subsequent" if step.site.kind == "decoder" else "full"
