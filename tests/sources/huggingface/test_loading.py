@@ -360,7 +360,7 @@ def test_without_transformers_it_is_said_how_to_install_it(story, monkeypatch):
     """It is an extra: the rest of attnviz needs none of it."""
     monkeypatch.setattr(said, "find_spec", lambda name: None)
 
-    assert "pip install 'attnviz[huggingface]'" in refusal(story)
+    assert "pip install 'transformers>=5.23,<6'" in refusal(story)
 
 
 def test_what_cannot_be_used_is_not_fetched(tmp_path, story, monkeypatch):
