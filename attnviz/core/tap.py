@@ -109,9 +109,8 @@ class _Sum(Bias):
     keys: int
 
     def tensor(self, heads, queries, keys, *, only=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
-        start, stop, step = columns.indices(keys)
-        within = slice(start, min(stop, self.keys), step)
-        beyond = len(range(start, stop, step)) - len(range(*within.indices(self.keys)))
+        within = slice(*columns.indices(keys))
+        beyond = len(range(keys)[within]) - len(range(self.keys)[within])
         where = {"only": only, "rows": rows, "columns": within, "dtype": dtype}
         total = pad(sum(bias.tensor(heads, queries, self.keys, **where) for bias in self.biases), (0, beyond))
         if self.own is None:

@@ -1,6 +1,7 @@
 """Masks composed rule by rule: what the entries make, who is to blame for a cell, undo and redo, JSON from anybody."""
 
 import json
+from functools import reduce
 
 import pytest
 import torch
@@ -14,6 +15,9 @@ from attnviz.core.stack import MOST, REMEMBERED, Entry, History, Stack
 
 entries = st.builds(Entry, masks(), st.sampled_from(["and", "or"]), st.booleans(), st.booleans())
 stacks = st.lists(entries, max_size=5).map(Stack)
+
+
+NINE_DEEP = reduce(lambda mask, _: Not(mask), range(8), Full())
 
 
 def grid(mask, sentence=0):
@@ -174,9 +178,7 @@ def test_the_json_of_a_stack_can_be_read():
 
 def test_the_mask_of_the_deepest_stack_can_be_read():
     """As many entries as there may be, joined in turns, the first as deep as it may be."""
-    deep = Full()
-    for _ in range(8):
-        deep = Not(deep)
+    deep = NINE_DEEP
     last = Entry(Window(1), "or", negated=True)
     stack = Stack((Entry(deep), *(Entry(Window(n), "or" if n % 2 else "and") for n in range(MOST - 2)), last))
     read = Stack.from_json(stack.to_json())
@@ -224,6 +226,7 @@ def test_hostile_json_is_a_stack_or_one_sentence(data):
         ({"entries": [{"mask": {"rule": "full"}, "on": 1}]}, "is on is true or false; given 1"),
         ({"entries": [{"mask": {"rule": "full"}, "negated": None}]}, "is negated is true or false; given None"),
         ({"entries": [{"mask": '{"rule": "full"}'}]}, "an object with a rule"),
+        ({"entries": [{"mask": Not(NINE_DEEP).to_json()}]}, "nested more than 32 deep"),
         ({"entries": [{"mask": {"rule": "full"}}] * (MOST + 1)}, f"at most {MOST} entries; given {MOST + 1}"),
     ],
     ids=lambda x: x if isinstance(x, str) and len(x) < 50 else "",
