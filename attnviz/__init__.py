@@ -39,7 +39,7 @@ _HOMES = {
     "RelativeBias": "core.modifiers",
     "render": "export",
 }
-_MODULES = ("check", "figures", "leaks", "metrics", "views")
+_MODULES = ("check", "figures", "leaks", "metrics", "views", "walk")
 
 __all__ = [*_HOMES, *_MODULES]
 

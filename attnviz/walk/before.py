@@ -1,0 +1,170 @@
+"""The stages from tokens to the queries, keys and values of one head."""
+
+import torch
+from torch import Tensor
+
+from attnviz.core.origin import Embedded
+from attnviz.walk import equations
+from attnviz.walk.stages import Call, Matrix, Stage, number
+
+READ_ONLY = "The model computes attention in its own code: only its weights are known."
+NOT_TAKEN_APART = "This model is not taken apart here: its numbers are known from the queries, keys and values on."
+
+
+def unknown(call: Call) -> str:
+    """Why what is before the queries is not known."""
+    return READ_ONLY if call.record.read_only else NOT_TAKEN_APART
+
+
+def embedding(call: Call) -> Stage:
+    """Tokens become vectors."""
+    shown = {
+        "key": "embedding",
+        "title": "Embedding",
+        "equation": equations.equation(_embed(call), "embedding"),
+    } | call.shape("B", "Q", "d_model")
+    if call.origin is None:
+        return Stage(**shown, missing=unknown(call))
+    tables = [
+        call.table(f"words_{axis}", f"E[{axis} tokens]", (axis, "d_model"), tokens.words[call.sentence])
+        for axis, tokens in _sides(call)
+    ]
+    n, d = tables[0].shape
+    return Stage(**shown, matrices=tuple(tables), changed=f"{n} tokens became {n} vectors of {d} numbers.")
+
+
+def position(call: Call) -> Stage:
+    """Where a token stands is added."""
+    shown = {
+        "key": "position",
+        "title": "Position",
+        "equation": equations.equation(_embed(call), "position"),
+    } | call.shape("B", "Q", "d_model")
+    if call.origin is None:
+        return Stage(**shown, missing=unknown(call))
+    if call.origin.query_tokens.positions is None:
+        return Stage(**shown, missing="No position is added: this model does not know the order of the words.")
+    tables: list[Matrix] = []
+    for axis, tokens in _sides(call):
+        positions = tokens.positions
+        tables += [
+            call.table(f"positions_{axis}", "P", (axis, "d_model"), positions),
+            call.table(f"embedded_{axis}", f"E[{axis} tokens] + P", (axis, "d_model"), _sum(tokens, call.sentence)),
+        ]
+    words, moved = call.origin.query_tokens.words[call.sentence], call.origin.query_tokens.positions
+    lengths = number(words.norm(dim=-1).mean()), number(moved.norm(dim=-1).mean())
+    changed = f"To vectors of length {lengths[0]} on average, positions of length {lengths[1]} were added."
+    return Stage(**shown, matrices=tuple(tables), changed=changed)
+
+
+def layer_input(call: Call) -> Stage:
+    """What stands between the embedding and this attention call."""
+    shown = {
+        "key": "input",
+        "title": "Input of this layer",
+        "equation": equations.equation(_embed(call), "input"),
+    } | call.shape("B", "Q", "d_model")
+    if call.origin is None:
+        return Stage(**shown, missing=unknown(call))
+    site, before = call.step.site, _sum(call.origin.query_tokens, call.sentence)
+    x = call.origin.query_input[call.sentence]
+    tables = [call.table("x", "X", ("query", "d_model"), x)]
+    if _is_cross(call) or call.keys != call.queries:
+        seen = call.origin.key_input[call.sentence]
+        tables.append(call.table("x_keys", "X of the keys", ("key", "d_model"), seen))
+    if torch.equal(x, before):
+        return Stage(
+            **shown, matrices=tuple(tables), changed="No number changed: the first layer reads them as they are."
+        )
+    below = f"{site.layer} layer(s) and a normalization" if site.layer else "A normalization"
+    if site.kind == "cross":
+        below = f"{site.layer} layer(s), the self-attention of this one and a normalization"
+    lengths = number(before.norm(dim=-1).mean()), number(x.norm(dim=-1).mean())
+    changed = f"{below}: vectors of length {lengths[0]} on average became vectors of length {lengths[1]}."
+    return Stage(**shown, matrices=tuple(tables), changed=changed)
+
+
+def project(call: Call) -> Stage:
+    """W_Q, W_K and W_V, for all heads at once."""
+    shown = {
+        "key": "project",
+        "title": "W_Q, W_K, W_V",
+        "equation": equations.equation(equations.project(call.step.num_heads), "project"),
+    } | call.shape("B", "Q", "H·d_k")
+    if call.origin is None:
+        return Stage(**shown, missing=unknown(call))
+    tables: list[Matrix] = []
+    for letter, axis, width in (("q", "query", "d_k"), ("k", "key", "d_k"), ("v", "key", "d_v")):
+        linear, name = getattr(call.origin, f"w_{letter}"), letter.upper()
+        given = call.origin.query_input if letter == "q" else call.origin.key_input
+        of_head = call.origin.head_weight(f"w_{letter}", call.head, call.step.num_heads)
+        tables.append(call.table(f"w_{letter}", f"W_{name} of head {call.head}", ("d_model", width), of_head))
+        if linear.bias is not None:
+            bias = linear.bias.chunk(call.step.num_heads)[call.head]
+            tables.append(call.table(f"b_{letter}", f"b_{name} of head {call.head}", ("1", width), bias.unsqueeze(0)))
+        whole = linear(given)[call.sentence]
+        tables.append(call.table(f"{letter}_all", f"{name} of all heads", (axis, f"H·{width}"), whole))
+    sizes = call.sizes
+    biases = "no biases" if call.origin.w_q.bias is None else "plus a bias"
+    changed = (
+        f"Vectors of {sizes['d_model']} numbers were multiplied by three matrices of {sizes['d_model']} x "
+        f"{sizes['H·d_k']}, {biases}: queries, keys and values of all heads at once."
+    )
+    return Stage(**shown, matrices=tuple(tables), changed=changed)
+
+
+def split(call: Call) -> Stage:
+    """The columns of the projections become heads: what attention is given."""
+    shown = {
+        "key": "split",
+        "title": "Split into heads",
+        "equation": equations.equation(equations.project(call.step.num_heads), "split"),
+    } | call.shape("B", "H", "Q", "d_k")
+    if call.record.read_only:
+        return Stage(**shown, missing=READ_ONLY)
+    step, at = call.step, (call.sentence, call.head)
+    tables = (
+        call.table("q", "Q", ("query", "d_k"), step.query[at]),
+        call.table("k", "K", ("key", "d_k"), step.key[at]),
+        call.table("v", "V", ("key", "d_v"), step.value[at]),
+    )
+    heads, d_k = step.num_heads, call.sizes["d_k"]
+    if call.origin is None:
+        changed = f"The model hands {heads} heads of {d_k} numbers to attention; this is head {call.head}."
+        return Stage(**shown, matrices=tables, changed=changed)
+    first = call.head * d_k
+    cut = f"{heads * d_k} columns were cut into {heads} heads of {d_k}; head {call.head} has columns {first} to "
+    edited = set_by_hand(call)
+    rest = "No number changed." if not edited else f"Of its numbers, {edited} are set by hand."
+    return Stage(**shown, matrices=tables, changed=f"{cut}{first + d_k - 1}. {rest}")
+
+
+def set_by_hand(call: Call) -> int:
+    """How many numbers of a head's queries, keys and values are not what the projections give."""
+    count = 0
+    for letter, have in (("q", call.step.query), ("k", call.step.key), ("v", call.step.value)):
+        given = call.origin.query_input if letter == "q" else call.origin.key_input
+        made = getattr(call.origin, f"w_{letter}")(given)[call.sentence].chunk(call.step.num_heads, -1)[call.head]
+        count += int((made != have[call.sentence, call.head]).sum())
+    return count
+
+
+def _embed(call: Call) -> list[equations.Piece]:
+    return equations.embed(call.origin is None or call.origin.query_tokens.positions is not None)
+
+
+def _is_cross(call: Call) -> bool:
+    return call.origin.key_input is not call.origin.query_input
+
+
+def _sides(call: Call) -> list[tuple[str, Embedded]]:
+    """The tokens that look; and those that are seen, where they are others."""
+    sides = [("query", call.origin.query_tokens)]
+    if _is_cross(call) or call.keys != call.queries:
+        sides.append(("key", call.origin.key_tokens))
+    return sides
+
+
+def _sum(tokens: Embedded, sentence: int) -> Tensor:
+    words = tokens.words[sentence]
+    return words if tokens.positions is None else words + tokens.positions

@@ -1,0 +1,74 @@
+"""The chain: one attention call from tokens to what the layer gives, stage by stage."""
+
+from typing import Protocol
+
+from attnviz.core.edits import Site
+from attnviz.core.origin import Origin
+from attnviz.core.record import Record
+from attnviz.walk import after, before, scores
+from attnviz.walk.knobs import Knobs
+from attnviz.walk.stages import Call, Stage
+from attnviz.walk.windows import FIRST, one
+
+STAGES = (
+    before.embedding,
+    before.position,
+    before.layer_input,
+    before.project,
+    before.split,
+    scores.products,
+    scores.scale,
+    scores.softcap,
+    scores.bias,
+    scores.temperature,
+    scores.mask,
+    scores.softmax,
+    scores.dropout,
+    after.values,
+    after.concat,
+    after.output,
+)
+
+
+class Knowing(Protocol):
+    """What made a record, and knows what its calls were projected from."""
+
+    def origin(self, record: Record, site: Site) -> Origin | None: ...
+
+
+def chain(
+    record: Record,
+    source: Knowing | None,
+    site: Site,
+    head: int,
+    *,
+    sentence: int = 0,
+    knobs: Knobs = Knobs(),
+    queries: slice = FIRST,
+    keys: slice = FIRST,
+) -> tuple[Stage, ...]:
+    """Walk through one head of one attention call with the numbers of its run.
+
+    Args:
+        record: a run of `source`.
+        source: is asked what the call was projected from; None where that is not known.
+        knobs: what to do wrong, or as in training, in this call alone.
+        queries, keys: which tokens the tables show, at most 64 of each.
+
+    Returns:
+        Every stage, always the same ones; with the mask after the softmax those two change places. A stage that the
+        model does not have, or does not show, says so in `missing`.
+
+    Raises:
+        InputError: if there is no such site, head or sentence, or a window is too large.
+    """
+    step = record.step(site)
+    step.empty_queries(head, sentence=sentence)  # refuses a head or sentence that is not there
+    origin = None if source is None or record.read_only else source.origin(record, site)
+    windows = one(queries, step.shape[2], "queries"), one(keys, step.shape[3], "keys")
+    call = Call(record, step, origin, head, sentence, *windows, knobs)
+    stages = [stage(call) for stage in STAGES]
+    if knobs.mask_after_softmax:
+        at = STAGES.index(scores.mask)
+        stages[at : at + 2] = stages[at + 1], stages[at]
+    return tuple(stages)

@@ -1,0 +1,190 @@
+"""A stage of the chain: what it is called, its equation, its shape, its numbers, and what changed."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from attnviz.core.origin import Origin
+from attnviz.core.record import Record, Step
+from attnviz.core.tap import silence
+from attnviz.walk import knobs
+from attnviz.walk.equations import Part
+from attnviz.walk.knobs import Knobs
+from attnviz.walk.windows import MOST_WIDTH, slice_of
+
+LETTERS = {"query": "Q", "key": "K"}
+"""The letters of the axes that stand for tokens; others are called by their size: d_model, d_k, d_v."""
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """A table of numbers of one sentence and head, all of it or a window.
+
+    Attributes:
+        key: what it is, the same in every run: "x", "w_q", "q_all", "q", "scores", ...
+        name: as it is written over the table: X, W_Q, Q, ...
+        axes: what its rows and columns stand for: "query" and "key" are positions of tokens, "d_k" dimensions, ...
+        shape: of the whole.
+        rows, columns: the positions that `values` holds.
+        values: (rows, columns), as the model has them.
+    """
+
+    key: str
+    name: str
+    axes: tuple[str, str]
+    shape: tuple[int, int]
+    rows: range
+    columns: range
+    values: Tensor
+
+    @property
+    def letters(self) -> str:
+        """The shape in letters: "(Q, d_k)"."""
+        return f"({', '.join(LETTERS.get(axis, axis) for axis in self.axes)})"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every number of it is here."""
+        return tuple(self.values.shape) == self.shape
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One step of the chain.
+
+    Attributes:
+        key: the same in every run: one of `KEYS`.
+        title: what it is called.
+        equation: the equation that it stands in, its own part marked.
+        letters: the axes of the whole tensor: ("B", "H", "Q", "K").
+        shape: their sizes.
+        matrices: its numbers, of one sentence and head; empty if they are not known.
+        changed: one sentence, with numbers, on what is different from the stage before.
+        missing: one sentence if the model has no such step, or does not show it; else None.
+    """
+
+    key: str
+    title: str
+    equation: tuple[Part, ...]
+    letters: tuple[str, ...]
+    shape: tuple[int, ...]
+    matrices: tuple[Matrix, ...] = ()
+    changed: str = ""
+    missing: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The equation as plain text."""
+        return "".join(part.text for part in self.equation)
+
+    @property
+    def latex(self) -> str:
+        """The equation as LaTeX, its own parts in boxes."""
+        return "".join(rf"\boxed{{{part.latex}}}" if part.is_current else part.latex for part in self.equation)
+
+    def matrix(self, key: str) -> Matrix:
+        """One of its matrices.
+
+        Raises:
+            KeyError: if it has no such.
+        """
+        return {matrix.key: matrix for matrix in self.matrices}[key]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """The attention call that is walked through: what all stages ask for."""
+
+    record: Record
+    step: Step
+    origin: Origin | None
+    head: int
+    sentence: int
+    queries: range
+    keys: range
+    knobs: Knobs
+    rows: slice = field(init=False)
+    columns: slice = field(init=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "rows", slice_of(self.queries))
+        object.__setattr__(self, "columns", slice_of(self.keys))
+
+    @property
+    def where(self) -> dict[str, int]:
+        return {"sentence": self.sentence}
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """The size of every axis by its letter."""
+        batch, heads, queries, keys = self.step.shape
+        d_k, d_v = self.step.query.shape[-1], self.step.value.shape[-1]
+        sizes = {"B": batch, "H": heads, "Q": queries, "K": keys, "d_k": d_k, "d_v": d_v}
+        sizes |= {"H·d_k": heads * d_k, "H·d_v": heads * d_v}
+        return sizes | {"d_model": self.record.output.shape[-1], "1": 1}
+
+    def table(self, key: str, name: str, axes: tuple[str, str], whole: Tensor) -> Matrix:
+        """What is shown of a table that is linear in the tokens."""
+        seen = [self._seen(axis, size) for axis, size in zip(axes, whole.shape, strict=True)]
+        return Matrix(key, name, axes, tuple(whole.shape), *seen, whole[slice_of(seen[0]), slice_of(seen[1])])
+
+    def rows_table(self, key: str, name: str, axis: str, values: Tensor) -> Matrix:
+        """What is shown of a table of queries of which only the window was computed."""
+        shape = self.step.shape[2], values.shape[1]
+        width = self._seen(axis, shape[1])
+        return Matrix(key, name, ("query", axis), shape, self.queries, width, values[:, slice_of(width)])
+
+    def square(self, key: str, name: str, values: Tensor) -> Matrix:
+        """A window of a table of queries and keys."""
+        return Matrix(key, name, ("query", "key"), self.step.shape[2:], self.queries, self.keys, values)
+
+    def _seen(self, axis: str, size: int) -> range:
+        chosen = {"query": self.queries, "key": self.keys}
+        return chosen.get(axis, range(min(size, MOST_WIDTH)))
+
+    def weights(self, head: int) -> Tensor:
+        """What the values of a head are multiplied by, (rows, K)."""
+        found = knobs.weights(self.step, head, self.rows, self.knobs, **self.where)
+        return knobs.dropped(found, self.knobs.dropout_p, self.knobs.dropout_seed, head=head, first=self.queries.start)
+
+    def mixed(self, head: int) -> Tensor:
+        """Weights times values of a head, whether it is off or not, (rows, d_v)."""
+        value = self.step.value[self.sentence, head]
+        return self.weights(head).to(value.dtype) @ value
+
+    @cached_property
+    def joined(self) -> Tensor:
+        """The outputs of all heads side by side, zeros of those that are off, (rows, H·d_v)."""
+        outputs = [self.mixed(head) for head in range(self.step.num_heads)]
+        return silence(torch.stack(outputs).unsqueeze(0), self.step.heads_off)[0].transpose(0, 1).flatten(1)
+
+    @property
+    def of_window(self) -> str:
+        """Said where a sentence holds for the window alone."""
+        whole = (len(self.queries), len(self.keys)) == self.step.shape[2:]
+        return "" if whole else f" In the window of {len(self.queries)} queries and {len(self.keys)} keys:"
+
+    def shape(self, *letters: str) -> dict[str, tuple]:
+        """The letters and sizes of a stage, as its arguments."""
+        return {"letters": letters, "shape": tuple(self.sizes[letter] for letter in letters)}
+
+
+def span(values: Tensor) -> str:
+    """Between which numbers a tensor lies, infinite ones and NaN left out."""
+    finite = values[values.isfinite()]
+    if not finite.numel():
+        return "no finite number"
+    return f"{number(finite.min())} to {number(finite.max())}"
+
+
+def number(value: Tensor | float) -> str:
+    """A number in four digits."""
+    return f"{float(value):.4g}"
+
+
+def spread(values: Tensor) -> str:
+    """The standard deviation of what is finite."""
+    finite = values[torch.isfinite(values)].double()
+    return number(finite.std(correction=0)) if finite.numel() else "NaN"
