@@ -13,6 +13,7 @@ from attnviz.charts import change as change_chart
 from attnviz.charts import heads as heads_chart
 from attnviz.charts import heatmap as heatmap_chart
 from attnviz.charts import labels as labels_chart
+from attnviz.charts import leaks as leaks_chart
 from attnviz.charts import maps
 from attnviz.charts import mask_grid as mask_chart
 from attnviz.charts import next_word as next_word_chart
@@ -24,6 +25,7 @@ from attnviz.charts.size import Size, size_of
 from attnviz.charts.theme import theme
 from attnviz.core.display import file_stem, without_surrogates
 from attnviz.core.edits import Edits, Site
+from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
@@ -201,6 +203,25 @@ def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fal
         show=lambda: (picture(edits=False).spec, None),
         tabulate=lambda: tables.change_table(before, after, sentence=sentence),
         collect=lambda: {"change": moved, "tokens": _text_array(labels)},
+    )
+
+
+def leaks(test: LeakTest, *, dark: bool = False, selected: tuple[int, int] | None = None, rev: int = 0) -> Figure:
+    """Whose output moved when which token was changed; see `charts.leaks`."""
+    drawing = partial(leaks_chart.drawing_of, test, dark=dark, selected=selected, rev=rev)
+    return Figure(
+        name=file_stem(test.source, "leaks", test.where, test.text, end=_edited(test.edits)),
+        title=" · ".join(filter(None, (leaks_chart.title_of(test), *leaks_chart.lines_of(test)))),
+        describe=lambda: words.leaks(test),
+        **_map(drawing, size_of(*test.moved.shape), dark),
+        tabulate=lambda: tables.leaks_table(test),
+        collect=lambda: {
+            "moved": test.moved.numpy(),
+            "promised": test.promised.numpy(),
+            "leaks": test.leaks.numpy(),
+            "query_tokens": _text_array([token.text for token in test.queries]),
+            "key_tokens": _text_array([token.text for token in test.keys]),
+        },
     )
 
 

@@ -13,6 +13,7 @@ import torch
 from attnviz import metrics, views
 from attnviz.core.display import without_surrogates
 from attnviz.core.edits import Site
+from attnviz.core.leaks import STATES, LeakTest
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record
 from attnviz.views import Seen, SeenMask, View
@@ -127,6 +128,25 @@ def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.Data
     positions = np.arange(len(change))
     labels = after.read[sentence].labels[: len(change)]
     return pd.DataFrame({"position": positions, "token": _pick(labels, positions), "change": change})
+
+
+def leaks_table(test: LeakTest) -> pd.DataFrame:
+    """One row per cell of a leak test: query, query_token, key, key_token, moved, promised, state.
+
+    `moved` is a share of the output's length, NaN where the key was not changed; `state` is one of `core.leaks.STATES`.
+    """
+    i, j = (index.ravel() for index in np.indices(test.moved.shape))
+    return pd.DataFrame(
+        {
+            "query": i,
+            "query_token": _pick([token.text for token in test.queries], i),
+            "key": j,
+            "key_token": _pick([token.text for token in test.keys], j),
+            "moved": test.moved.numpy().ravel(),
+            "promised": test.promised.numpy().ravel(),
+            "state": _pick(STATES, test.states.numpy().ravel()),
+        }
+    )
 
 
 def labels_table(record: Record, *, before: Record | None = None, sentence: int = 0) -> pd.DataFrame:

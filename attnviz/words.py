@@ -5,10 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from attnviz import metrics, views
+from attnviz.core import leaks as leak_tests
 from attnviz.core.display import in_title, isolated, shown
 from attnviz.core.edits import Site
+from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
+from attnviz.core.tokens import Token
 from attnviz.views import Groups, SeenMask, View
 
 MOST_NAMED = 3
@@ -155,6 +158,42 @@ def seen_mask(seen: SeenMask) -> str:
     of = f"{len(seen.queries)} queries by {len(seen.keys)} keys"
     text = f"Mask '{seen.mask}', {of}: {allowed} of {len(seen.queries) * len(seen.keys)} cells may attend."
     return " ".join([text, *map(as_sentence, seen.notes)])
+
+
+def leak(test: LeakTest, query: int, key: int) -> str:
+    """One cell of a leak test as a phrase: "position 3 'sat' saw position 7 'mat': its output moved by 12.0%"."""
+    looker, looked = (f"position {i} {quoted(token.text)}" for i, token in _ends(test, query, key))
+    state, moved = int(test.states[query, key]), float(test.moved[query, key])
+    if state == leak_tests.NOT_TESTED:
+        return f"{looked} was not changed, so nothing is known of {looker}"
+    if not test.saw[query, key]:
+        return f"{looker} did not see {looked}, {'though it may' if state == leak_tests.UNUSED else 'as promised'}"
+    far = f"moved by {percent(moved)}" if moved < np.inf else "became a number or ceased to be one"
+    return f"{looker} saw {looked}{', as it may' if state == leak_tests.SAW else ''}: its output {far}"
+
+
+def _ends(test: LeakTest, query: int, key: int) -> tuple[tuple[int, Token], ...]:
+    return (query, test.queries[query]), (key, test.keys[key])
+
+
+def count_of_leaks(test: LeakTest) -> str:
+    count = len(test.pairs)
+    return "no leak" if not count else "1 leak" if count == 1 else f"{count:,} leaks"
+
+
+def leaks(test: LeakTest) -> str:
+    """How many leaks there are, the first of them, what was compared and promised, and what was left out."""
+    pairs = test.pairs
+    first = "; ".join(leak(test, *pair) for pair in pairs[:MOST_NAMED])
+    more = f"; and {len(pairs) - MOST_NAMED:,} more" if len(pairs) > MOST_NAMED else ""
+    found = f"{as_sentence(count_of_leaks(test))[:-1]}{f': {first}{more}' if pairs else ''}."
+    changed, unused = int(test.tested.sum()), int(test.unused.sum())
+    what = f"Compared: {test.where}, the output at {len(test.queries)} positions"
+    how = f"{what}, when each of {changed} token{'s' * (changed > 1)} is changed; promised: {test.promise}."
+    still = f"Of what may be seen, {unused:,} cell{'s' * (unused > 1)} did not move." if unused else ""
+    edits = test.edits.in_words()
+    parts = [found, how, still, *map(as_sentence, test.notes), f"Changed: {', '.join(edits)}." if edits else ""]
+    return " ".join(filter(None, parts))
 
 
 def change(moved: np.ndarray, labels: Sequence[str]) -> str:

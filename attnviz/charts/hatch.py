@@ -19,6 +19,9 @@ DOT = "M-0.14,0A0.14,0.14,0,1,1,0.14,0A0.14,0.14,0,1,1,-0.14,0"
 DOT_STROKE = 0.14
 """May attend: a circle whose stroke, this share of its cell's side, fills it to a disc."""
 
+RING = "M-0.3,0A0.3,0.3,0,1,1,0.3,0A0.3,0.3,0,1,1,-0.3,0"
+"""May attend, and nothing came of it."""
+
 STRUCK = "M-1,1L1,-1"
 """Off."""
 

@@ -50,6 +50,7 @@ class Map:
         nan: where the weight is not a number.
         numbers: named columns of numbers, each with its form: weight, score.
         open: the one color of colored cells; None for the ramp.
+        grounds: saying -> the color of its cells, instead of `shade`, `colored` and `open`; () for these.
         gray: whether the ramp is without colors: of a head that is off.
         frame: what stands around.
     """
@@ -74,6 +75,7 @@ class Map:
     frame: Frame
     gray: bool = False
     rev: int = 0
+    grounds: tuple[str, ...] = ()
 
 
 def picture(drawing: Map, colors: Theme) -> Picture:
@@ -83,13 +85,20 @@ def picture(drawing: Map, colors: Theme) -> Picture:
         table = {"x": [0.0], "y": [0.0], "uri": [uri]}
         return Picture(_image(drawing.size, colors), {"map": table} | frame.tables(drawing.frame))
     upright = axes.edges(drawing.rows, drawing.columns, drawing.size).upright
-    form = _rectangles(drawing.size, drawing.titles, upright, drawing.open, tuple(drawing.numbers), colors)
+    numbers, own = tuple(drawing.numbers), bool(drawing.grounds)
+    form = _rectangles(drawing.size, drawing.titles, upright, drawing.open, numbers, own, colors)
     return Picture(form, {"cells": cell_table(drawing)} | frame.tables(drawing.frame))
 
 
 @lru_cache(maxsize=128)
 def _rectangles(
-    size: Size, titles: tuple[str, str], upright: bool, open_color: str | None, numbers: tuple[str, ...], colors: Theme
+    size: Size,
+    titles: tuple[str, str],
+    upright: bool,
+    open_color: str | None,
+    numbers: tuple[str, ...],
+    own: bool,
+    colors: Theme,
 ) -> Form:
     """A rectangle per cell, strokes on those that are no weight, and the frame."""
     y, x = axes.encodings(titles, upright, colors)
@@ -99,9 +108,10 @@ def _rectangles(
     domain, range = [*STOPS, *(GRAY + stop for stop in STOPS)], [*colors.ramp, *pixels.gray_ramp(colors)]
     ramp = alt.Scale(domain=domain, range=range, interpolate="rgb", clamp=True)
     ground = alt.Color("shade:Q", scale=ramp, legend=None) if open_color is None else alt.value(open_color)
+    fill = alt.when("datum.colored").then(ground).otherwise(alt.value(colors.blocked))
     cells = (
         base.mark_rect(stroke=colors.background, strokeWidth=1, cursor="pointer", aria=False)
-        .encode(color=alt.when("datum.colored").then(ground).otherwise(alt.value(colors.blocked)))
+        .encode(color=alt.Color("ground:N", scale=None) if own else fill)
         .add_params(clicked("cell", "query", "key", "rev"))
     )
     strokes = (
@@ -134,10 +144,12 @@ def _form(layers: list[alt.Chart], size: Size, colors: Theme) -> Form:
 def painted(drawing: Map, colors: Theme, *, scale: int) -> tuple[np.ndarray, np.ndarray]:
     """The map as palette indices and their palette, `scale` times as large as on the screen."""
     shade = drawing.shade if drawing.open is None else None
+    if drawing.grounds:
+        shade = drawing.saying / (pixels.SHADES - 1)
     zoom = max(1, round(scale * drawing.size.cell))
     sides = {"height": drawing.size.rows * zoom, "width": drawing.size.columns * zoom}
     image = pixels.paint(shade, drawing.colored, drawing.blocked, drawing.nan, **sides)
-    return image, pixels.palette(colors, gray=drawing.gray)
+    return image, pixels.palette(colors, gray=drawing.gray, grounds=drawing.grounds)
 
 
 def cell_table(drawing: Map) -> Table:
@@ -161,6 +173,8 @@ def cell_table(drawing: Map) -> Table:
         "stroke": stroke,
         "stroke_width": width,
     }
+    if drawing.grounds:
+        table["ground"] = _pick(drawing.grounds, saying)
     for name, (values, form) in drawing.numbers.items():
         flat = values.ravel().tolist()
         table[name] = [value if math.isfinite(value) else None for value in flat]

@@ -3,6 +3,7 @@
 import base64
 import struct
 import zlib
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -16,11 +17,16 @@ SHADES = 250
 _GROUND, _STROKE, _CROSS, _OPEN, _DOT = range(SHADES, SHADES + 5)
 
 
-def palette(colors: Theme, *, gray: bool = False) -> np.ndarray:
-    """RGB colors: the ramp, then the special ones."""
+def palette(colors: Theme, *, gray: bool = False, grounds: Sequence[str] = ()) -> np.ndarray:
+    """RGB colors: the ramp, then the special ones.
+
+    `grounds` stand in place of the first of the ramp; a cross on them has the color of the background.
+    """
     stops = np.array([_rgb(color) for color in (gray_ramp(colors) if gray else colors.ramp)])
     ramp = np.stack([np.interp(np.linspace(0, 1, SHADES), STOPS, stops[:, i]) for i in range(3)], 1)
-    special = (colors.blocked, colors.hatch, colors.warning, colors.open, colors.dot)
+    ramp[: len(grounds)] = np.array([_rgb(color) for color in grounds]).reshape(-1, 3)
+    cross = colors.background if grounds else colors.warning
+    special = (colors.blocked, colors.hatch, cross, colors.open, colors.dot)
     return np.concatenate([ramp.round(), [_rgb(color) for color in special]]).astype(np.uint8)
 
 

@@ -39,6 +39,8 @@ class Theme:
     dot: str
     warning: str
     """NaN and empty rows."""
+    leak: str
+    """A cell that saw what it must not; the background stands out on it."""
     ramp: tuple[str, ...]
 
 
@@ -53,6 +55,7 @@ LIGHT = Theme(
     open="#bde5f3",
     dot="#28549e",
     warning="#a21caf",
+    leak="#c62828",
     ramp=(
         "#f0f7fa", "#bde5f3", "#84d4e7", "#5fbcdc", "#3ea3d1", "#2589c4",
         "#266fb2", "#28549e", "#273c82", "#202863", "#171645",
@@ -70,6 +73,7 @@ DARK = Theme(
     open="#2f457e",
     dot="#9fede9",
     warning="#e879f9",
+    leak="#ff6b5e",
     ramp=(
         "#20242f", "#283456", "#2f457e", "#315a9d", "#2c72b7", "#1c8cd0",
         "#1ea7da", "#3bc1e1", "#62dae6", "#9fede9", "#d4fef4",

@@ -81,14 +81,15 @@ def _allowed(step: Step, edit: Mask | None, promised: Mask | None, look: Look, r
 
 
 def in_words(own: Record, look: Look, edit: Mask | None, promised: Mask | None) -> str:
-    """What each layer is to keep to: "subsequent", "subsequent and window (1 before, 0 after)"."""
+    """What each layer is to keep to, and through how many: "window (1 before, 0 after), through 2 layers"."""
+    steps = [step for step in own.steps if look.holds(step.site)]
+    through = f", through {len(steps)} layers" if len(steps) > 1 else ""
     if promised is not None:
-        return str(promised)
-    names = dict.fromkeys(_named(step) for step in own.steps if look.holds(step.site))
-    mine = " or ".join(names)
+        return f"{promised}{through}"
+    mine = " or ".join(dict.fromkeys(map(_named, steps)))
     if edit is None or mine == str(edit):
-        return mine
-    return str(edit) if mine == "full" else f"{mine} and {edit}"
+        return f"{mine}{through}"
+    return f"{edit if mine == 'full' else f'{mine} and {edit}'}{through}"
 
 
 def _named(step: Step) -> str:
