@@ -112,18 +112,18 @@ Sums = tuple[Tensor, Tensor]
 """Numerator and denominator of a measure in a block, both (H,)."""
 
 
-def blocks(record: Record, step: Step, *, sentence: int) -> list[Block]:
-    """A step in blocks of rows whose weights, of all heads, are bounded in number."""
+def blocks(record: Record, step: Step, *, sentence: int, heads: int | None = None) -> list[Block]:
+    """A step in blocks of rows whose weights, of all its heads or of so many, are bounded in number."""
     looks, seen = record.tokens(step.site, sentence=sentence)
-    lengths = _lengths(record, step, sentence)
+    lengths = token_counts(record, step, sentence)
     queries, keys = (torch.tensor([token.id for token in tokens], dtype=torch.long) for tokens in (looks, seen))
     special = torch.tensor([token.special for token in seen], dtype=torch.bool)
-    slices = row_slices(step.shape[2], step.shape[3] * step.num_heads)
+    slices = row_slices(step.shape[2], step.shape[3] * (heads or step.num_heads))
     places = (torch.arange(step.shape[2])[rows] for rows in slices)
     return [Block(step, sentence, *lengths, queries, keys, special, at, record.read_only) for at in places]
 
 
-def _lengths(record: Record, step: Step, sentence: int) -> tuple[int, int]:
+def token_counts(record: Record, step: Step, sentence: int) -> tuple[int, int]:
     """How many queries and keys stand for tokens; a position that the sentence does not know is one of its own."""
     looks = (record.sentences if step.site.kind == "encoder" else record.read)[sentence]
     seen = (record.read if step.site.kind == "decoder" else record.sentences)[sentence]

@@ -1,0 +1,180 @@
+"""Two maps beside each other: what moved, row by row and cell by cell, also between two sentences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+import torch
+from torch import Tensor
+
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError, ShapeError, quoted
+from attnviz.core.record import Record
+from attnviz.core.tokens import Token
+from attnviz.metrics.combined import weights_of
+from attnviz.metrics.measures import token_counts
+
+MOST_CELLS = 2**22
+"""A comparison holds whole maps: of about 2,000 tokens at most."""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Which places of two token rows belong together; all places count from 0.
+
+    Attributes:
+        pairs: (place before, place after), in order; places of the same token, and those of `changed`.
+        changed: pairs whose tokens differ, as many one after another in the one row as in the other.
+        only_before, only_after: places that have no counterpart.
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+    changed: tuple[tuple[int, int], ...]
+    only_before: tuple[int, ...]
+    only_after: tuple[int, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether the rows hold the same tokens."""
+        return not (self.changed or self.only_before or self.only_after)
+
+
+def align(before: Sequence[Token | str], after: Sequence[Token | str]) -> Alignment:
+    """Which tokens of two rows belong together, by difflib: the same tokens in the same order, and what replaced them.
+
+    A run of tokens that was replaced by as many others is paired in order, since each stands where the other stood;
+    tokens that were put in, taken out, or replaced by fewer or more are left without a counterpart.
+    """
+    rows = [[token if isinstance(token, str) else token.text for token in row] for row in (before, after)]
+    pairs, changed, only_before, only_after = [], [], [], []
+    for what, i, i_end, j, j_end in SequenceMatcher(None, *rows, autojunk=False).get_opcodes():
+        if what != "equal" and i_end - i != j_end - j:
+            only_before += range(i, i_end)
+            only_after += range(j, j_end)
+            continue
+        together = list(zip(range(i, i_end), range(j, j_end), strict=True))
+        pairs += together
+        changed += together if what == "replace" else []
+    return Alignment(*map(tuple, (pairs, changed, only_before, only_after)))
+
+
+def alignment_in_words(alignment: Alignment, before: Sequence[Token], after: Sequence[Token]) -> tuple[str, ...]:
+    """A phrase for each token that is not the same in both; the tokens stand in them as they were typed."""
+    named = [f"{quoted(before[i].text)} ({i}) became {quoted(after[j].text)} ({j})" for i, j in alignment.changed]
+    named += [f"{quoted(before[i].text)} ({i}) is only in the first" for i in alignment.only_before]
+    return (*named, *(f"{quoted(after[j].text)} ({j}) is only in the second" for j in alignment.only_after))
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two maps of the same shape, and how they differ.
+
+    Padding, and tokens that have no counterpart, are not in the maps; what such keys (and a sink) hold of a row's
+    weight counts as one more key for its variation and divergence.
+
+    Attributes:
+        before, after: weights, (rows, columns).
+        queries, keys: how the rows and the columns of the one map belong to those of the other.
+        variation: total variation of each row, (rows,): half the sum of all differences, 0 (alike) to 1 (apart).
+        divergence: Jensen-Shannon divergence of each row in nats, (rows,): 0 (alike) to ln 2 (apart).
+        counted: which rows are distributions in both maps, (rows,), as no row of "max" or "min" is; in the others the
+            two are NaN.
+    """
+
+    before: Tensor
+    after: Tensor
+    queries: Alignment
+    keys: Alignment
+    variation: Tensor
+    divergence: Tensor
+    counted: Tensor
+
+    @property
+    def difference(self) -> Tensor:
+        """after - before, (rows, columns), -1 to 1."""
+        return self.after - self.before
+
+    @property
+    def mean_variation(self) -> float | None:
+        """Over the rows that count; None if there are none."""
+        return float(self.variation[self.counted].mean()) if self.counted.any() else None
+
+
+def compare(
+    before: Record,
+    after: Record,
+    site: Site,
+    head: int | str,
+    *,
+    other_site: Site | None = None,
+    other_head: int | str | None = None,
+    sentence: int = 0,
+    other_sentence: int = 0,
+) -> Comparison:
+    """One head of a record beside one of another, or of the same: other edits, sentences, models, layers or heads.
+
+    Args:
+        site, head: where to look in both; `head` may be one of `AGGREGATIONS`.
+        other_site, other_head: where to look in `after`, if somewhere else.
+        sentence, other_sentence: of the batches. The tokens of two sentences are aligned: see `align`.
+
+    Raises:
+        InputError: if no two tokens belong together, or the maps are too large, with their sizes.
+    """
+    places = (before, site, head, sentence), (after, other_site or site, head if other_head is None else other_head)
+    first, second = _map(*places[0]), _map(*places[1], other_sentence)
+    queries, keys = (align(one, other) for one, other in zip(first[1:3], second[1:3], strict=True))
+    if not (queries.pairs and keys.pairs):
+        raise InputError("The two maps have no tokens that belong together, so they cannot be compared.")
+    rows, columns = (torch.tensor(a.pairs).unbind(1) for a in (queries, keys))
+    maps = [_part(one[0], r, c) for one, r, c in zip((first, second), rows, columns, strict=True)]
+    counted = first[3][rows[0]] & second[3][rows[1]]
+    variation = total_variation(*maps).where(counted, torch.nan)
+    divergence = jensen_shannon(*maps).where(counted, torch.nan)
+    count = len(columns[0])
+    return Comparison(maps[0][:, :count], maps[1][:, :count], queries, keys, variation, divergence, counted)
+
+
+def _map(
+    record: Record, site: Site, head: int | str, sentence: int
+) -> tuple[Tensor, tuple[Token, ...], tuple[Token, ...], Tensor]:
+    """The weights of a head as float64, its tokens, and which of its rows are distributions."""
+    step = record.step(site)
+    if step.shape[2] * step.shape[3] > MOST_CELLS:
+        size = " x ".join(f"{length:,}" for length in step.shape[2:])
+        raise InputError(f"A map of {size} is too large to compare; at most {MOST_CELLS:,} cells. Shorten the text.")
+    weights = weights_of(step, head, sentence=sentence).double()
+    queries, keys = record.tokens(site, sentence=sentence)
+    looks, seen = token_counts(record, step, sentence)
+    return weights, queries[:looks], keys[:seen], weights.isfinite().all(1) & ((weights.sum(1) - 1).abs() < 1e-3)
+
+
+def _part(weights: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Some rows and columns, and one more column with what the others hold, 0 if there are none."""
+    weights = weights[rows]
+    part = weights[:, columns]
+    left = torch.ones(weights.shape[1], dtype=torch.bool)
+    left[columns] = False
+    return torch.cat([part, weights[:, left].sum(1, keepdim=True)], 1)
+
+
+def total_variation(one: Tensor, other: Tensor) -> Tensor:
+    """½ Σ |p - q| over the last axis: 0 to 1 for distributions."""
+    _same_shape(one, other)
+    return (one - other).abs().sum(-1) / 2
+
+
+def jensen_shannon(one: Tensor, other: Tensor) -> Tensor:
+    """H((p + q) / 2) - (H(p) + H(q)) / 2 over the last axis, in nats: 0 to ln 2 for distributions.
+
+    Source: Lin 1991, Divergence Measures Based on the Shannon Entropy.
+    """
+    _same_shape(one, other)
+    entropy = torch.special.entr
+    middle = entropy((one + other) / 2).sum(-1)
+    return (middle - (entropy(one) + entropy(other)).sum(-1) / 2).clamp(min=0)
+
+
+def _same_shape(one: Tensor, other: Tensor) -> None:
+    if one.shape != other.shape:
+        raise ShapeError(f"The maps differ in shape: {tuple(one.shape)} and {tuple(other.shape)}.")

@@ -1,0 +1,137 @@
+"""Where what stands at a position came from, through all layers: attention rollout and attention flow.
+
+Source: Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers. Both take the weights of a layer (the mean
+of its heads) with the residual connection beside them, Ã = ½ A + ½ I, rows renormalized. They know nothing of values
+and feed-forward networks.
+
+    rollout   R_l = Ã_l R_(l-1), R_0 = Ã_0: how paths from a position down to the tokens share its 1, by multiplication
+    flow      the largest flow from a position to a token in the graph whose edges can carry what Ã says
+
+Of an encoder-decoder each stack of self-attention is traced by itself. Cross-attention is not in it: it brings in
+vectors of another text, and how much of a state they are, weights do not say.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.core.errors import InputError
+from attnviz.core.record import Record, Step
+from attnviz.core.tokens import Token
+from attnviz.metrics.combined import weights_of
+from attnviz.metrics.measures import token_counts
+
+MOST_CELLS = 2**25
+"""All layers of n x n numbers are held at once: 12 layers of about 1,600 tokens."""
+
+MOST_EDGES = 20_000
+"""Of the graph of a flow: 6 layers of about 57 tokens. One flow per token takes seconds beyond."""
+
+CROSS_NOTE = "Cross-attention is not followed: this traces the {kind}'s own layers alone."
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed:
+    """What each layer of a stack mixes into each position: Ã of each.
+
+    Attributes:
+        kind: of the stack.
+        tokens: without padding, n of them.
+        layers: (L, n, n) float64; rows sum to 1.
+        left_out: how many rows had no weights to mix (no key left, or no numbers), and so keep what they hold.
+        note: what is not followed, if anything.
+    """
+
+    kind: str
+    tokens: tuple[Token, ...]
+    layers: Tensor
+    left_out: int
+    note: str | None
+
+
+def mixed(record: Record, kind: str | None = None, *, sentence: int = 0, heads: int | str = "mean") -> Mixed:
+    """½ A + ½ I of every layer of a stack, rows renormalized.
+
+    Args:
+        kind: "encoder" or "decoder"; None for the stack that the output comes from.
+        heads: one head, followed through all layers, or a name of `AGGREGATIONS`.
+
+    Raises:
+        InputError: if there is no such stack, or it is too long, with the numbers.
+    """
+    steps = _stack(record, kind)
+    kind = steps[0].site.kind
+    n = token_counts(record, steps[0], sentence)[0]
+    if len(steps) * n * n > MOST_CELLS:
+        most = f"at most {MOST_CELLS:,} numbers are held"
+        raise InputError(f"{len(steps)} layers of {n:,} x {n:,} tokens are too many to follow; {most}. Shorten it.")
+    weights = torch.stack([weights_of(s, heads, slice(n), slice(n), sentence=sentence) for s in steps]).double()
+    sums = weights.sum(-1, keepdim=True)
+    known = sums.isfinite() & (sums > 0)
+    mean = weights.where(known, 0)
+    mean = mean / mean.sum(-1, keepdim=True).where(known, 1)
+    layers = torch.where(known, mean + torch.eye(n), 2 * torch.eye(n)) / 2
+    tokens = record.tokens(steps[0].site, sentence=sentence)[0][:n]
+    note = CROSS_NOTE.format(kind=kind) if any(site.kind == "cross" for site in record.sites) else None
+    return Mixed(kind, tokens, layers, int((~known).sum()), note if kind == "decoder" else None)
+
+
+def _stack(record: Record, kind: str | None) -> list[Step]:
+    stacks = {name: [s for s in record.steps if s.site.kind == name] for name in ("encoder", "decoder")}
+    there = [name for name, steps in stacks.items() if steps]
+    kind = there[-1] if kind is None and there else kind
+    if kind not in there:
+        has = f"it has {' and '.join(there)}" if there else "it has none"
+        raise InputError(f"'{record.source}' has no stack of self-attention called {kind!r}; {has}.")
+    steps = sorted(stacks[kind], key=lambda step: step.site.layer)
+    if any(step.shape[2] != step.shape[3] - step.has_sink for step in steps):
+        raise InputError(f"In the {kind} of '{record.source}' queries and keys are not the same positions.")
+    return steps
+
+
+def rollout(found: Mixed) -> Tensor:
+    """Attention rollout after each layer, (L, n, n): of what stands at row i, how much came from token j.
+
+    Rows sum to 1. The later layer stands left: R_l = Ã_l R_(l-1). In a decoder nothing comes from the future.
+    """
+    traced = [found.layers[0]]
+    for layer in found.layers[1:]:
+        traced.append(layer @ traced[-1])
+    return torch.stack(traced)
+
+
+def flow(found: Mixed, position: int) -> Tensor:
+    """Attention flow from what stands at a position after the last layer to each token, (n,), each from 0 to 1.
+
+    Each is the largest flow through the whole graph, so together they may be above 1. Computed by networkx.
+
+    Raises:
+        InputError: if there is no such position, or the graph is too large, with the numbers.
+    """
+    n, depth = len(found.tokens), len(found.layers)
+    if not 0 <= position < n:
+        raise InputError(f"There is no position {position}; there are {n}, counted from 0.")
+    edges = int((found.layers > 0).sum())
+    if edges > MOST_EDGES:
+        raise InputError(f"A graph of {edges:,} edges is too large for flows; at most {MOST_EDGES:,}. Shorten it.")
+    import networkx
+    from networkx.algorithms.flow import build_residual_network, shortest_augmenting_path
+
+    residual = build_residual_network(_graph(networkx, found.layers), "capacity")
+    start, reached = (depth, position), torch.zeros(n, dtype=torch.float64)
+    for token in range(n):
+        if (0, token) in residual and start in residual:
+            ran = shortest_augmenting_path(residual, start, (0, token), residual=residual, value_only=True)
+            reached[token] = ran.graph["flow_value"]
+    return reached
+
+
+def _graph(networkx: Any, layers: Tensor) -> Any:
+    """An edge from (l + 1, i) down to (l, j) that can carry Ã_l[i, j]; tokens stand at level 0."""
+    graph = networkx.DiGraph()
+    for level, layer in enumerate(layers):
+        for i, j in layer.nonzero().tolist():
+            graph.add_edge((level + 1, i), (level, j), capacity=float(layer[i, j]))
+    return graph
