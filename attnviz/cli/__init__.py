@@ -12,7 +12,7 @@ from attnviz.core.errors import AttnvizError, quoted
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status: 0, or 2 with one line on stderr that says what is wrong.
 
-    `check` gives 1 if it found errors.
+    `check` gives 1 if it found errors, `leaks` if it found a leak.
     """
     try:
         options = parser.build().parse_args(arguments)
@@ -20,9 +20,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from attnviz.cli import checking  # torch: not for --help
 
             return checking.run(options, lambda line: _say(line, sys.stdout))
-        from attnviz.cli import commands  # torch and Altair: not for --help
+        from attnviz.cli import commands, leaking  # torch and Altair: not for --help
 
-        for line in commands.run(options, lambda line: _say(f"attnviz: {line}", sys.stderr)):
+        def note(line: str) -> None:
+            _say(f"attnviz: {line}", sys.stderr)
+
+        if options.command == "leaks":
+            return leaking.run(options, lambda line: _say(line, sys.stdout), note)
+        for line in commands.run(options, note):
             _say(line, sys.stdout)
     except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -40,7 +40,7 @@ def _says(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     if options.output and options.json:
         raise InputError("Give --json or --output, not both.")
     if options.output:
-        return _write(_said(before, after, **_drawn(options, after)), options)
+        return write(_said(before, after, **_drawn(options, after)), options)
     return says.as_json(before, after) if options.json else says.as_text(before, after)
 
 
@@ -62,13 +62,13 @@ def _head(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     drawn = {"domain": options.domain, "row_sums": options.row_sums, "view": values.view(options)} | _drawn(
         options, record
     )
-    return _write(figures.head(record, values.site(options, source), head, **drawn), options)
+    return write(figures.head(record, values.site(options, source), head, **drawn), options)
 
 
 def _heads(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record = _record(options, source, texts)
     drawn = {"domain": options.domain, "view": values.view(options)} | _drawn(options, record)
-    return _write(figures.heads(record, values.site(options, source), **drawn), options)
+    return write(figures.heads(record, values.site(options, source), **drawn), options)
 
 
 def _mask(options: Namespace, source: Source, texts: list[str]) -> list[str]:
@@ -80,7 +80,7 @@ def _mask(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     if record.provenance == "random":
         predicted = api.predicted(record.sentences[number])
     mask = record.step(site).mask or Full()
-    return _write(figures.mask(mask, queries, keys, predicted=predicted, **drawn), options)
+    return write(figures.mask(mask, queries, keys, predicted=predicted, **drawn), options)
 
 
 def _change(options: Namespace, source: Source, texts: list[str]) -> list[str]:
@@ -89,7 +89,7 @@ def _change(options: Namespace, source: Source, texts: list[str]) -> list[str]:
         raise InputError(
             "Nothing is changed; give --mask, --off, --temperature, --score-scale, --empty-rows or --no-own-mask."
         )
-    return _write(figures.change(before, after, **_drawn(options, after)), options)
+    return write(figures.change(before, after, **_drawn(options, after)), options)
 
 
 _COMMANDS = {"head": _head, "heads": _heads, "mask": _mask, "change": _change, "says": _says, "tokens": _tokens}
@@ -105,10 +105,10 @@ def _before(options: Namespace, source: Source, texts: list[str]) -> Record | No
 
 
 def _drawn(options: Namespace, record: Record) -> dict[str, int | bool]:
-    return {"sentence": values.sentence(options, record), "dark": options.dark}
+    return {"sentence": values.sentence(options, record.sentences), "dark": options.dark}
 
 
-def _write(figure: Figure, options: Namespace) -> list[str]:
+def write(figure: Figure, options: Namespace) -> list[str]:
     """Make every file that was asked for before the first is written; gives their paths."""
     size = {"scale": options.scale, "ppi": options.ppi}
     files = {}

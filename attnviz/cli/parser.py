@@ -13,6 +13,7 @@ EXAMPLES = """examples:
   attnviz heads "the black cat sleeps" --kind encoder --layer 0 --off 3,e1.2 -o heads.svg
   attnviz says "the black cat sleeps on the red chair ." --off c1.2,c1.3
   attnviz change "the black cat sleeps" --off c1.3 -o change.png
+  attnviz leaks "the cat sat down" --model story --no-own-mask -o leaks.png
   attnviz mask "the cat sat down" --model scratch --mask window=1 -o mask.pdf
   echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json
 """
@@ -26,6 +27,7 @@ COMMANDS = {
     "says": "what the model says: a text, words, labels or vectors, before and after a change; -o draws it",
     "tokens": "the tokens of a text, their ids and places",
     "models": "the models that there are, or what was measured of one",
+    "leaks": "which outputs move with what their mask hides, token by token; 1 as exit status if one does; -o draws it",
     "check": "what is wrong with a mask, weights or scores in a file; 1 as exit status if there are errors",
 }
 
@@ -80,12 +82,24 @@ def build() -> argparse.ArgumentParser:
             command.add_argument("--domain", default="fixed", help="colors from 0 to: fixed (1), shared (largest), log")
             _add_view(command)
         _add_model(command)
-        if name != "tokens":
+        if name == "leaks":
+            _add_leaks(command)
+        elif name != "tokens":
             _add_site(command)
+        if name != "tokens":
             _add_edits(command)
         if name != "tokens":
             _add_picture(command)
     return parser
+
+
+def _add_leaks(command: argparse.ArgumentParser) -> None:
+    test = command.add_argument_group("what is tested: the output of all layers of the decoder, or of the encoder")
+    test.add_argument("--kind", help="encoder, decoder or cross (what the decoder sees of the encoder's words)")
+    test.add_argument("--layer", type=int, metavar="N", help="the output of this attention alone, counted from 0")
+    own = "the mask that each layer is to keep (the model's own with --mask, also with --no-own-mask)"
+    test.add_argument("--promised", metavar="MASK", help=own)
+    test.add_argument("--most", type=int, default=64, metavar="N", help="so many tokens are changed at most (64)")
 
 
 def _add_check(command: argparse.ArgumentParser) -> None:

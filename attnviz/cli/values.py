@@ -2,6 +2,7 @@
 
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from functools import reduce
 from operator import and_
 
@@ -11,7 +12,7 @@ from attnviz.cli.download import Download
 from attnviz.cli.parser import FLAGS
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import InputError, quoted
-from attnviz.core.record import Record
+from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 from attnviz.sources.scratch import Scratch
 from attnviz.views import PAIRS, View
@@ -99,8 +100,8 @@ def view(options: Namespace) -> View:
     return View(options.words, options.special, pairs[options.pair])
 
 
-def sentence(options: Namespace, record: Record) -> int:
-    if not 1 <= options.sentence <= len(record.sentences):
-        have = f"there are {len(record.sentences)}, counted from 1"
+def sentence(options: Namespace, sentences: Sequence[Sentence]) -> int:
+    if not 1 <= options.sentence <= len(sentences):
+        have = f"there are {len(sentences)}, counted from 1"
         raise InputError(f"There is no sentence {quoted(options.sentence)}; {have}.")
     return options.sentence - 1

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
@@ -69,9 +70,10 @@ def leak_test(
     probe = Probe(source, chosen[0], fixed, run_with, look, before)
     moved, noise = probes.run(probe, changed, places, report)
     queries, columns = tokens(before, look)
+    allowed = promise.reach(own, look, run_with.mask, promise.alone(promised, sentence))
     return LeakTest(
         moved=moved,
-        promised=promise.reach(own, look, run_with.mask, promise.alone(promised, sentence)),
+        promised=allowed,
         noise=noise,
         tolerance=tolerance(noise, torch.float32),
         queries=queries,
@@ -82,7 +84,7 @@ def leak_test(
         provenance=source.provenance,
         edits=edits,
         text=chosen[0].text,
-        notes=_notes(columns, places, moved),
+        notes=_notes(columns, places, moved, allowed),
     )
 
 
@@ -104,11 +106,11 @@ def _places(changed: Sentence, keys: Sequence[int] | None, most: int) -> list[in
     return places
 
 
-def _notes(columns: tuple[Token, ...], places: list[int], moved: torch.Tensor) -> tuple[str, ...]:
-    """What was left out, and why."""
+def _notes(columns: tuple[Token, ...], places: list[int], moved: Tensor, allowed: Tensor) -> tuple[str, ...]:
+    """What was left out, and why; and that nothing could be found where nothing is forbidden."""
     chosen, dead = set(places), [place for place in places if moved[:, place].isnan().all()]
     left = [i for i in range(len(columns)) if i not in chosen]
-    notes = []
+    notes = ["every output may depend on every token, so nothing can leak"] if allowed.all() else []
     if left:
         special = "special tokens are" if all(columns[i].special for i in left) else "some tokens are"
         notes.append(f"{special} left as they are, at position{_list(left)}")

@@ -1,0 +1,59 @@
+"""The command `leaks`: a text in, the leaks and an exit status out, and files if they are asked for."""
+
+from argparse import Namespace
+from collections.abc import Callable
+
+from attnviz import figures, words
+from attnviz.charts.leaks import lines_of, title_of
+from attnviz.cli import lines, rules, values
+from attnviz.cli.commands import write
+from attnviz.core.edits import Site
+from attnviz.core.leaks import LeakTest
+from attnviz.leaks import leak_test
+from attnviz.sources.base import Source
+
+MOST_LISTED = 20
+"""So many leaks are printed."""
+
+
+def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:
+    """Test one sentence and print what was found; gives the exit status: 1 if there is a leak.
+
+    Args:
+        note: takes a line about something that is no mistake, such as a word that the model does not know.
+
+    Raises:
+        AttnvizError: if the text, the model or what is to be tested does not fit.
+    """
+    texts, source = values.texts(options.text), values.source(options)
+    sentences = source.tokenize(texts)
+    test = leak_test(
+        source,
+        sentences,
+        values.edits(options, source),
+        site=_site(options, source),
+        promised=rules.read(options.promised) if options.promised else None,
+        sentence=values.sentence(options, sentences),
+        most=options.most,
+    )
+    written = write(figures.leaks(test, dark=options.dark), options) if options.output else []
+    for line in lines.unknown(source, texts):
+        note(line)
+    for line in (*_said(test), *written):
+        say(line)
+    return int(bool(test.pairs))
+
+
+def _site(options: Namespace, source: Source) -> Site | str | None:
+    """What is compared: a layer, a kind, or what `leak_test` takes by itself."""
+    if options.layer is None:
+        return options.kind
+    kinds = [site.kind for site in source.sites]
+    return Site(options.kind or ("decoder" if "decoder" in kinds else kinds[0]), options.layer)
+
+
+def _said(test: LeakTest) -> list[str]:
+    found = [words.leak(test, *pair) for pair in test.pairs]
+    more = len(found) - MOST_LISTED
+    found = [*found[:MOST_LISTED], *([f"... and {more:,} more; -o leaks.csv lists them"] if more > 0 else [])]
+    return [title_of(test), *(f"  {line}" for line in lines_of(test) if line), *found]
