@@ -7,43 +7,56 @@ from streamlit.delta_generator import DeltaGenerator
 
 from attnviz.core.attention import EMPTY_ROWS
 from attnviz.core.edits import Edits, Site
-from attnviz.core.masks import Mask, Prefix, Subsequent, Window
+from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
+from attnviz.core.stack import Entry, Stack
 from attnviz.sources.base import Source
-from attnviz.ui import cache, state
+from attnviz.ui import cache, masking
+from attnviz.ui.lab import rules
+from attnviz.ui.lab.link import Added
+from attnviz.ui.lab.rules import BY_NAME
 from attnviz.ui.notes import label, note, quiet
 
 LONGEST_CHIP = 60
 """Characters on a chip; of longer lists of heads the first are named."""
 
 
+SHORTCUTS = ("subsequent", "window", "prefix")
+"""Rules that a page offers as pills; all others are composed in the mask lab."""
+
+
 def unchanged() -> dict[str, object]:
     """What the controls of the edits bar hold when nothing is changed."""
-    return {"mask": None, "own_mask": True, "empty": EMPTY_ROWS[0], "off": frozenset()}
+    return {"mask": None, "own_mask": True, "empty": EMPTY_ROWS[0], "off": frozenset(), "added": Added()}
 
 
-def edits_bar(source: Source, lines: tuple[str, ...], *, rules: tuple[str, ...] = ()) -> tuple[Edits, DeltaGenerator]:
+def edits_bar(
+    source: Source, lines: tuple[str, ...], *, opening: Stack = Stack(), shortcuts: bool = True
+) -> tuple[Edits, DeltaGenerator]:
     """Toggle masks, and see and undo what is changed. Gives the edits, and the place for what the model says to them.
 
     A model that is read-only is left as it is: its controls are disabled, and what a link would change is named.
 
     Args:
-        rules: the masks that are on as long as nobody has chosen any.
+        opening: the mask that is on as long as nobody has chosen any.
+        shortcuts: whether some masks stand there as pills.
     """
     fixed = bool(source.read_only)
-    hidden, rules = _hidden(source, lines), () if fixed else rules
-    chosen = rules if st.session_state["mask"] is None else st.session_state["mask"]
+    hidden = _hidden(source, lines)
+    st.session_state["opening"] = Stack() if fixed else opening
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="edits"):
-        label("Mask")
-        st.session_state["rules"] = list(chosen)
-        options = {"selection_mode": "multi", "key": "rules", "on_change": _choose, "label_visibility": "collapsed"}
-        st.pills("Mask", state.RULES, wrap=True, disabled=fixed, **options)
-        parameters = _parameters(chosen, fixed)
+        if shortcuts:
+            _shortcuts(fixed)
         own_mask = _own_mask(hidden, fixed)
+        stack, left_out = masking.fitting(masking.now(), len(lines))
         heads_off = frozenset((s, h) for s, h in st.session_state["off"] if s in source.sites and h < source.num_heads)
-        edits = Edits(_combined(chosen, parameters), heads_off, own_mask=own_mask)
+        added = st.session_state["added"]
+        edits = Edits(stack.mask(), heads_off, own_mask=own_mask, bias=added.bias, softcap=added.softcap)
         if not fixed:
             edits = replace(edits, empty_rows=_empty_rows(cache.record(source, lines, edits)))
+    for entry in left_out:
+        many = f"The {name_of(entry)} is for {entry.mask.batch_size} sentence(s), and there are {len(lines)}"
+        note(f"{many}: it is left out. Give it the lengths of all sentences on the page Masks.", "notice")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         kept = {"wrap": False, "vertical_alignment": "center", "gap": "small", "width": "content", "key": "changes"}
         row = st.container(horizontal=True, **kept)
@@ -52,7 +65,7 @@ def edits_bar(source: Source, lines: tuple[str, ...], *, rules: tuple[str, ...] 
         _left_out(source, edits, row)
         return Edits(), said
     with row:
-        _chips(edits, chosen, rules, hidden)
+        _chips(edits, stack, hidden)
     return edits, said
 
 
@@ -64,7 +77,7 @@ def _left_out(source: Source, edits: Edits, row: DeltaGenerator) -> None:
         quiet(source.read_only)
         return
     note(f"{source.read_only} Left out: {'; '.join(edits.in_words())}.", "notice")
-    st.button("let go of these changes", key="reset", on_click=reset, args=((),), type="tertiary", wrap=False)
+    st.button("let go of these changes", key="reset", on_click=reset, type="tertiary", wrap=False)
 
 
 def _hidden(source: Source, lines: tuple[str, ...]) -> str:
@@ -83,8 +96,52 @@ def _own_mask(hidden: str, fixed: bool) -> bool:
     return st.toggle("the model's own mask", True, **options)
 
 
+def _shortcuts(fixed: bool) -> None:
+    """Some rules as pills, with the numbers of those that are on. A pill adds a rule, or takes it away."""
+    label("Mask")
+    on = [e.mask.rule for e in masking.now().entries if e.on]
+    st.session_state["rules"] = [name for name in SHORTCUTS if name in on]
+    options = {"selection_mode": "multi", "key": "rules", "on_change": _choose, "label_visibility": "collapsed"}
+    st.pills("Mask", SHORTCUTS, wrap=True, disabled=fixed, **options)
+    for name, key in (("window", "before"), ("window", "after"), ("prefix", "length")):
+        if name in on:
+            f = next(f for f in BY_NAME[name].fields if f.name == key)
+            label(f.label)
+            key = f"{name} {f.name}"
+            st.session_state[key] = getattr(_first(name).mask, f.name)
+            options = {"width": 116, "label_visibility": "collapsed", "disabled": fixed, "required": True}
+            st.number_input(f.label, f.least, f.most, key=key, on_change=_set, args=(name, f.name, key), **options)
+
+
+def _first(name: str) -> Entry | None:
+    """The first entry that is on and of a rule."""
+    return next((e for e in masking.now().entries if e.on and e.mask.rule == name), None)
+
+
 def _choose() -> None:
-    st.session_state["mask"] = tuple(rule for rule in state.RULES if rule in st.session_state["rules"])
+    """Take away what was let go of; add what is new: a prefix before the rules that block, as it opens the future."""
+    chosen, stack = st.session_state["rules"], masking.now()
+    entries = [e for e in stack.entries if not e.on or e.mask.rule not in SHORTCUTS or e.mask.rule in chosen]
+    on = {e.mask.rule for e in entries if e.on}
+    for name in (name for name in SHORTCUTS if name in chosen and name not in on):
+        made = rules.entry(BY_NAME[name].made(0, ()))
+        entries.insert(
+            0 if name == "subsequent" else _after_subsequent(entries) if name == "prefix" else len(entries), made
+        )
+    try:
+        masking.put(Stack(tuple(entries)))
+    except AttnvizError as error:
+        masking.refuse(error)
+
+
+def _after_subsequent(entries: list[Entry]) -> int:
+    return next((i + 1 for i, e in enumerate(entries) if e.on and e.mask.rule == "subsequent"), len(entries))
+
+
+def _set(name: str, field: str, key: str) -> None:
+    stack, entry = masking.now(), _first(name)
+    changed = replace(entry, mask=replace(entry.mask, **{field: st.session_state[key]}))
+    masking.put(stack.replaced(stack.entries.index(entry), changed))
 
 
 def _empty_rows(record: Record) -> str:
@@ -104,41 +161,30 @@ def _empty_rows(record: Record) -> str:
     return chosen or EMPTY_ROWS[0]
 
 
-def _parameters(chosen: tuple[str, ...], fixed: bool) -> dict[str, int]:
-    values = {}
-    for rule, name, title, default in (
-        ("window", "before", "keys before", 2),
-        ("window", "after", "keys after", 0),
-        ("prefix", "prefix", "prefix length", 2),
-    ):
-        if rule in chosen:
-            label(title)
-            options = {"width": 116, "bind": state.binding(name), "label_visibility": "collapsed", "disabled": fixed}
-            values[name] = st.number_input(title, 0, 4096, default, key=name, **options)
-    return values
+def name_of(entry: Entry, *, first: bool = True) -> str:
+    """A rule as it is called: "subsequent mask", "or prefix of 2", "not padding mask"."""
+    rule = str(entry.mask)
+    rule += " mask" if rule == entry.mask.rule else ""
+    return " ".join(filter(None, ("or" * (entry.join == "or" and not first), "not" * entry.negated, rule)))
 
 
-def _combined(chosen: tuple[str, ...], parameters: dict[str, int]) -> Mask | None:
-    """(subsequent or prefix) and window: a prefix opens what the future mask closes; a window closes more."""
-    mask: Mask | None = Subsequent() if "subsequent" in chosen else None
-    if "prefix" in chosen:
-        prefix = Prefix(parameters["prefix"])
-        mask = prefix if mask is None else mask | prefix
-    if "window" in chosen:
-        window = Window(parameters["before"], parameters["after"])
-        mask = window if mask is None else mask & window
-    return mask
-
-
-def _chips(edits: Edits, chosen: tuple[str, ...], rules: tuple[str, ...], hidden: str) -> None:
+def _chips(edits: Edits, stack: Stack, hidden: str) -> None:
     """One removable chip for each thing that is changed, and one button that resets all."""
     if edits == Edits():
         label("Nothing is changed: this is the model as it is.")
         return
     label("Changed")
-    st.button("reset all", key="reset", on_click=reset, args=(rules,), type="tertiary", wrap=False)
-    for rule in chosen:
-        _chip(f"{rule} mask", _drop_rule, rule, chosen)
+    st.button("reset all", key="reset", on_click=reset, type="tertiary", wrap=False)
+    on = [(i, entry) for i, entry in enumerate(stack.entries) if entry.on]
+    for i, entry in on:
+        _chip(name_of(entry, first=i == on[0][0]), _drop_rule, i, key=f"chip mask {i}")
+    added = st.session_state["added"]
+    if added.alibi:
+        _chip("ALiBi bias", _drop_added, "alibi")
+    if added.relative is not None:
+        _chip(f"relative bias, seed {added.relative}", _drop_added, "relative")
+    if added.softcap is not None:
+        _chip(f"softcap {added.softcap:g}", _drop_added, "softcap")
     if not edits.own_mask:
         _chip(f"{hidden} not masked", _forget, "own_mask")
     if edits.empty_rows != EMPTY_ROWS[0]:
@@ -149,13 +195,19 @@ def _chips(edits: Edits, chosen: tuple[str, ...], rules: tuple[str, ...], hidden
         _chip(f"{site} {'head' if len(heads) == 1 else 'heads'} {numbers} off", _turn_on, site)
 
 
-def _chip(label: str, undo, *args) -> None:
-    shown = label if len(label) <= LONGEST_CHIP else f"{label[:LONGEST_CHIP].rsplit(',', 1)[0]}, … off"
-    st.button(shown, key=f"chip {label}", icon=":material/close:", on_click=undo, args=args, help="Undo this change")
+def _chip(label: str, undo, *args, key: str = "") -> None:
+    shown = label if len(label) <= LONGEST_CHIP else f"{label[:LONGEST_CHIP].rsplit(',', 1)[0]}, …"
+    shown += " off" * (shown != label and label.endswith(" off"))
+    key = key or f"chip {label}"
+    st.button(shown, key=key, icon=":material/close:", on_click=undo, args=args, help="Undo this change")
 
 
-def _drop_rule(rule: str, chosen: tuple[str, ...]) -> None:
-    st.session_state["mask"] = tuple(other for other in chosen if other != rule)
+def _drop_rule(index: int) -> None:
+    masking.put(masking.now().removed(index))
+
+
+def _drop_added(name: str) -> None:
+    st.session_state["added"] = replace(st.session_state["added"], **{name: getattr(Added(), name)})
 
 
 def _forget(name: str) -> None:
@@ -168,9 +220,11 @@ def _turn_on(site: Site) -> None:
     _set_off(site, ())
 
 
-def reset(rules: tuple[str, ...]) -> None:
-    """Back to the untouched model; on a page that begins with masks, no mask is then a choice."""
-    st.session_state.update(unchanged() | ({"mask": ()} if rules else {}))
+def reset() -> None:
+    """Back to the untouched model; on a page that begins with a mask, no mask is then a choice."""
+    opening = st.session_state["opening"]
+    masking.put(Stack())
+    st.session_state.update(unchanged() | ({"mask": Stack()} if opening.entries else {}))
 
 
 def heads_on(source: Source, site: Site) -> None:

@@ -12,6 +12,7 @@ from attnviz.sources.scratch import BOUNDS, Scratch
 from attnviz.sources.trained import Trained
 from attnviz.ui import cache, examples, pretrained, state
 from attnviz.ui.arrivals import Arrival
+from attnviz.ui.lab.tabs import NAMES
 from attnviz.ui.looking import DOMAINS
 from attnviz.ui.notes import clean, note, quiet, unknown_words
 
@@ -31,12 +32,10 @@ ALLOWED: dict[str, object] = {
     "tokenizer": tokenizers.NAMES,
     **{name: range(0 if name == "seed" else 1, most + 1) for name, most in BOUNDS.items()},
     **dict.fromkeys(("bias", "positions", "own_mask", "sums", "sos"), ("true", "false")),
-    "before": range(0, 4097),
-    "after": range(0, 4097),
-    "prefix": range(0, 4097),
     "sentence": range(1, cache.MOST_SENTENCES + 1),
     "colors": tuple(DOMAINS),
     "empty": EMPTY_ROWS,
+    "tab": NAMES,
 }
 """What each bound parameter of a link may be."""
 

@@ -1,8 +1,9 @@
 """What the link holds. Controls keep themselves in it (`bind="query-params"`); here is the rest.
 
 Heads off are written ``e0.1-e0.3``: encoder layer 0 head 1, encoder layer 0 head 3. A selected cell is ``2.1``: query
-2, key 1. A site is ``c1``: cross layer 1. Masks are ``subsequent.window``, or ``none`` where somebody chose that. A
-view is ``words.hide.ab``: pieces merged, special tokens hidden, of a pair only what text A sees of text B.
+2, key 1. A site is ``c1``: cross layer 1. A mask is ``subsequent.window-2-0``, or ``none`` where somebody chose that,
+and what is added to the scores ``alibi.softcap-5``: see `attnviz.ui.lab.link`. A view is ``words.hide.ab``: pieces
+merged, special tokens hidden, of a pair only what text A sees of text B.
 Nothing where nobody chose, because then each page begins with what it is about, and each model with what it is good
 for.
 """
@@ -14,9 +15,9 @@ import streamlit as st
 
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
+from attnviz.ui.lab import link
 from attnviz.views import SPECIAL, View
 
-RULES = ("subsequent", "window", "prefix")
 COMBINED = ("mean", "max", "min")
 """How all heads can be shown as one."""
 
@@ -62,23 +63,6 @@ def decode_cell(text: str) -> tuple[int, int] | None:
     if not (m := re.fullmatch(r"(\d{1,6})\.(\d{1,6})", text, re.ASCII)):
         raise InputError(f"'{text[:40]}' does not name a cell; it should look like 2.1.")
     return int(m[1]), int(m[2])
-
-
-def encode_rules(rules: tuple[str, ...] | None) -> str:
-    return "" if rules is None else ".".join(rules) or "none"
-
-
-def decode_rules(text: str) -> tuple[str, ...] | None:
-    """Read what `encode_rules` wrote.
-
-    Raises:
-        InputError: if it is anything else.
-    """
-    if not text or text == "none":
-        return () if text else None
-    if unknown := [part for part in text.split(".") if part not in RULES]:
-        raise InputError(f"'{unknown[0][:40]}' is not one of {', '.join(RULES)}, none.")
-    return tuple(rule for rule in RULES if rule in text.split("."))
 
 
 def encode_site(site: Site | None) -> str:
@@ -167,7 +151,8 @@ def decode_effect(text: str) -> str | None:
 
 
 ENCODED = {
-    "mask": (encode_rules, decode_rules, None),
+    "mask": (link.encode_stack, link.decode_stack, None),
+    "added": (link.encode_added, link.decode_added, link.Added()),
     "off": (encode_heads, decode_heads, frozenset()),
     "cell": (encode_cell, decode_cell, None),
     "site": (encode_site, decode_site, None),

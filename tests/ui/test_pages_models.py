@@ -203,7 +203,7 @@ def test_the_written_text_stands_beside_the_one_before_a_change():
 
 def test_a_change_that_changes_no_word_says_so():
     """A window wide enough for the whole sentence hides nothing."""
-    app = opened(model="translator", mask="window", before="40", after="40")
+    app = opened(model="translator", mask="window-40-40")
 
     assert "It still writes" in said(app)
 

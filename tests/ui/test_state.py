@@ -18,14 +18,6 @@ def test_heads_that_are_off_survive_the_link(off):
     assert state.decode_heads(state.encode_heads(off)) == off
 
 
-@given(st.none() | st.sets(st.sampled_from(state.RULES)))
-def test_masks_survive_the_link(rules):
-    """No choice, the choice of none, and any choice are three different things."""
-    rules = None if rules is None else tuple(rule for rule in state.RULES if rule in rules)
-
-    assert state.decode_rules(state.encode_rules(rules)) == rules
-
-
 @given(st.none() | st.tuples(st.integers(0, 99_999), st.integers(0, 99_999)))
 def test_the_selected_cell_survives_the_link(cell):
     """Reading what was written gives the same cell."""

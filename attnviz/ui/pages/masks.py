@@ -1,11 +1,14 @@
-"""The mask beside the weights it causes."""
+"""The mask lab: a mask beside the weights it causes, composed, explained and tested."""
 
 import streamlit as st
 
-from attnviz import api, figures
 from attnviz.core.edits import Edits
-from attnviz.core.masks import Full
-from attnviz.ui import cache, editing, inputs, looking, pictures, says, state
+from attnviz.core.masks import Full, Mask
+from attnviz.core.stack import Stack
+from attnviz.ui import cache, editing, inputs, looking, masking, pictures, says, state
+from attnviz.ui.lab.base import Lab
+from attnviz.ui.lab.rules import CAUSAL
+from attnviz.ui.lab.tabs import tabs
 
 
 def page() -> None:
@@ -17,49 +20,25 @@ def body(source, lines) -> None:
     source = looking.step(looking.with_sos(source))
     decodes = any(site.kind == "decoder" for site in source.sites)  # then it has a mask of its own to show
     with st.container(gap="xsmall"):
-        edits, said = editing.edits_bar(source, lines, rules=() if decodes else ("subsequent",))
+        opening = Stack() if decodes else CAUSAL
+        edits, said = editing.edits_bar(source, lines, opening=opening, shortcuts=False)
     record = pictures.run(source, lines, edits)
     before = cache.record(source, lines) if edits != Edits() else None
-    dark = looking.is_dark()
-    with st.container(horizontal=True, gap="large"):
-        with st.container(width="content"):
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                site = looking.site(source, looking.masked_site(source))
-                sentence = looking.sentence(lines)
-                menu = st.container(width="content")
-            cell = looking.selected(record, site)
-            queries, keys = record.tokens(site, sentence=sentence)
-            mask = record.step(site).mask or Full()
-            place = st.container()
-        with st.container(width="content"):
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                focus = looking.focus(source)
-                options = looking.display(record, site, sentence)
-                beside = st.container(width="content")
-            shown = {"sentence": sentence, "selected": cell, "dark": dark, "rev": looking.rev("cell")}
-            head = figures.head(record, site, focus, **shown, **options)
-            with beside:
-                pictures.take_away(head, "head")
-            pictures.picture(head, "head", select="cell", on_select=looking.select)
-        predicted = _predicted(record, site, sentence)
-        grid = figures.mask(mask, queries, keys, predicted=predicted, view=options["view"], **shown)
-        with menu:
-            pictures.take_away(grid, "mask", "mask")
-        with place:
-            pictures.picture(grid, "mask", select="cell", on_select=looking.select)
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        site = looking.site(source, looking.masked_site(source))
+        sentence = looking.sentence(lines)
+        head = looking.focus(source)
+    cell = looking.selected(record, site)
     with said:
         says.line(record, before, position=says.position(record, site, cell, sentence), sentence=sentence)
-    pictures.cell_in_words(record, site, focus, cell, sentence, options["view"])
-    left, right = st.columns(2)
-    with left:
-        pictures.numbers(grid, "mask")
-    with right:
-        pictures.numbers(head, "head")
+    stack, _ = masking.fitting(masking.now(), len(lines))
+    mask = _mask(source, record, site, stack)
+    dark = looking.is_dark()
+    tabs(Lab(source, lines, sentence, site, head, record, before or record, stack, mask, edits, dark))
     state.write_link()
 
 
-def _predicted(record, site, sentence: int):
-    """What each row predicts: what the model says; without one that says anything, the next token, as in a decoder."""
-    if record.prediction is None:
-        return api.predicted(record.sentences[sentence])
-    return record.predicted(site, sentence=sentence)
+def _mask(source, record, site, stack: Stack) -> Mask:
+    """The mask of a site; of a model that is read-only, what was composed."""
+    mask = stack.mask() if source.read_only else record.step(site).mask
+    return mask if isinstance(mask, Mask) else Full()

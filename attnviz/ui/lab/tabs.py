@@ -1,0 +1,21 @@
+"""The tabs of the mask lab. Each is a function of a `Lab`, in a module that is imported when its tab is opened."""
+
+from importlib import import_module
+
+import streamlit as st
+
+from attnviz.ui.lab.base import Lab
+
+TABS = (("Compose", "compose"),)
+"""What each tab is called, and the module of this package whose function `tab(lab)` draws it."""
+
+NAMES = tuple(name for name, _ in TABS)
+
+
+def tabs(lab: Lab) -> None:
+    """All tabs, and what is in the open one. Which one that is stands in the link."""
+    every = st.tabs(NAMES, key="tab", on_change="rerun", bind="query-params")
+    for place, (_, module) in zip(every, TABS, strict=True):
+        if place.open:
+            with place:
+                import_module(f"attnviz.ui.lab.{module}").tab(lab)
