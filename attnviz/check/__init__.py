@@ -19,7 +19,7 @@ from attnviz.check.findings import AXES, MOST, RULES, SEVERITIES, Finding, Laid,
 from attnviz.check.kinds import CONVENTIONS, KINDS, kind_of
 from attnviz.check.masks import check_mask
 from attnviz.check.scores import check_scores
-from attnviz.check.shapes import lay, scores_shape
+from attnviz.check.shapes import check_axes, lay, scores_shape
 from attnviz.check.weights import check_weights
 from attnviz.core.errors import InputError, quoted
 
@@ -55,6 +55,7 @@ def check(
         InputError: if it holds no numbers, more than `MOST_CELLS`, or an option has another value than those above.
     """
     tensor = _numbers(array)
+    check_axes(tensor)
     size = scores_shape(shape)
     kind, reasons = kind_of(tensor, kind, convention)
     values, axes, findings = lay(tensor, kind, size)

@@ -27,14 +27,14 @@ RULES = {
     "blocks-itself": "a mask that hides the future also hides each query's own key",
     "weak-fill": "an additive mask blocks by a number above -1,000: e to that number is left of the weight",
     "range": "a weight is below 0 or above 1, by more than the tolerance of row sums",
-    "row-sum": "a row of weights does not sum to 1, within max(1e-5, 2 eps of its precision, half a digit per key)",
+    "row-sum": "a row of weights does not sum to 1, within max(1e-3, 2 eps of its precision) + half a digit per key",
     "wrong-axis": "rows do not sum to 1, but columns, heads, sentences or all cells together do",
     "dropout-on": "rows kept whole sum to 1 / (1 - p), and a share p of the open cells, within 5 sigma, is 0",
     "masked-after-softmax": "only rows with a blocked key fall short of 1, none exceeds it, every 0 is a blocked cell",
     "identical-heads": "two heads are equal in every number, and neither is uniform nor fixed on one key",
-    "uniform-head": "in every row of a head all open keys have the same weight or score, within a thousandth",
+    "uniform-head": "in every row of a head all open keys have the same weight or score, within 0.1%",
     "dead-head": "every weight of a head is 0 (warning), or 99% of each row is on one and the same key (note)",
-    "symmetric-scores": "scores s(i, j) = s(j, i), from weights up to a shift of each row, for 3 tokens or more",
+    "symmetric-scores": "scores s(i, j) = s(j, i), from weights up to a shift of each row, by chance in 1 of 10^6",
 }
 """Every rule, and when it speaks."""
 

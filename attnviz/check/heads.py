@@ -11,6 +11,12 @@ from attnviz.check.sums import closed_cells
 EVEN = 1e-3
 """Weights of a row that differ by less than this share of the largest are even."""
 
+MOST_BY_CHANCE = 3
+"""So many pairs of weights must be even before a head is called uniform."""
+
+CHANCE = 1e-6
+"""How probable it may be that scores look symmetric by chance."""
+
 FIXED = 0.99
 SAME_WAY = (
     "Give W_Q and W_K weights of their own: clones and deep copies begin equal; or is query = key without projections?"
@@ -52,12 +58,12 @@ def uniform(laid: Laid, heads: Tensor) -> Finding:
 
 
 def even(values: Tensor, usable: Tensor, slack: float) -> Tensor:
-    """Heads, (H,), in which each row with two open keys or more is even over them, and some row has so many."""
+    """Heads, (H,), in which each row with two open keys or more is even over them, for at least three keys too many."""
     most = values.masked_fill(~usable, -torch.inf).amax(-1)
     least = values.masked_fill(~usable, torch.inf).amin(-1)
     rows = usable.sum(-1) > 1
     level = most - least <= EVEN * torch.maximum(most.abs(), least.abs()) + slack
-    return (level | ~rows).all(-1).all(0) & rows.any(-1).any(0)
+    return (level | ~rows).all(-1).all(0) & ((usable.sum(-1) - 1).clamp_min(0).sum((0, 2)) >= MOST_BY_CHANCE)
 
 
 def _fixed(weights: Tensor, known: Tensor) -> Tensor:
@@ -95,13 +101,13 @@ def symmetric(laid: Laid, scores: Tensor, known: Tensor, *, relative: bool) -> I
     """Heads whose scores are s(i, j) = s(j, i) over all tokens that are not padding, in every sentence.
 
     From the logarithms of weights, w(i, j) = s(i, j) - l(i), the difference w(i, j) - w(j, i) = l(j) - l(i) must be a
-    difference of two numbers for every pair: three tokens or more can fail that.
+    difference of two numbers for every pair. That leaves (n - 1)(n - 2) / 2 numbers that are 0 by chance only.
 
     Args:
         scores: (B, H, n, n), or the logarithms of weights if `relative`.
     """
     queries, keys = laid.values.shape[2:]
-    if queries != keys or keys < (4 if laid.eps > 1e-4 or laid.rounding else 3):
+    if queries != keys:
         return
     judged = [_alike(laid, one, rows, relative) for one, rows in zip(scores, known, strict=True)]
     asked = torch.stack([can for can, _ in judged])
@@ -129,5 +135,6 @@ def _alike(laid: Laid, scores: Tensor, known: Tensor, relative: bool) -> tuple[T
     else:
         near = part.abs().amax((-1, -2)) * 4 * max(laid.eps, 1e-6) + 2 * laid.rounding
     mixed = part - part.mean(-1, keepdim=True) - part.mean(-2, keepdim=True) + part.mean((-1, -2), keepdim=True)
-    telling = finite & (mixed.abs().amax((-1, -2)) > 20 * near)
+    free = (n - 1) * (n - 2) // 2 if relative else n * (n - 1) // 2
+    telling = finite & (mixed.abs().amax((-1, -2)) > 20 * near) & (near**free < CHANCE)
     return telling, difference.abs().amax((-1, -2)) <= near

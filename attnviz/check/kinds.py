@@ -98,12 +98,14 @@ def evidence(mask: Tensor) -> tuple[int, tuple[str, ...]]:
     Args:
         mask: boolean, (B, H, Q, K), as it is given. The points of ~mask are the opposite.
     """
-    clues = [(-3 if sure else -1, f"Read the other way, {small(says)}.") for says, sure in suspicions(mask)]
-    clues += [(3 if sure else 1, f"Read the other way, {small(says)}.") for says, sure in suspicions(~mask)]
+    clues = []
+    for found, points in ((suspicion(mask), -1), (suspicion(~mask), 1)):
+        if found:
+            clues.append((points * (2 if found.otherwise else 4), f"Read the other way, {small(seen(found))}."))
     no_true, no_false = bool((~mask).all(-1).any()), bool(mask.all(-1).any())
     if no_true != no_false:
         says = f"Some row holds no {'True' if no_true else 'False'}: read the other way, it would have no key left."
-        clues.append((-1 if no_true else 1, says))
+        clues.append((-2 if no_true else 2, says))
     falls, rises = _ends(mask)
     if falls != rises:
         says = f"Every row that changes ends in {'False' if falls else 'True'}: so does padding on the right."
@@ -116,18 +118,16 @@ def small(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]
 
 
-def suspicions(mask: Tensor) -> list[tuple[str, bool]]:
-    """Why a mask, (B, H, Q, K), True = may attend, is probably inverted, and whether nothing else is meant by it."""
+def suspicion(mask: Tensor) -> Inversion | None:
+    """Why a mask, (B, H, Q, K), True = may attend, is probably inverted; None if it looks as masks usually look."""
     if mask.shape[2] == 1 or mask.shape[2] == 2 < mask.shape[3] or bool((mask == mask[:, :, :1]).all()):
-        found = likely_inverted_padding(mask[:, 0].flatten(0, 1)) if mask.shape[3] > 1 else None
-        return [(_seen(found), not found.otherwise)] if found else []
+        return likely_inverted_padding(mask[:, 0].flatten(0, 1)) if mask.shape[3] > 1 else None
     grids = mask.flatten(0, 1)[:GRIDS]
     mixed = grids[grids.flatten(1).any(1) & ~grids.flatten(1).all(1)]
-    said = {_seen(found): not found.otherwise for grid in mixed for found in likely_inverted(grid)}
-    return list(said.items())[:1]
+    return next((found for grid in mixed for found in likely_inverted(grid)), None)
 
 
-def _seen(found: Inversion) -> str:
+def seen(found: Inversion) -> str:
     """The sentence of an inversion without what to do, and without its full stop."""
     return found.sentence.rpartition(". Hand over")[0]
 

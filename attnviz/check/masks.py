@@ -48,7 +48,7 @@ def looks_causal(may_attend: Tensor) -> bool:
     if 10 * int(open_ahead.sum()) <= int(ahead.sum()) or 2 * int((open_ahead == 0).sum()) >= len(open_ahead):
         return True
     shifted = torch.ones_like(after).tril(max(0, keys - queries) + 1)
-    return queries > 2 and torch.equal(may_attend, used & shifted)
+    return bool((used & ~shifted).any()) and torch.equal(may_attend, used & shifted)
 
 
 def leaks(laid: Laid, may_attend: Tensor, *, told: bool) -> Iterator[Finding]:
@@ -89,13 +89,13 @@ def _convention(laid: Laid, convention: str) -> Iterator[Finding]:
     """Whether the mask contradicts the convention that it is in, and whether it blocks enough."""
     may_attend = kinds.opened(laid.values, convention)
     points, _ = kinds.evidence(may_attend)
-    if points <= -2 and (seen := kinds.suspicions(may_attend)):
+    if points < 0 and (found := kinds.suspicion(may_attend)):
         ahead = may_attend & future(*may_attend.shape[2:])
+        unless = f", unless it is {found.otherwise}" if found.otherwise else ""
+        says = f"Open and blocked are swapped{unless}: {kinds.small(kinds.seen(found))}."
         fix = "Swap 0 and -inf." if convention == "additive" else "Hand over ~mask, or say the other convention."
-        chosen = ahead if ahead.any() else ~may_attend
-        yield laid.finding(
-            "inverted", "error", f"Open and blocked are swapped: {kinds.small(seen[0][0])}.", fix, chosen
-        )
+        severity = "warning" if unless else "error"
+        yield laid.finding("inverted", severity, says, fix, ahead if ahead.any() else ~may_attend)
     value = kinds.fill(laid.values) if convention == "additive" else None
     if value is not None and value > WEAK:
         says = f"Blocked scores are lowered by {-value:.4g} only: {_power(value)} of their weight stays."
@@ -113,7 +113,7 @@ def _guess(laid: Laid) -> tuple[str, Finding]:
     points, reasons = kinds.evidence(mask == 1)
     numbers = mask.dtype is not torch.bool
     convention = "true-is-masked" if points < 0 else "zero-is-masked" if numbers else "may-attend"
-    sure = "clearly" if abs(points) > 2 else "probably" if points else "by default, for nothing in the mask tells"
+    sure = "clearly" if abs(points) >= 4 else "probably" if points else "by default, for nothing in the mask tells"
     says = f"It is read as '{convention}' ({kinds.CONVENTIONS[convention]}), {sure}."
     fix = "If that is wrong, say the convention. "
     if points < 0:

@@ -92,6 +92,10 @@ def read_file(name: str, content: bytes) -> Given:
     return Given(name, arrays)
 
 
+# What NumPy, zipfile and safetensors raise for damaged files is nearly anything (TokenError, struct.error, a negative
+# seek), so that everything is caught where they read, and only there.
+
+
 def _npy_file(name: str, content: bytes) -> dict[str, np.ndarray]:
     return {"": _npy(name, io.BytesIO(content), len(content))}
 
@@ -113,7 +117,9 @@ def _npz(name: str, content: bytes) -> dict[str, np.ndarray]:
                     arrays[member.filename.removesuffix(".npy")] = _npy(
                         name, io.BytesIO(packed.read(MOST_BYTES)), total
                     )
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, zipfile.zlib.error):
+    except InputError:
+        raise
+    except Exception:
         raise InputError(f"{quoted(name)} is damaged or no npz file.") from None
     return {one: array for one, array in arrays.items() if array.dtype.kind not in "US"}
 
@@ -124,7 +130,7 @@ def _npy(name: str, file: io.BytesIO, size: int) -> np.ndarray:
         version = npy.read_magic(file)
         read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
         shape, _, dtype = read(file) if read else ((), False, np.dtype(object))
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+    except Exception:
         raise InputError(f"{quoted(name)} is damaged or no NumPy array.") from None
     if dtype.hasobject:
         raise InputError(f"{quoted(name)} holds pickled objects, which could run code; save a plain array of numbers.")
@@ -133,17 +139,16 @@ def _npy(name: str, file: io.BytesIO, size: int) -> np.ndarray:
     file.seek(0)
     try:
         return npy.read_array(file, allow_pickle=False)
-    except (ValueError, TypeError, EOFError, MemoryError):
+    except Exception:
         raise InputError(f"{quoted(name)} is damaged or no NumPy array.") from None
 
 
 def _safetensors(name: str, content: bytes) -> dict[str, Tensor]:
-    import safetensors
     import safetensors.torch
 
     try:
         return dict(safetensors.torch.load(content))
-    except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError, TypeError):
+    except Exception:
         raise InputError(f"{quoted(name)} is damaged or no safetensors file.") from None
 
 

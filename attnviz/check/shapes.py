@@ -29,6 +29,23 @@ def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[st
     """The array as (B, H, Q, K), the axes it was given with, and what is to be said about its shape.
 
     Axes are aligned from the right, as broadcasting does, unless the shape of the scores says that others are meant.
+    """
+    given = tuple(array.shape)
+    axes, findings = AXES[-array.dim() :], []
+    if shape is None:
+        findings = _unasked(array, kind)
+    elif kind == "mask":
+        axes, found = _mask(array, shape)
+        findings = [found]
+    elif given != shape[-len(given) :] or any(size > 1 for size in shape[: -len(given)]):
+        says = f"The {kind} have shape {given}, and should have {_named(shape)}."
+        findings = [_error(says, "They are never repeated: give all of them.")]
+    sizes = dict(zip(axes, given, strict=True))
+    return array.reshape([sizes.get(axis, 1) for axis in AXES]), axes, findings
+
+
+def check_axes(array: Tensor) -> None:
+    """Refuse what is no array of attention.
 
     Raises:
         ShapeError: if it has no axis, no cells or more than four axes.
@@ -39,21 +56,6 @@ def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[st
         raise ShapeError(f"The array has {array.dim()} axes, {given}; attention has (B, H, Q, K), or fewer. {more}.")
     if not array.numel():
         raise ShapeError(f"The array has shape {given}, and so no cells to check.")
-    axes, findings = AXES[-array.dim() :], []
-    if shape is None:
-        findings = _unasked(array, kind)
-    elif kind == "mask":
-        axes, found = _mask(array, shape)
-        findings = [found]
-    elif given != shape[-len(given) :] or any(size > 1 for size in shape[: -len(given)]):
-        findings = [
-            _error(
-                f"The {kind} have shape {given}, and should have {_named(shape)}.",
-                "They are never repeated: give all of them.",
-            )
-        ]
-    sizes = dict(zip(axes, given, strict=True))
-    return array.reshape([sizes.get(axis, 1) for axis in AXES]), axes, findings
 
 
 def _mask(mask: Tensor, shape: Shape) -> tuple[tuple[str, ...], Finding]:

@@ -57,15 +57,14 @@ def _not_numbers(laid: Laid) -> Iterator[Finding]:
 
 
 def _range(laid: Laid, of_sums: list[Finding]) -> Iterator[Finding]:
-    tolerance = sums.tolerance(laid)
-    below, above = laid.values < -tolerance, laid.values > 1 + tolerance
-    if below.any():
-        says = f"{many(int(below.sum()), 'weight')} below 0."
+    near = sums.tolerance(laid)
+    outside = laid.values < -near
+    if not any(found.rule == "dropout-on" for found in of_sums):
+        outside = outside | (laid.values > 1 + near)
+    if outside.any():
+        says = f"{many(int(outside.sum()), 'weight')} below 0 or above 1, such as {laid.values[outside][0].item():.4g}."
         fix = "A softmax gives none. If these are scores, from before the softmax, say so."
-        yield laid.finding("range", "error", says, fix, below)
-    if above.any() and not any(found.rule == "dropout-on" for found in of_sums):
-        fix = "A softmax gives none. If these are scores, from before the softmax, say so."
-        yield laid.finding("range", "error", f"{many(int(above.sum()), 'weight')} above 1.", fix, above)
+        yield laid.finding("range", "error", says, fix, outside)
 
 
 def _empty(laid: Laid, known: Tensor) -> Iterator[Finding]:

@@ -1,0 +1,155 @@
+"""Laws of the checks: no false alarms for healthy attention of any size, every inversion named, dropout's p found."""
+
+import math
+
+import pytest
+import torch
+from arrays import additive, causal, padded
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from attnviz.check import check
+from attnviz.core import conventions
+from attnviz.core.masks import Documents, Padding, Prefix, Subsequent, Window
+
+SIZES = st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 9))
+SEEDS = st.integers(0, 10**6)
+DTYPES = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64])
+
+
+def softmax(shape, mask, seed, dtype):
+    """Weights in some precision, of scores of unit size."""
+    scores = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return scores.masked_fill(~mask, -math.inf).softmax(-1).to(dtype)
+
+
+@given(size=SIZES, seed=SEEDS, dtype=DTYPES, said=st.sampled_from([None, True]))
+def test_causal_softmax_weights_raise_no_alarm(size, seed, dtype, said):
+    """Of any size, also of one token, one head and one sentence."""
+    batch, heads, n = size
+    report = check(softmax((batch, heads, n, n), causal(n), seed, dtype), kind="weights", causal=said)
+
+    assert report.findings == () or report.rules() <= {"dead-head"}
+    assert report.ok
+    assert report.causal is (n > 1) or said
+
+
+@given(size=SIZES, seed=SEEDS, dtype=DTYPES, keys=st.integers(3, 9), data=st.data())
+def test_an_encoder_is_no_leak(size, seed, dtype, keys, data):
+    """Weights in both directions, over keys of a padded batch, of the sentence itself or of another."""
+    batch, heads, queries = size
+    lengths = data.draw(st.lists(st.integers(3, keys), min_size=batch, max_size=batch))
+    report = check(softmax((batch, heads, queries, keys), padded(lengths, keys), seed, dtype))
+
+    assert report.rules("warning", "error") == set()
+    assert (report.kind, report.causal) == ("weights", False)
+
+
+@given(
+    n=st.integers(3, 12),
+    other=st.sampled_from([None, Window(2), Prefix(1), Documents((2, 3, 9)), Padding((3,))]),
+    dtype=st.sampled_from([torch.bool, torch.int64, torch.float32]),
+)
+def test_an_inverted_causal_mask_is_named(n, other, dtype):
+    """Alone and with a second rule: as an error where its convention was said, else as the other convention."""
+    rule = (
+        Subsequent() if other is None else Subsequent() | other if isinstance(other, Prefix) else Subsequent() & other
+    )
+    mask = rule.tensor(n, n)
+    right, wrong = mask.to(dtype), (~mask).to(dtype)
+
+    assert check(right, kind="mask").convention != "true-is-masked"
+    assert check(wrong, kind="mask").convention == "true-is-masked"
+    assert check(right, convention="zero-is-masked").rules("error") == set()
+    assert "inverted" in check(wrong, convention="zero-is-masked").rules("error")
+    assert check(wrong, convention="true-is-masked").rules("error") == set()
+    assert "inverted" in check(right, convention="true-is-masked").rules("error")
+
+
+@given(lengths=st.lists(st.integers(1, 8), min_size=2, max_size=5), queries=st.sampled_from([1, 8]), left=st.booleans())
+def test_inverted_padding_of_a_batch_is_named(lengths, queries, left):
+    """Where some sentence is padded and the longest is not; one padded on the left is no inversion."""
+    assume(min(lengths) < max(lengths))
+    mask = padded(lengths, max(lengths)).expand(-1, 1, queries, -1)
+    mask = mask.flip(-1) if left else mask
+
+    assert check(mask).convention == "may-attend"
+    assert check(~mask).convention == "true-is-masked"
+    assert "inverted" not in check(mask, convention="may-attend").rules()
+    assert left or "inverted" in check(~mask, convention="may-attend").rules("error")
+
+
+@given(n=st.integers(3, 9), fill=st.sampled_from([-math.inf, -1e9, -1e4, torch.finfo(torch.float32).min]))
+def test_an_additive_mask_has_one_convention(n, fill):
+    """So one that blocks the past is an error, whatever it blocks by."""
+    assert check(additive(causal(n), fill)).findings == ()
+    assert {"inverted", "empty-row"} <= check(additive(~causal(n), fill)).rules("error")
+
+
+@given(mask=st.integers(1, 7).flatmap(lambda n: st.lists(st.booleans(), min_size=n * n, max_size=n * n)))
+def test_the_guess_turns_with_the_mask(mask):
+    """What is evidence for a mask is evidence against its inverse; without any, both are read as may attend."""
+    n = math.isqrt(len(mask))
+    grid = torch.tensor(mask).view(n, n)
+    guesses = [check(one).convention for one in (grid, ~grid)]
+
+    assert guesses in (["may-attend", "true-is-masked"], ["true-is-masked", "may-attend"], ["may-attend"] * 2)
+
+
+@pytest.mark.parametrize("convention", ["may-attend", "true-is-masked", "zero-is-masked", "additive"])
+@given(rows=st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=4, max_size=4))
+def test_empty_rows_are_listed_in_every_convention(convention, rows):
+    """Those of the mask as this project reads it, through the adapters that all of it uses."""
+    mask = torch.tensor(rows)
+    to = {
+        "may-attend": lambda one: one,
+        "true-is-masked": conventions.to_true_is_masked,
+        "zero-is-masked": conventions.to_zero_is_masked,
+        "additive": conventions.to_additive,
+    }
+    found = [
+        one.cells for one in check(to[convention](mask), convention=convention).findings if one.rule == "empty-row"
+    ]
+
+    assert [row for cells in found for (row,) in cells] == [row for row in range(4) if not any(rows[row])]
+
+
+@given(
+    p=st.sampled_from([0.1, 0.2, 0.3, 0.5]),
+    seed=SEEDS,
+    hides=st.booleans(),
+    n=st.integers(5, 9),
+    heads=st.integers(2, 9),
+)
+def test_dropout_is_found_with_its_p(p, seed, hides, n, heads):
+    """Exactly where some row lost no weight, and not far off else."""
+    mask = causal(n) if hides else torch.ones(n, n, dtype=torch.bool)
+    weights = softmax((2, heads, n, n), mask, seed, torch.float32)
+    kept = torch.rand(weights.shape, generator=torch.Generator().manual_seed(seed)) >= p
+    found = [one for one in check(weights * kept / (1 - p)).findings if one.severity == "error"]
+    whole = bool((kept | ~mask).all(-1).any())
+
+    assert [one.rule for one in found] == ["dropout-on"]
+    assert f"with p = {p:.2g}." in found[0].says or not whole
+
+
+@given(size=SIZES, seed=SEEDS, length=st.integers(2, 8))
+def test_a_mask_after_the_softmax_is_found(size, seed, length):
+    """Whether it hides the future or padding; never taken for dropout."""
+    batch, heads, _ = size
+    full = softmax((batch, heads, 9, 9), torch.ones(9, 9, dtype=torch.bool), seed, torch.float32)
+    for mask in (causal(9), padded([length] * batch, 9)):
+        assert check(full * mask).rules("error") == {"masked-after-softmax"}
+
+
+@given(seed=SEEDS, n=st.integers(4, 9), dtype=st.sampled_from([torch.float32, torch.float64]))
+def test_symmetric_scores_show_in_the_weights(seed, n, dtype):
+    """One head of two, up to the sum of each row; and scores that depend on the key alone are not meant."""
+    scores = torch.randn(1, 2, n, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    scores[:, 1] += scores[:, 1].mT.clone()
+    by_key = scores[:, :, :1].expand_as(scores)
+
+    for given_scores in (scores.to(dtype), scores.softmax(-1).to(dtype)):
+        (found,) = check(given_scores).findings
+        assert (found.rule, found.cells) == ("symmetric-scores", ((1,),))
+    assert check(by_key.softmax(-1).to(dtype), kind="weights").rules("warning", "error") == set()

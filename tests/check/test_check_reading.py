@@ -1,0 +1,222 @@
+"""Files and pasted text become the arrays that they hold; every bad one gives a sentence, and none is unpickled."""
+
+import io
+import json
+import pickle
+import time
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from arrays import additive, causal, weights
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays_of
+from safetensors.torch import save
+
+from attnviz.check import check, reading
+from attnviz.core.errors import InputError
+
+
+class Bomb:
+    """Says so if it is ever unpickled."""
+
+    def __reduce__(self):
+        return (exec, ("raise SystemExit('unpickled')",))
+
+
+def npy(array, **options):
+    file = io.BytesIO()
+    np.save(file, array, **options)
+    return file.getvalue()
+
+
+def npz(**arrays):
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()
+
+
+def packed(**members):
+    """A zip of these, compressed."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "."), content)
+    return file.getvalue()
+
+
+def only(given):
+    (array,) = given.chosen().values()
+    return array
+
+
+NUMBERS = arrays_of.array_shapes(min_dims=1, max_dims=4, max_side=4).flatmap(
+    lambda shape: st.one_of(
+        arrays_of.arrays(np.bool_, shape),
+        arrays_of.arrays(np.int64, shape, elements=st.integers(-9, 9)),
+        arrays_of.arrays(np.float64, shape),
+        arrays_of.arrays(np.float16, shape),
+    )
+)
+
+
+@given(array=NUMBERS)
+def test_arrays_come_back_from_files(array):
+    """Bit by bit, through npy, npz and safetensors; NaN and infinities too."""
+    files = {
+        "a.npy": npy(array),
+        "a.npz": npz(weights=array),
+        "a.safetensors": save({"mask": torch.from_numpy(array.copy())}),
+    }
+    for name, content in files.items():
+        found = np.asarray(only(reading.read_file(name, content)))
+
+        assert found.dtype == array.dtype
+        assert found.shape == array.shape
+        assert found.tobytes() == array.tobytes()
+
+
+@given(array=NUMBERS)
+def test_arrays_come_back_from_text(array):
+    """As JSON with NaN and Infinity, as Python prints lists, and, of two axes, as CSV."""
+    texts = [json.dumps(array.tolist()), str(array.tolist())]
+    if array.ndim == 2:
+        texts.append("\n".join(",".join(map(str, row)) for row in array.tolist()))
+    for text in texts:
+        assert np.array_equal(only(reading.read_text(text)), array, equal_nan=array.dtype.kind == "f")
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        causal(5),
+        causal(3).long(),
+        weights()[0, 0],
+        weights(),
+        additive(causal(4)),
+        torch.eye(3) * 1e-7,
+        causal(4)[None],
+    ],
+)
+@pytest.mark.parametrize("printed", [repr, str, lambda one: repr(one.numpy()), lambda one: str(one.numpy())])
+def test_what_pytorch_and_numpy_print_can_be_pasted(tensor, printed):
+    """To the digits that they print, and these are known."""
+    given_back = reading.read_text(printed(tensor))
+
+    assert only(given_back).shape == tuple(tensor.shape)
+    assert np.allclose(only(given_back), tensor.numpy(), rtol=0, atol=given_back.rounding + 1e-12)
+    assert given_back.rounding < 1e-3
+
+
+def test_printed_weights_pass_the_check_of_row_sums():
+    """Four digits are rounded, and that is no bug; a sum that is off by more is."""
+    pasted = reading.read_text(repr(weights(causal())))
+    halved = reading.read_text(repr(weights(causal()) * 0.99))
+
+    assert check(only(pasted), rounding=pasted.rounding).findings == ()
+    assert check(only(halved), rounding=halved.rounding).rules("error") == {"row-sum"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.npy", b"", "is empty"),
+        ("a.csv", b" \n ", "is empty"),
+        ("a.pkl", b"1", "must end in .npz"),
+        ("a.pt", pickle.dumps([1]), "must end in .npz"),
+        ("a.npy", npy(weights().numpy())[:300], "is cut short"),
+        ("a.npy", npy(weights().numpy())[:30], "damaged or no NumPy array"),
+        ("a.npy", b"PK\x03\x04" + bytes(40), "damaged or no NumPy array"),
+        ("a.npy", npy(np.array([Bomb()], dtype=object), allow_pickle=True), "pickled objects"),
+        ("a.npy", pickle.dumps(Bomb()), "damaged or no NumPy array"),
+        ("a.npz", npz(mask=np.array([Bomb()], dtype=object)), "pickled objects"),
+        ("a.npz", npz(mask=weights().numpy())[:200], "damaged or no npz"),
+        ("a.npz", npz(mask=weights().numpy())[:-30], "damaged or no npz"),
+        ("a.npz", npz(about=np.array("text")), "holds no array of numbers"),
+        ("a.npz", packed(mask__npy=bytes(2**27 + 1)), "unpacks to 134,217,729 bytes"),
+        ("a.npz", packed(readme__txt=b"text"), "no NumPy array"),
+        ("a.safetensors", b"\xff" * 40, "damaged or no safetensors"),
+        ("a.safetensors", save({"mask": torch.ones(9)})[:-3], "damaged or no safetensors"),
+        ("a.csv", b"0,1\n1", "rows of different lengths"),
+        ("a.csv", b"query,key\n0,1", "'query' in row 1"),
+        ("a.csv", b"0,1\n0,,1", "nothing in row 2"),
+        ("a.csv", b"\xff\xfe0\x00", "no text in UTF-8"),
+        ("a.csv", b"1+2j,1", r"'1\+2j' in row 1"),
+        ("a.json", b'{"mask": [1]}', "cannot be read as nested lists|is no number"),
+        ("a.json", b"[[1, [2]]]", "is no number"),
+        ("a.json", b"[[1, 2], [3]]", "rows of different lengths"),
+        ("a.json", b"[[1, null]]", "None, which is no number"),
+        ("a.json", b"[[1, true]]", "both booleans and numbers"),
+        ("a.json", b'[["1"]]', "is no number"),
+        ("a.json", b"[]", "holds 0 numbers"),
+        ("a.json", b"[" * 100_000, "cannot be read as nested lists"),
+        ("a.json", b"[" + b"9" * 5000 + b"]", "cannot be read as nested lists|too large"),
+        ("a.txt", b"tensor([[1, 2, ..., 3]])", "leaves numbers out"),
+        ("a.txt", b"tensor([exit()])", "cannot be read as nested lists"),
+    ],
+)
+def test_a_bad_file_gives_one_sentence(name, content, message):
+    """Never a traceback, never what a pickle says."""
+    with pytest.raises(InputError, match=message) as refused:
+        reading.read_file(name, content)
+
+    assert str(refused.value).endswith(".")
+    assert len(str(refused.value)) < 250
+
+
+@given(
+    content=st.binary(max_size=200), name=st.sampled_from(reading.ENDINGS), cut=st.integers(0, 300), seed=st.booleans()
+)
+def test_damaged_files_never_raise_anything_else(content, name, cut, seed):
+    """Random bytes, and good files with random bytes in the middle."""
+    good = {".npy": npy(causal().numpy()), ".npz": npz(mask=causal().numpy()), ".safetensors": save({"a": causal()})}
+    whole = good.get(name, b"[[1, 0], [1, 1]]")
+    mixed = whole[:cut] + content + whole[cut + len(content) :] if seed else content
+    try:
+        check(only(reading.read_file(f"a{name}", mixed)))
+    except ValueError as refused:
+        assert type(refused).__module__ == "attnviz.core.errors", repr(refused)
+
+
+def test_a_header_that_promises_too_much_costs_nothing():
+    """A few bytes that tell of 8 TB are refused before memory is asked for."""
+    content = npy(np.zeros(4)).replace(b"(4,)", b"(10**12,)"[:4])
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)})
+    tracemalloc.start()
+    with pytest.raises(InputError, match="cut short"):
+        reading.read_file("a.npy", file.getvalue() + content)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 2**20
+
+
+def test_a_bomb_is_refused_by_its_directory():
+    """Sixty arrays of zeros unpack to 600 MB; their sizes stand in the directory, and nothing is unpacked."""
+    bomb = packed(**{f"a{n}__npy": bytes(10**7) for n in range(14)})
+    start = time.perf_counter()
+    tracemalloc.start()
+    with pytest.raises(InputError, match="unpacks to 140,000,000 bytes in 14 arrays"):
+        reading.read_file("a.npz", bomb)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert (len(bomb), peak < 2**20, time.perf_counter() - start < 5) == (len(bomb), True, True)
+
+
+def test_arrays_are_chosen_by_name():
+    """Those whose names say their kind are taken; if none does, one must be chosen."""
+    many = reading.read_file("a.npz", npz(mask=causal().numpy(), weights=weights().numpy(), queries=np.arange(3)))
+    other = reading.read_file("b.npz", npz(one=np.arange(3), two=np.arange(4)))
+
+    assert list(many.chosen()) == ["mask", "weights"]
+    assert list(many.chosen("queries")) == ["queries"]
+    assert list(other.chosen("two")) == ["two"]
+    with pytest.raises(InputError, match="Choose one of: 'one', 'two'"):
+        other.chosen()
+    with pytest.raises(InputError, match="no array 'three'"):
+        other.chosen("three")

@@ -1,0 +1,184 @@
+"""Every rule speaks where it should, with its cells, and is silent about what is right."""
+
+import math
+from dataclasses import FrozenInstanceError
+
+import pytest
+import torch
+from arrays import B, H, N, additive, causal, padded, scores, weights
+
+from attnviz import api
+from attnviz.check import RULES, SEVERITIES, check
+from attnviz.core import exhibits
+from attnviz.core.errors import InputError, ShapeError
+
+
+def dropped(p, mask=None, seed=1):
+    """As the Annotated Transformer gives its weights back while it trains."""
+    torch.manual_seed(seed)
+    width = torch.nn.Dropout(p)
+    query = scores((B, H, N, N))
+    return exhibits.attention(query, scores((B, H, N, N), 1), query, mask, width)[1]
+
+
+def cloned():
+    """The weights of the tutorial's heads before any training: W_Q = W_K."""
+    torch.manual_seed(0)
+    model = exhibits.MultiHeadedAttention(H, 4 * H).eval()
+    x = torch.randn(B, N, 4 * H)
+    with torch.no_grad():
+        model(x, x, x)
+    return model.attn
+
+
+def at(array, place, value):
+    changed = array.clone()
+    changed[place] = value
+    return changed
+
+
+WRONG = {
+    "broadcast": (padded((N, 2), N)[:, 0], {"shape": (2, 2, N, N)}, "error"),
+    "convention": (~causal(), {}, "note"),
+    "values": (scores(), {"kind": "mask"}, "error"),
+    "nan": (at(weights(), (0, 1, 2, 3), math.nan), {}, "error"),
+    "inf": (at(scores(), (1, 2, 3, 4), math.inf), {}, "error"),
+    "inverted": (~causal(), {"convention": "may-attend"}, "error"),
+    "empty-row": (causal() & (torch.arange(N) > 1), {}, "error"),
+    "uniform-over-masked": (weights(causal() & (torch.arange(N) > 1), fill=-1e9), {}, "error"),
+    "future-leak": (at(weights(causal()), (0, 0, 2, 5), 0.3), {"causal": True}, "error"),
+    "blocks-itself": (torch.ones(N, N).tril(-1).bool(), {}, "warning"),
+    "weak-fill": (additive(causal(), -100.0), {}, "warning"),
+    "range": (scores(), {"kind": "weights"}, "error"),
+    "row-sum": (weights() * 1.3, {}, "error"),
+    "wrong-axis": (scores().softmax(-2), {}, "error"),
+    "dropout-on": (dropped(0.1), {}, "error"),
+    "masked-after-softmax": (weights() * causal(), {}, "error"),
+    "identical-heads": (weights()[:, :1].expand(B, H, N, N), {}, "warning"),
+    "uniform-head": (weights() * 0 + 1 / N, {}, "warning"),
+    "dead-head": (at(weights(), (slice(None), 1), 0.0), {}, "warning"),
+    "symmetric-scores": (cloned(), {}, "warning"),
+}
+RIGHT = {
+    "weights": (weights(), {}),
+    "causal weights": (weights(causal()), {"causal": True}),
+    "padded weights": (weights(padded((N, 3), N)), {}),
+    "weights of one head": (weights(shape=(1, 1, N, N)), {}),
+    "cross weights": (weights(shape=(B, H, 5, 11)), {}),
+    "float16": (weights().half(), {}),
+    "float16 kept as float32": (weights(causal()).half().float(), {}),
+    "bfloat16": (weights(padded((N, 3), N)).bfloat16(), {}),
+    "four digits": (torch.round(weights(), decimals=4), {"rounding": 5e-5}),
+    "scores": (scores(), {}),
+    "masked scores": (scores().masked_fill(~causal(), -math.inf), {}),
+    "causal mask": (causal(), {"convention": "may-attend", "causal": True}),
+    "additive mask": (additive(causal(), -1e9), {}),
+    "mask of nn.MultiheadAttention": (~causal(), {"convention": "true-is-masked", "causal": True}),
+    "padding": (padded((N, 3), N), {"convention": "may-attend", "shape": (B, H, N, N)}),
+    "left padding": (padded((N, 3), N).flip(-1), {"convention": "may-attend"}),
+    "a mask that is all open": (torch.ones(N, N, dtype=torch.bool), {"convention": "may-attend"}),
+    "one token": (torch.ones(1, 1, 1, 1), {"kind": "weights"}),
+    "scores of one token": (scores((1, H, 1, 1)), {}),
+}
+
+
+def test_every_rule_has_a_case():
+    """A rule that nothing triggers is no rule."""
+    assert set(WRONG) == set(RULES)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_speaks_where_something_is_wrong(rule):
+    """With its severity, a whole sentence, a way to mend it and cells that show it (a shape has none)."""
+    array, said, severity = WRONG[rule]
+    found = [one for one in check(array, **said).findings if one.rule == rule]
+
+    assert [one.severity for one in found] == [severity]
+    assert found[0].says.endswith((".", "?"))
+    assert found[0].fix
+    assert found[0].cells or rule == "broadcast"
+    assert found[0].total >= len(found[0].cells)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_nothing_is_said_against_what_is_right(name):
+    array, said = RIGHT[name]
+
+    assert check(array, **said).rules("error", "warning") == set()
+
+
+@pytest.mark.parametrize("name", ["translator", "story", "constructed", "scratch"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_models_of_this_project_pass(name, dtype):
+    """Weights, masked scores and masks of every step of a padded batch, guessed and said."""
+    record = api.analyze(["the black cat sleeps on the red chair .", "the cat"], name)
+    for step in record.steps:
+        places = [(b, h) for b in range(step.shape[0]) for h in range(step.num_heads)]
+        of_all = [torch.stack([read(h, sentence=b) for b, h in places]).view(step.shape) for read in read_by(step)]
+        mask, found, masked = of_all
+        reports = [
+            check(mask),
+            check(mask, convention="may-attend", shape=step.shape, causal=step.site.kind == "decoder"),
+            check(found.to(dtype), causal=step.site.kind == "decoder", shape=step.shape),
+            check(masked.to(dtype)),
+        ]
+
+        assert [report.rules("error") for report in reports] == [set()] * 4
+        assert [report.kind for report in reports] == ["mask", "mask", "weights", "scores"]
+        assert {report.causal for report in reports} == {step.site.kind == "decoder"}
+
+
+def read_by(step):
+    return step.may_attend, step.weights, step.masked_scores
+
+
+def test_cells_are_places_in_the_array_as_it_was_given():
+    """With as many indices as it has axes, or fewer for rows and heads; the total counts those that are not listed."""
+    leak = check(at(weights(causal())[0, 0], (2, 5), 0.3), causal=True, kind="weights").findings
+    two = {one.rule: one for one in leak}
+
+    assert (two["future-leak"].axes, two["future-leak"].cells) == (("query", "key"), ((2, 5),))
+    assert (two["row-sum"].axes, two["row-sum"].cells) == (("query",), ((2,),))
+
+    many = check(torch.full((B, H, N, N), math.nan)).findings[0]
+    assert many.total == B * H * N
+    assert many.places(2) == "batch 0 head 0 query 0; batch 0 head 0 query 1; ... (42 in all)"
+
+    large = check(torch.full((1, 1, 1100, 1), math.nan)).findings[0]
+    assert (len(large.cells), large.total) == (1000, 1100)
+
+
+def test_a_report_says_the_worst_first():
+    report = check(weights() * causal() * torch.tensor([1.0, 1.0, 0.0])[:, None, None])
+
+    levels = [SEVERITIES.index(one.severity) for one in report.findings]
+    assert levels == sorted(levels, reverse=True)
+    assert (report.worst, report.ok) == ("error", False)
+    assert check(weights()).worst is None
+    assert check(causal()).ok
+    with pytest.raises(FrozenInstanceError):
+        report.kind = "mask"
+
+
+@pytest.mark.parametrize(
+    ("array", "said", "message"),
+    [
+        (torch.zeros(()), {}, "0 axes"),
+        (torch.zeros(2, 2, 2, 2, 2), {}, "one layer at a time"),
+        (torch.zeros(3, 0), {}, "no cells"),
+        (torch.zeros(2, 2, dtype=torch.complex64), {}, "complex64"),
+        (weights().numpy().astype(object), {}, "object"),
+        (causal(), {"kind": "picture"}, "There are: mask, weights, scores"),
+        (causal(), {"convention": "sdpa"}, "There are: may-attend"),
+        (causal(), {"convention": "additive"}, "booleans or 0 and 1"),
+        (additive(causal()), {"convention": "may-attend"}, "other numbers than 0 and 1"),
+        (weights(), {"kind": "weights", "convention": "additive"}, "Only a mask has a convention"),
+        (causal(), {"shape": (1, 2, 3)}, "four whole numbers"),
+        (causal(), {"shape": (1, 0, 3, 3)}, "four whole numbers"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused_in_one_sentence(array, said, message):
+    with pytest.raises((InputError, ShapeError), match=message) as refused:
+        check(array, **said)
+
+    assert str(refused.value).endswith(".")

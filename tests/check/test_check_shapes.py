@@ -1,0 +1,108 @@
+"""How shapes meet scores of (B, H, Q, K): explained, and held to what PyTorch's broadcasting really does."""
+
+import pytest
+import torch
+from arrays import causal, padded
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz.check import check
+
+SHAPE = (2, 3, 5, 7)
+SIZES = st.sampled_from([1, 2, 3, 4])
+
+
+def broadcast(mask, shape=SHAPE):
+    """The finding about the shape."""
+    return next(one for one in check(mask, shape=shape, convention="may-attend").findings if one.rule == "broadcast")
+
+
+def ones(*shape):
+    return torch.ones(shape, dtype=torch.bool)
+
+
+@given(shape=st.tuples(SIZES, SIZES, SIZES, SIZES), given_shape=st.lists(SIZES, min_size=1, max_size=4))
+def test_an_error_is_told_where_pytorch_raises_one(shape, given_shape):
+    """And only there, for a mask whose cells are all the same, so that nothing goes wrong silently."""
+    try:
+        raises = torch.broadcast_shapes(tuple(given_shape), shape) != shape
+    except RuntimeError:
+        raises = True
+
+    found = broadcast(ones(*given_shape), shape)
+    assert (found.severity == "error") == raises
+    assert not raises or "raises an error" in found.says
+
+
+@pytest.mark.parametrize(
+    ("mask", "says"),
+    [
+        (ones(2, 1, 1, 7), "repeated over H = 3, Q = 5"),
+        (ones(5, 7), "repeated over B = 2, H = 3"),
+        (ones(3, 5, 7), "repeated over B = 2"),
+        (ones(7), "repeated over B = 2, H = 3, Q = 5"),
+        (ones(2, 3, 5, 7), "fits cell by cell"),
+    ],
+)
+def test_what_fits_is_explained(mask, says):
+    found = broadcast(mask)
+
+    assert (found.severity, says in found.says) == ("note", True), found.says
+
+
+@pytest.mark.parametrize(
+    ("mask", "says", "fix"),
+    [
+        (ones(2, 7), "they are sentences", "mask[:, None, None, :]"),
+        (ones(2, 1, 7), "the sentences, with the heads", "mask.unsqueeze(1)"),
+        (ones(2, 5, 7), "the sentences, with the heads", "mask.unsqueeze(1)"),
+        (ones(6, 5, 7), "nn.MultiheadAttention's (B * H, Q, K)", "mask.view(2, 3, 5, 7)"),
+        (ones(7, 5), "K is 5 instead of 7", "mask.mT"),
+        (ones(2, 3, 5, 6), "K is 6 instead of 7", "full size or 1"),
+    ],
+)
+def test_what_does_not_fit_gets_a_way_to_fit(mask, says, fix):
+    """Followed, it fits."""
+    found = broadcast(mask)
+
+    assert (found.severity, says in found.says, fix in found.fix) == ("error", True, True), found
+    if "mask." in found.fix or "mask[" in found.fix:
+        code = found.fix.removeprefix("Hand over ").partition(", (B")[0].partition(": ")[0].rstrip(".")
+        assert broadcast(eval(code, {"mask": mask})).severity == "note"
+
+
+def test_a_mask_of_sentences_on_as_many_heads_is_silently_wrong():
+    """PyTorch takes (B, 1, K) for (H, 1, K) if B = H: sentence 1 then has the mask of head 1, not its own."""
+    real = padded((7, 3), 7)
+    mask, shape = real[:, 0], (2, 2, 5, 7)
+
+    assert not torch.equal(mask.expand(shape), real.expand(shape))
+    assert broadcast(mask, shape).severity == "error"
+    assert "silently" in broadcast(mask, shape).says
+    assert broadcast(mask.unsqueeze(1), shape).severity == "note"
+    assert broadcast(mask[:1].expand(2, 1, 7), shape).severity == "note"
+
+
+def test_rows_that_may_be_sentences_are_a_warning_unless_they_are_a_triangle():
+    """(B, K) padding and (Q, K) look alike if B = Q."""
+    shape = (5, 2, 5, 5)
+
+    assert broadcast(padded((5, 3, 2, 5, 1), 5)[:, 0, 0], shape).severity == "warning"
+    assert broadcast(causal(5), shape).severity == "note"
+    assert broadcast(~causal(5), shape).severity == "note"
+
+
+def test_padding_is_read_as_padding_where_the_shape_says_so():
+    """The rows that are found are then those of sentences."""
+    report = check(padded((7, 0), 7)[:, 0, 0], shape=SHAPE, convention="may-attend")
+    (empty,) = [one for one in report.findings if one.rule == "empty-row"]
+
+    assert report.shape == (2, 1, 1, 7)
+    assert (empty.axes, empty.cells) == (("batch",), ((1,),))
+
+
+def test_weights_and_scores_are_never_repeated():
+    weights = torch.rand(3, 5, 7).softmax(-1)
+
+    assert check(weights, shape=SHAPE).rules("error") == {"broadcast"}
+    assert check(weights, shape=(1, 3, 5, 7)).rules() == set()
