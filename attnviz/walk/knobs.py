@@ -17,6 +17,9 @@ from attnviz.walk.windows import one
 ADDED = -1e9
 """What is added to a masked score where masking adds: a large number, where -inf is meant."""
 
+NEARLY = 1e-4
+"""A row that sums to 1 but for so much sums to 1: the rest is rounding."""
+
 
 @dataclass(frozen=True)
 class Knobs:
@@ -90,7 +93,7 @@ def dropped(weights: Tensor, p: float, seed: int, *, head: int = 0, first: int =
 
 
 def _draw(seed: int, head: int, query: int, keys: int) -> Tensor:
-    generator = torch.Generator().manual_seed((seed * 1_000_003 + head) * 1_000_003 + query)
+    generator = torch.Generator().manual_seed(((seed * 1_000_003 + head) * 1_000_003 + query) % 2**63)
     return torch.rand(keys, generator=generator)
 
 
@@ -139,8 +142,7 @@ def _says(rows: range, before: Tensor, after: Tensor, sums: list[Tensor], knobs:
     what = " and ".join(knobs.in_words)
     if not before.numel():
         return f"With {what}: there is no weight."
-    wrong = int(((sums[1] - 1).abs() > 1e-4).sum())
-    least, most = float(sums[1].min()), float(sums[1].max())
-    moved = float((after - before).abs().max())
-    rest = f"rows sum to between {least:.4g} and {most:.4g}" if wrong else "every row sums to 1"
-    return f"With {what}: {rest}; {wrong} of {len(rows)} rows do not sum to 1, and a weight moved by up to {moved:.4g}."
+    wrong = int((~((sums[1] - 1).abs() <= NEARLY)).sum())  # a NaN is no 1
+    between = f"they sum to between {float(sums[1].min()):.4g} and {float(sums[1].max()):.4g}"
+    rows_say = f"{wrong} of {len(rows)} rows do not sum to 1, {between}" if wrong else "every row sums to 1"
+    return f"With {what}: {rows_say}. A weight moved by up to {float((after - before).abs().max()):.4g}."

@@ -1,0 +1,174 @@
+"""One query in full, for random queries, keys, values, masks with empty rows, scales and biases."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from attnviz import walk
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import EmptyRowError, InputError
+from attnviz.core.masks import Painted, Subsequent
+from attnviz.core.record import Record
+from attnviz.core.tap import Tap
+from attnviz.core.tokens import Sentence, Token
+
+SITE = Site("encoder", 0)
+B, H, Q, K, D_K, D_V = 2, 3, 5, 7, 11, 13
+
+
+def record_of(seed, *, edits=Edits(), mask=None, bias=None, softcap=None, size=1.0, queries=Q, keys=K, spoil=None):
+    """A record of random queries and keys; `spoil` is done to the query first."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (B, H, queries, D_K), (B, H, keys, D_K), (B, H, keys, D_V)
+    query, key, value = (torch.randn(shape, generator=generator) * size for shape in shapes)
+    if spoil:
+        spoil(query)
+    tap = Tap(edits)
+    output = tap.attend(query, key, value, site=SITE, mask=mask, bias=bias, softcap=softcap)
+    tokens = tuple(Token(f"t{i}", i, 0, 0) for i in range(max(queries, keys)))
+    sentences = (Sentence("text", tokens, len(tokens)),) * B
+    return Record(sentences, "test", "random", edits, tuple(tap.steps), output.transpose(1, 2).flatten(2))
+
+
+@given(
+    seed=st.integers(0, 999),
+    scale=st.floats(-3, 3),
+    temperature=st.floats(0.1, 10),
+    softcap=st.none() | st.floats(0.5, 40),
+    share=st.sampled_from([0.0, 0.3, 1.0]),
+    biased=st.booleans(),
+    policy=st.sampled_from(["zero", "nan", "uniform"]),
+    size=st.sampled_from([0.1, 1.0, 30.0]),
+)
+def test_a_row_is_worked_as_a_hand_would(seed, scale, temperature, softcap, share, biased, policy, size):
+    """Every number in float64 from those before it; and the weights are those of the run but for its rounding."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    mask = torch.rand(B, H, Q, K, generator=generator) < share
+    bias = torch.randn(B, H, Q, K, generator=generator) if biased else None
+    edits = Edits(scale=scale, temperature=temperature, empty_rows=policy)
+    record = record_of(seed, edits=edits, mask=mask, bias=bias, softcap=softcap, size=size)
+    step, head, sentence, query = record.steps[0], seed % H, seed % B, seed % Q
+
+    row = walk.row(record, SITE, head, query, sentence=sentence)
+
+    q, k, v = step.query[sentence, head, query], step.key[sentence, head], step.value[sentence, head]
+    assert row.weighted_values.equal(row.weights[:, None] * v) or row.weights.isnan().any()
+    assert row.products.equal(q.double() * k.double())
+    assert_close(row.sums, row.products.sum(-1))
+    assert_close(row.scaled, row.sums * scale, rtol=1e-9, atol=1e-9)
+    capped = softcap * torch.tanh(row.scaled / softcap) if softcap else row.scaled
+    assert_close(row.capped, capped, rtol=1e-9, atol=1e-9)
+    added = bias[sentence, head, query].double() if biased else 0
+    assert_close(row.biased, row.capped + added, rtol=1e-9, atol=1e-9)
+    assert_close(row.scores, row.biased / temperature, rtol=1e-9, atol=1e-9)
+    open = mask[sentence, head, query]
+    assert [rule == "" for rule in row.rules] == open.tolist()
+    assert row.masked.equal(row.scores.where(open, -math.inf))
+    assert_close(row.output, row.weighted_values.sum(0), equal_nan=True)
+    assert row.row_sum == pytest.approx(float(row.weights.sum()), nan_ok=True)
+    if not open.any():
+        expected = {"zero": 0.0, "nan": math.nan, "uniform": 1 / K}[policy]
+        assert row.state == "empty row"
+        assert row.maximum == -math.inf
+        assert row.sum_exps == 0
+        assert_close(row.weights, torch.full((K,), expected, dtype=torch.float64), equal_nan=True)
+        return
+    assert row.state == "weights"
+    assert row.maximum == row.scores[open].max()
+    assert_close(row.shifted, row.masked - row.maximum)
+    assert_close(row.exps, row.shifted.exp())
+    assert row.sum_exps == pytest.approx(float(row.exps.sum()))
+    assert_close(row.weights, row.exps / row.sum_exps)
+    assert row.row_sum == pytest.approx(1)
+    assert row.recorded.equal(step.weights(head, slice(query, query + 1), sentence=sentence)[0])
+    assert row.difference == pytest.approx(float((row.weights - row.recorded).abs().max()))
+    assert row.difference < 1e-6 * (10 + float(row.scores.abs().max()))
+
+
+@given(seed=st.integers(0, 99), start=st.integers(0, 60))
+def test_a_window_of_keys_changes_no_number(seed, start):
+    """The maximum, the sums and the output are still over all keys."""
+    record = record_of(seed, keys=100, edits=Edits(mask=~Painted(((0, 3),))))
+
+    whole = [walk.row(record, SITE, 1, 2, keys=slice(i, i + 50)) for i in (0, 50)]
+    window = walk.row(record, SITE, 1, 2, keys=slice(start, start + 40))
+
+    weights = torch.cat([part.weights for part in whole])
+    assert window.keys == range(start, start + 40)
+    assert window.weights.equal(weights[start : start + 40])
+    for name in ("maximum", "sum_exps", "row_sum"):
+        assert getattr(window, name) == getattr(whole[0], name)
+    assert window.output.equal(whole[0].output)
+    assert float(weights.sum()) == pytest.approx(window.row_sum)
+
+
+def test_a_row_that_is_not_a_number_says_so():
+    """Its weights and its output are NaN, and so is the difference; other rows stay as they are."""
+    record = record_of(0, spoil=lambda query: query[0, 1, 2].fill_(math.nan))
+
+    broken, whole = walk.row(record, SITE, 1, 2), walk.row(record, SITE, 1, 3)
+
+    assert broken.state == "nan"
+    assert broken.weights.isnan().all()
+    assert broken.output.isnan().all()
+    assert "NaN apart" in broken.digits
+    assert whole.state == "weights"
+    assert whole.digits.startswith("Worked in float64 from the float32 numbers of the model; the float32 weights")
+
+
+def test_a_masked_key_names_its_rules():
+    edits = Edits(mask=Subsequent() & Painted(((1, 0),)))
+    row = walk.row(record_of(0, edits=edits), SITE, 0, 1)
+
+    assert row.rules[1] == ""
+    assert row.rules[0].startswith("painted")
+    assert set(row.rules[2:]) == {"subsequent"}
+
+
+def test_an_off_head_still_shows_its_row():
+    """What it would hand on is worked out; that zeros are handed on is said."""
+    row = walk.row(record_of(0, edits=Edits(heads_off={(SITE, 1)})), SITE, 1, 2)
+
+    assert row.is_off
+    assert row.output.abs().sum() > 0
+    assert not walk.row(record_of(0), SITE, 1, 2).is_off
+
+
+@given(seed=st.integers(0, 99), first=st.integers(0, 10), last=st.integers(1, 11))
+def test_neurons_are_the_products_of_the_chosen_dimensions(seed, first, last):
+    """Elements of q and k and q ∘ k, in the precision of the model; their sums are over all dimensions."""
+    record = record_of(seed)
+    step, dims = record.steps[0], slice(first, last)
+
+    found = walk.neurons(record, SITE, 2, 3, sentence=1, keys=slice(1, 6), dimensions=dims)
+
+    q, k = step.query[1, 2, 3], step.key[1, 2, 1:6]
+    assert found.query_vector.equal(q[dims])
+    assert found.key_vectors.equal(k[:, dims])
+    assert found.products.equal((q * k)[:, dims])
+    assert_close(found.sums, (q * k).sum(-1))
+    assert_close(found.scores, (q * k).sum(-1) / math.sqrt(D_K))
+    assert found.weights.equal(step.weights(2, slice(3, 4), slice(1, 6), sentence=1)[0])
+    assert (found.keys, found.dimensions) == (range(1, 6), range(*dims.indices(D_K)))
+
+
+def test_what_cannot_be_worked_is_refused():
+    """A query that is not there, too many keys, a policy that is an error, a model that shows its weights alone."""
+    record = record_of(0, keys=100)
+
+    with pytest.raises(InputError, match="There is no query 5; there are 5"):
+        walk.row(record, SITE, 0, 5)
+    with pytest.raises(InputError, match="There is no query -1"):
+        walk.neurons(record, SITE, 0, -1)
+    with pytest.raises(InputError, match="100 keys are too many for one table; ask for at most 64"):
+        walk.row(record, SITE, 0, 0, keys=slice(None))
+    with pytest.raises(EmptyRowError):
+        record_of(0, mask=torch.zeros(Q, K, dtype=torch.bool), edits=Edits(empty_rows="error"))
+    closed = Record(**{**vars(record), "read_only": True})
+    for function in (walk.row, walk.neurons):
+        with pytest.raises(InputError, match="only its weights are known"):
+            function(closed, SITE, 0, 0)
