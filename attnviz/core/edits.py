@@ -78,6 +78,10 @@ class Edits:
         """The heads that are off at a site."""
         return frozenset(head for place, head in self.heads_off if place == site)
 
+    def off_alone(self, site: Site) -> tuple[frozenset[int], ...]:
+        """The heads that are off at a site in each sentence of a batch alone; empty where all are treated alike."""
+        return ()
+
     def with_heads_off(self, site: Site, heads: set[int] | frozenset[int]) -> "Edits":
         """The same edits, with just these heads off at this site."""
         others = {(place, head) for place, head in self.heads_off if place != site}
@@ -145,6 +149,19 @@ class Edits:
             raise
         except (TypeError, ValueError, OverflowError, RecursionError):
             raise InputError("The edits cannot be read.") from None
+
+
+@dataclass(frozen=True)
+class EachOff(Edits):
+    """Edits under which each sentence of a batch has heads of its own off, besides those that are off in all.
+
+    So one run over copies of a sentence tells what each head does. No link brings it, and none is made of it.
+    """
+
+    each_off: tuple[frozenset[tuple[Site, int]], ...] = ()
+
+    def off_alone(self, site: Site) -> tuple[frozenset[int], ...]:
+        return tuple(frozenset(head for place, head in off if place == site) for off in self.each_off)
 
 
 def _whole(value: Any) -> int:

@@ -44,6 +44,7 @@ class Step:
     heads_off: frozenset[int]
     softcap: float | None = None
     has_sink: bool = False
+    off_alone: tuple[frozenset[int], ...] = ()
 
     @property
     def num_heads(self) -> int:
@@ -91,7 +92,7 @@ class Step:
     def output(self, head: int, rows: slice = ALL, *, sentence: int = 0) -> Tensor:
         """What the head hands to W^O, (rows, d_v): weights @ value, or zeros if the head is off."""
         _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
-        if head in self.heads_off:
+        if head in self.heads_off or (self.off_alone and head in self.off_alone[sentence]):
             return self.value.new_zeros(len(range(*rows.indices(self.shape[2]))), self.value.shape[-1])
         weights = self.weights(head, rows, sentence=sentence)
         return weights.to(self.value.dtype) @ self.value[sentence, head]

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 from attnviz.core import attention
 from attnviz.core.attention import attend, attention_output
 from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import ShapeError
 from attnviz.core.masks import Mask
 from attnviz.core.modifiers import ALL, Bias
 from attnviz.core.record import Step
@@ -54,7 +55,7 @@ class Tap:
             The output per head, (B, H, Q, d_v); heads that are off give zeros. Dropout needs ``keep=False``, because a
             record shows the weights of an evaluation.
         """
-        off = self.edits.off(site)
+        off, alone = self.edits.off(site), self.edits.off_alone(site)
         scale = scale if self.edits.scale is None else self.edits.scale
         own = mask if self.edits.own_mask else None
         mask = _both(own, self.edits.mask, query.shape[2], key.shape[2])
@@ -73,19 +74,26 @@ class Tap:
         }
         if self.keep:
             output, logsumexp = attend(query, key, value, mask, **settings)
-            kept = {"heads_off": off, "has_sink": sinks is not None} | settings
+            kept = {"heads_off": off, "off_alone": alone, "has_sink": sinks is not None} | settings
             self.steps.append(Step(site, query, key, value, mask, logsumexp, **kept))
         else:
             output = attention_output(query, key, value, mask, dropout_p=dropout_p, **settings)
-        return silence(output, off)
+        return silence(output, off, alone)
 
 
-def silence(output: Tensor, heads_off: frozenset[int]) -> Tensor:
-    """The output per head, (B, H, Q, d_v), with some heads replaced by zeros."""
-    if not heads_off:
+def silence(output: Tensor, heads_off: frozenset[int], alone: tuple[frozenset[int], ...] = ()) -> Tensor:
+    """The output per head, (B, H, Q, d_v), with some heads replaced by zeros; those of `alone` in one sentence each.
+
+    Raises:
+        ShapeError: if `alone` is not for as many sentences as there are.
+    """
+    if not heads_off and not alone:
         return output
-    off = torch.tensor([head in heads_off for head in range(output.shape[1])], device=output.device)
-    return output.masked_fill(off.reshape(1, -1, 1, 1), 0)
+    if alone and len(alone) != len(output):
+        raise ShapeError(f"Heads are off for each of {len(alone)} sentence(s); the batch has {len(output)}.")
+    each = [heads_off | one for one in alone] or [heads_off]
+    off = torch.tensor([[head in one for head in range(output.shape[1])] for one in each], device=output.device)
+    return output.masked_fill(off[:, :, None, None], 0)
 
 
 def _both(own: Tensor | Mask | None, edit: Mask | None, queries: int, keys: int) -> Tensor | Mask | None:
