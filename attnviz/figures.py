@@ -18,10 +18,12 @@ from attnviz.charts import maps
 from attnviz.charts import mask_grid as mask_chart
 from attnviz.charts import next_word as next_word_chart
 from attnviz.charts import similarity as similarity_chart
+from attnviz.charts import states as states_chart
 from attnviz.charts import step_by_step as step_chart
 from attnviz.charts.maps import Map
 from attnviz.charts.screen import READOUT, screen
 from attnviz.charts.size import Size, size_of
+from attnviz.charts.states import Grid
 from attnviz.charts.theme import theme
 from attnviz.core.display import file_stem, without_surrogates
 from attnviz.core.edits import Edits, Site
@@ -163,16 +165,25 @@ def mask(
     dark: bool = False,
     selected: tuple[int, int] | None = None,
     rev: int = 0,
+    counted: bool = False,
+    brush: bool = False,
 ) -> Figure:
-    """The grid of one mask; see `charts.mask_grid`."""
+    """The grid of one mask; see `charts.mask_grid`.
+
+    Args:
+        counted: whether each row says how many keys it has left.
+        brush: whether a drag on the screen selects cells, where each is a rectangle.
+    """
     keys = queries if keys is None else keys
     rows, columns = _texts(queries), _texts(keys)
     tokens, plain = (views.as_tokens(queries), views.as_tokens(keys)), view == View()
     seen = views.see_mask(mask, *tokens, sentence=sentence, view=view)
     drawn = {"predicted": predicted, "sentence": sentence, "view": view, "dark": dark, "selected": selected, "rev": rev}
 
-    def drawing(*, edits: bool = True, **room) -> Map:  # a mask says itself what is changed
-        return mask_chart.drawing_of(mask, queries, keys, **drawn, **room)
+    drawn |= {"counted": counted}
+
+    def drawing(*, edits: bool = True, **room) -> Map:  # a mask says itself what is changed; a file has no brush
+        return mask_chart.drawing_of(mask, queries, keys, brush=brush and not edits, **drawn, **room)
 
     return Figure(
         name=file_stem("mask", str(mask), " ".join(rows), end=view.in_short()),
@@ -221,6 +232,28 @@ def leaks(test: LeakTest, *, dark: bool = False, selected: tuple[int, int] | Non
             "leaks": test.leaks.numpy(),
             "query_tokens": _text_array([token.text for token in test.queries]),
             "key_tokens": _text_array([token.text for token in test.keys]),
+        },
+    )
+
+
+def states(grid: Grid, *, dark: bool = False, selected: tuple[int, int] | None = None, rev: int = 0) -> Figure:
+    """A grid of cells in a few states; see `charts.states`."""
+    drawn = {"dark": dark, "selected": selected, "rev": rev}
+
+    def drawing(*, edits: bool = True, **room) -> Map:  # a grid says itself what it shows
+        return states_chart.drawing_of(grid, **drawn, **room)
+
+    return Figure(
+        name=file_stem(grid.name, " ".join(_texts(grid.columns))),
+        title=grid.title,
+        describe=grid.in_words,
+        **_map(drawing, size_of(*grid.states.shape), dark),
+        tabulate=grid.table,
+        collect=lambda: {
+            "states": grid.states,
+            "names": _text_array([kind.says for kind in grid.kinds]),
+            "row_tokens": _text_array(_texts(grid.rows)),
+            "column_tokens": _text_array(_texts(grid.columns)),
         },
     )
 

@@ -48,6 +48,13 @@ def sums(values: Sequence[float], beside: Frame, size: Size, colors: Theme, *, p
     )
 
 
+def counts(left: Sequence[int], beside: Frame, size: Size, colors: Theme) -> Frame:
+    """How many keys each row has left, (queries,), right of what stands there; a row without any stands out."""
+    x, places = after(beside, size), range(0, len(left), size.tile * size.every)
+    said = [words(x, _middle(i, size), str(left[i]), colors.text if left[i] else colors.warning) for i in places]
+    return Frame(words=(words(x, CAPTION, "keys left", colors.quiet), *said))
+
+
 def empty_rows(empty: np.ndarray, text: str, beside: Frame, size: Size, colors: Theme) -> Frame:
     """A frame around the rows that have no key left, (queries,), and what is said of them at their ends."""
     runs, notes, x = _runs(empty), Frame(), after(beside, size)

@@ -52,6 +52,7 @@ class Map:
         open: the one color of colored cells; None for the ramp.
         grounds: saying -> the color of its cells, instead of `shade`, `colored` and `open`; () for these.
         gray: whether the ramp is without colors: of a head that is off.
+        brush: whether a drag over rectangles selects them.
         frame: what stands around.
     """
 
@@ -75,6 +76,7 @@ class Map:
     frame: Frame
     gray: bool = False
     rev: int = 0
+    brush: bool = False
     grounds: tuple[str, ...] = ()
 
 
@@ -86,7 +88,7 @@ def picture(drawing: Map, colors: Theme) -> Picture:
         return Picture(_image(drawing.size, colors), {"map": table} | frame.tables(drawing.frame))
     upright = axes.edges(drawing.rows, drawing.columns, drawing.size).upright
     numbers, own = tuple(drawing.numbers), bool(drawing.grounds)
-    form = _rectangles(drawing.size, drawing.titles, upright, drawing.open, numbers, own, colors)
+    form = _rectangles(drawing.size, drawing.titles, upright, drawing.open, numbers, own, drawing.brush, colors)
     return Picture(form, {"cells": cell_table(drawing)} | frame.tables(drawing.frame))
 
 
@@ -98,6 +100,7 @@ def _rectangles(
     open_color: str | None,
     numbers: tuple[str, ...],
     own: bool,
+    brush: bool,
     colors: Theme,
 ) -> Form:
     """A rectangle per cell, strokes on those that are no weight, and the frame."""
@@ -112,7 +115,7 @@ def _rectangles(
     cells = (
         base.mark_rect(stroke=colors.background, strokeWidth=1, cursor="pointer", aria=False)
         .encode(color=alt.Color("ground:N", scale=None) if own else fill)
-        .add_params(clicked("cell", "query", "key", "rev"))
+        .add_params(clicked("cell", "query", "key", "rev"), *([dragged("drag", colors)] if brush else []))
     )
     strokes = (
         base.transform_filter("isValid(datum.path)")
@@ -186,6 +189,13 @@ def clicked(name: str, *fields: str) -> alt.Parameter:
     """A click, as a selection; Escape clears it. A counter `rev` in the data lets the same thing be clicked again."""
     escape = "window:keydown[event.key === 'Escape']"
     return alt.selection_point(name=name, fields=list(fields), on="click", toggle=False, clear=escape)
+
+
+def dragged(name: str, colors: Theme) -> alt.Parameter:
+    """A drag over cells, as a selection of the bands of their rows and columns; Escape clears it."""
+    mark = alt.BrushConfig(fill=colors.accent, fillOpacity=0.12, stroke=colors.accent, strokeOpacity=0.6)
+    escape = "window:keydown[event.key === 'Escape']"
+    return alt.selection_interval(name=name, encodings=["x", "y"], mark=mark, clear=escape, zoom=False, translate=False)
 
 
 def outlined(selected: tuple[int, int] | None, queries: Groups, keys: Groups, size: Size, colors: Theme) -> Frame:

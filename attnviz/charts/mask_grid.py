@@ -70,8 +70,16 @@ def drawing_of(
     selected: tuple[int, int] | None = None,
     rev: int = 0,
     below: float = 16,
+    counted: bool = False,
+    brush: bool = False,
 ) -> Map:
-    """What `mask_grid` draws. The arguments are the same, and how many pixels lie between the map and its legend."""
+    """What `mask_grid` draws. The arguments are the same, but for these.
+
+    Args:
+        below: how many pixels lie between the map and its legend.
+        counted: whether each row says how many keys it has left; through a view, none does.
+        brush: whether a drag selects cells, under the name "drag", as lists of query_band and key_band.
+    """
     colors = theme(dark)
     keys = queries if keys is None else keys
     predicted = predicted if predicted is not None and any(map(_text, predicted)) else None
@@ -101,6 +109,9 @@ def drawing_of(
         around += axes.drawn(titles, *bands, size, room, colors)
     if predicted is not None:
         at_ends = ends.predictions(rows.last([_text(token) for token in predicted]), size, colors)
+    if counted and plain:
+        left = mask.keys_left(*seen.lengths, sentence=sentence).tolist()
+        at_ends += ends.counts(left, at_ends, size, colors)
     around += axes.ties(rows, columns, size, colors) + at_ends + maps.outlined(selected, rows, columns, size, colors)
     empty = rows.merge(_empty(mask, *seen.lengths, sentence), 0, np.logical_and)
     around += ends.empty_rows(empty, "no key left", at_ends, size, colors)
@@ -129,6 +140,7 @@ def drawing_of(
         open=colors.open,
         frame=around,
         rev=rev,
+        brush=brush,
     )
 
 
