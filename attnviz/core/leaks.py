@@ -188,7 +188,7 @@ def tolerance(noise: float, dtype: torch.dtype) -> float:
         InputError: if the same input gave outputs too far apart to compare.
     """
     if not noise <= UNSTEADY:
-        far = f"{noise:.0%}" if noise < torch.inf else "an infinite share"
+        far = f"{noise:.0%}" if noise < torch.inf else "more than all"
         raise InputError(
             f"The same input gives outputs that differ by {far} of their length; switch off what draws random "
             "numbers, such as dropout."

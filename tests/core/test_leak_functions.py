@@ -1,0 +1,156 @@
+"""Leak tests of attention functions: ours and PyTorch's keep to their masks, and every known mistake is found."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from attnviz.core import exhibits
+from attnviz.core.attention import scaled_dot_product_attention
+from attnviz.core.conventions import to_additive, to_true_is_masked, to_zero_is_masked
+from attnviz.core.errors import InputError, ShapeError
+from attnviz.core.leaks import CLOSED, LEAK, SAW, UNUSED, distance, leak_test_function
+from attnviz.core.masks import Documents, Full, Subsequent, Window
+
+FUTURE = tuple((i, j) for i in range(5) for j in range(5) if j > i)
+
+
+def masked_after(query, key, value, allowed):
+    """The mistake: weights of closed keys become zero after the softmax."""
+    weights = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) * allowed
+    return weights @ value
+
+
+def normalized_again(query, key, value, allowed):
+    """The same, with rows that sum to 1."""
+    weights = torch.softmax(query @ key.mT / math.sqrt(query.shape[-1]), -1) * allowed
+    return weights / weights.sum(-1, keepdim=True) @ value
+
+
+def forgotten(query, key, value, allowed):
+    return F.scaled_dot_product_attention(query, key, value)
+
+
+@pytest.mark.parametrize(
+    ("attend", "options"),
+    [
+        (scaled_dot_product_attention, {}),
+        (scaled_dot_product_attention, {"heads": None}),
+        (scaled_dot_product_attention, {"dtype": torch.float32}),
+        (F.scaled_dot_product_attention, {}),
+        (F.scaled_dot_product_attention, {"hand": to_additive, "dtype": torch.float32}),
+        (exhibits.attention, {"hand": to_zero_is_masked}),
+        (exhibits.true_is_masked, {"hand": to_true_is_masked}),
+        (exhibits.zero_is_masked, {"heads": None}),
+    ],
+)
+def test_what_masks_before_the_softmax_does_not_leak(attend, options):
+    """And what it may see, it saw: the test is not blind."""
+    test = leak_test_function(attend, Subsequent(), 5, **options)
+
+    assert test.pairs == ()
+    assert test.saw.equal(torch.ones(5, 5, dtype=torch.bool).tril())
+
+
+@pytest.mark.filterwarnings("ignore::attnviz.core.errors.AttentionWarning")
+@settings(max_examples=12)
+@given(
+    st.lists(
+        st.one_of(
+            st.builds(Subsequent, st.integers(0, 3)),
+            st.builds(Window, st.integers(0, 3), st.integers(0, 2)),
+            st.builds(Documents, st.lists(st.integers(1, 4), min_size=1, max_size=3)),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    st.integers(1, 6),
+    st.integers(1, 7),
+)
+def test_one_layer_sees_exactly_what_its_mask_opens(masks, n, keys):
+    """For masks joined at random and other numbers of keys than queries."""
+    mask = masks[0]
+    for other in masks[1:]:
+        mask = mask & other
+
+    test = leak_test_function(scaled_dot_product_attention, mask, n, keys=keys)
+
+    assert test.saw.equal(mask.grid(n, keys))
+    assert test.pairs == ()
+
+
+@pytest.mark.parametrize(
+    ("attend", "hand"),
+    [
+        (masked_after, lambda allowed: allowed),
+        (forgotten, lambda allowed: allowed),
+        (F.scaled_dot_product_attention, to_true_is_masked),
+        (F.scaled_dot_product_attention, lambda allowed: allowed.T),
+        (exhibits.zero_is_masked, to_true_is_masked),
+    ],
+)
+def test_each_mistake_is_found_in_every_cell_of_the_future(attend, hand):
+    """Masked after the softmax, forgotten, inverted, transposed, or handed to a reader of another convention."""
+    heads = None if attend is exhibits.zero_is_masked else 2
+
+    assert leak_test_function(attend, Subsequent(), 5, hand=hand, heads=heads).pairs == FUTURE
+
+
+def test_normalizing_again_hides_the_leak_until_a_score_is_large():
+    """The denominators cancel; but a key far louder than the rest leaves 0/0 of the others."""
+    test = leak_test_function(normalized_again, Subsequent(), 5)
+
+    assert set(test.pairs) <= set(FUTURE)
+    assert len(test.pairs) > 5
+    assert test.moved[test.leaks].isinf().any()
+
+
+def test_the_wrong_alignment_is_found_in_both_directions():
+    """With a cache of 3 keys: `is_causal` aligns top-left, where bottom-right was promised, and the other way round."""
+
+    def top_left(query, key, value, allowed):
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True)
+
+    too_little = leak_test_function(top_left, Subsequent(3), 4, keys=7)
+    too_much = leak_test_function(
+        scaled_dot_product_attention, Subsequent(), 4, keys=7, hand=lambda allowed: Subsequent(3).grid(4, 7)
+    )
+
+    assert too_little.pairs == ()
+    assert int(too_little.unused.sum()) == 3 * 4
+    assert len(too_much.pairs) == 3 * 4
+
+
+def test_every_cell_has_one_state():
+    test = leak_test_function(exhibits.attention, Subsequent(), 5, hand=lambda allowed: Window(1, 1).grid(5))
+
+    assert test.states[0].tolist() == [SAW, LEAK, CLOSED, CLOSED, CLOSED]
+    assert test.states[3].tolist() == [UNUSED, UNUSED, SAW, SAW, LEAK]
+
+
+def test_dropout_is_told_and_not_taken_for_a_leak():
+    def dropped(query, key, value, allowed):
+        return F.scaled_dot_product_attention(query, key, value, allowed, dropout_p=0.5)
+
+    with pytest.raises(InputError, match=r"outputs that differ by .* of their length; switch off .* dropout"):
+        leak_test_function(dropped, Subsequent(), 5)
+
+
+def test_what_is_no_output_is_refused():
+    for attend in (lambda *given: None, lambda query, *given: query[..., :2, :], lambda query, *given: query.mT):
+        with pytest.raises(ShapeError, match=r"must give \(1, heads, n, d_v\)"):
+            leak_test_function(attend, Full(), 5)
+    with pytest.raises(InputError, match="1 to 64 queries and keys; given 65 and 65"):
+        leak_test_function(scaled_dot_product_attention, Full(), 65)
+
+
+def test_distances():
+    """A share of the length before; what is not finite on both sides is still, on one side infinitely far."""
+    nan, inf = math.nan, math.inf
+    before = torch.tensor([[3.0, 4.0], [nan, 1.0], [nan, 1.0], [1.0, 1.0], [0.0, 0.0], [0.0, 0.0]])
+    after = torch.tensor([[3.0, 4.5], [nan, 1.0], [nan, 2.0], [1.0, nan], [0.0, 0.0], [0.0, 1.0]])
+
+    assert distance(before, after).tolist() == [0.1, 0.0, 1.0, inf, 0.0, inf]

@@ -1,0 +1,272 @@
+"""Leak tests of whole models: ours never see what their masks hide, and each leak that is made is found where it is."""
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+
+import pytest
+import tiny
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+import attnviz
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError, MaskError
+from attnviz.core.masks import Documents, Full, Padding, Subsequent, Window
+from attnviz.core.reach import reach
+from attnviz.leaks import LeakTest, leak_test
+from attnviz.sources.constructed import Constructed
+from attnviz.sources.scratch import Scratch
+from attnviz.sources.trained import Trained
+
+WORDS = "one two three four five six seven"
+N = 7
+SMALL = Scratch(d_model=12, num_heads=3)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        yield tiny.install(tmp_path_factory.mktemp("assets"), patch)
+    tiny.forget()
+
+
+def probed(source, text=WORDS, edits=Edits(), **asked) -> LeakTest:
+    texts = [text] if isinstance(text, str) else text
+    return leak_test(source, source.tokenize(texts), edits, **asked)
+
+
+def future(n, *left_out):
+    """Cells above the diagonal, but for the columns that are left out."""
+    cells = torch.ones(n, n, dtype=torch.bool).triu(1)
+    cells[:, list(left_out)] = False
+    return cells
+
+
+rules = st.one_of(
+    st.just(Subsequent()),
+    st.builds(Window, st.integers(0, 3), st.integers(0, 2)),
+    st.builds(Documents, st.lists(st.integers(1, 4), min_size=1, max_size=3)),
+)
+
+
+@settings(max_examples=12)
+@given(st.lists(rules, min_size=1, max_size=3), st.integers(1, 3))
+def test_a_stack_sees_exactly_as_far_as_its_masks_reach(masks, layers):
+    """Random weights move every output that a path of `layers` steps leads to, and no other."""
+    mask = reduce(and_, masks)
+
+    test = probed(replace(SMALL, num_layers=layers), edits=Edits(mask))
+
+    assert test.promised.equal(reach(mask, N, layers)[-1])
+    assert test.saw.equal(test.promised)
+    assert test.pairs == ()
+
+
+def test_a_forgotten_mask_leaks_in_every_cell_that_it_promised_to_close():
+    assert probed(SMALL, promised=Subsequent()).leaks.equal(future(N))
+    assert probed(SMALL, promised=Full()).pairs == ()
+
+
+def test_the_numbers_are_those_of_two_runs():
+    """Position 4, changed by hand into the token that stands after it."""
+    sentence = SMALL.tokenize([WORDS])[0]
+    other = replace(sentence.tokens[4], id=sentence.tokens[5].id)
+    changed = replace(sentence, tokens=(*sentence.tokens[:4], other, *sentence.tokens[5:]))
+    before, after = (SMALL.run((one,)).output[0].double() for one in (sentence, changed))
+
+    moved = (after - before).norm(dim=-1) / before.norm(dim=-1)
+    assert_close(probed(SMALL).moved[:, 4], moved, rtol=1e-5, atol=1e-6)
+
+
+def test_a_window_reaches_as_often_as_there_are_layers():
+    """Two layers of a window of 2 see 4 back, which is promised; a promise of one layer alone finds them leaking."""
+    deep, promised = probed(SMALL, edits=Edits(Window(2))), probed(SMALL, edits=Edits(Window(2)), promised=Window(1))
+
+    assert deep.pairs == ()
+    assert deep.saw[6].tolist() == [False, False, True, True, True, True, True]
+    assert promised.pairs == tuple((i, j) for i in range(N) for j in range(N) if 2 < i - j <= 4)
+
+
+def test_packed_documents_that_see_each_other_are_found():
+    """Every word of the second document saw every word of the first, and no more."""
+    packed = Documents((3, 4))
+
+    forgotten = probed(SMALL, edits=Edits(Subsequent()), promised=Subsequent() & packed)
+    assert forgotten.pairs == tuple((i, j) for i in range(3, N) for j in range(3))
+    assert probed(SMALL, edits=Edits(Subsequent() & packed)).pairs == ()
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_one_layer_is_compared_with_what_reaches_it(layer):
+    """The first attention sees a window, the second what its keys have seen."""
+    test = probed(SMALL, edits=Edits(Window(1)), site=Site("encoder", layer))
+
+    assert test.saw.equal(reach(Window(1), N, layer + 1)[-1])
+    assert test.pairs == ()
+    assert test.where == f"encoder layer {layer}"
+
+
+def test_padding_is_hidden_from_words_until_its_mask_is_off():
+    """The padding of a batch stands at the end."""
+    texts = ["one two three", WORDS]
+
+    own, off = probed(SMALL, texts), probed(SMALL, texts, Edits(own_mask=False))
+
+    assert own.pairs == ()
+    assert not own.saw[:3, 3:].any()
+    assert {key for query, key in off.pairs if query < 3} == set(range(3, N))
+
+
+def test_padding_on_the_left_is_hidden_too_but_not_where_a_row_is_empty_and_uniform():
+    """With a subsequent mask the first rows have no key left; spread evenly, they see everything."""
+    left = Subsequent() & Padding((4,), left=N)
+
+    for policy in ("zero", "nan"):
+        assert probed(SMALL, edits=Edits(left, empty_rows=policy)).pairs == ()
+    uniform = probed(SMALL, edits=Edits(left, empty_rows="uniform"))
+    assert {query for query, _ in uniform.pairs} == {0, 1, 2}
+    assert probed(SMALL, [WORDS, WORDS], Edits(Padding((N, 3))), sentence=1, promised=Padding((N, 3))).pairs == ()
+
+
+@pytest.mark.parametrize("source", [lambda: Trained("story"), lambda: Trained("translator"), Constructed])
+def test_models_keep_to_their_masks(source):
+    """All layers of each kind, and each attention alone."""
+    source = source()
+
+    for asked in dict.fromkeys([*(site.kind for site in source.sites), *source.sites]):
+        assert probed(source, "the black cat sleeps", site=asked).pairs == ()
+
+
+def test_a_decoder_without_its_mask_sees_all_of_the_future():
+    """Also where only its own mask is switched off: it is still promised. <sos> is left as it is, and said so."""
+    test = probed(Trained("story"), "the black cat sleeps", Edits(own_mask=False))
+
+    assert test.leaks.equal(future(5, 0))
+    assert test.tested.tolist() == [False, True, True, True, True]
+    assert test.notes == ("special tokens are left as they are, at position 0",)
+    assert test.promise == "subsequent, through 2 layers"
+
+
+def test_the_decoder_of_a_translator_is_tested_on_what_it_wrote():
+    """Its translation is held fixed while one of its words is changed; an untrained one may write many."""
+    source = Trained("translator")
+    text = "the black cat sleeps"
+    written = source.run(source.tokenize([text]), Edits(own_mask=False)).targets[0].tokens
+
+    test = probed(source, text, Edits(own_mask=False))
+
+    assert test.keys == test.queries == written
+    assert test.leaks[:, 1:].equal(future(len(written))[:, 1:])
+
+
+def test_what_a_decoder_sees_of_the_encoder_follows_both_masks():
+    """The first word that is written looks at word 0 alone; later ones see further, through those before them."""
+    source = Trained("translator")
+    test = probed(source, "the black cat sleeps", Edits(Window(1)), site="cross")
+
+    assert test.pairs == ()
+    assert test.saw.equal(test.promised & test.tested)
+    assert test.promised[0].tolist() == [True, False, False, False, False]
+    assert test.promised[1].sum() > 1
+
+
+def test_a_single_word_is_changed_into_a_known_one():
+    assert probed(Trained("story"), "cat").saw[1, 1]
+    assert probed(SMALL, "alone").saw.all()
+    assert probed(SMALL, "same same same").saw.all()
+
+
+@dataclass(frozen=True)
+class Leaky(Scratch):
+    """Adds a share of the next position's output to each, beside all attention; and noise, if asked for."""
+
+    share: float = 0.001
+    noise: float = 0.0
+
+    def run(self, sentences, edits=Edits()):
+        record = super().run(sentences, edits)
+        output = record.output + self.share * record.output.roll(-1, 1)
+        return replace(record, output=output + self.noise * torch.randn_like(output))
+
+
+def test_a_leak_that_is_not_in_the_attention_is_found():
+    test = probed(Leaky(d_model=12, num_heads=3, num_layers=1), edits=Edits(Subsequent()))
+
+    assert test.pairs == (*((i, i + 1) for i in range(N - 1)),)
+
+
+def test_what_is_within_the_noise_is_no_leak():
+    """The tolerance grows with what equal inputs differ by; beyond a share of it nothing can be compared."""
+    steady, noisy = (probed(Leaky(share=0.0, noise=noise), edits=Edits(Subsequent())) for noise in (0.0, 1e-4))
+
+    assert steady.noise == 0
+    assert noisy.noise > 1e-5
+    assert noisy.tolerance == pytest.approx(10 * noisy.noise)
+    assert noisy.pairs == steady.pairs == ()
+    assert noisy.moved[0, 3] > steady.tolerance
+    with pytest.raises(InputError, match="The same input gives outputs that differ by"):
+        probed(Leaky(noise=1.0))
+
+
+def test_a_token_that_never_reaches_the_model_is_not_probed():
+    """A source that hides what stands at position 2."""
+
+    class Deaf(Scratch):
+        def run(self, sentences, edits=Edits()):
+            plain = sentences[0].tokens[2]
+            heard = (replace(one, tokens=(*one.tokens[:2], plain, *one.tokens[3:])) for one in sentences)
+            return super().run(tuple(heard), edits)
+
+    test = probed(Deaf(d_model=12, num_heads=3))
+
+    assert test.tested.tolist() == [True, True, False, True, True, True, True]
+    assert any("position 2 never reaches the model" in note for note in test.notes)
+
+
+def test_how_far_it_is_and_which_tokens_can_be_asked():
+    told = []
+    test = probed(SMALL, keys=[5, 1], report=lambda done, of: told.append((done, of)))
+
+    assert told[-1] == (2, 2)
+    assert test.tested.nonzero().flatten().tolist() == [1, 5]
+
+
+def test_long_texts_are_run_in_parts_and_bounded():
+    """More than 64 tokens are refused in a sentence, unless they are asked for."""
+    text, told = " ".join(f"w{i}" for i in range(70)), []
+
+    with pytest.raises(InputError, match=r"at most 64 of them; here are 70\. Shorten the text, or choose which"):
+        probed(SMALL, text)
+    test = probed(SMALL, text, Edits(Subsequent()), most=70, report=lambda done, of: told.append(done))
+    assert len(told) > 1
+    assert test.pairs == ()
+    assert test.saw.equal(test.promised)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"site": Site("encoder", 2)}, "has no encoder layer 2"),
+        ({"site": "decoder"}, "has no 'decoder'. It has: encoder"),
+        ({"keys": [7]}, "There is no position 7 to change; there are 7"),
+        ({"keys": []}, "There is no token to change"),
+        ({"sentence": 1}, "There is no sentence 1; there are 1"),
+    ],
+)
+def test_what_is_not_there_is_told(asked, says):
+    with pytest.raises(InputError, match=says):
+        probed(SMALL, **asked)
+    with pytest.raises(MaskError, match="has no sentence 1"):
+        probed(SMALL, [WORDS, WORDS], Edits(Padding((3,))), sentence=1)
+
+
+def test_nothing_leaks_where_nothing_is_forbidden_and_that_is_said():
+    assert "every output may depend on every token, so nothing can leak" in probed(SMALL).notes
+    assert probed(SMALL, edits=Edits(Subsequent())).notes == ()
+
+
+def test_a_test_is_public():
+    assert attnviz.leaks.leak_test is leak_test
