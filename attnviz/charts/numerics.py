@@ -1,13 +1,13 @@
 """How NaN spreads through layers, and what a row without a key gets: as grids of a few states."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from attnviz.charts.states import Grid, State
 from attnviz.core.tokens import Token
-from attnviz.numerics import Policy, Spread
 
 Tokens = Sequence[Token | str]
 
@@ -18,15 +18,19 @@ SPREAD = (
 )
 
 
-def spread(found: Spread, tokens: Tokens, *, sentence: int = 0) -> Grid:
-    """Which positions of a sentence are NaN behind each layer; the first row is the mask."""
-    at = sentence if sentence < len(found.empty) else 0
-    layers = torch.stack([found.empty[at].long(), *(2 * layer[at].long() for layer in found.layers)])
+def spread(empty: Tensor, layers: Sequence[Tensor], tokens: Tokens, *, sentence: int = 0) -> Grid:
+    """Which positions of a sentence are NaN behind each layer; the first row is the mask.
+
+    Args:
+        empty, layers: as of `attnviz.numerics.Spread`.
+    """
+    at = sentence if sentence < len(empty) else 0
+    states = torch.stack([empty[at].long(), *(2 * layer[at].long() for layer in layers)])
     return Grid(
         title="NaN: how it spreads",
-        states=layers.numpy(),
+        states=states.numpy(),
         kinds=SPREAD,
-        rows=("the mask", *(f"after layer {number}" for number in range(len(found.layers)))),
+        rows=("the mask", *(f"after layer {number}" for number in range(len(layers)))),
         columns=tokens,
         titles=("Layer", "Position"),
         lines=("0 times NaN is NaN: who may not attend to it gets it, too",),
@@ -41,20 +45,21 @@ POLICY = (
 )
 
 
-def policies(found: Sequence[Policy], query: int, tokens: Tokens) -> Grid:
+def policies(found: Mapping[str, Tensor | None], query: int, tokens: Tokens) -> Grid:
     """The weights of one row without a key, under each policy.
 
     Args:
-        query: the row; of the first sentence and head.
+        found: the weights, (1, 1, Q, K), by the name of the policy; None where it raised an error.
+        query: the row.
         tokens: of the keys.
     """
-    rows = [_row(policy, query, len(tokens)) for policy in found]
+    rows = [_row(weights, query, len(tokens)) for weights in found.values()]
     weights, states = (np.stack(part) for part in zip(*rows, strict=True))
     return Grid(
         title=f"Row {query} without a key",
         states=states,
         kinds=POLICY,
-        rows=[policy.name for policy in found],
+        rows=tuple(found),
         columns=tokens,
         titles=("Policy", "Key"),
         lines=("what its weights are, by what is chosen for such rows",),
@@ -63,9 +68,9 @@ def policies(found: Sequence[Policy], query: int, tokens: Tokens) -> Grid:
     )
 
 
-def _row(policy: Policy, query: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
+def _row(weights: Tensor | None, query: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
     """Weights and states of a row, (K,) each."""
-    if policy.weights is None:
+    if weights is None:
         return np.zeros(keys), np.full(keys, 2)
-    weights = policy.weights[0, 0, query].double().numpy()
-    return np.nan_to_num(weights), np.isnan(weights).astype(int)
+    row = weights[0, 0, query].double().numpy()
+    return np.nan_to_num(row), np.isnan(row).astype(int)
