@@ -21,6 +21,10 @@ class InputError(AttnvizError):
     """What a person typed, or what a link or a file held, cannot be used."""
 
 
+class Canceled(InputError):
+    """What takes long was ended by who asked for it."""
+
+
 def quoted(value: object, most: int = 40) -> str:
     """A value as an error message shows it: cut short. (The repr of 5,000 digits or of deep nesting raises.)"""
     try:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
 from attnviz.sources.huggingface import files, remote, said
 from attnviz.sources.huggingface.files import File
 
@@ -57,10 +57,6 @@ class Progress:
     what: Literal["fetching", "checking"]
     done: int
     total: int
-
-
-class Canceled(InputError):
-    """A download was ended by who asked for it."""
 
 
 def allowed() -> tuple[str, ...] | None:

@@ -1,0 +1,212 @@
+"""How much each head matters here: what changes when it is switched off, beside what its weights say.
+
+    found = sweep(source, source.tokenize(["The cat sat on the mat"]))
+    found.table           # one row per head
+    found.in_words()      # why large weight and large effect differ, with these numbers
+
+Many heads are measured in one run: a sentence is repeated, and in each copy another head is off (zero ablation).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from attnviz.core.edits import EachOff, Edits, Site
+from attnviz.core.errors import AttnvizError, Canceled, InputError
+from attnviz.core.record import Record
+from attnviz.core.tokens import Sentence
+from attnviz.metrics.heads import head_metrics
+from attnviz.sources.base import Source
+
+TOKENS = 2048
+"""So many tokens, copies counted, are run at once."""
+
+Report = Callable[[int, int], bool | None]
+"""Is told how many heads are done, of how many; if it gives False, that ends the sweep."""
+
+EFFECTS = {
+    "output": "how far the last vectors moved, ‖after - before‖ / ‖before‖, the mean over tokens; 0 is not at all",
+    "divergence": "KL(before ‖ after) of what the model says, in nats, the mean over where it says something",
+    "said": "the probability of what it said before, after minus before, the mean over where it says something",
+    "rewritten": "the share of the sentences for which the model writes another text",
+    "turned": "1 - cosine of the sentence's vector before and after; 0 is not at all, 2 to the opposite",
+}
+"""What the columns of a sweep mean. One that the model has nothing for is missing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """What changed with each head off, alone; heads that the edits switch off already are not in it.
+
+    Attributes:
+        heads: (site, head), N of them.
+        table: a row per head: site, kind, layer, head, a column for each of `EFFECTS` (the mean over the sentences),
+            and confidence, the mean of each row's largest weight in the run with all heads on.
+        output: per sentence, how far the vector of each token moved, (N, tokens) without padding.
+        divergence: per sentence, KL(before ‖ after) wherever the model says something, (N, places); None if it does
+            not.
+        before: the run with all heads on.
+    """
+
+    heads: tuple[tuple[Site, int], ...]
+    table: pd.DataFrame
+    output: tuple[np.ndarray, ...]
+    divergence: tuple[np.ndarray, ...] | None
+    before: Record
+
+    def in_words(self) -> str:
+        """Why large weight and large effect differ, by this sweep's own numbers."""
+        weight, effect = self.table["confidence"], self.table["output"]
+        if weight.isna().all() or effect.isna().all() or len(self.heads) < 2:
+            return "There are no two heads here whose weights and effects could be compared."
+        heavy, strong = int(weight.fillna(-1).argmax()), int(effect.fillna(-1).argmax())
+        most = f"{self._name(strong)}, whose largest weights are {weight[strong]:.2f} on average,"
+        if heavy == strong:
+            return f"Here the head with the largest weights also matters most: {most} moves {_share(effect[strong])}."
+        return (
+            f"{self._name(heavy)} has the largest weights, {weight[heavy]:.2f} on average, and switched off moves "
+            f"{_share(effect[heavy])}; {most} moves {_share(effect[strong])}. A weight says where a head looks, not "
+            "how much arrives: the values there may be small, what it adds may be ignored later, and other heads may "
+            "do the same work when it is off."
+        )
+
+    def _name(self, at: int) -> str:
+        site, head = self.heads[at]
+        return f"{site} head {head}"
+
+
+def _share(change: float) -> str:
+    return f"the output by {change:.1%}"
+
+
+def sweep(
+    source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits(), report: Report | None = None
+) -> Sweep:
+    """Switch off one head after another, and measure what changes.
+
+    An encoder-decoder reads, with each head off, the text that it wrote with all on, so that its words can be compared
+    place by place; whether it would have written another is a second run.
+
+    Raises:
+        InputError: if nothing can be changed in the model; `Canceled` if `report` gave False.
+    """
+    if source.read_only:
+        raise InputError(source.read_only)
+    before = source.run(sentences, edits)
+    heads = tuple(
+        (step.site, head) for step in before.steps for head in range(step.num_heads) if head not in step.heads_off
+    )
+    found: list[_Effect] = []
+    for some, after in _runs(source, before, heads, edits):
+        found += [_effect(before, after, copy) for copy in range(len(some))]
+        if report is not None and report(len(found), len(heads)) is False:
+            raise Canceled(f"The sweep was ended after {len(found)} of {len(heads)} heads.")
+    outputs = tuple(np.stack([one.output[b] for one in found]) for b in range(len(sentences))) if found else ()
+    said = (
+        tuple(np.stack([one.divergence[b] for one in found]) for b in range(len(sentences))) if _says(before) else None
+    )
+    return Sweep(heads, _table(before, heads, found), outputs, said, before)
+
+
+def _runs(
+    source: Source, before: Record, heads: tuple[tuple[Site, int], ...], edits: Edits
+) -> Iterator[tuple[tuple[tuple[Site, int], ...], tuple[Record, Record | None]]]:
+    """Some heads, and a run over as many copies of the sentences; of a model that writes, also what it would write."""
+    sentences, done = before.sentences, 0
+    read = max(1, len(sentences) * max(before.output.shape[1], len(sentences[0].tokens)))
+    at_once = max(1, TOKENS // read)
+    while done < len(heads):
+        some = heads[done : done + at_once]
+        off = EachOff(**vars(edits), each_off=tuple(frozenset({one}) for one in some for _ in sentences))
+        try:
+            after = _run(source, before, sentences * len(some), off, len(some))
+        except AttnvizError:
+            if at_once == 1:
+                raise
+            at_once //= 2  # some models take fewer sentences at once, or one: see `HuggingFace.run`
+            continue
+        done += len(some)
+        yield some, after
+
+
+def _run(
+    source: Source, before: Record, copies: tuple[Sentence, ...], off: EachOff, count: int
+) -> tuple[Record, Record | None]:
+    if not (before.prediction and before.prediction.written):
+        return source.run(copies, off), None
+    return source.run(copies, off, before.targets * count), source.run(copies, off)
+
+
+@dataclass(frozen=True, eq=False)
+class _Effect:
+    """Of one head that is off, per sentence."""
+
+    output: list[np.ndarray]
+    divergence: list[np.ndarray]
+    said: list[np.ndarray]
+    rewritten: list[bool]
+    turned: list[float]
+
+
+def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> _Effect:
+    after, free = runs
+    effect = _Effect([], [], [], [], [])
+    for b, read in enumerate(before.read):
+        at = copy * len(before.sentences) + b
+        old, new = before.output[b, : read.length].double(), after.output[at, : read.length].double()
+        moved, length = (new - old).norm(dim=-1), old.norm(dim=-1)
+        effect.output.append((moved / length).where(moved > 0, 0).numpy())
+        if _says(before):
+            old, new = _log_probabilities(before, b, b), _log_probabilities(after, at, b)
+            effect.divergence.append(_divergence(old, new).numpy())
+            most = old.argmax(-1, keepdim=True)
+            effect.said.append((new.exp() - old.exp()).gather(-1, most).squeeze(-1).numpy())
+        if free is not None:
+            effect.rewritten.append(free.prediction.written[at] != before.prediction.written[b])
+        if before.vectors is not None:
+            cosine = torch.cosine_similarity(before.vectors[b].double(), after.vectors[at].double(), dim=0)
+            effect.turned.append(max(0.0, 1 - float(cosine)))
+    return effect
+
+
+def _says(record: Record) -> bool:
+    return record.prediction is not None or record.labels is not None
+
+
+def _log_probabilities(record: Record, at: int, sentence: int) -> Tensor:
+    """ln p wherever the model says something, (places, words): after each token, at blanks, or once of all classes."""
+    if record.prediction is None:
+        one = record.labels[1][at].double()
+        logits = torch.stack([one[0], torch.zeros(())]) if len(one) == 1 else one
+        return logits.log_softmax(-1).unsqueeze(0)
+    blanks = record.prediction.blanks
+    asked = list(range(record.read[at].length) if blanks is None else blanks[at])
+    return record.prediction.logits[at, asked].double().log_softmax(-1)
+
+
+def _divergence(old: Tensor, new: Tensor) -> Tensor:
+    """Σ p (ln p - ln q) of each row; a word that could not be said before adds nothing."""
+    terms = old.exp() * (old - new)
+    return terms.where(old > -torch.inf, 0).sum(-1).clamp(min=0)
+
+
+def _table(before: Record, heads: tuple[tuple[Site, int], ...], found: list[_Effect]) -> pd.DataFrame:
+    names = [(str(site), site.kind, site.layer, head) for site, head in heads]
+    table = pd.DataFrame(names, columns=["site", "kind", "layer", "head"])
+    for name in EFFECTS:
+        table[name] = pd.array([_mean(getattr(one, name)) for one in found], dtype="Float64")
+    batch = [head_metrics(before, b).set_index(["site", "head"])["confidence"] for b in range(len(before.sentences))]
+    mean = pd.concat(batch, axis=1).mean(axis=1)
+    table["confidence"] = pd.array([mean[name, head] for name, _, _, head in names], dtype="Float64")
+    return table
+
+
+def _mean(per_sentence: list[Any]) -> float | None:
+    """The mean over sentences of the mean of each; of no numbers, None."""
+    known = [float(np.mean(one)) for one in per_sentence if np.size(one)]
+    return sum(known) / len(known) if known and np.isfinite(known).all() else None
