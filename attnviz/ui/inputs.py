@@ -42,8 +42,7 @@ ALLOWED: dict[str, object] = {
 
 def input_bar() -> tuple[Source, tuple[str, ...]]:
     """The model and the sentences. Stops the page with one sentence if either cannot be used."""
-    names = pretrained.listed()
-    state.read_link(ALLOWED if names is None else ALLOWED | {"hf": names})
+    state.read_link(_allowed(pretrained.listed()))
     with st.container(horizontal=True, vertical_alignment="top", gap="small", key="input"):
         with st.container(width=250, gap="xsmall"):
             source, wrong = _model()
@@ -73,6 +72,15 @@ def input_bar() -> tuple[Source, tuple[str, ...]]:
     if left_out:
         note("This text is too long for a link: the address of this page leaves it out.", "notice")
     return source, lines
+
+
+def _allowed(names: tuple[str, ...] | None) -> dict[str, object]:
+    """What each bound parameter may be where only models of these names are offered; of all, if that is None."""
+    if names is None:
+        return ALLOWED
+    if names:
+        return ALLOWED | {"hf": names}
+    return {name: values for name, values in ALLOWED.items() if name != "hf"} | {"model": tuple(api.SOURCES)}
 
 
 def _stop(instead: AttnvizError | Arrival) -> None:

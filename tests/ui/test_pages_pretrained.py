@@ -1,0 +1,463 @@
+"""Models of Hugging Face in the app, on each page as Streamlit runs it: tiny ones from folders, one from a hub here."""
+
+import re
+import sys
+import time
+from html import escape, unescape
+from pathlib import Path
+
+import hostile
+import pytest
+import torch
+import transformers
+from test_pages import button, heads_page, html, masks_page, opened
+from test_pages_models import model_page, specs
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
+
+import fake_hub
+from huggingface_hub import constants
+
+from attnviz import api, metrics
+from attnviz.core.edits import Edits, Site
+from attnviz.sources.huggingface import source as sources
+from attnviz.ui import arrivals
+from attnviz.words import turned
+
+SIZES = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 14}
+SIZES |= {"vocab_size": len(fake_hub.WORDS), "max_position_embeddings": 16}
+IDS = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "decoder_start_token_id": 2}
+BART = {
+    "vocab_size": len(fake_hub.WORDS),
+    "d_model": 12,
+    "max_position_embeddings": 70,
+    "forced_eos_token_id": None,
+} | {
+    f"{part}_{what}": number
+    for part in ("encoder", "decoder")
+    for what, number in {"layers": 2, "attention_heads": 3, "ffn_dim": 14}.items()
+}
+KINDS = {
+    "BertModel": SIZES,
+    "BertForMaskedLM": SIZES,
+    "BertForSequenceClassification": SIZES | {"id2label": {0: "glad", 1: "sad", 2: "<b>odd</b>"}},
+    "LlamaForCausalLM": SIZES | {"num_key_value_heads": 1},
+    "BartForConditionalGeneration": BART,
+    "DebertaV2Model": SIZES,
+}
+CAT, BLANK = "the cat sat on the mat", "the [MASK] sat on the [MASK]"
+NAME = "tiny/story"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder of a tiny model of some kind, with weights that are far from all alike."""
+
+    def folder(kind: str) -> str:
+        place = root / kind
+        if not place.is_dir():
+            torch.manual_seed(0)
+            cls = getattr(transformers, kind)
+            model = cls(cls.config_class(**KINDS[kind] | IDS))
+            with torch.no_grad():
+                for name, parameter in model.named_parameters():
+                    if "norm" not in name.lower():
+                        parameter.mul_(20)
+            fake_hub.write(place, model)
+        return str(place)
+
+    root = tmp_path_factory.mktemp("models")
+    yield folder
+    sources._loaded.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_on_its_way(monkeypatch):
+    """No test finds what another has left."""
+    monkeypatch.delenv("ATTNVIZ_MODELS", raising=False)
+    yield
+    arrivals._arrivals.clear()
+
+
+@pytest.fixture
+def hub(tmp_path, tmp_path_factory, monkeypatch):
+    """A hub with one model, and an empty cache."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "ATTNVIZ_MAX_DOWNLOAD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    with fake_hub.running() as (fake, address):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        fake.add(NAME, fake_hub.write(tmp_path_factory.mktemp("at") / "hub"))
+        yield fake
+
+
+def pretrained(name: str, page=heads_page, **link):
+    """A page with a model of Hugging Face, run again until that is here, or something is asked or said."""
+    return settled(opened(page, model="huggingface", hf=name, **link))
+
+
+def settled(app):
+    while any(not arrival.done for arrival in arrivals._arrivals.values()):
+        time.sleep(0.05)
+    app.run()
+    assert not app.exception
+    return app
+
+
+def said(app) -> str:
+    """What the model says, without its marks."""
+    (found,) = (body for body in (element.proto.body for element in app.get("html")) if 'class="says"' in body)
+    return unescape(re.sub("<[^>]*>", "", found))
+
+
+def both(kind: str, folder: str, text: str):
+    """The records without and with head 1 of the first layer off."""
+    off = Edits(heads_off={(Site(kind, 0), 1)})
+    return api.analyze(text.splitlines(), folder), api.analyze(text.splitlines(), folder, off)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_model_opens_on_every_page(folder, kind):
+    """No complaint; the page says where the weights come from, that nothing was measured, and how the model is made."""
+    app = pretrained(folder(kind), text=CAT)
+
+    assert 'class="note' not in html(app)
+    assert "pretrained · " in html(app)
+    assert "float32\N{NO-BREAK SPACE}on\N{NO-BREAK SPACE}cpu" in html(app)
+    assert "What its heads do was not measured here." in html(app)
+    assert len(app.get("vega_lite_chart")) == 3 - (kind in ("BertModel", "BertForMaskedLM", "DebertaV2Model"))
+
+    assert 'class="note' not in html(pretrained(folder(kind), masks_page, text=CAT))
+
+    card = html(pretrained(folder(kind), model_page, text=CAT))
+
+    assert 'class="note' not in card
+    assert f">{kind}<" in card
+    parameters = sum(one.numel() for one in api.load(folder(kind)).loaded.model.parameters())
+    assert f">{parameters:,}<" in card
+    layers = "encoder decoder cross" if kind[:4] == "Bart" else "decoder" if kind[:5] == "Llama" else "encoder"
+    assert all(f'<td>{part} layers</td><td class="number">2</td>' in card for part in layers.split())
+    assert '<td>heads per layer</td><td class="number">3</td>' in card
+
+
+# What a model says, before and after
+
+
+def test_the_next_token_before_and_after(folder):
+    """With its probabilities; another row asks for the token after it."""
+    model = folder("LlamaForCausalLM")
+    before, after = both("decoder", model, CAT)
+    old, new = (one.prediction.most_probable(7, 1)[0] for one in (before, after))
+
+    assert old[1] != pytest.approx(new[1], abs=0.01)
+    assert f"After '[SEP]' (7) it says '{old[0]}' {old[1]:.2f}" in said(pretrained(model, text=CAT))
+    app = pretrained(model, text=CAT, off="d0.1")
+    assert f"After '[SEP]' (7) it says '{new[0]}' {new[1]:.2f}before '{old[0]}' {old[1]:.2f}" in said(app)
+    assert any("Next word after" in spec for spec in specs(app))
+    assert "After 'sat' (3) it says" in said(pretrained(model, text=CAT, cell="3.1"))
+
+
+def test_each_blank_before_and_after(folder):
+    """The first of them, or the one that was clicked; without one the page says so."""
+    model = folder("BertForMaskedLM")
+    before, after = both("encoder", model, BLANK)
+    app = pretrained(model, text=BLANK, off="e0.1")
+    other = pretrained(model, text=BLANK, off="e0.1", cell="6.0", effect="blanks")
+
+    for at, page in ((2, app), (6, other)):
+        old, new = (one.prediction.most_probable(at, 1)[0] for one in (before, after))
+        says = f"In place of '[MASK]' ({at}) it says '{new[0]}' {new[1]:.2f}before '{old[0]}' {old[1]:.2f}"
+        assert says in said(page)
+    assert app.button_group(key="effect shown").value == "one blank"
+    assert other.button_group(key="effect shown").value == "blanks"
+    assert "There is no blank in the sentence" in said(pretrained(model, text=CAT))
+
+
+def test_labels_before_and_after(folder):
+    """The most probable in words and all of them on a picture; a name with markup is shown as it is."""
+    model = folder("BertForSequenceClassification")
+    before, after = (metrics.labels(one)[0] for one in both("encoder", model, CAT))
+    app = pretrained(model, text=CAT, off="e0.1")
+
+    expected = f"It says '{after.word}' {after.probability:.2f}before '{before.word}' {before.probability:.2f}"
+    assert expected in said(app)
+    assert "<b>odd</b>" not in html(app)
+    assert any("Labels of the sentence" in spec for spec in specs(app))
+
+
+def test_the_written_text_before_and_after(folder):
+    """An encoder-decoder writes another text; the words that differ are underlined."""
+    model = folder("BartForConditionalGeneration")
+    before, after = (one.prediction.written[0] for one in both("encoder", model, CAT))
+    app = pretrained(model, text=CAT, off="e0.1")
+
+    assert f"It writes {before}" in said(pretrained(model, text=CAT))
+    assert before != after
+    assert f"It now writes {after}before {before}" in said(app)
+    assert "<u>" in html(app)
+    assert any("Step by step" in spec for spec in specs(app))
+
+
+def test_vectors_before_and_after(folder):
+    """How far the sentence's vector turned; of several sentences which are most alike, counted as they are chosen."""
+    model, three = folder("BertModel"), f"{CAT}\na dog ran\nit was tired"
+    before, after = both("encoder", model, three)
+    app = pretrained(model, text=three, off="e0.1", sentence="2")
+    moved = float(metrics.shift(before, after)[1])
+
+    assert f"The vector of the sentence moved by {turned(moved)} (1 less the cosine)" in said(app)
+    assert any("Similarity of the sentences" in spec and "moved" in spec for spec in specs(app))
+    alike = metrics.similarity(before)
+    i, j = max(((0, 1), (0, 2), (1, 2)), key=lambda pair: float(alike[pair]))
+    app = pretrained(model, text=three)
+    assert f"Most alike of 3 sentences: {i + 1} and {j + 1} {float(alike[i, j]):.2f}" in said(app)
+    assert app.button_group(key="sentence").options == ["1", "2", "3"]
+    assert 'class="says"' not in html(pretrained(model, text=CAT))
+
+
+def test_output_vectors_moved_by_a_head(folder):
+    """The picture of the change names each token with the share by which its vector moved."""
+    model = folder("BertModel")
+    before, after = both("encoder", model, CAT)
+    app = pretrained(model, text=CAT, off="e0.1")
+
+    (change,) = (spec for spec in specs(app) if "Change of the output" in spec)
+    assert all(f"{share:.1%}" in change for share in metrics.output_change(before, after)[: before.read[0].length])
+
+
+@pytest.mark.parametrize("kind", ["LlamaForCausalLM", "BertForMaskedLM", "BertForSequenceClassification", "BertModel"])
+def test_what_is_no_number_is_not_said_as_a_word(folder, kind):
+    """A mask that leaves no key, and rows that are NaN then: no word, label or distance comes of it."""
+    app = pretrained(folder(kind), text=BLANK, mask="prefix-0", empty="nan")
+    says = said(app)
+
+    expected = "moved by NaN" if kind == "BertModel" else "(nothing) the probabilities are not numbersbefore '"
+    assert expected in says
+
+
+# Models that are read-only
+
+
+def controls(app) -> dict[str, list[bool]]:
+    """Of each control that would change something, whether it is disabled."""
+    groups = {group.label: [group.proto.disabled] for group in app.button_group if group.label in ("Mask", "Heads on")}
+    return groups | {
+        "buttons": [one.disabled for one in app.button if one.label in ("all", "none", "invert")],
+        "numbers": [one.disabled for one in app.number_input],
+        "toggles": [one.disabled for one in app.toggle if one.key == "own_mask"],
+    }
+
+
+@pytest.mark.parametrize("page", [heads_page, masks_page])
+def test_a_read_only_model_says_why_nothing_can_be_changed(folder, page):
+    """All that would change it is disabled; no mask is on, also on the page that begins with one."""
+    app = pretrained(folder("DebertaV2Model"), page, text=f"{CAT}\na dog")
+    found = controls(app)
+
+    assert "DebertaV2Model computes attention in its own code: its weights can be shown" in html(app)
+    assert all(all(disabled) for disabled in found.values())
+    assert found["toggles"] == [True]
+    assert page is masks_page or (found["Mask"] == found["Heads on"] == [True] and len(found["buttons"]) == 3)
+    assert 'class="note' not in html(app)
+    assert "blocked by subsequent" not in "".join(specs(app))
+
+
+def test_what_a_link_changes_in_a_read_only_model_is_named_as_left_out(folder):
+    """Not ignored silently: a notice names each change, and a button lets go of them."""
+    link = {"off": "e0.1-e1.2", "mask": "window-1-0"}
+    app = pretrained(folder("DebertaV2Model"), text=CAT, **link)
+
+    assert "Left out: mask: window (1 before, 0 after); encoder layer 0 head 1 off" in html(app)
+    assert controls(app)["numbers"] == [True, True]
+    assert 'class="says"' not in html(app)
+    assert app.query_params["off"] == "e0.1-e1.2"
+
+    button(app, "let go of these changes").click().run()
+
+    assert 'class="note' not in html(app)
+    assert not {"off", "mask"} & set(app.query_params)
+
+
+def test_a_head_can_be_switched_off_again_after_a_read_only_model(folder):
+    """The next model is not read-only because of that."""
+    app = pretrained(folder("DebertaV2Model"), text=CAT)
+    app.text_input(key="hf").set_value(folder("BertModel")).run()
+    settled(app)
+    next(pills for pills in app.button_group if pills.label == "Heads on").set_value([0, 2]).run()
+
+    assert app.query_params["off"] == "e0.1"
+    assert "moved by" in said(app)
+
+
+# Which model
+
+
+def test_a_server_with_a_list_of_models_takes_no_other(folder, monkeypatch):
+    """No box for a name; a link to a folder or to another model opens the first of the list and says so."""
+    listed = folder("BertModel")
+    monkeypatch.setenv("ATTNVIZ_MODELS", f"{listed}, {NAME}")
+    app = opened(model="huggingface")
+
+    assert not [box for box in app.text_input if box.key == "hf"]
+    assert app.selectbox(key="hf").options == [listed, NAME]
+    for name in ("/etc", folder("BertForMaskedLM"), "gpt2", "<b>x"):
+        app = opened(model="huggingface", hf=name)
+
+        assert app.selectbox(key="hf").value == listed
+        assert html(app).count('class="note notice"') == 1
+        assert f"hf: &#x27;{escape(name[:40])}&#x27; is not one of" in html(app)
+    assert set(arrivals._arrivals) == {listed}
+
+
+def test_a_list_lets_in_names_and_no_folders(folder, monkeypatch):
+    """What is on the list is a name at a hub, whatever stands on the disk; without an entry none is offered at all."""
+    monkeypatch.setenv("ATTNVIZ_MODELS", folder("BertModel"))
+    app = pretrained(folder("BertModel"))
+
+    assert "is no name of a model" in html(app)
+
+    monkeypatch.setenv("ATTNVIZ_MODELS", "")
+    app = opened(model="huggingface", hf="gpt2")
+
+    assert "huggingface" not in app.selectbox(key="model").options
+    assert "model: &#x27;huggingface&#x27; is not one of" in html(app)
+    assert "hf: there is no such setting." in html(app)
+    assert not [box for box in app.text_input if box.key == "hf"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(text.text for text in (*hostile.CONTROL[::5], *hostile.MARKUP[::4], *hostile.CODE[::8]) if text.text.strip()),
+        *("/etc", "~nobody-is-called-so", "../..", "a" * 5000, "/" + "a" * 5000, "a/b/c", "x@", "C:\\x"),
+    ],
+)
+def test_a_name_that_names_no_model_gets_one_sentence(name):
+    """Shown as it was typed, nothing of it read as markup, and the box is still there."""
+    typed = name.encode(errors="replace").decode()
+    app = pretrained(typed)
+
+    assert html(app).count('class="note') == 1
+    assert 'class="note error" role="alert"' in html(app)
+    assert "<b>" not in html(app)
+    assert "<script" not in html(app)
+    assert app.text_input(key="hf").value == typed
+    assert button(app, "Try again")
+
+
+def test_without_a_name_the_page_says_what_to_type(monkeypatch):
+    """Nothing was looked for, so there is nothing to try again."""
+    app = opened(model="huggingface", hf="")
+
+    assert html(app).count('class="note') == 1
+    assert "Type its name at huggingface.co" in html(app)
+    assert not [one for one in app.button if one.label == "Try again"]
+
+
+def test_a_model_that_is_there_again_is_loaded_again(folder, tmp_path):
+    """Who mends what was wrong tries again; what was typed meanwhile is kept."""
+    place = tmp_path / "later"
+    app = pretrained(str(place), text=CAT)
+
+    assert "is not there" in html(app)
+
+    fake_hub.write(place)
+    button(app, "Try again").click().run()
+    settled(app)
+
+    assert 'class="note' not in html(app)
+    assert app.text_area(key="text").value == CAT
+
+
+def test_edits_and_places_are_those_of_one_model(folder):
+    """Another model begins without them; masks and what somebody typed stay."""
+    link = {"off": "d0.1", "site": "d1", "show": "2", "cell": "1.1", "mask": "window-2-1"}
+    app = pretrained(folder("LlamaForCausalLM"), text=CAT, **link)
+    app.text_input(key="hf").set_value(folder("BertModel")).run()
+    settled(app)
+
+    assert 'class="note' not in html(app)
+    assert not {"off", "site", "show", "cell"} & set(app.query_params)
+    assert app.query_params["mask"] == "window-2-1"
+    assert app.text_area(key="text").value == CAT
+
+
+def test_a_link_restores_what_it_says_also_after_a_wait(folder):
+    """What is bound to controls that come only when the model is there."""
+    link = {"sentence": "2", "colors": "logarithmic", "own_mask": "false", "view": "words", "off": "e1.2", "site": "e1"}
+    app = pretrained(folder("BertForMaskedLM"), text=f"{CAT}\na dog", **link)
+
+    assert 'class="note' not in html(app)
+    assert {name: app.query_params[name] for name in link} == link
+    assert (app.session_state["sentence"], app.session_state["colors"]) == (2, "logarithmic")
+    assert button(app, "padding not masked")
+    assert button(app, "encoder layer 1 head 2 off")
+
+
+def test_a_link_to_a_head_that_is_not_there_says_what_is(folder):
+    app = pretrained(folder("BertModel"), text=CAT, off="e0.7", site="d0", show="3")
+
+    assert html(app).count('class="note notice"') == 1
+    there = "the model has encoder layer 0, encoder layer 1 with 3 head(s) each, counted from 0"
+    assert f"off: e0.7 is not there; {there}. site: d0 is not there" in html(app)
+
+
+# Texts
+
+
+def test_a_text_that_is_too_long_is_told_both_numbers(folder):
+    app = pretrained(folder("BertModel"), text="the " * 20)
+
+    assert f"A sentence has 22 tokens; {folder('BertModel')} reads up to 16. Shorten it." in html(app)
+    assert app.text_area(key="text").value == "the " * 20
+
+
+def test_words_that_the_model_does_not_know_are_named(folder):
+    """With what it reads in their place."""
+    app = pretrained(folder("BertModel"), text="the qux sat <b>")
+
+    assert html(app).count('class="note notice"') == 1
+    assert "This model does not know &#x27;qux&#x27;" in html(app)
+    assert "it reads them as [UNK]" in html(app)
+
+
+def test_a_pair_of_texts_is_taken_apart_only_where_there_is_one(folder):
+    """The choice of what sees what comes with a pair, and the picture says what is hidden."""
+    model = folder("BertModel")
+    app = pretrained(model, text="the cat ||| a dog ran", view="hide.ab")
+
+    assert app.button_group(key="pair").value == "A to B"
+    assert 'class="note' not in html(app)
+    assert any("special tokens are hidden" in spec for spec in specs(app))
+    alone = pretrained(model, text=CAT, view="ab")
+    assert not [group for group in alone.button_group if group.key == "pair"]
+
+
+# Downloads
+
+
+def test_a_download_is_asked_for_canceled_and_then_made(hub):
+    """The page says how much it is before anything is fetched; a canceled one is asked for again."""
+    app = pretrained(NAME, text="w5")
+
+    assert f"{NAME} is not on this machine." in html(app)
+    assert "model.safetensors " in html(app)
+    assert "huggingface.co" not in html(app)
+
+    hub.fault = "hang in a file"
+    app.button(key="download").click().run()
+
+    assert f"Downloading {NAME}" in html(app)
+
+    app.button(key="cancel").click().run()
+    settled(app)
+    hub.fault = None
+
+    assert app.button(key="download")
+
+    app.button(key="download").click().run()
+    settled(app)
+
+    assert 'class="note error"' not in html(app)
+    assert app.get("vega_lite_chart")
