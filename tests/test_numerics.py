@@ -109,6 +109,14 @@ def test_scores_that_are_partly_swallowed_are_rounded():
     assert found.weights[0].tolist() == pytest.approx([0.5, 0.5, 0, 0, 0])
 
 
+def test_scores_below_the_fill_lose_to_what_is_masked():
+    """A fill that is not the lowest number can be the largest of a row."""
+    found = outcomes(torch.tensor([[-2e9, 0.0]]), torch.tensor([[True, False]]), "-1e9", "replaced", SINGLE)
+
+    assert found.kept == "wrong"
+    assert found.weights.tolist() == [[0, 1]]
+
+
 def test_scores_that_overflow_float16_are_nan():
     """Beyond 65,504 a score is inf, and inf - inf is NaN."""
     found = outcomes(SCORES * 1e5, MASK, "-inf", "replaced", HALF)

@@ -108,6 +108,8 @@ def test_padding_of_one_library_in_the_other_keeps_the_padding_alone():
     assert handed.weights[0, 0, :, :3].eq(0).all()
     assert handed.weights[1].isnan().all()
     assert [found.rule for found in handed.inversions] == ["padding"]
+    assert words(handed)[1] == "Row 0 sees only the future: keys 3 to 4, instead of keys 0 to 2."
+    assert words(handed)[-1] == "Row 4 sees keys 3 to 4 instead of keys 0 to 2."
 
 
 @pytest.mark.parametrize(
