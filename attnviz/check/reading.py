@@ -23,7 +23,7 @@ MOST_TEXT = 2**24
 
 ENDINGS = (".npz", ".npy", ".csv", ".safetensors", ".json", ".txt")
 NAMES = {
-    "mask": ("mask", "attn_mask", "attention_mask", "key_padding_mask", "padding_mask", "causal_mask"),
+    "mask": ("mask", "attn_mask", "attention_mask", "key_padding_mask", "padding_mask", "causal_mask", "may_attend"),
     "weights": ("weights", "attn", "attention", "attentions", "attn_weights", "attention_weights", "pattern", "probs"),
     "scores": ("scores", "attn_scores", "attention_scores", "attn_logits"),
 }
@@ -66,6 +66,11 @@ class Given:
 def kind_by_name(name: str) -> str | None:
     """The kind that the name of an array says, if it says one."""
     return next((kind for kind, names in NAMES.items() if name.lower() in names), None)
+
+
+def convention_by_name(name: str) -> str | None:
+    """The convention that a name says: files of this project hold "may_attend"; other names are used either way."""
+    return "may-attend" if name == "may_attend" else None
 
 
 def read_file(name: str, content: bytes) -> Given:

@@ -26,7 +26,10 @@ def check_scores(laid: Laid, causal: bool | None) -> tuple[bool, list[Finding]]:
         fix = "Leave each query a key, or set these rows to zero after the softmax."
         findings.append(laid.finding("empty-row", "error", says, fix, empty))
     hides = bool(blocked.any()) and looks_causal(~blocked) if causal is None else causal
-    if hides:
+    if causal and not blocked.any():
+        says = "No score blocks a key: these are scores from before the mask, which show no leak."
+        findings.append(laid.finding("future-leak", "note", says, "Check the mask or the weights."))
+    elif hides:
         findings += leaks(laid, ~blocked, told=causal is not None)
     known = ~scores.isnan().any(-1)
     usable = ~blocked & known[..., None]

@@ -48,7 +48,9 @@ def _read(file: str) -> reading.Given:
 def _report(name: str, array: object, rounding: float, options: Namespace) -> Report:
     """A convention is of masks: beside a mask, arrays whose names say that they are something else go without."""
     named = reading.kind_by_name(name)
-    convention = None if options.kind is None and named in ("weights", "scores") else options.convention
+    convention = options.convention or reading.convention_by_name(name)
+    if options.kind is None and named in ("weights", "scores"):
+        convention = None
     said = {"convention": convention, "causal": options.causal, "shape": options.shape, "rounding": rounding}
     return check(array, kind=options.kind or named, **said)
 

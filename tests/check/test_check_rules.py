@@ -70,6 +70,7 @@ RIGHT = {
     "bfloat16": (weights(padded((N, 3), N)).bfloat16(), {}),
     "four digits": (torch.round(weights(), decimals=4), {"rounding": 5e-5}),
     "scores": (scores(), {}),
+    "scores from before the mask": (scores(), {"causal": True}),
     "masked scores": (scores().masked_fill(~causal(), -math.inf), {}),
     "causal mask": (causal(), {"convention": "may-attend", "causal": True}),
     "additive mask": (additive(causal(), -1e9), {}),
