@@ -64,6 +64,9 @@ def leak_test(
     before = source.run(chosen, run_with)
     look = look_at(before, site)
     fixed = before.targets if writes(before) else ()
+    if fixed and all(token.special for token in fixed[0].tokens):  # it wrote nothing: then what it writes untouched
+        fixed = source.run(chosen, Edits()).targets
+        before = source.run(chosen, run_with, fixed)
     changed = fixed[0] if look.kind == "decoder" and fixed else chosen[0]
     places = _places(changed, keys, most)
     own = before if edits == Edits() else source.run(chosen, Edits(), *([fixed] if fixed else []))
@@ -99,7 +102,7 @@ def _places(changed: Sentence, keys: Sequence[int] | None, most: int) -> list[in
             wrong = places[0] if places[0] < 0 else places[-1]
             raise InputError(f"There is no position {wrong} to change; there are {count}, counted from 0.")
     if not places:
-        raise InputError("There is no token to change but special ones; give a text with a word in it.")
+        raise InputError("There is no token to change but special ones; give another text, or choose which to change.")
     if len(places) > most:
         what = f"A leak test changes one token after the other, at most {most} of them; here are {len(places)}"
         raise InputError(f"{what}. Shorten the text, or choose which to change.")

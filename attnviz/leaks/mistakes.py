@@ -1,0 +1,91 @@
+"""Ways of applying a mask, right and wrong, as exhibits that a leak test tells apart."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from attnviz.core.attention import attend, scaled_dot_product_attention
+from attnviz.core.leaks import LeakTest, leak_test_function
+from attnviz.core.masks import Mask
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """One layer of attention with a mask.
+
+    Attributes:
+        name: how the mask is applied.
+        says: what is wrong with that, as one sentence.
+        attend: query, key, value, (1, H, n, d), and mask -> output.
+    """
+
+    name: str
+    says: str
+    attend: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def _right(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    return attend(query, key, value, mask)[0]
+
+
+def _after(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    _, weights = scaled_dot_product_attention(query, key, value)
+    return (weights * mask) @ value
+
+
+def _inverted(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    return attend(query, key, value, ~mask)[0]
+
+
+def _forgotten(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    return attend(query, key, value)[0]
+
+
+EXHIBITS = {
+    one.name: one
+    for one in (
+        Exhibit("as it should be", "Blocked scores are -inf before the softmax: nothing of them is left.", _right),
+        Exhibit(
+            "after the softmax",
+            "Weights of blocked keys are set to 0 after the softmax, and their scores stay in its denominator: each "
+            "row depends on keys that it must not see, and sums to less than 1.",
+            _after,
+        ),
+        Exhibit(
+            "inverted", "True and False are swapped: each query sees what it must not, and nothing else.", _inverted
+        ),
+        Exhibit("not at all", "The mask is never handed over: each query sees every key.", _forgotten),
+    )
+}
+"""By their names, the right one first."""
+
+
+def leak_test_of_exhibit(name: str, mask: Mask, n: int, *, keys: int | None = None, sentence: int = 0) -> LeakTest:
+    """Test one layer with random queries, keys and values, in which the mask is applied as an exhibit does it.
+
+    Args:
+        name: of `EXHIBITS`.
+        mask: what is promised.
+        n: how many queries; see `leak_test_function`.
+
+    Raises:
+        InputError: for too many queries or keys.
+    """
+    return leak_test_function(EXHIBITS[name].attend, mask, n, keys=keys, sentence=sentence)
+
+
+def seconds(numbers: int, tokens: int, layers: int) -> float:
+    """About how long a leak test of a model takes on one core: each token is changed, and the model run for each.
+
+    Args:
+        numbers: d_model.
+        tokens: of the sentence.
+        layers: attention calls.
+    """
+    operations = tokens * tokens * layers * (24 * numbers**2 + 4 * tokens * numbers)
+    return operations / OPERATIONS
+
+
+OPERATIONS = 2e10
+"""Floating-point operations in a second, rather too few than too many."""

@@ -1,0 +1,146 @@
+"""The picture of a leak test."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from pictures import HOSTILE, data, draw, without_data
+
+from attnviz import figures, tables, words
+from attnviz.charts.leaks import leaks
+from attnviz.charts.theme import LIGHT
+from attnviz.core.edits import Edits
+from attnviz.core.leaks import LeakTest
+from attnviz.core.masks import Subsequent
+from attnviz.core.tokens import Token
+
+SAID = ["The", "cat", "sat", "down"]
+
+
+def made(labels=SAID, *, keys=None, saw=((1, 0), (1, 2), (0, 0)), special=(3,), **settings) -> LeakTest:
+    """A test in which some queries saw some keys, under a subsequent promise; special tokens were not changed."""
+    queries = tuple(Token(text, i, 0, 0, special=i in special) for i, text in enumerate(labels))
+    columns = queries if keys is None else tuple(Token(text, i, 0, 0) for i, text in enumerate(keys))
+    moved = torch.zeros(len(queries), len(columns), dtype=torch.float64)
+    for cell in saw:
+        moved[cell] = 0.25
+    if keys is None:
+        moved[:, list(special)] = math.nan
+    promised = Subsequent().grid(*moved.shape)
+    given = {"noise": 0.0, "tolerance": 1e-5, "where": "decoder layer 0", "promise": "subsequent"} | settings
+    return LeakTest(moved, promised, queries=queries, keys=columns, source="story", provenance="random", **given)
+
+
+def said(chart):
+    return [row["text"] for kind in ("titles", "words") for row in data(chart, kind)]
+
+
+def test_a_red_cell_says_who_saw_whom():
+    """With a mark of its own, so that it is told apart without its color."""
+    cells = data(leaks(made()), "cells")
+    red = [cell for cell in cells if cell["ground"] == LIGHT.leak]
+
+    assert [(cell["query"], cell["key"]) for cell in red] == [(1, 2)]
+    assert red[0]["says"] == "position 1 'cat' saw position 2 'sat': its output moved by 25.0%"
+    assert red[0]["path"] not in {cell["path"] for cell in cells if cell is not red[0]}
+
+
+def test_every_state_looks_and_reads_different():
+    """Five states; two that are drawn in one color have another mark."""
+    test = made()
+    cells = data(leaks(test), "cells")
+    looks = {(cell["ground"], cell["path"]) for cell in cells}
+    says = [cell["says"] for cell in cells]
+
+    assert len(looks) == 5
+    assert says[4] == "position 1 'cat' saw position 0 'The', as it may: its output moved by 25.0%"
+    assert says[8] == "position 2 'sat' did not see position 0 'The', though it may"
+    assert says[1] == "position 0 'The' did not see position 1 'cat', as promised"
+    assert says[3] == "position 3 'down' was not changed, so nothing is known of position 0 'The'"
+
+
+def test_the_title_counts_and_the_lines_say_how_it_was_measured():
+    few = said(leaks(made(noise=2e-7, tolerance=2e-6, notes=("one token is left out",), edits=Edits(own_mask=False))))
+    none = said(leaks(made(saw=())))
+
+    assert few[0].startswith("Leak test: 1 leak · decoder layer 0")
+    assert none[0].startswith("Leak test: no leak")
+    text = " ".join(few)
+    for part in ("promised: subsequent", "by more than 0.0002% of its length", "equal inputs differ by 0.00002%"):
+        assert part in text
+    assert "one token is left out" in text
+    assert "random weights" in text
+    assert "changed: the model's own mask off" in text
+    assert "equal inputs do not differ" in " ".join(none)
+
+
+def test_the_legend_holds_the_states_that_occur():
+    assert {"saw what it must not", "saw what it may", "not tested"} <= set(said(leaks(made())))
+    assert "saw what it must not" not in said(leaks(made(saw=())))
+
+
+def test_the_first_leak_is_said_below_or_the_chosen_cell():
+    assert "position 1 'cat' saw position 2 'sat':" in " ".join(said(leaks(made())))
+    assert "position 2 'sat' did not see position 0" in " ".join(said(leaks(made(), selected=(2, 0))))
+
+
+def test_the_specification_stays_while_tests_change():
+    one, other = leaks(made()), leaks(made(list("abcd"), saw=((0, 2),)), selected=(0, 2), rev=4)
+
+    assert without_data(one) == without_data(other)
+
+
+def test_tests_of_every_size_are_drawn():
+    """Also of more tokens than rectangles can show, of other keys than queries, and of hostile words."""
+    charts = [leaks(made(["w"] * n, saw=((0, n - 1),), special=()), dark=n % 2 == 0) for n in (1, 2, 20, 64, 600)]
+    charts += [leaks(made(keys=["a", "b"], saw=((0, 1),))), leaks(made(list(HOSTILE)))]
+
+    for image in draw(*(chart.to_dict() for chart in charts)):
+        assert image.std() > 5
+
+
+@pytest.mark.parametrize("n", [4, 60])
+def test_red_is_where_the_leaks_are(n):
+    """In the drawn pixels, as rectangles and as an image: one cell, at the end of the first row."""
+    test = made(["w"] * n, saw=((0, n - 1), (n - 1, 0)), special=())
+    color = np.array([int(LIGHT.leak[i : i + 2], 16) for i in (1, 3, 5)])
+
+    image = draw(leaks(test).to_dict())[0]
+    y, x = (abs(image - color).sum(-1) < 6).nonzero()
+    side = 60 if n == 4 else 10
+
+    x = x[y < y.min() + side]
+    assert side - 3 <= np.ptp(x) + 1 <= side
+    assert x.min() > image.shape[1] / 2
+
+
+def test_a_figure_has_its_words_numbers_and_name():
+    figure = figures.leaks(made(text="The cat sat down", edits=Edits(Subsequent())))
+
+    assert figure.name == "story-leaks-decoder-layer-0-The-cat-sat-down-subsequent"
+    assert figure.title.startswith("Leak test: 1 leak · decoder layer 0 · story · promised: subsequent")
+    assert figure.description.startswith("1 leak: position 1 'cat' saw position 2 'sat': its output moved by 25.0%.")
+    assert "Of what may be seen, 7 cells did not move." in figure.description
+    table = figure.table.set_index(["query", "key"])
+    assert table.loc[(1, 2)].tolist() == ["cat", "sat", 0.25, False, "saw what it must not"]
+    assert table.loc[(2, 3)].state == "not tested"
+    assert figure.arrays["leaks"].nonzero() == (np.array([1]), np.array([2]))
+
+
+def test_a_large_figure_is_read_by_pointing():
+    figure = figures.leaks(made(["w"] * 40, saw=((0, 39),), special=()))
+
+    assert "/vega/" in figure.screen["$schema"]
+    assert "saw what it must not" in figure.screen_data.set_index("kind").loc["map", "name"]
+
+
+def test_more_leaks_than_are_named_are_counted():
+    test = made(saw=((0, 1), (0, 2), (1, 2), (2, 3), (0, 3)), special=())
+
+    assert words.leaks(test).startswith("5 leaks: position 0")
+    assert "; and 2 more." in words.leaks(test)
+    assert int((tables.leaks_table(test).state == "saw what it must not").sum()) == 5
+    broken = made(saw=())
+    broken.moved[0, 1] = math.inf
+    assert words.leak(broken, 0, 1).endswith("its output became a number or ceased to be one")

