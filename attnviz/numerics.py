@@ -65,6 +65,19 @@ class Outcome:
     kept: str
     empty: str
 
+    def row(self) -> dict[str, object]:
+        """The same as one row of a table; `lowest` is the lowest score that the softmax got, None if it got none."""
+        low = None if self.scores is None else float(self.scores.double().nan_to_num(torch.nan).amin())
+        return {
+            "fill": self.fill,
+            "how": self.how,
+            "type": str(self.dtype).removeprefix("torch."),
+            "rows with keys": self.kept,
+            "rows without": self.empty,
+            "lowest score": low,
+            "error": self.error,
+        }
+
 
 def outcomes(scores: Tensor, mask: Tensor, fill: str, how: str, dtype: torch.dtype) -> Outcome:
     """Mask scores by a fill in a type, as PyTorch does it, and say what became of the rows.

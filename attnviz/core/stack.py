@@ -103,6 +103,11 @@ class Stack:
         self._check(index)
         return Stack((*self.entries[:index], entry, *self.entries[index + 1 :]))
 
+    def inverted(self) -> "Stack":
+        """The stack that opens what this one blocks and blocks what it opens: De Morgan, entry by entry."""
+        other = {"and": "or", "or": "and"}
+        return Stack(tuple(replace(e, join=other[e.join], negated=not e.negated) for e in self.entries))
+
     def aligned(self, queries: int, keys: int, alignment: str) -> "Stack":
         """The stack for queries and keys of different lengths; see `Mask.aligned`."""
         return Stack(tuple(replace(e, mask=e.mask.aligned(queries, keys, alignment)) for e in self.entries))
