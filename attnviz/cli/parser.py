@@ -13,7 +13,7 @@ EXAMPLES = """examples:
   attnviz heads "the black cat sleeps" --kind encoder --layer 0 --off 3,e1.2 -o heads.svg
   attnviz says "the black cat sleeps on the red chair ." --off c1.2,c1.3
   attnviz change "the black cat sleeps" --off c1.3 -o change.png
-  attnviz leaks "the cat sat down" --model story --no-own-mask -o leaks.png
+  attnviz leaks "the cat sat down" --model story -o leaks.png
   attnviz mask "the cat sat down" --model scratch --mask window=1 -o mask.pdf
   echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json
 """
