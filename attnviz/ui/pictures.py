@@ -28,25 +28,27 @@ def run(source: Source, lines: tuple[str, ...], edits: Edits) -> Record:
         st.stop()
 
 
-def picture(figure: Figure, key: str, *, select: str | None = None, on_select=None) -> None:
+def picture(figure: Figure, key: str, *, select: str | None = None, on_select=None, brush: bool = False) -> None:
     """A figure in its own frame. `on_select` is called with what was clicked: a dict of fields, or None.
 
     Args:
         select: the name of the selection in the chart.
+        brush: whether `on_select` is also given what a drag went over, a dict of lists that is empty without one.
     """
     spec = figure.screen
-    form = "pixels" if "marks" in spec else "marks"
+    form = "pixels" if "marks" in spec else "brush" if brush else "marks"
 
     def clicked() -> None:
-        event = st.session_state[f"{key} {form}"]["selection"].get(select)
+        selection = st.session_state[f"{key} {form}"]["selection"]
+        event = selection.get(select)
         points = event if isinstance(event, list) else [event] if event else []
-        on_select(points[0] if points else None)
+        on_select(points[0] if points else None, *([selection.get("drag") or {}] if brush else []))
 
     # A changed `alt` would build the chart anew, with a flicker: it stays, and the description stands beside the chart.
     alt = "Chart, described in the text after it"
     options = {"key": f"{key} {form}", "theme": None, "width": "content", "alt": alt}
     if on_select is not None:
-        options |= {"on_select": clicked, "selection_mode": select}
+        options |= {"on_select": clicked, "selection_mode": [select, "drag"] if form == "brush" else select}
     with st.container(key=f"picture {key}", width="content"):
         st.vega_lite_chart(figure.screen_data, spec, **options)
         unseen(figure.description)

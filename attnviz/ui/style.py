@@ -33,6 +33,14 @@ ul.text {padding-left: 1.25rem;}
 .facts th {font-size: .875rem; font-weight: 600;}
 .facts .goal {white-space: nowrap;}
 .facts .number {text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap;}
+.st-key-compose {align-items: flex-start;}
+[class*="st-key-rule-"] {border-left: 2px solid rgba(128, 128, 128, .35); padding-left: .7rem;}
+.reach {border-collapse: collapse; line-height: 1.4; font-variant-numeric: tabular-nums;}
+.reach th, .reach td {text-align: left; font-size: .875rem; font-weight: 400; padding: .15rem .75rem .15rem 0;}
+.reach i {display: inline-block; width: 13px; height: 13px; margin: 0 2px -1px 0; border: 1px solid; border-radius: 2px;
+          opacity: .45;}
+.reach i.seen {background: currentColor; opacity: .85;}
+.facts small {font-size: .8rem; opacity: .75;}
 .st-key-examples {flex-wrap: nowrap;}
 .st-key-examples > :first-child {flex: 1 1 0; min-width: 0;}
 .st-key-input [data-testid="stButtonGroup"] > div {max-height: 82px; overflow: hidden;}

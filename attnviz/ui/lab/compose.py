@@ -3,18 +3,25 @@
 import streamlit as st
 
 from attnviz import api, figures
-from attnviz.ui import looking, pictures
+from attnviz.core.masks import ALIGNMENTS
+from attnviz.core.stack import Stack
+from attnviz.ui import looking, masking, pictures
+from attnviz.ui.lab import added, boxes, explain, painting, rulelist
 from attnviz.ui.lab.base import Lab
+from attnviz.ui.notes import quiet
+from attnviz.views import View
 
 
 def tab(lab: Lab) -> None:
     record, site, sentence = lab.record, lab.site, lab.sentence
     cell = looking.selected(record, site)
-    queries, keys = lab.tokens
     shown = {"sentence": sentence, "selected": cell, "dark": lab.dark, "rev": looking.rev("cell")}
-    with st.container(horizontal=True, gap="large"):
+    with st.container(horizontal=True, gap="medium", key="compose"):
+        with st.container(width=280, gap="small", key="list"):
+            rulelist.rules(lab)
+            added.controls(lab)
         with st.container(width="content"):
-            menu = st.container(horizontal=True, gap="small")
+            controls = st.container(horizontal=True, vertical_alignment="center", gap="small")
             place = st.container()
         with st.container(width="content"):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -24,17 +31,92 @@ def tab(lab: Lab) -> None:
             with beside:
                 pictures.take_away(head, "head")
             pictures.picture(head, "head", select="cell", on_select=looking.select)
-        grid = figures.mask(lab.mask, queries, keys, predicted=_predicted(lab), view=options["view"], **shown)
-        with menu:
-            pictures.take_away(grid, "mask", "mask")
-        with place:
-            pictures.picture(grid, "mask", select="cell", on_select=looking.select)
+    with controls:
+        paint = _paint()
+        menu = st.container(width="content")
+        lengths = _other_lengths(lab)
+    with place:
+        grid = _grid(lab, paint, lengths, options["view"], shown)
+    with menu:
+        pictures.take_away(grid, "mask", "mask")
     pictures.cell_in_words(record, site, lab.head, cell, sentence, options["view"])
+    explain.explained(lab, cell)
+    boxes.table(lab)
     left, right = st.columns(2)
     with left:
         pictures.numbers(grid, "mask")
     with right:
         pictures.numbers(head, "head")
+
+
+def _grid(lab: Lab, paint: bool, lengths: tuple[int, str] | None, view, shown: dict) -> figures.Figure:
+    """The mask as a picture, with as many queries as there are, or with another number of them."""
+    queries, keys = lab.tokens
+    if lengths:
+        count, alignment = lengths
+        some = queries[:count] if alignment == ALIGNMENTS[0] else queries[len(queries) - count :]
+        mask = lab.mask.aligned(count, len(keys), alignment)
+        grid = figures.mask(mask, some, keys, sentence=lab.sentence, dark=lab.dark, counted=True)
+        pictures.picture(grid, "mask")
+        quiet(
+            f"{count} queries, {len(keys)} keys, aligned {alignment}. In the model's own runs they are what they are."
+        )
+        return grid
+    brush = paint and view == View()
+    shown = shown | {"predicted": _predicted(lab), "view": view, "counted": True, "brush": brush}
+    grid = figures.mask(lab.mask, queries, keys, **shown)
+    chosen = _painting(lab.stack, lab.sentence) if paint else looking.select
+    pictures.picture(grid, "mask", select="cell", on_select=chosen, brush=brush)
+    return grid
+
+
+def _paint() -> bool:
+    said = (
+        "A click blocks an open cell and opens a blocked one. A drag blocks cells; if all of them are, it opens them."
+    )
+    return st.toggle("Paint", key="paint", help=said)
+
+
+def _painting(stack: Stack, sentence: int):
+    """What a click or a drag does to the rules."""
+
+    def painted(point: dict | None, drag: dict | None = None) -> None:
+        before = st.session_state.get("drag")
+        if drag and (before is None or before.over != drag):
+            st.session_state["drag"] = made = painting.dragged(stack, drag, before, sentence)
+            (masking.amend if made.goes_on else masking.put)(made.stack)
+        elif point is not None and looking.counted(point, "cell"):
+            cell = int(point["query"]), int(point["key"])
+            masking.put(painting.flipped(stack, cell, sentence=sentence))
+        if not drag:
+            st.session_state["drag"] = None
+
+    return painted
+
+
+def _other_lengths(lab: Lab) -> tuple[int, str] | None:
+    """Another number of queries than there are, and how they are aligned; None for those that there are."""
+    queries, keys = lab.tokens
+    if lab.site.kind == "cross" or len(keys) < 2:
+        return None
+    with st.popover("Lengths", icon=":material/straighten:"):
+        other = st.toggle("Another number of queries", key="other lengths")
+        st.caption("For the grid alone: as if a cache held the keys before, or none did.")
+        key = "number of queries"
+        if st.session_state.get(key) is None or st.session_state[key] > len(queries):
+            st.session_state[key] = max(1, len(queries) // 2)
+        count = st.number_input("Queries", 1, len(queries), key=key, disabled=not other)
+        alignment = st.segmented_control(
+            "The first query stands",
+            ALIGNMENTS,
+            default=ALIGNMENTS[0],
+            key="alignment",
+            required=True,
+            disabled=not other,
+            help="top-left: at the first key, as is_causal of PyTorch's SDPA. bottom-right: so that the last query "
+            "stands at the last key, as with a cache.",
+        )
+    return (count, alignment) if other else None
 
 
 def _predicted(lab: Lab):

@@ -1,0 +1,56 @@
+"""What is added to the scores, or bounds them: bias, never mask."""
+
+from dataclasses import replace
+
+import streamlit as st
+
+from attnviz.core.modifiers import alibi_slopes
+from attnviz.ui.lab.base import Lab
+from attnviz.ui.lab.link import Added
+from attnviz.ui.notes import quiet
+
+START = Added(True, 0, 5.0)
+"""What a modifier begins with when it is switched on."""
+
+
+def controls(lab: Lab) -> None:
+    """ALiBi, a relative bias and the softcap, each on or off, with its number."""
+    added: Added = st.session_state["added"]
+    on = sum((added.alibi, added.relative is not None, added.softcap is not None))
+    title = f"Bias on scores: {on} on" if on else "Bias on scores"
+    with st.popover(title, icon=":material/add:", width="stretch", disabled=bool(lab.source.read_only)):
+        st.caption("Numbers added to the scores, or a bound of them. They block nothing: this is bias, not mask.")
+        _switch("ALiBi: less for keys farther away", "alibi", added.alibi)
+        if added.alibi and isinstance(lab.head, int):
+            slope = alibi_slopes(lab.source.num_heads)[lab.head]
+            quiet(f"Head {lab.head} loses {slope:.4g} for each position of distance.")
+        _switch("Relative bias: a number for each distance", "relative", added.relative is not None)
+        if added.relative is not None:
+            _number("Seed of its numbers", "relative", added.relative, 0, 9999)
+        _switch("Softcap: scores stay below a bound", "softcap", added.softcap is not None)
+        if added.softcap is not None:
+            _number("Bound", "softcap", added.softcap, 0.1, 999.0)
+
+
+def _switch(title: str, name: str, on: bool) -> None:
+    key = f"add {name}"
+    st.session_state[key] = on
+    st.toggle(title, key=key, on_change=_switched, args=(name, key))
+
+
+def _switched(name: str, key: str) -> None:
+    _change(name, getattr(START if st.session_state[key] else Added(), name))
+
+
+def _number(title: str, name: str, value: float, least: float, most: float) -> None:
+    key = f"number {name}"
+    st.session_state[key] = value
+    st.number_input(title, least, most, key=key, on_change=_numbered, args=(name, key), required=True)
+
+
+def _numbered(name: str, key: str) -> None:
+    _change(name, st.session_state[key])
+
+
+def _change(name: str, value: object) -> None:
+    st.session_state["added"] = replace(st.session_state["added"], **{name: value})

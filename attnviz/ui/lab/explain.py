@@ -1,0 +1,141 @@
+"""The mask in words: which rule blocks the selected cell, what its query sees after some layers, and what it costs."""
+
+from functools import lru_cache
+from html import escape
+
+import streamlit as st
+
+from attnviz.core import reach
+from attnviz.core.cost import Amount, cost
+from attnviz.core.display import shown
+from attnviz.core.masks import Mask
+from attnviz.ui.lab.base import Lab
+from attnviz.ui.notes import clean, quiet
+from attnviz.words import percent, quoted_token
+
+MOST_LAYERS = 8
+MOST_REACHED = 1024
+"""Of longer texts the receptive field takes too long for a page."""
+MOST_SQUARES = 48
+"""Of so many tokens the inputs that are seen are drawn; of more they are counted."""
+
+FAR = 128 * 1024
+"""How long a long text is."""
+
+cost_of = lru_cache(maxsize=256)(cost)
+
+
+def explained(lab: Lab, cell: tuple[int, int] | None) -> None:
+    """Everything below the pictures."""
+    if cell is not None:
+        quiet(blamed(lab, cell))
+    left, right = st.columns(2, gap="large")
+    with left:
+        _reached(lab, cell)
+    with right:
+        _costs(lab)
+
+
+def blamed(lab: Lab, cell: tuple[int, int]) -> str:
+    """Which rules block a cell, by their names and places in the list, and how many keys its query has left."""
+    query, key = cell
+    queries, keys = lab.tokens
+    left = int(lab.mask.keys_left(len(queries), len(keys), sentence=lab.sentence, rows=slice(query, query + 1)))
+    count = f"Query {quoted_token(queries[query].text, query)} has {left} of {len(keys)} keys left."
+    found = lab.stack.blame(query, key, sentence=lab.sentence)
+    rules = [f"rule {i + 1}, {'not ' * lab.stack.entries[i].negated}{lab.stack.entries[i].mask}" for i in found]
+    if rules:
+        said = f"Blocked by {' and by '.join(rules)}."
+    elif lab.mask.blocked_by(query, key, sentence=lab.sentence):
+        said = "No rule blocks it: the model's own mask does."
+    else:
+        said = "No rule blocks it."
+    return f"{said} {count}"
+
+
+def _reached(lab: Lab, cell: tuple[int, int] | None) -> None:
+    """Which inputs one query sees after 1, 2, ... layers under the mask."""
+    queries, keys = lab.tokens
+    st.html('<h3 class="section">What a query sees through layers</h3>')
+    if lab.site.kind == "cross":
+        quiet("In cross-attention queries and keys are different sentences: what is seen does not grow with layers.")
+        return
+    if len(queries) > MOST_REACHED or len(queries) != len(keys):
+        quiet(f"This is computed for up to {MOST_REACHED:,} tokens, as many queries as keys.")
+        return
+    query = len(queries) - 1 if cell is None else cell[0]
+    layers = st.slider("Layers", 1, MOST_LAYERS, 3, key="layers reached")
+    seen = _seen(lab.mask, len(queries), layers, lab.sentence)[:, query]
+    rows = "".join(_layer(i + 1, row.tolist(), queries) for i, row in enumerate(seen))
+    token = quoted_token(queries[query].text, query)
+    after = "" if layers == 1 else "s"
+    quiet(f"{token} sees {int(seen[-1].sum())} of {len(keys)} inputs after {layers} layer{after}, itself included.")
+    st.html(f'<table class="reach">{rows}</table>')
+
+
+@lru_cache(maxsize=8)
+def _seen(mask: Mask, size: int, layers: int, sentence: int):
+    return reach.reach(mask, size, layers, sentence=sentence)
+
+
+def _layer(layer: int, seen: list[bool], tokens) -> str:
+    squares = ""
+    if len(seen) <= MOST_SQUARES:
+        squares = "".join(_square(i, seen[i], token.text) for i, token in enumerate(tokens))
+    return f'<tr><th scope="row">{layer}</th><td>{squares}</td><td class="number">{sum(seen)}</td></tr>'
+
+
+def _square(i: int, is_seen: bool, text: str) -> str:
+    title = escape(clean(f"{shown(text)} ({i}): {'seen' if is_seen else 'not seen'}"))
+    return f'<i class="{"seen" if is_seen else "unseen-input"}" title="{title}"></i>'
+
+
+def _costs(lab: Lab) -> None:
+    """How much of full attention the mask leaves, for this text and for a long one."""
+    queries, keys = (len(tokens) for tokens in lab.tokens)
+    now, far = (cost_of(lab.mask, *n, sentence=lab.sentence, **_sizes(lab)) for n in ((queries, keys), (FAR, FAR)))
+    rows = "".join(_row(name, said(now), said(far)) for name, said in ROWS)
+    st.html('<h3 class="section">What it costs in one layer</h3>')
+    here = f"{queries} tokens" if queries == keys else f"{queries} × {keys} tokens"
+    heads = "".join(f'<th scope="col" class="number">{name}</th>' for name in (here, "128k tokens"))
+    st.html(f'<table class="facts costs"><tr><td></td>{heads}</tr>{rows}</table>')
+    quiet(
+        "Of full attention: what a kernel does that skips every blocked cell. One that skips none does it all. "
+        "Memory is of the scores, if they are held. For 128k the keys of some rows are counted."
+    )
+
+
+def _row(title: str, *numbers: str) -> str:
+    cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
+    return f'<tr><th scope="row">{title}</th>{cells}</tr>'
+
+
+def _sizes(lab: Lab) -> dict[str, int]:
+    heads, step = lab.source.num_heads, lab.record.step(lab.site)
+    d_k = lab.source.d_model // heads if lab.record.read_only else step.query.shape[-1]
+    return {"heads": heads, "d_k": d_k}
+
+
+def _flops(amount: Amount) -> float:
+    return amount.flops_scores + amount.flops_output
+
+
+def _of(part: str, full: str) -> str:
+    return f"{part} <small>of {full}</small>"
+
+
+ROWS = (
+    ("blocked", lambda cost: percent(cost.sparsity)),
+    ("cells in one head", lambda cost: _of(_short(cost.masked.cells), _short(cost.full.cells))),
+    ("FLOPs", lambda cost: _of(_short(_flops(cost.masked)), _short(_flops(cost.full)))),
+    ("memory", lambda cost: _of(f"{_short(cost.masked.bytes_scores)}B", f"{_short(cost.full.bytes_scores)}B")),
+)
+"""What is said of a cost, under which name."""
+
+
+def _short(number: float) -> str:
+    """Three digits and a letter: 12.3 M."""
+    for power, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= power:
+            return f"{number / power:.3g} {letter}"
+    return f"{number:.3g} "
