@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from attnviz.check.findings import AXES, MOST, RULES, SEVERITIES, Finding, Laid, Report
-from attnviz.check.kinds import CONVENTIONS, KINDS, kind_of
+from attnviz.check.kinds import CONVENTIONS, KINDS, floats_if_many, kind_of
 from attnviz.check.masks import check_mask
 from attnviz.check.scores import check_scores
 from attnviz.check.shapes import check_axes, lay, scores_shape
@@ -61,7 +61,7 @@ def check(
     values, axes, findings = lay(tensor, kind, size)
     eps = _eps(tensor)
     if kind == "mask":
-        convention, hides, found = check_mask(Laid(values, axes), convention, causal)
+        convention, hides, found = check_mask(Laid(floats_if_many(values), axes), convention, causal)
     else:
         laid = Laid(values.double() if values.dtype is torch.float64 else values.float(), axes, eps, rounding)
         hides, found = {"weights": check_weights, "scores": check_scores}[kind](laid, causal)
@@ -82,7 +82,7 @@ def _numbers(array: Tensor | np.ndarray) -> Tensor:
             raise InputError(f"The array holds {quoted(str(plain.dtype))}; it must hold booleans or real numbers.")
         if plain.dtype.kind in "uf" and plain.dtype.itemsize > 1:
             plain = plain.astype(np.float64 if plain.dtype.kind == "u" or plain.dtype.itemsize > 8 else plain.dtype)
-        array = torch.from_numpy(np.ascontiguousarray(plain, plain.dtype.newbyteorder("=")))
+        array = torch.from_numpy(np.require(plain, plain.dtype.newbyteorder("="), ["C", "W"]))
     if array.is_complex() or array.is_sparse or array.is_quantized:
         raise InputError(f"The array holds {array.dtype}; it must be dense and hold booleans or real numbers.")
     if array.numel() > MOST_CELLS:

@@ -23,7 +23,7 @@ RULES = {
     "inverted": "blocked and open are probably swapped: the future open and the past blocked, padding open alone",
     "empty-row": "a query has no key left: error in masks and scores, warning in weights, whose row is then 0",
     "uniform-over-masked": "weights: a row spreads evenly over all keys, also over those that every other row blocks",
-    "future-leak": "a key after the query is open, or has a weight above 1e-6: error if causal was said, else warning; note = unmasked scores",
+    "future-leak": "a key after the query is open, or has a weight above 1e-6; error if causal was said",
     "blocks-itself": "a mask that hides the future also hides each query's own key",
     "weak-fill": "an additive mask blocks by a number above -1,000: e to that number is left of the weight",
     "range": "a weight is below 0 or above 1, by more than the tolerance of row sums",

@@ -79,6 +79,11 @@ def convention_of(array: Tensor, told: str | None) -> str | None:
     return told if told or binary else "additive"
 
 
+def floats_if_many(mask: Tensor) -> Tensor:
+    """Whole numbers that are not 0 and 1 alone, such as -10,000, are added to scores: as floats."""
+    return mask if mask.is_floating_point() or bool(((mask == 0) | (mask == 1)).all()) else mask.float()
+
+
 def opened(mask: Tensor, convention: str) -> Tensor:
     """A mask of any convention as ours, True = may attend."""
     if convention == "additive":

@@ -3,6 +3,7 @@
 import math
 from dataclasses import FrozenInstanceError
 
+import numpy as np
 import pytest
 import torch
 from arrays import B, H, N, additive, causal, padded, scores, weights
@@ -147,6 +148,21 @@ def test_cells_are_places_in_the_array_as_it_was_given():
 
     large = check(torch.full((1, 1, 1100, 1), math.nan)).findings[0]
     assert (len(large.cells), large.total) == (1000, 1100)
+
+
+def test_arrays_of_numpy_are_read_as_they_are():
+    """Also read-only, turned, of the other byte order, or of whole numbers that are added to scores."""
+    found = weights(causal()).numpy().astype(">f8")
+    found.flags.writeable = False
+    masks = [additive(causal(), -1e4).long(), additive(causal(), -1e4).numpy().astype(np.int16)]
+
+    assert check(found, causal=True).findings == ()
+    assert check(found[:, :, ::-1], causal=True).rules() == {"future-leak"}
+    assert check(weights()[0, 0].tolist()).findings == ()
+    for mask in masks:
+        report = check(mask)
+        assert (report.convention, report.causal, report.findings) == ("additive", True, ())
+        assert check(mask * 0 + 255 * (mask == 0), kind="mask").rules("error") == {"values"}
 
 
 def test_a_report_says_the_worst_first():
