@@ -85,7 +85,7 @@ class _Compared:
 
     def _bias(self, head: int) -> Tensor:
         """The bias alone, (rows, K): the scores of a query of zeros."""
-        zeros = replace(self.step, query=torch.zeros_like(self.step.query), softcap=None, temperature=1.0)
+        zeros = replace(self.step, query=torch.zeros_like(self.step.query), temperature=1.0)
         return zeros.scores(head, self.rows, sentence=self.sentence)
 
     @property

@@ -47,7 +47,7 @@ def bias(call: Call) -> Stage:
         return _stage(call, "bias", "Bias", missing="This call has no bias: nothing is added to its scores.")
     step = without(call.step, "temperature")
     found, nothing = _scores(call, step), torch.zeros_like(step.query)
-    added = _scores(call, replace(step, query=nothing, scale=1.0, softcap=None))
+    added = _scores(call, replace(step, query=nothing))
     some = int((added != 0).sum())
     changed = f"{span(added)} was added; to {some} of {added.numel()} scores something other than 0."
     return _stage(call, "bias", "Bias", "biased", found, changed, extra={"added": added})

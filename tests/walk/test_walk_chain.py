@@ -211,6 +211,27 @@ def test_knobs_reach_the_stages_that_follow_and_no_others():
     close(stages["values"].matrix("output").values, dropped.double() @ step.value[0, 1].double())
 
 
+def test_dropout_of_a_window_is_that_of_the_whole():
+    """Rows of a window lose the weights that they lose among all."""
+    knobs, site = walk.Knobs(dropout_p=0.5), Site("encoder", 1)
+    _, whole = stages_of("scratch", site, knobs=knobs)
+    _, window = stages_of("scratch", site, knobs=knobs, queries=slice(3, 6))
+
+    close(window["dropout"].matrix("dropped").values, whole["dropout"].matrix("dropped").values[3:6])
+
+
+def test_the_constructed_model_embeds_in_two_parts():
+    """Codes and positions stand in columns of their own, and together they are what the first layer reads."""
+    _, stages = stages_of("constructed", Site("decoder", 0), head=2)
+    position = stages["position"]
+    positions, embedded = (position.matrix(f"{name}_query").values for name in ("positions", "embedded"))
+
+    assert torch.equal(embedded, stages["input"].matrix("x").values)
+    assert positions[:, 64:128].abs().sum() == positions.abs().sum() > 0
+    assert "No number changed" in stages["input"].changed
+    assert "head 2 has columns 128 to 191" in stages["split"].changed
+
+
 def test_of_long_texts_a_window_is_shown_with_the_same_numbers():
     """Weights of the window are those of the whole; no table has more than 64 tokens a side."""
     source = Scratch(num_layers=1)

@@ -239,6 +239,14 @@ def test_empty_rows_are_left_out_of_the_module_too():
     assert check.module.weights < 2e-6
 
 
+def test_bias_and_temperature_are_compared_together():
+    """The function adds the bias after the temperature divides, so both are divided for it."""
+    check = walk.check(run(SMALL, edits=Edits(bias=(ALiBi(),), temperature=0.25)), SMALL, SITE)
+
+    assert check.function.output < 5e-6
+    assert check.function.weights < 2e-6
+
+
 # Growth
 
 

@@ -75,6 +75,8 @@ def test_a_row_is_worked_as_a_hand_would(seed, scale, temperature, softcap, shar
         assert row.state == "empty row"
         assert row.maximum == -math.inf
         assert row.sum_exps == 0
+        assert row.shifted.eq(-math.inf).all()
+        assert row.exps.eq(0).all()
         assert_close(row.weights, torch.full((K,), expected, dtype=torch.float64), equal_nan=True)
         return
     assert row.state == "weights"
@@ -104,6 +106,7 @@ def test_a_window_of_keys_changes_no_number(seed, start):
         assert getattr(window, name) == getattr(whole[0], name)
     assert window.output.equal(whole[0].output)
     assert float(weights.sum()) == pytest.approx(window.row_sum)
+    assert float(sum(part.exps.sum() for part in whole)) == pytest.approx(window.sum_exps)
 
 
 def test_a_row_that_is_not_a_number_says_so():
