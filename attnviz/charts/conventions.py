@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
 from attnviz.charts.states import Grid, State
@@ -111,7 +110,7 @@ def weights_read(read: Handed, queries: Tokens, keys: Tokens, *, sentence: int =
         kinds=WEIGHTS,
         rows=queries,
         columns=keys,
-        lines=("of the queries and keys of this head" if read.weights.shape[1] > 1 else "of random queries and keys",),
+        lines=(f"read by {read.read_as.title}",),
         name=f"weights {read.meant.name} read as {read.read_as.name}",
         weights=weights.nan_to_num(0.0).numpy(),
     )
@@ -120,7 +119,3 @@ def weights_read(read: Handed, queries: Tokens, keys: Tokens, *, sentence: int =
 def _of(grids: torch.Tensor, sentence: int) -> torch.Tensor:
     return grids[sentence if sentence < len(grids) else 0]
 
-
-def open_cells(read: Handed, sentence: int = 0) -> np.ndarray:
-    """Which cells the reader leaves open, boolean (Q, K)."""
-    return _of(read.seen, sentence).numpy()

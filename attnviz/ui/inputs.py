@@ -12,6 +12,7 @@ from attnviz.sources.scratch import BOUNDS, Scratch
 from attnviz.sources.trained import Trained
 from attnviz.ui import cache, examples, pretrained, state
 from attnviz.ui.arrivals import Arrival
+from attnviz.ui.lab.choices import LINKED
 from attnviz.ui.lab.tabs import NAMES
 from attnviz.ui.looking import DOMAINS
 from attnviz.ui.notes import clean, note, quiet, unknown_words
@@ -36,6 +37,7 @@ ALLOWED: dict[str, object] = {
     "colors": tuple(DOMAINS),
     "empty": EMPTY_ROWS,
     "tab": NAMES,
+    **LINKED,
 }
 """What each bound parameter of a link may be."""
 

@@ -152,6 +152,7 @@ def decode_effect(text: str) -> str | None:
 
 ENCODED = {
     "mask": (link.encode_stack, link.decode_stack, None),
+    "meant": (link.encode_stack, link.decode_stack, None),
     "added": (link.encode_added, link.decode_added, link.Added()),
     "off": (encode_heads, decode_heads, frozenset()),
     "cell": (encode_cell, decode_cell, None),

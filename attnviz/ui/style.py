@@ -31,9 +31,14 @@ ul.text {padding-left: 1.25rem;}
 .facts th, .facts td {text-align: left; vertical-align: top; padding: .35rem .75rem .35rem 0; overflow-wrap: anywhere;}
 .facts tr {border-bottom: 1px solid rgba(128, 128, 128, .3);}
 .facts th {font-size: .875rem; font-weight: 600;}
+.facts .odd {color: #a21caf; color: light-dark(#a21caf, #e879f9);}
+.fills td {min-width: 9rem;}
+.scrolls {overflow-x: auto;}
+.st-key-beside-convention, *:has(> .st-key-beside-convention),
+.st-key-beside-policies, *:has(> .st-key-beside-policies) {flex: 1 1 420px !important; min-width: 290px;}
 .facts .goal {white-space: nowrap;}
 .facts .number {text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap;}
-.st-key-compose {align-items: flex-start;}
+.st-key-maps, *:has(> .st-key-maps) {flex: 1 1 620px !important; min-width: 0;}
 [class*="st-key-rule-"] {border-left: 2px solid rgba(128, 128, 128, .35); padding-left: .7rem;}
 .reach {border-collapse: collapse; line-height: 1.4; font-variant-numeric: tabular-nums;}
 .reach th, .reach td {text-align: left; font-size: .875rem; font-weight: 400; padding: .15rem .75rem .15rem 0;}
@@ -51,6 +56,7 @@ ul.text {padding-left: 1.25rem;}
   .st-key-input [data-testid="stButtonGroup"] button {flex-shrink: 0;}
   .st-key-phone, *:has(> .st-key-phone) {display: flex;}
   .st-key-overview, *:has(> .st-key-overview) {order: 2;}
+  .st-key-list, *:has(> .st-key-list) {order: 1;}
 }
 [class*="st-key-picture"] {overflow-x: auto;}
 """

@@ -13,11 +13,11 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import ALIGNMENTS, Mask
 from attnviz.core.record import Record
 from attnviz.core.stack import Stack
-from attnviz.dialects import DIALECTS, Handed, dialect, handed_to
+from attnviz.dialects import Handed, dialect, handed_to
 from attnviz.dialects.mistaken import meant, mistaken
-from attnviz.dialects.readers import READERS
 from attnviz.ui import looking, masking, pictures
 from attnviz.ui.lab.base import Lab
+from attnviz.ui.lab.choices import DIALECT, READER
 from attnviz.ui.notes import in_words, label, large, note, quiet
 
 LABELS = {
@@ -33,8 +33,6 @@ LABELS = {
 }
 """What each dialect is called on a button."""
 
-NAMES = tuple(known.name for known in DIALECTS)
-
 MOST_HANDED = 256
 """So many queries and keys are handed to the wrong reader."""
 
@@ -46,7 +44,7 @@ def tab(lab: Lab) -> None:
     queries, keys = lab.tokens
     label("How to say this mask to")
     pills = {"key": "dialect", "required": True, "bind": "query-params", "label_visibility": "collapsed", "wrap": True}
-    name = st.pills("Dialect", NAMES, default=NAMES[0], format_func=LABELS.get, **pills) or NAMES[0]
+    name = st.pills("Dialect", DIALECT, default=DIALECT[0], format_func=LABELS.get, **pills) or DIALECT[0]
     mask = lab.mask if len(queries) == len(keys) else _aligned(lab.mask, len(queries), len(keys))
     _dialect(lab, mask, name)
     st.html('<h2 class="section">Hand it to the wrong reader</h2>')
@@ -98,12 +96,11 @@ def _picture(lab: Lab, grid: Grid, key: str) -> None:
 def _wrong_reader(lab: Lab, mask: Mask) -> None:
     """Two choices, and what becomes of the mask between them."""
     queries, keys = lab.tokens
-    writers = [n for n in NAMES if n in READERS and not dialect(n).refuses(mask, len(queries), len(keys))]
-    readers = [n for n in NAMES if n in READERS]
+    writers = [name for name in READER if not dialect(name).refuses(mask, len(queries), len(keys))]
     options = {"format_func": LABELS.get, "bind": "query-params", "width": 300}
     with st.container(horizontal=True, gap="medium"):
         written = st.selectbox("The mask is written for", writers, key="written", **options)
-        read_as = st.selectbox("and read by", readers, index=readers.index("attn_mask"), key="reader", **options)
+        read_as = st.selectbox("and read by", READER, index=READER.index("attn_mask"), key="reader", **options)
     head = lab.head if isinstance(lab.head, int) else 0
     try:
         read = _handed(mask, len(queries), len(keys), written, read_as, lab.record, lab.site, head)

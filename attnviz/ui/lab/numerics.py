@@ -26,8 +26,8 @@ SHOWN = 2
 """So many positions are padding in the preset where the sentences have none."""
 
 POLICIES = {
-    "zero": "zeros: the row gives nothing, and the residual connection carries the token on. The default here, and what "
-    "F.scaled_dot_product_attention does.",
+    "zero": "zeros: the row gives nothing, and the residual connection carries the token on. The default here, and "
+    "what F.scaled_dot_product_attention does.",
     "nan": "NaN: what a softmax of -inf alone gives, as in nn.MultiheadAttention.",
     "uniform": "uniform: the mean of all keys, though every one of them is masked. What -1e9 gives.",
     "error": "an error: nothing is computed, and the row is named.",
@@ -83,7 +83,11 @@ def _rows(lab: Lab, mask: Mask, empty: list[int]) -> None:
     if not empty:
         quiet("With a single token there is none.")
         return
-    found = {one.name: one.weights for one in _policies(lab, mask)}
+    if lab.record.read_only:
+        quiet("This model does not show its queries and keys, so there is nothing to compute.")
+        return
+    head = lab.head if isinstance(lab.head, int) else 0
+    found = {one.name: one.weights for one in _policies(lab.record, lab.site, head, lab.sentence, mask)}
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             _picture(lab, charts.policies(found, empty[0], lab.tokens[1]), "policies")
@@ -133,7 +137,8 @@ def _table(found: tuple[Outcome, ...]) -> str:
         for how in numerics.HOWS
         for fill in numerics.FILLS
     )
-    return f'<div class="scrolls" tabindex="0" role="region" aria-label="Fills and types"><table class="facts fills"><tr>{head}</tr>{rows}</table></div>'
+    table = f'<table class="facts fills"><tr>{head}</tr>{rows}</table>'
+    return f'<div class="scrolls" tabindex="0" role="region" aria-label="Fills and types">{table}</div>'
 
 
 def _cell(one: Outcome) -> str:
@@ -154,14 +159,8 @@ def _spread(mask: Mask, n: int) -> Spread:
     return numerics.spread(mask, n)
 
 
-def _policies(lab: Lab, mask: Mask) -> tuple[Policy, ...]:
-    """Each policy on one head; of a model that does not show its queries, on the page's own numbers."""
-    head = lab.head if isinstance(lab.head, int) else 0
-    return _policies_of(lab.record, lab.site, head, lab.sentence, mask)
-
-
 @lru_cache(maxsize=16)
-def _policies_of(record: Record, site: Site, head: int, sentence: int, mask: Mask) -> tuple[Policy, ...]:
+def _policies(record: Record, site: Site, head: int, sentence: int, mask: Mask) -> tuple[Policy, ...]:
     step = record.step(site)
     one, at = slice(sentence, sentence + 1), slice(head, head + 1)
     query, key, value = (part[one, at] for part in (step.query, step.key, step.value))

@@ -6,7 +6,13 @@ import streamlit as st
 
 from attnviz.ui.lab.base import Lab
 
-TABS = (("Compose", "compose"),)
+TABS = (
+    ("Compose", "compose"),
+    ("Conventions", "conventions"),
+    ("Empty rows", "numerics"),
+    ("Leak test", "leaks"),
+    ("Check", "checking"),
+)
 """What each tab is called, and the module of this package whose function `tab(lab)` draws it."""
 
 NAMES = tuple(name for name, _ in TABS)

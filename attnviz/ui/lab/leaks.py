@@ -1,0 +1,146 @@
+"""The tab of the leak test: one token changed, the model run again, and whose output moved though it must not."""
+
+from dataclasses import replace
+from functools import lru_cache
+
+import streamlit as st
+
+from attnviz import figures, words
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError
+from attnviz.core.leaks import MOST, LeakTest
+from attnviz.core.masks import Mask, Subsequent
+from attnviz.leaks import leak_test, mistakes
+from attnviz.sources.base import Source
+from attnviz.ui import cache, looking, masking, pictures
+from attnviz.ui.lab.base import Lab
+from attnviz.ui.lab.choices import EXHIBIT, FUTURE, LAYER, MEANT, PROMISES, TESTED
+from attnviz.ui.notes import in_words, label, large, note, quiet
+
+QUICK = 1.5
+"""Seconds that a test may take without being asked for."""
+
+
+def tab(lab: Lab) -> None:
+    _mistaken()
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        tested = _choice("Tested", TESTED, "tested")
+        if tested == EXHIBIT:
+            how = _choice("The mask is applied", tuple(mistakes.EXHIBITS), "applied")
+        else:
+            promised = _promised(lab)
+    try:
+        if tested == EXHIBIT:
+            _exhibit(lab, how)
+            return
+        test = _model(lab, lab.site if tested == LAYER else _kind(lab), promised)
+    except AttnvizError as error:
+        note(str(error), "notice")
+        return
+    if test is not None:
+        _result(lab, test)
+
+
+def _choice(title: str, options: tuple[str, ...], key: str) -> str:
+    label(title)
+    behavior = {"required": True, "bind": "query-params", "label_visibility": "collapsed"}
+    return st.pills(title, options, default=options[0], key=key, wrap=True, **behavior) or options[0]
+
+
+def _kind(lab: Lab) -> str:
+    return lab.site.kind
+
+
+def _mistaken() -> None:
+    """That a mistake stands on the page, and the way back."""
+    meant = st.session_state["meant"]
+    if meant is None:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        quiet(f"The mask of this page is a mistake on purpose. What was meant: {meant.mask() or 'no mask'}.")
+        st.button("Undo the mistake", key="undo mistake", icon=":material/undo:", on_click=_undo)
+
+
+def _undo() -> None:
+    masking.put(st.session_state["meant"])
+    st.session_state.update({"meant": None, "own_mask": True})
+
+
+def _promised(lab: Lab) -> Mask | None:
+    """What each layer is to keep; None is the model's own mask with that of the page."""
+    meant = st.session_state["meant"]
+    options = tuple(name for name in PROMISES if name != MEANT or meant is not None)
+    chosen = _choice("Promised", options, "promise")
+    if chosen == MEANT and meant is not None:
+        return meant.mask()
+    return Subsequent() if chosen == FUTURE and lab.site.kind != "cross" else None
+
+
+def _model(lab: Lab, place: Site | str, promised: Mask | None) -> LeakTest | None:
+    """The test of the model; if it takes long, when it is asked for."""
+    edits = replace(lab.edits, mask=None) if lab.source.read_only else lab.edits
+    asked = (lab.source, lab.lines, edits, place, promised, lab.sentence)
+    tokens, layers = len(lab.seen[lab.sentence].tokens), len(lab.source.sites)
+    if mistakes.seconds(lab.source.d_model, min(tokens, MOST), layers) <= QUICK:
+        return _tested(*asked)
+    done = st.session_state.get("leak test")
+    if done is not None and done[0] == asked:
+        return done[1]
+    quiet(f"Each of {min(tokens, MOST)} tokens is changed and the model run again: that takes a while here.")
+    if not st.button("Test for leaks", key="test leaks", type="primary"):
+        return None
+    bar = st.progress(0.0, "Changing one token after the other")
+    test = _test(*asked, report=lambda done, of: bar.progress(done / of, f"{done} of {of} tokens changed"))
+    bar.empty()
+    st.session_state["leak test"] = (asked, test)
+    return test
+
+
+@lru_cache(maxsize=16)
+def _tested(*asked) -> LeakTest:
+    return _test(*asked)
+
+
+def _test(
+    source: Source,
+    lines: tuple[str, ...],
+    edits: Edits,
+    place: Site | str,
+    promised: Mask | None,
+    sentence: int,
+    **more,
+) -> LeakTest:
+    """A leak test of at most as many tokens as one may take."""
+    sentences = cache.sentences(source, lines)
+    return leak_test(source, sentences, edits, site=place, promised=promised, sentence=sentence, **more)
+
+
+def _exhibit(lab: Lab, how: str) -> None:
+    """One layer with random numbers, in which the mask is applied as it was chosen."""
+    queries, keys = map(len, lab.tokens)
+    exhibit = mistakes.EXHIBITS[how]
+    quiet(exhibit.says)
+    _result(lab, _exhibited(how, lab.mask, queries, keys, lab.sentence if lab.mask.batch_size else 0))
+
+
+@lru_cache(maxsize=16)
+def _exhibited(how: str, mask: Mask, queries: int, keys: int, sentence: int) -> LeakTest:
+    return mistakes.leak_test_of_exhibit(how, mask, queries, keys=keys, sentence=sentence)
+
+
+def _result(lab: Lab, test: LeakTest) -> None:
+    """How many leaks there are, the grid, and the selected cell in words."""
+    leaks = test.pairs
+    large(f"{words.count_of_leaks(test).capitalize()}.")
+    cell = looking.selected(lab.record, lab.site)
+    inside = cell is not None and all(i < n for i, n in zip(cell, test.moved.shape, strict=True))
+    figure = figures.leaks(test, dark=lab.dark, selected=cell if inside else None, rev=looking.rev("cell"))
+    pictures.take_away(figure, "leaks")
+    pictures.picture(figure, "leaks", select="cell", on_select=looking.select)
+    if inside or leaks:
+        said = words.leak(test, *(cell if inside else leaks[0]))
+        in_words(f"{said[0].upper()}{said[1:]}.")
+    quiet(
+        "Click a cell to read it in words." if cell is None else "Click the cell again, or press Escape, to let it go."
+    )
+    pictures.numbers(figure, "leaks")
