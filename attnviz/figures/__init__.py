@@ -1,10 +1,8 @@
 """Figures: a picture with its name, its words and its numbers, as the app, shell, notebooks and files share it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
@@ -25,70 +23,14 @@ from attnviz.charts.screen import READOUT, screen
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.states import Grid
 from attnviz.charts.theme import theme
-from attnviz.core.display import file_stem, without_surrogates
+from attnviz.core.display import file_stem
 from attnviz.core.edits import Edits, Site
 from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
+from attnviz.figures.figure import Figure, edited, text_array, titled
 from attnviz.views import Seen, SeenMask, View
-
-
-@dataclass(frozen=True, eq=False)
-class Figure:
-    """One picture and everything that goes with it. Its parts are made when they are first asked for, and kept.
-
-    Attributes:
-        name: a file's stem that says what is shown; ASCII, safe in every file system, at most 80 characters.
-        title: one line, with where the weights come from and what was changed.
-        describe, draw, show, tabulate, collect: make `description`, `chart`, `screen` with `screen_data`, `table`, and
-            `arrays`.
-    """
-
-    name: str
-    title: str
-    describe: Callable[[], str]
-    draw: Callable[[], alt.TopLevelMixin]
-    show: Callable[[], tuple[dict, pd.DataFrame | None]]
-    tabulate: Callable[[], pd.DataFrame]
-    collect: Callable[[], dict[str, np.ndarray]]
-
-    @cached_property
-    def description(self) -> str:
-        """What the picture shows, in words with its main numbers, for those who cannot see it."""
-        return self.describe()
-
-    @cached_property
-    def chart(self) -> alt.TopLevelMixin:
-        """Vega-Lite, for files and notebooks."""
-        return self.draw()
-
-    @property
-    def screen(self) -> dict:
-        """A specification for Streamlit's `vega_lite_chart`, which stays the same while the picture changes.
-
-        Full Vega where a large map needs a readout under the pointer, else Vega-Lite.
-        """
-        return self._shown[0]
-
-    @property
-    def screen_data(self) -> pd.DataFrame | None:
-        """The data to hand over beside `screen`; None if it holds them itself."""
-        return self._shown[1]
-
-    @cached_property
-    def _shown(self) -> tuple[dict, pd.DataFrame | None]:
-        return self.show()
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        """The exact numbers behind the picture."""
-        return self.tabulate()
-
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The same as arrays."""
-        return self.collect()
 
 
 def head(
@@ -118,7 +60,7 @@ def head(
 
     return Figure(
         name=file_stem(record.source, site, what, record.sentences[sentence].text, end=_end(record.edits, view)),
-        title=_title(heatmap_chart.title_of(record, site, head), record),
+        title=titled(heatmap_chart.title_of(record, site, head), record),
         describe=lambda: words.head(record, site, head, **window),
         **_map(drawing, size, dark),
         tabulate=lambda: tables.weights_table(record, site, head, **window),
@@ -145,7 +87,7 @@ def heads(
     on_screen = cache(partial(picture, edits=False))
     return Figure(
         name=file_stem(record.source, site, "heads", record.sentences[sentence].text, end=_end(record.edits, view)),
-        title=_title(heads_chart.title_of(record, site), record),
+        title=titled(heads_chart.title_of(record, site), record),
         describe=lambda: words.heads(record, site, on_screen().tables["heads"]["largest"], **looked),
         draw=lambda: picture().chart,
         show=lambda: (on_screen().spec, None),
@@ -195,8 +137,8 @@ def mask(
         ),
         collect=lambda: {
             "may_attend": mask.grid(len(rows), len(columns), sentence=sentence).numpy() if plain else _open(seen),
-            "query_tokens": _text_array(seen.queries.labels),
-            "key_tokens": _text_array(seen.keys.labels),
+            "query_tokens": text_array(seen.queries.labels),
+            "key_tokens": text_array(seen.keys.labels),
         },
     )
 
@@ -207,13 +149,13 @@ def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fal
     labels = after.read[sentence].labels[: len(moved)]
     picture = partial(change_chart.picture, before, after, sentence=sentence, dark=dark)
     return Figure(
-        name=file_stem(after.source, "change", after.sentences[sentence].text, end=_edited(after.edits)),
-        title=_title(change_chart.title_of(after), after),
+        name=file_stem(after.source, "change", after.sentences[sentence].text, end=edited(after.edits)),
+        title=titled(change_chart.title_of(after), after),
         describe=lambda: words.change(moved, labels),
         draw=lambda: picture().chart,
         show=lambda: (picture(edits=False).spec, None),
         tabulate=lambda: tables.change_table(before, after, sentence=sentence),
-        collect=lambda: {"change": moved, "tokens": _text_array(labels)},
+        collect=lambda: {"change": moved, "tokens": text_array(labels)},
     )
 
 
@@ -221,7 +163,7 @@ def leaks(test: LeakTest, *, dark: bool = False, selected: tuple[int, int] | Non
     """Whose output moved when which token was changed; see `charts.leaks`."""
     drawing = partial(leaks_chart.drawing_of, test, dark=dark, selected=selected, rev=rev)
     return Figure(
-        name=file_stem(test.source, "leaks", test.where, test.text, end=_edited(test.edits)),
+        name=file_stem(test.source, "leaks", test.where, test.text, end=edited(test.edits)),
         title=" · ".join(filter(None, (leaks_chart.title_of(test), *leaks_chart.lines_of(test)))),
         describe=lambda: words.leaks(test),
         **_map(drawing, size_of(*test.moved.shape), dark),
@@ -230,8 +172,8 @@ def leaks(test: LeakTest, *, dark: bool = False, selected: tuple[int, int] | Non
             "moved": test.moved.numpy(),
             "promised": test.promised.numpy(),
             "leaks": test.leaks.numpy(),
-            "query_tokens": _text_array([token.text for token in test.queries]),
-            "key_tokens": _text_array([token.text for token in test.keys]),
+            "query_tokens": text_array([token.text for token in test.queries]),
+            "key_tokens": text_array([token.text for token in test.keys]),
         },
     )
 
@@ -251,9 +193,9 @@ def states(grid: Grid, *, dark: bool = False, selected: tuple[int, int] | None =
         tabulate=grid.table,
         collect=lambda: {
             "states": grid.states,
-            "names": _text_array([kind.says for kind in grid.kinds]),
-            "row_tokens": _text_array(_texts(grid.rows)),
-            "column_tokens": _text_array(_texts(grid.columns)),
+            "names": text_array([kind.says for kind in grid.kinds]),
+            "row_tokens": text_array(_texts(grid.rows)),
+            "column_tokens": text_array(_texts(grid.columns)),
         },
     )
 
@@ -272,8 +214,8 @@ def next_word(
     picture = partial(next_word_chart.picture, record, position, **asked, dark=dark)
     what = f"{'blank' if metrics.fills_in(record) else 'next word'} {position}"
     return Figure(
-        name=file_stem(record.source, what, record.sentences[sentence].text, end=_edited(record.edits)),
-        title=_title(next_word_chart.title_of(record, position, sentence), record),
+        name=file_stem(record.source, what, record.sentences[sentence].text, end=edited(record.edits)),
+        title=titled(next_word_chart.title_of(record, position, sentence), record),
         describe=lambda: words.next_word(record, position, **asked),
         draw=lambda: picture().chart,
         show=lambda: (picture(edits=False).spec, None),
@@ -292,9 +234,9 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
             record.source,
             "blanks" if metrics.fills_in(record) else "step by step",
             record.sentences[sentence].text,
-            end=_edited(record.edits),
+            end=edited(record.edits),
         ),
-        title=_title(step_chart.title_of(record), record),
+        title=titled(step_chart.title_of(record), record),
         describe=lambda: words.step_by_step(record, **asked),
         draw=lambda: picture().chart,
         show=lambda: (picture(edits=False).spec, None),
@@ -308,8 +250,8 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0, d
     asked = {"before": before, "sentence": sentence}
     picture = partial(labels_chart.picture, record, **asked, dark=dark)
     return Figure(
-        name=file_stem(record.source, "labels", record.sentences[sentence].text, end=_edited(record.edits)),
-        title=_title(labels_chart.title_of(record), record),
+        name=file_stem(record.source, "labels", record.sentences[sentence].text, end=edited(record.edits)),
+        title=titled(labels_chart.title_of(record), record),
         describe=lambda: words.labels(record, **asked),
         draw=lambda: picture().chart,
         show=lambda: (picture(edits=False).spec, None),
@@ -322,8 +264,8 @@ def similarity(record: Record, *, before: Record | None = None, dark: bool = Fal
     """How alike the sentences are, and how far each moved since `before` a change; see `charts.similarity`."""
     picture = partial(similarity_chart.picture, record, before=before, dark=dark)
     return Figure(
-        name=file_stem(record.source, "similarity", record.sentences[0].text, end=_edited(record.edits)),
-        title=_title(similarity_chart.title_of(record), record),
+        name=file_stem(record.source, "similarity", record.sentences[0].text, end=edited(record.edits)),
+        title=titled(similarity_chart.title_of(record), record),
         describe=lambda: words.similarity(record, before=before),
         draw=lambda: picture().chart,
         show=lambda: (picture(edits=False).spec, None),
@@ -335,14 +277,14 @@ def similarity(record: Record, *, before: Record | None = None, dark: bool = Fal
 def _similarities(record: Record, before: Record | None) -> dict[str, np.ndarray]:
     arrays = {
         "similarity": metrics.similarity(record).numpy(),
-        "sentences": _text_array([sentence.text for sentence in record.sentences]),
+        "sentences": text_array([sentence.text for sentence in record.sentences]),
     }
     return arrays if before is None else arrays | {"moved": metrics.shift(before, record).numpy()}
 
 
 def _next_words(found: Sequence[metrics.NextWord], named: str = "words") -> dict[str, np.ndarray]:
     arrays = {
-        named: _text_array([next.word for next in found]),
+        named: text_array([next.word for next in found]),
         "probabilities": np.array([next.probability for next in found], np.float64),
     }
     before = [next.before for next in found if next.before is not None]
@@ -354,8 +296,8 @@ def _said(record: Record, sentence: int, end: str) -> dict[str, np.ndarray]:
     said = metrics.said(record, sentence=sentence)
     positions = {f"positions{end}": np.array([one.position for one in said])} if metrics.fills_in(record) else {}
     return positions | {
-        f"tokens{end}": _text_array([one.token for one in said]),
-        f"words{end}": _text_array([one.word for one in said]),
+        f"tokens{end}": text_array([one.token for one in said]),
+        f"words{end}": text_array([one.word for one in said]),
         f"probabilities{end}": np.array([one.probability for one in said]),
     }
 
@@ -386,11 +328,11 @@ def _arrays(seen: Seen, head: int | str) -> dict[str, np.ndarray]:
         "may_attend": found.blocked == 0,
         "queries": found.queries,
         "keys": found.keys,
-        "query_tokens": _text_array(seen.queries.labels[::tile]),
-        "key_tokens": _text_array(seen.keys.labels[::tile]),
+        "query_tokens": text_array(seen.queries.labels[::tile]),
+        "key_tokens": text_array(seen.keys.labels[::tile]),
     }
     if seen.predicted is not None:
-        arrays["predicted_tokens"] = _text_array(seen.predicted[::tile])
+        arrays["predicted_tokens"] = text_array(seen.predicted[::tile])
     if tile > 1:
         arrays["cells_per_side_of_tile"] = np.array(tile)
     return arrays if found.scores is None else arrays | {"scores": found.scores}
@@ -407,33 +349,10 @@ def _heads_arrays(seen: Seen) -> dict[str, np.ndarray]:
     return each[0] | stacked
 
 
-def _text_array(texts: Sequence[str]) -> np.ndarray:
-    """Texts as NumPy can hold them: it takes a null at the end of one for padding."""
-    return np.array([without_surrogates(text).replace("\0", "␀") for text in texts], dtype=np.str_)
-
-
 def _texts(tokens: Sequence[Token | str]) -> list[str]:
     return [token if isinstance(token, str) else token.text for token in tokens]
 
 
-def _edited(edits: Edits) -> str:
-    """What was changed, in short, for a file's name: "subsequent off 0.2 temperature 0.5"."""
-    places = ((site.layer if site.kind == "encoder" else site, head) for site, head in sorted(edits.heads_off))
-    parts = [] if edits.own_mask else ["no own mask"]
-    parts += [] if edits.mask is None else [str(edits.mask)]
-    parts += ["off " + " ".join(f"{place}.{head}" for place, head in places)] if edits.heads_off else []
-    parts += [f"temperature {edits.temperature:g}"] if edits.temperature != 1 else []
-    parts += [] if edits.scale is None else [f"scale {edits.scale:g}"]
-    parts += [str(bias) for bias in edits.bias]
-    parts += [] if edits.softcap is None else [f"softcap {edits.softcap:g}"]
-    parts += [f"empty {edits.empty_rows}"] if edits.empty_rows != "zero" else []
-    return " ".join(parts)
-
-
 def _end(edits: Edits, view: View) -> str:
     """How a file's name ends: what was changed, and how it is looked at."""
-    return " ".join(filter(None, (_edited(edits), view.in_short())))
-
-
-def _title(title: str, record: Record) -> str:
-    return " · ".join(part for part in (title, *heatmap_chart.subtitles_of(record)) if part)
+    return " ".join(filter(None, (edited(edits), view.in_short())))
