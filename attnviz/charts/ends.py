@@ -52,7 +52,7 @@ def counts(left: Sequence[int], beside: Frame, size: Size, colors: Theme) -> Fra
     """How many keys each row has left, (queries,), right of what stands there; a row without any stands out."""
     x, places = after(beside, size), range(0, len(left), size.tile * size.every)
     said = [words(x, _middle(i, size), str(left[i]), colors.text if left[i] else colors.warning) for i in places]
-    return Frame(words=(words(x, CAPTION, "keys left", colors.quiet), *said))
+    return Frame(words=(words(x, CAPTION, "keys", colors.quiet), *said))
 
 
 def empty_rows(empty: np.ndarray, text: str, beside: Frame, size: Size, colors: Theme) -> Frame:

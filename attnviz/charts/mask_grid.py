@@ -22,6 +22,8 @@ from attnviz.views import View
 MOST_READ = 12
 """At most so many tokens are repeated in the example."""
 
+COUNTED = "keys: how many each query has left"
+
 
 def mask_grid(
     mask: Mask,
@@ -116,9 +118,12 @@ def drawing_of(
     empty = rows.merge(_empty(mask, *seen.lengths, sentence), 0, np.logical_and)
     around += ends.empty_rows(empty, "no key left", at_ends, size, colors)
     legend = frame.legend(_entries(reasons, colors), None, top=size.height + below, width=size.width, colors=colors)
-    example = _example(mask, queries, keys, predicted, sentence, selected)
+    below_legend = _example(mask, queries, keys, predicted, sentence, selected), COUNTED if counted and plain else ""
     bottom = max(box["y2"] for box in legend.boxes) + 8
-    around += legend + frame.lines(example, left=0, top=bottom, width=size.width, colors=colors)
+    around += legend
+    for text in below_legend:
+        said = frame.lines(text, left=0, top=bottom, width=size.width, colors=colors)
+        around, bottom = around + said, bottom + len(said.words) * frame.LINE
     return Map(
         size=size,
         rows=bands[0],

@@ -16,21 +16,22 @@ def tab(lab: Lab) -> None:
     record, site, sentence = lab.record, lab.site, lab.sentence
     cell = looking.selected(record, site)
     shown = {"sentence": sentence, "selected": cell, "dark": lab.dark, "rev": looking.rev("cell")}
-    with st.container(horizontal=True, gap="medium", key="compose"):
-        with st.container(width=280, gap="small", key="list"):
+    with st.container(horizontal=True, gap="small", key="compose"):
+        with st.container(width=248, gap="small", key="list"):
             rulelist.rules(lab)
             added.controls(lab)
-        with st.container(width="content"):
-            controls = st.container(horizontal=True, vertical_alignment="center", gap="small")
-            place = st.container()
-        with st.container(width="content"):
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                options = looking.display(record, site, sentence)
-                beside = st.container(width="content")
-            head = figures.head(record, site, lab.head, **shown, **options)
-            with beside:
-                pictures.take_away(head, "head")
-            pictures.picture(head, "head", select="cell", on_select=looking.select)
+        with st.container(horizontal=True, gap="small", key="maps"):
+            with st.container(width="content"):
+                controls = st.container(horizontal=True, vertical_alignment="center", gap="small")
+                place = st.container()
+            with st.container(width="content"):
+                with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                    options = looking.display(record, site, sentence)
+                    beside = st.container(width="content")
+                head = figures.head(record, site, lab.head, **shown, **options)
+                with beside:
+                    pictures.take_away(head, "head")
+                pictures.picture(head, "head", select="cell", on_select=looking.select)
     with controls:
         paint = _paint()
         menu = st.container(width="content")

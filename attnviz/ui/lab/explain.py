@@ -21,6 +21,8 @@ MOST_SQUARES = 48
 
 FAR = 128 * 1024
 """How long a long text is."""
+COUNTED = 2**19
+"""So many cells are counted at most: random keys take longest, a sixth of a second."""
 
 cost_of = lru_cache(maxsize=256)(cost)
 
@@ -43,9 +45,9 @@ def blamed(lab: Lab, cell: tuple[int, int]) -> str:
     left = int(lab.mask.keys_left(len(queries), len(keys), sentence=lab.sentence, rows=slice(query, query + 1)))
     count = f"Query {quoted_token(queries[query].text, query)} has {left} of {len(keys)} keys left."
     found = lab.stack.blame(query, key, sentence=lab.sentence)
-    rules = [f"rule {i + 1}, {'not ' * lab.stack.entries[i].negated}{lab.stack.entries[i].mask}" for i in found]
+    rules = [f"rule {i + 1}: {'not ' * lab.stack.entries[i].negated}{lab.stack.entries[i].mask}" for i in found]
     if rules:
-        said = f"Blocked by {' and by '.join(rules)}."
+        said = f"Blocked by {'; '.join(rules)}."
     elif lab.mask.blocked_by(query, key, sentence=lab.sentence):
         said = "No rule blocks it: the model's own mask does."
     else:
@@ -64,7 +66,7 @@ def _reached(lab: Lab, cell: tuple[int, int] | None) -> None:
         quiet(f"This is computed for up to {MOST_REACHED:,} tokens, as many queries as keys.")
         return
     query = len(queries) - 1 if cell is None else cell[0]
-    layers = st.slider("Layers", 1, MOST_LAYERS, 3, key="layers reached")
+    layers = st.slider("Layers", 1, MOST_LAYERS, 3, key="layers reached", width=280)
     seen = _seen(lab.mask, len(queries), layers, lab.sentence)[:, query]
     rows = "".join(_layer(i + 1, row.tolist(), queries) for i, row in enumerate(seen))
     token = quoted_token(queries[query].text, query)
@@ -93,7 +95,8 @@ def _square(i: int, is_seen: bool, text: str) -> str:
 def _costs(lab: Lab) -> None:
     """How much of full attention the mask leaves, for this text and for a long one."""
     queries, keys = (len(tokens) for tokens in lab.tokens)
-    now, far = (cost_of(lab.mask, *n, sentence=lab.sentence, **_sizes(lab)) for n in ((queries, keys), (FAR, FAR)))
+    asked = {"sentence": lab.sentence, "counted": COUNTED, **_sizes(lab)}
+    now, far = (cost_of(lab.mask, *n, **asked) for n in ((queries, keys), (FAR, FAR)))
     rows = "".join(_row(name, said(now), said(far)) for name, said in ROWS)
     st.html('<h3 class="section">What it costs in one layer</h3>')
     here = f"{queries} tokens" if queries == keys else f"{queries} × {keys} tokens"

@@ -6,11 +6,12 @@ from dataclasses import replace
 import streamlit as st
 
 from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.masks import Mask
 from attnviz.core.stack import JOINS, Entry
 from attnviz.ui import masking
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.rules import MOST_ITEMS, PRESETS, RULES, Field, rule_of
-from attnviz.ui.notes import label, note, quiet
+from attnviz.ui.notes import note, quiet
 
 ADDABLE = {rule.name: rule for rule in RULES if rule.fields[0].kind != "cells"}
 """What can be chosen from the list; cells are painted."""
@@ -20,22 +21,28 @@ def rules(lab: Lab) -> None:
     """The whole list."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
         _preset(lab)
-        for name, icon, able, act in (
-            ("Undo", "undo", masking.can_undo(), masking.undo),
-            ("Redo", "redo", masking.can_redo(), masking.redo),
-        ):
-            icon = f":material/{icon}:"
-            st.button("", key=name.lower(), icon=icon, on_click=act, disabled=not able, help=name, type="tertiary")
+        _button("undo", "undo", "Undo", masking.undo, able=masking.can_undo())
+        _button("redo", "redo", "Redo", masking.redo, able=masking.can_redo())
     if said := masking.refused():
         note(said)
+    _own(lab)
     entries = masking.now().entries
     first = next((i for i, entry in enumerate(entries) if entry.on), None)
     for i, entry in enumerate(entries):
         with st.container(key=f"rule {i}", gap="xsmall"):
             _row(lab, i, entry, first=first is None or i <= first, last=i == len(entries) - 1)
     if not entries:
-        quiet("No rule: every query may look at every key.")
+        quiet("No rule yet.")
     _add(lab)
+
+
+def _own(lab: Lab) -> None:
+    """The model's own mask, which stands before all rules."""
+    own = lab.before.step(lab.site).mask
+    if lab.source.read_only:
+        quiet("This model is read-only: the rules change the grid, not its weights.")
+    elif own is not None and lab.edits.own_mask:
+        quiet(f"The model's own mask, {own if isinstance(own, Mask) else 'which it keeps to itself'}, and then:")
 
 
 def _preset(lab: Lab) -> None:
@@ -80,21 +87,16 @@ def _row(lab: Lab, i: int, entry: Entry, *, first: bool, last: bool) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         with st.container(width="stretch"):
             _toggle(f"**{rule.name}**", i, "on", entry.on, help=rule.meaning)
-        moves = {"type": "tertiary", "on_click": _move}
-        st.button(
-            "", key=f"up {i}", icon=":material/arrow_upward:", help="Up", disabled=not i, args=(i, i - 1), **moves
-        )
-        st.button(
-            "", key=f"down {i}", icon=":material/arrow_downward:", help="Down", disabled=last, args=(i, i + 1), **moves
-        )
-        remove = {"help": "Remove this rule", "type": "tertiary", "on_click": _remove, "args": (i,)}
-        st.button("", key=f"remove {i}", icon=":material/close:", **remove)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        _button("arrow_upward", f"up {i}", f"Move rule {i + 1} up", _move, i, i - 1, able=i > 0)
+        _button("arrow_downward", f"down {i}", f"Move rule {i + 1} down", _move, i, i + 1, able=not last)
+        _button("close", f"remove {i}", f"Remove rule {i + 1}", _remove, i)
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         if not first:
             _join(i, entry)
-        _toggle("not", i, "negated", entry.negated, help="Open where the rule blocks, and blocked where it is open")
-        if rule.fields[0].kind == "cells":
-            label(f"{len(entry.mask.cells)} painted cells")
+        _toggle("not", i, "negated", entry.negated, help="")
+    if rule.fields[0].kind == "cells":
+        count = len(entry.mask.cells)
+        quiet(f"{count:,} cell{'' if count == 1 else 's'} painted by hand")
     numbers = [f for f in rule.fields if f.kind == "number"]
     for f in (f for f in rule.fields if f.kind == "numbers"):
         _numbers(lab, i, entry, f)
@@ -104,10 +106,15 @@ def _row(lab: Lab, i: int, entry: Entry, *, first: bool, last: bool) -> None:
                 _number(i, entry, f)
 
 
+def _button(icon: str, key: str, help: str, act, *args: int, able: bool = True) -> None:
+    options = {"icon": f":material/{icon}:", "help": help, "on_click": act, "args": args, "disabled": not able}
+    st.button("", key=key, type="tertiary", **options)
+
+
 def _toggle(title: str, i: int, name: str, value: bool, help: str) -> None:
     key = f"{name} {i}"
     st.session_state[key] = value
-    st.checkbox(title, key=key, on_change=_change, args=(i, name, key), help=help)
+    st.checkbox(title, key=key, on_change=_change, args=(i, name, key), help=help or None)
 
 
 def _join(i: int, entry: Entry) -> None:
@@ -120,7 +127,7 @@ def _join(i: int, entry: Entry) -> None:
 def _number(i: int, entry: Entry, f: Field) -> None:
     key = f"{entry.mask.rule} {f.name} {i}"
     st.session_state[key] = getattr(entry.mask, f.name)
-    options = {"key": key, "on_change": _set, "args": (i, f, key), "required": f.needed, "width": 124}
+    options = {"key": key, "on_change": _set, "args": (i, f, key), "width": 106}
     if not f.needed:
         options["value"] = None
     st.number_input(f.label, f.least, f.most, **options)

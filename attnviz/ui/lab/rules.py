@@ -87,7 +87,7 @@ RULES = (
         lambda keys, lengths: masks.Padding(lengths),
         fields=(
             Field("lengths", "lengths", kind="numbers"),
-            Field("left", "padded length, if on the left", needed=False),
+            Field("left", "left-padded to", needed=False),
         ),
     ),
     Rule(
