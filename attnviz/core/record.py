@@ -92,10 +92,14 @@ class Step:
     def output(self, head: int, rows: slice = ALL, *, sentence: int = 0) -> Tensor:
         """What the head hands to W^O, (rows, d_v): weights @ value, or zeros if the head is off."""
         _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
-        if head in self.heads_off or (self.off_alone and head in self.off_alone[sentence]):
+        if self.is_off(head, sentence=sentence):
             return self.value.new_zeros(len(range(*rows.indices(self.shape[2]))), self.value.shape[-1])
         weights = self.weights(head, rows, sentence=sentence)
         return weights.to(self.value.dtype) @ self.value[sentence, head]
+
+    def is_off(self, head: int, *, sentence: int = 0) -> bool:
+        """Whether the output of a head is zeroed."""
+        return head in self.heads_off or bool(self.off_alone and head in self.off_alone[sentence])
 
     def empty_queries(self, head: int, *, sentence: int = 0) -> Tensor:
         """Which queries have no key left, boolean, (Q,)."""

@@ -9,6 +9,7 @@ number is missing (`pandas.NA`), never NaN.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 import torch
@@ -277,30 +278,25 @@ def head_metrics(record: Record, sentence: int = 0) -> pd.DataFrame:
     missing where it cannot be measured: at another kind of site, of a model that is read only, on a text without such
     a token.
     """
-    table = pd.concat([_table(record, step, sentence) for step in record.steps], ignore_index=True)
-    return table.astype({one.name: "Float64" for one in METRICS})
+    parts = [_columns(record, step, sentence) for step in record.steps]
+    together = {name: [value for part in parts for value in part[name]] for name in parts[0]} if parts else {}
+    return pd.DataFrame(together).astype({one.name: "Float64" for one in METRICS})
 
 
-def _table(record: Record, step: Step, sentence: int) -> pd.DataFrame:
-    """The rows of one site."""
-    site, heads = step.site, range(step.num_heads)
+def _columns(record: Record, step: Step, sentence: int) -> dict[str, list[Any]]:
+    """The rows of one site, by the names of the columns."""
+    site, heads = step.site, step.num_heads
     applying = [one for one in METRICS if one.applies(record, site)]
-    sums = {one.name: torch.zeros(2, step.num_heads, dtype=torch.float64) for one in applying}
-    rows, left_out = torch.zeros(2, step.num_heads, dtype=torch.long)
+    sums = {one.name: torch.zeros(2, heads, dtype=torch.float64) for one in METRICS}
+    rows, left_out = torch.zeros(2, heads, dtype=torch.long)
     for block in measures.blocks(record, step, sentence=sentence):
         rows, left_out = rows + block.counted.sum(1), left_out + block.left_out
         for one in applying:
             if one.kinds != SELF or block.one_text:
                 sums[one.name] += torch.stack(one.measure(block))
-    columns = {"site": [str(site)] * len(heads), "kind": site.kind, "layer": site.layer, "head": list(heads)}
-    columns |= {one.name: _quotients(sums.get(one.name), step.num_heads) for one in METRICS}
-    return pd.DataFrame(columns | {"rows": rows.tolist(), "left_out": left_out.tolist()})
-
-
-def _quotients(sums: Tensor | None, heads: int) -> pd.array:
-    """Numerator by denominator of each head; missing where that is 0."""
-    known = [None] * heads if sums is None else [a / b if b else None for a, b in zip(*sums.tolist(), strict=True)]
-    return pd.array(known, dtype="Float64")
+    where = {"site": [str(site)] * heads, "kind": [site.kind] * heads, "layer": [site.layer] * heads}
+    found = {name: [a / b if b else None for a, b in zip(*both.tolist(), strict=True)] for name, both in sums.items()}
+    return where | {"head": list(range(heads))} | found | {"rows": rows.tolist(), "left_out": left_out.tolist()}
 
 
 def value_weighted(

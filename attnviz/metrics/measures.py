@@ -24,8 +24,7 @@ class Block:
         looks, seen: how many queries and keys are not padding.
         queries, keys: the numbers of the tokens, (Q,) and (K,).
         special: which keys are special tokens, (K,).
-        position: of each row, (R,).
-        read_only: whether only the weights are the model's own.
+        rows: which, as a slice; `position` is where each stands, (R,).
     """
 
     step: Step
@@ -35,12 +34,8 @@ class Block:
     queries: Tensor
     keys: Tensor
     special: Tensor
+    rows: slice
     position: Tensor
-    read_only: bool
-
-    @property
-    def rows(self) -> slice:
-        return slice(int(self.position[0]), int(self.position[-1]) + 1) if len(self.position) else slice(0)
 
     @property
     def heads(self) -> range:
@@ -87,8 +82,9 @@ class Block:
     @cached_property
     def output_norms(self) -> Tensor:
         """The length of what each head hands on, (H, R)."""
-        outputs = [self.step.output(h, self.rows, sentence=self.sentence) for h in self.heads]
-        return torch.stack(outputs).double().norm(dim=-1)
+        norms = (self.weights @ self.step.value[self.sentence].double()).norm(dim=-1)
+        off = torch.tensor([self.step.is_off(head, sentence=self.sentence) for head in self.heads])
+        return norms.masked_fill(off[:, None], 0)
 
     @cached_property
     def same(self) -> Tensor:
@@ -119,8 +115,8 @@ def blocks(record: Record, step: Step, *, sentence: int, heads: int | None = Non
     queries, keys = (torch.tensor([token.id for token in tokens], dtype=torch.long) for tokens in (looks, seen))
     special = torch.tensor([token.special for token in seen], dtype=torch.bool)
     slices = row_slices(step.shape[2], step.shape[3] * (heads or step.num_heads))
-    places = (torch.arange(step.shape[2])[rows] for rows in slices)
-    return [Block(step, sentence, *lengths, queries, keys, special, at, record.read_only) for at in places]
+    at = torch.arange(step.shape[2])
+    return [Block(step, sentence, *lengths, queries, keys, special, rows, at[rows]) for rows in slices]
 
 
 def token_counts(record: Record, step: Step, sentence: int) -> tuple[int, int]:

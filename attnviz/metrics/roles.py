@@ -52,19 +52,26 @@ def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
     Args:
         row: one of `head_metrics`, or of the means that `texts.over_texts` gives, with its column `texts`.
     """
-    texts = int(row.get("texts", 1))
-    where = "on this text" if texts == 1 else f"on average over {texts} texts"
-    found = [role for rule in RULES if (role := _role(rule, row, where)) is not None]
+    found = [role for rule in RULES if (role := _role(rule, row)) is not None]
     return tuple(sorted(found, key=lambda role: -role.value))
 
 
-def _role(rule: Rule, row: Mapping[str, Any] | pd.Series, where: str) -> Role | None:
+def _role(rule: Rule, row: Mapping[str, Any] | pd.Series) -> Role | None:
     value = _value(rule.metric, row)
     if value is None or value < rule.least:
         return None
     if rule.unless is not None and (_value(rule.unless, row) or 0.0) >= rule.least:
         return None
-    return Role(rule.name, f"{rule.name}: {value:.2f} {where}", value)
+    return Role(rule.name, f"{rule.name}: {value:.2f} {_where(rule.metric, row)}", value)
+
+
+def _where(name: str, row: Mapping[str, Any] | pd.Series) -> str:
+    """The text at hand, or how many texts the number is of: not all of them may hold such a token."""
+    texts = int(row.get("texts", 1))
+    measured = int(row.get(f"{name}_texts", texts))
+    if texts == 1:
+        return "on this text"
+    return f"on average over {texts} texts" if measured == texts else f"on {measured} of {texts} texts"
 
 
 def _value(name: str, row: Mapping[str, Any] | pd.Series) -> float | None:

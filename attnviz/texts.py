@@ -1,0 +1,121 @@
+"""Heads over many texts: what each of their numbers is on average, and how much it differs from text to text.
+
+table = over_texts(source, shipped(source))
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from attnviz.core import assets
+from attnviz.core.edits import Edits
+from attnviz.core.errors import AttnvizError, Canceled, InputError
+from attnviz.core.record import Record
+from attnviz.metrics.heads import METRICS, head_metrics
+from attnviz.sources.base import Source
+
+TOKENS = 2048
+"""So many tokens are run at once, padding counted."""
+MOST_TEXTS = 1000
+MOST_BYTES = 1_000_000
+"""Of a file of texts."""
+
+OWN = ("translator", "story", "induction")
+"""The models that know few words have held-out texts of their own; others read English."""
+
+Report = Callable[[int, int], bool | None]
+"""Is told how many texts are done, of how many; if it gives False, that ends it."""
+
+
+def shipped(source: Source) -> tuple[str, ...]:
+    """Fifty texts that ship with attnviz: for a model trained here held-out ones, else English sentences."""
+    own = source.card is not None and source.card.name in OWN
+    name = source.card.name if own else "english"
+    return lines(assets.path(f"texts/{name}.txt").read_bytes())
+
+
+def lines(data: bytes) -> tuple[str, ...]:
+    """The texts of a file, one a line; empty lines are none.
+
+    Raises:
+        InputError: if it is too large, no UTF-8, empty, or of too many lines.
+    """
+    if len(data) > MOST_BYTES:
+        raise InputError(f"The file has {len(data):,} bytes; at most {MOST_BYTES:,} are read.")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"Byte {error.start:,} of the file is no UTF-8; save it as UTF-8 text.") from None
+    found = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if not 0 < len(found) <= MOST_TEXTS:
+        raise InputError(f"The file has {len(found):,} lines with text; 1 to {MOST_TEXTS:,} are read, a text each.")
+    return found
+
+
+def over_texts(
+    source: Source, texts: Sequence[str], report: Report | None = None, edits: Edits = Edits()
+) -> pd.DataFrame:
+    """Measure every head on every text, many texts in one run.
+
+    Returns:
+        One row per head: site, kind, layer, head, texts (how many there were), then for each metric its mean over the
+        texts that have it, `<name>_spread`, their standard deviation (missing of a single text), and `<name>_texts`,
+        how many these are; rows and left_out are sums. Each text counts the same, however long.
+
+    Raises:
+        InputError: names the text that cannot be read; `Canceled` if `report` gave False.
+    """
+    if not texts:
+        raise InputError("There are no texts to measure on.")
+    tables: list[pd.DataFrame] = []
+    for record in _runs(source, texts, edits):
+        tables += [head_metrics(record, sentence) for sentence in range(len(record.sentences))]
+        if report is not None and report(len(tables), len(texts)) is False:
+            raise Canceled(f"The measuring was ended after {len(tables)} of {len(texts)} texts.")
+    return _summary(tables)
+
+
+def _runs(source: Source, texts: Sequence[str], edits: Edits) -> Iterator[Record]:
+    """The texts in batches of about the same length each, so that there is little padding."""
+    lengths = [_length(source, text, number) for number, text in enumerate(texts, 1)]
+    order = sorted(range(len(texts)), key=lengths.__getitem__)
+    most = len(texts)
+    while order:
+        count = max(1, min(most, next((i for i, at in enumerate(order) if (i + 1) * lengths[at] > TOKENS), len(order))))
+        try:
+            record = source.run(source.tokenize([texts[at] for at in order[:count]]), edits)
+        except AttnvizError:
+            if count == 1:
+                raise
+            most = count // 2  # some models take fewer sentences at once, or one: see `HuggingFace.run`
+            continue
+        order = order[count:]
+        yield record
+
+
+def _length(source: Source, text: str, number: int) -> int:
+    try:
+        return len(source.tokenize([text])[0].tokens)
+    except AttnvizError as error:
+        raise InputError(f"Text {number}: {error}") from None
+
+
+def _summary(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    first = tables[0]
+    columns = {name: first[name] for name in ("site", "kind", "layer", "head")} | {"texts": len(tables)}
+    for name in (one.name for one in METRICS):
+        each = np.stack([table[name].to_numpy(float, na_value=np.nan) for table in tables])
+        known, each = ~np.isnan(each), np.nan_to_num(each)
+        count = known.sum(0)
+        mean = each.sum(0) / np.maximum(count, 1)
+        squares = ((each - mean) ** 2 * known).sum(0) / np.maximum(count - 1, 1)
+        columns[name] = _where(count > 0, mean)
+        columns[f"{name}_spread"] = _where(count > 1, np.sqrt(squares))
+        columns[f"{name}_texts"] = count
+    sums = {name: np.sum([table[name] for table in tables], 0) for name in ("rows", "left_out")}
+    return pd.DataFrame(columns | sums)
+
+
+def _where(known: np.ndarray, values: np.ndarray) -> pd.array:
+    return pd.array([value if there else None for there, value in zip(known, values, strict=True)], dtype="Float64")
