@@ -68,6 +68,8 @@ class Scratch:
             near = sorted(sorted(fitting, key=lambda n: abs(n - self.num_heads))[:2])
             raise InputError(f"{sizes}; num_heads must divide d_model. Try {' or '.join(map(str, near))} heads.")
         tokenizers.load(self.tokenizer)
+        if not isinstance(self.changes, list | tuple):
+            raise InputError(f"The changes are {quoted(self.changes)}; they must be a list of Change.")
         object.__setattr__(self, "changes", tuple(self.changes))
         if len(self.changes) > MOST_CHANGES:
             raise InputError(f"{len(self.changes):,} numbers are edited; at most {MOST_CHANGES:,} can be.")
