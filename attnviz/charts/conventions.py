@@ -40,7 +40,7 @@ def convention(mask: Mask, dialect: Dialect, queries: Tokens, keys: Tokens, *, s
     shape = f"shape ({', '.join(map(str, tensor.shape))}), {str(tensor.dtype).removeprefix('torch.')}"
     if padding:
         may_attend = mask.tensor(len(queries), len(keys))[:, 0, 0]
-        rows: Tokens = [f"sentence {i + 1}" for i in range(len(may_attend))]
+        rows: Tokens = [str(i + 1) for i in range(len(may_attend))]
         titles = ("Sentence", "Key")
     else:
         may_attend, rows, titles = mask.grid(len(queries), len(keys), sentence=sentence), queries, Grid.titles
@@ -68,7 +68,7 @@ def _written(value: str) -> str:
 READ = (
     State("open, as meant", "open", "dot"),
     State("blocked, as meant", "blocked", "hatch"),
-    State("blocked by mistake", "warning", "ring"),
+    State("blocked by mistake", "hatch", "ring"),
     State("open by mistake", "leak", "cross"),
 )
 """What becomes of a cell in the hands of a reader."""
@@ -118,4 +118,3 @@ def weights_read(read: Handed, queries: Tokens, keys: Tokens, *, sentence: int =
 
 def _of(grids: torch.Tensor, sentence: int) -> torch.Tensor:
     return grids[sentence if sentence < len(grids) else 0]
-

@@ -30,9 +30,9 @@ def spread(empty: Tensor, layers: Sequence[Tensor], tokens: Tokens, *, sentence:
         title="NaN: how it spreads",
         states=states.numpy(),
         kinds=SPREAD,
-        rows=("the mask", *(f"after layer {number}" for number in range(len(layers)))),
+        rows=("mask", *map(str, range(len(layers)))),
         columns=tokens,
-        titles=("Layer", "Position"),
+        titles=("Behind layer", "Position"),
         lines=("0 times NaN is NaN: who may not attend to it gets it, too",),
         name="nan spreads",
     )

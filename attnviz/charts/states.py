@@ -38,7 +38,7 @@ class State:
 
     Attributes:
         says: in words, for the legend and under the pointer.
-        ground: a color of the theme by its name: "open", "blocked", "leak", "warning" or "background".
+        ground: a color of the theme by its name: "open", "blocked", "hatch", "leak" or "warning".
         sign: one of `GLYPHS`, "hatch", or "" for none.
     """
 
@@ -166,6 +166,6 @@ def _sign(state: State, side: float, colors: Theme, ramp: object = None) -> tupl
         return None, None, None
     if state.sign == "hatch":
         return hatch.shape(0, side), colors.hatch, 1.0
-    on = {"leak": colors.background, "warning": colors.background, "open": colors.dot}
+    on = dict.fromkeys(("leak", "warning", "hatch"), colors.background) | {"open": colors.dot}
     color = colors.warning if ramp else on.get(state.ground, colors.quiet)
     return GLYPHS[state.sign], color, hatch.DOT_STROKE * side if state.sign == "dot" else max(1.5, side / 14)

@@ -1,6 +1,7 @@
 """The rules that stand for what a wrong reader saw, so that a mistake can be tried on a model."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
@@ -31,7 +32,8 @@ def mistaken(mask: Mask, read: Handed, *, sentence: int = 0) -> Stack:
     """
     entries = entries_of(mask)
     if entries and torch.equal(read.seen, ~read.meant_grid):
-        return Stack(entries).inverted()
+        first, *others = Stack(entries).inverted().entries
+        return Stack((replace(first, join="and"), *others))  # the first is joined to nothing
     if entries is not None and torch.equal(read.seen, read.meant_grid):
         return Stack(entries)
     return _painted(~read.seen[sentence if sentence < len(read.seen) else 0])

@@ -35,6 +35,7 @@ ul.text {padding-left: 1.25rem;}
 .fills td {min-width: 9rem;}
 .scrolls {overflow-x: auto;}
 .st-key-beside-convention, *:has(> .st-key-beside-convention),
+.st-key-beside-leaks, *:has(> .st-key-beside-leaks),
 .st-key-beside-policies, *:has(> .st-key-beside-policies) {flex: 1 1 420px !important; min-width: 290px;}
 .facts .goal {white-space: nowrap;}
 .facts .number {text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap;}

@@ -1,5 +1,6 @@
 """The tab of the check: an array of one's own, or one of this page, and what is wrong with it."""
 
+import io
 import json
 import shlex
 from functools import partial
@@ -27,9 +28,8 @@ Array = np.ndarray | Tensor
 
 
 def tab(lab: Lab) -> None:
-    label("Check")
-    options = {"required": True, "bind": "query-params", "label_visibility": "collapsed", "wrap": True}
-    what = st.pills("What is checked", CHECKED, default=CHECKED[0], key="checked", **options) or CHECKED[0]
+    options = {"required": True, "bind": "query-params", "wrap": True}
+    what = st.pills("Check", CHECKED, default=CHECKED[0], key="checked", **options) or CHECKED[0]
     try:
         found = _given(lab, what)
         if found is not None:
@@ -78,7 +78,7 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
     in_words(lines("", report)[-1])
     for number, found in enumerate(report.findings):
         _finding(lab, array, report, found, number)
-    _take_away(what, name, report, said)
+    _take_away(what, name, array, report, said)
 
 
 def _overrides(lab: Lab, name: str, what: str) -> dict[str, object]:
@@ -126,8 +126,8 @@ def _finding(lab: Lab, array: Array, report: Report, found: Finding, number: int
                     pictures.picture(figure, f"evidence {number}")
 
 
-def _take_away(what: str, name: str, report: Report, said: dict[str, object]) -> None:
-    """The report as files, and the command that does the same."""
+def _take_away(what: str, name: str, array: Array, report: Report, said: dict[str, object]) -> None:
+    """The report as files, what was checked if it is of this page, and the command that does the same."""
     told = clean("\n".join(lines(name, report)) + "\n")
     data = json.dumps(report.to_json(), indent=1)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -135,8 +135,16 @@ def _take_away(what: str, name: str, report: Report, said: dict[str, object]) ->
         save = partial(st.download_button, on_click="ignore", icon=":material/download:")
         save("JSON", data, "check.json", "application/json", key="report json")
         save("Text", told, "check.txt", "text/plain", key="report text")
+        if what in (WEIGHTS, MASK):
+            save("NPY", partial(_npy, array), f"{name}.npy", key="checked npy", help="What was checked")
     label("The same in the shell, with an exit status for CI")
     st.code(clean(_command(what, name, said)), "sh", wrap_lines=True)
+
+
+def _npy(array: Array) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.asarray(array), allow_pickle=False)
+    return buffer.getvalue()
 
 
 def _command(what: str, name: str, said: dict[str, object]) -> str:

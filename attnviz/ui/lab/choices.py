@@ -8,6 +8,19 @@ from attnviz.leaks.mistakes import EXHIBITS
 DIALECT = tuple(known.name for known in DIALECTS)
 READER = tuple(READERS)
 
+LABELS = {
+    "sdpa": "SDPA, boolean",
+    "sdpa_additive": "SDPA, additive",
+    "is_causal": "SDPA, is_causal",
+    "attn_mask": "MultiheadAttention, attn_mask",
+    "key_padding_mask": "MultiheadAttention, key_padding_mask",
+    "flex_attention": "FlexAttention",
+    "huggingface": "Hugging Face",
+    "zero_is_masked": "mask == 0",
+    "true_is_masked": "mask == True",
+}
+"""What each dialect is called on a button, and so in the link."""
+
 WHOLE, LAYER, EXHIBIT = TESTED = ("the whole model", "this layer", "an exhibit")
 """What the leak test tests."""
 
@@ -18,9 +31,9 @@ WEIGHTS, MASK, FILE, PASTED = CHECKED = ("this head's weights", "this mask", "a 
 """What can be checked."""
 
 LINKED: dict[str, tuple[str, ...]] = {
-    "dialect": DIALECT,
-    "written": READER,
-    "reader": READER,
+    "dialect": tuple(LABELS[name] for name in DIALECT),
+    "written": tuple(LABELS[name] for name in READER),
+    "reader": tuple(LABELS[name] for name in READER),
     "alignment": ALIGNMENTS,
     "tested": TESTED,
     "applied": tuple(EXHIBITS),

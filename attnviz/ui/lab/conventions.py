@@ -1,5 +1,6 @@
 """The tab of conventions: the mask in every dialect, and in the hands of the wrong reader."""
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import streamlit as st
@@ -17,21 +18,8 @@ from attnviz.dialects import Handed, dialect, handed_to
 from attnviz.dialects.mistaken import meant, mistaken
 from attnviz.ui import looking, masking, pictures
 from attnviz.ui.lab.base import Lab
-from attnviz.ui.lab.choices import DIALECT, READER
+from attnviz.ui.lab.choices import DIALECT, LABELS, READER
 from attnviz.ui.notes import in_words, label, large, note, quiet
-
-LABELS = {
-    "sdpa": "SDPA, boolean",
-    "sdpa_additive": "SDPA, additive",
-    "is_causal": "SDPA, is_causal",
-    "attn_mask": "MultiheadAttention, attn_mask",
-    "key_padding_mask": "MultiheadAttention, key_padding_mask",
-    "flex_attention": "FlexAttention",
-    "huggingface": "Hugging Face",
-    "zero_is_masked": "mask == 0",
-    "true_is_masked": "mask == True",
-}
-"""What each dialect is called on a button."""
 
 MOST_HANDED = 256
 """So many queries and keys are handed to the wrong reader."""
@@ -42,9 +30,8 @@ MOST_ROWS = 4
 
 def tab(lab: Lab) -> None:
     queries, keys = lab.tokens
-    label("How to say this mask to")
-    pills = {"key": "dialect", "required": True, "bind": "query-params", "label_visibility": "collapsed", "wrap": True}
-    name = st.pills("Dialect", DIALECT, default=DIALECT[0], format_func=LABELS.get, **pills) or DIALECT[0]
+    options = {"key": "dialect", "required": True, "bind": "query-params", "wrap": True}
+    name = st.pills("The same mask for", DIALECT, default=DIALECT[0], format_func=LABELS.get, **options) or DIALECT[0]
     mask = lab.mask if len(queries) == len(keys) else _aligned(lab.mask, len(queries), len(keys))
     _dialect(lab, mask, name)
     st.html('<h2 class="section">Hand it to the wrong reader</h2>')
@@ -110,8 +97,7 @@ def _wrong_reader(lab: Lab, mask: Mask) -> None:
     if read.error:
         note(f"{read.error} Nobody wastes a week on that: it stops at once.", "notice")
         return
-    _said(read)
-    _use(lab, mask, read)
+    _said(read, lambda: _use(lab, mask, read))
     with st.container(horizontal=True, gap="large"):
         for grid, key in (
             (charts.handed(read, queries, keys, sentence=lab.sentence), "handed"),
@@ -123,8 +109,8 @@ def _wrong_reader(lab: Lab, mask: Mask) -> None:
         quiet(f"The weights are of the queries and keys of {lab.site} head {head}.")
 
 
-def _said(read: Handed) -> None:
-    """The name of the mistake first, then what comes out, row by row."""
+def _said(read: Handed, use: Callable[[], None]) -> None:
+    """The name of the mistake first, what comes out row by row, and after that what can be done with it."""
     for found in read.inversions:
         note(f"The detector says: {found.sentence}" + (f" It may also be {found.otherwise}." * bool(found.otherwise)))
     whole = [one.words for one in read.notes if one.query is None]
@@ -133,6 +119,7 @@ def _said(read: Handed) -> None:
         whole = ["Nothing is lost: it is read as it was meant."]
     ends = rows if len(rows) <= MOST_ROWS else [*rows[: MOST_ROWS - 1], rows[-1]]
     in_words(" ".join([*whole, *ends]))
+    use()
     if len(rows) > len(ends):
         with st.expander(f"All {len(rows)} rows in words"):
             for words in rows:

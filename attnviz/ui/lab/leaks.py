@@ -17,6 +17,8 @@ from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.choices import EXHIBIT, FUTURE, LAYER, MEANT, PROMISES, TESTED
 from attnviz.ui.notes import in_words, label, large, note, quiet
 
+HOW = "One token after the other is changed and the model run again. Whose output moves has seen the change."
+
 QUICK = 1.5
 """Seconds that a test may take without being asked for."""
 
@@ -57,7 +59,7 @@ def _mistaken() -> None:
     if meant is None:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        quiet(f"The mask of this page is a mistake on purpose. What was meant: {meant.mask() or 'no mask'}.")
+        label("The mask of this page is a mistake on purpose.")
         st.button("Undo the mistake", key="undo mistake", icon=":material/undo:", on_click=_undo)
 
 
@@ -119,8 +121,7 @@ def _exhibit(lab: Lab, how: str) -> None:
     """One layer with random numbers, in which the mask is applied as it was chosen."""
     queries, keys = map(len, lab.tokens)
     exhibit = mistakes.EXHIBITS[how]
-    quiet(exhibit.says)
-    _result(lab, _exhibited(how, lab.mask, queries, keys, lab.sentence if lab.mask.batch_size else 0))
+    _result(lab, _exhibited(how, lab.mask, queries, keys, lab.sentence if lab.mask.batch_size else 0), exhibit.says)
 
 
 @lru_cache(maxsize=16)
@@ -128,19 +129,21 @@ def _exhibited(how: str, mask: Mask, queries: int, keys: int, sentence: int) -> 
     return mistakes.leak_test_of_exhibit(how, mask, queries, keys=keys, sentence=sentence)
 
 
-def _result(lab: Lab, test: LeakTest) -> None:
+def _result(lab: Lab, test: LeakTest, says: str = HOW) -> None:
     """How many leaks there are, the grid, and the selected cell in words."""
-    leaks = test.pairs
-    large(f"{words.count_of_leaks(test).capitalize()}.")
     cell = looking.selected(lab.record, lab.site)
     inside = cell is not None and all(i < n for i, n in zip(cell, test.moved.shape, strict=True))
     figure = figures.leaks(test, dark=lab.dark, selected=cell if inside else None, rev=looking.rev("cell"))
-    pictures.take_away(figure, "leaks")
-    pictures.picture(figure, "leaks", select="cell", on_select=looking.select)
-    if inside or leaks:
-        said = words.leak(test, *(cell if inside else leaks[0]))
-        in_words(f"{said[0].upper()}{said[1:]}.")
-    quiet(
-        "Click a cell to read it in words." if cell is None else "Click the cell again, or press Escape, to let it go."
-    )
+    with st.container(horizontal=True, gap="large"):
+        with st.container(width="content"):
+            pictures.take_away(figure, "leaks")
+            pictures.picture(figure, "leaks", select="cell", on_select=looking.select)
+        with st.container(key="beside leaks"):
+            large(f"{words.count_of_leaks(test).capitalize()}.")
+            quiet(says)
+            if inside or test.pairs:
+                said = words.leak(test, *(cell if inside else test.pairs[0]))
+                in_words(f"{said[0].upper()}{said[1:]}.")
+            click = "Click a cell to read it in words."
+            quiet("Click the cell again, or press Escape, to let it go." if inside else click)
     pictures.numbers(figure, "leaks")

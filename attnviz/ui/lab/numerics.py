@@ -115,9 +115,8 @@ def _types(lab: Lab, mask: Mask) -> None:
         return
     head = lab.head if isinstance(lab.head, int) else 0
     quiet(
-        f"On the scores of {lab.site} head {head}: rows with a key left, and after the semicolon rows without one. "
-        "Replaced: the fill takes the place of a score. Added: it is added to it. Multiplied: (1 - mask) times the "
-        "fill is added."
+        f"On the scores of {lab.site} head {head}: rows with a key left and, under them, rows without one. Replaced: "
+        "the fill takes the place of a score. Added: it is added to it. Multiplied: (1 - mask) times the fill is added."
     )
     found = _outcomes(lab.record, lab.site, head, lab.sentence, mask)
     st.html(_table(found))
@@ -142,10 +141,11 @@ def _table(found: tuple[Outcome, ...]) -> str:
 
 
 def _cell(one: Outcome) -> str:
-    good = one.kept in ("", numerics.RIGHT) and one.empty in ("", numerics.ZEROS)
-    said = "; ".join(part for part in (one.kept, one.empty) if part)
+    """What became of the rows with a key left and, under it, of those without."""
     title = f' title="{escape(one.error, quote=True)}"' if one.error else ""
-    return f"<td{title}>{escape(said)}</td>" if good else f"<td{title} class='odd'>{escape(said)}</td>"
+    odd = "" if one.kept in ("", numerics.RIGHT) else ' class="odd"'
+    without = f'<br><span class="quiet">no key: {escape(one.empty)}</span>' if one.empty else ""
+    return f"<td{title}><span{odd}>{escape(one.kept)}</span>{without}</td>"
 
 
 def _picture(lab: Lab, grid: Grid, key: str) -> None:

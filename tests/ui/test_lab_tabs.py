@@ -1,0 +1,174 @@
+"""The tabs of the mask lab that convert, measure, test and check a mask."""
+
+import io
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_pages import button, html, masks_page, opened
+
+from attnviz.core import masks
+from attnviz.core.masks import Subsequent
+from attnviz.core.stack import Entry, Stack
+from attnviz.dialects import DIALECTS, dialect, handed_to
+from attnviz.dialects.mistaken import meant, mistaken
+from attnviz.leaks.mistakes import EXHIBITS, leak_test_of_exhibit
+from attnviz.ui.lab.choices import CHECKED, FILE, LABELS, PASTED, READER
+
+RULES = st.sampled_from((masks.Subsequent(), masks.Window(1, 0), masks.Prefix(2), masks.Documents((2, 3))))
+ENTRIES = st.builds(Entry, RULES, st.sampled_from(("and", "or")), st.booleans(), st.booleans())
+STACKS = st.lists(ENTRIES, max_size=5).map(tuple).map(Stack)
+
+
+def lab(tab: str, **link):
+    """The page Masks at a tab, with random weights and a causal mask if nothing else is said."""
+    app = opened(masks_page, tab=tab, **link)
+    assert not app.exception
+    return app
+
+
+@given(STACKS)
+def test_an_inverted_stack_opens_what_the_stack_blocks(stack):
+    """De Morgan, entry by entry; inverted again it is the same stack."""
+    assert stack.inverted().inverted() == stack
+    if stack.mask() is not None:
+        assert torch.equal(stack.inverted().mask().grid(5), ~stack.mask().grid(5))
+
+
+@settings(max_examples=30)
+@given(STACKS, st.sampled_from(READER))
+def test_a_mistaken_stack_blocks_what_the_reader_did_not_see(stack, reader):
+    """As rules or cell by cell, the stack on the page is what came out of the wrong hands."""
+    mask = stack.mask() or masks.Full()
+    read = handed_to(mask, 5, 5, meant="sdpa", read_as=reader)
+    if not read.error:
+        wrong = mistaken(mask, read).mask() or masks.Full()
+
+        assert torch.equal(wrong.grid(5), read.seen[0])
+    assert torch.equal((meant(mask, 5, 5).mask() or masks.Full()).grid(5), mask.grid(5))
+
+
+@pytest.mark.parametrize("how", EXHIBITS)
+def test_only_the_right_way_of_applying_a_mask_does_not_leak(how):
+    """Of a causal mask every other way leaks all of the future."""
+    test = leak_test_of_exhibit(how, Subsequent(), 5)
+
+    assert bool(test.pairs) == (how != "as it should be")
+    assert len(test.pairs) in (0, 10)
+
+
+def test_a_causal_mask_inverted_by_mistake_is_named_and_leaks_and_is_undone():
+    """The whole way: the detector names it, one click puts it on the page, the leak test is red, one click back."""
+    app = lab("Conventions")
+
+    assert "a subsequent mask inverted" in html(app)
+
+    app.button(key="mistake").click().run()
+
+    assert app.session_state["mask"] == Stack((Entry(Subsequent(), negated=True),))
+    assert app.session_state["tab"] == "Leak test"
+    assert "21 leaks." in html(app)
+
+    button(app, "Undo the mistake").click().run()
+
+    assert "No leak." in html(app)
+
+
+@pytest.mark.parametrize("known", DIALECTS, ids=lambda known: known.name)
+def test_each_dialect_gives_its_code_or_the_reason_why_it_cannot(known):
+    """What is copied is what the library writes."""
+    app = lab("Conventions", dialect=LABELS[known.name])
+    shown = [block.value for block in app.code]
+
+    if known.refuses(Subsequent(), 7, 7):
+        assert "cannot say this mask" in html(app)
+        assert not shown
+    else:
+        assert dialect(known.name).code(Subsequent(), 7, 7).strip() in [code.strip() for code in shown]
+
+
+def test_empty_rows_are_caused_by_one_click_and_measured():
+    """Left padding with a causal mask leaves queries without a key; the table says what each fill makes of them."""
+    app = lab("Empty rows")
+
+    assert "Every query of this mask has a key left" in html(app)
+
+    app.button(key="left padding").click().run()
+
+    assert not app.exception
+    assert "This mask leaves 2 of 7 queries without a key" in html(app)
+    assert "uniform over masked keys" in html(app)
+
+
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        ({}, "No leak."),
+        ({"tested": "this layer"}, "No leak."),
+        ({"tested": "an exhibit", "applied": "after the softmax"}, "28 leaks."),
+        ({"mask": "none", "promise": "no future"}, "28 leaks."),
+        ({"model": "story", "own_mask": "false"}, "28 leaks."),
+    ],
+)
+def test_the_leak_test_says_how_many_leaks_there_are(link, said):
+    """Of the model, of one layer, of an exhibit, and of a decoder whose own mask is off."""
+    app = lab("Leak test", text="the cat sat on the mat .", **link)
+
+    assert said in html(app)
+
+
+@pytest.mark.parametrize("what", [one for one in CHECKED if one != FILE])
+def test_what_is_on_the_page_and_what_is_pasted_is_checked(what):
+    """A report with its command for the shell."""
+    app = lab("Check", checked=what)
+
+    assert app.code[-1].value.startswith("python -m attnviz check")
+    assert ("Nothing wrong was found" in html(app)) == (what != PASTED)
+
+
+def npy(array) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+HOSTILE = {
+    "a.npy": pickle.dumps(print),
+    "b.npz": b"PK\x03\x04 broken",
+    "c.csv": b"<script>alert(1)</script>",
+    "<img src=x>.npy": b"",
+    "d.safetensors": b"\xff" * 20,
+    "e.npy": npy(np.array([{"a": 1}], dtype=object)),
+    "f.npy": npy(np.zeros((2, 2, 2, 2, 2))),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_file_gets_one_sentence_and_the_page_lives(name):
+    """No pickle is opened, no markup is shown as such, and a good file works after it."""
+    app = lab("Check", checked=FILE)
+    app.file_uploader(key="file").upload(name, HOSTILE[name], "application/octet-stream").run()
+
+    assert not app.exception
+    assert html(app).count('role="alert"') == 1
+    assert "<script" not in html(app)
+    assert "<img" not in html(app)
+
+    app.file_uploader(key="file").upload("mask.npy", npy(np.tri(4, dtype=bool)), "application/octet-stream").run()
+
+    assert 'role="alert"' not in html(app)
+    assert "Mask, " in html(app)
+
+
+def test_an_inverted_mask_that_was_pasted_is_named_with_its_cells():
+    """The finding says its rule, where it is and the fix; what is said of the array overrides the guess."""
+    app = lab("Check", checked=PASTED)
+    app.text_area(key="pasted").set_value("0 1 1\n0 0 1\n0 0 0").run()
+    app.selectbox(key="convention said").set_value("may-attend").run()
+
+    assert not app.exception
+    assert "inverted" in html(app)
+    assert "--convention may-attend" in app.code[-1].value
