@@ -128,7 +128,15 @@ def test_padding_on_the_left_is_hidden_too_but_not_where_a_row_is_empty_and_unif
         assert probed(SMALL, edits=Edits(left, empty_rows=policy)).pairs == ()
     uniform = probed(SMALL, edits=Edits(left, empty_rows="uniform"))
     assert {query for query, _ in uniform.pairs} == {0, 1, 2}
-    assert probed(SMALL, [WORDS, WORDS], Edits(Padding((N, 3))), sentence=1, promised=Padding((N, 3))).pairs == ()
+
+
+def test_a_mask_of_a_batch_is_that_of_the_sentence_that_is_tested():
+    """Its padding hides the last four words of the second sentence, and none of the first."""
+    first, second = (probed(SMALL, [WORDS, WORDS], Edits(Padding((N, 3))), sentence=i) for i in (0, 1))
+
+    assert first.saw.all()
+    assert not second.saw[:3, 3:].any()
+    assert first.pairs == second.pairs == ()
 
 
 @pytest.mark.parametrize("source", [lambda: Trained("story"), lambda: Trained("translator"), Constructed])
@@ -148,6 +156,16 @@ def test_a_decoder_without_its_mask_sees_all_of_the_future():
     assert test.tested.tolist() == [False, True, True, True, True]
     assert test.notes == ("special tokens are left as they are, at position 0",)
     assert test.promise == "subsequent, through 2 layers"
+
+
+def test_a_decoder_promises_to_hide_the_future_even_where_its_mask_does_not():
+    """As a model would whose mask was forgotten in its own code."""
+
+    class Forgetful(Trained):
+        def run(self, sentences, edits=Edits(), targets=()):
+            return super().run(sentences, replace(edits, own_mask=False), targets)
+
+    assert probed(Forgetful("story"), "the black cat sleeps").leaks.equal(future(5, 0))
 
 
 def test_the_decoder_of_a_translator_is_tested_on_what_it_wrote():
@@ -171,6 +189,16 @@ def test_what_a_decoder_sees_of_the_encoder_follows_both_masks():
     assert test.saw.equal(test.promised & test.tested)
     assert test.promised[0].tolist() == [True, False, False, False, False]
     assert test.promised[1].sum() > 1
+
+
+def test_one_cross_attention_sees_the_words_it_may_and_what_they_have_seen():
+    """Worked by hand: the rows of the cross mask, times what two layers of the encoder reach."""
+    test = probed(Trained("translator"), "the black cat sleeps", Edits(Window(1)), site=Site("cross", 0))
+    queries, keys = test.moved.shape
+
+    words = Window(1).grid(queries, keys).float() @ reach(Window(1), keys, 2)[-1].float()
+    assert test.promised.equal(words > 0)
+    assert test.pairs == ()
 
 
 def test_a_single_word_is_changed_into_a_known_one():
