@@ -71,7 +71,8 @@ def _encode_entry(entry: Entry) -> str:
     values = [(f, value) for f, value in zip(rule.fields, rule.values(entry.mask).values(), strict=True)]
     while values and values[-1][0].kind == "number" and values[-1][1] == rule.default(values[-1][0]):
         values.pop()
-    return "-".join([*before, rule.name, *(_encode_value(f, value) for f, value in values)])
+    written = [_encode_value(f, value) for f, value in values if f.kind != "cells" or value]
+    return "-".join([*before, rule.name, *written])
 
 
 def _encode_value(f: Field, value) -> str:

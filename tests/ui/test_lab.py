@@ -1,0 +1,271 @@
+"""The tab "Compose" of the mask lab, run as Streamlit runs it."""
+
+from test_pages import button, captions, heads_page, html, masks_page, opened
+
+from attnviz.core.masks import Painted, Random, Subsequent
+from attnviz.core.stack import Entry, Stack
+from attnviz.ui import masking
+from attnviz.ui.lab.rules import PRESETS
+
+
+def mask(app) -> str:
+    return app.query_params["mask"]
+
+
+def click(app, key: str):
+    return app.button(key=key).click().run()
+
+
+def test_the_lab_opens_on_the_subsequent_mask_alone():
+    """One rule that cannot move, nothing to undo, and how many keys each row has left."""
+    app = opened(masks_page)
+
+    assert app.checkbox(key="on 0").value
+    assert not [c for c in app.checkbox if c.key == "on 1"]
+    assert all(app.button(key=key).disabled for key in ("up 0", "down 0", "undo", "redo"))
+    assert "28 of 49 cells may attend" in html(app)
+
+
+def test_rules_are_added_joined_turned_around_and_switched_off():
+    """Each step stands in the link; the first rule that is on is joined to nothing."""
+    app = opened(masks_page)
+    app.selectbox(key="add rule").set_value("prefix").run()
+
+    assert mask(app) == "subsequent.prefix"
+    assert app.selectbox(key="add rule").value is None
+
+    app.button_group(key="join 1").set_value("and").run()
+
+    assert mask(app) == "subsequent.and-prefix"
+
+    app.checkbox(key="negated 1").check().run()
+    app.checkbox(key="on 0").uncheck().run()
+
+    assert mask(app) == "off-subsequent.and-not-prefix"
+    assert not [g for g in app.button_group if g.key == "join 1"]
+    assert button(app, "not prefix of 2")
+    assert not app.exception
+
+
+def test_rules_move_and_go():
+    """Up, down and remove keep everything else as it is."""
+    app = opened(masks_page, mask="subsequent.prefix-3.window-1")
+    click(app, "up 2")
+
+    assert mask(app) == "subsequent.window-1.prefix-3"
+
+    click(app, "down 0")
+
+    assert mask(app) == "window-1.subsequent.prefix-3"
+
+    click(app, "remove 1")
+
+    assert mask(app) == "window-1.prefix-3"
+
+
+def test_undo_goes_back_to_the_opening_and_redo_returns():
+    """Changes from the list, the chips and reset are all steps."""
+    app = opened(masks_page)
+    app.selectbox(key="preset").set_value("prefix-LM").run()
+    app.number_input(key="prefix length 1").set_value(4).run()
+    click(app, "chip mask 0")
+
+    assert mask(app) == "prefix-4"
+
+    click(app, "undo")
+    click(app, "undo")
+
+    assert mask(app) == "subsequent.prefix"
+
+    click(app, "undo")
+
+    assert mask(app) == "subsequent"
+    assert app.button(key="undo").disabled
+
+    for _ in range(3):
+        click(app, "redo")
+
+    assert mask(app) == "prefix-4"
+
+    button(app, "reset all").click().run()
+    click(app, "undo")
+
+    assert mask(app) == "prefix-4"
+
+
+def test_every_known_mask_runs():
+    """With two sentences, one of them padded."""
+    app = opened(masks_page, text="one two three four\none two")
+    for name in PRESETS:
+        app.selectbox(key="preset").set_value(name).run()
+
+        assert not app.exception
+        assert 'class="note' not in html(app)
+        assert app.selectbox(key="preset").value is None
+
+
+def test_numbers_that_cannot_be_are_refused_with_a_sentence_and_change_nothing():
+    """What was typed into a list, and numbers that do not go together."""
+    app = opened(masks_page, mask="documents-3_4.random-1-4")
+    app.text_input(key="documents lengths 0").set_value("3, four").run()
+
+    assert "&#x27;four&#x27; is none of the lengths" in html(app)
+
+    app.number_input(key="random count 1").set_value(9).run()
+
+    assert "9 keys of every 4 cannot be drawn" in html(app)
+    assert mask(app) == "documents-3_4.random-1-4"
+
+    app.text_input(key="documents lengths 0").set_value("2 5").run()
+
+    assert mask(app) == "documents-2_5.random-1-4"
+    assert 'class="note' not in html(app)
+
+
+def test_padding_for_another_number_of_sentences_is_left_out_and_can_be_mended():
+    """It is said on every page; one button takes the lengths of the sentences there are."""
+    link = {"text": "one two three\none", "mask": "subsequent.padding-4_3_2"}
+
+    assert "is for 3 sentence(s), and there are 2" in html(opened(heads_page, **link))
+
+    app = opened(masks_page, **link)
+    click(app, "lengths 1")
+
+    assert mask(app) == "subsequent.padding-4_2"
+    assert "left out" not in html(app)
+
+
+def test_the_same_mask_stands_on_both_pages():
+    """The page Heads has pills for three rules, and chips for all of them."""
+    app = opened(heads_page, mask="subsequent.global-0.off-strided")
+
+    assert app.button_group(key="rules").value == ["subsequent"]
+    assert button(app, "or global tokens 0")
+    assert not [b for b in app.button if "strided" in b.label]
+
+    app.button_group(key="rules").set_value(["subsequent", "prefix", "window"]).run()
+
+    assert mask(app) == "subsequent.prefix.global-0.off-strided.window"
+
+    app.number_input(key="window before").set_value(5).run()
+    app.button_group(key="rules").set_value(["window"]).run()
+
+    assert mask(app) == "global-0.off-strided.window-5"
+
+
+def test_biases_are_no_masks():
+    """Each is a control and a chip of its own, and stands in the link beside the mask."""
+    app = opened(masks_page, show="1")
+    for name in ("alibi", "relative", "softcap"):
+        app.toggle(key=f"add {name}").set_value(True).run()
+    app.number_input(key="number softcap").set_value(2.5).run()
+
+    assert app.query_params["added"] == "alibi.relative-0.softcap-2.5"
+    assert "mask" not in app.query_params
+    assert "Head 1 loses 0.0625 for each position" in html(app)
+    for chip in ("ALiBi bias", "relative bias, seed 0", "softcap 2.5"):
+        button(app, chip).click().run()
+
+    assert "added" not in app.query_params
+
+
+def test_the_selected_cell_says_which_rules_block_it():
+    """By their places in the list and their names; and what is left to its query."""
+    app = opened(masks_page, mask="subsequent.window-1", cell="3.0")
+
+    assert "Blocked by rule 2: window (1 before, 0 after). Query &#x27;sat&#x27; (3) has 2 of 7 keys left." in plain(
+        app
+    )
+
+    app = opened(masks_page, mask="subsequent.window-1", cell="3.5")
+
+    assert "Blocked by rule 1: subsequent; rule 2: window (1 before, 0 after)." in html(app)
+
+    app = opened(masks_page, mask="subsequent.window-1", cell="3.2")
+
+    assert "No rule blocks it." in html(app)
+
+
+def plain(app) -> str:
+    """Without the marks that keep the direction of a token to itself."""
+    return html(app).replace("\u2068", "").replace("\u2069", "")
+
+
+def test_a_window_sees_farther_with_every_layer():
+    """One key before and itself: two inputs after one layer, four after three."""
+    app = opened(masks_page, mask="window-1-0", cell="5.5")
+
+    assert "&#x27;the&#x27; (5) sees 4 of 7 inputs after 3 layers" in plain(app)
+
+    app.slider(key="layers reached").set_value(1).run()
+
+    assert "&#x27;the&#x27; (5) sees 2 of 7 inputs after 1 layer," in plain(app)
+
+
+def test_the_cost_is_said_for_this_text_and_for_a_long_one():
+    """A causal mask leaves 28 of 49 cells of 7 tokens, and half of them all of 131,072."""
+    said = html(opened(masks_page))
+
+    assert "28  <small>of 49 </small>" in said
+    assert "8.59 G <small>of 17.2 G</small>" in said
+    assert "50.0%" in said
+
+
+def test_another_number_of_queries_is_for_the_grid_alone():
+    """Two queries and seven keys: with a cache they see six and seven keys, without one one and two."""
+    app = opened(masks_page)
+    before = app.query_params
+    app.toggle(key="other lengths").set_value(True).run()
+    app.number_input(key="number of queries").set_value(2).run()
+
+    assert "2 queries by 7 keys: 3 of 14 cells may attend" in html(app)
+
+    app.button_group(key="alignment").set_value("bottom-right").run()
+
+    assert "2 queries by 7 keys: 13 of 14 cells may attend" in html(app)
+    assert "they are what they are" in html(app)
+    assert app.query_params == before
+    assert not app.exception
+
+
+def test_the_checkboxes_hold_few_tokens():
+    """Of many, one sentence says how many there is room for."""
+    app = opened(masks_page, text="word " * 30)
+    app.session_state["boxes"] = True
+    app.run()
+
+    assert "room for 24 tokens; this sentence has 31" in html(app)
+
+
+def test_a_mask_too_long_for_the_link_is_refused(monkeypatch):
+    """The mask stays as it was, and why is said once."""
+    state = {"mask": Stack((Entry(Subsequent()),)), "opening": Stack()}
+    monkeypatch.setattr(masking.st, "session_state", state)
+    board = Painted(tuple((q, k) for q in range(64) for k in range(64) if (q + k) % 2))
+    masking.put(Stack((Entry(board),)))
+
+    assert state["mask"] == Stack((Entry(Subsequent()),))
+    assert "Paint fewer cells" in masking.refused()
+    assert masking.refused() == ""
+
+
+def test_a_change_that_goes_on_is_one_step_of_undo(monkeypatch):
+    """A slow drag is taken back at once."""
+    state = {"mask": None, "opening": Stack()}
+    monkeypatch.setattr(masking.st, "session_state", state)
+    first, second, third = (Stack((Entry(Random(1, 4, seed)),)) for seed in range(3))
+    masking.put(first), masking.put(second), masking.amend(third)
+    masking.undo()
+
+    assert state["mask"] == first
+
+
+def test_without_a_rule_everything_is_open():
+    """That there is none is a choice, and stands in the link."""
+    app = opened(masks_page)
+    click(app, "remove 0")
+
+    assert mask(app) == "none"
+    assert "Nothing is changed" in captions(app)
+    assert "No rule yet." in html(app)
+    assert "49 of 49 cells may attend" in html(app)
