@@ -1,13 +1,14 @@
 """Ways of applying a mask, right and wrong, as exhibits that a leak test tells apart."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from attnviz.core.attention import attend, scaled_dot_product_attention
 from attnviz.core.leaks import LeakTest, leak_test_function
 from attnviz.core.masks import Mask
+from attnviz.core.tokens import Token
 
 
 @dataclass(frozen=True)
@@ -61,18 +62,22 @@ EXHIBITS = {
 """By their names, the right one first."""
 
 
-def leak_test_of_exhibit(name: str, mask: Mask, n: int, *, keys: int | None = None, sentence: int = 0) -> LeakTest:
+def leak_test_of_exhibit(
+    name: str, mask: Mask, queries: Sequence[Token], keys: Sequence[Token], *, sentence: int = 0
+) -> LeakTest:
     """Test one layer with random queries, keys and values, in which the mask is applied as an exhibit does it.
 
     Args:
         name: of `EXHIBITS`.
         mask: what is promised.
-        n: how many queries; see `leak_test_function`.
+        queries, keys: the tokens whose places are tested.
+        sentence: of which sentence the mask is.
 
     Raises:
         InputError: for too many queries or keys.
     """
-    return leak_test_function(EXHIBITS[name].attend, mask, n, keys=keys, sentence=sentence)
+    test = leak_test_function(EXHIBITS[name].attend, mask, len(queries), keys=len(keys), sentence=sentence)
+    return replace(test, queries=tuple(queries), keys=tuple(keys), source=f"mask {name}")
 
 
 def seconds(numbers: int, tokens: int, layers: int) -> float:

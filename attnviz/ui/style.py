@@ -32,20 +32,26 @@ ul.text {padding-left: 1.25rem;}
 .facts tr {border-bottom: 1px solid rgba(128, 128, 128, .3);}
 .facts th {font-size: .875rem; font-weight: 600;}
 .facts .odd {color: #a21caf; color: light-dark(#a21caf, #e879f9);}
-.fills td {min-width: 9rem;}
+.fills th, .fills td {min-width: 9rem;}
 .scrolls {overflow-x: auto;}
-.st-key-beside-convention, *:has(> .st-key-beside-convention),
-.st-key-beside-leaks, *:has(> .st-key-beside-leaks),
-.st-key-beside-policies, *:has(> .st-key-beside-policies) {flex: 1 1 420px !important; min-width: 290px;}
+*:has(> .st-key-beside-convention), *:has(> .st-key-beside-leaks),
+*:has(> .st-key-beside-policies) {flex: 1 1 290px !important; min-width: 290px;}
 .facts .goal {white-space: nowrap;}
 .facts .number {text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap;}
 .st-key-maps, *:has(> .st-key-maps) {flex: 1 1 620px !important; min-width: 0;}
+[class*="st-key-icon-"] button [data-testid="stMarkdownContainer"] {
+  position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap;}
 [class*="st-key-rule-"] {border-left: 2px solid rgba(128, 128, 128, .35); padding-left: .7rem;}
 .reach {border-collapse: collapse; line-height: 1.4; font-variant-numeric: tabular-nums;}
 .reach th, .reach td {text-align: left; font-size: .875rem; font-weight: 400; padding: .15rem .75rem .15rem 0;}
 .reach i {display: inline-block; width: 13px; height: 13px; margin: 0 2px -1px 0; border: 1px solid; border-radius: 2px;
           opacity: .45;}
 .reach i.seen {background: currentColor; opacity: .85;}
+.equation {font: italic 1.35rem/1.6 "STIX Two Math", "Cambria Math", "Latin Modern Math", Georgia, serif; padding: .2rem 0;
+           overflow-wrap: anywhere;}
+.equation mark {background: rgba(62, 163, 209, .22); color: inherit; border-bottom: 2px solid; border-radius: 2px;
+                padding: .1rem .15rem;}
+.equation sub {font-size: .7em;}
 .facts small {font-size: .8rem; opacity: .75;}
 .st-key-examples {flex-wrap: nowrap;}
 .st-key-examples > :first-child {flex: 1 1 0; min-width: 0;}

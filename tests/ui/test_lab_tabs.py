@@ -13,6 +13,7 @@ from test_pages import button, html, masks_page, opened
 from attnviz.core import masks
 from attnviz.core.masks import Subsequent
 from attnviz.core.stack import Entry, Stack
+from attnviz.core.tokens import Token
 from attnviz.dialects import DIALECTS, dialect, handed_to
 from attnviz.dialects.mistaken import meant, mistaken
 from attnviz.leaks.mistakes import EXHIBITS, leak_test_of_exhibit
@@ -54,7 +55,8 @@ def test_a_mistaken_stack_blocks_what_the_reader_did_not_see(stack, reader):
 @pytest.mark.parametrize("how", EXHIBITS)
 def test_only_the_right_way_of_applying_a_mask_does_not_leak(how):
     """Of a causal mask every other way leaks all of the future."""
-    test = leak_test_of_exhibit(how, Subsequent(), 5)
+    tokens = tuple(Token(word, i, 0, 0) for i, word in enumerate("the cat sat on mats".split()))
+    test = leak_test_of_exhibit(how, Subsequent(), tokens, tokens)
 
     assert bool(test.pairs) == (how != "as it should be")
     assert len(test.pairs) in (0, 10)

@@ -75,7 +75,7 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
     large(f"{report.kind.capitalize()}{convention}{causal}. (B, H, Q, K) = {report.shape}.")
     for reason in report.reasons:
         quiet(reason)
-    in_words(lines("", report)[-1])
+    in_words(lines("", report)[-1].removesuffix(".") + ".")
     for number, found in enumerate(report.findings):
         _finding(lab, array, report, found, number)
     _take_away(what, name, array, report, said)
@@ -118,7 +118,7 @@ def _finding(lab: Lab, array: Array, report: Report, found: Finding, number: int
             quiet(f"Where: {found.places()}.")
         grid = evidence(array, report, found) if found.severity != "note" else None
         if grid is not None:
-            folded = st.expander("The cells", on_change="rerun", key=f"cells {number}")
+            folded = st.expander("The cells", not number, on_change="rerun", key=f"cells {number}")
             if folded.open:
                 with folded:
                     figure = figures.states(grid, dark=lab.dark)

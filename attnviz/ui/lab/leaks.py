@@ -10,12 +10,15 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.leaks import MOST, LeakTest
 from attnviz.core.masks import Mask, Subsequent
+from attnviz.core.tokens import Token
 from attnviz.leaks import leak_test, mistakes
 from attnviz.sources.base import Source
 from attnviz.ui import cache, looking, masking, pictures
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.choices import EXHIBIT, FUTURE, LAYER, MEANT, PROMISES, TESTED
 from attnviz.ui.notes import in_words, label, large, note, quiet
+
+Tokens = tuple[Token, ...]
 
 HOW = "One token after the other is changed and the model run again. Whose output moves has seen the change."
 
@@ -119,14 +122,14 @@ def _test(
 
 def _exhibit(lab: Lab, how: str) -> None:
     """One layer with random numbers, in which the mask is applied as it was chosen."""
-    queries, keys = map(len, lab.tokens)
     exhibit = mistakes.EXHIBITS[how]
-    _result(lab, _exhibited(how, lab.mask, queries, keys, lab.sentence if lab.mask.batch_size else 0), exhibit.says)
+    test = _exhibited(how, lab.mask, *lab.tokens, lab.sentence if lab.mask.batch_size else 0)
+    _result(lab, test, exhibit.says)
 
 
 @lru_cache(maxsize=16)
-def _exhibited(how: str, mask: Mask, queries: int, keys: int, sentence: int) -> LeakTest:
-    return mistakes.leak_test_of_exhibit(how, mask, queries, keys=keys, sentence=sentence)
+def _exhibited(how: str, mask: Mask, queries: Tokens, keys: Tokens, sentence: int) -> LeakTest:
+    return mistakes.leak_test_of_exhibit(how, mask, queries, keys, sentence=sentence)
 
 
 def _result(lab: Lab, test: LeakTest, says: str = HOW) -> None:
