@@ -46,7 +46,7 @@ def screen(drawing: Map, colors: Theme) -> tuple[dict, pd.DataFrame]:
         "params": [{"name": "cell", "select": "point"}],
         "data": {"name": "source"},
         "signals": _signals(**here),
-        "marks": [{"type": "group", "data": _parts(), "marks": _marks(size, colors)}],
+        "marks": [{"type": "group", "data": parts("map", *frame.KINDS), "marks": _marks(size, colors)}],
     }
     return spec, table(drawing, colors)
 
@@ -143,9 +143,8 @@ def _signals(*, rows: int, columns: int, cell: float, numbers: int) -> list[dict
     ]
 
 
-def _parts() -> list[dict]:
+def parts(*kinds: str) -> list[dict]:
     """A dataset for each kind of thing that is drawn."""
-    kinds = ("map", *frame.KINDS)
     return [
         {"name": kind, "source": "source", "transform": [{"type": "filter", "expr": f"datum.kind === '{kind}'"}]}
         for kind in kinds
@@ -161,16 +160,6 @@ def _marks(size, colors: Theme) -> list[dict]:
         "smooth": {"value": False},
         "tooltip": {"value": None},
     }
-    ramp = _at("x", "y") | {"url": {"field": "uri"}, "aspect": {"value": False}}
-    ramp |= {"width": {"value": RAMP_WIDTH}, "height": {"value": RAMP_HEIGHT}}
-    boxes = _at("x", "y", "x2", "y2", "fill", "stroke") | {"strokeWidth": {"field": "width"}}
-    signs = _at("x", "y", "size") | {
-        "shape": {"field": "path"},
-        "stroke": {"field": "color"},
-        "strokeWidth": {"field": "width"},
-        "fill": {"value": None},
-    }
-    quiet = {"interactive": False, "aria": False}
     return [
         {
             "type": "image",
@@ -179,17 +168,34 @@ def _marks(size, colors: Theme) -> list[dict]:
             "aria": False,
             "encode": {"update": image | {"cursor": {"value": "crosshair"}}},
         },
+        *frame_marks(),
+        *_pointed(size, colors),
+    ]
+
+
+def frame_marks() -> list[dict]:
+    """Marks that draw any frame, from a dataset for each of its kinds."""
+    ramp = at("x", "y") | {"url": {"field": "uri"}, "aspect": {"value": False}}
+    ramp |= {"width": {"value": RAMP_WIDTH}, "height": {"value": RAMP_HEIGHT}}
+    boxes = at("x", "y", "x2", "y2", "fill", "stroke") | {"strokeWidth": {"field": "width"}}
+    signs = at("x", "y", "size") | {
+        "shape": {"field": "path"},
+        "stroke": {"field": "color"},
+        "strokeWidth": {"field": "width"},
+        "fill": {"value": None},
+    }
+    quiet = {"interactive": False, "aria": False}
+    return [
         {"type": "image", "from": {"data": "images"}, "encode": {"update": ramp}} | quiet,
         {"type": "rect", "from": {"data": "boxes"}, "encode": {"update": boxes}} | quiet,
         {"type": "symbol", "from": {"data": "signs"}, "encode": {"update": signs}} | quiet,
-        _text("titles", "left", fontSize=TITLE_SIZE, fontWeight=600),
-        _text("words", "left"),
-        _text("ticks", "center"),
-        _text("sides", "center", angle=-90),
-        _text("rows", "right", font=MONO),
-        _text("columns", "left", angle=-90, font=MONO),
-        _text("tokens", "left", font=MONO),
-        *_pointed(size, colors),
+        text_mark("titles", "left", fontSize=TITLE_SIZE, fontWeight=600),
+        text_mark("words", "left"),
+        text_mark("ticks", "center"),
+        text_mark("sides", "center", angle=-90),
+        text_mark("rows", "right", font=MONO),
+        text_mark("columns", "left", angle=-90, font=MONO),
+        text_mark("tokens", "left", font=MONO),
     ]
 
 
@@ -226,11 +232,13 @@ def _pointed(size, colors: Theme) -> list[dict]:
     ]
 
 
-def _at(*fields: str) -> dict:
+def at(*fields: str) -> dict:
+    """Channels that are read from fields of the same names."""
     return {name: {"field": name} for name in fields}
 
 
-def _text(kind: str, align: str, **settings) -> dict:
+def text_mark(kind: str, align: str, **settings) -> dict:
+    """Texts of a dataset with the fields x, y, text and color."""
     values = {"align": align, "baseline": "middle", "font": FONT, "fontSize": TEXT_SIZE} | settings
-    update = _at("x", "y", "text") | {"fill": {"field": "color"}} | {name: {"value": v} for name, v in values.items()}
+    update = at("x", "y", "text") | {"fill": {"field": "color"}} | {name: {"value": v} for name, v in values.items()}
     return {"type": "text", "from": {"data": kind}, "interactive": False, "aria": False, "encode": {"update": update}}

@@ -42,6 +42,8 @@ class Theme:
     leak: str
     """A cell that saw what it must not; the background stands out on it."""
     ramp: tuple[str, ...]
+    diverging: tuple[str, ...]
+    """From the most negative over 0 in the middle to the most positive."""
 
 
 LIGHT = Theme(
@@ -60,6 +62,10 @@ LIGHT = Theme(
         "#f0f7fa", "#bde5f3", "#84d4e7", "#5fbcdc", "#3ea3d1", "#2589c4",
         "#266fb2", "#28549e", "#273c82", "#202863", "#171645",
     ),
+    diverging=(
+        "#7a2604", "#ad4310", "#d87a3c", "#efb189", "#f9dfcd", "#f6f7f9",
+        "#d3e8f4", "#92c8e6", "#459ad2", "#2068b0", "#143c78",
+    ),
 )  # fmt: skip
 
 DARK = Theme(
@@ -77,6 +83,10 @@ DARK = Theme(
     ramp=(
         "#20242f", "#283456", "#2f457e", "#315a9d", "#2c72b7", "#1c8cd0",
         "#1ea7da", "#3bc1e1", "#62dae6", "#9fede9", "#d4fef4",
+    ),
+    diverging=(
+        "#ffc08f", "#f3924a", "#c4641f", "#84451c", "#4a3022", "#1f232c",
+        "#203650", "#285d94", "#3489cc", "#6cb9eb", "#bde4ff",
     ),
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from attnviz.ui.lab import rules
 from attnviz.ui.lab.link import Added
 from attnviz.ui.lab.rules import BY_NAME
 from attnviz.ui.notes import label, note, quiet
+from attnviz.ui.steps.link import Tuned
 
 LONGEST_CHIP = 60
 """Characters on a chip; of longer lists of heads the first are named."""
@@ -27,7 +28,8 @@ SHORTCUTS = ("subsequent", "window", "prefix")
 
 def unchanged() -> dict[str, object]:
     """What the controls of the edits bar hold when nothing is changed."""
-    return {"mask": None, "own_mask": True, "empty": EMPTY_ROWS[0], "off": frozenset(), "added": Added()}
+    scores = {"added": Added(), "tuned": Tuned()}
+    return {"mask": None, "own_mask": True, "empty": EMPTY_ROWS[0], "off": frozenset(), **scores}
 
 
 def edits_bar(
@@ -50,8 +52,9 @@ def edits_bar(
         own_mask = _own_mask(hidden, fixed)
         stack, left_out = masking.fitting(masking.now(), len(lines))
         heads_off = frozenset((s, h) for s, h in st.session_state["off"] if s in source.sites and h < source.num_heads)
-        added = st.session_state["added"]
-        edits = Edits(stack.mask(), heads_off, own_mask=own_mask, bias=added.bias, softcap=added.softcap)
+        added, tuned = st.session_state["added"], st.session_state["tuned"]
+        scores = {"temperature": tuned.temperature, "scale": tuned.scale, "bias": added.bias, "softcap": added.softcap}
+        edits = Edits(stack.mask(), heads_off, own_mask=own_mask, **scores)
         if not fixed:
             edits = replace(edits, empty_rows=_empty_rows(cache.record(source, lines, edits)))
     for entry in left_out:
@@ -185,6 +188,10 @@ def _chips(edits: Edits, stack: Stack, hidden: str) -> None:
         _chip(f"relative bias, seed {added.relative}", _drop_added, "relative")
     if added.softcap is not None:
         _chip(f"softcap {added.softcap:g}", _drop_added, "softcap")
+    if edits.temperature != 1:
+        _chip(f"temperature {edits.temperature:g}", _tune, "temperature")
+    if edits.scale is not None:
+        _chip("scores not scaled", _tune, "scaled")
     if not edits.own_mask:
         _chip(f"{hidden} not masked", _forget, "own_mask")
     if edits.empty_rows != EMPTY_ROWS[0]:
@@ -208,6 +215,10 @@ def _drop_rule(index: int) -> None:
 
 def _drop_added(name: str) -> None:
     st.session_state["added"] = replace(st.session_state["added"], **{name: getattr(Added(), name)})
+
+
+def _tune(name: str) -> None:
+    st.session_state["tuned"] = replace(st.session_state["tuned"], **{name: getattr(Tuned(), name)})
 
 
 def _forget(name: str) -> None:

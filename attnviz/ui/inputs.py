@@ -16,6 +16,7 @@ from attnviz.ui.lab.choices import LINKED
 from attnviz.ui.lab.tabs import NAMES
 from attnviz.ui.looking import DOMAINS
 from attnviz.ui.notes import clean, note, quiet, unknown_words
+from attnviz.ui.steps import changes
 
 SIZES = {"d_model": ("d_model", 64), "num_heads": ("Heads", 4), "num_layers": ("Layers", 2), "seed": ("Seed", 0)}
 """Of random weights: what a setting is called, and what it begins with."""
@@ -26,13 +27,15 @@ LONGEST_LINK = 30_000
 MOST_PROBLEMS = 3
 """So many of the things that are wrong with a link are said."""
 
+CLONED = "W_K, W_V and W_O begin as copies of W_Q, as in a tutorial: the scores are then symmetric."
+
 ALLOWED: dict[str, object] = {
     "model": (*api.SOURCES, pretrained.NAME),
     "hf": str,
     "text": str,
     "tokenizer": tokenizers.NAMES,
     **{name: range(0 if name == "seed" else 1, most + 1) for name, most in BOUNDS.items()},
-    **dict.fromkeys(("bias", "positions", "own_mask", "sums", "sos"), ("true", "false")),
+    **dict.fromkeys(("bias", "positions", "cloned", "own_mask", "sums", "sos"), ("true", "false")),
     "sentence": range(1, cache.MOST_SENTENCES + 1),
     "colors": tuple(DOMAINS),
     "empty": EMPTY_ROWS,
@@ -73,7 +76,7 @@ def input_bar() -> tuple[Source, tuple[str, ...]]:
     unknown_words(cache.unknown(source, lines), pretrained.unknown_token(source))
     if left_out:
         note("This text is too long for a link: the address of this page leaves it out.", "notice")
-    return source, lines
+    return changes.applied(source, lines), lines
 
 
 def _allowed(names: tuple[str, ...] | None) -> dict[str, object]:
@@ -163,6 +166,7 @@ def _scratch() -> Scratch | InputError:
             sizes[name] = (left, right)[i % 2].number_input(title, least, BOUNDS[name], default, **options)
         positions = left.toggle("Positions", True, key="positions", **bound)
         bias = right.toggle("Bias", True, key="bias", **bound)
+        cloned = left.toggle("Cloned weights", False, key="cloned", help=CLONED, **bound)
     tokenizer = st.segmented_control(
         "Tokenizer",
         tokenizers.NAMES,
@@ -174,6 +178,6 @@ def _scratch() -> Scratch | InputError:
         **bound,
     )
     try:
-        return Scratch(tokenizer or tokenizers.NAMES[0], positions=positions, bias=bias, **sizes)
+        return Scratch(tokenizer or tokenizers.NAMES[0], positions=positions, bias=bias, cloned=cloned, **sizes)
     except InputError as error:
         return error

@@ -16,7 +16,9 @@ import streamlit as st
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
 from attnviz.ui.lab import link
+from attnviz.ui.steps import link as steps_link
 from attnviz.views import SPECIAL, View
+from attnviz.walk import Knobs
 
 COMBINED = ("mean", "max", "min")
 """How all heads can be shown as one."""
@@ -26,6 +28,12 @@ EFFECTS = ("step by step", "next word", "output vectors", "blanks", "one blank",
 
 PAIRS = {"aa": "A to A", "ab": "A to B", "ba": "B to A", "bb": "B to B"}
 """How the link writes which text of a pair looks at which."""
+
+STAGES = tuple(
+    "embedding position input project split products scale softcap bias temperature mask softmax dropout values concat "
+    "output".split()
+)
+"""The steps of an attention call, by which the link names the one that is large."""
 
 Heads = frozenset[tuple[Site, int]]
 LETTERS = {kind[0]: kind for kind in KINDS}
@@ -150,6 +158,21 @@ def decode_effect(text: str) -> str | None:
     return text or None
 
 
+def encode_stage(stage: str | None) -> str:
+    return stage or ""
+
+
+def decode_stage(text: str) -> str | None:
+    """Read what `encode_stage` wrote.
+
+    Raises:
+        InputError: if it is anything else.
+    """
+    if text and text not in STAGES:
+        raise InputError(f"'{text[:40]}' is no step; there are {', '.join(STAGES)}.")
+    return text or None
+
+
 ENCODED = {
     "mask": (link.encode_stack, link.decode_stack, None),
     "meant": (link.encode_stack, link.decode_stack, None),
@@ -161,6 +184,11 @@ ENCODED = {
     "step": (encode_step, decode_step, None),
     "effect": (encode_effect, decode_effect, None),
     "view": (encode_view, decode_view, View()),
+    "tuned": (steps_link.encode_tuned, steps_link.decode_tuned, steps_link.Tuned()),
+    "knobs": (steps_link.encode_knobs, steps_link.decode_knobs, Knobs()),
+    "changes": (steps_link.encode_changes, steps_link.decode_changes, ()),
+    "query": (steps_link.encode_query, steps_link.decode_query, None),
+    "stage": (encode_stage, decode_stage, None),
 }
 """Of each unbound part of the link: how it is written and read, and what it is without a link."""
 

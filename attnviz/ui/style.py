@@ -47,8 +47,8 @@ ul.text {padding-left: 1.25rem;}
 .reach i {display: inline-block; width: 13px; height: 13px; margin: 0 2px -1px 0; border: 1px solid; border-radius: 2px;
           opacity: .45;}
 .reach i.seen {background: currentColor; opacity: .85;}
-.equation {font: italic 1.35rem/1.6 "STIX Two Math", "Cambria Math", "Latin Modern Math", Georgia, serif; padding: .2rem 0;
-           overflow-wrap: anywhere;}
+.equation {font: italic 1.35rem/1.6 "STIX Two Math", "Cambria Math", "Latin Modern Math", Georgia, serif;
+           padding: .2rem 0; overflow-wrap: anywhere;}
 .equation mark {background: rgba(62, 163, 209, .22); color: inherit; border-bottom: 2px solid; border-radius: 2px;
                 padding: .1rem .15rem;}
 .equation sub {font-size: .7em;}

@@ -18,6 +18,12 @@ def masks() -> None:
     page()
 
 
+def steps() -> None:
+    from attnviz.ui.pages.steps import page
+
+    page()
+
+
 def model() -> None:
     from attnviz.ui.pages.model import page
 
@@ -30,6 +36,7 @@ st.logo(str(assets.path("logo.svg")), size="large")
 pages = [
     st.Page(heads, title="Heads", url_path="heads", default=True),
     st.Page(masks, title="Masks", url_path="masks"),
+    st.Page(steps, title="Steps", url_path="steps"),
     st.Page(model, title="Model", url_path="model"),
 ]
 page = st.navigation(pages, position="top")

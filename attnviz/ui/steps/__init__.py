@@ -1,0 +1,1 @@
+"""The page Steps: one file per part of it."""

@@ -1,0 +1,29 @@
+"""Why there is each step, and what tutorials get wrong. Ours, short, and exact."""
+
+WHY = {
+    "embedding": "A token is looked up in a table. The same word gets the same vector wherever it stands.",
+    "position": "Attention has no order of its own: without positions, words in another order give the same outputs in "
+    "that order.",
+    "input": "Attention reads what the layers below made of the tokens; in the first layer, the tokens themselves.",
+    "project": "First project, then split: each W is one d_model × d_model matrix for all heads. Equal to one narrow "
+    "matrix per head, side by side.",
+    "split": "Splitting only renames columns: (B, n, H·d_k) becomes (B, H, n, d_k). No head sees "
+    "another head's columns.",
+    "products": "Each cell is one number: how well a query and a key agree. The table is (B, H, Q, K), one square per "
+    "head: not B × L × h × h.",
+    "scale": "q·k adds up d_k products. If they are independent with variance 1, the sum has variance d_k: with wider "
+    "vectors scores grow, the softmax gives one key everything, and its gradient vanishes. Divided by √d_k, the "
+    "variance is 1 again, whatever d_k is.",
+    "softcap": "Some models bend scores so that they never leave a bound.",
+    "bias": "A bias is added to scores by where tokens stand. It is no mask: it makes cells weaker, not impossible.",
+    "temperature": "Below 1 the largest weight grows, above 1 weights become more alike.",
+    "mask": "Blocked scores become −∞ before the softmax, so that e^−∞ = 0 and the others share all. Under a "
+    "subsequent mask query 12 sees keys 0 to 12: itself, too.",
+    "softmax": "Each row is e to the score, over the sum of these. A weight says how much of a value is taken, not how "
+    "much the output depends on it: a large weight on a short value does little.",
+    "dropout": "In training some weights are set to 0 and the others raised: rows then do not sum to 1.",
+    "values": "Each query gets the mean of all values, weighted by its row.",
+    "concat": "Heads have not met until here: their outputs stand side by side.",
+    "output": "W_O mixes the heads and leads back to d_model numbers, which are added to what came in.",
+}
+"""By the key of a stage."""
