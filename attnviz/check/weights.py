@@ -87,7 +87,8 @@ def _over_masked(laid: Laid, known: Tensor) -> Iterator[Finding]:
     others = (known & ~even)[..., None]
     open_cells, after = (laid.values > LEAK) & others, future(*laid.values.shape[2:])
     causal = bool(others.any()) and looks_causal(open_cells)
-    could = (others & ~after if causal else others).any(2, keepdim=True).any(1, keepdim=True)
+    backwards = not bool((open_cells & after).any())
+    could = (others & ~after if backwards else others).any(2, keepdim=True).any(1, keepdim=True)
     blocked = could & ~open_cells.any(2, keepdim=True).any(1, keepdim=True)
     over = even & (blocked.any(-1) | (after.any(-1) & causal))
     if over.any():

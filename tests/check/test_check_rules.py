@@ -199,3 +199,51 @@ def test_what_cannot_be_checked_is_refused_in_one_sentence(array, said, message)
         check(array, **said)
 
     assert str(refused.value).endswith(".")
+
+
+def test_what_may_be_padding_on_the_left_is_a_warning():
+    """One sentence of two tokens in the last of five places, as generation pads it, or inverted."""
+    (found,) = check(padded((2,), 5).flip(-1), convention="may-attend").findings
+
+    assert (found.rule, found.severity) == ("inverted", "warning")
+    assert "unless it is padding on the left" in found.says
+
+
+def test_digits_that_were_cut_off_may_add_up():
+    """Half a digit for each of the keys."""
+    rounded = torch.full((2, 200), 0.0054)
+
+    assert "row-sum" in check(rounded).rules()
+    assert "row-sum" not in check(rounded, rounding=5e-4).rules()
+
+
+def test_uniform_heads_are_uniform_and_nothing_else():
+    """Not identical besides, nor spread over masked keys; and of two tokens nothing can be told."""
+    even = causal(3) / causal(3).sum(-1, keepdim=True)
+
+    assert check(even.expand(1, 2, 3, 3), kind="weights").rules() == {"uniform-head"}
+    assert check(causal(2) / causal(2).sum(-1, keepdim=True)).rules() == set()
+
+
+def test_three_tokens_in_low_precision_tell_no_symmetry():
+    """Of 500 random heads some are symmetric up to bfloat16's eight bits."""
+    assert check(weights(shape=(1, 500, 3, 3)).bfloat16()).rules() == set()
+
+
+def test_numbers_say_what_they_are():
+    """The guess, where two kinds are near."""
+    kinds = {
+        "scores": [[[2.0, -1.0], [-1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]],
+        "weights": [[[0.0, 1.0], [1.0, 0.0]], [[0.4, 0.6], [0.5, 0.5]], [[math.nan, math.nan]]],
+        "mask": [[[1.0, 0.0], [1.0, 1.0]], [[1, 0], [0, 1]], [[0.0, -1.0], [0.0, 0.0]], [[0.0, math.nan], [0.0, -1e9]]],
+    }
+    for kind, arrays in kinds.items():
+        for array in arrays:
+            report = check(torch.tensor(array))
+            assert (report.kind, bool(report.reasons)) == (kind, True), array
+
+
+def test_weights_above_1_are_none():
+    """Unless dropout scaled them."""
+    assert "range" in check(scores().abs(), kind="weights").rules("error")
+    assert "range" not in check(dropped(0.5)).rules()
