@@ -92,7 +92,7 @@ class Block:
         alike = self.queries[self.rows, None] == self.keys
         at = torch.arange(len(self.keys))
         there = at < self.position[:, None] if self.step.site.kind == "decoder" else at != self.position[:, None]
-        return alike & there & (at < self.seen) & ~self.special & ~self._special_rows[:, None]
+        return alike & there & (at < self.seen) & ~self._special_rows[:, None]
 
     @property
     def _special_rows(self) -> Tensor:

@@ -119,6 +119,7 @@ def test_sentences_are_compared_where_their_tokens_belong_together():
     assert found.before.shape == found.after.shape == (4, 4)
     assert found.variation.tolist() == pytest.approx([0, 0, 1, 0], abs=1e-4)
     assert found.difference[2, 1] == pytest.approx(-1, abs=1e-4)
+    assert compare(batch, batch, Site("decoder", 0), 0).before.shape == (4, 4)
 
 
 def test_a_head_is_compared_with_another_of_the_same_record():
@@ -174,6 +175,22 @@ def test_heads_that_have_no_rows_are_left_out_and_said():
     assert found.heads == ((SITE, 0), (SITE, 2))
     assert found.left_out == ((SITE, 1),)
     assert np.isfinite(found.divergence).all()
+
+
+def test_a_row_that_one_head_has_not_is_in_no_mean_with_it():
+    """The other heads are compared over all rows."""
+    record = record_of(["a", "b", "c"], heads=3)
+    step = record.steps[0]
+    nothing = step.logsumexp.clone()
+    nothing[0, 1, 2] = -math.inf
+    found = divergences(replace(record, steps=(replace(step, logsumexp=nothing),)))
+    weights = [step.weights(head).double() for head in range(3)]
+
+    assert found.left_out == ()
+    some, every = jensen_shannon(weights[0], weights[1])[:2], jensen_shannon(weights[0], weights[2])
+    assert found.divergence[0, 1] == found.divergence[1, 0] == pytest.approx(float(some.mean()), abs=1e-7)
+    assert found.divergence[0, 2] == pytest.approx(float(every.mean()), abs=1e-7)
+    assert found.divergence[1, 2] == pytest.approx(float(jensen_shannon(*weights[1:])[:2].mean()), abs=1e-7)
 
 
 def test_kinds_stand_over_different_tokens():

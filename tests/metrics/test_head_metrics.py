@@ -173,6 +173,21 @@ def test_rows_that_are_no_numbers_are_left_out_and_counted():
     assert table["value_weighted"][1] is pd.NA
 
 
+def test_heads_share_the_output_over_the_rows_that_all_of_them_have():
+    """A row with no key left in one head is in no head's share, so that they still sum to 1."""
+    mask = torch.ones(1, 3, 4, 4, dtype=torch.bool)
+    mask[0, 1, 2] = False
+    tap = Tap()
+    output = tap.attend(*torch.randn(3, 1, 3, 4, 5), site=SITE, mask=mask)
+    tokens = tuple(Token(str(i), i, 0, 0) for i in range(4))
+    record = Record((Sentence("", tokens, 4),), "test", "random", Edits(), tuple(tap.steps), output)
+    norms = torch.stack([record.steps[0].output(head) for head in range(3)]).norm(dim=-1)[:, [0, 1, 3]]
+    table = head_metrics(record)
+
+    assert table["output_share"].tolist() == pytest.approx((norms / norms.sum(0)).mean(1).tolist(), abs=1e-6)
+    assert table["left_out"].tolist() == [0, 1, 0]
+
+
 def test_what_a_record_does_not_hold_is_missing_and_the_rest_is_there():
     """Of a model that is read only no queries, keys and values are known; of cross-attention no distances."""
     read_only = head_metrics(replace(text_record([1, 2, 1, 2]), read_only=True))
