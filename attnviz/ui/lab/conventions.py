@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache
+from html import escape
 
 import streamlit as st
 from torch import Tensor
@@ -67,7 +68,13 @@ def _dialect(lab: Lab, mask: Mask, name: str) -> None:
                 note(str(error), "notice")
             if name != "is_causal":
                 label("The same as a tensor")
-                st.code(known.printout(mask, len(queries), len(keys)), None, height=260)
+                _printout(known.printout(mask, len(queries), len(keys)))
+
+
+def _printout(text: str) -> None:
+    """Numbers as PyTorch prints them, in a frame that scrolls, also by keyboard."""
+    frame = '<pre class="printout" tabindex="0" role="region" aria-label="The mask as a printed tensor">'
+    st.html(f"{frame}{escape(text)}</pre>")
 
 
 def _picture(lab: Lab, grid: Grid, key: str) -> None:
