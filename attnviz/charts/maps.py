@@ -192,10 +192,13 @@ def clicked(name: str, *fields: str) -> alt.Parameter:
 
 
 def dragged(name: str, colors: Theme) -> alt.Parameter:
-    """A drag over cells, as a selection of the bands of their rows and columns; Escape clears it."""
+    """A drag over cells, as a selection of the bands of their rows and columns.
+
+    It clears itself a moment after the drag, when it has been told: cells under it could not be clicked.
+    """
     mark = alt.BrushConfig(fill=colors.accent, fillOpacity=0.12, stroke=colors.accent, strokeOpacity=0.6)
-    escape = "window:keydown[event.key === 'Escape']"
-    return alt.selection_interval(name=name, encodings=["x", "y"], mark=mark, clear=escape, zoom=False, translate=False)
+    ended = "window:pointerup{0, 500}"
+    return alt.selection_interval(name=name, encodings=["x", "y"], mark=mark, clear=ended, zoom=False, translate=False)
 
 
 def outlined(selected: tuple[int, int] | None, queries: Groups, keys: Groups, size: Size, colors: Theme) -> Frame:

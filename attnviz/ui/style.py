@@ -54,6 +54,12 @@ ul.text {padding-left: 1.25rem;}
 .equation mark {background: rgba(62, 163, 209, .22); color: inherit; border-bottom: 2px solid; border-radius: 2px;
                 padding: .1rem .15rem;}
 .equation sub {font-size: .7em;}
+.scrolls {overflow-x: auto; max-width: 100%;}
+.facts.walked {width: auto;}
+.facts.walked td, .facts.walked th {font-size: .875rem; padding: .2rem 1rem .2rem 0; white-space: nowrap;}
+.facts.walked tr.marked td {box-shadow: inset 0 0 0 99px rgba(62, 163, 209, .14); font-weight: 600;}
+.st-key-steps {align-items: flex-start;}
+.st-key-stage, *:has(> .st-key-stage) {flex: 1 1 420px !important; min-width: min(420px, 100%);}
 .facts small {font-size: .8rem; opacity: .75;}
 .st-key-examples {flex-wrap: nowrap;}
 .st-key-examples > :first-child {flex: 1 1 0; min-width: 0;}

@@ -22,7 +22,7 @@ def test_the_lab_opens_on_the_subsequent_mask_alone():
 
     assert app.checkbox(key="on 0").value
     assert not [c for c in app.checkbox if c.key == "on 1"]
-    assert all(app.button(key=key).disabled for key in ("up 0", "down 0", "undo", "redo"))
+    assert all(app.button(key=key).disabled for key in ("icon up 0", "icon down 0", "icon undo", "icon redo"))
     assert "28 of 49 cells may attend" in html(app)
 
 
@@ -50,15 +50,15 @@ def test_rules_are_added_joined_turned_around_and_switched_off():
 def test_rules_move_and_go():
     """Up, down and remove keep everything else as it is."""
     app = opened(masks_page, mask="subsequent.prefix-3.window-1")
-    click(app, "up 2")
+    click(app, "icon up 2")
 
     assert mask(app) == "subsequent.window-1.prefix-3"
 
-    click(app, "down 0")
+    click(app, "icon down 0")
 
     assert mask(app) == "window-1.subsequent.prefix-3"
 
-    click(app, "remove 1")
+    click(app, "icon remove 1")
 
     assert mask(app) == "window-1.prefix-3"
 
@@ -72,23 +72,23 @@ def test_undo_goes_back_to_the_opening_and_redo_returns():
 
     assert mask(app) == "prefix-4"
 
-    click(app, "undo")
-    click(app, "undo")
+    click(app, "icon undo")
+    click(app, "icon undo")
 
     assert mask(app) == "subsequent.prefix"
 
-    click(app, "undo")
+    click(app, "icon undo")
 
     assert mask(app) == "subsequent"
-    assert app.button(key="undo").disabled
+    assert app.button(key="icon undo").disabled
 
     for _ in range(3):
-        click(app, "redo")
+        click(app, "icon redo")
 
     assert mask(app) == "prefix-4"
 
     button(app, "reset all").click().run()
-    click(app, "undo")
+    click(app, "icon undo")
 
     assert mask(app) == "prefix-4"
 
@@ -263,7 +263,7 @@ def test_a_change_that_goes_on_is_one_step_of_undo(monkeypatch):
 def test_without_a_rule_everything_is_open():
     """That there is none is a choice, and stands in the link."""
     app = opened(masks_page)
-    click(app, "remove 0")
+    click(app, "icon remove 0")
 
     assert mask(app) == "none"
     assert "Nothing is changed" in captions(app)

@@ -106,9 +106,10 @@ def _row(lab: Lab, i: int, entry: Entry, *, first: bool, last: bool) -> None:
                 _number(i, entry, f)
 
 
-def _button(icon: str, key: str, help: str, act, *args: int, able: bool = True) -> None:
-    options = {"icon": f":material/{icon}:", "help": help, "on_click": act, "args": args, "disabled": not able}
-    st.button("", key=key, type="tertiary", **options)
+def _button(icon: str, key: str, title: str, act, *args: int, able: bool = True) -> None:
+    """A button that shows an icon; its title is there for those who cannot see it, and on hovering."""
+    options = {"icon": f":material/{icon}:", "help": title, "on_click": act, "args": args, "disabled": not able}
+    st.button(title, key=f"icon {key}", type="tertiary", **options)
 
 
 def _toggle(title: str, i: int, name: str, value: bool, help: str) -> None:

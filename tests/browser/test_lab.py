@@ -1,0 +1,135 @@
+"""What a person does in the mask lab, done in a real Chromium."""
+
+import driver
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+from test_journeys import open_app, picture
+
+N = 7
+"""Tokens of the opening sentence, with <sos>."""
+
+
+def cell(page: Page, query: int, key: int) -> tuple[float, float]:
+    """Where a cell of the grid stands in the window."""
+    grid = picture(page, "mask")
+    grid.scroll_into_view_if_needed()
+    box = grid.locator(f"g.mark-rect:has(path:nth-child({N * N})) path").nth(query * N + key).bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def address(page: Page, what: str) -> None:
+    """Wait until the link says it."""
+    page.wait_for_function("what => location.search.includes(what)", arg=what)
+    driver.settled(page)
+
+
+def paint(page: Page) -> None:
+    page.get_by_text("Paint", exact=True).click()
+    expect(page.locator(".st-key-picture-mask .drag_brush")).to_be_attached()
+    driver.settled(page)
+
+
+def test_a_rule_is_switched_off_undone_and_linked(page, server, chromium):
+    """The grid follows each click, and the link opens the same."""
+    open_app(page, server, "masks?mask=subsequent.window-1")
+    expect(picture(page, "mask")).to_contain_text("blocked by window (1 before, 0 after)")
+    page.get_by_text("window", exact=True).click()
+    address(page, "off-window-1")
+
+    expect(picture(page, "mask")).not_to_contain_text("window")
+
+    page.get_by_role("button", name="Undo", exact=False).first.click()
+    address(page, "mask=subsequent.window-1")
+
+    expect(picture(page, "mask")).to_contain_text("blocked by window (1 before, 0 after)")
+
+    context = chromium.new_context(viewport={"width": 1440, "height": 900})
+    other = context.new_page()
+    other.goto(page.evaluate("location.href"))
+    driver.settled(other)
+
+    expect(picture(other, "mask")).to_have_text(picture(page, "mask").text_content())
+    context.close()
+
+
+def test_a_click_paints_a_cell_and_a_second_one_takes_it_back(page, server):
+    """Open becomes blocked by hand, blocked becomes open."""
+    open_app(page, server, "masks")
+    paint(page)
+    page.mouse.click(*cell(page, 5, 1))
+    address(page, "mask=subsequent.painted-5_1")
+
+    expect(picture(page, "mask")).to_contain_text("blocked by painted")
+
+    page.mouse.click(*cell(page, 5, 1))
+    expect(picture(page, "mask")).not_to_contain_text("painted")
+    driver.settled(page)
+    page.mouse.click(*cell(page, 1, 5))
+    address(page, "mask=subsequent.opened-1_5")
+
+
+def test_a_drag_paints_a_rectangle_as_one_step(page, server):
+    """From cell to cell; a cell in it can be clicked after it, and undo takes all of it back."""
+    open_app(page, server, "masks")
+    paint(page)
+    page.mouse.move(*cell(page, 4, 0))
+    page.mouse.down()
+    page.mouse.move(*cell(page, 5, 1), steps=4)
+    page.mouse.move(*cell(page, 6, 2), steps=4)
+    page.mouse.up()
+    address(page, "mask=subsequent.painted-4_0_6_2")
+    expect(page.locator(".st-key-picture-mask .drag_brush path")).to_have_attribute("d", "M0,0h0v0h0Z")
+    page.mouse.click(*cell(page, 5, 0))
+    address(page, "mask=subsequent.painted-4_0_4_2-5_1_5_2-6_0_6_2")
+    for _ in range(2):
+        page.get_by_role("button", name="Undo").first.click()
+        driver.settled(page)
+    address(page, "mask=subsequent")
+
+    expect(picture(page, "mask")).not_to_contain_text("painted")
+
+
+def test_the_checkboxes_paint_by_keyboard(page, server):
+    """Space turns the checkbox around that the arrows lead to."""
+    open_app(page, server, "masks")
+    page.get_by_text("Checkboxes, for the keyboard").click()
+    table = page.locator(".stDataFrame canvas").first
+    expect(table).to_be_visible()
+    driver.settled(page)
+    table.scroll_into_view_if_needed()
+    box = table.bounding_box()
+    page.mouse.click(box["x"] + 60, box["y"] + 50)
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    address(page, "mask=subsequent.painted-0_0")
+
+    expect(picture(page, "mask")).to_contain_text("no key left")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_the_lab(chromium, server, scheme):
+    """With several rules, a painted cell, a bias and the table of checkboxes."""
+    context = chromium.new_context(viewport={"width": 1440, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    open_app(
+        page, server, "masks?mask=subsequent.prefix-3.not-window-1.off-padding-5-7.painted-6_0&added=alibi&cell=3.5"
+    )
+    found = Axe().run(page).response["violations"]
+    context.close()
+
+    serious = [v for v in found if v["impact"] in ("critical", "serious")]
+    assert [(v["id"], [node["html"][:160] for node in v["nodes"]][:3]) for v in serious] == []
+
+
+def test_a_phone_shows_the_grid_before_the_rules(chromium, server):
+    """Nothing is wider than the page, and the picture comes first."""
+    context = chromium.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    open_app(page, server, "masks?mask=subsequent.prefix-3.not-window-1.off-padding-5-7.painted-6_0")
+    tops = [page.locator(name).bounding_box()["y"] for name in (".st-key-maps", ".st-key-list")]
+
+    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+    assert tops == sorted(tops)
+    context.close()
