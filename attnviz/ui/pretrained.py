@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz.core.errors import AttnvizError, InputError
@@ -121,22 +122,43 @@ def _ask(arrival: Arrival) -> None:
     st.button(label, key="download", on_click=arrivals.fetch, args=(arrival.name, session()), **options)
 
 
-@st.fragment(run_every=EVERY)
 def _wait(arrival: Arrival) -> None:
-    """How far the model is; the page is run again when it is there, or when there is something to ask or to say."""
-    if arrival.done or session() not in arrival.sessions:
+    """How far the model is, until it is there, or there is something to ask or to say; then the page runs again."""
+    if arrival.done:
         st.rerun()
-    progress = arrival.progress
     with st.container(width=600, gap="xsmall", key="arrival"):
+        _watch(arrival, arrival.stage)
         if arrival.stage == "fetching":
-            verb = "Checking" if progress and progress.what == "checking" else "Downloading"
-            total = progress.total if progress else arrival.place.size
-            done = min(progress.done, total) if progress else 0
-            large(f"{verb} {arrival.name} …")
-            st.progress(done / total if total else 0.0, text=f"{_size(done)} of {_size(total)}")
-            st.button("Cancel", key="cancel", icon=":material/close:", on_click=arrivals.leave, args=(session(),))
-        else:
-            large(f"{'Looking for' if arrival.stage == 'finding' else 'Loading'} {arrival.name} …")
+            st.button("Cancel", key="cancel", icon=":material/close:", on_click=leave)
+
+
+@st.fragment(run_every=EVERY)
+def _watch(arrival: Arrival, stage: str) -> None:
+    """Tell how far it is while it is at a stage.
+
+    It does so within one run of its own, which every other run ends: a run for each look would cost the loading thread
+    more than the loading itself, as Streamlit collects garbage after each.
+    """
+    words, bar = st.empty(), st.empty()
+    _tell(arrival, stage, words, bar)
+    if not get_script_run_ctx().fragment_ids_this_run:  # first let the page come to its end
+        return
+    while arrival.stage == stage and session() in arrival.sessions:
+        arrival.settled.wait(EVERY)
+        _tell(arrival, stage, words, bar)
+    st.rerun()
+
+
+def _tell(arrival: Arrival, stage: str, words: DeltaGenerator, bar: DeltaGenerator) -> None:
+    progress = arrival.progress
+    what = {"finding": "Looking for", "fetching": "Downloading"}.get(stage, "Loading")
+    if stage == "fetching":
+        what = "Checking" if progress and progress.what == "checking" else what
+        total = progress.total if progress else arrival.place.size
+        done = min(progress.done, total) if progress else 0
+        bar.progress(done / total if total else 0.0, text=f"{_size(done)} of {_size(total)}")
+    with words:
+        large(f"{what} {arrival.name} …")
 
 
 def _size(count: int) -> str:
