@@ -1,0 +1,69 @@
+"""A mask made wrong on purpose, found, tested and mended in a real Chromium; and a file that is checked."""
+
+import re
+
+import driver
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+TABS = ("Conventions", "Empty rows", "Leak test", "Check")
+
+
+def open_tab(page, server, tab: str, **link) -> None:
+    page.goto(f"{server}/masks?" + "&".join(f"{name}={value}" for name, value in ({"tab": tab} | link).items()))
+    driver.settled(page)
+
+
+def test_a_causal_mask_inverted_by_mistake_is_named_turns_the_leak_test_red_and_is_mended(page, server):
+    """From the opening state: the mistake has a name, leaks, is taken back, and the right call can be copied."""
+    open_tab(page, server, "Compose", model="scratch")
+    page.get_by_role("tab", name="Conventions").click()
+
+    expect(page.get_by_role("alert")).to_contain_text("a subsequent mask inverted")
+
+    page.get_by_role("button", name="Use this mistaken mask").click()
+
+    expect(page.locator(".st-key-picture-leaks")).to_contain_text("saw what it must not")
+    expect(page).to_have_url(re.compile("mask=not-subsequent"))
+
+    page.get_by_role("button", name="Undo the mistake").click()
+
+    expect(page.get_by_text("No leak.", exact=True)).to_be_visible()
+
+    page.get_by_role("tab", name="Conventions").click()
+    page.get_by_role("radio", name="MultiheadAttention, attn_mask").click()
+
+    expect(page.locator("[data-testid=stCode]").first).to_contain_text("triu(1)")
+    expect(page.locator(".st-key-picture-convention")).to_contain_text("True: blocked")
+
+
+def test_a_file_is_checked_and_one_that_is_none_gets_one_sentence(page, server):
+    """A pickle is refused; numbers after it are read, with the rule that they break and its cells."""
+    open_tab(page, server, "Check", checked="a%20file")
+    files = page.locator("input[type=file]")
+    files.set_input_files({"name": "a.npy", "mimeType": "application/octet-stream", "buffer": b"\x80\x04."})
+
+    expect(page.get_by_role("alert")).to_contain_text("is damaged or no NumPy array")
+
+    files.set_input_files({"name": "mask.csv", "mimeType": "text/csv", "buffer": b"0,1,1\n0,0,1\n0,0,0\n"})
+
+    expect(page.get_by_text("python -m attnviz check mask.csv")).to_be_visible()
+    expect(page.locator("[class*=st-key-finding]").first).to_be_visible()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "dark"), (390, "light")])
+def test_no_tab_overflows_and_axe_finds_nothing_serious(chromium, server, width, scheme):
+    """At a desk and on a phone no tab is wider than the page, and axe finds nothing serious or critical."""
+    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    problems = driver.watch(page)
+    for tab in TABS:
+        open_tab(page, server, tab, model="scratch")
+        found = [one for one in Axe().run(page).response["violations"] if one["impact"] in ("serious", "critical")]
+
+        assert [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found] == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    context.close()
+
+    assert problems == []
