@@ -68,7 +68,7 @@ def drawing_of(
         matrix = main(stage)
         high = MISSING if matrix is None else HIGH
         is_current = stage.key == current
-        areas.append({"x": -10, "y": y - GAP / 2, "x2": WIDTH - 10, "y2": y + high + GAP / 2, "position": i})
+        areas.append({"x": -10, "y": y - 1, "x2": WIDTH - 10, "y2": y + high + 1, "position": i})
         if is_current:
             around += Frame(boxes=(box(-10, y - GAP / 2 + 1, -6, y + high + GAP / 2 - 1, fill=colors.accent, width=0),))
         if matrix is None:
@@ -78,7 +78,7 @@ def drawing_of(
             made.append(panel)
             around += Frame(boxes=(box(panel.x, y, panel.x + panel.width, y + panel.height, stroke=colors.line),))
             around += _said(i, stage, y, is_current, colors)
-        y += high + GAP
+        y += high + (GAP if matrix is not None else 2)
     if title:
         around += frame.heading(title, lines, left=-10, top=-12, width=WIDTH, narrowest=WIDTH, colors=colors)
     names = tuple(tuple(f"{shown(t.text)} ({i})" for i, t in enumerate(part)) for part in tokens)

@@ -20,5 +20,6 @@ def short(value: float) -> str:
     if not math.isfinite(value):
         return digits(value)
     size = abs(value)
-    plain = f"{value + 0.0:.2f}" if size < 9.995 else f"{value:.1f}" if size < 99.95 else f"{value:.0f}"
+    value = 0.0 if size < 0.005 else value
+    plain = f"{value:.2f}" if size < 9.995 else f"{value:.1f}" if size < 99.95 else f"{value:.0f}"
     return (plain if size < 1e4 else f"{value:.0e}").replace("-", "−")

@@ -17,6 +17,7 @@ from attnviz.ui.lab.tabs import NAMES
 from attnviz.ui.looking import DOMAINS
 from attnviz.ui.notes import clean, note, quiet, unknown_words
 from attnviz.ui.steps import changes
+from attnviz.ui.steps.link import PARTS
 
 SIZES = {"d_model": ("d_model", 64), "num_heads": ("Heads", 4), "num_layers": ("Layers", 2), "seed": ("Seed", 0)}
 """Of random weights: what a setting is called, and what it begins with."""
@@ -40,6 +41,8 @@ ALLOWED: dict[str, object] = {
     "colors": tuple(DOMAINS),
     "empty": EMPTY_ROWS,
     "tab": NAMES,
+    "part": PARTS,
+    "dk": tuple(str(2**i) for i in range(11)),
     **LINKED,
 }
 """What each bound parameter of a link may be."""

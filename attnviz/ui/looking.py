@@ -92,12 +92,13 @@ def sentence(lines: tuple[str, ...]) -> int:
     return (chosen or 1) - 1
 
 
-def focus(source: Source) -> int | str:
-    """The head to look at, by number, or the name of an aggregation."""
+def focus(source: Source, *, combined: bool = True) -> int | str:
+    """The head to look at, by number, or where that can be chosen the name of an aggregation."""
     chosen = st.session_state["show"]
     if chosen is None or (isinstance(chosen, int) and chosen >= source.num_heads):
         chosen = opening_head(source)
-    options = [*map(str, range(source.num_heads)), *state.COMBINED]
+    chosen = chosen if combined or isinstance(chosen, int) else opening_head(source)
+    options = [*map(str, range(source.num_heads)), *(state.COMBINED if combined else ())]
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         label("Head")
         _pills("Head to look at", options, str(chosen), "head to look at", _choose_head)

@@ -7,7 +7,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.record import Record
 from attnviz.ui import cache, editing, inputs, looking, pictures, says, state
 from attnviz.ui.notes import label, quiet
-from attnviz.ui.steps import rail
+from attnviz.ui.steps import changes, parts, play, rail
 from attnviz.ui.steps.base import Walk
 
 
@@ -17,18 +17,20 @@ def page() -> None:
 
 @st.fragment
 def body(source, lines) -> None:
+    if st.session_state.pop("model changed", False):
+        st.rerun()  # the model is chosen outside of this fragment
+    source = changes.applied(source, lines)
     edits_bar = st.container(gap="xsmall")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         site = looking.site(source, looking.opening_site(source))
         sentence = looking.sentence(lines)
         source = looking.step(source)
-        head = looking.focus(source)
+        head = looking.focus(source, combined=False)
         place = st.container(width="content")
     with edits_bar:
         edits, said = editing.edits_bar(source, lines)
     record = pictures.run(source, lines, edits)
     before = cache.record(source, lines) if edits != Edits() else None
-    head = head if isinstance(head, int) else looking.opening_head(source)
     with place:
         query, key = _query(record, site, sentence)
     with said:
@@ -71,7 +73,7 @@ def _chain(at: Walk) -> None:
             whole = rail.rail(at, every, chosen)
             quiet("Click a step. Point at a cell: all steps show its number.")
             pictures.take_away(whole, "rail", "all steps")
-        with st.container(width="stretch", key="beside"):
+        with st.container(width="stretch", key="stage"):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 rail.turn(every, chosen)
                 menu = st.container(width="content")
@@ -80,3 +82,6 @@ def _chain(at: Walk) -> None:
                 with menu:
                     pictures.take_away(figure, "stage")
                 pictures.numbers(figure, "stage")
+        with st.container(width=300, key="play"):
+            play.play(at)
+    parts.parts(at)

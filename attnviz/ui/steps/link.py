@@ -16,6 +16,9 @@ from attnviz.walk import Knobs
 HIGHEST = 100.0
 """The temperature at most."""
 
+PARTS = ("Query in full", "Element by element", "Why the scale", "Word order", "Edit numbers", "PyTorch and cost")
+"""The tabs under the stages."""
+
 MOST_CHANGES = 200
 """So many numbers set by hand fit into a link."""
 

@@ -106,7 +106,7 @@ def _chosen(stage: Stage) -> tuple[Matrix, ...]:
         return stage.matrices[:1]
     if stage.key != "project":
         return stage.matrices
-    letter = st.segmented_control("Projection", "QKV", default="Q", key="projection", required=True) or "Q"
+    letter = st.segmented_control("Projection", tuple("QKV"), default="Q", key="projection", required=True) or "Q"
     ends = letter.lower()
     return tuple(matrix for matrix in stage.matrices if matrix.key in (f"w_{ends}", f"b_{ends}", f"{ends}_all"))
 

@@ -27,3 +27,22 @@ WHY = {
     "output": "W_O mixes the heads and leads back to d_model numbers, which are added to what came in.",
 }
 """By the key of a stage."""
+
+SCALE = (
+    "q·k is a sum of d_k products. Each product of two independent numbers of variance 1 has variance 1, so the sum "
+    "has variance d_k: scores spread as √d_k. Unscaled, in wide vectors the largest score leads by so much that the "
+    "softmax gives it nearly everything; then no small change of a score moves a weight, the gradient is nearly 0, and "
+    "nothing is learned. Dividing by √d_k keeps the variance at 1 for every d_k."
+)
+SOFTMAX = (
+    "The largest score is subtracted so that no exp overflows; it cancels in the division and changes no weight. "
+    "Weight = exp / sum of exp."
+)
+INFLUENCE = (
+    "A weight is not an influence: what a key adds is weight times value. A large weight on a short value adds little, "
+    "and only switching something off shows what the model does without it."
+)
+CLONES = (
+    "With W_Q = W_K (as when one layer is cloned) scores are symmetric, and each token prefers itself: that is why all "
+    "projections begin as independent random numbers. Try it under Play with the model 'scratch'."
+)

@@ -1,0 +1,73 @@
+"""Numbers of the scratch model, edited in a table."""
+
+import pandas as pd
+import streamlit as st
+import torch
+
+from attnviz import walk
+from attnviz.core.display import shown
+from attnviz.core.errors import AttnvizError
+from attnviz.core.origin import MATRICES, VECTORS
+from attnviz.sources.scratch import Scratch
+from attnviz.ui.notes import note, quiet
+from attnviz.ui.steps.base import Walk
+from attnviz.ui.steps.link import MOST_CHANGES
+
+CALLED = {"query": "Q", "key": "K", "value": "V", "w_q": "W_Q", "w_k": "W_K", "w_v": "W_V", "w_o": "W_O"}
+
+
+def edit(at: Walk) -> None:
+    """Q, K, V or a projection of this head, as a table to type in."""
+    if not isinstance(at.source, Scratch):
+        quiet("Only the numbers of random weights can be edited: choose the model 'scratch'.")
+        return
+    options = {"format_func": CALLED.get, "required": True, "key": "matrix", "label_visibility": "collapsed"}
+    with st.container(horizontal=True, vertical_alignment="center"):
+        matrix = st.segmented_control("Matrix", (*VECTORS, *MATRICES[:4]), default="query", **options) or "query"
+        if changed := len(st.session_state["changes"]):
+            st.button(f"Let go of {changed} edited number(s)", on_click=_let_go, type="tertiary")
+    where = {"sentence": at.sentence}
+    try:
+        table = walk.editable(at.record, at.source, at.site, at.head, matrix, **where)
+    except AttnvizError as error:
+        quiet(str(error))
+        return
+    key = f"edited {at.site} {at.head} {matrix} {at.sentence} {hash(at.source)}"
+    frame = pd.DataFrame(table.numpy(), columns=[str(i) for i in range(table.shape[1])])
+    frame.index = [
+        f"{i} {shown(at.tokens[matrix != 'query'][i].text)}" if matrix in VECTORS else f"{i}" for i in frame.index
+    ]
+    st.data_editor(
+        frame,
+        key=key,
+        on_change=_edited,
+        args=(at, matrix, frame, key),
+        column_config={name: st.column_config.NumberColumn(format="%.4f") for name in frame},
+    )
+    if problem := st.session_state.pop("not edited", ""):
+        note(problem)
+    quiet("Type a number: everything from here on is computed again. The link keeps what was typed.")
+
+
+def _edited(at: Walk, matrix: str, frame: pd.DataFrame, key: str) -> None:
+    """Put what was typed into the source and so into the link."""
+    table = torch.tensor(frame.to_numpy())
+    try:
+        for row, cells in st.session_state[key]["edited_rows"].items():
+            for column, value in cells.items():
+                if value is not None:
+                    table[int(row), int(column)] = value
+        made = walk.with_edited(at.record, at.source, at.site, at.head, matrix, table, sentence=at.sentence)
+    except AttnvizError as error:
+        st.session_state["not edited"] = str(error)
+        return
+    if len(made.changes) > MOST_CHANGES:
+        st.session_state["not edited"] = f"{MOST_CHANGES} numbers can be set by hand in a link; let go of some first."
+        return
+    st.session_state["changes"] = made.changes
+    st.session_state["model changed"] = True
+
+
+def _let_go() -> None:
+    st.session_state["changes"] = ()
+    st.session_state["model changed"] = True

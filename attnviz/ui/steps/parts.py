@@ -1,0 +1,174 @@
+"""What stands under the stages, in tabs. Each is a function of a `Walk`, and runs when its tab is open."""
+
+from functools import lru_cache
+
+import streamlit as st
+
+from attnviz import figures, walk
+from attnviz.charts import row as row_chart
+from attnviz.charts.digits import digits
+from attnviz.ui import looking, pictures
+from attnviz.ui.notes import in_words, large, quiet
+from attnviz.ui.steps import numbers, order, rail
+from attnviz.ui.steps.base import Walk
+from attnviz.ui.steps.html import heading, table
+from attnviz.ui.steps.link import PARTS
+from attnviz.ui.steps.words import CLONES, INFLUENCE, SCALE, SOFTMAX
+
+D_KS = (1, 4, 16, 64, 256, 1024)
+D_K = tuple(2**i for i in range(11))
+
+
+def parts(at: Walk) -> None:
+    """All tabs, and what is in the open one. Which one that is stands in the link."""
+    made = (row, neurons, scale, order.order, numbers.edit, checks)
+    every = st.tabs(PARTS, key="part", on_change="rerun", bind="query-params")
+    for place, part in zip(every, made, strict=True):
+        if place.open:
+            with place:
+                if at.source.read_only and part not in (scale, order.order):
+                    quiet(at.source.read_only)
+                else:
+                    part(at)
+
+
+def worked(at: Walk) -> walk.Row:
+    return walk.row(at.record, at.site, at.head, at.query, sentence=at.sentence, keys=at.windows["keys"])
+
+
+def key_of(at: Walk, found: walk.Row) -> int:
+    """The key whose products are shown: the chosen one, else the one with the largest weight."""
+    if at.key in found.keys:
+        return at.key
+    return found.keys[int(found.weights.nan_to_num().argmax())]
+
+
+def row(at: Walk) -> None:
+    """One query worked in full."""
+    found, (queries, keys) = worked(at), at.tokens
+    key, step = key_of(at, found), at.record.step(at.site)
+    figure = figures.walk.row(at.record, at.site, at.head, found, sentence=at.sentence, key=key, dark=at.dark)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        large(f"How the query {queries[at.query].text} ({at.query}) shares its attention")
+        pictures.take_away(figure, "row")
+    if at.knobs.in_words:
+        quiet(f"Worked as attention does it, without: {', '.join(at.knobs.in_words)}.")
+    columns = row_chart.columns(found, step, keys)
+    rows = [list(cells) for cells in zip(*(texts for _, texts in columns), strict=True)]
+    numbered = tuple(range(1, len(columns)))
+    table([name for name, _ in columns], rows, numbers=numbered, marked=found.keys.index(key))
+    if len(found.keys) < len(keys):
+        quiet(f"Keys {found.keys.start} to {found.keys.stop - 1} of {len(keys):,}. The sums are over all keys.")
+    table(*_totals(found), numbers=(0, 1, 2))
+    quiet(f"{SOFTMAX} {found.digits}")
+    if found.state != "weights":
+        quiet(f"This row is {'an empty row: ' + found.empty_rows if found.state == 'empty row' else 'not a number'}.")
+    heading(f"The products of one cell: query {at.query}, key {key}")
+    _table_of(at, figures.walk.products(found, key), "products")
+    place = found.keys.index(key)
+    in_words(f"Their sum is q · k = {digits(found.sums[place])}.")
+    heading("Weighted values and their sum")
+    _table_of(at, figures.walk.values(found, len(keys)), "values")
+    quiet(INFLUENCE + (" This head is off: zeros are handed on instead." if found.is_off else ""))
+
+
+def _totals(found: walk.Row) -> tuple[list[str], list[list[str]]]:
+    totals = row_chart.totals(found)
+    return [name for name, _ in totals], [[texts[0] for _, texts in totals]]
+
+
+def _table_of(at: Walk, stage: walk.Stage, key: str) -> None:
+    shown = {"sentence": at.sentence, "selected": at.selected, "dark": at.dark, "rev": looking.rev("cell")}
+    figure = figures.walk.stage(at.record, at.site, at.head, stage, stage.matrices, **shown)
+    pictures.picture(figure, key, select="cell", on_select=rail.select(at))
+    pictures.take_away(figure, key)
+
+
+def neurons(at: Walk) -> None:
+    """q, k and q∘k for the chosen query, every key and every dimension."""
+    keys = at.windows["keys"]
+    found = walk.neurons(at.record, at.site, at.head, at.query, sentence=at.sentence, keys=keys)
+    d_k = at.record.step(at.site).query.shape[-1]
+    stage = figures.walk.neurons(found, len(at.tokens[1]), d_k)
+    large(f"The query {at.tokens[0][at.query].text} ({at.query}), dimension by dimension")
+    quiet("A dimension in which q and k have the same sign raises the score; opposite signs lower it.")
+    _table_of(at, stage, "neurons")
+
+
+def scale(at: Walk) -> None:
+    """Why scores are divided by √d_k."""
+    large(SCALE)
+    step = at.record.step(at.site)
+    own = step.query.shape[-1]
+    with st.container(horizontal=True, gap="large"):
+        with st.container(width=560):
+            start = min(D_K, key=lambda one: abs(one - own))
+            bound = {"key": "dk", "bind": "query-params"}
+            d_k = st.select_slider(f"d_k (of this model: {own})", D_K, start, **bound)
+            found = _spread((d_k,))[0]
+            rows = [
+                ["variance of the scores", digits(found.variance), digits(found.scaled_variance)],
+                ["largest weight", digits(found.unscaled.largest), digits(found.scaled.largest)],
+                ["entropy (nats)", digits(found.unscaled.entropy), digits(found.scaled.entropy)],
+                ["softmax gradient", digits(found.unscaled.gradient), digits(found.scaled.gradient)],
+            ]
+            table([f"500 random queries, d_k = {d_k}", "q·k as it is", "q·k / √d_k"], rows, numbers=(1, 2))
+            quiet(f"In theory the variance of q·k is d_k = {d_k}, and of q·k / √d_k it is 1.")
+        with st.container(width="stretch"):
+            figure = figures.walk.spread(_spread(tuple(sorted({*D_KS, d_k}))), chosen=d_k, dark=at.dark)
+            pictures.picture(figure, "spread")
+            pictures.take_away(figure, "spread")
+            pictures.numbers(figure, "spread")
+    if not at.source.read_only:
+        quiet(f"{CLONES}")
+
+
+@lru_cache(maxsize=64)
+def _one_spread(d_k: int) -> walk.Spread:
+    return walk.dot_product_variance((d_k,))[0]
+
+
+def _spread(d_ks: tuple[int, ...]) -> tuple[walk.Spread, ...]:
+    return tuple(map(_one_spread, d_ks))
+
+
+def checks(at: Walk) -> None:
+    """The numbers of this page beside PyTorch's; what the call costs."""
+    with st.container(horizontal=True, gap="large"):
+        with st.container(width=560):
+            heading("Check against PyTorch")
+            found = walk.check(at.record, at.source, at.site, sentence=at.sentence, **at.windows)
+            for against in (found.function, found.module):
+                large(against.says)
+            quiet("All heads of this call, on the same tensors. Rounding alone makes about 1e-7.")
+        with st.container(width="stretch"):
+            heading("Cost of this call, one sentence")
+            table(["tokens", "FLOPs of Q Kᵀ", "FLOPs of weights V", "bytes of scores"], costs(at), numbers=(0, 1, 2, 3))
+            quiet(
+                "Both grow with the square of the tokens. The square must be computed, but need not be kept: kernels "
+                "such as FlashAttention work through it block by block."
+            )
+
+
+def costs(at: Walk) -> list[list[str]]:
+    """The cost now and at other lengths, one row each."""
+    return [
+        [
+            f"{one.queries:,}" if one.queries == one.keys else f"{one.queries:,} × {one.keys:,}",
+            *(_amount(number) for number in (one.cost.full.flops_scores, one.cost.full.flops_output)),
+            _bytes(one.cost.full.bytes_scores),
+        ]
+        for one in walk.growth(at.record, at.site)
+    ]
+
+
+def _amount(number: float) -> str:
+    return f"{number:,.0f}" if number < 1e6 else f"{number:.3g}".replace("e+0", "e").replace("e+", "e")
+
+
+def _bytes(number: float) -> str:
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if number < 1000 or unit == "TB":
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    raise AssertionError
