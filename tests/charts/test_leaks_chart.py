@@ -110,9 +110,11 @@ def test_red_is_where_the_leaks_are(n):
     y, x = (abs(image - color).sum(-1) < 6).nonzero()
     side = 60 if n == 4 else 10
 
-    x = x[y < y.min() + side]
+    top, x = y.min(), x[y < y.min() + side]
     assert side - 3 <= np.ptp(x) + 1 <= side
     assert x.min() > image.shape[1] / 2
+    cell = image[top + 1 : top + side - 2, x.min() + 1 : x.max()]
+    assert 0.1 < (cell.min(-1) > 250).mean() < 0.6, "a cross in the color of the background"
 
 
 def test_a_figure_has_its_words_numbers_and_name():
