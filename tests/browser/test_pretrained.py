@@ -1,0 +1,151 @@
+"""What a person does with models of Hugging Face, in a real Chromium: the real all-MiniLM-L6-v2, and a download."""
+
+import re
+import sys
+from pathlib import Path
+
+import driver
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
+
+import fake_hub
+
+NAME = "tiny/story"
+SLOW = 120_000
+"""Milliseconds in which a model comes, on a busy machine, to a server that has not loaded transformers yet."""
+
+BESIDE = """(marks, token) => {
+    const middle = text => { const box = text.getBoundingClientRect(); return box.y + box.height / 2; };
+    const texts = [...marks.querySelectorAll('text')];
+    const label = texts.find(text => text.textContent === token);
+    return texts.filter(text => text !== label && Math.abs(middle(text) - middle(label)) < 5).map(t => t.textContent);
+}"""
+"""What stands in the same row as a token."""
+
+
+def open_minilm(page: Page, server: str, path: str = "?") -> None:
+    page.goto(f"{server}/{path}&model=huggingface&hf=all-MiniLM-L6-v2")
+    expect(page.locator('[class*="st-key-picture"] .marks, .facts').first).to_be_visible(timeout=SLOW)
+    driver.settled(page)
+
+
+def picture(page: Page, name: str):
+    return page.locator(f".st-key-picture-{name} .marks")
+
+
+def choose(page: Page, within: str, name: str) -> None:
+    """Press one of several pills or segments, of which some are buttons and others radios."""
+    place = page.locator(within)
+    place.get_by_role("radio", name=name, exact=True).or_(place.get_by_role("button", name=name, exact=True)).click()
+
+
+@pytest.fixture
+def hub(tmp_path_factory, monkeypatch):
+    """A hub with one model, and the address of an app that may ask it, with an empty cache."""
+    folder = tmp_path_factory.mktemp("hub")
+    for name in ("HF_TOKEN", "ATTNVIZ_MODELS", "ATTNVIZ_MAX_DOWNLOAD", "HF_HUB_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("HF_HOME", str(folder / "cache"))
+    with fake_hub.running() as (fake, address):
+        fake.add(NAME, fake_hub.write(folder / "model"))
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        with driver.running_app() as app:
+            yield fake, app
+
+
+def test_a_head_of_minilm_switched_off_moves_it(page, server):
+    """Layer 5 head 11, by clicks alone: the vector of "it" moves by 48.5% of its length, and a chip takes it back."""
+    open_minilm(page, server)
+    choose(page, ".st-key-layer", "5")
+
+    expect(picture(page, "heads")).to_contain_text("All heads · encoder layer 5")
+
+    driver.settled(page)
+    page.locator("[class*=st-key-on-]").get_by_role("button", name="11", exact=True).click()
+
+    expect(picture(page, "change")).to_contain_text("Change of the output")
+    expect(page).to_have_url(re.compile(r"[?&]off=e5\.11(&|$)"))
+    assert picture(page, "change").evaluate(BESIDE, "it") == ["48.5%"]
+    expect(page.locator(".says")).to_contain_text("The vector of the sentence moved by 0.1445")
+
+    page.get_by_role("button", name="encoder layer 5 head 11 off").click()
+
+    expect(picture(page, "change")).to_have_count(0)
+    expect(page.locator(".says")).to_have_count(0)
+
+
+def test_sentences_pairs_and_words_of_minilm(page, server):
+    """Which of three sentences are alike; what one text of a pair sees of the other, with special tokens hidden."""
+    open_minilm(page, server)
+    choose(page, ".st-key-examples", "three sentences")
+
+    expect(picture(page, "similarity")).to_contain_text("A kitten rested on the rug.")
+    expect(page.locator(".says")).to_contain_text("Most alike of 3 sentences: 1 and 2 0.61")
+
+    driver.settled(page)
+    choose(page, ".st-key-examples", "a pair of texts")
+
+    expect(picture(page, "head")).to_contain_text("It")
+    expect(picture(page, "similarity")).to_have_count(0)
+
+    driver.settled(page)
+    page.get_by_role("button", name="Display").click()
+    choose(page, ".st-key-pair", "A to B")
+    expect(page).to_have_url(re.compile(r"[?&]view=ab(&|$)"))
+    choose(page, ".st-key-special", "hide")
+    expect(page).to_have_url(re.compile(r"[?&]view=hide\.ab(&|$)"))
+
+    expect(picture(page, "head")).to_contain_text("special tokens are hidden")
+    expect(picture(page, "head")).not_to_contain_text("[SEP]")
+
+
+def test_a_download_is_asked_for_shown_canceled_and_made(page, hub):
+    """Its size comes first; a bar says how far it is; canceled, it is asked for again, and then it comes to the end."""
+    fake, app = hub
+    fake.fault = "hang in a file"
+    page.goto(f"{app}/?model=huggingface&hf={NAME}&text=the+cat+sat")
+    button = page.get_by_role("button", name=re.compile(r"^(download )?Download \d"))
+
+    expect(button).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text("is not on this machine")).to_be_visible()
+    assert not [path for path in fake.paths("GET") if path.endswith(".safetensors")]
+
+    button.click()
+
+    expect(page.get_by_text(f"Downloading {NAME}")).to_be_visible()
+    expect(page.get_by_text(re.compile(r"^[\d.]+ (bytes|kB) of [\d.]+ kB$"))).to_be_visible()
+    expect(page.get_by_role("progressbar")).to_be_visible()
+
+    page.get_by_role("button", name="Cancel").click()
+
+    expect(button).to_be_visible()
+    expect(page.get_by_role("progressbar")).to_have_count(0)
+
+    fake.fault = None
+    button.click()
+
+    expect(picture(page, "head")).to_contain_text(f"Head 0 · decoder layer 0 · {NAME}", timeout=SLOW)
+    expect(page.locator(".note")).to_have_count(0)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "dark"), (390, "light")])
+def test_nothing_is_cut_off_and_axe_finds_nothing_serious(chromium, server, width, scheme):
+    """Wide and narrow, with a head off, and on the page of the model."""
+    context = chromium.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    problems, serious = driver.watch(page), []
+    for path in ("?off=e5.11&site=e5&show=11", "model?"):
+        open_minilm(page, server, path)
+        sideways = page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth")
+        found = Axe().run(page).response["violations"]
+        serious += [(path, one["id"]) for one in found if one["impact"] in ("critical", "serious")]
+
+        assert sideways <= width
+    context.close()
+
+    assert serious == []
+    assert problems == []
