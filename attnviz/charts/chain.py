@@ -4,7 +4,7 @@ from attnviz.charts import frame, panels
 from attnviz.charts.frame import Frame, box, words
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.picture import Picture
-from attnviz.charts.stage import Tokens
+from attnviz.charts.stage import Tokens, are_weights
 from attnviz.charts.theme import Theme, theme
 from attnviz.core.display import shown
 from attnviz.walk import Matrix, Stage
@@ -74,7 +74,7 @@ def drawing_of(
         if matrix is None:
             around += _missing(i, stage, y + high / 2, is_current, colors)
         else:
-            panel = _thumbnail(i, matrix, y, shared)
+            panel = _thumbnail(i, stage, matrix, y, shared)
             made.append(panel)
             around += Frame(boxes=(box(panel.x, y, panel.x + panel.width, y + panel.height, stroke=colors.line),))
             around += _said(i, stage, y, is_current, colors)
@@ -85,10 +85,10 @@ def drawing_of(
     return Panels(tuple(made), around, selected, *names, areas=tuple(areas), readout=(0.0, y + 6), rev=rev)
 
 
-def _thumbnail(i: int, matrix: Matrix, y: float, shared: float) -> Panel:
+def _thumbnail(i: int, stage: Stage, matrix: Matrix, y: float, shared: float) -> Panel:
     values = matrix.values.double().numpy()
-    scored = matrix.key in SCORES
-    weights = matrix.key in ("weights", "dropped")
+    weights = are_weights(stage, matrix)
+    scored = matrix.key in SCORES and not weights
     limit = shared if scored else panels.limit_of(values)
     rows, columns = values.shape
     both = set(matrix.axes) == {"query", "key"}

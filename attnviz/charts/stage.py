@@ -12,13 +12,13 @@ from attnviz.core.display import shown
 from attnviz.core.tokens import Token
 from attnviz.walk import Matrix, Stage
 
-WIDE, HIGH = 560, 380
+WIDE, HIGH = 600, 380
 """Pixels of a table at most, where there is no need for more."""
 
 LARGEST, SMALLEST = 52, 6
 """Pixels of the side of a cell."""
 
-READABLE = (34, 16)
+READABLE = (36, 16)
 """Pixels of a cell, across and down, that has room for its number."""
 
 MOST_COLUMNS = 64
@@ -76,7 +76,7 @@ def drawing_of(
     made, around, y = [], Frame(), 0.0
     for i, matrix in enumerate(matrices):
         y += _above(matrix, labels) if i else 0.0
-        panel, part = _panel(matrix, labels, y, left, colors)
+        panel, part = _panel(stage, matrix, labels, y, left, colors)
         made.append(panel)
         around += part
         y += panel.height + GAP
@@ -91,6 +91,11 @@ def drawing_of(
         top = -_above(matrices[0], labels) - 8 if matrices else 0.0
         around += frame.heading(stage.title, lines, left=left, top=top, colors=colors, **wide)
     return Panels(tuple(made), around, selected, *names, readout=(left, ramp_top + 8), rev=rev)
+
+
+def are_weights(stage: Stage, matrix: Matrix) -> bool:
+    """Whether a table holds weights, from 0 to 1; a mask does where it comes after the softmax."""
+    return matrix.key in ("weights", "dropped") or (matrix.key == "masked" and "mask(softmax" in stage.text)
 
 
 def _is_tokens(axis: str) -> bool:
@@ -132,10 +137,12 @@ def _above(matrix: Matrix, labels: dict[str, list[str]]) -> float:
     return TEXT_SIZE + 12 + LINE + 6
 
 
-def _panel(matrix: Matrix, labels: dict[str, list[str]], y: float, left: float, colors: Theme) -> tuple[Panel, Frame]:
+def _panel(
+    stage: Stage, matrix: Matrix, labels: dict[str, list[str]], y: float, left: float, colors: Theme
+) -> tuple[Panel, Frame]:
     wide, high, columns = _cell(matrix)
     values = matrix.values[:, : len(columns)].double().numpy()
-    signed = matrix.key not in ("weights", "dropped", "may_attend") and not _are_weights(matrix)
+    signed = not are_weights(stage, matrix)
     limit = panels.limit_of(values) if signed else max(1.0, panels.limit_of(values))
     width, height = wide * len(columns), high * len(matrix.rows)
     caption = (
@@ -148,12 +155,6 @@ def _panel(matrix: Matrix, labels: dict[str, list[str]], y: float, left: float, 
     drawn += _row_labels(matrix, labels, y, high, colors) + _column_labels(matrix, labels, columns, y, wide, colors)
     drawn += Frame(boxes=(frame.box(0, y, width, y + height, stroke=colors.line),))
     return panel, drawn + _numbers(panel, wide, high, colors)
-
-
-def _are_weights(matrix: Matrix) -> bool:
-    """Whether a masked table holds weights: where the mask comes after the softmax."""
-    values = matrix.values
-    return matrix.key == "masked" and bool((values >= 0).all() and (values <= 1).all())
 
 
 def _left_out(matrix: Matrix, columns: range) -> str:

@@ -20,7 +20,8 @@ from attnviz.core.display import file_stem, in_title, shown
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.core.tokens import Token
-from attnviz.figures.figure import Figure, edited, titled
+from attnviz.figures.figure import Figure, edited
+from attnviz.figures.figure import titled as title_with_edits
 from attnviz.walk import Matrix, Neurons, Part, Row, Spread, Stage
 
 
@@ -53,7 +54,7 @@ def chain(
     drawn_tables = tuple(m for stage in stages if (m := chain_chart.main(stage)) is not None)
     return Figure(
         name=file_stem(record.source, site, f"head-{head}-steps", _text(record, sentence), end=edited(record.edits)),
-        title=titled(what, record),
+        title=title_with_edits(what, record),
         describe=lambda: _chain_in_words(stages),
         **_drawn(drawing, "stage", dark),
         tabulate=lambda: table(drawn_tables, tokens),
@@ -70,22 +71,27 @@ def stage(
     *,
     sentence: int = 0,
     selected: tuple[int, int] = (-1, -1),
+    titled: bool = True,
     dark: bool = False,
     rev: int = 0,
 ) -> Figure:
-    """Some tables of one stage, large; see `charts.stage`."""
+    """Some tables of one stage, large; see `charts.stage`.
+
+    Args:
+        titled: whether a file says what it shows; a handout says it around the picture.
+    """
     tokens = record.tokens(site, sentence=sentence)
     drawn = {"selected": selected, "dark": dark, "rev": rev}
     where = f"head {head} · {site} · {in_title(record.source)}"
 
-    def drawing(*, edits: bool = True) -> Panels:
+    def drawing(*, edits: bool = titled) -> Panels:
         lines = (stage.text, where, *subtitles_of(record)) if edits else ()
         return stage_chart.drawing_of(stage, tokens, matrices, lines=lines, titled=edits, **drawn)
 
     what = f"head-{head}-{stage.key}"
     return Figure(
         name=file_stem(record.source, site, what, _text(record, sentence), end=edited(record.edits)),
-        title=titled(f"{stage.title} · {where}", record),
+        title=title_with_edits(f"{stage.title} · {where}", record),
         describe=lambda: f"{stage.title}: {stage.text}. {stage.missing or stage.changed}".strip(),
         **_drawn(drawing, "cell", dark),
         tabulate=lambda: table(matrices, tokens),
@@ -158,7 +164,7 @@ def row(
     draw = partial(row_chart.picture, worked, step, keys, title=what, selected=key, dark=dark)
     return Figure(
         name=file_stem(record.source, site, f"head-{head}-query-{worked.query}", end=edited(record.edits)),
-        title=titled(what, record),
+        title=title_with_edits(what, record),
         describe=lambda: f"{what}. {row_in_words(worked)}",
         draw=lambda: draw(lines=tuple(subtitles_of(record))).chart,
         show=lambda: (draw().spec, None),

@@ -7,7 +7,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.record import Record
 from attnviz.ui import cache, editing, inputs, looking, pictures, says, state
 from attnviz.ui.notes import label, quiet
-from attnviz.ui.steps import changes, parts, play, rail
+from attnviz.ui.steps import changes, handout, parts, play, rail
 from attnviz.ui.steps.base import Walk
 
 
@@ -72,7 +72,9 @@ def _chain(at: Walk) -> None:
         with st.container(width=344, key="overview"):
             whole = rail.rail(at, every, chosen)
             quiet("Click a step. Point at a cell: all steps show its number.")
-            pictures.take_away(whole, "rail", "all steps")
+            with st.container(horizontal=True, gap="small"):
+                pictures.take_away(whole, "rail", "all steps")
+                handout.button(at, every)
         with st.container(width="stretch", key="stage"):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 rail.turn(every, chosen)

@@ -15,6 +15,7 @@ from attnviz.ui.steps.html import heading, table
 from attnviz.ui.steps.link import PARTS
 from attnviz.ui.steps.words import CLONES, INFLUENCE, SCALE, SOFTMAX
 
+COST_HEAD = ("tokens", "FLOPs of Q Kᵀ", "FLOPs of weights V", "bytes of scores")
 D_KS = (1, 4, 16, 64, 256, 1024)
 D_K = tuple(2**i for i in range(11))
 
@@ -105,7 +106,7 @@ def scale(at: Walk) -> None:
             start = min(D_K, key=lambda one: abs(one - own))
             bound = {"key": "dk", "bind": "query-params"}
             d_k = st.select_slider(f"d_k (of this model: {own})", D_K, start, **bound)
-            found = _spread((d_k,))[0]
+            found = spreads((d_k,))[0]
             rows = [
                 ["variance of the scores", digits(found.variance), digits(found.scaled_variance)],
                 ["largest weight", digits(found.unscaled.largest), digits(found.scaled.largest)],
@@ -115,7 +116,7 @@ def scale(at: Walk) -> None:
             table([f"500 random queries, d_k = {d_k}", "q·k as it is", "q·k / √d_k"], rows, numbers=(1, 2))
             quiet(f"In theory the variance of q·k is d_k = {d_k}, and of q·k / √d_k it is 1.")
         with st.container(width="stretch"):
-            figure = figures.walk.spread(_spread(tuple(sorted({*D_KS, d_k}))), chosen=d_k, dark=at.dark)
+            figure = figures.walk.spread(spreads(tuple(sorted({*D_KS, d_k}))), chosen=d_k, dark=at.dark)
             pictures.picture(figure, "spread")
             pictures.take_away(figure, "spread")
             pictures.numbers(figure, "spread")
@@ -128,7 +129,8 @@ def _one_spread(d_k: int) -> walk.Spread:
     return walk.dot_product_variance((d_k,))[0]
 
 
-def _spread(d_ks: tuple[int, ...]) -> tuple[walk.Spread, ...]:
+def spreads(d_ks: tuple[int, ...]) -> tuple[walk.Spread, ...]:
+    """What was measured of each d_k."""
     return tuple(map(_one_spread, d_ks))
 
 
@@ -143,7 +145,7 @@ def checks(at: Walk) -> None:
             quiet("All heads of this call, on the same tensors. Rounding alone makes about 1e-7.")
         with st.container(width="stretch"):
             heading("Cost of this call, one sentence")
-            table(["tokens", "FLOPs of Q Kᵀ", "FLOPs of weights V", "bytes of scores"], costs(at), numbers=(0, 1, 2, 3))
+            table(COST_HEAD, costs(at), numbers=(0, 1, 2, 3))
             quiet(
                 "Both grow with the square of the tokens. The square must be computed, but need not be kept: kernels "
                 "such as FlashAttention work through it block by block."

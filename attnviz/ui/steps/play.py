@@ -40,7 +40,7 @@ def _scores(at: Walk) -> None:
     st.select_slider("Temperature", options, key="temperature", on_change=_tune, format_func=lambda one: f"{one:g}")
     plain = replace(at.edits, temperature=1.0, scale=None)
     before = at.record if plain == at.edits else cache.record(at.source, at.lines, plain)
-    _measures(at, before, at.record, ("as the model has it", "now"))
+    _measures(at, before, at.record, ("before", "now"))
 
 
 def _tune() -> None:
@@ -54,7 +54,7 @@ def _measures(at: Walk, before: Record, after: Record, named: tuple[str, str]) -
     rows = [
         [said, digits(getattr(found.before, name)), digits(getattr(found.after, name))] for name, said in NAMES.items()
     ]
-    table(["the row of the query", *named], rows, numbers=(1, 2))
+    table(["row of the query", *named], rows, numbers=(1, 2))
 
 
 def _call(at: Walk) -> None:

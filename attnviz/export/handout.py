@@ -1,0 +1,115 @@
+"""Several figures with text and tables as one HTML file: for a lesson, to read, to print, without a network."""
+
+import base64
+import html
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attnviz.charts.theme import LIGHT
+from attnviz.export import spec
+from attnviz.export.drawing import draw
+
+STYLE = """
+:root { color-scheme: light; }
+body { margin: 0 auto; padding: 24px 16px 48px; max-width: 820px; font: 16px/1.5 system-ui, sans-serif; color: INK; }
+h1 { font-size: 1.6rem; margin: 0 0 4px; overflow-wrap: anywhere; }
+h2 { font-size: 1.15rem; margin: 32px 0 4px; }
+p { margin: 8px 0; overflow-wrap: anywhere; }
+.equation { font: italic 1.2rem/1.6 "STIX Two Math", "Cambria Math", Georgia, serif; }
+.scrolls { overflow-x: auto; }
+img { max-width: 100%; height: auto; }
+table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; padding: 2px 12px 2px 0; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+td { border-bottom: 1px solid LINE; }
+@page { margin: 16mm; }
+@media print { body { padding: 0; } section { break-inside: avoid; } .scrolls { overflow: visible; } }
+""".replace("INK", LIGHT.text).replace("LINE", LIGHT.line)
+
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+{lead}
+{sections}
+</main>
+</body>
+</html>
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """One part of a handout. All texts are plain.
+
+    Attributes:
+        heading: what stands above it.
+        equation: a formula, "" for none.
+        texts: paragraphs.
+        figures: pictures, in the colors of light paper.
+        tables: each a head and rows of texts.
+    """
+
+    heading: str
+    equation: str = ""
+    texts: tuple[str, ...] = ()
+    figures: tuple[Any, ...] = ()
+    tables: tuple[tuple[Sequence[str], Sequence[Sequence[str]]], ...] = ()
+
+
+def handout(title: str, lead: Sequence[str], sections: Sequence[Section], *, deadline: float = 60.0) -> bytes:
+    """All sections as one page that prints well, its pictures inside.
+
+    Args:
+        lead: paragraphs under the title.
+        deadline: seconds that drawing may take.
+
+    Raises:
+        ExportError: if a picture cannot be drawn, or not in time.
+    """
+    until = time.monotonic() + deadline
+    parts = "\n".join(_section(one, until) for one in sections)
+    return PAGE.format(title=_text(title), style=STYLE, lead="\n".join(map(_paragraph, lead)), sections=parts).encode()
+
+
+def _section(section: Section, until: float) -> str:
+    equation = f'<p class="equation">{_text(section.equation)}</p>' if section.equation else ""
+    inside = [f"<h2>{_text(section.heading)}</h2>", equation, *map(_paragraph, section.texts)]
+    inside += [_picture(figure, until) for figure in section.figures]
+    inside += [_table(head, rows) for head, rows in section.tables]
+    return f"<section>\n{chr(10).join(filter(None, inside))}\n</section>"
+
+
+def _picture(figure: Any, until: float) -> str:
+    picture = spec.to_json(spec.of(figure))
+    drawn = base64.b64encode(draw("svg", picture, deadline=until - time.monotonic())).decode()
+    return f'<p><img alt="{_text(figure.description)}" src="data:image/svg+xml;base64,{drawn}"></p>'
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    def row(tag: str, cells: Sequence[str]) -> str:
+        return f"<tr>{''.join(f'<{tag}>{_text(cell)}</{tag}>' for cell in cells)}</tr>"
+
+    body = "\n".join(row("td", cells) for cells in rows)
+    return (
+        '<div class="scrolls" role="region" aria-label="Table" tabindex="0"><table>'
+        f"<thead>{row('th', head)}</thead>\n<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _paragraph(text: str) -> str:
+    return f"<p>{_text(text)}</p>"
+
+
+def _text(value: str) -> str:
+    return html.escape(spec.clean(value))

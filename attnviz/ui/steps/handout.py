@@ -1,0 +1,117 @@
+"""The whole page as one HTML handout."""
+
+from dataclasses import replace
+from functools import partial
+
+import streamlit as st
+
+from attnviz import figures
+from attnviz.charts import row as row_chart
+from attnviz.core.display import file_stem, in_title, shown
+from attnviz.core.errors import AttnvizError
+from attnviz.ui.notes import note
+from attnviz.ui.steps import parts
+from attnviz.ui.steps.base import Walk
+from attnviz.ui.steps.words import INFLUENCE, SCALE, SOFTMAX, WHY
+from attnviz.walk import Stage
+
+
+def button(at: Walk, every: tuple[Stage, ...]) -> None:
+    """One button that gives the file."""
+    failed = st.session_state.setdefault("not drawn", [])
+
+    def made() -> bytes:
+        try:
+            return page(at, every)
+        except AttnvizError as error:
+            failed[:] = [str(error)]  # the browser says only that it failed; the page says why when it runs again
+            raise
+
+    name = file_stem(at.record.source, at.site, f"head-{at.head}", at.record.sentences[at.sentence].text, end="handout")
+    st.download_button(
+        "Handout",
+        data=partial(made),
+        file_name=f"{name}.html",
+        mime="text/html",
+        key="handout",
+        icon=":material/description:",
+        on_click="ignore",
+        help="This whole page, every step and table, as one HTML file: to read, to hand out, to print as PDF.",
+    )
+    if failed:
+        note(failed.pop())
+
+
+def page(at: Walk, every: tuple[Stage, ...]) -> bytes:
+    """The handout: always light, for paper.
+
+    Raises:
+        AttnvizError: if a picture cannot be drawn.
+    """
+    from attnviz.export.handout import handout
+
+    at = replace(at, dark=False)
+    text = shown(at.record.sentences[at.sentence].text, 200).replace("␣", " ")
+    changed = at.record.edits.in_words() + at.knobs.in_words
+    lead = [f"“{text}”", f"{in_title(at.record.source)}: {at.site}, head {at.head}."]
+    lead += [f"Changed: {', '.join(changed)}."] if changed else []
+    return handout("Attention, step by step", lead, sections(at, every))
+
+
+def sections(at: Walk, every: tuple[Stage, ...]) -> list:
+    """Every step, then the chosen query in full, then why there is a scale."""
+    made = [_step(at, i, stage) for i, stage in enumerate(every, 1)]
+    if not at.record.read_only:
+        made += [*_row(at), _scale(at), _cost(at)]
+    return made
+
+
+def _step(at: Walk, number: int, stage: Stage):
+    from attnviz.export.handout import Section
+
+    shown = {"sentence": at.sentence, "selected": at.selected}
+    groups = _groups(stage)
+    drawn = tuple(
+        figures.walk.stage(at.record, at.site, at.head, stage, group, titled=False, **shown) for group in groups
+    )
+    shape = f"Shape: ({', '.join(stage.letters)}) = ({', '.join(map(str, stage.shape))})."
+    texts = (shape, stage.missing or stage.changed, WHY[stage.key])
+    return Section(f"{number}. {stage.title}", stage.text, texts, drawn)
+
+
+def _groups(stage: Stage) -> list[tuple]:
+    """The tables of a step, few enough for a picture."""
+    if stage.key != "project":
+        return [stage.matrices[:1] if stage.key == "mask" else stage.matrices] if stage.matrices else []
+    each = [tuple(m for m in stage.matrices if m.key.split("_")[1] == n or m.key[0] == n) for n in "qkv"]
+    return [group for group in each if group]
+
+
+def _row(at: Walk) -> list:
+    from attnviz.export.handout import Section
+
+    found, (queries, keys) = parts.worked(at), at.tokens
+    key, columns = parts.key_of(at, found), row_chart.columns(found, at.record.step(at.site), keys)
+    rows = [list(cells) for cells in zip(*(texts for _, texts in columns), strict=True)]
+    totals = row_chart.totals(found)
+    tables = (([name for name, _ in columns], rows), ([name for name, _ in totals], [[t[0] for _, t in totals]]))
+    title = f"Query {at.query}, {shown(queries[at.query].text)}, in full"
+    both = figures.walk.products(found, key), figures.walk.values(found, len(keys))
+    drawn = [figures.walk.stage(at.record, at.site, at.head, one, one.matrices, titled=False) for one in both]
+    return [
+        Section(title, "", (SOFTMAX, found.digits), (), tables),
+        Section(f"The products of one cell: query {at.query}, key {key}", both[0].text, (), (drawn[0],)),
+        Section("Weighted values and their sum", both[1].text, (INFLUENCE,), (drawn[1],)),
+    ]
+
+
+def _scale(at: Walk):
+    from attnviz.export.handout import Section
+
+    return Section("Why the scale", "", (SCALE,), (figures.walk.spread(parts.spreads(parts.D_KS)),))
+
+
+def _cost(at: Walk):
+    from attnviz.export.handout import Section
+
+    return Section("What it costs", "", (), (), ((parts.COST_HEAD, parts.costs(at)),))
