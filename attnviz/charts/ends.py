@@ -17,6 +17,9 @@ GAP = 12
 CAPTION = -axes.PADDING - TEXT_SIZE / 2
 """Where captions stand: in line with the labels of the columns."""
 
+NONE = "none"
+"""The count of keys of a row that has none left."""
+
 MOST_NOTES = 12
 """So many runs of empty rows are each named; of more, one note counts them."""
 
@@ -51,19 +54,21 @@ def sums(values: Sequence[float], beside: Frame, size: Size, colors: Theme, *, p
 def counts(left: Sequence[int], beside: Frame, size: Size, colors: Theme) -> Frame:
     """How many keys each row has left, (queries,), right of what stands there; a row without any stands out."""
     x, places = after(beside, size), range(0, len(left), size.tile * size.every)
-    said = [words(x, _middle(i, size), str(left[i]), colors.text if left[i] else colors.warning) for i in places]
+    said = [
+        words(x, _middle(i, size), str(left[i] or NONE), colors.text if left[i] else colors.warning) for i in places
+    ]
     return Frame(words=(words(x, CAPTION, "keys", colors.quiet), *said))
 
 
 def empty_rows(empty: np.ndarray, text: str, beside: Frame, size: Size, colors: Theme) -> Frame:
-    """A frame around the rows that have no key left, (queries,), and what is said of them at their ends."""
+    """A frame around the rows that have no key left, (queries,), and what is said of them at their ends, if it is."""
     runs, notes, x = _runs(empty), Frame(), after(beside, size)
     for start, stop in runs:
         y, y2 = start / size.tile * size.cell, stop / size.tile * size.cell
         notes += Frame(boxes=(box(0, y, size.width, y2, stroke=colors.warning, width=1.5),))
-        if len(runs) <= MOST_NOTES:
+        if text and len(runs) <= MOST_NOTES:
             notes += Frame(words=(words(x, (y + y2) / 2, text, colors.warning),))
-    if len(runs) > MOST_NOTES:
+    if text and len(runs) > MOST_NOTES:
         notes += Frame(words=(words(x, size.cell / 2, f"{int(empty.sum())} rows have {text}", colors.warning),))
     return notes
 

@@ -134,17 +134,20 @@ def legend(entries: Sequence[Entry], ramp: Ramp | None, *, top: float, width: fl
             ),
         )
         y += 2 * LINE + RAMP_HEIGHT + 12
-    x, width = 0.0, max(width, NARROWEST)
+    x, high, width = 0.0, SWATCH + 8, max(width, NARROWEST)
     for entry in entries:
-        wide = SWATCH + 8 + text_width(entry.text, WORD_CHARACTER) + 20
-        if x and x + wide > width:
-            x, y = 0.0, y + SWATCH + 8
+        said = balanced(entry.text, int((width - SWATCH - 8) / WORD_CHARACTER))
+        wide = SWATCH + 8 + max(text_width(line, WORD_CHARACTER) for line in said) + 20
+        if x and (x + wide > width or len(said) > 1):
+            x, y, high = 0.0, y + high, SWATCH + 8
         frame += Frame(
             boxes=(box(x, y, x + SWATCH, y + SWATCH, fill=entry.ground, stroke=colors.line),),
             signs=(sign(x + SWATCH / 2, y + SWATCH / 2, entry.path, entry.color, entry.width, SWATCH),),
-            words=(words(x + SWATCH + 8, y + SWATCH / 2, entry.text, colors.text),),
+            words=tuple(
+                words(x + SWATCH + 8, y + SWATCH / 2 + i * LINE, line, colors.text) for i, line in enumerate(said)
+            ),
         )
-        x += wide
+        x, high = x + wide, max(high, SWATCH + 8 + (len(said) - 1) * LINE)
     return frame
 
 

@@ -116,10 +116,10 @@ def drawing_of(
         at_ends += ends.counts(left, at_ends, size, colors)
     around += axes.ties(rows, columns, size, colors) + at_ends + maps.outlined(selected, rows, columns, size, colors)
     empty = rows.merge(_empty(mask, *seen.lengths, sentence), 0, np.logical_and)
-    around += ends.empty_rows(empty, "no key left", at_ends, size, colors)
+    around += ends.empty_rows(empty, "" if counted and plain else "no key left", at_ends, size, colors)
     legend = frame.legend(_entries(reasons, colors), None, top=size.height + below, width=size.width, colors=colors)
     below_legend = _example(mask, queries, keys, predicted, sentence, selected), COUNTED if counted and plain else ""
-    bottom = max(box["y2"] for box in legend.boxes) + 8
+    bottom = max(max(box["y2"] for box in legend.boxes), max(word["y"] for word in legend.words) + frame.LINE / 2) + 8
     around += legend
     for text in below_legend:
         said = frame.lines(text, left=0, top=bottom, width=size.width, colors=colors)

@@ -105,7 +105,7 @@ def test_the_checkboxes_paint_by_keyboard(page, server):
     page.keyboard.press("Space")
     address(page, "mask=subsequent.painted-0_0")
 
-    expect(picture(page, "mask")).to_contain_text("no key left")
+    expect(picture(page, "mask")).to_contain_text("none")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
