@@ -41,6 +41,12 @@ def link(page: Page) -> str:
     return page.evaluate("location.search")
 
 
+def expect_link(page: Page, *parts: str) -> None:
+    """The link comes to hold each of these: it is written at the end of a run."""
+    for part in parts:
+        expect(page).to_have_url(re.compile(rf"[?&]{re.escape(part)}"))
+
+
 def save(page: Page, name: str, label: str):
     """Take a picture away: the file's suggested name and its bytes."""
     page.locator(f".st-key-take-{name}").get_by_role("button").first.click()
@@ -66,7 +72,7 @@ def test_a_click_on_a_thumbnail_shows_that_head_large(page, server):
     open_app(page, server)
     click_at(page, "heads", 0.75, 0.65)
 
-    assert "show=3" in link(page)
+    expect_link(page, "show=3")
     expect(picture(page, "head")).to_contain_text("Head 3")
 
 
@@ -78,12 +84,13 @@ def test_a_click_pins_a_cell_and_a_second_click_or_escape_lets_it_go(page, serve
     click_at(page, "head", 0.5, 0.45)
 
     expect(words).to_have_text(re.compile(r"'\w+' \(\d\) gives 0\.\d\d of its attention to '\w+' \(\d\)\."))
-    assert "cell=" in link(page)
+    expect_link(page, "cell=")
 
     click_at(page, "head", 0.5, 0.45)
 
     expect(words).to_have_text(before)
-    assert "cell=" not in link(page)
+    expect(page).not_to_have_url(re.compile("[?&]cell="))
+    driver.settled(page)
 
     click_at(page, "head", 0.5, 0.45)
     page.keyboard.press("Escape")
@@ -110,7 +117,7 @@ def test_a_head_switched_off_moves_the_output(page, server):
 
     expect(picture(page, "change")).to_contain_text("%")
     expect(picture(page, "heads")).to_contain_text("off")
-    assert "off=e0.2" in link(page)
+    expect_link(page, "off=e0.2")
 
     page.get_by_role("button", name="reset all").click()
 
@@ -144,15 +151,22 @@ def test_a_link_opens_the_same_picture(page, server, chromium):
     open_app(page, server)
     type_sentence(page, SENTENCE)
     page.get_by_role("button", name="subsequent", exact=True).click()
+    expect_link(page, "mask=subsequent")
     driver.settled(page)
     page.locator("[class*=st-key-on-]").get_by_role("button", name="1", exact=True).click()
+    expect_link(page, "off=e0.1")
     driver.settled(page)
     click_at(page, "heads", 0.75, 0.65)
+    expect_link(page, "show=3")
+    driver.settled(page)
     click_at(page, "head", 0.4, 0.5)
+    expect_link(page, "cell=")
+    driver.settled(page)
     context = chromium.new_context(viewport={"width": 1440, "height": 900})
     other = context.new_page()
     problems = driver.watch(other)
     other.goto(page.evaluate("location.href"))
+    expect(picture(other, "change")).to_be_visible()
     driver.settled(other)
 
     for name in ("head", "heads", "change"):
@@ -168,22 +182,22 @@ def test_what_was_changed_is_kept_from_page_to_page(page, server):
     open_app(page, server)
     type_sentence(page, "one two three")
     page.get_by_role("button", name="window", exact=True).click()
+    expect_link(page, "mask=window")
     driver.settled(page)
     page.locator("[class*=st-key-on-]").get_by_role("button", name="0", exact=True).click()
+    expect_link(page, "off=e0.0")
     driver.settled(page)
     page.get_by_role("link", name="Masks").click()
     expect(picture(page, "mask")).to_contain_text("blocked by window")
     driver.settled(page)
 
-    assert "text=one+two+three" in link(page)
-    assert "off=e0.0" in link(page)
+    expect_link(page, "text=one+two+three", "off=e0.0")
 
     page.get_by_role("link", name="Heads").click()
     expect(picture(page, "heads")).to_contain_text("off")
     driver.settled(page)
 
-    assert "off=e0.0" in link(page)
-    assert "mask=window" in link(page)
+    expect_link(page, "off=e0.0", "mask=window")
 
 
 def test_the_masks_page_opens_on_the_subsequent_grid(page, server):
@@ -219,7 +233,7 @@ def test_long_sentences_stay_usable(page, server, n):
     click_at(page, "head", 0.5, 0.5)
 
     expect(page.locator(".words")).to_contain_text("of its attention to")
-    assert "cell=" in link(page)
+    expect_link(page, "cell=")
 
 
 def test_the_keyboard_reaches_every_control(page, server):
