@@ -16,6 +16,8 @@ from attnviz.core.edits import Site
 from attnviz.core.leaks import STATES, LeakTest
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record
+from attnviz.metrics.alike import Divergences
+from attnviz.metrics.beside import Beside
 from attnviz.views import Seen, SeenMask, View
 
 MOST_CELLS = 512 * 512
@@ -128,6 +130,39 @@ def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.Data
     positions = np.arange(len(change))
     labels = after.read[sentence].labels[: len(change)]
     return pd.DataFrame({"position": positions, "token": _pick(labels, positions), "change": change})
+
+
+def comparison_table(found: Beside) -> pd.DataFrame:
+    """One row per cell of two maps on one grid: query_a, key_a, query_b, key_b with their tokens, a, b, difference.
+
+    Also variation, of the row. A place that one map lacks is empty; of more than `MOST_CELLS` cells, the
+    `STRONGEST` of each row that differ most.
+    """
+    size = np.abs(np.nan_to_num(found.difference, nan=-1.0))
+    i, j = (index.ravel() for index in np.indices(size.shape))
+    if many := size.size > MOST_CELLS:
+        j = np.argsort(-size, axis=1, kind="stable")[:, :STRONGEST]
+        i, j = np.repeat(np.arange(len(size)), j.shape[1]), j.ravel()
+    columns: dict[str, np.ndarray] = {}
+    for end, (side, name) in enumerate(((found.a, "a"), (found.b, "b"))):
+        for axis, (what, places, at) in enumerate((("query", found.rows, i), ("key", found.columns, j))):
+            own = [pair[end] for pair in places]
+            columns[f"{what}_{name}"] = np.array([None if p is None else p for p in own], dtype=object)[at]
+            columns[f"{what}_token_{name}"] = _texts([p if p is None else side.tokens[axis][p].text for p in own])[at]
+    (a, _), (b, _) = found.maps
+    numbers = {"a": a[i, j], "b": b[i, j], "difference": found.difference[i, j], "variation": found.variation[i]}
+    table = pd.DataFrame(columns | numbers)
+    if many:
+        table.attrs["note"] = f"Of {size.shape[1]:,} keys, the {STRONGEST} of each query that differ most."
+    return table
+
+
+def alike_table(found: Divergences) -> pd.DataFrame:
+    """One row per two heads: layer, head, other_layer, other_head, divergence (Jensen-Shannon, in nats)."""
+    i, j = (index.ravel() for index in np.indices(found.divergence.shape))
+    layers, heads = (np.array(part) for part in ([s.layer for s, _ in found.heads], [h for _, h in found.heads]))
+    places = {"layer": layers[i], "head": heads[i], "other_layer": layers[j], "other_head": heads[j]}
+    return pd.DataFrame(places | {"divergence": found.divergence.ravel()})
 
 
 def leaks_table(test: LeakTest) -> pd.DataFrame:

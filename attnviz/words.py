@@ -12,6 +12,9 @@ from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
+from attnviz.metrics.alike import Divergences
+from attnviz.metrics.beside import BLANK, Beside
+from attnviz.metrics.compare import Alignment
 from attnviz.views import Groups, SeenMask, View
 
 MOST_NAMED = 3
@@ -367,3 +370,70 @@ def _written(record: Record, sentence: int) -> str:
         return isolated(" ".join(shown(word) for word in record.prediction.written[sentence].split())) or NOTHING
     last = metrics.said(record, sentence=sentence)[-1]
     return NOTHING if last.probability != last.probability else f"{quoted(last.word)}, {percent(last.probability, 0)}"
+
+
+def compared(found: Beside) -> str:
+    """Which row changed most from A to B and which cell, and which tokens are not the same in both."""
+    row, cell = found.most_row, found.most_cell
+    parts = []
+    if row is not None:
+        how_much = f"{float(found.variation[row]):.2f} of its attention went elsewhere"
+        parts.append(f"The row of {_place(found, 0, row)} changed most: {how_much}.")
+    if cell is not None:
+        parts.append(f"The cell that changed most: {compared_cell(found, *cell)}")
+    if not parts:
+        parts.append("Nothing changed: wherever both have the token, A and B are the same map.")
+    return " ".join([*parts, *_unpaired(found)])
+
+
+def compared_cell(found: Beside, row: int, column: int) -> str:
+    """One cell of two maps as a sentence; the places are those of their grid."""
+    looker, looked = _place(found, 0, row), _place(found, 1, column)
+    each = [_of_side(weights[row, column], int(states[row, column])) for weights, states in found.maps]
+    more = float(found.difference[row, column])
+    end = "" if more != more or not more else f": {'B' if more > 0 else 'A'} more by {abs(more):.4f}"
+    return f"{looker} to {looked}, in A {each[0]}, in B {each[1]}{end}."
+
+
+def _of_side(weight: float, state: int) -> str:
+    said = {BLANK: "there is no such token", metrics.BLOCKED: "it is blocked", metrics.NAN: "not a number"}
+    return said.get(state, f"{weight:.4f}")
+
+
+def _place(found: Beside, axis: int, at: int) -> str:
+    """A row or a column of the grid: by its token in A and, where that is another one, in B."""
+    each = zip((found.a, found.b), (found.rows, found.columns)[axis][at], strict=True)
+    named = [(side.tokens[axis][i].text, i) for side, i in each if i is not None]
+    texts = [quoted_token(text, i) for text, i in named]
+    if len(named) == 1 or named[0][0] == named[1][0]:
+        return texts[0]
+    return f"{texts[0]} (in B {texts[1]})"
+
+
+def _unpaired(found: Beside) -> list[str]:
+    """Which tokens differ, or are only on one side; once where queries and keys are the same."""
+    alignments = {(a.changed, a.only_before, a.only_after): axis for axis, a in enumerate(_alignments(found))}
+    said = []
+    for axis in alignments.values():
+        found_here = _alignments(found)[axis]
+        for ends, side, name in ((found_here.only_before, found.a, "A"), (found_here.only_after, found.b, "B")):
+            tokens = [quoted_token(side.tokens[axis][i].text, i) for i in ends[:MOST_NAMED]]
+            more = f" and {len(ends) - MOST_NAMED} more" if len(ends) > MOST_NAMED else ""
+            if tokens:
+                said.append(f"Only in {name}, and left blank: {', '.join(tokens)}{more}.")
+    return said
+
+
+def _alignments(found: Beside) -> tuple[Alignment, Alignment]:
+    return found.comparison.queries, found.comparison.keys
+
+
+def alike(found: Divergences, site: Site, head: int) -> str:
+    """Which heads look most like one, and which least."""
+    near = found.nearest(site, head, len(found.heads))
+    if not near:
+        return f"There is no other head to compare {site} head {head} with."
+    listed = ", ".join(f"{place} head {number} ({how_far:.3f})" for place, number, how_far in near[:MOST_NAMED])
+    place, number, how_far = near[-1]
+    least = f" Least alike: {place} head {number} ({how_far:.3f})." if len(near) > MOST_NAMED else ""
+    return f"Heads that look most like {site} head {head} on this text: {listed}.{least}"

@@ -56,6 +56,10 @@ class Panel:
         share = value / (self.limit or 1.0)
         return min(1.0, max(0.0, (share + 1) / 2 if self.signed else share))
 
+    def texts(self) -> list[str]:
+        """What is read of each cell, row by row; there is no blank in any of them."""
+        return list(map(digits, self.values.ravel()))
+
     def image(self, colors: Theme, *, scale: int = 1) -> str:
         finite = np.isfinite(self.values)
         share = np.where(finite, self.values, 0.0) / (self.limit or 1.0)
@@ -157,7 +161,7 @@ def _outlines(drawing: Panels, colors: Theme) -> list[dict]:
 
 def _values(drawing: Panels, colors: Theme) -> list[dict]:
     return [
-        frame.words(*panel.beside, digits(panel.values[row, column]), colors.accent)
+        frame.words(*panel.beside, panel.texts()[row * len(panel.columns) + column], colors.accent)
         for panel, row, column in _places(drawing)
         if panel.beside and row >= 0 and column >= 0
     ]
@@ -196,7 +200,7 @@ def _data(drawing: Panels, colors: Theme) -> pd.DataFrame:
             "x2": panel.x + panel.width,
             "y2": panel.y + panel.height,
             **dict(zip(("bx", "by"), panel.beside or (None, None), strict=True)),
-            "cells": " ".join(map(digits, panel.values.ravel())) if panel.beside or drawing.readout else "",
+            "cells": " ".join(panel.texts()) if panel.beside or drawing.readout else "",
             "uri": panel.image(colors),
         }
         for panel in drawing.panels

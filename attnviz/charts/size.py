@@ -53,6 +53,24 @@ class Size:
         return self.cell * self.rows
 
 
+BESIDE, BESIDE_CELL = 300, 34
+"""Pixels: the side of one of three maps that stand in a row, and of a cell of it at most."""
+
+MOST_BESIDE = 256
+"""Of more rows or columns such a map has tiles: each number of three maps is read under the pointer."""
+
+
+def size_beside(queries: int, keys: int) -> Size:
+    """Decide how to draw each of three maps of `queries` x `keys` cells in a row."""
+    most = max(queries, keys, 1)
+    tile = -(-most // MOST_BESIDE)
+    rows, columns = -(-queries // tile), -(-keys // tile)
+    most = max(rows, columns)
+    cell = float(min(BESIDE_CELL, BESIDE // most)) if most <= BESIDE // THINNEST else max(BESIDE / most, 1.0)
+    every = next(n for n in STRIDES if n * cell >= THINNEST)
+    return Size("tiles" if tile > 1 else "pixels", cell, rows, columns, tile, every)
+
+
 def size_of(queries: int, keys: int) -> Size:
     """Decide how to draw `queries` x `keys` cells."""
     most = max(queries, keys)

@@ -29,6 +29,8 @@ from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
+from attnviz.figures import compare as compare
+from attnviz.figures import overview as overview
 from attnviz.figures import walk as walk
 from attnviz.figures.figure import Figure, edited, text_array, titled
 from attnviz.views import Seen, SeenMask, View

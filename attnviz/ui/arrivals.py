@@ -166,6 +166,11 @@ def forget(arrival: Arrival) -> None:
             del _arrivals[arrival.name]
 
 
+def here() -> tuple[str, ...]:
+    """The names of the models that are loaded."""
+    return tuple(name for name, arrival in tuple(_arrivals.items()) if arrival.stage == "here")
+
+
 def failed(name: str) -> Arrival | None:
     """The model of that name, if it could not be loaded."""
     found = _arrivals.get(name)

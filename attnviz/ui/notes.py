@@ -37,6 +37,11 @@ def large(text: str) -> None:
     st.html(f'<div class="large">{escape(clean(text))}</div>')
 
 
+def heading(text: str) -> None:
+    """What the part of the page under it is about."""
+    st.html(f'<h3 class="section">{escape(clean(text))}</h3>')
+
+
 def quiet(text: str) -> None:
     """A remark beside a picture."""
     st.html(f'<div class="quiet">{escape(clean(text))}</div>')

@@ -70,6 +70,53 @@ def _differing(before: str, after: str) -> tuple[str, str]:
     return " ".join(olds), " ".join(news)
 
 
+def one(
+    name: str, record: Record, other: Record, position: int, sentences: tuple[int, int], positions: tuple[int, int]
+) -> None:
+    """What one of two runs says, beginning with its name; what the other does not say is underlined.
+
+    Args:
+        sentences: of this run's batch, and of the other's.
+        positions: after which token each of both is asked; `position` is this run's.
+    """
+    theirs = next((at for at in positions if at != position), position)
+    if said := _one(name, record, other, position, theirs, sentences):
+        st.html(f'<div class="says">{said}</div>')
+
+
+def _one(name: str, record: Record, other: Record, position: int, theirs: int, sentences: tuple[int, int]) -> str:
+    mine, yours = sentences
+    if record.labels is not None:
+        then = _label(other, yours) if other.labels is not None else None
+        return _alone(f"{name} says", _label(record, mine), then)
+    if record.prediction is None:
+        return _quiet(f"{name} says nothing.")
+    if record.prediction.written:
+        now = record.prediction.written[mine] or NOTHING
+        written = other.prediction.written if other.prediction is not None else ()
+        text = _differing(written[yours] or NOTHING, now)[1] if written else _plain(now)
+        return f"{_quiet(f'{name} writes')} {text}"
+    if metrics.fills_in(record) and not record.prediction.blanks[mine]:
+        return _quiet(f"{name} has no blank in its sentence to fill in.")
+    token = f"'{shown(record.read[mine].tokens[position].text)}' ({position})"
+    asked = f"In place of {token} {name} says" if metrics.fills_in(record) else f"After {token} {name} says"
+    then = None
+    if other.prediction is not None and not other.prediction.written:
+        then = _most_probable(other, theirs, yours)
+    return _alone(asked, _most_probable(record, position, mine), then)
+
+
+def _alone(asked: str, now: tuple[str, str], other: tuple[str, str] | None) -> str:
+    """What is said; underlined if the other says something else."""
+    return f"{_quiet(asked)} {_word(now[0], other is None or now[0] == other[0])} {_quiet(now[1])}"
+
+
+def vectors_apart(moved: float) -> None:
+    """How far the vectors of two sentences are apart."""
+    apart = f"<b>{_plain(turned(moved))}</b> {_quiet('(1 less the cosine)')}"
+    st.html(f'<div class="says">{_quiet("The vectors of A and B are apart by")} {apart}</div>')
+
+
 def _word(word: str, same: bool) -> str:
     return _plain(word) if same else f"<u>{_plain(word)}</u>"
 

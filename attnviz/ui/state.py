@@ -15,6 +15,7 @@ import streamlit as st
 
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
+from attnviz.ui.compare.link import decode_other, encode_other
 from attnviz.ui.lab import link
 from attnviz.ui.steps import link as steps_link
 from attnviz.views import SPECIAL, View
@@ -189,6 +190,7 @@ ENCODED = {
     "changes": (steps_link.encode_changes, steps_link.decode_changes, ()),
     "query": (steps_link.encode_query, steps_link.decode_query, None),
     "stage": (encode_stage, decode_stage, None),
+    "b": (encode_other, decode_other, None),
 }
 """Of each unbound part of the link: how it is written and read, and what it is without a link."""
 

@@ -1,0 +1,170 @@
+"""Two maps, A and B, laid on one grid: every token of either has its row or column, blank where the other lacks it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from attnviz.core.edits import Site
+from attnviz.core.record import Record
+from attnviz.core.tokens import Token
+from attnviz.metrics.blocks import pool
+from attnviz.metrics.compare import Alignment, Comparison, compare
+from attnviz.metrics.measures import token_counts
+from attnviz.metrics.windows import BLOCKED, cells
+
+BLANK = -1
+"""Of the states of a cell, besides those of `metrics.cells`: a token that the map does not have."""
+
+Places = tuple[tuple[int | None, int | None], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One of two maps: a head (or a name of `AGGREGATIONS`) at a site of a record, of one sentence of its batch."""
+
+    record: Record
+    site: Site
+    head: int | str
+    sentence: int = 0
+
+    @cached_property
+    def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        """Those of the queries and of the keys, without padding."""
+        looks, seen = token_counts(self.record, self.record.step(self.site), self.sentence)
+        queries, keys = self.record.tokens(self.site, sentence=self.sentence)
+        return queries[:looks], keys[:seen]
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """Two maps on one grid of (rows, columns); a difference is what B has more than A.
+
+    Attributes:
+        a, b: what is compared.
+        comparison: the exact numbers of the tokens that belong together.
+        rows, columns: the place in A and the place in B of each; None where that one lacks the token.
+    """
+
+    a: Side
+    b: Side
+    comparison: Comparison
+    rows: Places
+    columns: Places
+
+    @cached_property
+    def maps(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Of A and of B the weights and the states of all cells; the weight of what is blank is NaN."""
+        return tuple(self._laid(side, end) for end, side in enumerate((self.a, self.b)))
+
+    @cached_property
+    def difference(self) -> np.ndarray:
+        """B - A; NaN where one of the two lacks the token, or is not a number."""
+        shape = len(self.rows), len(self.columns)
+        laid = np.full(shape, np.nan)
+        rows, columns = (_paired(places) for places in (self.rows, self.columns))
+        laid[np.ix_(rows, columns)] = self.comparison.difference.numpy()
+        return laid
+
+    @cached_property
+    def states(self) -> np.ndarray:
+        """Of the difference: `BLANK` where either map is, `BLOCKED` where both are; in one alone, a weight of 0."""
+        a, b = (states for _, states in self.maps)
+        blocked = (a == BLOCKED) & (b == BLOCKED)
+        other = np.where(a == BLOCKED, b, np.where(b == BLOCKED, a, np.maximum(a, b)))
+        return np.where((a == BLANK) | (b == BLANK), BLANK, np.where(blocked, BLOCKED, other))
+
+    @cached_property
+    def variation(self) -> np.ndarray:
+        """Total variation of each row, 0 to 1; NaN of rows that one map lacks, or that are no distributions."""
+        laid = np.full(len(self.rows), np.nan)
+        laid[_paired(self.rows)] = self.comparison.variation.numpy()
+        return laid
+
+    @property
+    def most_row(self) -> int | None:
+        """The row that changed most; None if none did."""
+        found = np.nan_to_num(self.variation, nan=0.0)
+        return int(found.argmax()) if found.size and found.max() > SAME else None
+
+    @property
+    def most_cell(self) -> tuple[int, int] | None:
+        """The cell that changed most; None if none did."""
+        found = np.abs(np.nan_to_num(self.difference, nan=0.0))
+        if not found.size or found.max() <= SAME:
+            return None
+        row, column = np.unravel_index(int(found.argmax()), found.shape)
+        return int(row), int(column)
+
+    def at_a(self, row: int, column: int) -> tuple[int | None, int | None]:
+        """The query and the key of A at a place of the grid; None for what A lacks, or outside of it."""
+        parts = zip((row, column), (self.rows, self.columns), strict=True)
+        query, key = (places[at][0] if 0 <= at < len(places) else None for at, places in parts)
+        return query, key
+
+    def _laid(self, side: Side, end: int) -> tuple[np.ndarray, np.ndarray]:
+        found = cells(side.record.step(side.site), side.head, sentence=side.sentence, scores=False)
+        places = [np.array([-1 if (i := pair[end]) is None else i for pair in p]) for p in (self.rows, self.columns)]
+        blank = (places[0] < 0)[:, None] | (places[1] < 0)[None]
+        picked = np.ix_(*places)
+        weights = np.where(blank, np.nan, found.weights[picked].astype(np.float64))
+        return weights, np.where(blank, BLANK, found.states[picked])
+
+
+SAME = 1e-6
+"""Differences up to this are those of rounding, and are said to be none."""
+
+
+def beside(a: Side, b: Side) -> Beside:
+    """Lay two maps on one grid.
+
+    Raises:
+        InputError: if no two tokens belong together, or the maps are too large.
+    """
+    found = compare(
+        a.record,
+        b.record,
+        a.site,
+        a.head,
+        other_site=b.site,
+        other_head=b.head,
+        sentence=a.sentence,
+        other_sentence=b.sentence,
+    )
+    return Beside(a, b, found, places(found.queries), places(found.keys))
+
+
+def vectors_apart(a: Side, b: Side) -> float | None:
+    """1 less the cosine of the vectors of both sentences; None if there are none, or of different lengths."""
+    if a.record.vectors is None or b.record.vectors is None:
+        return None
+    one, other = a.record.vectors[a.sentence].double(), b.record.vectors[b.sentence].double()
+    return None if one.shape != other.shape else float(1 - torch.cosine_similarity(one, other, dim=0))
+
+
+def places(found: Alignment) -> Places:
+    """All tokens of two rows in one order; those that only one has stand where they stand there."""
+    end = len(found.pairs) + len(found.only_before), len(found.pairs) + len(found.only_after)
+    every: list[tuple[int | None, int | None]] = []
+    i = j = 0
+    for one, other in (*found.pairs, end):
+        every += [(alone, None) for alone in range(i, one)] + [(None, alone) for alone in range(j, other)]
+        every.append((one, other))
+        i, j = one + 1, other + 1
+    return tuple(every[:-1])
+
+
+def tiles(numbers: np.ndarray, tile: int) -> np.ndarray:
+    """Of each square of cells the number that is largest in size, with its sign; NaN where all are."""
+    if tile == 1:
+        return numbers
+    filled = torch.from_numpy(np.nan_to_num(numbers, nan=0.0))
+    known = pool(torch.from_numpy(np.isfinite(numbers).astype(np.float64)), tile).numpy() > 0
+    high, low = pool(filled, tile).numpy(), pool(filled, tile, "min").numpy()
+    return np.where(known, np.where(-low > high, low, high), np.nan)
+
+
+def _paired(places: Sequence[tuple[int | None, int | None]]) -> list[int]:
+    return [at for at, pair in enumerate(places) if None not in pair]

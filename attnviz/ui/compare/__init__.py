@@ -1,0 +1,1 @@
+"""What the page Compare puts beside the chosen map."""

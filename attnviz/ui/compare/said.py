@@ -1,0 +1,66 @@
+"""What A says and what B says, beside each other."""
+
+import streamlit as st
+
+from attnviz.metrics.beside import Beside, Side, vectors_apart
+from attnviz.ui import effects, looking, pictures, says, state
+from attnviz.ui.notes import quiet
+
+ALONE = tuple(effect for effect in state.EFFECTS if effect not in ("output vectors", "similarity"))
+"""The figures that show what one run says."""
+
+
+def both(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -> None:
+    """Two columns: a line and a figure for each side; of models that give vectors, how far they are apart."""
+    if a.record.vectors is not None and b.record.vectors is not None:
+        _vectors(a, b)
+        return
+    positions = _positions(a, b, found, cell)
+    effect = _effect(a, b)
+    with st.container(horizontal=True, gap="large"):
+        for name, side, other, position in zip("AB", (a, b), (b, a), positions, strict=True):
+            with st.container(width=560, key=f"said {name}"):
+                says.one(name, side.record, other.record, position, (side.sentence, other.sentence), positions)
+                if effect:
+                    shown = {"sentence": side.sentence, "dark": looking.is_dark()}
+                    figure = effects.drawn(effect, side.record, None, position, **shown)
+                    key = f"{effects.KEYS[effect]} {name}"
+                    pictures.picture(figure, key)
+                    pictures.take_away(figure, key, f"{effects.KEYS[effect]} of {name}")
+
+
+def _vectors(a: Side, b: Side) -> None:
+    apart = vectors_apart(a, b)
+    if apart is None:
+        quiet("The models give vectors of different lengths, which cannot be compared.")
+    else:
+        says.vectors_apart(apart)
+
+
+def _positions(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -> tuple[int, int]:
+    """After which token each is asked for a word: at the query of the selected cell, where both have one."""
+    last = tuple(says.position(side.record, side.site, None, side.sentence) for side in (a, b))
+    if found is None or cell is None or (a.site.kind == "encoder" and a.record.targets):
+        return last
+    row = found.rows[cell[0]]
+    asked = (says.position(s.record, s.site, (i, 0), s.sentence) for s, i in zip((a, b), row, strict=True))
+    return last if None in row else tuple(asked)
+
+
+def _effect(a: Side, b: Side) -> str | None:
+    """Which figure is shown of both; None if there is none that both have."""
+    each = [effects.choices(side.record, side.sentence) for side in (a, b)]
+    options = [effect for effect in each[0] if effect in each[1] and effect in ALONE]
+    if not options:
+        return None
+    chosen = st.session_state["effect"]
+    chosen = chosen if chosen in options else options[0]
+    if len(options) > 1:
+        st.session_state["effect of both"] = chosen
+        options_ = {"key": "effect of both", "label_visibility": "collapsed", "required": True}
+        st.segmented_control("What both say", options, on_change=_choose, **options_)
+    return chosen
+
+
+def _choose() -> None:
+    st.session_state["effect"] = st.session_state["effect of both"]

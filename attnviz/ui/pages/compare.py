@@ -1,0 +1,96 @@
+"""A and B: two maps that differ in one thing, what moved, what both say; and this head against all others."""
+
+import streamlit as st
+
+from attnviz import figures, words
+from attnviz.core.errors import AttnvizError
+from attnviz.metrics.beside import Beside, Side, beside
+from attnviz.ui import editing, inputs, looking, pictures, state
+from attnviz.ui.compare import alike, other, said
+from attnviz.ui.compare.other import Chosen
+from attnviz.ui.notes import heading, in_words, note, quiet
+
+
+def page() -> None:
+    body(*inputs.input_bar())
+
+
+@st.fragment
+def body(source, lines) -> None:
+    edits_bar = st.container(gap="xsmall")
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        site = looking.site(source, looking.opening_site(source))
+        sentence = looking.sentence(lines)
+        source = looking.step(source)
+        head = looking.focus(source)
+    with edits_bar:
+        edits, _ = editing.edits_bar(source, lines)
+    record = pictures.run(source, lines, edits)
+    a = Chosen(source, lines, sentence, edits, record, site, head)
+    with st.container(gap="xsmall", key="b"):
+        b = other.side(a)
+    if isinstance(b, AttnvizError):
+        note(str(b))
+    else:
+        _compared(a, b)
+    alike.panel(record, site, head, sentence)
+    state.write_link()
+
+
+def _compared(a: Chosen, b: Side) -> None:
+    try:
+        found = beside(a.side, b)
+    except AttnvizError as error:
+        note(f"{error} Here they stand beside each other.", "notice")
+        _side_by_side(a.side, b)
+        said.both(a.side, b, None, None)
+        return
+    cell = _on_grid(found, looking.selected(a.record, a.site))
+    figure = figures.compare.difference(found, selected=cell, dark=looking.is_dark(), rev=looking.rev("cell"))
+    _in_words(found, cell)
+    pictures.picture(figure, "difference", select="cell", on_select=lambda point: _select(found, point))
+    pictures.take_away(figure, "difference")
+    pictures.numbers(figure, "difference")
+    heading("What A and B say")
+    said.both(a.side, b, found, cell)
+
+
+def _in_words(found: Beside, cell: tuple[int, int] | None) -> None:
+    in_words(words.compared(found) if cell is None else words.compared_cell(found, *cell))
+    again = (
+        "Click a cell to read it in words." if cell is None else "Click the cell again, or press Escape, to let it go."
+    )
+    quiet(again)
+
+
+def _on_grid(found: Beside, cell: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Where a cell of A stands on the grid of both."""
+    if cell is None:
+        return None
+    places = [[pair[0] for pair in part] for part in (found.rows, found.columns)]
+    return (
+        tuple(part.index(at) for part, at in zip(places, cell, strict=True))
+        if all(at in part for part, at in zip(places, cell, strict=True))
+        else None
+    )
+
+
+def _select(found: Beside, point: dict | None) -> None:
+    """Keep the cell that was clicked, by its tokens in A; a cell that only B has cannot be kept."""
+    if point is None:
+        looking.select(None)
+        return
+    query, key = found.at_a(int(point["query"]), int(point["key"]))
+    if query is not None and key is not None:
+        looking.select(point | {"query": query, "key": key})
+
+
+def _side_by_side(a: Side, b: Side) -> None:
+    with st.container(horizontal=True, gap="large"):
+        for name, side in (("A", a), ("B", b)):
+            with st.container(width="content", key=f"side {name}"):
+                heading(name)
+                shown = {"sentence": side.sentence, "dark": looking.is_dark()}
+                figure = figures.head(side.record, side.site, side.head, **shown)
+                pictures.picture(figure, f"map {name}")
+                pictures.take_away(figure, f"map {name}", f"map {name}")
