@@ -24,6 +24,12 @@ def steps() -> None:
     page()
 
 
+def compare() -> None:
+    from attnviz.ui.pages.compare import page
+
+    page()
+
+
 def model() -> None:
     from attnviz.ui.pages.model import page
 
@@ -37,6 +43,7 @@ pages = [
     st.Page(heads, title="Heads", url_path="heads", default=True),
     st.Page(masks, title="Masks", url_path="masks"),
     st.Page(steps, title="Steps", url_path="steps"),
+    st.Page(compare, title="Compare", url_path="compare"),
     st.Page(model, title="Model", url_path="model"),
 ]
 page = st.navigation(pages, position="top")
