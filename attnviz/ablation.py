@@ -69,7 +69,7 @@ class Sweep:
         if heavy == strong:
             return f"Here the head with the largest weights also matters most: {most} moves {_share(effect[strong])}."
         return (
-            f"{self._name(heavy)} has the largest weights, {weight[heavy]:.2f} on average, and switched off moves "
+            f"Here {self._name(heavy)} has the largest weights, {weight[heavy]:.2f} on average, and switched off moves "
             f"{_share(effect[heavy])}; {most} moves {_share(effect[strong])}. A weight says where a head looks, not "
             "how much arrives: the values there may be small, what it adds may be ignored later, and other heads may "
             "do the same work when it is off."

@@ -22,7 +22,7 @@ from attnviz.views import Seen
 
 Head = tuple[Site, int]
 
-WIDTH = 1060
+WIDTH = 980
 """Pixels of the whole mosaic at most, where thumbnails of `SMALLEST` allow that."""
 
 LARGEST, SMALLEST, GAP = 96, 26, 10

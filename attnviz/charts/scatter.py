@@ -65,11 +65,10 @@ def picture(
     title = title_of(record, x, y, titles)
     around += frame.heading(title, lines, left=0, top=-LINE - 6, width=LEFT + SIDE, colors=colors)
     around += _legend(known, height, colors)
+    names = [name for name in (x, y) if name]
     marks = [
-        _mark(
-            row, LEFT + float(left[at]), float(bottom[at]), [name for name in (x, y) if name], titles, focused, colors
-        )
-        for at, row in enumerate(known.to_dict("records"))
+        _mark(row, LEFT + float(at), float(low), names, titles, focused, colors)
+        for row, at, low in zip(known.to_dict("records"), left, bottom, strict=True)
     ]
     data = {name: [mark[name] for mark in marks] for name in _COLUMNS} | {"rev": [rev] * len(marks)}
     return Picture(_form(height, colors), {"heads": data} | frame.tables(around))

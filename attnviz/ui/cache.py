@@ -2,12 +2,15 @@
 
 from functools import lru_cache
 
+import pandas as pd
+
 from attnviz import api, figures
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.figures import Figure
+from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.sources.base import Source
 from attnviz.sources.scratch import Scratch
 
@@ -118,6 +121,18 @@ def record(source: Source, lines: tuple[str, ...], edits: Edits = Edits()) -> Re
 def unknown(source: Source, lines: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The words that the source does not know, each with those it knows that are spelled most like it."""
     return source.unknown(list(lines))
+
+
+@lru_cache(maxsize=8)
+def head_metrics(record: Record, sentence: int) -> pd.DataFrame:
+    """The numbers of every head."""
+    return head_metrics_of(record, sentence)
+
+
+@lru_cache(maxsize=8)
+def overview(record: Record, **drawn) -> Figure:
+    """Every head of the model, which a choice elsewhere leaves as it was."""
+    return figures.overview.overview(record, **drawn)
 
 
 @lru_cache(maxsize=8)

@@ -12,6 +12,7 @@ from attnviz.sources.scratch import BOUNDS, Scratch
 from attnviz.sources.trained import Trained
 from attnviz.ui import cache, examples, pretrained, state
 from attnviz.ui.arrivals import Arrival
+from attnviz.ui.glance import numbers as glance
 from attnviz.ui.lab.choices import LINKED
 from attnviz.ui.lab.tabs import NAMES
 from attnviz.ui.looking import DOMAINS
@@ -41,6 +42,7 @@ ALLOWED: dict[str, object] = {
     "colors": tuple(DOMAINS),
     "empty": EMPTY_ROWS,
     "tab": NAMES,
+    **glance.LINKED,
     "part": PARTS,
     "dk": tuple(str(2**i) for i in range(11)),
     **LINKED,

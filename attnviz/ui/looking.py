@@ -117,7 +117,7 @@ def step(source: Source) -> Source:
     chosen = found if found in steps else steps[-1]
     if st.session_state.get("trained for") != chosen:  # else leave it alone: a person may be moving it on meanwhile
         st.session_state["trained for"] = chosen
-    behavior = {"key": "trained for", "on_change": _choose_step, "args": (steps[-1],)}
+    behavior = {"key": "trained for", "on_change": _choose_step, "args": (steps[-1],), "width": 344}
     st.select_slider(step_in_words(chosen, steps[-1]), steps, chosen, **behavior)
     try:
         return source if chosen == steps[-1] else cache.source(source.model, chosen)

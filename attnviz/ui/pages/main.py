@@ -12,6 +12,12 @@ def heads() -> None:
     page()
 
 
+def overview() -> None:
+    from attnviz.ui.pages.overview import page
+
+    page(lambda: st.switch_page(pages[0]))
+
+
 def masks() -> None:
     from attnviz.ui.pages.masks import page
 
@@ -41,6 +47,7 @@ style.apply()
 st.logo(str(assets.path("logo.svg")), size="large")
 pages = [
     st.Page(heads, title="Heads", url_path="heads", default=True),
+    st.Page(overview, title="Overview", url_path="overview"),
     st.Page(masks, title="Masks", url_path="masks"),
     st.Page(steps, title="Steps", url_path="steps"),
     st.Page(compare, title="Compare", url_path="compare"),

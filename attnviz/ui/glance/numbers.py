@@ -1,0 +1,119 @@
+"""The numbers of all heads as one table: of the text at hand, with what each head changes when it is off."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from attnviz import ablation
+from attnviz.ablation import Sweep
+from attnviz.charts.overview import Head
+from attnviz.core.edits import KINDS, Edits, Site
+from attnviz.core.errors import AttnvizError
+from attnviz.core.record import Record
+from attnviz.metrics.heads import METRICS
+from attnviz.metrics.roles import RULES, roles
+from attnviz.sources.base import Source
+from attnviz.ui import cache
+from attnviz.ui.notes import large, note, quiet
+
+LAYER = "by layer"
+"""The order of the model itself."""
+
+OFF = {
+    "output": "Change of the output when off",
+    "divergence": "Change of what it says when off (nats)",
+    "turned": "Turn of the sentence's vector when off",
+}
+"""Of what changes when a head is off: what can be sorted and drawn by it."""
+
+TITLES = {metric.name: metric.title for metric in METRICS} | OFF
+
+LINKED: dict[str, tuple[str, ...]] = {
+    "sort": (LAYER, *TITLES.values()),
+    "kinds": KINDS,
+    "role": tuple(rule.name for rule in RULES),
+    "across": tuple(TITLES.values()),
+    "up": tuple(TITLES.values()),
+}
+"""What each bound parameter of a link may be."""
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """A row per head.
+
+    Attributes:
+        table: kind, layer, head, role, a column for each metric and, after a sweep, for each of `OFF`.
+        names: the columns that hold a number of some head.
+        sweep: what changed with each head off; None if that was not asked for, or cannot be.
+    """
+
+    table: pd.DataFrame
+    names: tuple[str, ...]
+    sweep: Sweep | None
+
+    def row(self, head: Head) -> pd.Series | None:
+        at = {one: place for place, one in enumerate(heads_of(self.table))}.get(head)
+        return None if at is None else self.table.iloc[at]
+
+    def ordered(self, by: str, kinds: tuple[str, ...], role: str | None) -> list[tuple[Head, float | None]]:
+        """The heads of some kinds and of one role, those with the largest number first; without a number last."""
+        table = self.table[self.table["kind"].isin(kinds)]
+        if role:
+            table = table[table["role"].str.split(", ").apply(lambda names: role in names)]
+        if by in self.names:
+            table = table.sort_values(by, ascending=False, na_position="last", kind="stable")
+        values = table[by] if by in self.names else [None] * len(table)
+        found = [None if value is None or pd.isna(value) else float(value) for value in values]
+        return list(zip(heads_of(table), found, strict=True))
+
+
+def numbers(source: Source, lines: tuple[str, ...], edits: Edits, record: Record, sentence: int) -> Numbers:
+    """Every metric of every head, its roles on this text, and what was measured with it off."""
+    table = cache.head_metrics(record, sentence).drop(columns="site")
+    table.insert(3, "role", [", ".join(role.name for role in roles(row)) for _, row in table.iterrows()])
+    kept, sweep = st.session_state.get("sweep", (None, None)), None
+    if kept[0] == (source, lines, edits):
+        sweep = kept[1]
+        there = [name for name in OFF if sweep.table[name].notna().any()]
+        table = table.merge(sweep.table[["kind", "layer", "head", *there]], how="left", on=["kind", "layer", "head"])
+    names = tuple(name for name in TITLES if name in table and table[name].notna().any())
+    return Numbers(table, names, sweep)
+
+
+def switch_each_off(source: Source, lines: tuple[str, ...], edits: Edits, known: Numbers) -> None:
+    """A button that switches off one head after the other, and then what that showed."""
+    if source.read_only:
+        quiet(f"Heads cannot be switched off one by one here. {source.read_only}")
+        return
+    if known.sweep is not None:
+        large(known.sweep.in_words())
+        return
+    quiet("How much does the output change when a head is off? Not what its weights say: it has to be tried.")
+    if not st.button("Switch each head off in turn", key="switch each off", icon=":material/power_settings_new:"):
+        return
+    heads = len(known.table)
+    bar = st.progress(0.0, f"0 of {heads} heads")
+
+    def report(done: int, of: int) -> None:
+        bar.progress(done / max(1, of), f"{done} of {of} heads")
+
+    try:
+        found = ablation.sweep(source, cache.sentences(source, lines), edits, report)
+    except AttnvizError as error:
+        note(str(error))
+        return
+    st.session_state["sweep"] = ((source, lines, edits), found)
+    st.rerun()
+
+
+def head_of(point: Mapping[str, Any]) -> Head:
+    """The head that a row or a click names."""
+    return Site(point["kind"], int(point["layer"])), int(point["head"])
+
+
+def heads_of(table: pd.DataFrame) -> list[Head]:
+    return [head_of(row) for row in table[["kind", "layer", "head"]].to_dict("records")]

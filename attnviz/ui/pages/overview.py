@@ -1,0 +1,179 @@
+"""Every head of the model at once, by its layer or by a number, and what each may be for."""
+
+from collections.abc import Callable
+
+import pandas as pd
+import streamlit as st
+
+from attnviz import figures
+from attnviz.charts.overview import Head
+from attnviz.core.edits import KINDS, Edits
+from attnviz.core.record import Record
+from attnviz.metrics.heads import METRICS
+from attnviz.metrics.roles import roles
+from attnviz.ui import cache, editing, findings, inputs, looking, pictures, says, state
+from attnviz.ui.glance import numbers, texts
+from attnviz.ui.glance.numbers import LAYER, OFF, TITLES, Numbers
+from attnviz.ui.notes import label, large, quiet
+
+SHOWN = ("confidence", "effective_keys", "distance", "previous", "self", "first", "special", "output_share")
+"""The numbers that stand beside the maps; all are in the table."""
+
+
+def page(open_heads: Callable[[], None]) -> None:
+    """The page.
+
+    Args:
+        open_heads: leads to the page of the heads.
+    """
+    body(*inputs.input_bar(), open_heads)
+
+
+@st.fragment
+def body(source, lines, open_heads) -> None:
+    with st.container(gap="xsmall"):
+        edits, said = editing.edits_bar(source, lines)
+    source = looking.step(source)
+    record = pictures.run(source, lines, edits)
+    before = cache.record(source, lines) if edits != Edits() else None
+    sentence = looking.sentence(lines)
+    with said:
+        position = says.position(record, looking.opening_site(source), None, sentence)
+        says.line(record, before, position=position, sentence=sentence)
+    known = numbers.numbers(source, lines, edits, record, sentence)
+    focus = _focus(source, known)
+    order, captions, menu = _order(record, known)
+    drawn = {"order": order, "captions": captions, "sentence": sentence, "dark": looking.is_dark()}
+    every = cache.overview(record, focused=focus, rev=looking.rev("every"), **drawn)
+    with menu:
+        pictures.take_away(every, "every")
+    with st.container(horizontal=True, gap="medium"):
+        pictures.picture(every, "every", select="head", on_select=_select)
+        with st.container(width="stretch", key="beside"):
+            _of_head(source, known, focus, open_heads)
+    _section("When a head is off")
+    numbers.switch_each_off(source, lines, edits, known)
+    _section("All numbers of this text")
+    _table(known, order)
+    _against(record, known, focus)
+    _section("Over many texts")
+    texts.over_many_texts(source, edits)
+    state.write_link()
+
+
+def _focus(source, known: Numbers) -> Head:
+    """The head that is framed: the chosen one, else the one that the model opens with."""
+    site, head = st.session_state["site"], st.session_state["show"]
+    chosen = (site or looking.opening_site(source), head if isinstance(head, int) else looking.opening_head(source))
+    row = known.row(chosen)
+    return chosen if row is not None else numbers.heads_of(known.table)[0]
+
+
+def _select(point: dict | None) -> None:
+    if point is not None and looking.counted(point, "every"):
+        looking.look_at(*numbers.head_of(point))
+
+
+def _order(record: Record, known: Numbers):
+    """The heads to show, in which order, what is said of each, and the place for the menu."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        label("Order")
+        options = {"label_visibility": "collapsed", "bind": "query-params"}
+        if st.session_state.get("sort") not in (None, LAYER, *known.names):
+            st.session_state["sort"] = LAYER
+        by = st.selectbox("Order", (LAYER, *known.names), format_func=_called, key="sort", width=330, **options)
+        kinds = tuple(kind for kind in KINDS if (known.table["kind"] == kind).any())
+        if len(kinds) > 1:
+            kinds = (
+                tuple(st.pills("Kinds", kinds, selection_mode="multi", default=kinds, key="kinds", **options)) or kinds
+            )
+        names = sorted({name for listed in known.table["role"] for name in listed.split(", ") if name})
+        if st.session_state.get("role") not in (None, *names):
+            st.session_state["role"] = None
+        role = None
+        if names:
+            label("Looks like")
+            role = st.selectbox("Looks like", names, index=None, placeholder="any", key="role", width=190, **options)
+        menu = st.container(width="content")
+    if by == LAYER and not role and len(kinds) == known.table["kind"].nunique():
+        return None, None, menu
+    found = known.ordered(by, kinds, role)
+    captions = tuple("–" if value is None else f"{value:.2f}" for _, value in found) if by != LAYER else None
+    return tuple(head for head, _ in found), captions, menu
+
+
+def _called(name: str) -> str:
+    return TITLES.get(name, name)
+
+
+def _of_head(source, known: Numbers, focus: Head, open_heads: Callable[[], None]) -> None:
+    """What the framed head looks like on this text, what is known of it, and its numbers."""
+    site, head = focus
+    row = known.row(focus)
+    large(f"Head {head} · {site}")
+    for role in roles(row):
+        large(f"On this text it looks like: {role.evidence}.")
+    findings.of_head(source, site, head)
+    there = [name for name in (*SHOWN, *OFF) if name in known.names and not pd.isna(row[name])]
+    cells = "".join(
+        f'<tr><td>{TITLES[name]}</td><td class="number">{_number(name, float(row[name]))}</td></tr>' for name in there
+    )
+    with st.container(width=360):
+        st.html(f'<table class="facts"><tbody>{cells}</tbody></table>')
+    if st.button("Open this head", key="open head", icon=":material/arrow_forward:"):
+        looking.look_at(site, head)
+        open_heads()
+
+
+def _number(name: str, value: float) -> str:
+    return f"{value:.1%}" if name in ("output", "output_share") else f"{value:.2f}"
+
+
+def _table(known: Numbers, order: tuple[Head, ...] | None) -> None:
+    """Every head with all numbers; choosing a row frames the head, with the arrow keys too."""
+    table = known.table
+    if order is not None:
+        at = {head: place for place, head in enumerate(order)}
+        table = table.assign(place=[at.get(head) for head in numbers.heads_of(table)])
+        table = table.dropna(subset="place").sort_values("place")
+    shown = table[["kind", "layer", "head", "role", *known.names]].reset_index(drop=True)
+
+    def chosen() -> None:
+        rows = st.session_state["table of heads"]["selection"]["rows"]
+        if rows:
+            looking.look_at(*numbers.head_of(shown.iloc[rows[0]].to_dict()))
+
+    named = {"role": st.column_config.TextColumn("looks like", width="medium")}
+    named |= {name: st.column_config.NumberColumn(TITLES[name], format="%.3f") for name in known.names}
+    choice = {"on_select": chosen, "selection_mode": "single-row", "key": "table of heads"}
+    st.dataframe(shown, hide_index=True, height=min(280, 35 * len(shown) + 38), column_config=named, **choice)
+    with st.expander("What the numbers mean"):
+        for metric in METRICS:
+            if metric.name in known.names:
+                quiet(f"{metric.title}: {metric.formula}. {metric.means} From {metric.range}. {metric.source}.")
+
+
+def _against(record: Record, known: Numbers, focus: Head) -> None:
+    """Two numbers against each other, and one alone."""
+    first, second = (name for name in ("confidence", "output" if "output" in known.names else "distance"))
+    options = {"format_func": TITLES.__getitem__, "width": 290, "bind": "query-params"}
+    drawn = {"titles": TITLES, "dark": looking.is_dark(), "focused": focus, "rev": looking.rev("every")}
+    with st.container(horizontal=True, gap="large"):
+        for key, default in (("across", first), ("up", second)):
+            if st.session_state.get(key) not in known.names:
+                st.session_state[key] = default if default in known.names else known.names[0]
+        with st.container(width="content"):
+            with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+                x = st.selectbox("Across", known.names, key="across", **options)
+                y = st.selectbox("Up", known.names, key="up", **options)
+            scatter = figures.overview.scatter(record, known.table, x, y, **drawn)
+            pictures.picture(scatter, "scatter", select="head", on_select=_select)
+            pictures.take_away(scatter, "scatter")
+        with st.container(width="content"):
+            histogram = figures.overview.scatter(record, known.table, x, None, **drawn)
+            pictures.picture(histogram, "histogram", select="head", on_select=_select)
+            pictures.take_away(histogram, "histogram")
+
+
+def _section(text: str) -> None:
+    st.html(f'<h3 class="section">{text}</h3>')

@@ -1,0 +1,125 @@
+"""Every head of a model, and heads by their numbers."""
+
+import pandas as pd
+import pytest
+from pictures import data, draw, without_data
+
+from attnviz import api
+from attnviz.charts.overview import LARGEST, SMALLEST, WIDTH, overview
+from attnviz.charts.scatter import LEFT, SIDE
+from attnviz.charts.scatter import picture as scatter
+from attnviz.core.edits import Edits, Site
+from attnviz.metrics.heads import head_metrics
+
+TITLES = {"entropy": "Entropy (nats)", "previous": "Previous token"}
+
+
+@pytest.fixture(scope="module")
+def record():
+    return api.analyze("the cat sleeps", "translator", Edits().with_heads_off(Site("cross", 1), {3}))
+
+
+def marks(record, x, y=None, table=None, **options):
+    table = head_metrics(record) if table is None else table
+    return scatter(record, table, x, y, titles=TITLES, **options).chart
+
+
+def test_every_head_of_every_site_has_its_place(record):
+    """No two at the same; the sites in the order of the record, each with all its heads in one row."""
+    rows = data(overview(record), "heads")
+
+    heads = [(row["kind"], row["layer"], row["head"]) for row in rows]
+    kinds = ["encoder", "decoder", "cross"]
+    assert sorted(heads) == sorted((s.site.kind, s.site.layer, h) for s in record.steps for h in range(s.num_heads))
+    assert [kind for kind, _, _ in heads] == sorted((kind for kind, _, _ in heads), key=kinds.index)
+    assert len({(row["x"], row["y"]) for row in rows}) == len(rows)
+    for site in record.sites:
+        assert len({row["y"] for row in rows if (row["kind"], row["layer"]) == (site.kind, site.layer)}) == 1
+
+
+@pytest.mark.parametrize(("heads", "layers"), [(1, 1), (8, 3), (32, 2)])
+def test_thumbnails_are_never_too_small_to_see(heads, layers):
+    """And they fill no more than the width, unless there are very many."""
+    record = api.analyze("the cat", "scratch", d_model=64, num_heads=heads, num_layers=layers)
+    rows = data(overview(record), "heads")
+
+    xs = sorted({row["x"] for row in rows})
+    step = min((b - a for a, b in zip(xs, xs[1:], strict=False)), default=LARGEST)
+    assert SMALLEST <= step
+    assert xs[-1] <= WIDTH or step <= SMALLEST + 10
+
+
+def test_an_order_and_what_is_said_of_each_head_are_kept(record):
+    """Heads that are not in it are not drawn."""
+    order = [(Site("cross", 1), 3), (Site("encoder", 0), 2), (Site("decoder", 1), 0)]
+    chart = overview(record, order=order, captions=["0.9", "0.8", "–"])
+
+    rows = data(chart, "heads")
+    assert [(Site(row["kind"], row["layer"]), row["head"]) for row in rows] == order
+    assert {"cross 1.3", "0.9", "encoder 0.2", "0.8", "decoder 1.0", "–"} <= {w["text"] for w in data(chart, "words")}
+
+
+def test_a_head_that_is_off_says_so(record):
+    """One of all, and it is struck through."""
+    rows = data(overview(record), "heads")
+
+    off = [row["name"] for row in rows if row["state"].startswith("off")]
+    assert off == ["cross layer 1 head 3"]
+    assert len(data(overview(record), "signs")) == 1
+
+
+def test_the_largest_weight_under_the_pointer_is_the_records(record):
+    """As four digits."""
+    row = data(overview(record), "heads")[5]
+
+    step = record.step(Site(row["kind"], row["layer"]))
+    assert row["largest"] == f"{float(step.weights(row['head']).max()):.4f}"
+
+
+def test_another_sentence_leaves_the_specification(record):
+    """What is drawn is data alone, so the browser replaces it in place."""
+    other = api.analyze("the dog sleeps", "translator")
+
+    assert without_data(overview(record)) == without_data(overview(other, focused=(Site("cross", 0), 1), rev=3))
+
+
+def test_a_head_stands_where_its_numbers_are(record):
+    """Left to right by the first, from below to above by the second."""
+    table = head_metrics(record)
+    rows = data(marks(record, "entropy", "previous"), "heads")
+
+    known = table.dropna(subset=["entropy", "previous"])
+    assert len(rows) == len(known) < len(table)  # of cross-attention there is no previous token
+    by_entropy = sorted(range(len(rows)), key=lambda i: float(known["entropy"].iloc[i]))
+    assert [rows[i]["x"] for i in by_entropy] == sorted(row["x"] for row in rows)
+    by_previous = sorted(range(len(rows)), key=lambda i: float(known["previous"].iloc[i]))
+    assert [rows[i]["y"] for i in by_previous] == sorted((row["y"] for row in rows), reverse=True)
+    assert all(LEFT <= row["x"] <= LEFT + SIDE and 0 <= row["y"] <= SIDE for row in rows)
+
+
+def test_heads_with_the_same_number_stand_on_each_other(record):
+    """None hides another."""
+    table = head_metrics(record).assign(entropy=0.5)
+    rows = data(marks(record, "entropy", table=table), "heads")
+
+    assert len({row["x"] for row in rows}) == 1
+    assert len({row["y"] for row in rows}) == len(rows) == len(table)
+
+
+def test_without_a_number_there_is_no_mark(record):
+    """An empty picture draws, too."""
+    table = head_metrics(record).assign(entropy=pd.NA)
+    chart = marks(record, "entropy", table=table)
+
+    assert data(chart, "heads") == []
+    assert draw(chart.to_dict())
+
+
+@pytest.mark.parametrize("dark", [True, False])
+def test_pictures_of_all_heads_are_drawn(record, dark):
+    """As files."""
+    focused = (Site("cross", 1), 3)
+
+    assert draw(overview(record, dark=dark, focused=focused).to_dict())
+    assert draw(marks(record, "entropy", "previous", dark=dark, focused=focused).to_dict())
+    assert draw(marks(record, "entropy", dark=dark).to_dict())

@@ -1,0 +1,103 @@
+"""The page of all heads: their order, their numbers, and what happens when each is off."""
+
+import pytest
+from test_pages import html, opened
+
+from attnviz import api
+from attnviz.ui.glance.numbers import LAYER, OFF, TITLES
+
+SITE = "encoder layer 0"
+
+
+def overview_page():
+    from attnviz.ui.pages.overview import page
+
+    page(lambda: None)
+
+
+def shown(app) -> list[tuple[str, int, int]]:
+    """The heads of the table, in its order."""
+    table = app.dataframe[0].value
+    return list(zip(table["kind"], table["layer"], table["head"], strict=True))
+
+
+def test_it_opens_with_every_head_in_the_order_of_the_model():
+    """The head that the model opens with is framed, and what is known of it is said."""
+    app = opened(overview_page, model=None)
+
+    record = api.analyze("the cat", "translator")
+    heads = [(s.site.kind, s.site.layer, h) for s in record.steps for h in range(s.num_heads)]
+    assert shown(app) == heads
+    assert "Head 3 · cross layer 1" in html(app)
+    assert "looks at the English word" in html(app)
+
+
+@pytest.mark.parametrize("model", ["scratch", "story", "induction", "constructed"])
+def test_every_model_has_its_heads(model):
+    """With their numbers, without an exception."""
+    app = opened(overview_page, model=model)
+
+    table = app.dataframe[0].value
+    assert len(table) > 0
+    assert table["confidence"].between(0, 1.0001).all()
+
+
+def test_heads_are_ordered_by_a_number():
+    """The largest first, in the table too; the link remembers it."""
+    app = opened(overview_page, model="constructed", sort=TITLES["previous"])
+
+    values = app.dataframe[0].value["previous"].tolist()
+    assert values == sorted(values, reverse=True)
+    assert values[0] > 0.99
+
+
+def test_a_role_leaves_the_heads_that_look_like_it():
+    """And says by which number."""
+    app = opened(overview_page, model="constructed", role="previous token")
+
+    roles = app.dataframe[0].value["role"]
+    assert len(roles) > 0
+    assert roles.str.contains("previous token").all()
+
+
+def test_switching_each_head_off_adds_what_that_changes():
+    """One button; then the effect is a column, an order, and a sentence of its own."""
+    app = opened(overview_page, model="story")
+    assert not set(OFF) & set(app.dataframe[0].value.columns)
+    app.button(key="switch each off").click().run()
+
+    assert not app.exception
+    table = app.dataframe[0].value
+    assert (table["output"] > 0).all()
+    assert "A weight says where a head looks" in html(app) or "also matters most" in html(app)
+    app.selectbox(key="sort").set_value("output").run()
+    assert app.dataframe[0].value["output"].is_monotonic_decreasing
+
+
+def test_what_was_measured_with_heads_off_goes_with_the_text():
+    """Another sentence has not been measured yet."""
+    app = opened(overview_page, model="story")
+    app.button(key="switch each off").click().run()
+    app.text_area(key="text").set_value("Anna saw Tom").run()
+
+    assert "output" not in app.dataframe[0].value.columns
+    assert app.button(key="switch each off")
+
+
+def test_an_order_that_a_model_has_not_is_left():
+    """By the number of another model's page: the order of the layers, and no exception."""
+    app = opened(overview_page, model=None, sort=TITLES["output"])
+
+    assert not app.exception
+    assert app.selectbox(key="sort").value == LAYER
+
+
+def test_many_texts_give_means_and_spreads():
+    """On request, of the texts that ship with the model."""
+    app = opened(overview_page, model="induction")
+    app.button(key="measure texts").click().run(timeout=60)
+
+    assert not app.exception
+    table = app.dataframe[1].value
+    assert list(table.columns) == ["kind", "layer", "head", "mean", "standard deviation", "texts"]
+    assert (table["texts"] == 50).all()
