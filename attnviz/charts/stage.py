@@ -95,7 +95,9 @@ def drawing_of(
 
 def are_weights(stage: Stage, matrix: Matrix) -> bool:
     """Whether a table holds weights, from 0 to 1; a mask does where it comes after the softmax."""
-    return matrix.key in ("weights", "dropped") or (matrix.key == "masked" and "mask(softmax" in stage.text)
+    return matrix.key in ("weights", "dropped", "may_attend") or (
+        matrix.key == "masked" and "mask(softmax" in stage.text
+    )
 
 
 def _is_tokens(axis: str) -> bool:

@@ -2,6 +2,7 @@
 
 import base64
 import html
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ def handout(title: str, lead: Sequence[str], sections: Sequence[Section], *, dea
 
 
 def _section(section: Section, until: float) -> str:
-    equation = f'<p class="equation">{_text(section.equation)}</p>' if section.equation else ""
+    equation = f'<p class="equation">{symbols(section.equation)}</p>' if section.equation else ""
     inside = [f"<h2>{_text(section.heading)}</h2>", equation, *map(_paragraph, section.texts)]
     inside += [_picture(figure, until) for figure in section.figures]
     inside += [_table(head, rows) for head, rows in section.tables]
@@ -109,6 +110,11 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _paragraph(text: str) -> str:
     return f"<p>{_text(text)}</p>"
+
+
+def symbols(text: str) -> str:
+    """An equation as HTML: letters after an underscore are an index."""
+    return re.sub(r"_(\w+)", r"<sub>\1</sub>", _text(text))
 
 
 def _text(value: str) -> str:

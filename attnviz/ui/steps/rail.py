@@ -6,7 +6,7 @@ from html import escape
 import streamlit as st
 
 from attnviz import figures, walk
-from attnviz.ui import looking, pictures, state
+from attnviz.ui import looking, pictures
 from attnviz.ui.notes import clean, large, quiet
 from attnviz.ui.steps.base import Walk
 from attnviz.ui.steps.words import WHY
@@ -46,7 +46,8 @@ def rail(at: Walk, every: tuple[Stage, ...], chosen: int) -> figures.Figure:
 
 def turn(every: tuple[Stage, ...], chosen: int) -> None:
     """To the stage before and after, and to any by its name: with the keyboard, too."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="turn"):
+    nowrap = {"wrap": False, "width": "content"}
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="turn", **nowrap):
         before, after = max(0, chosen - 1), min(len(every) - 1, chosen + 1)
         _go("Back", "chevron_left", every[before].key, chosen == 0)
         st.session_state["stage chosen"] = chosen
@@ -56,7 +57,7 @@ def turn(every: tuple[Stage, ...], chosen: int) -> None:
             format_func=lambda i: f"{i + 1} · {every[i].title}",
             key="stage chosen",
             label_visibility="collapsed",
-            width=210,
+            width=190,
             on_change=lambda: st.session_state.update(stage=every[st.session_state["stage chosen"]].key),
         )
         _go("Next", "chevron_right", every[after].key, chosen == len(every) - 1)
@@ -125,6 +126,3 @@ def select(at: Walk):
             st.session_state["cell"] = None if cell == st.session_state["cell"] else cell
 
     return clicked
-
-
-__all__ = ["current", "equation", "rail", "select", "stage", "stages", "state", "turn"]

