@@ -94,11 +94,13 @@ def lines(text: str, *, left: float, top: float, width: float, colors: Theme) ->
 
 def balanced(text: str, longest: int) -> list[str]:
     """A text broken into as few lines as it needs, none much shorter than the others."""
-    lines = textwrap.wrap(text, longest)
+
+    def broken(width: int) -> list[str]:  # but not at hyphens: names have them, and are read as one
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+    lines = broken(longest)
     shortest = -(-len(text) // max(1, len(lines)))
-    return next(
-        (narrow for n in range(shortest, longest) if len(narrow := textwrap.wrap(text, n)) == len(lines)), lines
-    )
+    return next((narrow for n in range(shortest, longest) if len(narrow := broken(n)) == len(lines)), lines)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def picture(record: Record, *, before: Record | None = None, dark: bool = False,
     colors, every = theme(dark), len(record.sentences)
     cosine = metrics.similarity(record).numpy()[:MOST_SENTENCES, :MOST_SENTENCES]
     side = CELL * len(cosine)
-    names = [f"{_shown(one.text)} {i}" for i, one in enumerate(record.sentences[:MOST_SENTENCES])]
+    names = [f"{_shown(one.text)} {i}" for i, one in enumerate(record.sentences[:MOST_SENTENCES], 1)]
     left = -max(map(text_width, names)) - axes.PADDING
     drawn = _cells(cosine, colors) + _names(names, colors)
     if before is not None:
@@ -83,13 +83,13 @@ def _cells(cosine: np.ndarray, colors: Theme) -> Frame:
 
 
 def _names(names: list[str], colors: Theme) -> Frame:
-    """The sentences beside their rows with their numbers, and the numbers over the columns."""
+    """The sentences beside their rows with their numbers, counted from 1 as lines are, and these over the columns."""
     middles = [(i + 0.5) * CELL for i in range(len(names))]
     return Frame(
         rows=tuple(
             words(-axes.PADDING, y, isolated(name), colors.text) for y, name in zip(middles, names, strict=True)
         ),
-        ticks=tuple(words(x, -axes.PADDING - TEXT_SIZE / 2, str(i), colors.text) for i, x in enumerate(middles)),
+        ticks=tuple(words(x, -axes.PADDING - TEXT_SIZE / 2, str(i), colors.text) for i, x in enumerate(middles, 1)),
     )
 
 

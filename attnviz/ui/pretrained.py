@@ -78,12 +78,12 @@ def field() -> Source | Arrival | AttnvizError:
 
 def facts(source: Source) -> str:
     """Where the weights come from, what the model does, and how and where its numbers are kept; broken between them."""
-    parts = source.provenance, TASKS[source.loaded.task], _kept(source.loaded)
+    parts = source.provenance, TASKS[source.loaded.task], _kept(source.loaded, ", ")
     return " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
 
 
-def _kept(loaded: "Loaded") -> str:
-    return f"{str(loaded.dtype).removeprefix('torch.')} on {loaded.device}"
+def _kept(loaded: "Loaded", on: str = " on ") -> str:
+    return f"{str(loaded.dtype).removeprefix('torch.')}{on}{loaded.device}"
 
 
 def leave() -> None:

@@ -50,7 +50,7 @@ def test_each_pair_has_its_number_in_its_square():
         *("0.71", "1.00", "-0.71"),
         *("0.00", "-0.71", "1.00"),
     ]
-    assert texts(chart, "rows") == ["A cat. 0", "A dog. 1", "Rain. 2"]
+    assert texts(chart, "rows") == ["A cat. 1", "A dog. 2", "Rain. 3"]
     assert "moved" not in texts(chart)
 
 

@@ -124,7 +124,7 @@ def test_every_kind_of_model_opens_on_every_page(folder, kind):
 
     assert 'class="note' not in html(app)
     assert "pretrained · " in html(app)
-    assert "float32\N{NO-BREAK SPACE}on\N{NO-BREAK SPACE}cpu" in html(app)
+    assert "float32,\N{NO-BREAK SPACE}cpu" in html(app)
     assert "What its heads do was not measured here." in html(app)
     assert len(app.get("vega_lite_chart")) == 3 - (kind in ("BertModel", "BertForMaskedLM", "DebertaV2Model"))
 
@@ -139,6 +139,14 @@ def test_every_kind_of_model_opens_on_every_page(folder, kind):
     layers = "encoder decoder cross" if kind[:4] == "Bart" else "decoder" if kind[:5] == "Llama" else "encoder"
     assert all(f'<td>{part} layers</td><td class="number">2</td>' in card for part in layers.split())
     assert '<td>heads per layer</td><td class="number">3</td>' in card
+
+
+def test_the_mask_of_a_model_that_predicts_nothing_foretells_nothing(folder):
+    """Beside the rows stands a next word only where a model says one."""
+    masks = {kind: "".join(specs(pretrained(folder(kind), masks_page, text=CAT))) for kind in KINDS}
+
+    foretell = {kind for kind, drawn in masks.items() if "to predict the next token" in drawn}
+    assert foretell == {"LlamaForCausalLM", "BartForConditionalGeneration"}
 
 
 # What a model says, before and after

@@ -121,7 +121,9 @@ def _other_lengths(lab: Lab) -> tuple[int, str] | None:
 
 
 def _predicted(lab: Lab):
-    """What each row predicts: what the model says; without one that says anything, the next token, as in a decoder."""
+    """What each row predicts: what the model says; of random weights the next token, as in a decoder."""
+    if lab.record.provenance == "pretrained" and lab.record.prediction is None:  # it gives vectors or labels alone
+        return None
     if lab.record.prediction is None:
         return api.predicted(lab.record.sentences[lab.sentence])
     return lab.record.predicted(lab.site, sentence=lab.sentence)
