@@ -200,6 +200,7 @@ def test_a_window_sees_farther_with_every_layer():
     app.slider(key="layers reached").set_value(1).run()
 
     assert "&#x27;the&#x27; (5) sees 2 of 7 inputs after 1 layer," in plain(app)
+    assert "&#x27;cat&#x27; (2) sees 3 of 7 inputs" in plain(opened(masks_page, mask="window-1-0", cell="2.1"))
 
 
 def test_the_cost_is_said_for_this_text_and_for_a_long_one():
