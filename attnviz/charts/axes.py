@@ -4,6 +4,7 @@ No text of a user stands in an expression, a field name or a tooltip's name: lab
 (`attnviz.core.display.band_keys`), and the expressions here are constants.
 """
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -141,3 +142,9 @@ def drawn(
 
 def _label(x: float, y: float, band: str, colors: Theme) -> dict:
     return words(x, y, band[5:], colors.quiet if band[4] == "-" else colors.text)
+
+
+def from_right(labels: Sequence[str]) -> bool:
+    """Whether a text runs from right to left: its first letter of either kind does."""
+    kinds = (unicodedata.bidirectional(character) for label in labels for character in label)
+    return next((kind for kind in kinds if kind in ("L", "R", "AL")), "L") != "L"

@@ -33,6 +33,8 @@ from attnviz.figures import compare as compare
 from attnviz.figures import overview as overview
 from attnviz.figures import walk as walk
 from attnviz.figures.figure import Figure, edited, text_array, titled
+from attnviz.figures.lines import lines as lines
+from attnviz.figures.lines import text_strip as text_strip
 from attnviz.views import Seen, SeenMask, View
 
 

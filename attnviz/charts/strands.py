@@ -1,0 +1,146 @@
+"""Which weights are drawn as lines: in which window, from which weight on, of which tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnviz import views
+from attnviz.charts.heatmap import colored
+from attnviz.core.edits import Site
+from attnviz.core.record import Record
+from attnviz.metrics import EMPTY, Cells
+from attnviz.views import Groups, Seen, View
+
+MOST_TOKENS = 64
+"""Of more queries or keys a window is drawn."""
+
+MOST_LINES = 400
+"""So many weights are drawn if nobody said from which on."""
+
+MOST_ASKED = 4_000
+"""So many are drawn however small a weight was asked for."""
+
+Pin = tuple[str, int]
+"""A token that was picked out: "query" or "key", and its position."""
+
+
+@dataclass(frozen=True, eq=False)
+class Strands:
+    """The weights that are drawn, the weakest first; arrays are (lines,).
+
+    Attributes:
+        seen: the window they are of.
+        whole: the numbers of queries and keys, also outside of it.
+        heads: head of each line, counted in the order in which they were given.
+        rows, columns: of `seen`.
+        weights: above zero.
+        found: cells of each head.
+        pins: the tokens of the window that were picked out: lines end at one of them, if there are any.
+        of: how many weights there are, of these tokens.
+        least: the weight from which on lines were asked for; None for the strongest.
+    """
+
+    seen: Seen
+    whole: tuple[int, int]
+    heads: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+    weights: np.ndarray
+    found: tuple[Cells, ...]
+    pins: frozenset[Pin]
+    of: int
+    least: float | None
+
+    @property
+    def notes(self) -> list[str]:
+        """How many weights are drawn, and of which window."""
+        return [*self._window(), self._count()]
+
+    def _count(self) -> str:
+        count, ends = len(self.weights), " of the picked tokens" if self.pins else ""
+        if not self.of:
+            return f"no weight{ends} to draw"
+        if count == self.of:
+            return f"all {self.of:,} weights{ends} are lines" if count > 1 else f"the one weight{ends} is a line"
+        what = f"{count:,} of {self.of:,} weights{ends} are lines"
+        if self.least is None or count == MOST_ASKED:
+            return f"{what}: the strongest, from {self.weights[0]:.2g} on" if count else what
+        return f"{what}: those of at least {self.least:g}"
+
+    def _window(self) -> list[str]:
+        parts = (self.seen.queries, self.seen.keys)
+        if tuple(map(len, parts)) == self.whole:
+            return []
+        spans = [
+            f"{what} {part.starts[0]} to {part.stops[-1] - 1} of {whole:,}" if len(part) < whole else f"all {what}"
+            for what, part, whole in zip(("queries", "keys"), parts, self.whole, strict=True)
+        ]
+        return [f"too many tokens for lines: {' and '.join(spans)}; the map shows all"]
+
+
+def strands(
+    record: Record,
+    site: Site,
+    heads: Sequence[int | str],
+    *,
+    sentence: int = 0,
+    view: View = View(),
+    selected: tuple[int, int] | None = None,
+    pins: frozenset[Pin] = frozenset(),
+    least: float | None = None,
+) -> Strands:
+    """Choose the weights to draw; the arguments are those of `charts.lines.lines`."""
+    every = views.see(record, site, sentence=sentence, view=view)
+    seen = window(every, heads[0], selected, pins)
+    picked = {("query", selected[0])} if selected else set()
+    kept = frozenset(pin for pin in pins | picked if _of(seen, pin[0]).at(pin[1]) is not None)
+    found = tuple(seen.cells(heads))
+    drawn = np.stack([colored(cells) & (np.nan_to_num(cells.weights) > 0) for cells in found])
+    there = np.stack([(cells.blocked == 0) | (cells.states == EMPTY) for cells in found]) & _ends(seen, kept)
+    drawn &= there
+    place = np.argwhere(drawn)
+    weights = np.stack([cells.weights for cells in found])[drawn].astype(np.float64)
+    keep = np.argsort(-weights, kind="stable")[: MOST_LINES if least is None else MOST_ASKED][::-1]
+    keep = keep if least is None else keep[weights[keep] >= least]
+    head, row, column = place[keep].T
+    whole = len(every.queries), len(every.keys)
+    return Strands(seen, whole, head, row, column, weights[keep], found, kept, int(there.sum()), least)
+
+
+def window(seen: Seen, head: int | str, selected: tuple[int, int] | None, pins: frozenset[Pin], most=MOST_TOKENS):
+    """Everything, or of many tokens those around what is selected: of a query alone, around its strongest key."""
+    if max(len(seen.queries), len(seen.keys)) <= most:
+        return seen
+    query, key = selected or (next(iter(sorted(at for side, at in pins if side == what)), None) for what in SIDES)
+    row, column = (None if at is None else part.at(at) for at, part in ((query, seen.queries), (key, seen.keys)))
+    if row is None and column is None:
+        row = 0
+    if column is None:
+        column = int(seen.strongest(head)[1][row])
+    if row is None:
+        row = column if len(seen.queries) == len(seen.keys) else 0
+    places = {"rows": _around(seen.queries, row, most), "columns": _around(seen.keys, column, most)}
+    return views.see(seen.record, seen.site, sentence=seen.sentence, view=seen.view, **places)
+
+
+SIDES = ("query", "key")
+
+
+def _around(part: Groups, at: int, most: int) -> slice:
+    """The positions of at most so many groups around one."""
+    begin = max(0, min(at - most // 2, len(part) - most))
+    return part[begin : begin + most].stretch
+
+
+def _of(seen: Seen, side: str) -> Groups:
+    return seen.queries if side == "query" else seen.keys
+
+
+def _ends(seen: Seen, pins: frozenset[Pin]) -> np.ndarray:
+    """Which cells lie in the row or the column of a picked token, (rows, columns); all, if none is picked."""
+    ends = np.full((len(seen.queries), len(seen.keys)), not pins)
+    for side, at in pins:
+        index = _of(seen, side).at(at)
+        ends[(index, slice(None)) if side == "query" else (slice(None), index)] = True
+    return ends

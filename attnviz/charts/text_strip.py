@@ -1,0 +1,342 @@
+"""The sentence itself, each token shaded by the attention from one token, or to it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import altair as alt
+import numpy as np
+
+from attnviz import views
+from attnviz.charts import axes, frame, hatch, heatmap, maps, pixels
+from attnviz.charts.axes import KEY, QUERY
+from attnviz.charts.frame import Entry, Frame, box, sign, text_width, words
+from attnviz.charts.heatmap import Domain, colored, domain_of
+from attnviz.charts.picture import Form, Picture
+from attnviz.charts.strands import window
+from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme, config, theme
+from attnviz.core.display import shown
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+from attnviz.core.record import Record
+from attnviz.metrics import BLOCKED, EMPTY
+from attnviz.views import Groups, Seen, View
+from attnviz.words import named
+
+WIDTH = 560
+"""Pixels in which the sentence is broken into lines."""
+
+MOST_TOKENS = 400
+"""Of more queries or keys a window is drawn."""
+
+SIZE, HIGH, LONGEST = 15, 26, 24
+"""Pixels of type and of a token's ground, code points of a token."""
+
+BLANK = 5.0
+"""Pixels between two words; pieces of a word stand close together."""
+
+NUMBERED = 40
+"""Up to so many tokens have their weights written under them."""
+
+SIDES = ("from", "to")
+"""Whose attention is shown: what the chosen token gives to each key, or what each query gives to it."""
+
+
+def text_strip(
+    record: Record,
+    site: Site,
+    head: int | str,
+    *,
+    chosen: int | None = None,
+    side: str = "from",
+    sentence: int = 0,
+    view: View = View(),
+    domain: str = "fixed",
+    selected: tuple[int, int] | None = None,
+    dark: bool = False,
+    rev: int = 0,
+) -> alt.LayerChart:
+    """Draw the sentence, shaded by what one token gives or gets; of two sentences both.
+
+    A click selects a token under the name "cell" with the fields query, key and rev: one of them a position, one -1.
+
+    Args:
+        chosen: the position of the token; None for that of the strongest weight.
+        side: "from" it, a query, or "to" it, a key.
+        domain: as in `heatmap`.
+        selected: the (query, key) whose other end is outlined.
+        rev: a counter to raise after each click.
+    """
+    drawn = {"chosen": chosen, "side": side, "view": view, "domain": domain, "selected": selected}
+    return picture(record, site, head, sentence=sentence, dark=dark, rev=rev, **drawn).chart
+
+
+def picture(
+    record: Record,
+    site: Site,
+    head: int | str,
+    *,
+    chosen: int | None = None,
+    side: str = "from",
+    sentence: int = 0,
+    view: View = View(),
+    domain: str = "fixed",
+    selected: tuple[int, int] | None = None,
+    dark: bool = False,
+    rev: int = 0,
+    edits: bool = True,
+) -> Picture:
+    """What `text_strip` draws. The arguments are the same, and whether the picture says what was changed."""
+    shade = shade_of(record, site, head, chosen=chosen, side=side, sentence=sentence, view=view)
+    strip = _Strip(shade, domain_of(domain, shade.seen), selected, theme(dark), rev)
+    said = [*heatmap.subtitles_of(record, edits=edits), *shade.seen.notes, *shade.notes]
+    table, around = strip.drawn(title_of(record, site, head, shade), said)
+    return Picture(_form(strip.colors), {"words of the text": table} | frame.tables(around))
+
+
+@dataclass(frozen=True, eq=False)
+class Shade:
+    """What one token gives to others, or gets of them; arrays are of the other ends, (tokens,).
+
+    Attributes:
+        seen: the window that is drawn.
+        side: one of `SIDES`.
+        index: which query, or which key, of the window.
+        states, weights, blocked: as of `metrics.Cells`; `colored` is where a weight is to be shown.
+    """
+
+    seen: Seen
+    side: str
+    index: int
+    weights: np.ndarray
+    states: np.ndarray
+    blocked: np.ndarray
+    colored: np.ndarray
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def ends(self) -> tuple[Groups, Groups]:
+        """The tokens of which one is chosen, and those that are shaded."""
+        parts = self.seen.queries, self.seen.keys
+        return parts if self.side == "from" else parts[::-1]
+
+    @property
+    def one_text(self) -> bool:
+        """Whether both are the same tokens."""
+        same = np.array_equal(self.seen.queries.starts, self.seen.keys.starts)
+        return self.seen.site.kind != "cross" and same and self.seen.queries.labels == self.seen.keys.labels
+
+
+def shade_of(
+    record: Record,
+    site: Site,
+    head: int | str,
+    *,
+    chosen: int | None = None,
+    side: str = "from",
+    sentence: int = 0,
+    view: View = View(),
+) -> Shade:
+    """The attention from one token, or to it.
+
+    Raises:
+        InputError: if there is no such side, or the token is not there.
+    """
+    if side not in SIDES:
+        raise InputError(f"Attention cannot be shown {side!r} a token; there are {', '.join(SIDES)}.")
+    every = views.see(record, site, sentence=sentence, view=view)
+    part = every.queries if side == "from" else every.keys
+    chosen = strongest(every, head)[SIDES.index(side)] if chosen is None else chosen
+    if part.at(chosen) is None:
+        raise InputError(f"There is no token {chosen} to show attention {side}; there are {len(part)}, from 0.")
+    pin = frozenset({(("query", "key")[SIDES.index(side)], chosen)})
+    seen = window(every, head, None, pin, MOST_TOKENS)
+    notes = [] if len(seen.queries) == len(every.queries) and len(seen.keys) == len(every.keys) else [_window(seen)]
+    index = (seen.queries if side == "from" else seen.keys).at(chosen)
+    found = seen.cells([head])[0]
+    pick = (index, slice(None)) if side == "from" else (slice(None), index)
+    cells = (array[pick] for array in (found.weights, found.states, found.blocked, colored(found)))
+    return Shade(seen, side, index, *cells, found.reasons, tuple(notes))
+
+
+def strongest(seen: Seen, head: int | str) -> tuple[int, int]:
+    """The (query, key) of the largest weight below 1: a query that has but one key to look at gives it 1."""
+    most, at = seen.strongest(head)
+    row = int(np.where(most < 1, most, 0).argmax()) if most.size else 0
+    return int(seen.queries.starts[row]), int(seen.keys.starts[at[row]])
+
+
+def _window(seen: Seen) -> str:
+    spans = (f"{part.starts[0]} to {part.stops[-1] - 1}" for part in (seen.queries, seen.keys))
+    return "too many tokens for one strip: queries {} and keys {}; the map shows all".format(*spans)
+
+
+def title_of(record: Record, site: Site, head: int | str, shade: Shade) -> str:
+    """What is drawn, beginning with a constant word."""
+    return f"Attention {shade.side} {named(shade.ends[0], shade.index)} · {heatmap.title_of(record, site, head)}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Strip:
+    shade: Shade
+    scale: Domain
+    selected: tuple[int, int] | None
+    colors: Theme
+    rev: int
+
+    def drawn(self, title: str, said: Sequence[str]) -> tuple[dict, Frame]:
+        """The tokens as a table, and what stands around them."""
+        chosen, shaded = self.shade.ends
+        around = frame.heading(title, said, left=0, top=-14, width=WIDTH, colors=self.colors)
+        rows: list[dict] = []
+        y = 0.0
+        if not self.shade.one_text:
+            around += self._caption(y, 0)
+            first, y = self._paragraph(chosen, y + LINE + 6, shaded=False)
+            rows += first
+            y += 8
+            around += self._caption(y, 1)
+            y += LINE + 6
+        second, y = self._paragraph(shaded, y, shaded=True)
+        rows += second
+        around += self._signs(second) + self._outlines(rows, len(rows) - len(second))
+        around += self._legend(y + 8)
+        return {name: [row[name] for row in rows] for name in COLUMNS}, around
+
+    def _caption(self, y: float, end: int) -> Frame:
+        """What a text is, where there are two."""
+        query = (end == 0) == (self.shade.side == "from")
+        cross = self.shade.seen.site.kind == "cross"
+        whose = (" · decoder" if query else " · encoder") if cross else ""
+        return Frame(words=(words(0, y + LINE / 2, f"{QUERY if query else KEY}{whose}", self.colors.quiet),))
+
+    def _paragraph(self, part: Groups, top: float, *, shaded: bool) -> tuple[list[dict], float]:
+        """The tokens in lines, and where they end; in a text from right to left they begin at the right."""
+        numbered = shaded and len(part) <= NUMBERED
+        step = HIGH + (LINE + 8 if numbered else 8)
+        x, y, rows = 0.0, top, []
+        for i, token in enumerate(part.tokens):
+            text = shown(token.text, LONGEST)
+            wide = max(text_width(text, CHARACTER * SIZE / TEXT_SIZE) + 10, 36.0 if numbered else 14.0)
+            gap = BLANK if i and not token.joined else 1.0 if i else 0.0
+            if x and x + gap + wide > WIDTH:
+                x, y, gap = 0.0, y + step, 0.0
+            x += gap
+            rows.append({"x": x, "y": y, "x2": x + wide, "y2": y + HIGH, "text": text, **self._token(part, i, shaded)})
+            x += wide
+        if axes.from_right(part.labels):
+            rows = [row | {"x": WIDTH - row["x2"], "x2": WIDTH - row["x"]} for row in rows]
+        for row in rows:
+            row["middle"], row["line"] = (row["x"] + row["x2"]) / 2, row["y"] + HIGH / 2
+        return rows, y + step
+
+    def _token(self, part: Groups, i: int, shaded: bool) -> dict:
+        shade, colors = self.shade, self.colors
+        name = axes.names(part)[i]
+        mine = axes.names(shade.ends[0])[shade.index]
+        position, query = int(part.starts[i]), (shaded and not shade.one_text) != (shade.side == "from")
+        says = {"query": position if query else -1, "key": -1 if query else position, "rev": self.rev}
+        fill, weight, state = colors.background, "", ""
+        if shaded:
+            fill, weight, state = self._ground(i), maps.number(float(shade.weights[i]), ".4f"), self._state(i)
+        looks, looked = (mine, name) if shade.side == "from" else (name, mine)
+        names = {"query_name": looks, "key_name": looked} if shaded else {"query_name": name, "key_name": ""}
+        if not shaded and shade.side == "to":
+            names = {"query_name": "", "key_name": name}
+        ink = pixels.readable(fill, colors)
+        quiet = part.tokens[i].special and ink == colors.text
+        return (
+            says
+            | names
+            | {
+                "fill": fill,
+                "ink": colors.quiet if quiet else ink,
+                "weight_text": weight,
+                "says": state,
+            }
+        )
+
+    def _ground(self, i: int) -> str:
+        if not self.shade.colored[i]:
+            return self.colors.blocked
+        return pixels.color_at(float(self.scale.shade(self.shade.weights)[i]), self.colors)
+
+    def _state(self, i: int) -> str:
+        shade = self.shade
+        if shade.states[i] == EMPTY:
+            return heatmap.POLICIES[shade.seen.step.empty_rows]
+        if np.isnan(shade.weights[i]):
+            return heatmap.NOT_A_NUMBER
+        return f"blocked by {shade.reasons[shade.blocked[i] - 1]}" if shade.states[i] == BLOCKED else maps.MAY_ATTEND
+
+    def _signs(self, rows: list[dict]) -> Frame:
+        """Strokes on what is no weight, and the weights in digits."""
+        shade, signs, digits = self.shade, [], []
+        for i, row in enumerate(rows):
+            if np.isnan(shade.weights[i]):
+                signs.append(sign(row["x"] + 9, row["y"] - 2, hatch.CROSS, self.colors.warning, 2.0, 11))
+            if len(rows) > NUMBERED or np.isnan(shade.weights[i]):
+                continue
+            text = f"{shade.weights[i]:.2f}" if shade.colored[i] else "–"
+            digits.append(words(row["middle"], row["y2"] + LINE / 2, text, self.colors.quiet))
+        return Frame(signs=tuple(signs), ticks=tuple(digits))
+
+    def _outlines(self, rows: list[dict], before: int) -> Frame:
+        """A frame around the chosen token, and a thin one around the other end of the selected cell."""
+        boxes = [(rows[self.shade.index], 2.5)]
+        if self.selected:
+            at = self.selected[SIDES.index("to") if self.shade.side == "from" else 0]
+            other = self.shade.ends[1].at(at)
+            boxes += [(rows[before + other], 1.25)] if other is not None else []
+        return Frame(
+            boxes=tuple(
+                box(row["x"] - 1, row["y"] - 1, row["x2"] + 1, row["y2"] + 1, stroke=self.colors.accent, width=width)
+                for row, width in boxes
+            )
+        )
+
+    def _legend(self, top: float) -> Frame:
+        shade, colors = self.shade, self.colors
+        ramp = frame.Ramp(self.scale.caption, pixels.ramp_uri(colors), self.scale.ticks)
+        entries = [Entry(text, hatch.DASH, colors.hatch, 1.0, colors.blocked) for text in self._not_weights()]
+        return frame.legend(entries, ramp, top=top, width=WIDTH, colors=colors)
+
+    def _not_weights(self) -> list[str]:
+        states = (self._state(i) for i in range(len(self.shade.weights)) if not self.shade.colored[i])
+        return list(dict.fromkeys(states))
+
+
+TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "says": "cell"}
+COLUMNS = (
+    "x", "y", "x2", "y2", "middle", "line", "text", "fill", "ink", "query", "key", "rev", *TOOLTIP,
+)  # fmt: skip
+
+
+@lru_cache(maxsize=4)
+def _form(colors: Theme) -> Form:
+    x, y = frame.pixels()
+    base = alt.Chart(alt.NamedData("words of the text"))
+    grounds = (
+        base.mark_rect(aria=False, cursor="pointer", cornerRadius=3, stroke=colors.line, strokeWidth=1)
+        .encode(
+            x=x,
+            y=y,
+            x2="x2:Q",
+            y2="y2:Q",
+            fill=alt.Fill("fill:N", scale=None),
+            tooltip=[alt.Tooltip(f"{field}:N", title=name) for field, name in TOOLTIP.items()],
+        )
+        .add_params(maps.clicked("cell", "query", "key", "rev"))
+    )
+    texts = base.mark_text(
+        aria=False, tooltip=None, align="center", baseline="middle", font=MONO, fontSize=SIZE
+    ).encode(
+        x=alt.X("middle:Q", scale=None, axis=None),
+        y=alt.Y("line:Q", scale=None, axis=None),
+        text="text:N",
+        fill=alt.Fill("ink:N", scale=None),
+    )
+    # The texts let the pointer through to their grounds: they stand below all that is around.
+    chart = alt.layer(grounds, texts, *frame.layers(), width=WIDTH, height=1, autosize="pad")
+    return Form.of(chart.configure(**config(colors)))
