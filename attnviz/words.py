@@ -377,10 +377,10 @@ def compared(found: Beside) -> str:
     row, cell = found.most_row, found.most_cell
     parts = []
     if row is not None:
-        how_much = f"{float(found.variation[row]):.2f} of its attention went elsewhere"
-        parts.append(f"The row of {_place(found, 0, row)} changed most: {how_much}.")
+        moved = _finely(float(found.variation[row]))
+        parts.append(f"The row that changed most is {_place(found, 0, row)}: {moved} of its attention moved.")
     if cell is not None:
-        parts.append(f"The cell that changed most: {compared_cell(found, *cell)}")
+        parts.append(f"The cell: {compared_cell(found, *cell)}")
     if not parts:
         parts.append("Nothing changed: wherever both have the token, A and B are the same map.")
     return " ".join([*parts, *_unpaired(found)])
@@ -388,16 +388,32 @@ def compared(found: Beside) -> str:
 
 def compared_cell(found: Beside, row: int, column: int) -> str:
     """One cell of two maps as a sentence; the places are those of their grid."""
-    looker, looked = _place(found, 0, row), _place(found, 1, column)
-    each = [_of_side(weights[row, column], int(states[row, column])) for weights, states in found.maps]
+    each = [_gives(found, end, row, column) for end in range(2)]
     more = float(found.difference[row, column])
-    end = "" if more != more or not more else f": {'B' if more > 0 else 'A'} more by {abs(more):.4f}"
-    return f"{looker} to {looked}, in A {each[0]}, in B {each[1]}{end}."
+    much = f": {'B' if more > 0 else 'A'} more by {_finely(abs(more))}" if more == more and more else ""
+    if None in each:
+        said, name = (each[0], "A") if each[0] else (each[1], "B")
+        return f"{said} in {name}; {'B' if name == 'A' else 'A'} has no such cell."
+    return f"{each[0]} in A, and in B {each[1]}{much}."
 
 
-def _of_side(weight: float, state: int) -> str:
-    said = {BLANK: "there is no such token", metrics.BLOCKED: "it is blocked", metrics.NAN: "not a number"}
-    return said.get(state, f"{weight:.4f}")
+def _gives(found: Beside, end: int, row: int, column: int) -> str | None:
+    """What a cell of A (0) or B (1) says; None if it has no such cell."""
+    weights, states = found.maps[end]
+    if states[row, column] == BLANK:
+        return None
+    side = (found.a, found.b)[end]
+    both = ((found.rows, row), (found.columns, column))
+    query, key = (quoted_token(side.tokens[axis][p[at][end]].text, p[at][end]) for axis, (p, at) in enumerate(both))
+    if states[row, column] == metrics.BLOCKED:
+        return f"{query} may not look at {key}"
+    weight = float(weights[row, column])
+    return f"{query} gives {_finely(weight) if weight == weight else 'NaN'} to {key}"
+
+
+def _finely(number: float) -> str:
+    """Two digits after the point, or four of what is small."""
+    return f"{number:.2f}" if number >= 0.1 or not number else f"{number:.4f}" if number >= 5e-5 else "<0.0001"
 
 
 def _place(found: Beside, axis: int, at: int) -> str:
@@ -407,7 +423,7 @@ def _place(found: Beside, axis: int, at: int) -> str:
     texts = [quoted_token(text, i) for text, i in named]
     if len(named) == 1 or named[0][0] == named[1][0]:
         return texts[0]
-    return f"{texts[0]} (in B {texts[1]})"
+    return f"{texts[0]}, in B {texts[1]}"
 
 
 def _unpaired(found: Beside) -> list[str]:

@@ -14,7 +14,7 @@ from attnviz.core.display import in_title
 from attnviz.core.record import Record
 from attnviz.metrics.alike import Divergences, Head, map2d, tree
 
-SIDE, LARGEST, THINNEST = 420, 36, 13
+SIDE, LARGEST, THINNEST = 420, 52, 13
 """Pixels: of the matrix, of a cell at most, and of a cell that has room for its label."""
 
 TREE, DOT = 90, 9
@@ -98,7 +98,7 @@ def dots_picture(
     places = map2d(found)
     span = max(float(np.ptp(places, axis=0).max(initial=0.0)), 1e-9)
     middle = (places.max(0, initial=-np.inf) + places.min(0, initial=np.inf)) / 2 if len(places) else np.zeros(2)
-    at = (places - middle) / span * (side - 60) + side / 2
+    at = (places - middle) / span * (side - 100) + side / 2
     table = {
         "x": at[:, 0].tolist(),
         "y": (side - at[:, 1]).tolist(),
@@ -202,13 +202,17 @@ def _framed(order: list[Head], focused: Head | None, cell: float, side: float, c
 
 
 def _names(found: Divergences, at: np.ndarray, focused: Head | None, side: float, colors: Theme) -> Frame:
-    """A head's name beside its dot, the chosen one's first; left out where it would stand on another's."""
+    """A head's name beside its dot, the chosen one's first; left out where it would cover another dot or name."""
     order = sorted(range(len(found.heads)), key=lambda i: found.heads[i] != focused)
+    places = [(float(x), side - float(y)) for x, y in at]
     taken: list[tuple[float, float]] = []
     drawn = []
     for i in order:
-        x, y = float(at[i, 0]), side - float(at[i, 1])
-        if any(abs(x - u) < 30 and abs(y - v) < 14 for u, v in taken):
+        x, y = places[i]
+        wide = DOT + CHARACTER * len(short(found.heads[i])) + 4
+        over = any(0 <= u - x < wide and abs(y - v) < 9 for j, (u, v) in enumerate(places) if j != i)
+        beside = any(abs(x - u) < wide and abs(y - v) < 14 for u, v in taken)
+        if found.heads[i] != focused and (over or beside):
             continue
         taken.append((x, y))
         color = colors.accent if found.heads[i] == focused else colors.text

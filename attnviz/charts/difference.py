@@ -21,7 +21,7 @@ from attnviz.words import all_heads
 GAP, BAR, NUMBER = 34, 90, 40
 """Pixels between two maps, of the bar of a row that moved as far as can be, and of its number."""
 
-LEAST = 0.01
+LEAST = 0.05
 """The differences of largest size are at the end of the scale, but if they are smaller than this."""
 
 LONGEST_LABEL, LONGEST_TEXT = 14, 90
@@ -106,7 +106,7 @@ def drawing_of(
     around += _bars(found, last.x + size.width + 14, size, above, colors)
     around += _legends(found, maps, size, colors)
     left = -_room(labels[0][0]) - 8
-    bottom = size.height + 3 * LINE + 40
+    bottom = size.height + 2 * LINE + 50
     if titled:
         wide = last.x + size.width + BAR + NUMBER - left
         top = -above - 8
@@ -238,7 +238,7 @@ def _bars(found: Beside, x: float, size: Size, above: float, colors: Theme) -> F
         y, known = (i + 0.5) * size.cell, value == value
         end = x + (value if known else 0.0) * BAR
         drawn += Frame(
-            boxes=(box(x, y - half, end, y + half, fill=colors.dot, width=0),) if known else (),
+            boxes=(box(x, y - half, end, y + half, fill=colors.ramp[5], width=0),) if known else (),
             words=(words(end + 6, y, f"{value:.2f}" if known else "–", colors.text),) if numbered else (),
         )
     return drawn

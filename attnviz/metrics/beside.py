@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.core.tokens import Token
 from attnviz.metrics.blocks import pool
@@ -117,12 +118,19 @@ SAME = 1e-6
 """Differences up to this are those of rounding, and are said to be none."""
 
 
+SHARED = 0.5
+"""Of the tokens of each map so many must have a counterpart in the other: a difference of few cells says little."""
+
+
 def beside(a: Side, b: Side) -> Beside:
     """Lay two maps on one grid.
 
     Raises:
-        InputError: if no two tokens belong together, or the maps are too large.
+        InputError: if fewer than half of the tokens belong together, or the maps are too large.
     """
+    if a.site.kind != b.site.kind and (a.record.targets or b.record.targets):
+        what = f"A is {a.site.kind} attention and B is {b.site.kind} attention"
+        raise InputError(f"{what}: they stand over different tokens, so they cannot be subtracted.")
     found = compare(
         a.record,
         b.record,
@@ -133,6 +141,12 @@ def beside(a: Side, b: Side) -> Beside:
         sentence=a.sentence,
         other_sentence=b.sentence,
     )
+    for what, one in (("queries", found.queries), ("keys", found.keys)):
+        most = len(one.pairs) + max(len(one.only_before), len(one.only_after))
+        if len(one.pairs) < SHARED * most:
+            raise InputError(
+                f"Only {len(one.pairs)} of {most} {what} have a counterpart, so the maps cannot be subtracted."
+            )
     return Beside(a, b, found, places(found.queries), places(found.keys))
 
 

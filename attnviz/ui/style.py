@@ -21,6 +21,7 @@ CSS = """
 .says > span:not(.quiet) {display: inline-block; margin-right: 2rem;}
 .says u {font-weight: 700; text-decoration-thickness: 2px; text-underline-offset: 3px;}
 .st-key-beside, *:has(> .st-key-beside) {flex: 1 1 290px !important; min-width: 290px;}
+.narrow {display: none;}
 .large {font-size: 1.125rem; line-height: 1.5; overflow-wrap: anywhere;}
 .quiet {font-size: .875rem; opacity: .78; overflow-wrap: anywhere; font-variant-numeric: tabular-nums;}
 .heading {font-size: 1.6rem; font-weight: 650; margin: 0; padding: 0;}
@@ -70,6 +71,7 @@ ul.text {padding-left: 1.25rem;}
   .st-key-input [data-testid="stButtonGroup"] > div {flex-wrap: nowrap; overflow-x: auto;}
   .st-key-input [data-testid="stButtonGroup"] button {flex-shrink: 0;}
   .st-key-phone, *:has(> .st-key-phone) {display: flex;}
+  .narrow {display: block;}
   .st-key-overview, *:has(> .st-key-overview) {order: 2;}
   .st-key-list, *:has(> .st-key-list) {order: 1;}
 }

@@ -11,7 +11,7 @@ from attnviz.metrics import alike
 from attnviz.ui import looking, pictures
 from attnviz.ui.notes import heading, in_words, quiet
 
-MOST_WORK = 400_000_000
+MOST_WORK = 200_000_000
 """Heads x heads x cells of a map: some seconds."""
 
 

@@ -71,10 +71,11 @@ def _what(a: Chosen) -> Other:
         if chosen is not None:
             note(f"{quoted(a.source.name)} has no other steps of its training, so B is another sentence.", "notice")
         chosen = opening(a)
+    else:
+        st.session_state.setdefault("b kept", {})[chosen.what] = chosen
     st.session_state["b what"] = chosen.what
-    st.session_state.setdefault("b kept", {})[chosen.what] = chosen
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        label("B is")
+        label("A is what is chosen above. B is")
         options = {"options": options, "format_func": TITLES.__getitem__, "key": "b what", "on_change": _choose}
         st.pills("B is", required=True, wrap=True, label_visibility="collapsed", args=(a,), **options)
     return chosen
@@ -82,7 +83,7 @@ def _what(a: Chosen) -> Other:
 
 def _choose(a: Chosen) -> None:
     what = st.session_state["b what"]
-    kept = st.session_state["b kept"].get(what)
+    kept = st.session_state.get("b kept", {}).get(what)
     st.session_state["b"] = kept if kept is not None else _begins(a, what)
 
 
@@ -116,7 +117,7 @@ def _put(value: str | int | tuple[Site, int], what: str) -> None:
 
 def _sentence(a: Chosen, other: Other) -> Side:
     st.session_state["b text"] = other.value
-    options = {"max_chars": LONGEST, "key": "b text", "label_visibility": "collapsed", "placeholder": "A sentence"}
+    options = {"max_chars": LONGEST, "key": "b text", "label_visibility": "collapsed", "width": 600}
     st.text_input(
         "The sentence of B", on_change=lambda: _put(_plain(st.session_state["b text"]), "sentence"), **options
     )
@@ -182,7 +183,7 @@ def _models(a: Chosen) -> list[str]:
     listed = pretrained.listed()
     loaded = [*([pretrained.OPENS] if find_spec(pretrained.PACKED) else []), *arrivals.here()]
     hub = [name for name in dict.fromkeys(loaded) if listed is None or name in listed]
-    own = st.session_state["hf"] if a.source.provenance == "pretrained" else st.session_state["model"]
+    own = st.session_state.get("hf") if a.source.provenance == "pretrained" else st.session_state.get("model")
     return [name for name in (*api.SOURCES, *hub) if name != own]
 
 

@@ -27,6 +27,7 @@ def both(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -
                     key = f"{effects.KEYS[effect]} {name}"
                     pictures.picture(figure, key)
                     pictures.take_away(figure, key, f"{effects.KEYS[effect]} of {name}")
+                    pictures.numbers(figure, key)
 
 
 def _vectors(a: Side, b: Side) -> None:

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from attnviz import figures, words
+from attnviz.charts import difference
 from attnviz.core.errors import AttnvizError
 from attnviz.metrics.beside import Beside, Side, beside
 from attnviz.ui import editing, inputs, looking, pictures, state
@@ -48,7 +49,9 @@ def _compared(a: Chosen, b: Side) -> None:
     cell = _on_grid(found, looking.selected(a.record, a.site))
     figure = figures.compare.difference(found, selected=cell, dark=looking.is_dark(), rev=looking.rev("cell"))
     _in_words(found, cell)
+    st.html('<div class="quiet narrow">Scroll the picture sideways to see B and the difference.</div>')
     pictures.picture(figure, "difference", select="cell", on_select=lambda point: _select(found, point))
+    quiet(f"{difference.MEASURE[:1].upper()}{difference.MEASURE[1:]}. The tokens of A and B are aligned by difflib.")
     pictures.take_away(figure, "difference")
     pictures.numbers(figure, "difference")
     heading("What A and B say")
@@ -86,11 +89,10 @@ def _select(found: Beside, point: dict | None) -> None:
 
 
 def _side_by_side(a: Side, b: Side) -> None:
-    with st.container(horizontal=True, gap="large"):
-        for name, side in (("A", a), ("B", b)):
-            with st.container(width="content", key=f"side {name}"):
-                heading(name)
-                shown = {"sentence": side.sentence, "dark": looking.is_dark()}
-                figure = figures.head(side.record, side.site, side.head, **shown)
-                pictures.picture(figure, f"map {name}")
-                pictures.take_away(figure, f"map {name}", f"map {name}")
+    for column, name, side in zip(st.columns(2), "AB", (a, b), strict=True):
+        with column:
+            heading(name)
+            shown = {"sentence": side.sentence, "dark": looking.is_dark()}
+            figure = figures.head(side.record, side.site, side.head, **shown)
+            pictures.picture(figure, f"map {name}")
+            pictures.take_away(figure, f"map {name}", f"map {name}")
