@@ -8,9 +8,14 @@ GALLERY = driver.ROOT / "assets" / "gallery"
 VIEWPORT = {"width": 1440, "height": 1040}
 TEXT = "The cat sat on the mat because it was tired."
 PICTURES = {
-    "heads": ("", {"text": TEXT, "mask": "subsequent", "show": "1", "cell": "7.1"}, "light"),
-    "heads-dark": ("", {"text": TEXT, "off": "e0.0-e0.2", "show": "3"}, "dark"),
-    "masks": ("masks", {"text": TEXT, "mask": "subsequent.window", "before": "3"}, "light"),
+    "heads": ("", {}, "light"),
+    "overview": (
+        "overview",
+        {"model": "huggingface", "hf": "all-MiniLM-L6-v2", "text": TEXT, "site": "e5", "show": "11"},
+        "light",
+    ),
+    "masks": ("masks", {"model": "scratch", "mask": "subsequent"}, "light"),
+    "steps": ("steps", {"site": "c1", "show": "3"}, "dark"),
 }
 
 
