@@ -42,7 +42,7 @@ def _own(lab: Lab) -> None:
     if lab.source.read_only:
         quiet("This model is read-only: the rules change the grid, not its weights.")
     elif own is not None and lab.edits.own_mask:
-        quiet(f"The model's own mask, {own if isinstance(own, Mask) else 'which it keeps to itself'}, and then:")
+        quiet(f"First its own mask{f': {own}' if isinstance(own, Mask) else ''}, and then these rules:")
 
 
 def _preset(lab: Lab) -> None:
