@@ -157,7 +157,7 @@ class _Plan:
     @property
     def notes(self) -> list[str]:
         joined = [axes.JOINED] if any(token.joined for part in self.sides for token in part.tokens[1:]) else []
-        return [*joined, "the framed line is the selected cell"] if self.chosen else joined
+        return [*joined, "what is framed is the selected cell"] if self.chosen else joined
 
     @property
     def chosen(self) -> tuple[int, int] | None:
@@ -180,12 +180,12 @@ class _Plan:
         return rows + self._framed() + self._samples()
 
     def _framed(self) -> list[dict]:
-        """Two thin lines around that of the selected cell, which keeps its opacity."""
+        """Two thin lines around those of the selected cell, which keep their opacity."""
         if not self.chosen:
             return []
         accent = {"color": self.colors.accent, "opacity": 1.0, "dash": 0, "width": 1.25}
-        line = self._line(-1, 0, *self.chosen, 1.0) | accent
-        return [line | {"y": line["y"] + by, "y2": line["y2"] + by} for by in (-3.5, 3.5)]
+        first, last = (self._line(-1, head, *self.chosen, 1.0) | accent for head in (0, len(self.styles) - 1))
+        return [line | {"y": line["y"] + by, "y2": line["y2"] + by} for line, by in ((first, -3.5), (last, 3.5))]
 
     def _line(self, index: int, head: int, row: int, column: int, weight: float) -> dict:
         queries, keys = self.sides

@@ -297,7 +297,7 @@ class _Strip:
         )
 
     def _legend(self, top: float) -> Frame:
-        shade, colors = self.shade, self.colors
+        colors = self.colors
         ramp = frame.Ramp(self.scale.caption, pixels.ramp_uri(colors), self.scale.ticks)
         entries = [Entry(text, hatch.DASH, colors.hatch, 1.0, colors.blocked) for text in self._not_weights()]
         return frame.legend(entries, ramp, top=top, width=WIDTH, colors=colors)

@@ -45,7 +45,7 @@ class Theme:
     diverging: tuple[str, ...]
     """From the most negative over 0 in the middle to the most positive."""
     hues: tuple[str, ...]
-    """Told apart also by those who see few colors (after Okabe and Ito), at least 3:1 on the background."""
+    """Told apart also by those who see few colors (after Okabe and Ito) and from the accent; 3:1 on the background."""
 
 
 LIGHT = Theme(
@@ -68,7 +68,7 @@ LIGHT = Theme(
         "#7a2604", "#ad4310", "#d87a3c", "#efb189", "#f9dfcd", "#f6f7f9",
         "#d3e8f4", "#92c8e6", "#459ad2", "#2068b0", "#143c78",
     ),
-    hues=("#0063a8", "#c04e00", "#00805d", "#b0508a", "#2f95cf", "#9a6f00", "#4a4f57"),
+    hues=("#0063a8", "#9a6f00", "#b0508a", "#00805d", "#2f95cf", "#4a4f57"),
 )  # fmt: skip
 
 DARK = Theme(
@@ -91,7 +91,7 @@ DARK = Theme(
         "#ffc08f", "#f3924a", "#c4641f", "#84451c", "#4a3022", "#1f232c",
         "#203650", "#285d94", "#3489cc", "#6cb9eb", "#bde4ff",
     ),
-    hues=("#4aa3e0", "#f07f3c", "#2fbf95", "#e08abf", "#8fd3ff", "#f0c64a", "#d0d4dc"),
+    hues=("#4aa3e0", "#f0c64a", "#e08abf", "#2fbf95", "#8fd3ff", "#d0d4dc"),
 )  # fmt: skip
 
 STOPS = tuple(i / (len(LIGHT.ramp) - 1) for i in range(len(LIGHT.ramp)))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from attnviz import tables
@@ -16,7 +17,7 @@ from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.figures.figure import Figure, edited, text_array, titled
 from attnviz.views import View
-from attnviz.words import as_sentence, named
+from attnviz.words import MOST_NAMED, as_sentence, named
 from attnviz.words import head as head_in_words
 
 
@@ -131,18 +132,24 @@ MOST_HEADS = 4
 
 
 def strip_in_words(record: Record, shade: Shade) -> str:
-    """Which tokens get most of one token's attention, or give it most."""
-    token = named(shade.ends[0], shade.index)
-    order = [i for i in (-shade.weights).argsort(kind="stable")[:3].tolist() if shade.weights[i] > 0]
-    listed = ", ".join(f"{named(shade.ends[1], i)} {shade.weights[i]:.2f}" for i in order)
+    """What the picture shows, what the view did, and what was changed."""
     changed = record.edits.in_words()
     parts = [
-        f"The sentence, shaded by the attention {shade.side} {token}.",
-        f"Most: {listed}." if listed else "No weight is above zero.",
+        f"The sentence, shaded by the attention {shade.side} one token. {token_in_words(shade)}",
         *map(as_sentence, (*shade.seen.notes, *shade.notes)),
         *([f"Changed: {', '.join(changed)}."] if changed else []),
     ]
     return " ".join(parts)
+
+
+def token_in_words(shade: Shade) -> str:
+    """Which tokens get most of one token's attention, or give it most."""
+    token, weights = named(shade.ends[0], shade.index), np.nan_to_num(shade.weights)
+    order = [i for i in np.argsort(-weights, kind="stable")[:MOST_NAMED].tolist() if weights[i] >= 0.005]
+    listed = ", ".join(f"{named(shade.ends[1], i)} {weights[i]:.2f}" for i in order)
+    if not listed:
+        return f"{token} gives nobody attention." if shade.side == "from" else f"{token} gets no attention."
+    return f"{token} {'looks most at' if shade.side == 'from' else 'is looked at most by'} {listed}."
 
 
 def _of_token(table: pd.DataFrame, shade: Shade) -> pd.DataFrame:

@@ -47,7 +47,7 @@ def _pills(title: str, names: list[str], texts: dict[str, str], key: str) -> Non
 def _take(texts: dict[str, str], key: str) -> None:
     if st.session_state[key] in texts:
         st.session_state["text"] = texts[st.session_state[key]]
-        st.session_state["cell"] = None
+        st.session_state["cell"], st.session_state["pins"] = None, frozenset()
     st.session_state[key] = None
 
 
@@ -91,7 +91,7 @@ def follow(model: str, texts: dict[str, str]) -> None:
     known, st.session_state["examples in use"] = st.session_state.get("examples in use", {}), texts
     if before == model:
         return
-    for name in ("off", "cell", "site", "show", "step", "effect"):
+    for name in ("off", "cell", "pins", "also", "site", "show", "step", "effect"):
         st.session_state[name] = state.ENCODED[name][2]
     if st.session_state.get("text") in known.values():
         st.session_state["text"] = next(iter(texts.values()))

@@ -55,7 +55,7 @@ def site(source: Source, default: Site) -> Site:
 
 def _choose_kind(layer: int, sites: tuple[Site, ...]) -> None:
     """The other kind, in the same layer if it has one; what was selected stands for other tokens there."""
-    st.session_state["cell"] = None
+    st.session_state["cell"], st.session_state["pins"] = None, frozenset()
     of_kind = [site for site in sites if site.kind == st.session_state["kind"]]
     look_at(next((site for site in of_kind if site.layer == layer), of_kind[0]))
 
@@ -145,13 +145,15 @@ def with_sos(source: Source) -> Source:
     return replace(source, sos=st.toggle("begin with <sos> (shift right)", True, key="sos", bind="query-params"))
 
 
-def display(record: Record, site: Site, sentence: int) -> dict[str, object]:
-    """How weights become colors, whether row sums stand beside them, and what of the map is seen."""
+def display(record: Record, site: Site, sentence: int, *, form: str = "map") -> dict[str, object]:
+    """How weights become colors, whether row sums stand beside them, and what of the map is seen.
+
+    Lines have no colors of weights, and sums stand beside a map alone: there these choices wait.
+    """
     with st.popover("Display", icon=":material/palette:"):
-        domain = st.segmented_control(
-            "Colors", DOMAINS, default=next(iter(DOMAINS)), key="colors", required=True, bind="query-params"
-        )
-        sums = st.toggle("Row sums", False, key="sums", bind="query-params")
+        behavior = {"default": next(iter(DOMAINS)), "required": True, "bind": "query-params"}
+        domain = st.segmented_control("Colors", DOMAINS, key="colors", disabled=form == "lines", **behavior)
+        sums = st.toggle("Row sums", False, key="sums", bind="query-params", disabled=form != "map")
         view = _view(record, site, sentence)
     return {"domain": DOMAINS[domain or "0 to 1"], "row_sums": sums, "view": view}
 

@@ -3,7 +3,7 @@
 Heads off are written ``e0.1-e0.3``: encoder layer 0 head 1, encoder layer 0 head 3. A selected cell is ``2.1``: query
 2, key 1. A site is ``c1``: cross layer 1. A mask is ``subsequent.window-2-0``, or ``none`` where somebody chose that,
 and what is added to the scores ``alibi.softcap-5``: see `attnviz.ui.lab.link`. A view is ``words.hide.ab``: pieces
-merged, special tokens hidden, of a pair only what text A sees of text B.
+merged, special tokens hidden, of a pair only what text A sees of text B. How a head is shown: `attnviz.ui.forms.link`.
 Nothing where nobody chose, because then each page begins with what it is about, and each model with what it is good
 for.
 """
@@ -16,6 +16,7 @@ import streamlit as st
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
 from attnviz.ui.compare.link import decode_other, encode_other
+from attnviz.ui.forms import link as forms_link
 from attnviz.ui.lab import link
 from attnviz.ui.steps import link as steps_link
 from attnviz.views import SPECIAL, View
@@ -189,6 +190,7 @@ ENCODED = {
     "knobs": (steps_link.encode_knobs, steps_link.decode_knobs, Knobs()),
     "changes": (steps_link.encode_changes, steps_link.decode_changes, ()),
     "query": (steps_link.encode_query, steps_link.decode_query, None),
+    **forms_link.ENCODED,
     "stage": (encode_stage, decode_stage, None),
     "b": (encode_other, decode_other, None),
 }
@@ -244,6 +246,10 @@ def drop_missing(sites: tuple[Site, ...], num_heads: int, steps: tuple[int, ...]
     if isinstance(head, int) and head >= num_heads:
         st.session_state["show"] = None
         _problem("show", str(head), there)
+    beyond = tuple(head for head in st.session_state["also"] if head >= num_heads)
+    if beyond:
+        st.session_state["also"] = tuple(head for head in st.session_state["also"] if head < num_heads)
+        _problem("also", forms_link.encode_also(beyond)[:40], there)
     if step is not None and step not in steps:
         st.session_state["step"] = None
         kept = ", ".join(map(str, steps)) or "none"
@@ -251,14 +257,20 @@ def drop_missing(sites: tuple[Site, ...], num_heads: int, steps: tuple[int, ...]
 
 
 def drop_missing_cell(queries: int, keys: int) -> None:
-    """Once per session, when the picture is known: let go of a cell that it does not have, and begin again."""
-    cell, checked = st.session_state["cell"], st.session_state.get("cell checked")
+    """Once per session, when the picture is known: let go of what is selected and is not there, and begin again."""
+    cell, pins, checked = st.session_state["cell"], st.session_state["pins"], st.session_state.get("cell checked")
     st.session_state["cell checked"] = True
-    if checked or not cell or (cell[0] < queries and cell[1] < keys):
-        return
-    st.session_state["cell"] = None
     size = f"the picture has {queries} queries and {keys} keys, counted from 0"
-    _problem("cell", encode_cell(cell), size)
+    missing = frozenset((side, at) for side, at in pins if at >= (queries if side == "query" else keys))
+    beyond = bool(cell) and not (cell[0] < queries and cell[1] < keys)
+    if checked or not (missing or beyond):
+        return
+    if beyond:
+        st.session_state["cell"] = None
+        _problem("cell", encode_cell(cell), size)
+    if missing:
+        st.session_state["pins"] = pins - missing
+        _problem("pins", forms_link.encode_pins(missing)[:40], size)
     st.rerun()
 
 

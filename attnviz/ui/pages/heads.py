@@ -1,10 +1,10 @@
-"""Every head of a site, one of them large, what it does, and what the model says with heads and masks changed."""
+"""Every head of a site, one of them large as a map, as lines or as a text, what it does, and what the model says."""
 
 import streamlit as st
 
-from attnviz import figures
 from attnviz.core.edits import Edits
 from attnviz.ui import cache, editing, effects, findings, inputs, looking, pictures, says, state
+from attnviz.ui.forms import choice
 
 
 def page() -> None:
@@ -27,7 +27,8 @@ def body(source, lines) -> None:
     before = cache.record(source, lines) if edits != Edits() else None
     with right, st.container(horizontal=True, vertical_alignment="center", gap="small"):
         focus = looking.focus(source)
-        options = looking.display(record, site, sentence)
+        form = choice.form()
+        options = looking.display(record, site, sentence, form=form)
         menu = st.container(width="content")
     cell = looking.selected(record, site)
     shown = {"sentence": sentence, "dark": looking.is_dark(), "domain": options["domain"], "view": options["view"]}
@@ -40,14 +41,16 @@ def body(source, lines) -> None:
         pictures.take_away(every, "heads", "all heads")
         pictures.numbers(every, "heads")
     with right:
-        head = figures.head(record, site, focus, selected=cell, rev=looking.rev("cell"), **(shown | options))
+        choice.controls(form, source, site, focus)
+        shown |= options
+        head, key = choice.figure(form, record, site, focus, cell, source, shown), choice.KEYS[form]
         with menu:
-            pictures.take_away(head, "head")
+            pictures.take_away(head, key)
         with st.container(horizontal=True, gap="medium"):
-            pictures.picture(head, "head", select="cell", on_select=looking.select)
+            pictures.picture(head, key, select="cell", on_select=choice.select(form))
             with st.container(width="stretch", key="beside"):
                 findings.of_head(source, site, focus)
-                pictures.cell_in_words(record, site, focus, cell, sentence, options["view"])
+                choice.said(form, record, site, focus, cell, shown)
                 effects.panel(record, before, site, cell, sentence)
-        pictures.numbers(head, "head")
+        pictures.numbers(head, key)
     state.write_link()
