@@ -20,8 +20,8 @@ SIDE, LARGEST, THINNEST = 420, 52, 13
 TREE, DOT = 90, 9
 """Pixels: the height of the tree, and of a dot of the map across."""
 
-MOST_RECTANGLES = 80
-"""Of more heads the matrix is one image; the dots of the map tell their names."""
+MOST_RECTANGLES = 40
+"""Of more heads the matrix is one image, of which each row tells its head."""
 
 APART = float(np.log(2))
 """The divergence of two heads that never look at the same token, in nats."""
@@ -75,7 +75,8 @@ def matrix_picture(
             shade, every, np.zeros(shade.shape, int), ~every, height=round(2 * side), width=round(2 * side)
         )
         cells = {"x": [0.0], "y": [0.0], "uri": [pixels.data_uri(image, pixels.palette(colors))]}
-        return Picture(_image_form(side, colors), {"image": cells} | frame.tables(around))
+        tables = {"image": cells, "strips": _strips(found, order, cell, rev)} | frame.tables(around)
+        return Picture(_image_form(side, colors), tables)
     return Picture(_form(side, cell, colors), {"pairs": _pairs(order, divergence, cell, rev)} | frame.tables(around))
 
 
@@ -151,6 +152,14 @@ def _pairs(order: list[Head], divergence: np.ndarray, cell: float, rev: int) -> 
         "divergence": divergence.ravel().tolist(),
         "text": [f"{value:.4f}" for value in divergence.ravel().tolist()],
     }
+
+
+def _strips(found: Divergences, order: list[Head], cell: float, rev: int) -> dict[str, list]:
+    """The rows of a matrix that is an image, to be pointed at."""
+    near = dict(zip(found.heads, _near(found), strict=True))
+    places = {"x": [0.0] * len(order), "x2": [cell * len(order)] * len(order)}
+    places |= {"y": [i * cell for i in range(len(order))], "y2": [(i + 1) * cell for i in range(len(order))]}
+    return _heads(order, rev) | places | {"near": [near[head] for head in order]}
 
 
 def _near(found: Divergences) -> list[str]:
@@ -234,11 +243,11 @@ def _form(side: float, cell: float, colors: Theme) -> Form:
             x2="x2:Q",
             y2="y2:Q",
             color=alt.Color("divergence:Q", scale=scale, legend=None),
-            tooltip=[alt.Tooltip(f"{field}:N", title=name) for field, name in names.items()],
+            tooltip=_tooltip(names),
         )
         .add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
     )
-    return _around(cells, side, colors)
+    return _around([cells], side, colors)
 
 
 @lru_cache(maxsize=32)
@@ -246,7 +255,13 @@ def _image_form(side: float, colors: Theme) -> Form:
     x, y = frame.pixels()
     mark = {"width": side, "height": side, "align": "left", "baseline": "top", "aria": False}
     image = alt.Chart(alt.NamedData("image")).mark_image(smooth=False, aspect=False, tooltip=None, **mark)
-    return _around(image.encode(x=x, y=y, url="uri:N"), side, colors)
+    strips = (
+        alt.Chart(alt.NamedData("strips"))
+        .mark_rect(fill=colors.accent, fillOpacity=0, cursor="pointer", aria=False)
+        .encode(x=x, y=y, x2="x2:Q", y2="y2:Q", tooltip=_tooltip({"name": "head", "near": "most alike"}))
+        .add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
+    )
+    return _around([image.encode(x=x, y=y, url="uri:N"), strips], side, colors)
 
 
 @lru_cache(maxsize=8)
@@ -261,15 +276,19 @@ def _dots_form(side: float, colors: Theme) -> Form:
             y=y,
             fill=alt.Fill("color:N", scale=None),
             size=alt.Size("size:Q", scale=None),
-            tooltip=[alt.Tooltip(f"{field}:N", title=name) for field, name in names.items()],
+            tooltip=_tooltip(names),
         )
         .add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
     )
-    return _around(points, side, colors)
+    return _around([points], side, colors)
 
 
-def _around(layer: alt.Chart, side: float, colors: Theme) -> Form:
-    chart = alt.layer(layer, *frame.layers(), width=side, height=side, autosize="pad")
+def _tooltip(names: dict[str, str]) -> list[alt.Tooltip]:
+    return [alt.Tooltip(f"{field}:N", title=name) for field, name in names.items()]
+
+
+def _around(layers: list[alt.Chart], side: float, colors: Theme) -> Form:
+    chart = alt.layer(*layers, *frame.layers(), width=side, height=side, autosize="pad")
     return Form.of(chart.configure(**config(colors)))
 
 

@@ -1,0 +1,253 @@
+"""Two maps, what the second has more, how far each row moved; and heads that look alike, as a matrix and a map."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pictures import CROSS, HOSTILE, SITE, draw, record_of
+
+from attnviz import figures, tables, words
+from attnviz.charts import alike as alike_chart
+from attnviz.charts import difference as chart
+from attnviz.charts import panels
+from attnviz.charts.size import MOST_BESIDE, size_beside
+from attnviz.charts.theme import theme
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Subsequent
+from attnviz.metrics.alike import divergences
+from attnviz.metrics.beside import BLANK, Side, beside, places, tiles
+from attnviz.metrics.compare import align
+
+WORDS = st.lists(st.sampled_from("a b c d".split()), max_size=7)
+CAT = "the cat sat on it".split()
+DOG = "the dog sat down on it".split()
+
+
+def cat_and_dog(edits=Edits()):
+    """One word is another, and one is only in B."""
+    return beside(Side(record_of(CAT, edits=edits), SITE, 0), Side(record_of(DOG, edits=edits), SITE, 1))
+
+
+@given(WORDS, WORDS)
+def test_every_token_has_one_place_on_the_grid(one, other):
+    """The places of A are in order, and so are those of B; what belongs together shares a place."""
+    found = align(one, other)
+    grid = places(found)
+
+    assert [i for i, _ in grid if i is not None] == list(range(len(one)))
+    assert [j for _, j in grid if j is not None] == list(range(len(other)))
+    assert tuple(pair for pair in grid if None not in pair) == found.pairs
+
+
+def test_the_difference_is_b_less_a_and_blank_where_a_token_is_alone():
+    """Each cell is the weight that PyTorch's softmax gave in B less that in A; 'down' is only in B."""
+    found = cat_and_dog()
+    a, b = (side.record.step(SITE).weights(side.head).double().numpy() for side in (found.a, found.b))
+    shared = [0, 1, 2, 4, 5]
+
+    assert found.rows == ((0, 0), (1, 1), (2, 2), (None, 3), (3, 4), (4, 5))
+    np.testing.assert_allclose(found.difference[np.ix_(shared, shared)], b[np.ix_(shared, shared)] - a, atol=1e-6)
+    assert np.isnan(found.difference[3]).all()
+    assert np.isnan(found.difference[:, 3]).all()
+    assert (found.maps[0][1][3] == BLANK).all()
+    assert (found.maps[1][1] != BLANK).all()
+    extra = b[shared][:, 3]
+    expected = (np.abs(b[np.ix_(shared, shared)] - a).sum(1) + extra) / 2
+    np.testing.assert_allclose(found.variation[shared], expected, atol=1e-6)
+    assert np.isnan(found.variation[3])
+
+
+def test_zero_is_the_middle_of_the_scale_and_the_largest_difference_its_end():
+    """A more and B more are equally far from the middle, and both are said in words."""
+    panel = chart.drawing_of(cat_and_dog()).panels[2]
+    size = np.nanmax(np.abs(panel.values))
+
+    assert (panel.place(0), panel.place(size), panel.place(-size)) == (0.5, 1.0, 0.0)
+    for value, text in zip(panel.values.ravel(), panel.texts(), strict=True):
+        ends = "blank" if np.isnan(value) else "B more" if value > 0 else "A more"
+        assert text.replace("\N{NO-BREAK SPACE}", " ").endswith(ends)
+        assert " " not in text
+    drawn_words = json.dumps([item["text"] for item in chart.drawing_of(cat_and_dog()).frame.ticks])
+    assert "A more" in drawn_words
+    assert "B more" in drawn_words
+
+
+def test_small_differences_do_not_look_large():
+    """Maps that differ by less than `LEAST` never reach the end of the scale; the same map has no difference at all."""
+    same = beside(*[Side(record_of(CAT), SITE, 0)] * 2)
+    panel = chart.drawing_of(same).panels[2]
+
+    assert panel.limit == chart.LEAST
+    assert set(panel.values.ravel()) == {0.0}
+    assert same.most_row is None
+    assert same.most_cell is None
+    assert words.compared(same).startswith("Nothing changed")
+
+
+def test_cells_that_both_block_are_hatched_and_not_on_the_scale():
+    """The readout says blocked; the picture has the strokes."""
+    found = cat_and_dog(Edits(mask=Subsequent()))
+    panel = chart.drawing_of(found).panels[2]
+
+    assert panel.texts()[1] == "blocked"
+    assert "blocked" in [item["text"] for item in chart.drawing_of(found).frame.words]
+    assert "blocked" not in [item["text"] for item in chart.drawing_of(cat_and_dog()).frame.words]
+
+
+def test_words_name_the_row_and_the_cell_that_changed_most():
+    """They are those of the largest numbers; tokens that are only on one side are said."""
+    found = cat_and_dog()
+    row, (i, j) = int(np.nanargmax(found.variation)), divmod(int(np.nanargmax(np.abs(found.difference))), 6)
+    said = words.compared(found)
+
+    assert found.most_row == row
+    assert found.most_cell == (i, j)
+    looker = found.rows[row][0]
+    assert said.startswith(f"The row that changed most is '{CAT[looker]}' ({looker})")
+    assert words.compared_cell(found, i, j) in said
+    assert "Only in B, and left blank: 'down' (3)." in said
+    assert words.compared_cell(found, 3, 0).endswith("in B; A has no such cell.")
+
+
+def test_maps_of_other_tokens_are_not_subtracted():
+    """The error says how few tokens belong together; queries of different kinds of attention are told apart."""
+    one, other = (Side(record_of(text), SITE, 0) for text in (CAT, "a b c it d e f".split()))
+
+    with pytest.raises(InputError, match=r"Only 1 of 7 queries have a counterpart"):
+        beside(one, other)
+
+    record = record_of(CAT)
+    cross = replace(record, steps=(replace(record.steps[0], site=CROSS),), targets=record.sentences)
+    with pytest.raises(InputError, match="A is encoder attention and B is cross attention"):
+        beside(one, Side(cross, CROSS, 0))
+
+
+def test_the_table_holds_every_cell_of_the_grid():
+    """Numbers agree with the maps; what one side lacks is empty."""
+    found = cat_and_dog()
+    table = tables.comparison_table(found)
+
+    assert len(table) == 36
+    np.testing.assert_array_equal(table["difference"].to_numpy().reshape(6, 6), found.difference)
+    alone = table[table["query_token_b"] == "down"]
+    assert alone["query_a"].isna().all()
+    assert (alone["query_b"] == 3).all()
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 4))
+def test_a_tile_holds_the_number_that_is_largest_in_size(rows, columns, tile):
+    """Checked cell by cell; a tile of nothing but NaN is NaN."""
+    numbers = np.random.default_rng(rows * columns).normal(size=(rows, columns))
+    numbers[0, 0] = np.nan
+    found = tiles(numbers, tile)
+    for i, j in np.ndindex(found.shape):
+        part = numbers[i * tile : (i + 1) * tile, j * tile : (j + 1) * tile].ravel()
+        part = part[~np.isnan(part)]
+
+        assert np.isnan(found[i, j]) if not len(part) else found[i, j] == part[np.abs(part).argmax()]
+
+
+def test_maps_of_many_tokens_are_tiles_that_are_as_wide_as_those_of_few():
+    """No more cells than can be read under the pointer; the picture says what a square shows."""
+    size = size_beside(1000, 700)
+
+    assert max(size.rows, size.columns) <= MOST_BESIDE
+    assert size.width <= 300
+    assert size.height <= 301
+    assert size.form == "tiles"
+    assert size_beside(MOST_BESIDE, 3).tile == 1
+    assert "4 × 4" in " ".join(chart.lines_of(cat_and_dog(), size))
+
+
+def test_the_specification_stays_while_the_sentence_changes():
+    """Only data change, so that nothing flickers; no token stands in it."""
+    one, other = (figures.compare.difference(found) for found in (cat_and_dog(), cat_and_dog(Edits(mask=Subsequent()))))
+
+    assert one.screen == other.screen
+    assert "cat" not in json.dumps(one.screen)
+
+
+def test_hostile_tokens_are_drawn_as_text():
+    """Every picture is drawn, and no token is in a specification."""
+    a, b = record_of(HOSTILE), record_of(HOSTILE[::-1][:8] + HOSTILE[8:])
+    figure = figures.compare.difference(beside(Side(a, SITE, 0), Side(b, SITE, 1)), selected=(0, 1))
+    image = draw(figure.chart.to_dict())[0]
+
+    assert image.shape[1] > 600
+    assert "alert" not in json.dumps(figure.screen)
+    assert len(figure.table) == len(figure.arrays["difference"].ravel())
+
+
+@pytest.fixture
+def heads():
+    record = record_of(CAT, heads=7)
+    return record, divergences(record)
+
+
+def test_every_two_heads_are_in_the_matrix_in_the_order_of_the_tree(heads):
+    """Each pair has its divergence; neighbors in the tree stand beside each other; the diagonal is 0."""
+    record, found = heads
+    pairs = alike_chart.matrix_picture(record, found).tables["pairs"]
+    order = [pairs["head"][i * 7] for i in range(7)]
+
+    assert sorted(order) == list(range(7))
+    expected = found.divergence[np.ix_(order, order)].ravel()
+    np.testing.assert_allclose(pairs["divergence"], expected)
+    assert max(pairs["divergence"]) <= alike_chart.APART
+
+
+def test_the_focused_head_is_marked_in_both_pictures(heads):
+    """Its names have the accent color, and in the words its nearest heads are named."""
+    record, found = heads
+    colors, focus = theme(False), (SITE, 3)
+    matrix = alike_chart.matrix_picture(record, found, focused=focus)
+    dots = alike_chart.dots_picture(record, found, focused=focus)
+
+    assert [t for t, c in zip(*_labels(matrix, "rows"), strict=True) if c == colors.accent] == ["0.3"]
+    assert [h for h, c in zip(*_dots(dots), strict=True) if c == colors.accent] == [3]
+    near = found.nearest(SITE, 3, 1)[0]
+    assert f": encoder layer 0 head {near[1]} ({near[2]:.3f})" in words.alike(found, *focus)
+
+
+def test_dots_are_as_far_apart_as_the_map_of_the_heads(heads):
+    """One scale for both axes: distances keep their ratios."""
+    record, found = heads
+    table, places_ = alike_chart.dots_picture(record, found).tables["dots"], alike_chart.map2d(found)
+    at = np.stack([table["x"], table["y"]], -1)
+    far, want = (np.linalg.norm(p[:, None] - p[None], axis=-1) for p in (at, places_))
+
+    np.testing.assert_allclose(far * want.max(), want * far.max(), atol=1e-6)
+    assert (at >= 0).all()
+    assert (at <= alike_chart.SIDE).all()
+
+
+def test_many_heads_are_one_image():
+    """The matrix of more heads than are drawn one by one is a picture of as many squares."""
+    record = record_of(CAT, heads=alike_chart.MOST_RECTANGLES + 1)
+    figure = figures.compare.alike(record, divergences(record), dark=True)
+
+    assert set(figure.screen["datasets"]) >= {"image"}
+    assert draw(figure.chart.to_dict())[0].shape[1] > alike_chart.SIDE
+
+
+def _labels(picture, kind):
+    return picture.tables[kind]["text"], picture.tables[kind]["color"]
+
+
+def _dots(picture):
+    return picture.tables["dots"]["head"], picture.tables["dots"]["color"]
+
+
+def test_the_three_maps_have_the_same_place_under_the_pointer():
+    """They share their axes, so that what is pointed at in one is outlined in all."""
+    drawing = chart.drawing_of(cat_and_dog(), selected=(1, 2))
+
+    assert {panel.axes for panel in drawing.panels} == {("query", "key")}
+    assert drawing.rest == (1, 2)
+    assert drawing.queries[1] == "cat (1) → dog (1)"
+    assert drawing.queries[3] == "down (3), only in B"
+    assert len(panels._outlines(drawing, theme(False))) == 3

@@ -1,0 +1,172 @@
+"""The page Compare: what B is, what moved, what both say, and links that cannot be read."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_pages import html, opened
+
+from attnviz.core.edits import KINDS, Site
+from attnviz.core.errors import InputError
+from attnviz.ui.compare.link import LONGEST, Other, decode_other, encode_other
+
+CAT = "The cat sat on the mat because it was tired."
+DOG = CAT.replace("cat", "dog")
+
+
+def compare_page():
+    from attnviz.ui.pages.compare import page
+
+    page()
+
+
+def compare(**link):
+    app = opened(compare_page, **({"model": "story", "text": CAT} | link))
+    assert not app.exception
+    return app
+
+
+def said(app) -> str:
+    """The sentence in words about both maps."""
+    found = next(part for part in (e.proto.body for e in app.get("html")) if 'class="words"' in part)
+    return re.sub("<[^>]*>", "", found).replace("&#x27;", "'")
+
+
+def charts(app) -> int:
+    return len(app.get("vega_lite_chart"))
+
+
+OTHERS = st.one_of(
+    st.text(st.characters(exclude_categories=("C", "Z"), include_characters=" "), max_size=30).map(
+        lambda text: Other("sentence", text)
+    ),
+    st.tuples(st.builds(Site, st.sampled_from(KINDS), st.integers(0, 999)), st.integers(0, 999)).map(
+        lambda head: Other("head", head)
+    ),
+    st.integers(0, 999_999_999).map(lambda step: Other("step", step)),
+    st.just(Other("untouched")),
+    st.just(Other("model", "owner/some-model")),
+)
+
+
+@given(OTHERS)
+def test_a_link_gives_back_what_b_is(other):
+    """Written and read again, it is the same."""
+    assert decode_other(encode_other(other)) == other
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nothing-1",
+        "head-x1.2",
+        "head-c1.2.3",
+        "head-c１.2",
+        "step--1",
+        "step-" + "9" * 40,
+        "untouched-",
+        "model-",
+        "sentence-a\nb",
+        "sentence-\x00",
+        "sentence-\ud83d",
+        "sentence-" + "x" * (LONGEST + 1),
+        "step-nan",
+    ],
+)
+def test_a_link_that_says_nothing_of_b_is_refused(text):
+    """One sentence says what it should look like; of the text at most 40 characters are repeated."""
+    with pytest.raises(InputError, match="does not say in what B differs") as error:
+        decode_other(text)
+
+    assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize("model", ["translator", "story"])
+def test_one_word_changed_shows_what_moved(model):
+    """The page begins with one word changed: the row and the cell that moved most, and what both say."""
+    app = compare(model=model)
+
+    assert app.text_input(key="b text").value == DOG
+    assert said(app).startswith("The row that changed most is ")
+    assert re.search(r"in A, and in B .* more by \d\.\d+\.", said(app))
+    assert charts(app) == 5
+    if model == "translator":
+        assert "<u>chat</u>" in html(app)
+        assert "<u>chien</u>" in html(app)
+
+
+def test_b_is_another_sentence_another_head_the_untouched_model_or_another_step():
+    """Each choice enters the link and moves something."""
+    app = compare(tuned="temperature-0.5")
+    found = {}
+    for what in ("head", "untouched", "step", "sentence"):
+        app.button_group(key="b what").set_value(what).run()
+        assert not app.exception
+        assert 'role="alert"' not in html(app)
+        found[what] = said(app), "".join(app.query_params.get("b", ""))
+
+    assert len({words for words, _ in found.values()}) == 4
+    assert [link for _, link in found.values()] == ["head-d1.0", "untouched", "step-0", f"sentence-{DOG}"]
+
+
+def test_tokens_that_only_one_side_has_are_said():
+    """They are blank in the maps."""
+    app = compare(b="sentence-The cat sat on the red mat because it was tired.")
+
+    assert "Only in B, and left blank: 'red' (6)." in said(app)
+
+
+def test_models_that_read_other_tokens_stand_side_by_side():
+    """It is said plainly why the maps cannot be subtracted; both are drawn."""
+    app = compare(b="model-translator")
+
+    assert "the maps cannot be subtracted. Here they stand beside each other." in html(app)
+    assert charts(app) == 6
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ("head-e9.99", "There is no encoder layer 9 head 99"),
+        ("step-17", "Step 17 was not kept"),
+        ("model-no/such-model", "B cannot be the model"),
+        ("model-story", "B cannot be the model"),
+        ("<script>alert(1)</script>", "does not say in what B differs from A"),
+        ("sentence-", "B has no sentence yet"),
+    ],
+)
+def test_a_link_whose_b_is_not_there_is_told(link, words):
+    """The page stands, and says what it shows instead."""
+    app = compare(b=link)
+
+    assert words in html(app)
+    assert "<script" not in html(app)
+
+
+@pytest.mark.parametrize("text", ["{{x}} datum.label", "</script><b>", "שלום \u202e", "\U0001f431" * 40, "word " * 400])
+def test_hostile_sentences_of_b_are_text(text):
+    """What is typed never breaks the page, stays in the box, and is no markup."""
+    app = compare(model="scratch")
+    app.text_input(key="b text").set_value(text).run()
+
+    assert not app.exception
+    assert "</script><b>" not in html(app)
+    assert charts(app) >= 2
+
+
+def test_the_selected_cell_is_read_in_both():
+    """It counts the tokens of A, as on every page; a cell is told with both weights."""
+    app = compare(b="sentence-Today the cat sat on the mat because it was tired.", cell="3.2")
+
+    assert said(app).startswith("'sat' (3) gives ")
+    assert "in B 'sat' (4) gives " in said(app)
+
+
+def test_mean_of_heads_is_compared_and_no_head_is_focused():
+    """Combined heads have a difference; the tree and the map stand without a chosen head."""
+    app = compare(show="mean")
+
+    assert said(app).startswith("The row that changed most is ")
+    assert "Heads that look most like" not in html(app)
+    assert charts(app) == 5
