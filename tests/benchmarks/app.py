@@ -1,6 +1,7 @@
 """The app in a real Chromium, and the exports: `make bench`. It prints times, and asserts nothing.
 
-Goals: a head or mask toggled to everything painted in 100 ms at 64 tokens, 150 ms at 256, 200 ms at 512; from the start
+Goals: a head or mask toggled to everything painted in 100 ms at 64 tokens, 150 ms at 256, 200 ms at 512; a knob of the
+page Steps to everything painted in 200 ms at 16 tokens; from the start
 of the server to the frame of the page in 2 s, to the first picture in 3 s.
 """
 
@@ -20,6 +21,7 @@ import driver
 LENGTHS = (16, 64, 256, 512)
 VIEWPORT = {"width": 1440, "height": 900}
 
+RAIL = ".st-key-picture-rail .marks"
 PICTURE = '[class*="st-key-picture-head"] .marks'
 CLICK = """
 async ([selector, text]) => {
@@ -41,7 +43,9 @@ async ([selector, text]) => {
         }));
     });
     observer.observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true});
-    [...document.querySelectorAll(selector + ' button')].find(b => b.innerText.trim() === text).click();
+    const controls = document.querySelectorAll(`${selector} button, ${selector} label`);
+    const control = [...controls].find(control => control.innerText.trim() === text);
+    (control.querySelector('input') ?? control).click();
     return await new Promise(resolve => {
         const wait = setInterval(() => {
             const now = performance.now() - start;
@@ -74,6 +78,22 @@ def toggles(browser: Browser, address: str, n: int, rounds: int = 7) -> list[lis
         if not seen:
             rows.append([f"{n}", what, "nothing changed", "-", "-"])
             continue
+        first, last = (median(times) for times in list(zip(*seen, strict=True))[:2])
+        rows.append([f"{n}", what, f"{first:.0f} ms", f"{last:.0f} ms", seen[0][2]])
+    page.close()
+    return rows
+
+
+def knobs(browser: Browser, address: str, n: int, rounds: int = 7) -> list[list[str]]:
+    """Knobs of the page Steps, on and off, with a text of n tokens."""
+    page = browser.new_page(viewport=VIEWPORT)
+    link = {"text": sentence(n), "model": "scratch", "mask": "subsequent", "stage": "softmax"}
+    page.goto(f"{address}/steps?{urlencode(link)}")
+    page.wait_for_selector(RAIL)
+    driver.settled(page)
+    rows = []
+    for what in ("Divide by √d_k (the model's own scale)", "Mask after the softmax (wrong)"):
+        seen = [page.evaluate(CLICK, [".st-key-play", what]) for _ in range(2 * rounds)][2:]
         first, last = (median(times) for times in list(zip(*seen, strict=True))[:2])
         rows.append([f"{n}", what, f"{first:.0f} ms", f"{last:.0f} ms", seen[0][2]])
     page.close()
@@ -153,6 +173,8 @@ def main(lengths: tuple[int, ...]) -> None:
         table("From the start", ["what", "time"], start(browser))
         with driver.running_app() as address:
             rows = [row for n in lengths for row in toggles(browser, address, n)]
+            steps = [row for n in (16, 64) for row in knobs(browser, address, n)]
+        table("Knob of the page Steps to painted", ["tokens", "knob", "first change", "all painted", "redrawn"], steps)
         table("Toggle to painted", ["tokens", "toggled", "first change", "all painted", "redrawn"], rows)
     table("Export of one head", ["tokens", *export.FORMATS], [exports(n) for n in lengths])
 
