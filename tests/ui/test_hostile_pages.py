@@ -66,3 +66,52 @@ def test_a_number_beyond_all_numbers_is_a_bad_one(name, value):
     assert not app.exception
     assert html(app).count(f"{name}: ") == 1
     assert len(app.get("vega_lite_chart")) == 3
+
+
+def steps_page():
+    from attnviz.ui.pages.steps import page
+
+    page()
+
+
+def overview_page():
+    from attnviz.ui.pages.overview import page
+
+    page(lambda: None)
+
+
+def compare_page():
+    from attnviz.ui.pages.compare import page
+
+    page()
+
+
+NEW = pytest.mark.parametrize("page", [steps_page, overview_page, compare_page])
+
+
+@NEW
+def test_any_text_on_the_other_pages_shows_pictures_or_says_one_sentence(page):
+    """A part of the texts on each; none stops a page."""
+    part = [steps_page, overview_page, compare_page].index(page)
+    for text in hostile.TEXTS[part::9]:
+        app = opened(page, text=linked(text.text), cell="0.0")
+        refused = 'class="note error"' in html(app)
+
+        assert not app.exception, text.name
+        assert app.text_area(key="text").value == linked(text.text)
+        assert refused == bool(text.refused), text.name
+        assert refused or app.get("vega_lite_chart"), text.name
+
+
+@NEW
+@pytest.mark.parametrize("text", hostile.CODE[::5], ids=lambda text: text.name)
+def test_hostile_settings_of_the_other_pages_open_with_one_notice(page, text):
+    """Their own settings too."""
+    typed = linked(text.text)
+    names = ("sort", "role", "across", "up", "stage", "query", "knobs", "tuned", "changes", "tab")
+    app = opened(page, **dict.fromkeys(names, typed))
+
+    assert not app.exception
+    assert html(app).count('class="note notice"') == 1
+    assert 'class="note error"' not in html(app)
+    assert app.get("vega_lite_chart")
