@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from attnviz import api, export, figures, metrics
-from attnviz.cli import lines, says, values
+from attnviz.cli import forms, lines, says, values
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Full
@@ -59,10 +59,8 @@ def _said(before: Record | None, after: Record, sentence: int, dark: bool) -> Fi
 
 def _head(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record, head = _record(options, source, texts), values.head(options, source)
-    drawn = {"domain": options.domain, "row_sums": options.row_sums, "view": values.view(options)} | _drawn(
-        options, record
-    )
-    return write(figures.head(record, values.site(options, source), head, **drawn), options)
+    drawn = {"view": values.view(options)} | _drawn(options, record)
+    return write(forms.figure(options, record, values.site(options, source), head, drawn), options)
 
 
 def _heads(options: Namespace, source: Source, texts: list[str]) -> list[str]:

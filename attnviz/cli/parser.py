@@ -5,11 +5,13 @@ import re
 from typing import Any
 
 from attnviz import __version__, tokenizers
+from attnviz.cli import forms
 from attnviz.core.errors import InputError, quoted
 
 EXAMPLES = """examples:
   attnviz says "the black cat sleeps on the red chair ."
   attnviz head "the black cat sleeps" --head 1 -o head.png -o head.csv
+  attnviz head "the black cat sleeps" --as lines --beside 0,1 -o lines.svg
   attnviz heads "the black cat sleeps" --kind encoder --layer 0 --off 3,e1.2 -o heads.svg
   attnviz says "the black cat sleeps on the red chair ." --off c1.2,c1.3
   attnviz change "the black cat sleeps" --off c1.3 -o change.png
@@ -20,7 +22,7 @@ EXAMPLES = """examples:
 MASKS = "subsequent, window=BEFORE[,AFTER], prefix=LENGTH, documents=LENGTH,..., full, or the JSON of a mask"
 
 COMMANDS = {
-    "head": "the map of one head, or of all heads combined",
+    "head": "one head, or all heads combined, as a map, as lines or as a text",
     "heads": "the maps of all heads of a layer",
     "mask": "a mask, with the token that each row reads and the one it predicts",
     "change": "how far each token's output moves by what is changed",
@@ -78,6 +80,7 @@ def build() -> argparse.ArgumentParser:
             what = "a number, or mean, max or min of all (the one that the model opens with)"
             command.add_argument("--head", type=_head, help=what)
             command.add_argument("--row-sums", action="store_true", help="show the sum of each row")
+            forms.add(command)
         if name in ("head", "heads"):
             command.add_argument("--domain", default="fixed", help="colors from 0 to: fixed (1), shared (largest), log")
             _add_view(command)

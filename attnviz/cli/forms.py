@@ -1,0 +1,67 @@
+"""A head as a map, as lines or as a text: the options of `attnviz head --as`."""
+
+import argparse
+from argparse import Namespace
+
+from attnviz import figures
+from attnviz.charts.text_strip import SIDES
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.record import Record
+from attnviz.figures import Figure
+
+FORMS = ("map", "lines", "text")
+
+ONLY = {
+    "beside": ("--beside", ("lines",)),
+    "least": ("--least", ("lines",)),
+    "token": ("--token", ("lines", "text")),
+    "to": ("--to", ("lines", "text")),
+    "row_sums": ("--row-sums", ("map",)),
+    "domain": ("--domain", ("map", "text")),
+}
+"""Options that mean something in some forms alone."""
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """Add the options of a form."""
+    form = command.add_argument_group("what it is shown as")
+    form.add_argument("--as", dest="form", default="map", metavar="HOW", help="map, lines or text (map)")
+    form.add_argument("--beside", type=_heads, default=(), metavar="HEADS", help="2,3: more heads, as lines")
+    form.add_argument("--least", type=float, metavar="W", help="the weight from which on there are lines (strongest)")
+    form.add_argument("--token", type=int, metavar="N", help="the attention from this token alone, counted from 0")
+    form.add_argument("--to", action="store_true", help="the attention to the token instead")
+
+
+def figure(options: Namespace, record: Record, site: Site, head: int | str, drawn: dict) -> Figure:
+    """The head as it was asked for.
+
+    Raises:
+        InputError: if there is no such form, or an option is of another one.
+    """
+    form = options.form
+    if form not in FORMS:
+        raise InputError(f"A head is not shown as {quoted(form)}. There are: {', '.join(FORMS)}.")
+    plain = {"beside": (), "least": None, "token": None, "to": False, "row_sums": False, "domain": "fixed"}
+    for name, (flag, forms) in ONLY.items():
+        if getattr(options, name) != plain[name] and form not in forms:
+            raise InputError(f"{flag} is for --as {' and --as '.join(forms)}, not for --as {form}.")
+    if form == "map":
+        return figures.head(record, site, head, domain=options.domain, row_sums=options.row_sums, **drawn)
+    side = SIDES[options.to]
+    if form == "text":
+        return figures.text_strip(record, site, head, chosen=options.token, side=side, domain=options.domain, **drawn)
+    if options.to and options.token is None:
+        raise InputError("--to needs a token; give --token, too.")
+    end, length = "key" if options.to else "query", record.step(site).shape[3 if options.to else 2]
+    if options.token is not None and not 0 <= options.token < length:
+        raise InputError(f"There is no token {options.token} to draw the lines of; there are {length}, from 0.")
+    pins = frozenset() if options.token is None else frozenset({(end, options.token)})
+    return figures.lines(record, site, [head, *options.beside], least=options.least, pins=pins, **drawn)
+
+
+def _heads(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} are no heads; give 2,3")
+    return tuple(map(int, parts))
