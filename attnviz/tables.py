@@ -165,6 +165,28 @@ def alike_table(found: Divergences) -> pd.DataFrame:
     return pd.DataFrame(places | {"divergence": found.divergence.ravel()})
 
 
+def rollout_table(shares: np.ndarray, texts: Sequence[str]) -> pd.DataFrame:
+    """One row per cell of a rollout, (n, n): query, query_token, key, key_token, share.
+
+    Of more than `MOST_CELLS` cells, the `STRONGEST` of each query.
+    """
+    i, j = (index.ravel() for index in np.indices(shares.shape))
+    if many := shares.size > MOST_CELLS:
+        j = np.argsort(-shares, axis=1, kind="stable")[:, :STRONGEST]
+        i, j = np.repeat(np.arange(len(shares)), j.shape[1]), j.ravel()
+    names = _texts(texts)
+    places = {"query": i, "query_token": names[i], "key": j, "key_token": names[j]}
+    table = pd.DataFrame(places | {"share": shares[i, j]})
+    if many:
+        table.attrs["note"] = f"Of {len(shares):,} tokens, the {STRONGEST} with the largest shares of each query."
+    return table
+
+
+def reached_table(numbers: dict[str, np.ndarray], texts: Sequence[str]) -> pd.DataFrame:
+    """One row per token: key, key_token, and a column for each of the numbers, such as rollout and flow."""
+    return pd.DataFrame({"key": np.arange(len(texts)), "key_token": _texts(texts)} | numbers)
+
+
 def leaks_table(test: LeakTest) -> pd.DataFrame:
     """One row per cell of a leak test: query, query_token, key, key_token, moved, promised, state.
 

@@ -372,12 +372,17 @@ def _written(record: Record, sentence: int) -> str:
     return NOTHING if last.probability != last.probability else f"{quoted(last.word)}, {percent(last.probability, 0)}"
 
 
+FINE = 0.05
+"""Smaller differences are said with four digits after the point."""
+
+
 def compared(found: Beside) -> str:
     """Which row changed most from A to B and which cell, and which tokens are not the same in both."""
     row, cell = found.most_row, found.most_cell
     parts = []
     if row is not None:
-        moved = _finely(float(found.variation[row]))
+        variation = float(found.variation[row])
+        moved = _number(variation, 4 if variation < FINE else 2)
         parts.append(f"The row that changed most is {_place(found, 0, row)}: {moved} of its attention moved.")
     if cell is not None:
         parts.append(f"The cell: {compared_cell(found, *cell)}")
@@ -388,16 +393,17 @@ def compared(found: Beside) -> str:
 
 def compared_cell(found: Beside, row: int, column: int) -> str:
     """One cell of two maps as a sentence; the places are those of their grid."""
-    each = [_gives(found, end, row, column) for end in range(2)]
     more = float(found.difference[row, column])
-    much = f": {'B' if more > 0 else 'A'} more by {_finely(abs(more))}" if more == more and more else ""
+    digits = 4 if 0 < abs(more) < FINE else 2
+    each = [_gives(found, end, row, column, digits) for end in range(2)]
+    much = f": {'B' if more > 0 else 'A'} more by {_number(abs(more), digits)}" if more == more and more else ""
     if None in each:
         said, name = (each[0], "A") if each[0] else (each[1], "B")
         return f"{said} in {name}; {'B' if name == 'A' else 'A'} has no such cell."
     return f"{each[0]} in A, and in B {each[1]}{much}."
 
 
-def _gives(found: Beside, end: int, row: int, column: int) -> str | None:
+def _gives(found: Beside, end: int, row: int, column: int, digits: int) -> str | None:
     """What a cell of A (0) or B (1) says; None if it has no such cell."""
     weights, states = found.maps[end]
     if states[row, column] == BLANK:
@@ -408,12 +414,15 @@ def _gives(found: Beside, end: int, row: int, column: int) -> str | None:
     if states[row, column] == metrics.BLOCKED:
         return f"{query} may not look at {key}"
     weight = float(weights[row, column])
-    return f"{query} gives {_finely(weight) if weight == weight else 'NaN'} to {key}"
+    return f"{query} gives {_number(weight, digits)} to {key}"
 
 
-def _finely(number: float) -> str:
-    """Two digits after the point, or four of what is small."""
-    return f"{number:.2f}" if number >= 0.1 or not number else f"{number:.4f}" if number >= 5e-5 else "<0.0001"
+def _number(number: float, digits: int) -> str:
+    """What is not quite nothing does not read as if it were."""
+    if number != number:
+        return "NaN"
+    smallest = 10.0**-digits
+    return f"<{smallest:g}" if 0 < number < smallest / 2 else f"{number:.{digits}f}"
 
 
 def _place(found: Beside, axis: int, at: int) -> str:
@@ -453,3 +462,26 @@ def alike(found: Divergences, site: Site, head: int) -> str:
     place, number, how_far = near[-1]
     least = f" Least alike: {place} head {number} ({how_far:.3f})." if len(near) > MOST_NAMED else ""
     return f"Heads that look most like {site} head {head} on this text: {listed}.{least}"
+
+
+def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:
+    """Of rollout, (n, n): from which token most comes on the whole, and where most of another one stands."""
+    most = int(shares.mean(0).argmax())
+    part = f"{percent(float(shares[:, most].mean()))} of what stands at the {len(texts)} positions, on average"
+    said = f"Most comes from {quoted_token(texts[most], most)}: {part}."
+    others = np.where(np.eye(len(texts), dtype=bool), 0.0, shares)
+    row, column = (int(i) for i in np.unravel_index(others.argmax(), others.shape))
+    return said if len(texts) < 2 else f"{said} Most of another token: {_reaches(shares, texts, row, column)}."
+
+
+def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
+    """Of rollout, from which tokens most of what stands at a position came."""
+    order = np.argsort(-shares[position], kind="stable")[:MOST_NAMED].tolist()
+    named = [f"{percent(float(shares[position, i]))} from {quoted_token(texts[i], i)}" for i in order]
+    return f"Of what stands at {quoted_token(texts[position], position)}, {', '.join(named)}."
+
+
+def _reaches(shares: np.ndarray, texts: Sequence[str], row: int, column: int) -> str:
+    """One share in words: "23.0% of what stands at 'it' (8) came from 'cat' (1)"."""
+    ends = quoted_token(texts[row], row), quoted_token(texts[column], column)
+    return f"{percent(float(shares[row, column]))} of what stands at {ends[0]} came from {ends[1]}"

@@ -31,6 +31,7 @@ from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
 from attnviz.figures import compare as compare
 from attnviz.figures import overview as overview
+from attnviz.figures import rollout as rollout
 from attnviz.figures import walk as walk
 from attnviz.figures.figure import Figure, edited, text_array, titled
 from attnviz.figures.lines import lines as lines

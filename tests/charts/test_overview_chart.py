@@ -1,5 +1,7 @@
 """Every head of a model, and heads by their numbers."""
 
+from itertools import pairwise
+
 import pandas as pd
 import pytest
 from pictures import data, draw, without_data
@@ -44,8 +46,8 @@ def test_thumbnails_are_never_too_small_to_see(heads, layers):
     rows = data(overview(record), "heads")
 
     xs = sorted({row["x"] for row in rows})
-    step = min((b - a for a, b in zip(xs, xs[1:], strict=False)), default=LARGEST)
-    assert SMALLEST <= step
+    step = min((b - a for a, b in pairwise(xs)), default=LARGEST)
+    assert step >= SMALLEST
     assert xs[-1] <= WIDTH or step <= SMALLEST + 10
 
 

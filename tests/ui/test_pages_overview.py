@@ -1,9 +1,12 @@
 """The page of all heads: their order, their numbers, and what happens when each is off."""
 
+from html import escape
+
 import pytest
 from test_pages import html, opened
 
-from attnviz import api
+from attnviz import api, words
+from attnviz.metrics.rollout import mixed, rollout
 from attnviz.ui.glance.numbers import LAYER, OFF, TITLES
 
 SITE = "encoder layer 0"
@@ -101,3 +104,38 @@ def test_many_texts_give_means_and_spreads():
     table = app.dataframe[1].value
     assert list(table.columns) == ["kind", "layer", "head", "mean", "standard deviation", "texts"]
     assert (table["texts"] == 50).all()
+
+
+def test_what_reaches_what_is_traced_through_the_layers():
+    """By stack and layer from the link, in words for one position; the flow comes when it is asked for."""
+    app = opened(overview_page, model=None, stack="encoder", after="0", query="1")
+    record = api.analyze("the black cat sleeps on the red chair", "translator")
+    found = mixed(record, "encoder")
+
+    assert not app.exception
+    assert escape(words.reached(rollout(found)[0].numpy(), [t.text for t in found.tokens], 1)) in html(app)
+    assert "The flow is the most that can come" not in html(app)
+    app.button(key="add the flow").click().run()
+    assert not app.exception
+    assert "The flow is the most that can come" in html(app)
+    app.selectbox(key="position reached").set_value(2).run()
+    assert escape(words.reached(rollout(found)[0].numpy(), [t.text for t in found.tokens], 2)) in html(app)
+    assert app.query_params["query"] == "2"
+
+
+def test_a_layer_that_another_model_has_not_is_left():
+    """By a link, or when the model is changed: the last layer that there is."""
+    app = opened(overview_page, model="story", stack="encoder", after="31")
+
+    assert not app.exception
+    assert next(group for group in app.button_group if group.key == "after").value == 1
+
+
+def test_a_long_text_is_followed_when_asked_for():
+    """Many layers of many tokens take a while."""
+    app = opened(overview_page, model="scratch", num_layers="4", text="the cat " * 130)
+    assert "Of what stands at" not in html(app)
+    app.button(key="follow").click().run()
+
+    assert not app.exception
+    assert "Of what stands at" in html(app)

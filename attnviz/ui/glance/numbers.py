@@ -31,12 +31,14 @@ OFF = {
 
 TITLES = {metric.name: metric.title for metric in METRICS} | OFF
 
-LINKED: dict[str, tuple[str, ...]] = {
+LINKED: dict[str, object] = {
     "sort": (LAYER, *TITLES.values()),
     "kinds": KINDS,
     "role": tuple(rule.name for rule in RULES),
     "across": tuple(TITLES.values()),
     "up": tuple(TITLES.values()),
+    "stack": ("encoder", "decoder"),
+    "after": range(1000),
 }
 """What each bound parameter of a link may be."""
 

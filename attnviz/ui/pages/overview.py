@@ -12,7 +12,7 @@ from attnviz.core.record import Record
 from attnviz.metrics.heads import METRICS
 from attnviz.metrics.roles import roles
 from attnviz.ui import cache, editing, findings, inputs, looking, pictures, says, state
-from attnviz.ui.glance import numbers, texts
+from attnviz.ui.glance import numbers, reach, texts
 from attnviz.ui.glance.numbers import LAYER, OFF, TITLES, Numbers
 from attnviz.ui.notes import label, large, quiet
 
@@ -58,6 +58,8 @@ def body(source, lines, open_heads) -> None:
     _against(record, known, focus)
     _section("Over many texts")
     texts.over_many_texts(source, edits)
+    _section("What reaches what")
+    reach.reach((source, lines, edits), record, sentence)
     state.write_link()
 
 

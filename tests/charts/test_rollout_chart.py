@@ -1,0 +1,115 @@
+"""What reaches what through all layers: the map of rollout, and one of its rows beside the flow."""
+
+import numpy as np
+import pytest
+import torch
+from pictures import HOSTILE, data, draw, record_of
+
+from attnviz import figures, words
+from attnviz.charts import rollout as chart
+from attnviz.charts.rollout import MOST_BARS, Traced
+from attnviz.charts.size import MOST_BESIDE
+from attnviz.metrics.rollout import flow, mixed, rollout
+
+SHARES = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]])
+
+
+def traced(names=("a", "b", "c"), shares=None):
+    record = record_of(list(names))
+    found = mixed(record)
+    return Traced(record, found, 0, rollout(found)[-1].numpy() if shares is None else shares)
+
+
+def texts(frame, kind):
+    return [item["text"] for item in getattr(frame, kind)]
+
+
+def test_the_map_holds_the_shares():
+    """Each cell its own number, the color ending at the largest, which the legend says."""
+    drawing = chart.drawing_of(traced(shares=SHARES / 2))
+
+    (panel,) = drawing.panels
+    assert np.array_equal(panel.values, SHARES / 2)
+    assert panel.limit == 0.5
+    assert not panel.signed
+    assert {"0", "0.25", "0.5"} <= set(texts(drawing.frame, "ticks"))
+    assert texts(drawing.frame, "rows") == texts(drawing.frame, "columns") == ["a", "b", "c"]
+
+
+def test_a_selected_row_is_outlined_whole():
+    """In a file as on the screen."""
+    boxes = data(figures.rollout.rollout(traced(), selected=1).chart, "boxes")
+    size = figures.rollout.rollout(traced(), selected=1).chart.to_dict()["layer"][0]["mark"]
+
+    (row,) = [box for box in boxes if box["width"] == 1.5]
+    assert (row["x"], row["x2"]) == (0, size["width"])
+    assert (row["y"], row["y2"]) == pytest.approx((size["height"] / 3, 2 * size["height"] / 3))
+
+
+def test_bars_are_as_long_as_their_shares():
+    """Those of rollout and of the flow each by its own largest; without a flow there is one column."""
+    one = traced(shares=SHARES)
+    alone = data(chart.row_picture(one, 2).chart, "boxes")
+    both = data(chart.row_picture(one, 2, np.array([0.9, 0.3, 0.6])).chart, "boxes")
+
+    lengths = [box["x2"] - box["x"] for box in both if box["width"] == 0 and box["x2"] - box["x"] > 1]
+    assert lengths == pytest.approx([75, 75, 150, 150, 50, 100])
+    assert len([box for box in alone if box["x2"] - box["x"] > 1]) == 3
+
+
+def test_numbers_beside_bars_and_in_tables_are_those_of_the_metrics():
+    """Rollout and flow of a random record."""
+    one = traced(["one", "two", "three", "four"])
+    reached = flow(one.found, 3).numpy()
+    figure = figures.rollout.row(one, 3, reached)
+    shown = [word["text"] for word in data(figure.chart, "words")]
+
+    assert figure.table["rollout"].tolist() == one.shares[3].tolist()
+    assert figure.table["flow"].tolist() == reached.tolist()
+    assert {words.percent(value) for value in (*one.shares[3], *reached)} <= set(shown)
+    table = figures.rollout.rollout(one).table
+    assert table.query("query == 1 and key == 2")["share"].item() == one.shares[1, 2]
+    assert table.query("query == 1")["share"].sum() == pytest.approx(1)
+
+
+def test_of_a_long_text_the_largest_are_shown_and_said():
+    """Forty bars; a map of squares, each the largest of its cells."""
+    n = MOST_BESIDE + 4
+    shares = torch.rand(n, n, generator=torch.Generator().manual_seed(3)).double().numpy()
+    one = traced([f"w{i}" for i in range(n)], shares)
+    bars = data(chart.row_picture(one, 5).chart, "rows")
+    drawing = chart.drawing_of(one, selected=7)
+
+    assert len(bars) == MOST_BARS
+    assert bars[0]["text"] == one.called(min(np.argsort(-shares[5])[:MOST_BARS]))
+    assert drawing.panels[0].values[3, 2] == shares[6:8, 4:6].max()
+    assert drawing.rest[0] == 7 // chart.tile_of(one) == 3
+    assert any("2 × 2" in text for text in texts(drawing.frame, "words"))
+
+
+def test_what_reaches_a_position_is_said_in_words():
+    """The largest first."""
+    said = words.reached(SHARES, ["a", "b", "c"], 2)
+
+    assert said == "Of what stands at 'c' (2), 50.0% from 'c' (2), 25.0% from 'a' (0), 25.0% from 'b' (1)."
+    assert "58.3% of what stands at the 3 positions" in words.reaches(SHARES, ["a", "b", "c"])
+    assert "50.0% of what stands at 'b' (1) came from 'a' (0)" in words.reaches(SHARES, ["a", "b", "c"])
+
+
+def test_another_text_leaves_the_specification():
+    """What is drawn is data alone, so the browser replaces it in place."""
+    first, second = traced(), traced(["x", "y", "z", "u"])
+
+    assert figures.rollout.rollout(first).screen == figures.rollout.rollout(second, selected=2).screen
+    specs = [{k: v for k, v in figures.rollout.row(t, 1).screen.items() if k != "datasets"} for t in (first, second)]
+    assert specs[0] == specs[1]
+
+
+@pytest.mark.parametrize("dark", [True, False])
+def test_any_token_is_drawn(dark):
+    """As files."""
+    one = traced(HOSTILE)
+
+    reached = np.linspace(0, 1, len(HOSTILE))
+    charts = figures.rollout.rollout(one, dark=dark).chart, figures.rollout.row(one, 1, reached, dark=dark).chart
+    assert draw(*(each.to_dict() for each in charts))
