@@ -119,18 +119,19 @@ def drawing_of(
     dark: bool = False,
     selected: tuple[int, int] | None = None,
     rev: int = 0,
+    side: int | None = None,
     below: float = 16,
     edits: bool = True,
 ) -> Map:
     """What `heatmap` draws.
 
-    The arguments are the same, and how many pixels lie between the map and its legend, and whether the picture says
-    what was changed.
+    The arguments are the same, and how wide the map may be, how many pixels lie between it and its legend, and whether
+    the picture says what was changed.
     """
     step, colors = record.step(site), theme(dark)
     seen = views.see(record, site, sentence=sentence, view=view, rows=rows, columns=columns)
     queries, keys = seen.queries, seen.keys
-    size = size_of(len(queries), len(keys))
+    size = size_of(len(queries), len(keys), side)
     scale = domain_of(domain, seen)
     found = seen.cells([head], size.tile)[0]
     bands = axes.bands(queries.tokens[:: size.tile]), axes.bands(keys.tokens[:: size.tile])

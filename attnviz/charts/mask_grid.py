@@ -71,6 +71,7 @@ def drawing_of(
     dark: bool = False,
     selected: tuple[int, int] | None = None,
     rev: int = 0,
+    side: int | None = None,
     below: float = 16,
     counted: bool = False,
     brush: bool = False,
@@ -78,6 +79,7 @@ def drawing_of(
     """What `mask_grid` draws. The arguments are the same, but for these.
 
     Args:
+        side: how wide the map may be, in pixels.
         below: how many pixels lie between the map and its legend.
         counted: whether each row says how many keys it has left; through a view, none does.
         brush: whether a drag selects cells, under the name "drag", as lists of query_band and key_band.
@@ -87,7 +89,7 @@ def drawing_of(
     predicted = predicted if predicted is not None and any(map(_text, predicted)) else None
     seen = views.see_mask(mask, *(views.as_tokens(part) for part in (queries, keys)), sentence=sentence, view=view)
     rows, columns = seen.queries, seen.keys
-    size = size_of(len(rows), len(columns))
+    size = size_of(len(rows), len(columns), side)
     bands = axes.bands(rows.tokens[:: size.tile]), axes.bands(columns.tokens[:: size.tile])
     titles = (QUERY, KEY)
     room = axes.edges(*bands, size)

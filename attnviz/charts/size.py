@@ -71,11 +71,16 @@ def size_beside(queries: int, keys: int) -> Size:
     return Size("tiles" if tile > 1 else "pixels", cell, rows, columns, tile, every)
 
 
-def size_of(queries: int, keys: int) -> Size:
-    """Decide how to draw `queries` x `keys` cells."""
+def size_of(queries: int, keys: int, side: int | None = None) -> Size:
+    """Decide how to draw `queries` x `keys` cells.
+
+    Args:
+        side: pixels of the map at most, where cells stay large enough for their labels; None for as large as is good.
+    """
     most = max(queries, keys)
     if most <= RECTANGLES:
         cell = min(LARGEST, SMALL // max(1, most)) if most <= FEW else max(THINNEST, min(44, READABLE // most))
+        cell = cell if side is None else max(THINNEST, min(cell, side // max(1, most)))
         return Size("rectangles", cell, queries, keys)
     tile = -(-most // PIXELS)
     rows, columns = -(-queries // tile), -(-keys // tile)

@@ -53,8 +53,13 @@ def head(
     view: View = View(),
     selected: tuple[int, int] | None = None,
     rev: int = 0,
+    side: int | None = None,
 ) -> Figure:
-    """The map of one head, or of all heads combined by a name of `metrics.AGGREGATIONS`; see `charts.heatmap`."""
+    """The map of one head, or of all heads combined by a name of `metrics.AGGREGATIONS`; see `charts.heatmap`.
+
+    Args:
+        side: how wide the map may be on the screen, in pixels; see `charts.size`.
+    """
     window = {"sentence": sentence, "rows": rows or ALL, "columns": columns or ALL, "view": view}
     drawn = {"domain": domain, "row_sums": row_sums, "dark": dark, "selected": selected, "rev": rev}
     what = f"head-{head}" if isinstance(head, int) else f"heads-{head}"
@@ -62,7 +67,7 @@ def head(
     size = size_of(len(seen.queries), len(seen.keys))
 
     def drawing(**room) -> Map:
-        return heatmap_chart.drawing_of(record, site, head, **window, **drawn, **room)
+        return heatmap_chart.drawing_of(record, site, head, side=side, **window, **drawn, **room)
 
     return Figure(
         name=file_stem(record.source, site, what, record.sentences[sentence].text, end=_end(record.edits, view)),
@@ -115,10 +120,12 @@ def mask(
     rev: int = 0,
     counted: bool = False,
     brush: bool = False,
+    side: int | None = None,
 ) -> Figure:
     """The grid of one mask; see `charts.mask_grid`.
 
     Args:
+        side: how wide the map may be, in pixels.
         counted: whether each row says how many keys it has left.
         brush: whether a drag on the screen selects cells, where each is a rectangle.
     """
@@ -128,7 +135,7 @@ def mask(
     seen = views.see_mask(mask, *tokens, sentence=sentence, view=view)
     drawn = {"predicted": predicted, "sentence": sentence, "view": view, "dark": dark, "selected": selected, "rev": rev}
 
-    drawn |= {"counted": counted}
+    drawn |= {"counted": counted, "side": side}
 
     def drawing(*, edits: bool = True, **room) -> Map:  # a mask says itself what is changed; a file has no brush
         return mask_chart.drawing_of(mask, queries, keys, brush=brush and not edits, **drawn, **room)

@@ -11,11 +11,14 @@ from attnviz.ui.lab.base import Lab
 from attnviz.ui.notes import quiet
 from attnviz.views import View
 
+SIDE = 370
+"""Pixels of a map, so that both stand side by side, right of the rules."""
+
 
 def tab(lab: Lab) -> None:
     record, site, sentence = lab.record, lab.site, lab.sentence
     cell = looking.selected(record, site)
-    shown = {"sentence": sentence, "selected": cell, "dark": lab.dark, "rev": looking.rev("cell")}
+    shown = {"sentence": sentence, "selected": cell, "dark": lab.dark, "rev": looking.rev("cell"), "side": SIDE}
     with st.container(horizontal=True, gap="small", key="compose"):
         with st.container(width=248, gap="small", key="list"):
             rulelist.rules(lab)
