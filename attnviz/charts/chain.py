@@ -8,6 +8,7 @@ from attnviz.charts.stage import Tokens, are_weights
 from attnviz.charts.theme import Theme, theme
 from attnviz.core.display import shown
 from attnviz.walk import Matrix, Stage
+from attnviz.walk.before import NOT_TAKEN_APART, READ_ONLY
 
 WIDTH = 318
 """Pixels of the whole rail, so that it fits a phone."""
@@ -67,6 +68,7 @@ def drawing_of(
     for i, stage in enumerate(stages):
         matrix = main(stage)
         high = MISSING if matrix is None else HIGH
+        y += 8 if matrix is not None and i and main(stages[i - 1]) is None else 0
         is_current = stage.key == current
         areas.append({"x": -10, "y": y - 1, "x2": WIDTH - 10, "y2": y + high + 1, "position": i})
         if is_current:
@@ -109,4 +111,5 @@ def _said(i: int, stage: Stage, y: float, is_current: bool, colors: Theme) -> Fr
 
 def _missing(i: int, stage: Stage, y: float, is_current: bool, colors: Theme) -> Frame:
     color = colors.accent if is_current else colors.quiet
-    return Frame(words=(words(0, y, f"{i + 1}  {stage.title}: not here", color),))
+    why = "not shown" if stage.missing in (READ_ONLY, NOT_TAKEN_APART) else "not here"
+    return Frame(words=(words(0, y, f"{i + 1}  {stage.title}: {why}", color),))

@@ -12,13 +12,13 @@ from attnviz.core.display import shown
 from attnviz.core.tokens import Token
 from attnviz.walk import Matrix, Stage
 
-WIDE, HIGH = 600, 380
+WIDE, HIGH = 560, 380
 """Pixels of a table at most, where there is no need for more."""
 
 LARGEST, SMALLEST = 52, 6
 """Pixels of the side of a cell."""
 
-READABLE = (36, 16)
+READABLE = (34, 16)
 """Pixels of a cell, across and down, that has room for its number."""
 
 MOST_COLUMNS = 64
