@@ -1,0 +1,284 @@
+"""Heads as lines between tokens."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pictures import HOSTILE, SITE, data, draw, record_of, translation_of, without_data
+
+from attnviz.charts.lines import DASHES, lines, styles_of
+from attnviz.charts.strands import MOST_LINES, MOST_TOKENS
+from attnviz.charts.theme import DARK, LIGHT, theme
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Painted, Subsequent
+from attnviz.figures import lines as lines_figure
+from attnviz.views import View
+
+WORDS = ["The", "cat", "sat", "down", "there"]
+
+
+def drawn(chart):
+    """The lines that stand for weights."""
+    return [row for row in data(chart, "lines") if row["kind"] == "weight" and row["index"] >= 0]
+
+
+def framed(chart):
+    return [row for row in data(chart, "lines") if row["kind"] == "weight" and row["index"] < 0]
+
+
+def said(chart, *kinds):
+    return [row["text"] for kind in kinds or ("words", "titles") for row in data(chart, kind)]
+
+
+def test_the_opacity_of_each_line_is_its_weight():
+    """Every weight has one line, from its query to its key, and its opacity is the weight itself."""
+    record = record_of(WORDS, heads=3)
+    weights = record.step(SITE).weights(2)
+
+    found = {(row["query"], row["key"]): row["opacity"] for row in drawn(lines(record, SITE, [2]))}
+
+    assert found == pytest.approx({(i, j): float(weights[i, j]) for i in range(5) for j in range(5)})
+    assert "all 25 weights are lines" in said(lines(record, SITE, [2]))
+
+
+@settings(max_examples=10)
+@given(least=st.floats(0, 1))
+def test_a_threshold_leaves_exactly_the_weights_from_it_on(least):
+    """No weaker line is drawn and no stronger one left out, and the picture says how many of how many."""
+    record = record_of(WORDS)
+    weights = record.step(SITE).weights(0).double().numpy()
+    chart = lines(record, SITE, [0], least=least)
+
+    assert len(drawn(chart)) == (weights >= least).sum()
+    assert all(row["opacity"] >= least for row in drawn(chart))
+    count = len(drawn(chart))
+    assert any(f"{'all ' * (count == 25)}{count} " in text for text in said(chart))
+
+
+def test_of_many_weights_the_strongest_are_drawn_and_the_picture_says_so():
+    """Of 900 weights the 400 largest, and the weight from which on."""
+    record = record_of([f"w{i}" for i in range(30)])
+    weights = np.sort(record.step(SITE).weights(0).double().numpy().ravel())[::-1]
+    chart = lines(record, SITE, [0])
+
+    assert sorted((row["opacity"] for row in drawn(chart)), reverse=True) == pytest.approx(weights[:MOST_LINES])
+    notes = " ".join(said(chart))
+    assert f"400 of 900 weights are lines: the strongest, from {weights[MOST_LINES - 1]:.2g} on" in notes
+
+
+def test_a_blocked_cell_has_no_line():
+    """Of a subsequent mask the keys of the future have none, and they are not counted."""
+    chart = lines(record_of(WORDS, edits=Edits(mask=Subsequent())), SITE, [0])
+
+    assert {(row["query"], row["key"]) for row in drawn(chart)} == {(i, j) for i in range(5) for j in range(i + 1)}
+    assert "all 15 weights are lines" in said(chart)
+
+
+@pytest.mark.parametrize(
+    ("policy", "count", "text"),
+    [("zero", 0, "no key left: zeros"), ("nan", 0, "NaN"), ("uniform", 3, "no key left: uniform")],
+)
+def test_an_empty_row_says_so_at_its_token(policy, count, text):
+    """The words stand left of the token, with a sign; a uniform row is drawn, as its weights are used."""
+    edits = Edits(mask=Painted(((1, 0), (1, 1), (1, 2))), empty_rows=policy)
+    chart = lines(record_of(["a", "b", "c"], edits=edits), SITE, [0])
+    label, note = (next(row for row in data(chart, "rows") if end in row["text"]) for end in ("b", text))
+
+    assert sum(row["query"] == 1 for row in drawn(chart)) == count
+    assert note["y"] == label["y"]
+    assert note["x"] < label["x"]
+    assert len(data(chart, "signs")) == 1
+
+
+def test_a_row_that_is_no_number_says_so_and_the_file_stays_readable():
+    """NaN is said at its token, and never reaches the JSON."""
+    chart = lines(record_of(["a", "b"], scores={(0, 0, 1): math.nan}), SITE, [0])
+
+    assert "NaN: not a number" in said(chart, "rows")
+    assert {row["query"] for row in drawn(chart)} == {1}
+    json.dumps(chart.to_dict(), allow_nan=False)
+
+
+def test_picked_tokens_leave_only_their_lines():
+    """A query and a key that are picked keep the lines that end at one of them, and are marked."""
+    chart = lines(record_of(WORDS), SITE, [0], pins=frozenset({("query", 2), ("key", 4)}))
+
+    assert {(row["query"], row["key"]) for row in drawn(chart)} == {
+        (i, j) for i in range(5) for j in range(5) if i == 2 or j == 4
+    }
+    marked = [row["text"] for kind in ("rows", "tokens") for row in data(chart, kind) if row["color"] == LIGHT.accent]
+    assert marked == ["sat", "there"]
+
+
+def test_the_selected_cell_is_framed_and_its_row_is_picked():
+    """The line keeps its opacity; two lines in the accent color run beside it, and the weights stand at the keys."""
+    record = record_of(WORDS)
+    chart = lines(record, SITE, [0], selected=(3, 1))
+
+    assert {row["query"] for row in drawn(chart)} == {3}
+    assert {(row["query"], row["key"], row["color"]) for row in framed(chart)} == {(3, 1, LIGHT.accent)}
+    assert len(framed(chart)) == 2
+    weights = record.step(SITE).weights(0)[3].tolist()
+    assert [row["text"] for row in data(chart, "rows")][5:] == [f"{weight:.2f}" for weight in weights]
+
+
+def test_a_blocked_cell_that_is_selected_has_no_frame():
+    """There is no line to frame; its row is picked all the same."""
+    chart = lines(record_of(WORDS, edits=Edits(mask=Subsequent())), SITE, [0], selected=(1, 4))
+
+    assert framed(chart) == []
+    assert {row["query"] for row in drawn(chart)} == {1}
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("count", [2, 12, 30])
+def test_heads_are_told_apart_by_hue_dash_and_name(count, dark):
+    """No two heads have the same hue and dashes; each stands in the legend by its name."""
+    record = record_of(["a", "b"], heads=count)
+    chart = lines(record, SITE, range(count), dark=dark)
+
+    assert len({(row["color"], row["dash"]) for row in drawn(chart)}) == count
+    assert [text for text in said(chart, "words") if text.startswith("head ")] == [f"head {i}" for i in range(count)]
+    assert {row["dash"] for row in drawn(chart)} <= set(range(len(DASHES)))
+
+
+def test_a_head_keeps_its_look_while_others_come_and_go():
+    record = record_of(["a", "b"], heads=12)
+
+    few, many = styles_of(record, SITE, [3, 9], LIGHT), styles_of(record, SITE, [9, 0, 3, 11], LIGHT)
+
+    assert few == (many[2], many[0])
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_hues_stand_out_from_the_background(dark):
+    """At least 3 to 1, as WCAG asks of graphics."""
+
+    def luminance(color):
+        parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.05 + sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    colors = theme(dark)
+    for hue in colors.hues:
+        low, high = sorted((luminance(hue), luminance(colors.background)))
+        assert high / low >= 3, hue
+    assert len(set(colors.hues)) == len(colors.hues)
+    assert LIGHT.hues != DARK.hues
+
+
+@pytest.mark.parametrize("heads", [[], [0, 0], list(range(31))])
+def test_heads_that_cannot_be_told_apart_are_refused(heads):
+    with pytest.raises(InputError, match="Lines show from 1 to 30 heads, each once"):
+        lines(record_of(["a"], heads=40), SITE, heads)
+
+
+def test_a_head_that_is_off_is_gray_and_says_so():
+    record = record_of(["a", "b"], edits=Edits(heads_off=frozenset({(SITE, 1)})))
+
+    chart = lines(record, SITE, [0, 1])
+
+    assert {row["color"] for row in drawn(chart) if row["head"] == 1} == {LIGHT.quiet}
+    assert "head 1 · off" in said(chart, "words")
+
+
+def test_of_cross_attention_the_decoder_looks_from_the_left():
+    """The words that were read stand left, those of the encoder right, and both say so."""
+    record = translation_of(["the", "cat"], {"le": 0.9}, {"chat": 0.9}, {"<eos>": 0.9})
+    chart = lines(record, Site("cross", 0), [0])
+
+    assert said(chart, "rows") == ["<sos>", "le", "chat"]
+    assert said(chart, "tokens") == ["the", "cat"]
+    assert {"Query (looks) · decoder", "Key (is looked at) · encoder"} <= set(said(chart))
+
+
+def test_of_a_pair_only_the_chosen_texts_are_drawn():
+    """From A to B the queries are of A and the keys of B; of all, a rule stands between the texts on each side."""
+    record = record_of(WORDS)
+    tokens = tuple(replace(token, segment=int(i > 2)) for i, token in enumerate(record.sentences[0].tokens))
+    record = replace(record, sentences=(replace(record.sentences[0], tokens=tokens),))
+    across = lines(record, SITE, [0], view=View(pair="A to B"))
+
+    assert {(row["query"], row["key"]) for row in drawn(across)} == {(i, j) for i in range(3) for j in (3, 4)}
+    assert len([box for box in data(lines(record, SITE, [0]), "boxes") if box["fill"] == LIGHT.line]) == 2
+    assert [box for box in data(across, "boxes") if box["fill"] == LIGHT.line] == []
+
+
+def test_of_many_tokens_those_around_the_selected_are_drawn():
+    """A window of 64 queries and keys holds the selected cell, and the picture says which it is."""
+    record = record_of([f"w{i}" for i in range(200)])
+    chart = lines(record, SITE, [0], selected=(150, 20))
+
+    assert len(said(chart, "tokens")) == MOST_TOKENS
+    assert {"w150"} <= set(said(chart, "rows"))
+    assert {"w20"} <= set(said(chart, "tokens"))
+    assert "queries 118 to 181 of 200 and keys 0 to 63 of 200; the map shows all" in " ".join(said(chart))
+    assert len(framed(chart)) == 2
+
+
+def test_a_picked_query_of_many_brings_its_strongest_key_along():
+    record = record_of([f"w{i}" for i in range(200)], scores={(0, 10, 170): 50.0})
+
+    chart = lines(record, SITE, [0], pins=frozenset({("query", 10)}))
+
+    assert max(drawn(chart), key=lambda row: row["opacity"])["key"] == 170
+
+
+def test_the_specification_stays_while_everything_else_changes():
+    """Heads, picked tokens, thresholds and masks are data: nothing is built anew."""
+    one = lines(record_of(WORDS), SITE, [0])
+    edits = Edits(mask=Subsequent(), heads_off=frozenset({(SITE, 0)}))
+    other = lines(record_of(WORDS[::-1], edits=edits), SITE, [1, 0], least=0.1, selected=(2, 1), rev=4)
+
+    assert without_data(one) == without_data(other)
+
+
+def test_hovering_names_tokens_weight_and_head():
+    """A line says where it begins and ends, its weight and its head; a token, where its strongest line goes."""
+    record = record_of(["a", "b"], heads=1)
+    weight = float(record.step(SITE).weights(0)[0, 1])
+    hits = data(lines(record, SITE, [0]), "hits")
+
+    line = next(hit for hit in hits if hit["side"] == "line" and (hit["query"], hit["key"]) == (0, 1))
+    assert (line["query_name"], line["key_name"], line["head_name"]) == ("a (0)", "b (1)", "head 0")
+    assert line["weight_text"] == f"{weight:.4f}"
+    tokens = [(hit["query"], hit["key"]) for hit in hits if hit["side"] in ("query", "key")]
+    assert tokens == [(0, -1), (1, -1), (-1, 0), (-1, 1)]
+
+
+def test_hostile_tokens_are_drawn_and_stand_in_no_specification():
+    """Each is a label as it may be drawn; the specification is that of harmless tokens."""
+    charts = [
+        lines(record_of(list(words)), SITE, [0, 1], pins=frozenset({("query", 3)}))
+        for words in (HOSTILE, ["word"] * len(HOSTILE))
+    ]
+
+    assert without_data(charts[0]) == without_data(charts[1])
+    assert draw(charts[0].to_dict())[0].std() > 5
+
+
+def test_the_numbers_of_the_figure_are_the_lines_that_are_drawn():
+    """The table has a row per line, the strongest first, and a note on what was left out."""
+    record = record_of(WORDS)
+    figure = lines_figure(record, SITE, [1, 0], least=0.2)
+    weights = np.stack([record.step(SITE).weights(head).double().numpy() for head in (1, 0)])
+
+    assert sorted(figure.table["weight"]) == pytest.approx(sorted(weights[weights >= 0.2]))
+    assert figure.table["weight"].is_monotonic_decreasing
+    assert set(figure.table["head"]) == {0, 1}
+    assert f"{len(figure.table)} of 50 weights are lines: those of at least 0.2." in figure.table.attrs["note"]
+    assert (figure.arrays["line_weight"] == figure.table["weight"]).all()
+    assert figure.name.startswith("test-encoder-layer-0-lines-1-0-The-cat")
+    assert "2 " in figure.description
+
+
+def test_what_was_changed_stands_on_the_picture_and_not_on_the_screen():
+    figure = lines_figure(record_of(WORDS, edits=Edits(temperature=0.5)), SITE, [0])
+
+    assert any("changed: temperature 0.5" in text for text in said(figure.chart))
+    assert not any("changed" in text for text in figure.screen["datasets"]["words"]["text"])

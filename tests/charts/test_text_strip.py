@@ -1,0 +1,166 @@
+"""The sentence shaded by the attention from a token, or to it."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from pictures import HOSTILE, SITE, data, draw, record_of, translation_of, without_data
+
+from attnviz.charts import pixels
+from attnviz.charts.text_strip import MOST_TOKENS, WIDTH, shade_of, text_strip
+from attnviz.charts.theme import LIGHT
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Painted, Subsequent
+from attnviz.figures import text_strip as strip_figure
+from attnviz.views import View
+
+WORDS = ["The", "cat", "sat", "down", "there"]
+TABLE = "words of the text"
+
+
+def numbers(chart):
+    """The weights in digits, without the ticks of the ramp."""
+    return [row["text"] for row in data(chart, "ticks") if row["color"] == LIGHT.quiet]
+
+
+@pytest.mark.parametrize("side", ["from", "to"])
+def test_each_token_is_shaded_by_its_weight(side):
+    """From a token along its row, to a token along its column; the weight is written under each."""
+    record = record_of(WORDS)
+    weights = record.step(SITE).weights(1)
+    row = (weights[2] if side == "from" else weights[:, 2]).tolist()
+    chart = text_strip(record, SITE, 1, chosen=2, side=side)
+
+    assert [token["text"] for token in data(chart, TABLE)] == WORDS
+    assert [token["fill"] for token in data(chart, TABLE)] == [pixels.color_at(weight, LIGHT) for weight in row]
+    assert numbers(chart) == [f"{weight:.2f}" for weight in row]
+
+
+def test_a_click_selects_the_token_on_the_side_that_is_shown():
+    """From: queries, to: keys; the other place of the selection is -1."""
+    record = record_of(WORDS)
+
+    looks, looked = (data(text_strip(record, SITE, 0, side=side), TABLE) for side in ("from", "to"))
+
+    assert [(token["query"], token["key"]) for token in looks] == [(i, -1) for i in range(5)]
+    assert [(token["query"], token["key"]) for token in looked] == [(-1, i) for i in range(5)]
+
+
+@pytest.mark.parametrize("side", ["from", "to"])
+def test_of_cross_attention_both_texts_stand_there(side):
+    """Queries are the decoder's words and keys the encoder's, and a click knows which it was; one text is shaded."""
+    record = translation_of(["the", "cat"], {"le": 0.9}, {"chat": 0.9}, {"<eos>": 0.9})
+    chart = text_strip(record, Site("cross", 0), 0, chosen=1, side=side)
+    tokens = data(chart, TABLE)
+
+    assert {(t["text"], t["query"]) for t in tokens if t["key"] < 0} == {("<sos>", 0), ("le", 1), ("chat", 2)}
+    assert {(t["text"], t["key"]) for t in tokens if t["query"] < 0} == {("the", 0), ("cat", 1)}
+    assert {t["text"] for t in tokens if t["weight_text"]} == (
+        {"the", "cat"} if side == "from" else {"<sos>", "le", "chat"}
+    )
+
+
+def test_without_a_choice_it_is_the_token_of_the_strongest_weight():
+    record = record_of(WORDS, scores={(0, 3, 1): 9.0})
+
+    assert shade_of(record, SITE, 0).index == 3
+    assert shade_of(record, SITE, 0, side="to").index == 1
+
+
+def test_what_is_blocked_has_no_shade_and_no_number():
+    """A dash stands in place of the weight, and the legend says what the gray ground means."""
+    chart = text_strip(record_of(WORDS, edits=Edits(mask=Subsequent())), SITE, 0, chosen=1)
+
+    assert [token["fill"] == LIGHT.blocked for token in data(chart, TABLE)] == [False, False, True, True, True]
+    assert numbers(chart)[2:] == ["–"] * 3
+    assert "blocked by subsequent" in [row["text"] for row in data(chart, "words")]
+
+
+@pytest.mark.parametrize(("policy", "words"), [("zero", "zeros"), ("nan", "NaN")])
+def test_an_empty_row_says_so(policy, words):
+    edits = Edits(mask=Painted(((1, 0), (1, 1), (1, 2))), empty_rows=policy)
+
+    chart = text_strip(record_of(["a", "b", "c"], edits=edits), SITE, 0, chosen=1)
+
+    assert f"no key left: {words}" in [row["text"] for row in data(chart, "words")]
+    assert {token["fill"] for token in data(chart, TABLE)} == {LIGHT.blocked}
+    json.dumps(chart.to_dict(), allow_nan=False)
+
+
+def test_what_is_no_number_is_crossed():
+    record = record_of(["a", "b"], scores={(0, 0, 1): math.nan})
+
+    chart = text_strip(record, SITE, 0, chosen=0)
+
+    assert [token["says"] for token in data(chart, TABLE)] == ["NaN: not a number"] * 2
+    assert len([sign for sign in data(chart, "signs") if sign["color"] == LIGHT.warning]) == 2
+
+
+def test_lines_are_broken_inside_the_width_and_no_token_is_lost():
+    """Long texts wrap; each token lies inside, none over another."""
+    chart = text_strip(record_of([f"word{i}" * (i % 3 + 1) for i in range(39)]), SITE, 0)
+    tokens = data(chart, TABLE)
+
+    assert len(tokens) == 39
+    assert all(0 <= token["x"] < token["x2"] <= WIDTH for token in tokens)
+    for before, after in itertools.pairwise(tokens):
+        assert after["y"] > before["y2"] or (after["y"] == before["y"] and after["x"] > before["x2"])
+
+
+def test_a_text_from_right_to_left_begins_at_the_right():
+    tokens = data(text_strip(record_of(["ארנב", "לבן", "קטן"]), SITE, 0), TABLE)
+
+    assert tokens[0]["x2"] == WIDTH
+    assert [token["x"] for token in tokens] == sorted((token["x"] for token in tokens), reverse=True)
+
+
+def test_of_too_many_tokens_a_window_is_drawn_and_said():
+    """The chosen token and its strongest key are in it."""
+    record = record_of([f"w{i}" for i in range(MOST_TOKENS + 90)], scores={(0, 480, 3): 50.0})
+    chart = text_strip(record, SITE, 0, chosen=480)
+
+    assert len([token for token in data(chart, TABLE) if token["weight_text"]]) == MOST_TOKENS
+    assert "1.0000" in [token["weight_text"] for token in data(chart, TABLE)]
+    assert any("the map shows all" in row["text"] for row in data(chart, "words"))
+
+
+@pytest.mark.parametrize(("chosen", "side", "message"), [(5, "from", "no token 5"), (0, "of", "there are from, to")])
+def test_what_is_not_there_is_refused_with_a_sentence(chosen, side, message):
+    with pytest.raises(InputError, match=message):
+        text_strip(record_of(WORDS), SITE, 0, chosen=chosen, side=side)
+
+
+def test_the_specification_is_the_same_for_every_text():
+    """Also of hostile tokens, which are drawn."""
+    charts = [
+        text_strip(record_of(list(HOSTILE)), SITE, 1),
+        text_strip(record_of(WORDS, edits=Edits(mask=Subsequent())), SITE, 0, chosen=1, side="to", selected=(1, 0)),
+    ]
+
+    assert without_data(charts[0]) == without_data(charts[1])
+    assert draw(charts[0].to_dict())[0].std() > 5
+
+
+def test_the_numbers_of_the_figure_are_those_of_the_token():
+    """The table holds the cells of its row or column alone; the arrays the weights."""
+    record = record_of(WORDS)
+    weights = record.step(SITE).weights(0).numpy()
+    looks, looked = (strip_figure(record, SITE, 0, chosen=2, side=side) for side in ("from", "to"))
+
+    assert np.array_equal(looks.table["weight"], weights[2])
+    assert set(looks.table["query"]) == {2}
+    assert np.array_equal(looked.arrays["weights"], weights[:, 2])
+    assert set(looked.table["key"]) == {2}
+    most = int(weights[2].argmax())
+    assert f"'sat' (2) looks most at '{WORDS[most]}' ({most}) {weights[2, most]:.2f}" in looks.description
+
+
+def test_merged_words_are_one_token_of_the_text():
+    """Hidden tokens are left out, and the picture says so."""
+    chart = text_strip(record_of([*WORDS, "<pad>"], special={5}), SITE, 0, view=View(special="hide"))
+
+    assert [token["text"] for token in data(chart, TABLE)] == WORDS
+    assert any("special tokens are hidden" in row["text"] for row in data(chart, "words"))
