@@ -129,7 +129,7 @@ def row_picture(
         drawn += _bars(right, "largest flow", flow[kept], colors)
     said = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
     lines = [*said, *left_out(traced), *subtitles_of(traced.record, edits=edits)]
-    wide = {"left": left, "width": right - left, "narrowest": bars.NARROWEST, "colors": colors}
+    wide = {"left": left, "width": right - left, "colors": colors}
     drawn += frame.heading(row_title(traced, position), lines, top=-STEP - 6, **wide)
     return bars.picture(drawn, colors)
 

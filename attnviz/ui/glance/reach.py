@@ -134,10 +134,11 @@ def _draw(run: tuple, traced: Traced, position: int) -> None:
             whole = figures.rollout.rollout(traced, selected=position, dark=dark, rev=looking.rev("reach"))
             pictures.picture(whole, "reach", select="cell", on_select=clicked)
             pictures.take_away(whole, "reach")
-        with st.container(width="content"):
-            flow = _asked_flow(run, traced, position)
-            row = figures.rollout.row(traced, position, flow, dark=dark)
-            pictures.picture(row, "reached")
+        with st.container(width=600, key="reached"):
+            place = st.container()
+            row = figures.rollout.row(traced, position, _asked_flow(run, traced, position), dark=dark)
+            with place:
+                pictures.picture(row, "reached")
             pictures.take_away(row, "reached")
             pictures.numbers(row, "reached")
 
