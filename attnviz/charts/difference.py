@@ -35,7 +35,7 @@ MORE = "A more", "B more"
 MOVED = "row moved"
 MEASURE = "row moved: total variation, half the sum of all differences of a row, from 0 (alike) to 1 (apart)"
 
-ONLY = "a token that the other does not have"
+ONLY = "blank: only the other has this token"
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,8 @@ from attnviz.metrics import alike
 from attnviz.ui import looking, pictures
 from attnviz.ui.notes import heading, in_words, quiet
 
-MOST_WORK = 200_000_000
-"""Heads x heads x cells of a map: some seconds."""
+AT_ONCE, MOST_WORK = 40_000_000, 400_000_000
+"""Heads x heads x cells of a map that take two seconds, and half a minute: the first at once, the others if asked."""
 
 
 @lru_cache(maxsize=8)
@@ -31,7 +31,10 @@ def panel(record: Record, site: Site, head: int | str, sentence: int) -> None:
     if (work := heads**2 * max(step.shape[2] * step.shape[3] for step in steps)) > MOST_WORK:
         quiet(f"{heads} heads of {steps[0].shape[2]:,} tokens are too many to compare here ({work:,} pairs of cells).")
         return
-    found = _divergences(record, site.kind, sentence)
+    if work > AT_ONCE and not st.toggle(f"Compare all {heads} heads: this takes some seconds", key="compare heads"):
+        return
+    with st.spinner(f"Comparing {heads} heads …", show_time=True):
+        found = _divergences(record, site.kind, sentence)
     if len(found.heads) < 2:
         quiet("No two heads have a row in common in which both look at something.")
         return
