@@ -19,7 +19,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.views import Groups, View
 
-GAP = 300
+GAP = 230
 """Pixels between the two columns of tokens."""
 
 HIGHEST, LOWEST, HEIGHT = 38, 15, 420

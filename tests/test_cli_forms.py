@@ -1,0 +1,56 @@
+"""`attnviz head --as`: a head as lines or as a text."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from attnviz import cli
+
+HEAD = ("head", "the cat sat down", "--model", "scratch")
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: (cli.main([*HEAD, *words]), capsys.readouterr())
+
+
+def test_lines_of_two_heads_from_one_token(run):
+    """The table holds the lines from that token, of both heads, from the given weight on."""
+    status, _ = run("--as", "lines", "--beside", "2", "--token", "1", "--least", "0.2", "-o", "a.csv", "-o", "a.svg")
+    table = pd.read_csv("a.csv")
+
+    assert status == 0
+    assert set(table["query"]) == {1}
+    assert set(table["head"]) <= {0, 2}
+    assert (table["weight"] >= 0.2).all()
+
+
+def test_the_text_shaded_by_the_attention_to_a_token(run):
+    """The arrays are the column of the head's map."""
+    run("-o", "map.npz")
+    status, _ = run("--as", "text", "--token", "3", "--to", "-o", "text.npz", "-o", "text.png")
+
+    assert status == 0
+    assert np.array_equal(np.load("text.npz")["weights"], np.load("map.npz")["weights"][:, 3])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--as", "bars"), "A head is not shown as 'bars'. There are: map, lines, text."),
+        (("--least", "0.1"), "--least is for --as lines, not for --as map."),
+        (("--as", "lines", "--row-sums"), "--row-sums is for --as map, not for --as lines."),
+        (("--as", "lines", "--domain", "log"), "--domain is for --as map and --as text, not for --as lines."),
+        (("--as", "lines", "--token", "4"), "There is no token 4 to draw the lines of; there are 4, from 0."),
+        (("--as", "text", "--token", "-1"), "There is no token -1"),
+        (("--as", "lines", "--to"), "--to needs a token"),
+        (("--as", "lines", "--beside", "a"), "'a' are no heads; give 2,3"),
+        (("--as", "lines", "--beside", "9"), "There is no head 9"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(run, words, message):
+    status, said = run(*words)
+
+    assert status == 2
+    assert message in said.err

@@ -1,0 +1,131 @@
+"""A head as a map, as lines or as a text: the choice, what belongs to it, and the link."""
+
+from html import unescape
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from streamlit.testing.v1 import AppTest
+
+from attnviz.core.errors import InputError
+from attnviz.ui.forms import link
+
+
+def heads_page():
+    from attnviz.ui.pages.heads import page
+
+    page()
+
+
+def opened(**parts) -> AppTest:
+    """The page Heads with random weights, opened by a link."""
+    app = AppTest.from_function(heads_page, default_timeout=60)
+    for name, value in ({"model": "scratch", "text": "the cat sat down"} | parts).items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def html(app: AppTest) -> str:
+    return unescape(" ".join(element.proto.body for element in app.get("html")))
+
+
+positions = st.integers(0, 999_999)
+pins = st.frozensets(st.tuples(st.sampled_from(("query", "key")), positions), max_size=9)
+
+
+@given(pins, st.lists(st.integers(0, 999), unique=True, max_size=9).map(tuple), st.sampled_from(link.LEAST))
+def test_what_is_picked_survives_the_link(pins, also, least):
+    """Reading what was written gives the same tokens, heads and weight."""
+    assert link.decode_pins(link.encode_pins(pins)) == pins
+    assert link.decode_also(link.encode_also(also)) == also
+    assert link.decode_least(link.encode_least(least)) == least
+
+
+@given(st.text(max_size=30))
+def test_any_other_text_is_refused_with_a_sentence(text):
+    """A link may hold anything; it is read, or refused by the one error whose words can be shown."""
+    for encode, decode, _ in link.ENCODED.values():
+        try:
+            assert decode(encode(decode(text))) == decode(text)
+        except InputError as error:
+            assert str(error).endswith(".")
+
+
+def test_a_link_shows_lines_of_several_heads_and_what_is_picked():
+    """The controls of lines are there, with what the link says, and the link keeps it."""
+    app = opened(**{"as": "lines", "also": "1-3", "pins": "q2-k0", "least": "0.2"})
+
+    assert not app.exception
+    assert 'class="note' not in html(app)
+    assert app.session_state["also chosen"] == [1, 3]
+    assert app.selectbox(key="least chosen").value == "0.2"
+    assert app.query_params["pins"] == "q2-k0"
+    assert "Lines from queries to keys." in html(app)
+
+
+def test_a_link_shows_the_text_to_a_token():
+    """The token that is picked on that side is the one that is said."""
+    app = opened(**{"as": "text", "side": "to", "pins": "k2"})
+
+    assert not app.exception
+    assert "'sat' (2) is looked at most by" in html(app)
+    assert app.query_params["side"] == "to"
+
+
+def test_choosing_a_form_stands_in_the_link_and_a_map_is_no_part_of_it():
+    """What was selected on the map is the token of the text."""
+    app = opened(cell="1.3")
+    app.button_group(key="as chosen").set_value("text").run()
+
+    assert app.query_params["as"] == "text"
+    assert "'cat' (1) looks most at" in html(app)
+
+    app.button_group(key="as chosen").set_value("map").run()
+
+    assert "as" not in app.query_params
+    assert "'cat' (1) gives" in html(app)
+
+
+def test_the_other_side_is_of_the_same_token():
+    """From and to change the side and not the token, where both are the same sentence."""
+    app = opened(**{"as": "text", "pins": "q3"})
+    app.button_group(key="side chosen").set_value("to").run()
+
+    assert "'down' (3) is looked at most by" in html(app)
+    assert app.query_params["pins"] == "k3"
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"as": "bars"}, "is not one of map, lines, text"),
+        ({"pins": "z1"}, "does not name tokens; it should look like q2-k5"),
+        ({"pins": "q77", "as": "lines"}, "pins: q77 is not there; the picture has 4 queries"),
+        ({"also": "9", "as": "lines"}, "also: 9 is not there"),
+        ({"least": "0.3"}, "is no weight to draw lines from"),
+    ],
+)
+def test_what_a_link_names_and_is_not_there_is_said(parts, message):
+    """The page is drawn without it."""
+    app = opened(**parts)
+
+    assert not app.exception
+    assert message in html(app)
+
+
+def test_picked_tokens_are_let_go_by_a_button():
+    app = opened(**{"as": "lines", "pins": "q1", "cell": "2.1"})
+    next(button for button in app.button if button.label == "let tokens go").click().run()
+
+    assert "pins" not in app.query_params
+    assert "cell" not in app.query_params
+    assert not [button for button in app.button if button.label == "let tokens go"]
+
+
+def test_a_token_that_is_hidden_is_not_the_token_of_the_text():
+    """With special tokens hidden, the picked one gives way to the strongest."""
+    app = opened(**{"model": "story", "as": "text", "pins": "q0", "view": "hide"})
+
+    assert not app.exception
+    assert "looks most at" in html(app)
+    assert "sos" not in next(part for part in html(app).split("<div") if "looks most at" in part)
