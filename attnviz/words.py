@@ -413,6 +413,8 @@ def _gives(found: Beside, end: int, row: int, column: int, digits: int) -> str |
     query, key = (quoted_token(side.tokens[axis][p[at][end]].text, p[at][end]) for axis, (p, at) in enumerate(both))
     if states[row, column] == metrics.BLOCKED:
         return f"{query} may not look at {key}"
+    if states[row, column] == metrics.EMPTY:
+        return f"{query} has no key left"
     weight = float(weights[row, column])
     return f"{query} gives {_number(weight, digits)} to {key}"
 

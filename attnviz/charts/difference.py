@@ -1,5 +1,6 @@
 """Two maps and what the second has more than the first: three maps in a row on one grid, and how far each row moved."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import altair as alt
@@ -7,19 +8,25 @@ import numpy as np
 
 from attnviz.charts import axes, frame, hatch, panels, pixels
 from attnviz.charts.digits import digits
-from attnviz.charts.frame import Entry, Frame, Ramp, box, text_width, words
-from attnviz.charts.heatmap import subtitles_of
+from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, box, text_width, words
+from attnviz.charts.heatmap import NOT_A_NUMBER, subtitles_of
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.size import Size, size_beside
 from attnviz.charts.theme import LINE, WORD_CHARACTER, Theme, theme
 from attnviz.core.display import in_title, shown
 from attnviz.core.tokens import Token
-from attnviz.metrics import BLOCKED, NAN
+from attnviz.metrics import BLOCKED
 from attnviz.metrics.beside import BLANK, Beside, Side, tiles
 from attnviz.words import all_heads
 
 GAP, BAR, NUMBER = 34, 90, 40
 """Pixels between two maps, of the bar of a row that moved as far as can be, and of its number."""
+
+WIDE = 250
+"""Pixels of a map under which its signs can be explained."""
+
+NARROWEST = 220
+"""Pixels from the left of a map to the next one at least: its legend has this room."""
 
 LEAST = 0.05
 """The differences of largest size are at the end of the scale, but if they are smaller than this."""
@@ -56,7 +63,7 @@ class ComparedPanel(Panel):
         return [said.get(state) or self._text(value) for value, state in every]
 
     def _text(self, value: float) -> str:
-        end = self.ends[value > 0] if value else ""
+        end = self.ends[value > 0] if value and value == value else ""
         sign = "+" if value > 0 and self.signed else ""
         return f"{sign}{digits(value)}{f'  {end}' if end else ''}".replace(" ", "\N{NO-BREAK SPACE}")
 
@@ -66,7 +73,7 @@ class ComparedPanel(Panel):
         shade = (share + 1) / 2 if self.signed else share
         sides = {"height": max(1, round(self.height * scale)), "width": max(1, round(self.width * scale))}
         sides = {"height": max(sides["height"], len(self.rows)), "width": max(sides["width"], len(self.columns))}
-        crossed = np.isnan(self.values) & (self.states == NAN)
+        crossed = np.isnan(self.values) & (self.states != BLANK) & (self.states != BLOCKED)
         image = pixels.paint(shade, drawn, (self.states == BLOCKED).astype(int), crossed, **sides)
         return pixels.data_uri(image, pixels.palette(panels.ground(self.signed, colors)))
 
@@ -96,7 +103,7 @@ def drawing_of(
     maps, around, x = [], Frame(), 0.0
     for end in range(3):
         if end:
-            x += size.width + GAP + (0.0 if found.comparison.queries.same else _room(labels[0][end]))
+            x += max(size.width, NARROWEST) + GAP + (0.0 if found.comparison.queries.same else _room(labels[0][end]))
         panel = _panel(found, end, x, size, above)
         maps.append(panel)
         around += _around(panel, NAMES[end], labels[0][end], labels[1][end], size, above, colors, first=not end)
@@ -106,7 +113,7 @@ def drawing_of(
     around += _bars(found, last.x + size.width + 14, size, above, colors)
     around += _legends(found, maps, size, colors)
     left = -_room(labels[0][0]) - 8
-    bottom = size.height + 2 * LINE + 50
+    bottom = size.height + 2 * LINE + 50 + (SWATCH + 12 if size.width < WIDE and _entries(found, colors) else 0)
     if titled:
         wide = last.x + size.width + BAR + NUMBER - left
         top = -above - 8
@@ -250,9 +257,16 @@ def _legends(found: Beside, maps: list[Panel], size: Size, colors: Theme) -> Fra
     weight = Ramp("weight, from 0 to 1", pixels.ramp_uri(colors), ((0, "0"), (0.5, "0.5"), (1, "1")))
     ends = ((0, f"{MORE[0]} {limit:.2g}"), (0.5, "0"), (1, f"{limit:.2g} {MORE[1]}"))
     signed = Ramp("difference, the largest at the end", pixels.ramp_uri(panels.ground(True, colors)), ends)
-    entries = frame.legend(_entries(found, colors), None, top=top + 4, width=size.width, colors=colors)
-    drawn = frame.legend([], weight, top=top, width=size.width, colors=colors) + _moved(entries, maps[1].x)
+    x, y = _entries_at(size, maps)
+    entries = frame.legend(_entries(found, colors), None, top=y, width=maps[2].x - x - GAP, colors=colors)
+    drawn = frame.legend([], weight, top=top, width=size.width, colors=colors) + _moved(entries, x)
     return drawn + _moved(frame.legend([], signed, top=top, width=size.width, colors=colors), maps[2].x)
+
+
+def _entries_at(size: Size, maps: Sequence[Panel]) -> tuple[float, float]:
+    """Where the signs are explained: under B, or under all where that is too narrow."""
+    below = size.height + 14
+    return (maps[1].x, below + 4) if size.width >= WIDE else (0.0, below + 2 * LINE + 34)
 
 
 def _entries(found: Beside, colors: Theme) -> list[Entry]:
@@ -261,6 +275,8 @@ def _entries(found: Beside, colors: Theme) -> list[Entry]:
         entries.append(Entry("blocked", hatch.shape(0, frame.SWATCH), colors.hatch, 1.0, colors.blocked))
     if any((states == BLANK).any() for _, states in found.maps):
         entries.append(Entry(ONLY, "", colors.hatch, 0.0, colors.blocked))
+    if any((np.isnan(weights) & (states != BLANK)).any() for weights, states in found.maps):
+        entries.append(Entry(NOT_A_NUMBER, hatch.CROSS, colors.warning, 2.0, colors.blocked))
     return entries
 
 

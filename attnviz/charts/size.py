@@ -53,7 +53,7 @@ class Size:
         return self.cell * self.rows
 
 
-BESIDE, BESIDE_CELL = 300, 34
+BESIDE, BESIDE_CELL = 300, 48
 """Pixels: the side of one of three maps that stand in a row, and of a cell of it at most."""
 
 MOST_BESIDE = 256

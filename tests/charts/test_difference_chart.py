@@ -12,12 +12,12 @@ from pictures import CROSS, HOSTILE, SITE, draw, record_of
 from attnviz import figures, tables, words
 from attnviz.charts import alike as alike_chart
 from attnviz.charts import difference as chart
-from attnviz.charts import panels
+from attnviz.charts import frame, panels
 from attnviz.charts.size import MOST_BESIDE, size_beside
 from attnviz.charts.theme import theme
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Subsequent
+from attnviz.core.masks import Prefix, Subsequent
 from attnviz.metrics.alike import divergences
 from attnviz.metrics.beside import BLANK, Side, beside, places, tiles
 from attnviz.metrics.compare import align
@@ -251,3 +251,30 @@ def test_the_three_maps_have_the_same_place_under_the_pointer():
     assert drawing.queries[1] == "cat (1) → dog (1)"
     assert drawing.queries[3] == "down (3), only in B"
     assert len(panels._outlines(drawing, theme(False))) == 3
+
+
+@pytest.mark.parametrize("policy", ["nan", "zero"])
+def test_rows_without_keys_are_told_and_not_counted(policy):
+    """What is NaN is crossed and on no side more; the row has no variation."""
+    found = cat_and_dog_of(Edits(mask=~Prefix(6), empty_rows=policy))
+    drawing = chart.drawing_of(found)
+
+    assert np.isnan(found.variation).all()
+    assert words.compared_cell(found, 0, 0).startswith("'the' (0) has no key left in A, and in B 'the' (0) gives ")
+    assert ("NaN" in drawing.panels[2].texts()) == (policy == "nan")
+    assert ("NaN: not a number" in [item["text"] for item in drawing.frame.words]) == (policy == "nan")
+
+
+def cat_and_dog_of(edits):
+    """A is changed, B is not."""
+    return beside(Side(record_of(CAT, edits=edits), SITE, 0), Side(record_of(DOG), SITE, 1))
+
+
+def test_legends_of_few_tokens_do_not_overlap():
+    """Maps of one token stand as far apart as their legends are wide."""
+    one, other = (record_of([word]) for word in ("cat", "dog"))
+    drawing = chart.drawing_of(beside(Side(one, SITE, 0), Side(other, SITE, 0)))
+    left = [panel.x for panel in drawing.panels]
+
+    assert left[1] - left[0] >= chart.NARROWEST > frame.RAMP_WIDTH
+    assert left[2] - left[1] >= chart.NARROWEST
