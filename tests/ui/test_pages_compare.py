@@ -1,6 +1,7 @@
 """The page Compare: what B is, what moved, what both say, and links that cannot be read."""
 
 import re
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from test_pages import html, opened
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
 from attnviz.ui.compare.link import LONGEST, Other, decode_other, encode_other
+from attnviz.ui.pretrained import OPENS, PACKED
 
 CAT = "The cat sat on the mat because it was tired."
 DOG = CAT.replace("cat", "dog")
@@ -94,6 +96,20 @@ def test_one_word_changed_shows_what_moved(model):
     if model == "translator":
         assert "<u>chat</u>" in html(app)
         assert "<u>chien</u>" in html(app)
+
+
+@pytest.mark.skipif(find_spec(PACKED) is None, reason="the model is not installed")
+def test_one_word_changed_shows_what_moved_in_a_pretrained_model():
+    """The maps of real weights differ most in the row of the word, and the vectors of both sentences are apart."""
+    from test_pages_pretrained import settled
+
+    app = settled(opened(compare_page, model="huggingface", hf=OPENS, text=CAT))
+
+    assert not app.exception
+    assert app.text_input(key="b text").value == DOG
+    assert said(app).startswith("The row that changed most is 'cat' (2), in B 'dog' (2): ")
+    assert "The vectors of A and B are apart by" in html(app)
+    assert charts(app) == 3
 
 
 def test_b_is_another_sentence_another_head_the_untouched_model_or_another_step():
