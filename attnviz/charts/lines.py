@@ -105,7 +105,7 @@ class Style:
 
 
 def styles_of(record: Record, site: Site, heads: Sequence[int | str], colors: Theme) -> tuple[Style, ...]:
-    """A look for each head: by its number, so that it stays while others come and go.
+    """A look for each head: by its number, so that it stays while others come and go. One alone that is off is gray.
 
     Raises:
         InputError: if there are none, or too many to be told apart.
@@ -120,7 +120,7 @@ def styles_of(record: Record, site: Site, heads: Sequence[int | str], colors: Th
     names = [f"head {head}" if isinstance(head, int) else f"{head} of all heads" for head in heads]
     return tuple(
         Style(
-            colors.quiet if head in off else colors.hues[number % len(colors.hues)],
+            colors.quiet if head in off and len(heads) == 1 else colors.hues[number % len(colors.hues)],
             number // len(colors.hues) % len(DASHES),
             f"{name} · off" if head in off else name,
         )

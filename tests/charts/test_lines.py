@@ -178,13 +178,16 @@ def test_heads_that_cannot_be_told_apart_are_refused(heads):
         lines(record_of(["a"], heads=40), SITE, heads)
 
 
-def test_a_head_that_is_off_is_gray_and_says_so():
-    record = record_of(["a", "b"], edits=Edits(heads_off=frozenset({(SITE, 1)})))
+def test_a_head_that_is_off_says_so_and_alone_it_is_gray():
+    """Among others it keeps its hue: two that are off would look alike."""
+    off = frozenset({(SITE, 1), (SITE, 2)})
+    record = record_of(["a", "b"], heads=3, edits=Edits(heads_off=off))
+    alone, among = lines(record, SITE, [1]), lines(record, SITE, [0, 1, 2])
 
-    chart = lines(record, SITE, [0, 1])
-
-    assert {row["color"] for row in drawn(chart) if row["head"] == 1} == {LIGHT.quiet}
-    assert "head 1 · off" in said(chart, "words")
+    assert {row["color"] for row in drawn(alone)} == {LIGHT.quiet}
+    assert "Lines · Head 1 (off)" in " ".join(said(alone, "titles"))
+    assert len({row["color"] for row in drawn(among)}) == 3
+    assert {"head 1 · off", "head 2 · off"} <= set(said(among, "words"))
 
 
 def test_of_cross_attention_the_decoder_looks_from_the_left():
