@@ -15,7 +15,7 @@ def heads() -> None:
 def overview() -> None:
     from attnviz.ui.pages.overview import page
 
-    page(lambda: st.switch_page(pages[0]))
+    page(_open_heads)
 
 
 def masks() -> None:
@@ -39,7 +39,12 @@ def compare() -> None:
 def model() -> None:
     from attnviz.ui.pages.model import page
 
-    page(lambda: st.switch_page(pages[0]))
+    page(_open_heads)
+
+
+def _open_heads() -> None:
+    # Streamlit refuses to clear what controls have put into the link, but not to begin with an empty one.
+    st.switch_page(pages[0], query_params={})
 
 
 st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide", initial_sidebar_state="collapsed")
