@@ -2,13 +2,14 @@
 
 import argparse
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
-from attnviz import figures
-from attnviz.charts.text_strip import SIDES
-from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, quoted
-from attnviz.core.record import Record
-from attnviz.figures import Figure
+
+if TYPE_CHECKING:  # torch and Altair: not for --help
+    from attnviz.core.edits import Site
+    from attnviz.core.record import Record
+    from attnviz.figures import Figure
 
 FORMS = ("map", "lines", "text")
 
@@ -33,12 +34,15 @@ def add(command: argparse.ArgumentParser) -> None:
     form.add_argument("--to", action="store_true", help="the attention to the token instead")
 
 
-def figure(options: Namespace, record: Record, site: Site, head: int | str, drawn: dict) -> Figure:
+def figure(options: Namespace, record: "Record", site: "Site", head: int | str, drawn: dict) -> "Figure":
     """The head as it was asked for.
 
     Raises:
         InputError: if there is no such form, or an option is of another one.
     """
+    from attnviz import figures
+    from attnviz.charts.text_strip import SIDES
+
     form = options.form
     if form not in FORMS:
         raise InputError(f"A head is not shown as {quoted(form)}. There are: {', '.join(FORMS)}.")

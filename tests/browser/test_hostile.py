@@ -51,6 +51,7 @@ FOREIGN = """() => ({
     elements: [...document.querySelectorAll('[data-testid=stMain] *')]
         .filter(e => e.matches('script,iframe,object,img,a,b,strong,em,s,del,code,pre,h1,h2,table,.katex,#hacked'))
         .filter(e => !e.closest('[data-testid^=stPageLink]'))
+        .filter(e => !e.matches('table.reach, table.costs, .st-key-list strong'))  // ours, with constant names
         .map(e => e.outerHTML.slice(0, 100)),
 })"""
 """What would be there if a text had been read as markup or run."""
