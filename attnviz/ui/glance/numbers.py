@@ -109,6 +109,7 @@ def switch_each_off(source: Source, lines: tuple[str, ...], edits: Edits, known:
         note(str(error))
         return
     st.session_state["sweep"] = ((source, lines, edits), found)
+    st.session_state["order by effect"] = True  # the box of the order was drawn in this run: the next one sets it
     st.rerun()
 
 

@@ -81,6 +81,8 @@ def _order(record: Record, known: Numbers):
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         label("Order")
         options = {"label_visibility": "collapsed", "bind": "query-params"}
+        if st.session_state.pop("order by effect", False):
+            st.session_state["sort"] = next(name for name in OFF if name in known.names)
         if st.session_state.get("sort") not in (None, LAYER, *known.names):
             st.session_state["sort"] = LAYER
         by = st.selectbox("Order", (LAYER, *known.names), format_func=_called, key="sort", width=330, **options)
