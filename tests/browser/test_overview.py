@@ -1,10 +1,14 @@
-"""Every head of a model at once, in a real Chromium: heads by the keyboard."""
+"""Every head of a model at once, in a real Chromium: the one that matters most, and heads by the keyboard."""
 
 import re
 
 import driver
+import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
+
+SLOW = 120_000
+"""Milliseconds in which a model comes, and all its heads are tried, on a busy machine."""
 
 
 def picture(page: Page, name: str):
@@ -19,6 +23,42 @@ def frame(page: Page, head: str) -> None:
     """Wait until a head is framed and all is painted."""
     expect(panel(page)).to_contain_text(head)
     driver.settled(page)
+
+
+def test_the_head_that_matters_most_is_two_clicks_away(page, server):
+    """All heads of MiniLM tried, encoder layer 5 head 11 is first; clicked, its numbers stand beside, and it opens."""
+    page.goto(f"{server}/overview?model=huggingface&hf=all-MiniLM-L6-v2")
+    expect(picture(page, "every")).to_be_visible(timeout=SLOW)
+    driver.settled(page)
+    page.get_by_role("button", name="Switch each head off in turn").click()
+    expect(picture(page, "every").locator("text").filter(has_text="encoder 5.11")).to_be_visible(timeout=SLOW)
+    driver.settled(page)
+    names = picture(page, "every").locator("text").filter(has_text=re.compile(r"^encoder \d+\.\d+$"))
+
+    assert names.count() == 72
+    assert names.first.text_content() == "encoder 5.11"
+
+    picture(page, "every").locator("image").first.click(force=True)
+    frame(page, "Head 11 · encoder layer 5")
+
+    expect(panel(page)).to_contain_text("Change of the output when off")
+
+    page.get_by_role("button", name="Open this head").click()
+
+    expect(picture(page, "head")).to_contain_text("Head 11 · encoder layer 5", timeout=SLOW)
+    expect(page).to_have_url(re.compile(r"[?&]model=huggingface(&|$)"))
+    expect(page).to_have_url(re.compile(r"[?&]site=e5&show=11(&|$)"))
+
+
+@pytest.mark.parametrize(("path", "button"), [("overview", "Open this head"), ("model", "decoder layer 1, head 1")])
+def test_a_head_of_another_model_opens_with_its_model(page, server, path, button):
+    """From each page that leads to it; the link holds the model."""
+    page.goto(f"{server}/{path}?model=story")
+    driver.settled(page)
+    page.get_by_role("button", name=button).first.click()
+
+    expect(picture(page, "head")).to_contain_text("Head 1 · decoder layer 1 · story")
+    expect(page).to_have_url(re.compile(r"/\?model=story&site=d1&show=1$"))
 
 
 def test_heads_are_framed_with_the_keyboard(chromium, server):

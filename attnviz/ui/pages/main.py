@@ -43,7 +43,9 @@ def model() -> None:
 
 
 def _open_heads() -> None:
-    # Streamlit refuses to clear what controls have put into the link, but not to begin with an empty one.
+    """With all that the link holds. Streamlit refuses to clear it where controls are bound to it, and forgets them."""
+    held = {name: st.session_state[name] for name in st.query_params if name in st.session_state}
+    st.session_state["carried"] = held
     st.switch_page(pages[0], query_params={})
 
 
@@ -62,4 +64,6 @@ page = st.navigation(pages, position="top")
 with st.container(horizontal=True, key="phone"):  # the navigation at the top hides behind a button on narrow screens
     for other in pages:
         st.page_link(other)
+for name, value in st.session_state.pop("carried", {}).items():
+    st.session_state[name] = value
 page.run()

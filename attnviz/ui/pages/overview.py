@@ -29,7 +29,7 @@ def page(open_heads: Callable[[], None]) -> None:
     body(*inputs.input_bar(), open_heads)
 
 
-@st.fragment
+# Not a fragment: a page that is left from within one forgets what its link holds.
 def body(source, lines, open_heads) -> None:
     with st.container(gap="xsmall"):
         edits, said = editing.edits_bar(source, lines)
