@@ -97,12 +97,9 @@ def test_the_checkboxes_paint_by_keyboard(page, server):
     table = page.locator(".stDataFrame canvas").first
     expect(table).to_be_visible()
     driver.settled(page)
-    table.scroll_into_view_if_needed()
-    box = table.bounding_box()
-    page.mouse.click(box["x"] + 60, box["y"] + 50)
-    for _ in range(2):
-        page.keyboard.press("ArrowRight")
-    page.keyboard.press("Space")
+    table.focus()
+    for key in ("ArrowRight", "ArrowRight", "Space"):
+        page.keyboard.press(key)
     address(page, "mask=subsequent.painted-0_0")
 
     expect(picture(page, "mask")).to_contain_text("none")
