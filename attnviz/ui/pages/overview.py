@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import figures
 from attnviz.charts.overview import Head
 from attnviz.core.edits import KINDS, Edits
 from attnviz.core.record import Record
+from attnviz.figures import Figure
 from attnviz.metrics.heads import METRICS
 from attnviz.metrics.roles import roles
 from attnviz.ui import cache, editing, findings, inputs, looking, pictures, says, state
@@ -18,6 +20,9 @@ from attnviz.ui.notes import label, large, quiet
 
 SHOWN = ("confidence", "effective_keys", "distance", "previous", "self", "first", "special", "output_share")
 """The numbers that stand beside the maps; all are in the table."""
+
+ORDERED = ("sort", "kinds", "role")
+"""The controls of the order."""
 
 
 def page(open_heads: Callable[[], None]) -> None:
@@ -40,17 +45,22 @@ def body(source, lines, open_heads) -> None:
     with said:
         position = says.position(record, looking.opening_site(source), None, sentence)
         says.line(record, before, position=position, sentence=sentence)
-    known = numbers.numbers(source, lines, edits, record, sentence)
-    focus = _focus(source, known)
-    order, captions, menu = _order(record, known)
-    drawn = {"order": order, "captions": captions, "sentence": sentence, "dark": looking.is_dark()}
-    every = cache.overview(record, focused=focus, rev=looking.rev("every"), **drawn)
-    with menu:
-        pictures.take_away(every, "every")
+    drawn = {"sentence": sentence, "dark": looking.is_dark(), "rev": looking.rev("every")}
+    focus = _focus(source, record)
+    bar = st.container(horizontal=True, vertical_alignment="center", gap="small")
     with st.container(horizontal=True, gap="medium"):
-        pictures.picture(every, "every", select="head", on_select=_select)
-        with st.container(width="stretch", key="beside"):
-            _of_head(source, known, focus, open_heads)
+        place, beside = st.container(width="content"), st.container(width="stretch", key="beside")
+    if plain := _asks_for_no_number(record):  # the numbers of many heads take longer than their pictures
+        _every(place, cache.overview(record, focused=focus, order=None, captions=None, **drawn))
+    known = numbers.numbers(source, lines, edits, record, sentence)
+    order, captions = _order(bar, record, known)
+    every = cache.overview(record, focused=focus, order=order, captions=captions, **drawn)
+    if not plain:
+        _every(place, every)
+    with bar:
+        pictures.take_away(every, "every")
+    with beside:
+        _of_head(source, known, focus, open_heads)
     _section("When a head is off")
     numbers.switch_each_off(source, lines, edits, known)
     _section("All numbers of this text")
@@ -63,12 +73,17 @@ def body(source, lines, open_heads) -> None:
     state.write_link()
 
 
-def _focus(source, known: Numbers) -> Head:
+def _focus(source, record: Record) -> Head:
     """The head that is framed: the chosen one, else the one that the model opens with."""
     site, head = st.session_state["site"], st.session_state["show"]
     chosen = (site or looking.opening_site(source), head if isinstance(head, int) else looking.opening_head(source))
-    row = known.row(chosen)
-    return chosen if row is not None else numbers.heads_of(known.table)[0]
+    there = chosen[0] in record.sites and chosen[1] < record.step(chosen[0]).num_heads
+    return chosen if there else (record.steps[0].site, 0)
+
+
+def _every(place: DeltaGenerator, every: Figure) -> None:
+    with place:
+        pictures.picture(every, "every", select="head", on_select=_select)
 
 
 def _select(point: dict | None) -> None:
@@ -76,9 +91,18 @@ def _select(point: dict | None) -> None:
         looking.look_at(*numbers.head_of(point))
 
 
-def _order(record: Record, known: Numbers):
-    """The heads to show, in which order, what is said of each, and the place for the menu."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+def _asks_for_no_number(record: Record) -> bool:
+    """Whether all heads are shown in the order of the model, as the controls or, before there are any, the link say."""
+    state = st.session_state
+    if "order by effect" in state or any(name in st.query_params and name not in state for name in ORDERED):
+        return False
+    by, kinds, role = (state.get(name) for name in ORDERED)
+    return by in (None, LAYER) and not role and (not kinds or len(kinds) == len({s.kind for s in record.sites}))
+
+
+def _order(bar: DeltaGenerator, record: Record, known: Numbers):
+    """The heads to show, in which order, and what is said of each; None and None for all in the order of the model."""
+    with bar:
         label("Order")
         options = {"label_visibility": "collapsed", "bind": "query-params"}
         if st.session_state.pop("order by effect", False):
@@ -98,12 +122,11 @@ def _order(record: Record, known: Numbers):
         if names:
             label("Looks like")
             role = st.selectbox("Looks like", names, index=None, placeholder="any", key="role", width=190, **options)
-        menu = st.container(width="content")
     if by == LAYER and not role and len(kinds) == known.table["kind"].nunique():
-        return None, None, menu
+        return None, None
     found = known.ordered(by, kinds, role)
     captions = tuple("–" if value is None else f"{value:.2f}" for _, value in found) if by != LAYER else None
-    return tuple(head for head, _ in found), captions, menu
+    return tuple(head for head, _ in found), captions
 
 
 def _called(name: str) -> str:
