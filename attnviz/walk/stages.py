@@ -155,10 +155,15 @@ class Call:
         return self.weights(head).to(value.dtype) @ value
 
     @cached_property
+    def heads_off(self) -> frozenset[int]:
+        """The heads that are off in this sentence."""
+        return frozenset(h for h in range(self.step.num_heads) if self.step.is_off(h, **self.where))
+
+    @cached_property
     def joined(self) -> Tensor:
         """The outputs of all heads side by side, zeros of those that are off, (rows, H·d_v)."""
         outputs = [self.mixed(head) for head in range(self.step.num_heads)]
-        return silence(torch.stack(outputs).unsqueeze(0), self.step.heads_off)[0].transpose(0, 1).flatten(1)
+        return silence(torch.stack(outputs).unsqueeze(0), self.heads_off)[0].transpose(0, 1).flatten(1)
 
     @property
     def of_window(self) -> str:
