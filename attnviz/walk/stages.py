@@ -17,6 +17,9 @@ from attnviz.walk.windows import MOST_WIDTH, slice_of
 LETTERS = {"query": "Q", "key": "K"}
 """The letters of the axes that stand for tokens; others are called by their size: d_model, d_k, d_v."""
 
+OF_HEADS = frozenset({"d_k", "d_v", "H·d_k", "H·d_v"})
+"""The letters of what queries, keys and values say of a head."""
+
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
@@ -59,7 +62,7 @@ class Stage:
         title: what it is called.
         equation: the equation that it stands in, its own part marked.
         letters: the axes of the whole tensor: ("B", "H", "Q", "K").
-        shape: their sizes.
+        shape: their sizes; empty where one of them is not known.
         matrices: its numbers, of one sentence and head; empty if they are not known.
         changed: one sentence, with numbers, on what is different from the stage before.
         missing: one sentence if the model has no such step, or does not show it; else None.
@@ -78,6 +81,12 @@ class Stage:
     def text(self) -> str:
         """The equation as plain text."""
         return "".join(part.text for part in self.equation)
+
+    @property
+    def sizes(self) -> str:
+        """The shape in letters and, where it is known, in numbers: "(B, H, Q, K) = (1, 4, 6, 6)"."""
+        letters = f"({', '.join(self.letters)})"
+        return f"{letters} = ({', '.join(f'{size:,}' for size in self.shape)})" if self.shape else letters
 
     @property
     def latex(self) -> str:
@@ -172,8 +181,9 @@ class Call:
         return "" if whole else f" In the window of {len(self.queries)} queries and {len(self.keys)} keys:"
 
     def shape(self, *letters: str) -> dict[str, tuple]:
-        """The letters and sizes of a stage, as its arguments."""
-        return {"letters": letters, "shape": tuple(self.sizes[letter] for letter in letters)}
+        """The letters and sizes of a stage, as its arguments; how wide a head is, a read-only model does not say."""
+        known = not (self.record.read_only and set(letters) & OF_HEADS)
+        return {"letters": letters, "shape": tuple(self.sizes[letter] for letter in letters) if known else ()}
 
 
 def span(values: Tensor) -> str:

@@ -177,6 +177,17 @@ def test_what_cannot_be_worked_is_refused():
             function(closed, SITE, 0, 0)
 
 
+def test_of_a_model_that_shows_its_weights_alone_no_size_of_a_head_is_given():
+    """What stands for its queries and values has a size of its own, which says nothing of the model."""
+    closed = Record(**{**vars(record_of(0)), "read_only": True})
+    shapes = {stage.key: (stage.letters, stage.shape) for stage in walk.chain(closed, None, SITE, 1)}
+
+    assert shapes["softmax"] == (("B", "H", "Q", "K"), (B, H, Q, K))
+    for key in ("project", "split", "values", "concat"):
+        assert shapes[key][1] == ()
+        assert any("d_" in letter for letter in shapes[key][0])
+
+
 def test_a_head_that_is_off_in_one_sentence_gives_zeros_there_alone():
     """Under edits that differ within a batch, as those of a sweep do."""
     edits = EachOff(each_off=(frozenset({(SITE, 1)}), frozenset()))

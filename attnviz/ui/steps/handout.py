@@ -74,8 +74,7 @@ def _step(at: Walk, number: int, stage: Stage):
     drawn = tuple(
         figures.walk.stage(at.record, at.site, at.head, stage, group, titled=False, **shown) for group in groups
     )
-    shape = f"Shape: ({', '.join(stage.letters)}) = ({', '.join(map(str, stage.shape))})."
-    texts = (shape, stage.missing or stage.changed, WHY[stage.key])
+    texts = (f"Shape: {stage.sizes}.", stage.missing or stage.changed, WHY[stage.key])
     return Section(f"{number}. {stage.title}", stage.text, texts, drawn)
 
 
