@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from attnviz import api, walk
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, ShapeError
-from attnviz.core.masks import Painted, Subsequent
+from attnviz.core.masks import Padding, Painted, Subsequent
 from attnviz.core.modifiers import ALiBi
 from attnviz.core.origin import MATRICES, Change
 from attnviz.sources.scratch import Scratch
@@ -91,6 +91,18 @@ def test_special_tokens_stay_in_place():
     source = Scratch(sos=True)
 
     assert walk.permutation(source, run(source, "a b c")).order == (0, 3, 2, 1)
+
+
+def test_words_are_permuted_within_their_batch():
+    """Under a mask that is for two sentences, and with a number set by hand in the other one, which stays as it is."""
+    source = replace(SMALL, positions=False, changes=(Change(SITE, 0, "query", 1, 0, 5.0, sentence=1),))
+    record = source.run(source.tokenize([TEXT, "a dog"]), Edits(mask=Padding((6, 2))))
+    found = walk.permutation(source, record)
+
+    assert found.follows
+    assert_close(found.before.output, record.output)
+    assert_close(found.after.output[1], record.output[1])
+    assert not walk.permutation(source, record, sentence=1).follows
 
 
 # The cloned start
