@@ -40,7 +40,7 @@ MORE = "A more", "B more"
 """What a negative and what a positive difference mean."""
 
 MOVED = "row moved"
-MEASURE = "row moved: total variation, half the sum of all differences of a row, from 0 (alike) to 1 (apart)"
+MEASURE = "row moved: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
 
 ONLY = "blank: only the other has this token"
 

@@ -144,7 +144,10 @@ def checks(at: Walk) -> None:
             found = walk.check(at.record, at.source, at.site, sentence=at.sentence, **at.windows)
             for against in (found.function, found.module):
                 large(against.says)
-            quiet("All heads of this call, on the same tensors. Rounding alone makes about 1e-7.")
+            quiet(
+                "All heads of this call, on the same tensors. Rounding alone makes about 1e-7 of numbers near 1, and "
+                "more of larger ones."
+            )
         with st.container(width="stretch"):
             heading("Cost of this call, one sentence")
             table(COST_HEAD, costs(at), numbers=(0, 1, 2, 3))
