@@ -135,6 +135,8 @@ def permutation(source: Runs, record: Record, *, order: Sequence[int] | None = N
     follows = difference <= ALIKE * largest
     what = "The output is permuted with the words" if follows else "The output changes with the order of the words"
     says = f"{what}: the same word's numbers differ by up to {difference:.2g}, and the largest is {largest:.2g}."
+    if math.isnan(difference):
+        says = "Some outputs are not numbers, so it cannot be said whether they follow the order of the words."
     return Permutation(order, record, after, difference, largest, follows, says)
 
 

@@ -105,6 +105,15 @@ def test_words_are_permuted_within_their_batch():
     assert not walk.permutation(source, record, sentence=1).follows
 
 
+def test_outputs_that_are_no_numbers_are_not_said_to_follow_or_to_change():
+    """A row with no key left is NaN, and so is what comes of it."""
+    edits = Edits(mask=Painted(tuple((2, key) for key in range(6))), empty_rows="nan")
+    found = walk.permutation(SMALL, run(SMALL, edits=edits))
+
+    assert not found.follows
+    assert found.says.startswith("Some outputs are not numbers, so it cannot be said whether they follow ")
+
+
 # The cloned start
 
 
