@@ -1,4 +1,4 @@
-"""The whole page as one HTML handout."""
+"""The steps, the query in full, why there is a scale and what it costs, as one HTML handout."""
 
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,7 @@ def button(at: Walk, every: tuple[Stage, ...]) -> None:
         key="handout",
         icon=":material/description:",
         on_click="ignore",
-        help="This whole page, every step and table, as one HTML file: to read, to hand out, to print as PDF.",
+        help="Every step, the query in full, the scale and the cost: one HTML file to read, hand out or print as PDF.",
     )
     if failed:
         note(failed.pop())
