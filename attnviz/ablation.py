@@ -160,7 +160,7 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> _E
         at = copy * len(before.sentences) + b
         old, new = before.output[b, : read.length].double(), after.output[at, : read.length].double()
         moved, length = (new - old).norm(dim=-1), old.norm(dim=-1)
-        effect.output.append((moved / length).where(moved > 0, 0).numpy())
+        effect.output.append((moved / length).where(moved != 0, 0).numpy())
         if _says(before):
             old, new = _log_probabilities(before, b, b), _log_probabilities(after, at, b)
             effect.divergence.append(_divergence(old, new).numpy())
@@ -170,7 +170,7 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> _E
             effect.rewritten.append(free.prediction.written[at] != before.prediction.written[b])
         if before.vectors is not None:
             cosine = torch.cosine_similarity(before.vectors[b].double(), after.vectors[at].double(), dim=0)
-            effect.turned.append(max(0.0, 1 - float(cosine)))
+            effect.turned.append(float((1 - cosine).clamp(min=0)))
     return effect
 
 
@@ -192,7 +192,7 @@ def _log_probabilities(record: Record, at: int, sentence: int) -> Tensor:
 def _divergence(old: Tensor, new: Tensor) -> Tensor:
     """Σ p (ln p - ln q) of each row; a word that could not be said before adds nothing."""
     terms = old.exp() * (old - new)
-    return terms.where(old > -torch.inf, 0).sum(-1).clamp(min=0)
+    return terms.where(old != -torch.inf, 0).sum(-1).clamp(min=0)
 
 
 def _table(before: Record, heads: tuple[tuple[Site, int], ...], found: list[_Effect]) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from attnviz.charts.theme import LINE, WORD_CHARACTER, Theme, theme
 from attnviz.core.display import in_title, shown
 from attnviz.core.tokens import Token
 from attnviz.metrics import BLOCKED
-from attnviz.metrics.beside import BLANK, Beside, Side, tiles
+from attnviz.metrics.beside import BLANK, Beside, Side, tiled_states, tiles
 from attnviz.words import all_heads
 
 GAP, BAR, NUMBER = 34, 90, 40
@@ -40,7 +40,7 @@ MORE = "A more", "B more"
 """What a negative and what a positive difference mean."""
 
 MOVED = "row moved"
-MEASURE = "row moved: total variation, half the sum of all differences of a row, from 0 (alike) to 1 (apart)"
+MEASURE = "row moved: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
 
 ONLY = "blank: only the other has this token"
 
@@ -194,9 +194,7 @@ def _above(columns: list[list[tuple[str, bool]]], size: Size) -> float:
 
 def _panel(found: Beside, end: int, x: float, size: Size, above: float) -> ComparedPanel:
     numbers, states = (*found.maps, (found.difference, found.states))[end]
-    values = tiles(numbers, size.tile)
-    if size.tile > 1:
-        states = np.where(np.isnan(values), BLANK, states[:: size.tile, :: size.tile])
+    values, states = tiles(numbers, size.tile), tiled_states(states, size.tile)
     limit = max(panels.limit_of(values), LEAST) if end == 2 else 1.0
     caption = text_width(NAMES[end], WORD_CHARACTER) + 18
     return ComparedPanel(

@@ -343,8 +343,8 @@ class _Plan:
         return Frame(boxes=tuple(boxes), signs=tuple(signs), rows=tuple(said))
 
     def _ties(self) -> Frame:
-        """A line along the pieces of each word; a rule and letters where the second text of a pair begins."""
-        boxes, letters = [], []
+        """A line along the pieces of each word; a rule where the second text of a pair begins."""
+        boxes = []
         for side, part in enumerate(self.sides):
             x = GAP + 1.5 if side else -2.75
             begins = [i for i, token in enumerate(part.tokens) if not (token.joined and i)]
@@ -358,7 +358,7 @@ class _Plan:
                     far, y = self._width(side) + PADDING, i * self.cell
                     ends = (GAP + PADDING, GAP + far) if side else (-far, -PADDING)
                     boxes.append(box(ends[0], y - 0.5, ends[1], y + 0.5, fill=self.colors.line, width=0))
-        return Frame(boxes=tuple(boxes), words=tuple(letters))
+        return Frame(boxes=tuple(boxes))
 
     def _written(self) -> Frame:
         """The weights of the one picked token, at their other ends."""

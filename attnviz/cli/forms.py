@@ -50,6 +50,10 @@ def figure(options: Namespace, record: "Record", site: "Site", head: int | str, 
     for name, (flag, forms) in ONLY.items():
         if getattr(options, name) != plain[name] and form not in forms:
             raise InputError(f"{flag} is for --as {' and --as '.join(forms)}, not for --as {form}.")
+    if options.least is not None and not 0 <= options.least <= 1:
+        raise InputError(f"--least is {options.least:g}; a weight is from 0 to 1.")
+    if options.token is not None:
+        _check_seen(options, record, site, drawn)
     if form == "map":
         return figures.head(record, site, head, domain=options.domain, row_sums=options.row_sums, **drawn)
     side = SIDES[options.to]
@@ -57,11 +61,22 @@ def figure(options: Namespace, record: "Record", site: "Site", head: int | str, 
         return figures.text_strip(record, site, head, chosen=options.token, side=side, domain=options.domain, **drawn)
     if options.to and options.token is None:
         raise InputError("--to needs a token; give --token, too.")
-    end, length = "key" if options.to else "query", record.step(site).shape[3 if options.to else 2]
-    if options.token is not None and not 0 <= options.token < length:
-        raise InputError(f"There is no token {options.token} to draw the lines of; there are {length}, from 0.")
-    pins = frozenset() if options.token is None else frozenset({(end, options.token)})
+    pins = frozenset() if options.token is None else frozenset({("key" if options.to else "query", options.token)})
     return figures.lines(record, site, [head, *options.beside], least=options.least, pins=pins, **drawn)
+
+
+def _check_seen(options: Namespace, record: "Record", site: "Site", drawn: dict) -> None:
+    """Refuse a token that is not there, or not seen: without it the lines of all tokens would be drawn."""
+    from attnviz import views
+    from attnviz.core.display import shown
+
+    token, sentence = options.token, drawn["sentence"]
+    tokens = record.tokens(site, sentence=sentence)[options.to]
+    if not 0 <= token < len(tokens):
+        raise InputError(f"There is no token {token} to show the attention of; there are {len(tokens)}, from 0.")
+    seen = views.see(record, site, sentence=sentence, view=drawn["view"])
+    if (seen.keys if options.to else seen.queries).at(token) is None:
+        raise InputError(f"Token {token}, {shown(tokens[token].text)}, is hidden in this view.")
 
 
 def _heads(text: str) -> tuple[int, ...]:

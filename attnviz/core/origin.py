@@ -49,6 +49,7 @@ class Origin:
         w_q, w_k, w_v, w_o: the projections; head h has outputs h·d_k to (h + 1)·d_k of the first three, and the inputs
             h·d_v to (h + 1)·d_v of the last.
         query_tokens, key_tokens: the embeddings at the bottom of the model.
+        is_normalized: whether both inputs are normalized vectors of what stands there.
     """
 
     query_input: Tensor
@@ -59,6 +60,7 @@ class Origin:
     w_o: Linear
     query_tokens: Embedded
     key_tokens: Embedded
+    is_normalized: bool = True
 
     def head_weight(self, name: str, head: int, num_heads: int) -> Tensor:
         """W of one head as the paper writes it: (d_model, d_k) of "w_q", "w_k", "w_v"; (d_v, d_model) of "w_o"."""

@@ -14,7 +14,7 @@ from attnviz.core.tokens import Token
 from attnviz.metrics.blocks import pool
 from attnviz.metrics.compare import Alignment, Comparison, compare
 from attnviz.metrics.measures import token_counts
-from attnviz.metrics.windows import BLOCKED, cells
+from attnviz.metrics.windows import BLOCKED, EMPTY, NAN, WEIGHT, cells
 
 BLANK = -1
 """Of the states of a cell, besides those of `metrics.cells`: a token that the map does not have."""
@@ -178,6 +178,16 @@ def tiles(numbers: np.ndarray, tile: int) -> np.ndarray:
     known = pool(torch.from_numpy(np.isfinite(numbers).astype(np.float64)), tile).numpy() > 0
     high, low = pool(filled, tile).numpy(), pool(filled, tile, "min").numpy()
     return np.where(known, np.where(-low > high, low, high), np.nan)
+
+
+SHOWN_FIRST = (BLANK, BLOCKED, NAN, EMPTY, WEIGHT)
+"""Of the states in a square of cells the last of these is shown."""
+
+
+def tiled_states(states: np.ndarray, tile: int) -> np.ndarray:
+    """Of each square of cells one state: blank only where all are, blocked only where no cell has a weight."""
+    ranks = np.argsort(SHOWN_FIRST)[states - BLANK]
+    return np.array(SHOWN_FIRST)[pool(torch.from_numpy(ranks.astype(np.float64)), tile).int().numpy()]
 
 
 def _paired(places: Sequence[tuple[int | None, int | None]]) -> list[int]:

@@ -75,7 +75,8 @@ class Comparison:
     Attributes:
         before, after: weights, (rows, columns).
         queries, keys: how the rows and the columns of the one map belong to those of the other.
-        variation: total variation of each row, (rows,): half the sum of all differences, 0 (alike) to 1 (apart).
+        variation: total variation of each row, (rows,): half the sum of the sizes of all differences, 0
+            (alike) to 1 (apart).
         divergence: Jensen-Shannon divergence of each row in nats, (rows,): 0 (alike) to ln 2 (apart).
         counted: which rows are distributions in both maps, (rows,), as no row of "max" or "min" is; in the others the
             two are NaN.

@@ -1,8 +1,9 @@
 """Where what stands at a position came from, through all layers: attention rollout and attention flow.
 
 Source: Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers. Both take the weights of a layer (the mean
-of its heads) with the residual connection beside them, Ã = ½ A + ½ I, rows renormalized. They know nothing of values
-and feed-forward networks.
+of its heads) with the residual connection beside them, Ã = ½ A + ½ I. Where rows of A do not sum to 1 (a sink takes its
+part, or a head has no key left) they are renormalized first, so that a layer always keeps half. Both know nothing of
+values and feed-forward networks.
 
     rollout   R_l = Ã_l R_(l-1), R_0 = Ã_0: how paths from a position down to the tokens share its 1, by multiplication
     flow      the largest flow from a position to a token in the graph whose edges can carry what Ã says
@@ -52,7 +53,7 @@ class Mixed:
 
 
 def mixed(record: Record, kind: str | None = None, *, sentence: int = 0, heads: int | str = "mean") -> Mixed:
-    """½ A + ½ I of every layer of a stack, rows renormalized.
+    """½ A + ½ I of every layer of a stack, rows of A renormalized.
 
     Args:
         kind: "encoder" or "decoder"; None for the stack that the output comes from.

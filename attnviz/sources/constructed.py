@@ -1,6 +1,6 @@
 """Heads whose weights were set by hand, so that the right picture is known beforehand."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -54,7 +54,7 @@ class Constructed:
         words = whole.clone()
         words[..., constructed.POSITION] = 0
         embedded = Embedded(words, positions)
-        return tap.origin(site, embedded, embedded)
+        return replace(tap.origin(site, embedded, embedded), is_normalized=False)
 
 
 def _ids(sentences: tuple[Sentence, ...]) -> Tensor:

@@ -34,7 +34,7 @@ class Scratch:
         bias: whether the projections have biases.
         positions: whether positions are added to the embeddings.
         cloned: whether W_K, W_V and W_O begin as copies of W_Q, as `core.exhibits.clones` makes them: the scores are
-            then symmetric, and every token prefers itself.
+            then symmetric, and most tokens prefer themselves.
         changes: single numbers of the projections, queries, keys and values that are set by hand.
 
     Raises:

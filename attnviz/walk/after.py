@@ -27,7 +27,7 @@ def concat(call: Call) -> Stage:
     if call.record.read_only:
         return Stage(**shown, missing=READ_ONLY)
     table = call.rows_table("concat", "Concat(O)", "H·d_v", call.joined)
-    heads, d_v, off = call.step.num_heads, call.sizes["d_v"], sorted(call.step.heads_off)
+    heads, d_v, off = call.step.num_heads, call.sizes["d_v"], sorted(call.heads_off)
     silent = f" Heads that are off give zeros: {', '.join(map(str, off))}." if off else ""
     changed = f"{heads} outputs of {d_v} numbers stand side by side: {heads * d_v} for each query.{silent}"
     return Stage(**shown, matrices=(table,), changed=changed)

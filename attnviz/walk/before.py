@@ -76,9 +76,11 @@ def layer_input(call: Call) -> Stage:
         return Stage(
             **shown, matrices=tuple(tables), changed="No number changed: the first layer reads them as they are."
         )
-    below = f"{site.layer} layer(s) and a normalization" if site.layer else "A normalization"
-    if site.kind == "cross":
-        below = f"{site.layer} layer(s), the self-attention of this one and a normalization"
+    before_it = [f"{site.layer} layer(s)"] * (site.layer > 0)
+    before_it += ["the self-attention of this one"] * (site.kind == "cross")
+    before_it += ["a normalization"] * call.origin.is_normalized
+    below = " and ".join(filter(None, (", ".join(before_it[:-1]), *before_it[-1:])))
+    below = below[:1].upper() + below[1:]
     lengths = number(before.norm(dim=-1).mean()), number(x.norm(dim=-1).mean())
     changed = f"{below}: vectors of length {lengths[0]} on average became vectors of length {lengths[1]}."
     return Stage(**shown, matrices=tuple(tables), changed=changed)

@@ -143,6 +143,9 @@ def _says(rows: range, before: Tensor, after: Tensor, sums: list[Tensor], knobs:
     if not before.numel():
         return f"With {what}: there is no weight."
     wrong = int((~((sums[1] - 1).abs() <= NEARLY)).sum())  # a NaN is no 1
-    between = f"they sum to between {float(sums[1].min()):.4g} and {float(sums[1].max()):.4g}"
-    rows_say = f"{wrong} of {len(rows)} rows do not sum to 1, {between}" if wrong else "every row sums to 1"
-    return f"With {what}: {rows_say}. A weight moved by up to {float((after - before).abs().max()):.4g}."
+    known = sums[1][sums[1].isfinite()]
+    between = f"they sum to between {float(known.min()):.4g} and {float(known.max()):.4g}" if len(known) else ""
+    none = f"{len(rows) - len(known)} of them to NaN" if len(known) < len(rows) else ""
+    rows_say = ", ".join(filter(None, (f"{wrong} of {len(rows)} rows do not sum to 1", between, none)))
+    moved = float((after - before).abs().nan_to_num().max())
+    return f"With {what}: {rows_say if wrong else 'every row sums to 1'}. A weight moved by up to {moved:.4g}."

@@ -92,7 +92,7 @@ class Permutation:
 
     Attributes:
         order: position i of the permuted sentence holds token order[i].
-        before, after: both runs.
+        before, after: both runs, of the whole batch.
         difference: the largest absolute difference between the output of a token here and there.
         largest: the largest number of the outputs, to compare it with.
         follows: whether the output is permuted as the words are, and nothing else.
@@ -109,7 +109,7 @@ class Permutation:
 
 
 def permutation(source: Runs, record: Record, *, order: Sequence[int] | None = None, sentence: int = 0) -> Permutation:
-    """Put the tokens of a sentence in another order and compare what comes out for each of them.
+    """Put the tokens of a sentence of a batch in another order and compare what comes out for each of them.
 
     Without positions, and without a mask that looks at the order, every token gets what it got before.
 
@@ -126,15 +126,18 @@ def permutation(source: Runs, record: Record, *, order: Sequence[int] | None = N
     order = _reversed(given) if order is None else tuple(order)
     if sorted(order) != list(range(given.length)):
         raise InputError(f"An order of {given.length} tokens names each once, from 0; given {quoted(order)}.")
-    one = replace(given, tokens=given.tokens[: given.length])
-    permuted = replace(one, tokens=tuple(one.tokens[i] for i in order))
-    before, after = source.run((one,), record.edits), source.run((permuted,), record.edits)
-    moved = (after.output[0] - before.output[0, list(order)]).abs().double()
-    difference, largest = float(moved.max()), float(before.output.abs().max())
+    permuted = replace(given, tokens=(*(given.tokens[i] for i in order), *given.tokens[given.length :]))
+    others = record.sentences  # they stay: masks and numbers set by hand may be for so many sentences
+    after = source.run((*others[:sentence], permuted, *others[sentence + 1 :]), record.edits)
+    old = record.output[sentence, list(order)]
+    moved = (after.output[sentence, : given.length] - old).abs().double()
+    difference, largest = float(moved.max()), float(old.abs().max())
     follows = difference <= ALIKE * largest
     what = "The output is permuted with the words" if follows else "The output changes with the order of the words"
     says = f"{what}: the same word's numbers differ by up to {difference:.2g}, and the largest is {largest:.2g}."
-    return Permutation(order, before, after, difference, largest, follows, says)
+    if math.isnan(difference):
+        says = "Some outputs are not numbers, so it cannot be said whether they follow the order of the words."
+    return Permutation(order, record, after, difference, largest, follows, says)
 
 
 def _reversed(sentence: Sentence) -> tuple[int, ...]:

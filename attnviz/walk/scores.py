@@ -86,7 +86,7 @@ def softmax(call: Call) -> Stage:
     policy = not call.knobs.mask_after_softmax and call.knobs.masking == "replace"
     empty = int(call.step.empty_queries(call.head, **call.where)[call.rows].sum()) if policy else 0
     left = f" {empty} row(s) have no key left and get '{call.step.empty_rows}'." if empty else ""
-    largest = number(found.max()) if found.numel() else "0"
+    largest = number(found.nan_to_num().max()) if found.numel() else "0"
     changed = f"Each row became weights between 0 and 1 that sum to 1; the largest is {largest}.{left}"
     return _stage(call, "softmax", "Softmax", "weights", found[:, call.columns], changed)
 
@@ -107,7 +107,8 @@ def dropout(call: Call) -> Stage:
 
 def _sums(call: Call) -> str:
     sums = call.weights(call.head).double().sum(-1)
-    return f"rows sum to between {number(sums.min())} and {number(sums.max())}" if len(sums) else "there is no row"
+    known = sums[sums.isfinite()]
+    return f"rows sum to between {number(known.min())} and {number(known.max())}" if len(known) else "no row has a sum"
 
 
 def _scores(call: Call, step: Step) -> Tensor:

@@ -17,6 +17,9 @@ from attnviz.walk.windows import MOST_WIDTH, slice_of
 LETTERS = {"query": "Q", "key": "K"}
 """The letters of the axes that stand for tokens; others are called by their size: d_model, d_k, d_v."""
 
+OF_HEADS = frozenset({"d_k", "d_v", "H·d_k", "H·d_v"})
+"""The letters of what queries, keys and values say of a head."""
+
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
@@ -59,7 +62,7 @@ class Stage:
         title: what it is called.
         equation: the equation that it stands in, its own part marked.
         letters: the axes of the whole tensor: ("B", "H", "Q", "K").
-        shape: their sizes.
+        shape: their sizes; empty where one of them is not known.
         matrices: its numbers, of one sentence and head; empty if they are not known.
         changed: one sentence, with numbers, on what is different from the stage before.
         missing: one sentence if the model has no such step, or does not show it; else None.
@@ -78,6 +81,12 @@ class Stage:
     def text(self) -> str:
         """The equation as plain text."""
         return "".join(part.text for part in self.equation)
+
+    @property
+    def sizes(self) -> str:
+        """The shape in letters and, where it is known, in numbers: "(B, H, Q, K) = (1, 4, 6, 6)"."""
+        letters = f"({', '.join(self.letters)})"
+        return f"{letters} = ({', '.join(f'{size:,}' for size in self.shape)})" if self.shape else letters
 
     @property
     def latex(self) -> str:
@@ -155,10 +164,15 @@ class Call:
         return self.weights(head).to(value.dtype) @ value
 
     @cached_property
+    def heads_off(self) -> frozenset[int]:
+        """The heads that are off in this sentence."""
+        return frozenset(h for h in range(self.step.num_heads) if self.step.is_off(h, **self.where))
+
+    @cached_property
     def joined(self) -> Tensor:
         """The outputs of all heads side by side, zeros of those that are off, (rows, H·d_v)."""
         outputs = [self.mixed(head) for head in range(self.step.num_heads)]
-        return silence(torch.stack(outputs).unsqueeze(0), self.step.heads_off)[0].transpose(0, 1).flatten(1)
+        return silence(torch.stack(outputs).unsqueeze(0), self.heads_off)[0].transpose(0, 1).flatten(1)
 
     @property
     def of_window(self) -> str:
@@ -167,8 +181,9 @@ class Call:
         return "" if whole else f" In the window of {len(self.queries)} queries and {len(self.keys)} keys:"
 
     def shape(self, *letters: str) -> dict[str, tuple]:
-        """The letters and sizes of a stage, as its arguments."""
-        return {"letters": letters, "shape": tuple(self.sizes[letter] for letter in letters)}
+        """The letters and sizes of a stage, as its arguments; how wide a head is, a read-only model does not say."""
+        known = not (self.record.read_only and set(letters) & OF_HEADS)
+        return {"letters": letters, "shape": tuple(self.sizes[letter] for letter in letters) if known else ()}
 
 
 def span(values: Tensor) -> str:

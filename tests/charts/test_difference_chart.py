@@ -13,13 +13,15 @@ from attnviz import figures, tables, words
 from attnviz.charts import alike as alike_chart
 from attnviz.charts import difference as chart
 from attnviz.charts import frame, panels
+from attnviz.charts.digits import digits
 from attnviz.charts.size import MOST_BESIDE, size_beside
 from attnviz.charts.theme import theme
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Prefix, Subsequent
+from attnviz.core.masks import Painted, Prefix, Subsequent
+from attnviz.metrics import BLOCKED, EMPTY, NAN, WEIGHT
 from attnviz.metrics.alike import divergences
-from attnviz.metrics.beside import BLANK, Side, beside, places, tiles
+from attnviz.metrics.beside import BLANK, Side, beside, places, tiled_states, tiles
 from attnviz.metrics.compare import align
 
 WORDS = st.lists(st.sampled_from("a b c d".split()), max_size=7)
@@ -161,6 +163,25 @@ def test_maps_of_many_tokens_are_tiles_that_are_as_wide_as_those_of_few():
     assert size.form == "tiles"
     assert size_beside(MOST_BESIDE, 3).tile == 1
     assert "4 × 4" in " ".join(chart.lines_of(cat_and_dog(), size))
+
+
+def test_a_square_of_many_cells_is_blank_or_blocked_only_where_every_cell_is(monkeypatch):
+    """One of its cells that both have, or may look at, gives it its number; 'new' is only in B."""
+    monkeypatch.setattr("attnviz.charts.size.MOST_BESIDE", 4)
+    edits = Edits(Painted(((0, 0),)))
+    found = beside(
+        Side(record_of("a b c d e f".split(), edits=edits), SITE, 0),
+        Side(record_of("a b new c d e f".split(), edits=edits), SITE, 1),
+    )
+    first, _, last = chart.drawing_of(found).panels
+    states = tiled_states(np.array([[BLANK, BLOCKED], [BLANK, BLANK], [BLOCKED, EMPTY], [NAN, WEIGHT]]), 2)
+
+    assert states.tolist() == [[BLOCKED], [WEIGHT]]
+    assert first.states[0, 0] == WEIGHT
+    assert first.states[1, 1] == WEIGHT
+    assert first.texts()[5] == digits(found.maps[0][0][2:4, 2:4][1, 1])
+    assert last.states[1, 1] == WEIGHT
+    assert not {"blank", "blocked"} & {last.texts()[0], last.texts()[5]}
 
 
 def test_the_specification_stays_while_the_sentence_changes():

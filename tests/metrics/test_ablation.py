@@ -1,5 +1,8 @@
 """Every head off in turn: one run over copies measures what a run per head would."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import tiny
 import torch
@@ -7,6 +10,7 @@ import torch
 from attnviz import ablation, api
 from attnviz.core.edits import EachOff, Edits, Site
 from attnviz.core.errors import Canceled, InputError, ShapeError
+from attnviz.core.masks import Painted
 from attnviz.core.tap import Tap, silence
 from attnviz.sources.trained import Trained
 
@@ -138,3 +142,22 @@ def test_each_sentence_of_a_batch_has_its_own_heads_off():
             torch.testing.assert_close(tap.steps[0].output(head, sentence=b), output[b, head])
     with pytest.raises(ShapeError, match="each of 2 sentence"):
         silence(plain, frozenset(), (frozenset(), frozenset()))
+
+
+def test_what_is_no_number_is_missing_and_not_nothing(models):
+    """Where a row of NaN makes the outputs, the vectors and what is said no numbers, nobody is told of no change."""
+
+    class Vectors(type(api.load("constructed"))):
+        def run(self, sentences, edits=Edits()):
+            record = super().run(sentences, edits)
+            return replace(record, vectors=record.output.mean(1))
+
+    nothing_left = Edits(Painted(((1, 0), (1, 1), (1, 2))), empty_rows="nan")
+    constructed, story = Vectors(), Trained("story")
+    vectors = ablation.sweep(constructed, constructed.tokenize(["a b c"]), nothing_left)
+    words = ablation.sweep(story, story.tokenize(["the cat"]), nothing_left)
+
+    assert np.isnan(vectors.output[0][0][1])
+    assert np.isnan(words.divergence[0][0][1])
+    assert vectors.table[["output", "turned"]].isna().all(axis=None)
+    assert words.table[["output", "divergence", "said"]].isna().all(axis=None)

@@ -12,6 +12,7 @@ import torch
 import transformers
 from test_pages import button, heads_page, html, masks_page, opened
 from test_pages_models import model_page, specs
+from test_pages_steps import steps_page
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
 
@@ -285,6 +286,14 @@ def test_what_a_link_changes_in_a_read_only_model_is_named_as_left_out(folder):
 
     assert 'class="note' not in html(app)
     assert not {"off", "mask"} & set(app.query_params)
+
+
+def test_a_read_only_model_shows_no_size_of_its_heads_step_by_step(folder):
+    """What stands for its queries is one number wide, which is no d_k of this model."""
+    app = pretrained(folder("DebertaV2Model"), steps_page, text=CAT, stage="split", part="Why the scale")
+
+    assert "Shape of the whole: (B, H, Q, d_k)<" in html(app)
+    assert "d_k" in [one.label for one in app.select_slider]
 
 
 def test_a_head_can_be_switched_off_again_after_a_read_only_model(folder):

@@ -179,6 +179,17 @@ def test_every_stage_is_there_and_says_something(name):
         assert stage.text.count("(") == stage.text.count(")")
 
 
+def test_a_normalization_is_named_where_there_is_one():
+    """The decoder that is set by hand has none."""
+    said = {
+        name: stages_of(name, site)[1]["input"].changed
+        for name, site in (("scratch", Site("encoder", 1)), ("constructed", Site("decoder", 1)))
+    }
+
+    assert said["scratch"].startswith("1 layer(s) and a normalization: ")
+    assert said["constructed"].startswith("1 layer(s): ")
+
+
 def test_equations_hold_what_the_call_does_and_no_more():
     """Plain attention reads as in the paper; every edit has its place."""
     _, plain = stages_of("scratch", Site("encoder", 0))

@@ -75,6 +75,21 @@ def test_dropout_zeroes_some_and_raises_the_others(p, seed):
     assert abs(float(kept.double().mean()) - (1 - p)) < 5 * math.sqrt(p * (1 - p) / 1200)
 
 
+def test_a_row_of_nan_does_not_hide_what_is_said_of_the_others():
+    """One of five rows has no key left and is NaN; the sums and sizes that are said are those of the other four."""
+    record = record_of(3, edits=Edits(mask=Painted(tuple((2, key) for key in range(7))), empty_rows="nan"))
+    step, knobs = record.step(SITE), walk.Knobs(dropout_p=0.5, dropout_seed=4)
+    found = walk.exhibit(step, 1, knobs)
+    sums = found.sums_after[found.sums_after.isfinite()]
+    moved = (found.after - found.before).abs().nan_to_num().max()
+    stages = {stage.key: stage.changed for stage in walk.chain(record, None, SITE, 1, knobs=knobs)}
+    between = f"between {sums.min():.4g} and {sums.max():.4g}"
+
+    assert f"they sum to {between}, 1 of them to NaN. A weight moved by up to {moved:.4g}." in found.says
+    assert f"rows sum to {between}." in stages["dropout"]
+    assert f"the largest is {step.weights(1).nan_to_num().max():.4g}. 1 row(s)" in stages["softmax"]
+
+
 def test_dropout_leaves_the_mean_as_it_is():
     """Over many seeds a weight is on average what it was, within the error of the mean; row sums too."""
     weights, p, seeds = torch.rand(3, 11, generator=torch.Generator().manual_seed(0)).softmax(-1).double(), 0.3, 2000

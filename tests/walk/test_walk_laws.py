@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from attnviz import api, walk
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, ShapeError
-from attnviz.core.masks import Painted, Subsequent
+from attnviz.core.masks import Padding, Painted, Subsequent
 from attnviz.core.modifiers import ALiBi
 from attnviz.core.origin import MATRICES, Change
 from attnviz.sources.scratch import Scratch
@@ -93,6 +93,27 @@ def test_special_tokens_stay_in_place():
     assert walk.permutation(source, run(source, "a b c")).order == (0, 3, 2, 1)
 
 
+def test_words_are_permuted_within_their_batch():
+    """Under a mask that is for two sentences, and with a number set by hand in the other one, which stays as it is."""
+    source = replace(SMALL, positions=False, changes=(Change(SITE, 0, "query", 1, 0, 5.0, sentence=1),))
+    record = source.run(source.tokenize([TEXT, "a dog"]), Edits(mask=Padding((6, 2))))
+    found = walk.permutation(source, record)
+
+    assert found.follows
+    assert_close(found.before.output, record.output)
+    assert_close(found.after.output[1], record.output[1])
+    assert not walk.permutation(source, record, sentence=1).follows
+
+
+def test_outputs_that_are_no_numbers_are_not_said_to_follow_or_to_change():
+    """A row with no key left is NaN, and so is what comes of it."""
+    edits = Edits(mask=Painted(tuple((2, key) for key in range(6))), empty_rows="nan")
+    found = walk.permutation(SMALL, run(SMALL, edits=edits))
+
+    assert not found.follows
+    assert found.says.startswith("Some outputs are not numbers, so it cannot be said whether they follow ")
+
+
 # The cloned start
 
 
@@ -106,6 +127,19 @@ def test_cloned_projections_make_symmetric_scores():
         assert torch.equal(cloned.query, cloned.key)
         assert (scores.diagonal() > 0).all()
     assert not torch.allclose(independent.scores(0), independent.scores(0).T)
+
+
+def test_with_cloned_projections_most_tokens_prefer_themselves_and_not_all():
+    """A longer vector nearby can draw more than a token's own: what is said of clones is no more than that."""
+    scores = [
+        step.scores(head)
+        for seed in range(3)
+        for step in run(Scratch(cloned=True, seed=seed)).steps
+        for head in range(step.num_heads)
+    ]
+    own = torch.stack([one.diagonal() >= one.amax(1) for one in scores])
+
+    assert 0.6 < own.float().mean() < 1
 
 
 # Numbers edited by hand

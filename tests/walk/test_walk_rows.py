@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from attnviz import walk
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import EachOff, Edits, Site
 from attnviz.core.errors import EmptyRowError, InputError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.record import Record
@@ -175,3 +175,30 @@ def test_what_cannot_be_worked_is_refused():
     for function in (walk.row, walk.neurons):
         with pytest.raises(InputError, match="only its weights are known"):
             function(closed, SITE, 0, 0)
+
+
+def test_of_a_model_that_shows_its_weights_alone_no_size_of_a_head_is_given():
+    """What stands for its queries and values has a size of its own, which says nothing of the model."""
+    closed = Record(**{**vars(record_of(0)), "read_only": True})
+    shapes = {stage.key: (stage.letters, stage.shape) for stage in walk.chain(closed, None, SITE, 1)}
+
+    assert shapes["softmax"] == (("B", "H", "Q", "K"), (B, H, Q, K))
+    for key in ("project", "split", "values", "concat"):
+        assert shapes[key][1] == ()
+        assert any("d_" in letter for letter in shapes[key][0])
+
+
+def test_a_head_that_is_off_in_one_sentence_gives_zeros_there_alone():
+    """Under edits that differ within a batch, as those of a sweep do."""
+    edits = EachOff(each_off=(frozenset({(SITE, 1)}), frozenset()))
+    record = record_of(0, edits=edits)
+    joined = [
+        {stage.key: stage for stage in walk.chain(record, None, SITE, 1, sentence=sentence)}["concat"]
+        for sentence in range(B)
+    ]
+
+    assert [walk.row(record, SITE, 1, 0, sentence=b).is_off for b in range(B)] == [True, False]
+    for b, stage in enumerate(joined):
+        assert_close(stage.matrix("concat").values, record.output[b])
+    assert "Heads that are off give zeros: 1." in joined[0].changed
+    assert "off" not in joined[1].changed

@@ -73,7 +73,7 @@ def _shown(model: nn.Module, given: Any, lengths: tuple[int, ...]) -> tuple[Step
     for layer, weights in enumerate(given.attentions):
         weights = weights.float().cpu()
         nothing = weights.new_zeros(*weights.shape[:2], weights.shape[2], 1)
-        mask = named(weights.amax((0, 1), keepdim=True) > 0, *weights.shape[2:], lengths)
+        mask = named(weights.amax(1, keepdim=True) > 0, *weights.shape[2:], lengths)
         tap = Tap()
         empty = nothing[:, :, :1].expand(-1, -1, weights.shape[3], -1)
         tap.attend(nothing, empty, empty, site=Site(kind, layer), bias=weights.log(), scale=1.0, mask=mask)

@@ -1,4 +1,4 @@
-"""The whole page as one HTML handout."""
+"""The steps, the query in full, why there is a scale and what it costs, as one HTML handout."""
 
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,7 @@ def button(at: Walk, every: tuple[Stage, ...]) -> None:
         key="handout",
         icon=":material/description:",
         on_click="ignore",
-        help="This whole page, every step and table, as one HTML file: to read, to hand out, to print as PDF.",
+        help="Every step, the query in full, the scale and the cost: one HTML file to read, hand out or print as PDF.",
     )
     if failed:
         note(failed.pop())
@@ -74,8 +74,7 @@ def _step(at: Walk, number: int, stage: Stage):
     drawn = tuple(
         figures.walk.stage(at.record, at.site, at.head, stage, group, titled=False, **shown) for group in groups
     )
-    shape = f"Shape: ({', '.join(stage.letters)}) = ({', '.join(map(str, stage.shape))})."
-    texts = (shape, stage.missing or stage.changed, WHY[stage.key])
+    texts = (f"Shape: {stage.sizes}.", stage.missing or stage.changed, WHY[stage.key])
     return Section(f"{number}. {stage.title}", stage.text, texts, drawn)
 
 

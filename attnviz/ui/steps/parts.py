@@ -18,6 +18,8 @@ from attnviz.ui.steps.words import CLONES, INFLUENCE, SCALE, SOFTMAX
 COST_HEAD = ("tokens", "FLOPs of Q Kᵀ", "FLOPs of weights V", "bytes of scores")
 D_KS = (1, 4, 16, 64, 256, 1024)
 D_K = tuple(2**i for i in range(11))
+USUAL = 64
+"""The d_k to begin with where that of the model is not known."""
 
 
 def parts(at: Walk) -> None:
@@ -100,12 +102,12 @@ def scale(at: Walk) -> None:
     """Why scores are divided by √d_k."""
     large(SCALE)
     step = at.record.step(at.site)
-    own = step.query.shape[-1]
+    own = None if at.source.read_only else step.query.shape[-1]
     with st.container(horizontal=True, gap="large"):
         with st.container(width=560):
-            start = min(D_K, key=lambda one: abs(one - own))
+            start = min(D_K, key=lambda one: abs(one - (own or USUAL)))
             bound = {"key": "dk", "bind": "query-params"}
-            d_k = st.select_slider(f"d_k (of this model: {own})", D_K, start, **bound)
+            d_k = st.select_slider(f"d_k (of this model: {own})" if own else "d_k", D_K, start, **bound)
             found = spreads((d_k,))[0]
             rows = [
                 ["variance of the scores", digits(found.variance), digits(found.scaled_variance)],
@@ -142,7 +144,10 @@ def checks(at: Walk) -> None:
             found = walk.check(at.record, at.source, at.site, sentence=at.sentence, **at.windows)
             for against in (found.function, found.module):
                 large(against.says)
-            quiet("All heads of this call, on the same tensors. Rounding alone makes about 1e-7.")
+            quiet(
+                "All heads of this call, on the same tensors. Rounding alone makes about 1e-7 of numbers near 1, and "
+                "more of larger ones."
+            )
         with st.container(width="stretch"):
             heading("Cost of this call, one sentence")
             table(COST_HEAD, costs(at), numbers=(0, 1, 2, 3))

@@ -71,8 +71,7 @@ def _go(name: str, icon: str, key: str, disabled: bool) -> None:
 def stage(at: Walk, stage: Stage) -> figures.Figure | None:
     """One stage, large: its equation, its shape, its tables, what changed, and why there is such a step."""
     equation(stage)
-    shape = f"({', '.join(stage.letters)}) = ({', '.join(f'{size:,}' for size in stage.shape)})"
-    quiet(f"Shape of the whole: {shape}")
+    quiet(f"Shape of the whole: {stage.sizes}")
     if stage.missing:
         large(stage.missing)
     figure = None

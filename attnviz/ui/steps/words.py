@@ -2,10 +2,11 @@
 
 WHY = {
     "embedding": "A token is looked up in a table. The same word gets the same vector wherever it stands.",
-    "position": "Attention has no order of its own: without positions, words in another order give the same outputs in "
-    "that order.",
-    "input": "Attention reads what the layers below made of the tokens; in the first layer, the tokens themselves.",
-    "project": "First project, then split: each W is one d_model × d_model matrix for all heads. Equal to one narrow "
+    "position": "Attention has no order of its own: without positions, and without a mask or a bias that looks at the "
+    "order, words in another order give the same outputs in that order.",
+    "input": "Attention reads what the layers below made of the tokens; in the first layer, the tokens themselves, in "
+    "many models normalized.",
+    "project": "First project, then split: each W is one d_model × H·d_k matrix for all heads. Equal to one narrow "
     "matrix per head, side by side.",
     "split": "Splitting only renames columns: (B, n, H·d_k) becomes (B, H, n, d_k). No head sees "
     "another head's columns.",
@@ -15,7 +16,8 @@ WHY = {
     "vectors scores grow, the softmax gives one key everything, and its gradient vanishes. Divided by √d_k, the "
     "variance is 1 again, whatever d_k is.",
     "softcap": "Some models bend scores so that they never leave a bound.",
-    "bias": "A bias is added to scores by where tokens stand. It is no mask: it makes cells weaker, not impossible.",
+    "bias": "A bias is added to scores by where tokens stand. It is no mask: it makes cells weaker or "
+    "stronger, not impossible.",
     "temperature": "Below 1 the largest weight grows, above 1 weights become more alike.",
     "mask": "Blocked scores become −∞ before the softmax, so that e^−∞ = 0 and the others share all. Under a "
     "subsequent mask query 12 sees keys 0 to 12: itself, too.",
@@ -29,10 +31,11 @@ WHY = {
 """By the key of a stage."""
 
 SCALE = (
-    "q·k is a sum of d_k products. Each product of two independent numbers of variance 1 has variance 1, so the sum "
-    "has variance d_k: scores spread as √d_k. Unscaled, in wide vectors the largest score leads by so much that the "
-    "softmax gives it nearly everything; then no small change of a score moves a weight, the gradient is nearly 0, and "
-    "nothing is learned. Dividing by √d_k keeps the variance at 1 for every d_k."
+    "q·k is a sum of d_k products. The product of two independent numbers of mean 0 and variance 1 has variance 1; if "
+    "the products are independent, too, the sum has variance d_k: scores spread as √d_k. Unscaled, in wide vectors the "
+    "largest score leads by so much that the softmax gives it nearly everything; then no small change of a score moves "
+    "a weight, the gradient is nearly 0, and nothing is learned. Dividing by √d_k keeps the variance at 1 for every "
+    "d_k."
 )
 SOFTMAX = (
     "The largest score is subtracted so that no exp overflows; it cancels in the division and changes no weight. "
@@ -43,6 +46,6 @@ INFLUENCE = (
     "and only switching something off shows what the model does without it."
 )
 CLONES = (
-    "With W_Q = W_K (as when one layer is cloned) scores are symmetric, and each token prefers itself: that is why all "
-    "projections begin as independent random numbers. Try it under Play with the model 'scratch'."
+    "With W_Q = W_K (as when one layer is cloned) scores are symmetric, and most tokens prefer themselves: that is why "
+    "all projections begin as independent random numbers. Try it under Play with the model 'scratch'."
 )

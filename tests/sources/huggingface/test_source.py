@@ -14,6 +14,7 @@ from attnviz import metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
+from attnviz.metrics.heads import head_metrics
 from attnviz.sources.huggingface import hub, memory, running, source
 from attnviz.sources.huggingface.source import HuggingFace
 
@@ -214,6 +215,20 @@ def test_attention_of_a_model_of_its_own_is_shown_and_not_changed(opened, family
     assert "computes attention in its own code" in model.read_only
     with pytest.raises(InputError, match="cannot be changed"):
         run(model, edits=Edits(heads_off={(record.sites[0], 0)}))
+
+
+@pytest.mark.parametrize("family", OWN)
+def test_padding_of_a_model_with_attention_of_its_own_is_blocked(opened, family):
+    """Beside a longer sentence a short one has the numbers that it has alone: no key of padding may be looked at."""
+    model = opened(family)
+    alone, padded = run(model, ["w5 w6 w7"]), run(model, ["w8 w9 w5 w6 w7 w8", "w5 w6 w7"])
+    length = alone.sentences[0].length
+    names = ["evenness", "entropy", "confidence", "previous"]
+
+    for step in padded.steps:
+        assert not step.may_attend(0, slice(length), slice(length, None), sentence=1).any()
+    one, other = (head_metrics(record, sentence)[names] for record, sentence in ((alone, 0), (padded, 1)))
+    assert one.to_numpy(float) == pytest.approx(other.to_numpy(float), abs=1e-3)
 
 
 def test_words_without_pieces_are_named(opened):
