@@ -94,12 +94,9 @@ def all_heads(step: Step) -> str:
 def strongest(record: Record, site: Site, head: int | str, sentence: int = 0, *, view: View = View()) -> str:
     """The cell with the largest weight below 1 as a sentence: a query that has but one key to look at gives it 1."""
     seen = views.see(record, site, sentence=sentence, view=view)
-    most, at = seen.strongest(head)
-    if not most.size:
+    if not len(seen.queries):
         return ""
-    row = int(np.where(most < 1, most, 0).argmax())
-    query, key = int(seen.queries.starts[row]), int(seen.keys.starts[at[row]])
-    return cell(record, site, head, query, key, sentence, view=view)
+    return cell(record, site, head, *seen.strongest_cell(head), sentence, view=view)
 
 
 _POLICIES = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}

@@ -10,8 +10,8 @@ from attnviz import tables
 from attnviz.charts import lines as lines_chart
 from attnviz.charts import text_strip as strip_chart
 from attnviz.charts.picture import Picture
+from attnviz.charts.shade import Shade, shade_of
 from attnviz.charts.strands import Pin, Strands, strands
-from attnviz.charts.text_strip import Shade, shade_of
 from attnviz.core.display import file_stem
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
