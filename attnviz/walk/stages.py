@@ -44,11 +44,6 @@ class Matrix:
         """The shape in letters: "(Q, d_k)"."""
         return f"({', '.join(LETTERS.get(axis, axis) for axis in self.axes)})"
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether every number of it is here."""
-        return tuple(self.values.shape) == self.shape
-
 
 @dataclass(frozen=True, eq=False)
 class Stage:
