@@ -20,7 +20,7 @@ from attnviz.ui.forms import link as forms_link
 from attnviz.ui.lab import link
 from attnviz.ui.steps import link as steps_link
 from attnviz.views import SPECIAL, View
-from attnviz.walk import Knobs
+from attnviz.walk import KEYS, Knobs
 
 COMBINED = ("mean", "max", "min")
 """How all heads can be shown as one."""
@@ -30,12 +30,6 @@ EFFECTS = ("step by step", "next word", "output vectors", "blanks", "one blank",
 
 PAIRS = {"aa": "A to A", "ab": "A to B", "ba": "B to A", "bb": "B to B"}
 """How the link writes which text of a pair looks at which."""
-
-STAGES = tuple(
-    "embedding position input project split products scale softcap bias temperature mask softmax dropout values concat "
-    "output".split()
-)
-"""The steps of an attention call, by which the link names the one that is large."""
 
 Heads = frozenset[tuple[Site, int]]
 LETTERS = {kind[0]: kind for kind in KINDS}
@@ -170,8 +164,8 @@ def decode_stage(text: str) -> str | None:
     Raises:
         InputError: if it is anything else.
     """
-    if text and text not in STAGES:
-        raise InputError(f"'{text[:40]}' is no step; there are {', '.join(STAGES)}.")
+    if text and text not in KEYS:
+        raise InputError(f"'{text[:40]}' is no step; there are {', '.join(KEYS)}.")
     return text or None
 
 
