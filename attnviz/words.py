@@ -6,7 +6,7 @@ import numpy as np
 
 from attnviz import metrics, views
 from attnviz.core import leaks as leak_tests
-from attnviz.core.display import in_title, isolated, shown
+from attnviz.core.display import as_sentence, in_title, isolated, shown
 from attnviz.core.edits import Site
 from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Mask
@@ -126,10 +126,6 @@ def head(
     changed = record.edits.in_words()
     parts = [text, f"{'; '.join(looks)}." if looks else "No weight is above zero.", *map(as_sentence, seen.notes)]
     return " ".join([*parts, f"Changed: {', '.join(changed)}."] if changed else parts)
-
-
-def as_sentence(note: str) -> str:
-    return f"{note[:1].upper()}{note[1:]}."
 
 
 def heads(record: Record, site: Site, largest: Sequence[str], *, sentence: int = 0, view: View = View()) -> str:

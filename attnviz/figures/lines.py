@@ -11,12 +11,12 @@ from attnviz.charts import lines as lines_chart
 from attnviz.charts import text_strip as strip_chart
 from attnviz.charts.shade import Shade, shade_of
 from attnviz.charts.strands import Pin, Strands, strands
-from attnviz.core.display import file_stem
+from attnviz.core.display import as_sentence, file_stem
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.figures.figure import Figure, drawn_by, edited, text_array, titled
 from attnviz.views import View
-from attnviz.words import MOST_NAMED, as_sentence, named
+from attnviz.words import MOST_NAMED, named
 from attnviz.words import head as head_in_words
 
 

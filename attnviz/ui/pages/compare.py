@@ -4,6 +4,7 @@ import streamlit as st
 
 from attnviz import figures, words
 from attnviz.charts import difference
+from attnviz.core.display import as_sentence
 from attnviz.core.errors import AttnvizError
 from attnviz.metrics.beside import Beside, Side, beside
 from attnviz.ui import editing, inputs, looking, pictures, state
@@ -51,7 +52,7 @@ def _compared(a: Chosen, b: Side) -> None:
     _in_words(found, cell)
     st.html('<div class="quiet narrow">Scroll the picture sideways to see B and the difference.</div>')
     pictures.picture(figure, "difference", select="cell", on_select=lambda point: _select(found, point))
-    quiet(f"{difference.MEASURE[:1].upper()}{difference.MEASURE[1:]}. The tokens of A and B are aligned by difflib.")
+    quiet(f"{as_sentence(difference.MEASURE)} The tokens of A and B are aligned by difflib.")
     pictures.take_away(figure, "difference")
     pictures.numbers(figure, "difference")
     heading("What A and B say")
