@@ -13,7 +13,7 @@ import re
 
 import streamlit as st
 
-from attnviz.core.edits import KINDS, Site
+from attnviz.core.edits import BY_LETTER, Site
 from attnviz.core.errors import InputError
 from attnviz.ui.compare.link import decode_other, encode_other
 from attnviz.ui.forms import link as forms_link
@@ -32,7 +32,6 @@ PAIRS = {"aa": "A to A", "ab": "A to B", "ba": "B to A", "bb": "B to B"}
 """How the link writes which text of a pair looks at which."""
 
 Heads = frozenset[tuple[Site, int]]
-LETTERS = {kind[0]: kind for kind in KINDS}
 
 
 def encode_heads(heads: Heads) -> str:
@@ -49,7 +48,7 @@ def decode_heads(text: str) -> Heads:
     found = [re.fullmatch(r"([edc])(\d{1,3})\.(\d{1,3})", part, re.ASCII) for part in parts]
     if len(parts) > 2000 or not all(found):
         raise InputError(f"'{text[:40]}' does not name heads; it should look like e0.1-e0.3.")
-    return frozenset((Site(LETTERS[m[1]], int(m[2])), int(m[3])) for m in found if m)
+    return frozenset((Site(BY_LETTER[m[1]], int(m[2])), int(m[3])) for m in found if m)
 
 
 def encode_cell(cell: tuple[int, int] | None) -> str:
@@ -83,7 +82,7 @@ def decode_site(text: str) -> Site | None:
         return None
     if not (m := re.fullmatch(r"([edc])(\d{1,3})", text, re.ASCII)):
         raise InputError(f"'{text[:40]}' does not name a layer; it should look like e0, d1 or c1.")
-    return Site(LETTERS[m[1]], int(m[2]))
+    return Site(BY_LETTER[m[1]], int(m[2]))
 
 
 def encode_show(head: int | str | None) -> str:
