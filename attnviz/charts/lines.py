@@ -127,7 +127,7 @@ def _form(height: float, colors: Theme) -> Form:
         .encode(
             **ends,
             strokeWidth=alt.StrokeWidth("wide:Q", scale=None),
-            tooltip=[alt.Tooltip(f"{field}:N", title=name) for field, name in TOOLTIP.items()],
+            tooltip=maps.tooltip(TOOLTIP),
         )
         .add_params(maps.clicked("cell", "query", "key", "rev"), pointed)
     )

@@ -239,7 +239,7 @@ def _form(colors: Theme) -> Form:
             x2="x2:Q",
             y2="y2:Q",
             fill=alt.Fill("fill:N", scale=None),
-            tooltip=[alt.Tooltip(f"{field}:N", title=name) for field, name in TOOLTIP.items()],
+            tooltip=maps.tooltip(TOOLTIP),
         )
         .add_params(maps.clicked("cell", "query", "key", "rev"))
     )
