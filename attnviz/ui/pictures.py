@@ -61,10 +61,14 @@ def cell_in_words(
     """What the selected cell says; with none, what the strongest says, and how to select one."""
     if cell is None:
         in_words(words.strongest(record, site, head, sentence, view=view))
-        quiet("Click a cell to read it in words.")
     else:
         in_words(words.cell(record, site, head, *cell, sentence=sentence, view=view))
-        quiet("Click the cell again, or press Escape, to let it go.")
+    how_to_select(cell is not None)
+
+
+def how_to_select(selected: bool) -> None:
+    """What a click on a cell does next."""
+    quiet("Click the cell again, or press Escape, to let it go." if selected else "Click a cell to read it in words.")
 
 
 def numbers(figure: Figure, key: str) -> None:

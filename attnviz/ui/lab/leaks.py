@@ -147,6 +147,5 @@ def _result(lab: Lab, test: LeakTest, says: str = HOW) -> None:
             if inside or test.pairs:
                 said = words.leak(test, *(cell if inside else test.pairs[0]))
                 in_words(f"{said[0].upper()}{said[1:]}.")
-            click = "Click a cell to read it in words."
-            quiet("Click the cell again, or press Escape, to let it go." if inside else click)
+            pictures.how_to_select(inside)
     pictures.numbers(figure, "leaks")

@@ -61,10 +61,7 @@ def _compared(a: Chosen, b: Side) -> None:
 
 def _in_words(found: Beside, cell: tuple[int, int] | None) -> None:
     in_words(words.compared(found) if cell is None else words.compared_cell(found, *cell))
-    again = (
-        "Click a cell to read it in words." if cell is None else "Click the cell again, or press Escape, to let it go."
-    )
-    quiet(again)
+    pictures.how_to_select(cell is not None)
 
 
 def _on_grid(found: Beside, cell: tuple[int, int] | None) -> tuple[int, int] | None:
@@ -72,11 +69,9 @@ def _on_grid(found: Beside, cell: tuple[int, int] | None) -> tuple[int, int] | N
     if cell is None:
         return None
     places = [[pair[0] for pair in part] for part in (found.rows, found.columns)]
-    return (
-        tuple(part.index(at) for part, at in zip(places, cell, strict=True))
-        if all(at in part for part, at in zip(places, cell, strict=True))
-        else None
-    )
+    if not all(at in part for part, at in zip(places, cell, strict=True)):
+        return None
+    return places[0].index(cell[0]), places[1].index(cell[1])
 
 
 def _select(found: Beside, point: dict | None) -> None:
