@@ -49,7 +49,7 @@ def _side(plan: Plan, side: int) -> tuple[dict, ...]:
 def _ends(plan: Plan) -> Frame:
     """A bar at each picked token; at a row with no weights, why."""
     boxes, signs, said = [], [], []
-    for side, at in plan.drawn.pins:
+    for side, at in sorted(plan.drawn.pins):
         i, x = plan.sides[side == "key"].at(at), GAP + 1.0 if side == "key" else -4.0
         boxes.append(box(x, i * plan.cell + 2, x + 3, (i + 1) * plan.cell - 2, fill=plan.colors.accent, width=0))
     labels = shown_labels(plan.sides[0])
