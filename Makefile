@@ -20,6 +20,7 @@ test: ## check, then run every test; some of them: make test ARGS="-k heads"
 
 check: $(VENV)/for-tests ## ruff, and who may import whom
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/lint-imports
 
 bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints tables, asserts nothing

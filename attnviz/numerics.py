@@ -13,7 +13,7 @@ from torch import Tensor
 from attnviz.core.attention import EMPTY_ROWS, masked, normalize, scaled_dot_product_attention
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttentionWarning, AttnvizError, EmptyRowError, MaskError, ShapeError, quoted
-from attnviz.core.masks import Mask, Padding, Subsequent
+from attnviz.core.masks import Mask
 from attnviz.core.tap import Tap
 from attnviz.models.transformer import Stack
 
@@ -163,11 +163,6 @@ class Spread:
     empty: Tensor
     layers: tuple[Tensor, ...]
     says: str
-
-
-def left_padded_causal(lengths: tuple[int, ...]) -> Mask:
-    """A batch padded on the left, read by a decoder: the padding of a sentence has nothing before it to attend to."""
-    return Subsequent() & Padding(lengths, left=max(lengths, default=0))
 
 
 def spread(

@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 
 from attnviz import metrics, views
-from attnviz.core.display import without_surrogates
+from attnviz.core.display import as_sentence, without_surrogates
 from attnviz.core.edits import Site
 from attnviz.core.leaks import STATES, LeakTest
 from attnviz.core.masks import Mask
@@ -235,7 +235,7 @@ def similarity_table(record: Record, *, before: Record | None = None) -> pd.Data
 
 def _noted(table: pd.DataFrame, seen: Seen | SeenMask) -> pd.DataFrame:
     """With a note on what the view did, behind what was noted before."""
-    parts = [table.attrs.get("note", ""), *(f"{note[:1].upper()}{note[1:]}." for note in seen.notes)]
+    parts = [table.attrs.get("note", ""), *map(as_sentence, seen.notes)]
     if any(parts):
         table.attrs["note"] = " ".join(filter(None, parts))
     return table

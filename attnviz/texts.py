@@ -117,5 +117,5 @@ def _summary(tables: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(columns | sums)
 
 
-def _where(known: np.ndarray, values: np.ndarray) -> pd.array:
+def _where(known: np.ndarray, values: np.ndarray) -> pd.api.extensions.ExtensionArray:
     return pd.array([value if there else None for there, value in zip(known, values, strict=True)], dtype="Float64")

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnviz import metrics, views
 from attnviz.core import leaks as leak_tests
-from attnviz.core.display import in_title, isolated, shown
+from attnviz.core.display import as_sentence, in_title, isolated, shown
 from attnviz.core.edits import Site
 from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Mask
@@ -94,12 +94,9 @@ def all_heads(step: Step) -> str:
 def strongest(record: Record, site: Site, head: int | str, sentence: int = 0, *, view: View = View()) -> str:
     """The cell with the largest weight below 1 as a sentence: a query that has but one key to look at gives it 1."""
     seen = views.see(record, site, sentence=sentence, view=view)
-    most, at = seen.strongest(head)
-    if not most.size:
+    if not len(seen.queries):
         return ""
-    row = int(np.where(most < 1, most, 0).argmax())
-    query, key = int(seen.queries.starts[row]), int(seen.keys.starts[at[row]])
-    return cell(record, site, head, query, key, sentence, view=view)
+    return cell(record, site, head, *seen.strongest_cell(head), sentence, view=view)
 
 
 _POLICIES = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
@@ -129,10 +126,6 @@ def head(
     changed = record.edits.in_words()
     parts = [text, f"{'; '.join(looks)}." if looks else "No weight is above zero.", *map(as_sentence, seen.notes)]
     return " ".join([*parts, f"Changed: {', '.join(changed)}."] if changed else parts)
-
-
-def as_sentence(note: str) -> str:
-    return f"{note[:1].upper()}{note[1:]}."
 
 
 def heads(record: Record, site: Site, largest: Sequence[str], *, sentence: int = 0, view: View = View()) -> str:
@@ -293,83 +286,11 @@ def similarity(record: Record, *, before: Record | None = None) -> str:
     )
 
 
-def says(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
-    """What a model says of a sentence, also before a change; "" of one that says nothing.
-
-    What an encoder-decoder writes, a language model expects next or in place of each blank, the label of a model that
-    classifies, or how far the sentence's vector moved.
-    """
-    if record.prediction is None and record.labels is None:
-        return "" if record.vectors is None else _vector(record, before, sentence)
-    now = _says(record, sentence)
-    if before is None or (metrics.fills_in(record) and not record.prediction.blanks[sentence]):
-        return now
-    text, was = (_written(run, sentence) for run in (record, before))
-    return f"{now} {'(As before the change.)' if text == was else f'(Before the change: {was}.)'}"
-
-
-def _vector(record: Record, before: Record | None, sentence: int) -> str:
-    text = f"It gives the sentence a vector of {record.vectors.shape[-1]} numbers."
-    if before is None:
-        return text
-    moved = float(metrics.shift(before, record)[sentence])
-    return f"{text} {f'(It moved by {turned(moved)}: 1 less the cosine.)' if moved else '(As before the change.)'}"
-
-
 def turned(moved: float) -> str:
     """How far a vector turned (see `metrics.shift`): what is not quite nothing does not read as if it were."""
     if moved != moved:
         return "NaN"
     return "<0.0001" if 0 < moved < 5e-5 else f"{moved:.4f}" if moved else "0"
-
-
-def _label(record: Record, sentence: int) -> metrics.NextWord | None:
-    return next(iter(metrics.labels(record, sentence=sentence)), None)
-
-
-def _says(record: Record, sentence: int) -> str:
-    if record.prediction is None:
-        label = _label(record, sentence)
-        said = "nothing: the probabilities are not numbers"
-        return f"It says {f'{quoted(label.word)} ({percent(label.probability, 0)})' if label else said}."
-    if metrics.fills_in(record):
-        return _fills_in(record, sentence)
-    text, last = _written(record, sentence), metrics.said(record, sentence=sentence)[-1]
-    broken = text == NOTHING and last.probability != last.probability
-    why = ": the probabilities are not numbers" if broken else ""
-    if record.prediction.written:
-        return f"It writes{'' if text == NOTHING else ':'} {text}{why}."
-    if broken:
-        return f"After {quoted(last.token)} it expects {text}{why}."
-    return f"After {quoted(last.token)} it expects {quoted(last.word)} ({percent(last.probability, 0)})."
-
-
-def _fills_in(record: Record, sentence: int) -> str:
-    said = metrics.said(record, sentence=sentence)
-    if not said:
-        return as_sentence(NO_BLANK)
-    blanks = ((quoted_token(one.token, one.position), one) for one in said[:MOST_NAMED])
-    each = (f"in place of {at} it expects {quoted(one.word)} ({percent(one.probability, 0)})" for at, one in blanks)
-    more = f"; {len(said) - MOST_NAMED} more blanks" if len(said) > MOST_NAMED else ""
-    return as_sentence("; ".join(each) + more)
-
-
-NOTHING = "nothing"
-"""What is written, or expected, where there is nothing."""
-
-
-def _written(record: Record, sentence: int) -> str:
-    """The text that was written; of other models, each word or the label they expect with its probability."""
-    if record.prediction is None:
-        label = _label(record, sentence)
-        return f"{quoted(label.word)}, {percent(label.probability, 0)}" if label else NOTHING
-    if metrics.fills_in(record):
-        said = metrics.said(record, sentence=sentence)[:MOST_NAMED]
-        return "; ".join(f"{quoted(one.word)}, {percent(one.probability, 0)}" for one in said)
-    if record.prediction.written:
-        return isolated(" ".join(shown(word) for word in record.prediction.written[sentence].split())) or NOTHING
-    last = metrics.said(record, sentence=sentence)[-1]
-    return NOTHING if last.probability != last.probability else f"{quoted(last.word)}, {percent(last.probability, 0)}"
 
 
 FINE = 0.05

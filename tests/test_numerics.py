@@ -6,23 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnviz.core.errors import AttnvizError, EmptyRowError, MaskError, ShapeError
-from attnviz.core.masks import Full, Padding, Subsequent
-from attnviz.numerics import (
-    DTYPES,
-    FILLS,
-    HOWS,
-    Outcome,
-    left_padded_causal,
-    outcomes,
-    policies,
-    spread,
-    table,
-)
+from attnviz.core.masks import Full, Mask, Padding, Subsequent
+from attnviz.numerics import DTYPES, FILLS, HOWS, Outcome, outcomes, policies, spread, table
 
 Q, K = 3, 5
 SCORES = torch.tensor([[0.5, -1.25, 2.0, 0.25, -0.5], [1.0, 0.0, -2.0, 0.5, 0.75], [-1.0, 2.0, 1.5, 0.0, 0.25]])
 MASK = torch.tensor([[0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 0, 1, 1, 0]]).bool()
 HALF, BRAIN, SINGLE, DOUBLE = DTYPES
+
+
+def left_padded_causal(lengths: tuple[int, ...]) -> Mask:
+    """A batch padded on the left, read by a decoder: the padding of a sentence has nothing before it to attend to."""
+    return Subsequent() & Padding(lengths, left=max(lengths))
 
 
 def empty_row(found: Outcome) -> torch.Tensor:

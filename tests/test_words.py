@@ -102,32 +102,6 @@ END = {"<eos>": 1.0, "la": 0.0, "le": 0.0}
 LA, LE = {"la": 0.9, "le": 0.1}, {"la": 0.2, "le": 0.8}
 
 
-def test_what_a_translator_says_before_and_after_a_change():
-    one, other = translation_of(["the"], LA, END), translation_of(["the"], LE, LA, END)
-
-    assert words.says(one) == "It writes: la."
-    assert words.says(one, before=one) == "It writes: la. (As before the change.)"
-    assert words.says(other, before=one) == "It writes: le la. (Before the change: la.)"
-    assert words.says(translation_of(["the"], END)) == "It writes nothing."
-    assert words.says(without_numbers(translation_of(["the"], END)), before=one) == (
-        "It writes nothing: the probabilities are not numbers. (Before the change: la.)"
-    )
-
-
-def test_what_a_language_model_says_before_and_after_a_change():
-    """Of the last token that is not padding."""
-    one, other = (story_of(["the", "cat", "<pad>"], END, says, END, length=2) for says in (LA, LE))
-    broken = without_numbers(one)
-
-    assert words.says(one) == "After 'cat' it expects 'la' (90%)."
-    assert words.says(other, before=one) == "After 'cat' it expects 'le' (80%). (Before the change: 'la', 90%.)"
-    assert words.says(one, before=one).endswith("(As before the change.)")
-    assert words.says(broken, before=one) == (
-        "After 'cat' it expects nothing: the probabilities are not numbers. (Before the change: 'la', 90%.)"
-    )
-    assert words.says(record_of(HEBREW)) == ""
-
-
 def test_next_words_in_words():
     one, other = story_of(["the"], LA), story_of(["the"], LE)
     others = translation_of(["x"], LA, LE, END), translation_of(["x"], LE, LE, END)

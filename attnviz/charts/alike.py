@@ -243,7 +243,7 @@ def _form(side: float, cell: float, colors: Theme) -> Form:
             x2="x2:Q",
             y2="y2:Q",
             color=alt.Color("divergence:Q", scale=scale, legend=None),
-            tooltip=_tooltip(names),
+            tooltip=maps.tooltip(names),
         )
         .add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
     )
@@ -258,7 +258,7 @@ def _image_form(side: float, colors: Theme) -> Form:
     strips = (
         alt.Chart(alt.NamedData("strips"))
         .mark_rect(fill=colors.accent, fillOpacity=0, cursor="pointer", aria=False)
-        .encode(x=x, y=y, x2="x2:Q", y2="y2:Q", tooltip=_tooltip({"name": "head", "near": "most alike"}))
+        .encode(x=x, y=y, x2="x2:Q", y2="y2:Q", tooltip=maps.tooltip({"name": "head", "near": "most alike"}))
         .add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
     )
     return _around([image.encode(x=x, y=y, url="uri:N"), strips], side, colors)
@@ -276,15 +276,11 @@ def _dots_form(side: float, colors: Theme) -> Form:
             y=y,
             fill=alt.Fill("color:N", scale=None),
             size=alt.Size("size:Q", scale=None),
-            tooltip=_tooltip(names),
+            tooltip=maps.tooltip(names),
         )
         .add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
     )
     return _around([points], side, colors)
-
-
-def _tooltip(names: dict[str, str]) -> list[alt.Tooltip]:
-    return [alt.Tooltip(f"{field}:N", title=name) for field, name in names.items()]
 
 
 def _around(layers: list[alt.Chart], side: float, colors: Theme) -> Form:

@@ -45,7 +45,7 @@ MEASURE = "row moved: total variation, half the sum of the sizes of its differen
 ONLY = "blank: only the other has this token"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ComparedPanel(Panel):
     """A table whose cells may be blocked or blank.
 
@@ -54,7 +54,7 @@ class ComparedPanel(Panel):
         ends: what is said behind a negative and a positive number; "" for nothing.
     """
 
-    states: np.ndarray = None  # type: ignore[assignment]
+    states: np.ndarray
     ends: tuple[str, str] = ("", "")
 
     def texts(self) -> list[str]:
@@ -67,15 +67,10 @@ class ComparedPanel(Panel):
         sign = "+" if value > 0 and self.signed else ""
         return f"{sign}{digits(value)}{f'  {end}' if end else ''}".replace(" ", "\N{NO-BREAK SPACE}")
 
-    def image(self, colors: Theme, *, scale: int = 1) -> str:
-        drawn = np.isfinite(self.values) & (self.states != BLANK) & (self.states != BLOCKED)
-        share = np.where(drawn, self.values, 0.0) / (self.limit or 1.0)
-        shade = (share + 1) / 2 if self.signed else share
-        sides = {"height": max(1, round(self.height * scale)), "width": max(1, round(self.width * scale))}
-        sides = {"height": max(sides["height"], len(self.rows)), "width": max(sides["width"], len(self.columns))}
-        crossed = np.isnan(self.values) & (self.states != BLANK) & (self.states != BLOCKED)
-        image = pixels.paint(shade, drawn, (self.states == BLOCKED).astype(int), crossed, **sides)
-        return pixels.data_uri(image, pixels.palette(panels.ground(self.signed, colors)))
+    def kinds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        blocked = self.states == BLOCKED
+        open_cells = ~blocked & (self.states != BLANK)
+        return np.isfinite(self.values) & open_cells, blocked, np.isnan(self.values) & open_cells
 
 
 def difference(found: Beside, *, selected: tuple[int, int] | None = None, dark: bool = False) -> alt.LayerChart:

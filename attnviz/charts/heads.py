@@ -125,7 +125,7 @@ def _form(side: float, height: float, bottom: float, colors: Theme) -> Form:
     images = (
         alt.Chart(alt.NamedData("heads"))
         .mark_image(smooth=False, aspect=False, **mark)
-        .encode(x=x, y=y, url="uri:N", tooltip=[alt.Tooltip(f"{f}:N", title=name) for f, name in fields.items()])
+        .encode(x=x, y=y, url="uri:N", tooltip=maps.tooltip(fields))
         .add_params(maps.clicked("head", "head", "rev"))
     )
     chart = alt.layer(images, *frame.layers(), width=WIDTH, height=bottom, autosize="pad")

@@ -106,8 +106,7 @@ def _rectangles(
     """A rectangle per cell, strokes on those that are no weight, and the frame."""
     y, x = axes.encodings(titles, upright, colors)
     fields = {field: name for field, name in TOOLTIP if not field.endswith("_text") or field[:-5] in numbers}
-    tooltip = [alt.Tooltip(f"{field}:N", title=name) for field, name in fields.items()]
-    base = alt.Chart(alt.NamedData("cells")).encode(y=y, x=x, tooltip=tooltip)
+    base = alt.Chart(alt.NamedData("cells")).encode(y=y, x=x, tooltip=tooltip(fields))
     domain, range = [*STOPS, *(GRAY + stop for stop in STOPS)], [*colors.ramp, *pixels.gray_ramp(colors)]
     ramp = alt.Scale(domain=domain, range=range, interpolate="rgb", clamp=True)
     ground = alt.Color("shade:Q", scale=ramp, legend=None) if open_color is None else alt.value(open_color)
@@ -189,6 +188,11 @@ def clicked(name: str, *fields: str) -> alt.Parameter:
     """A click, as a selection; Escape clears it. A counter `rev` in the data lets the same thing be clicked again."""
     escape = "window:keydown[event.key === 'Escape']"
     return alt.selection_point(name=name, fields=list(fields), on="click", toggle=False, clear=escape)
+
+
+def tooltip(fields: dict[str, str]) -> list[alt.Tooltip]:
+    """What hovering shows: fields of the data, by what they are called."""
+    return [alt.Tooltip(f"{field}:N", title=name) for field, name in fields.items()]
 
 
 def dragged(name: str, colors: Theme) -> alt.Parameter:

@@ -60,16 +60,17 @@ class Panel:
         """What is read of each cell, row by row; there is no blank in any of them."""
         return list(map(digits, self.values.ravel()))
 
+    def kinds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which cells are colored, which hatched, which crossed; booleans, (rows, columns)."""
+        return np.isfinite(self.values), self.values == -np.inf, np.isnan(self.values)
+
     def image(self, colors: Theme, *, scale: int = 1) -> str:
-        finite = np.isfinite(self.values)
-        share = np.where(finite, self.values, 0.0) / (self.limit or 1.0)
+        colored, hatched, crossed = self.kinds()
+        share = np.where(colored, self.values, 0.0) / (self.limit or 1.0)
         shade = (share + 1) / 2 if self.signed else share
-        sides = {"height": max(1, round(self.height * scale)), "width": max(1, round(self.width * scale))}
-        sides = {
-            "height": max(sides["height"], len(self.rows)),
-            "width": max(sides["width"], len(self.columns)),
-        }
-        image = pixels.paint(shade, finite, (self.values == -np.inf).astype(int), np.isnan(self.values), **sides)
+        height = max(1, round(self.height * scale), len(self.rows))
+        width = max(1, round(self.width * scale), len(self.columns))
+        image = pixels.paint(shade, colored, hatched.astype(int), crossed, height=height, width=width)
         return pixels.data_uri(image, pixels.palette(ground(self.signed, colors)))
 
 

@@ -167,7 +167,7 @@ def _form(height: float, colors: Theme) -> Form:
             shape=alt.Shape("shape:N", scale=None),
             fill=alt.Fill("fill:N", scale=None),
             stroke=alt.Stroke("stroke:N", scale=None),
-            tooltip=[alt.Tooltip(f"{field}:N", title=name) for field, name in fields.items()],
+            tooltip=maps.tooltip(fields),
         )
         .add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
     )

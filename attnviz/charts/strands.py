@@ -108,7 +108,9 @@ def strands(
     return Strands(seen, whole, head, row, column, weights[keep], found, kept, int(there.sum()), least)
 
 
-def window(seen: Seen, head: int | str, selected: tuple[int, int] | None, pins: frozenset[Pin], most=MOST_TOKENS):
+def window(
+    seen: Seen, head: int | str, selected: tuple[int, int] | None, pins: frozenset[Pin], most: int = MOST_TOKENS
+) -> Seen:
     """Everything, or of many tokens those around what is selected: of a query alone, around its strongest key."""
     if max(len(seen.queries), len(seen.keys)) <= most:
         return seen

@@ -7,27 +7,22 @@ from functools import lru_cache
 import altair as alt
 import numpy as np
 
-from attnviz import views
 from attnviz.charts import axes, frame, hatch, heatmap, maps, pixels
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.frame import Entry, Frame, box, sign, text_width, words
-from attnviz.charts.heatmap import Domain, colored, domain_of
+from attnviz.charts.heatmap import Domain, domain_of
 from attnviz.charts.picture import Form, Picture
-from attnviz.charts.strands import window
+from attnviz.charts.shade import Shade, shade_of
 from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme, config, theme
 from attnviz.core.display import shown
 from attnviz.core.edits import Site
-from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.metrics import BLOCKED, EMPTY
-from attnviz.views import Groups, Seen, View
+from attnviz.views import Groups, View
 from attnviz.words import named
 
 WIDTH = 560
 """Pixels in which the sentence is broken into lines."""
-
-MOST_TOKENS = 400
-"""Of more queries or keys a window is drawn."""
 
 SIZE, HIGH, LONGEST = 15, 26, 24
 """Pixels of type and of a token's ground, code points of a token."""
@@ -37,9 +32,6 @@ BLANK = 5.0
 
 NUMBERED = 40
 """Up to so many tokens have their weights written under them."""
-
-SIDES = ("from", "to")
-"""Whose attention is shown: what the chosen token gives to each key, or what each query gives to it."""
 
 
 def text_strip(
@@ -92,84 +84,6 @@ def picture(
     said = [*heatmap.subtitles_of(record, edits=edits), *shade.seen.notes, *shade.notes]
     table, around = strip.drawn(title_of(record, site, head, shade), said)
     return Picture(_form(strip.colors), {"words of the text": table} | frame.tables(around))
-
-
-@dataclass(frozen=True, eq=False)
-class Shade:
-    """What one token gives to others, or gets of them; arrays are of the other ends, (tokens,).
-
-    Attributes:
-        seen: the window that is drawn.
-        side: one of `SIDES`.
-        index: which query, or which key, of the window.
-        states, weights, blocked: as of `metrics.Cells`; `colored` is where a weight is to be shown.
-    """
-
-    seen: Seen
-    side: str
-    index: int
-    weights: np.ndarray
-    states: np.ndarray
-    blocked: np.ndarray
-    colored: np.ndarray
-    reasons: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def ends(self) -> tuple[Groups, Groups]:
-        """The tokens of which one is chosen, and those that are shaded."""
-        parts = self.seen.queries, self.seen.keys
-        return parts if self.side == "from" else parts[::-1]
-
-    @property
-    def one_text(self) -> bool:
-        """Whether both are the same tokens."""
-        same = np.array_equal(self.seen.queries.starts, self.seen.keys.starts)
-        return self.seen.site.kind != "cross" and same and self.seen.queries.labels == self.seen.keys.labels
-
-
-def shade_of(
-    record: Record,
-    site: Site,
-    head: int | str,
-    *,
-    chosen: int | None = None,
-    side: str = "from",
-    sentence: int = 0,
-    view: View = View(),
-) -> Shade:
-    """The attention from one token, or to it.
-
-    Raises:
-        InputError: if there is no such side, or the token is not there.
-    """
-    if side not in SIDES:
-        raise InputError(f"Attention cannot be shown {side!r} a token; there are {', '.join(SIDES)}.")
-    every = views.see(record, site, sentence=sentence, view=view)
-    part = every.queries if side == "from" else every.keys
-    chosen = strongest(every, head)[SIDES.index(side)] if chosen is None else chosen
-    if part.at(chosen) is None:
-        raise InputError(f"There is no token {chosen} to show attention {side}; there are {len(part)}, from 0.")
-    pin = frozenset({(("query", "key")[SIDES.index(side)], chosen)})
-    seen = window(every, head, None, pin, MOST_TOKENS)
-    notes = [] if len(seen.queries) == len(every.queries) and len(seen.keys) == len(every.keys) else [_window(seen)]
-    index = (seen.queries if side == "from" else seen.keys).at(chosen)
-    found = seen.cells([head])[0]
-    pick = (index, slice(None)) if side == "from" else (slice(None), index)
-    cells = (array[pick] for array in (found.weights, found.states, found.blocked, colored(found)))
-    return Shade(seen, side, index, *cells, found.reasons, tuple(notes))
-
-
-def strongest(seen: Seen, head: int | str) -> tuple[int, int]:
-    """The (query, key) of the largest weight below 1: a query that has but one key to look at gives it 1."""
-    most, at = seen.strongest(head)
-    row = int(np.where(most < 1, most, 0).argmax()) if most.size else 0
-    return int(seen.queries.starts[row]), int(seen.keys.starts[at[row]])
-
-
-def _window(seen: Seen) -> str:
-    spans = (f"{part.starts[0]} to {part.stops[-1] - 1}" for part in (seen.queries, seen.keys))
-    return "too many tokens for one strip: queries {} and keys {}; the map shows all".format(*spans)
 
 
 def title_of(record: Record, site: Site, head: int | str, shade: Shade) -> str:
@@ -286,7 +200,7 @@ class _Strip:
         """A frame around the chosen token, and a thin one around the other end of the selected cell."""
         boxes = [(rows[self.shade.index], 2.5)]
         if self.selected:
-            at = self.selected[SIDES.index("to") if self.shade.side == "from" else 0]
+            at = self.selected[1 if self.shade.side == "from" else 0]
             other = self.shade.ends[1].at(at)
             boxes += [(rows[before + other], 1.25)] if other is not None else []
         return Frame(
@@ -325,7 +239,7 @@ def _form(colors: Theme) -> Form:
             x2="x2:Q",
             y2="y2:Q",
             fill=alt.Fill("fill:N", scale=None),
-            tooltip=[alt.Tooltip(f"{field}:N", title=name) for field, name in TOOLTIP.items()],
+            tooltip=maps.tooltip(TOOLTIP),
         )
         .add_params(maps.clicked("cell", "query", "key", "rev"))
     )

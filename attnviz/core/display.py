@@ -54,6 +54,11 @@ def in_title(text: str) -> str:
     return shown(text, LONGEST_TITLE).replace("␣", " ")
 
 
+def as_sentence(note: str) -> str:
+    """A remark that stands alone: with a capital, and a period."""
+    return f"{note[:1].upper()}{note[1:]}."
+
+
 def isolated(text: str) -> str:
     """A text that stands among others; one that runs from right to left is kept from reordering what is around it.
 

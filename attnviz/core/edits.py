@@ -11,6 +11,9 @@ from attnviz.core.masks import Mask
 from attnviz.core.modifiers import Bias
 
 KINDS = ("encoder", "decoder", "cross")
+BY_LETTER = {kind[0]: kind for kind in KINDS}
+"""The kinds as a link writes them: e, d and c."""
+
 MOST_BIASES = 8
 """How many biases a link may bring."""
 

@@ -6,25 +6,20 @@ from functools import cache, partial
 import numpy as np
 import pandas as pd
 
-from attnviz import metrics, tables, views, words
-from attnviz.charts import change as change_chart
+from attnviz import tables, views, words
 from attnviz.charts import heads as heads_chart
 from attnviz.charts import heatmap as heatmap_chart
-from attnviz.charts import labels as labels_chart
 from attnviz.charts import leaks as leaks_chart
 from attnviz.charts import maps
 from attnviz.charts import mask_grid as mask_chart
-from attnviz.charts import next_word as next_word_chart
-from attnviz.charts import similarity as similarity_chart
 from attnviz.charts import states as states_chart
-from attnviz.charts import step_by_step as step_chart
 from attnviz.charts.maps import Map
 from attnviz.charts.screen import READOUT, screen
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.states import Grid
 from attnviz.charts.theme import theme
 from attnviz.core.display import file_stem
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Site
 from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record
@@ -36,6 +31,11 @@ from attnviz.figures import walk as walk
 from attnviz.figures.figure import Figure, edited, text_array, titled
 from attnviz.figures.lines import lines as lines
 from attnviz.figures.lines import text_strip as text_strip
+from attnviz.figures.outputs import change as change
+from attnviz.figures.outputs import labels as labels
+from attnviz.figures.outputs import next_word as next_word
+from attnviz.figures.outputs import similarity as similarity
+from attnviz.figures.outputs import step_by_step as step_by_step
 from attnviz.views import Seen, SeenMask, View
 
 
@@ -70,7 +70,7 @@ def head(
         return heatmap_chart.drawing_of(record, site, head, side=side, **window, **drawn, **room)
 
     return Figure(
-        name=file_stem(record.source, site, what, record.sentences[sentence].text, end=_end(record.edits, view)),
+        name=file_stem(record.source, site, what, record.sentences[sentence].text, end=edited(record.edits, view)),
         title=titled(heatmap_chart.title_of(record, site, head), record),
         describe=lambda: words.head(record, site, head, **window),
         **_map(drawing, size, dark),
@@ -97,7 +97,7 @@ def heads(
     picture = partial(heads_chart.picture, record, site, **drawn)
     on_screen = cache(partial(picture, edits=False))
     return Figure(
-        name=file_stem(record.source, site, "heads", record.sentences[sentence].text, end=_end(record.edits, view)),
+        name=file_stem(record.source, site, "heads", record.sentences[sentence].text, end=edited(record.edits, view)),
         title=titled(heads_chart.title_of(record, site), record),
         describe=lambda: words.heads(record, site, on_screen().tables["heads"]["largest"], **looked),
         draw=lambda: picture().chart,
@@ -134,7 +134,6 @@ def mask(
     tokens, plain = (views.as_tokens(queries), views.as_tokens(keys)), view == View()
     seen = views.see_mask(mask, *tokens, sentence=sentence, view=view)
     drawn = {"predicted": predicted, "sentence": sentence, "view": view, "dark": dark, "selected": selected, "rev": rev}
-
     drawn |= {"counted": counted, "side": side}
 
     def drawing(*, edits: bool = True, **room) -> Map:  # a mask says itself what is changed; a file has no brush
@@ -153,22 +152,6 @@ def mask(
             "query_tokens": text_array(seen.queries.labels),
             "key_tokens": text_array(seen.keys.labels),
         },
-    )
-
-
-def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = False) -> Figure:
-    """How far each token's output vector moved; see `charts.change`."""
-    moved = metrics.output_change(before, after, sentence).numpy()
-    labels = after.read[sentence].labels[: len(moved)]
-    picture = partial(change_chart.picture, before, after, sentence=sentence, dark=dark)
-    return Figure(
-        name=file_stem(after.source, "change", after.sentences[sentence].text, end=edited(after.edits)),
-        title=titled(change_chart.title_of(after), after),
-        describe=lambda: words.change(moved, labels),
-        draw=lambda: picture().chart,
-        show=lambda: (picture(edits=False).spec, None),
-        tabulate=lambda: tables.change_table(before, after, sentence=sentence),
-        collect=lambda: {"change": moved, "tokens": text_array(labels)},
     )
 
 
@@ -211,108 +194,6 @@ def states(grid: Grid, *, dark: bool = False, selected: tuple[int, int] | None =
             "column_tokens": text_array(_texts(grid.columns)),
         },
     )
-
-
-def next_word(
-    record: Record,
-    position: int,
-    *,
-    before: Record | None = None,
-    sentence: int = 0,
-    count: int = 5,
-    dark: bool = False,
-) -> Figure:
-    """The most probable words after a position, or in place of it, also `before` a change; see `charts.next_word`."""
-    asked = {"before": before, "sentence": sentence, "count": count}
-    picture = partial(next_word_chart.picture, record, position, **asked, dark=dark)
-    what = f"{'blank' if metrics.fills_in(record) else 'next word'} {position}"
-    return Figure(
-        name=file_stem(record.source, what, record.sentences[sentence].text, end=edited(record.edits)),
-        title=titled(next_word_chart.title_of(record, position, sentence), record),
-        describe=lambda: words.next_word(record, position, **asked),
-        draw=lambda: picture().chart,
-        show=lambda: (picture(edits=False).spec, None),
-        tabulate=lambda: tables.next_word_table(record, position, **asked),
-        collect=lambda: _next_words(metrics.next_words(record, position, **asked)),
-    )
-
-
-def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0, dark: bool = False) -> Figure:
-    """The most probable word after each position, also `before` a change; see `charts.step_by_step`."""
-    asked = {"before": before, "sentence": sentence}
-    picture = partial(step_chart.picture, record, **asked, dark=dark)
-    runs = {"": record} if before is None else {"": record, "_before": before}
-    return Figure(
-        name=file_stem(
-            record.source,
-            "blanks" if metrics.fills_in(record) else "step by step",
-            record.sentences[sentence].text,
-            end=edited(record.edits),
-        ),
-        title=titled(step_chart.title_of(record), record),
-        describe=lambda: words.step_by_step(record, **asked),
-        draw=lambda: picture().chart,
-        show=lambda: (picture(edits=False).spec, None),
-        tabulate=lambda: tables.step_by_step_table(record, **asked),
-        collect=lambda: {name: array for end, run in runs.items() for name, array in _said(run, sentence, end).items()},
-    )
-
-
-def labels(record: Record, *, before: Record | None = None, sentence: int = 0, dark: bool = False) -> Figure:
-    """The probabilities of the classes of a sentence, also `before` a change; see `charts.labels`."""
-    asked = {"before": before, "sentence": sentence}
-    picture = partial(labels_chart.picture, record, **asked, dark=dark)
-    return Figure(
-        name=file_stem(record.source, "labels", record.sentences[sentence].text, end=edited(record.edits)),
-        title=titled(labels_chart.title_of(record), record),
-        describe=lambda: words.labels(record, **asked),
-        draw=lambda: picture().chart,
-        show=lambda: (picture(edits=False).spec, None),
-        tabulate=lambda: tables.labels_table(record, **asked),
-        collect=lambda: _next_words(metrics.labels(record, **asked), "labels"),
-    )
-
-
-def similarity(record: Record, *, before: Record | None = None, dark: bool = False) -> Figure:
-    """How alike the sentences are, and how far each moved since `before` a change; see `charts.similarity`."""
-    picture = partial(similarity_chart.picture, record, before=before, dark=dark)
-    return Figure(
-        name=file_stem(record.source, "similarity", record.sentences[0].text, end=edited(record.edits)),
-        title=titled(similarity_chart.title_of(record), record),
-        describe=lambda: words.similarity(record, before=before),
-        draw=lambda: picture().chart,
-        show=lambda: (picture(edits=False).spec, None),
-        tabulate=lambda: tables.similarity_table(record, before=before),
-        collect=lambda: _similarities(record, before),
-    )
-
-
-def _similarities(record: Record, before: Record | None) -> dict[str, np.ndarray]:
-    arrays = {
-        "similarity": metrics.similarity(record).numpy(),
-        "sentences": text_array([sentence.text for sentence in record.sentences]),
-    }
-    return arrays if before is None else arrays | {"moved": metrics.shift(before, record).numpy()}
-
-
-def _next_words(found: Sequence[metrics.NextWord], named: str = "words") -> dict[str, np.ndarray]:
-    arrays = {
-        named: text_array([next.word for next in found]),
-        "probabilities": np.array([next.probability for next in found], np.float64),
-    }
-    before = [next.before for next in found if next.before is not None]
-    return arrays | {"probabilities_before": np.array(before)} if before else arrays
-
-
-def _said(record: Record, sentence: int, end: str) -> dict[str, np.ndarray]:
-    """What a run read and said, as arrays whose names have an `end`."""
-    said = metrics.said(record, sentence=sentence)
-    positions = {f"positions{end}": np.array([one.position for one in said])} if metrics.fills_in(record) else {}
-    return positions | {
-        f"tokens{end}": text_array([one.token for one in said]),
-        f"words{end}": text_array([one.word for one in said]),
-        f"probabilities{end}": np.array([one.probability for one in said]),
-    }
 
 
 def _open(seen: SeenMask) -> np.ndarray:
@@ -364,8 +245,3 @@ def _heads_arrays(seen: Seen) -> dict[str, np.ndarray]:
 
 def _texts(tokens: Sequence[Token | str]) -> list[str]:
     return [token if isinstance(token, str) else token.text for token in tokens]
-
-
-def _end(edits: Edits, view: View) -> str:
-    """How a file's name ends: what was changed, and how it is looked at."""
-    return " ".join(filter(None, (edited(edits), view.in_short())))

@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 
 from attnviz.charts import heatmap
+from attnviz.charts.picture import Picture
 from attnviz.core.display import without_surrogates
 from attnviz.core.edits import Edits
 from attnviz.core.record import Record
+from attnviz.views import View
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +78,13 @@ def text_array(texts: Sequence[str]) -> np.ndarray:
     return np.array([without_surrogates(text).replace("\0", "␀") for text in texts], dtype=np.str_)
 
 
-def edited(edits: Edits) -> str:
-    """What was changed, in short, for a file's name: "subsequent off 0.2 temperature 0.5"."""
+def drawn_by(picture: Callable[..., Picture]) -> dict[str, Callable]:
+    """What draws a picture, for `Figure`. On the screen the edits stand beside it, not on it."""
+    return {"draw": lambda: picture().chart, "show": lambda: (picture(edits=False).spec, None)}
+
+
+def edited(edits: Edits, view: View = View()) -> str:
+    """What was changed and how it is looked at, in short, for a file's name: "subsequent off 0.2 temperature 0.5"."""
     places = ((site.layer if site.kind == "encoder" else site, head) for site, head in sorted(edits.heads_off))
     parts = [] if edits.own_mask else ["no own mask"]
     parts += [] if edits.mask is None else [str(edits.mask)]
@@ -87,7 +94,7 @@ def edited(edits: Edits) -> str:
     parts += [str(bias) for bias in edits.bias]
     parts += [] if edits.softcap is None else [f"softcap {edits.softcap:g}"]
     parts += [f"empty {edits.empty_rows}"] if edits.empty_rows != "zero" else []
-    return " ".join(parts)
+    return " ".join([*parts, *filter(None, [view.in_short()])])
 
 
 def titled(title: str, record: Record) -> str:

@@ -1,6 +1,6 @@
 """Figures of a head as lines between tokens, and as a shaded sentence."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -9,15 +9,14 @@ import pandas as pd
 from attnviz import tables
 from attnviz.charts import lines as lines_chart
 from attnviz.charts import text_strip as strip_chart
-from attnviz.charts.picture import Picture
+from attnviz.charts.shade import Shade, shade_of
 from attnviz.charts.strands import Pin, Strands, strands
-from attnviz.charts.text_strip import Shade, shade_of
-from attnviz.core.display import file_stem
+from attnviz.core.display import as_sentence, file_stem
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.figures.figure import Figure, edited, text_array, titled
+from attnviz.figures.figure import Figure, drawn_by, edited, text_array, titled
 from attnviz.views import View
-from attnviz.words import MOST_NAMED, as_sentence, named
+from attnviz.words import MOST_NAMED, named
 from attnviz.words import head as head_in_words
 
 
@@ -40,10 +39,10 @@ def lines(
     drawn = partial(strands, record, site, tuple(heads), **asked)
     what = f"lines-{'-'.join(map(str, heads))}"
     return Figure(
-        name=file_stem(record.source, site, what, record.sentences[sentence].text, end=_end(record, view)),
+        name=file_stem(record.source, site, what, record.sentences[sentence].text, end=edited(record.edits, view)),
         title=titled(lines_chart.title_of(record, site, heads), record),
         describe=lambda: lines_in_words(record, drawn(), heads),
-        **_drawn(picture),
+        **drawn_by(picture),
         tabulate=lambda: lines_table(drawn(), heads),
         collect=lambda: _lines_arrays(drawn(), heads),
     )
@@ -71,10 +70,10 @@ def text_strip(
     what = f"{'head' if isinstance(head, int) else 'heads'}-{head}-{side}-{shade.ends[0].starts[shade.index]}"
     window = {"sentence": sentence, "view": view, "rows": shade.seen.rows, "columns": shade.seen.columns}
     return Figure(
-        name=file_stem(record.source, site, what, record.sentences[sentence].text, end=_end(record, view)),
+        name=file_stem(record.source, site, what, record.sentences[sentence].text, end=edited(record.edits, view)),
         title=titled(strip_chart.title_of(record, site, head, shade), record),
         describe=lambda: strip_in_words(record, shade),
-        **_drawn(picture),
+        **drawn_by(picture),
         tabulate=lambda: _of_token(tables.weights_table(record, site, head, **window), shade),
         collect=lambda: {
             "weights": shade.weights,
@@ -83,11 +82,6 @@ def text_strip(
             "positions": shade.ends[1].starts,
         },
     )
-
-
-def _drawn(picture: Callable[..., Picture]) -> dict[str, Callable]:
-    """What draws, for `Figure`. On the screen the edits stand beside the picture, not on it."""
-    return {"draw": lambda: picture().chart, "show": lambda: (picture(edits=False).spec, None)}
 
 
 def lines_table(drawn: Strands, heads: Sequence[int | str]) -> pd.DataFrame:
@@ -158,7 +152,3 @@ def _of_token(table: pd.DataFrame, shade: Shade) -> pd.DataFrame:
     kept = table[table[name] == int(shade.ends[0].starts[shade.index])].reset_index(drop=True)
     kept.attrs = dict(table.attrs)
     return kept
-
-
-def _end(record: Record, view: View) -> str:
-    return " ".join(filter(None, (edited(record.edits), view.in_short())))

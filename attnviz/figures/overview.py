@@ -10,7 +10,7 @@ from attnviz.charts import scatter as scatter_chart
 from attnviz.charts.overview import Head
 from attnviz.core.display import file_stem
 from attnviz.core.record import Record
-from attnviz.figures.figure import Figure, edited, titled
+from attnviz.figures.figure import Figure, drawn_by, edited, titled
 from attnviz.metrics.heads import head_metrics
 
 
@@ -63,8 +63,7 @@ def scatter(
         name=file_stem(record.source, "heads by", " ".join(columns), end=edited(record.edits)),
         title=titled(scatter_chart.title_of(record, x, y, titles), record),
         describe=lambda: said + (f" {missing} heads have no such number." if missing else ""),
-        draw=lambda: picture().chart,
-        show=lambda: (picture(edits=False).spec, None),
+        **drawn_by(picture),
         tabulate=lambda: table[["kind", "layer", "head", *columns]],
         collect=lambda: {name: table[name].to_numpy(dtype=float, na_value=float("nan")) for name in columns},
     )

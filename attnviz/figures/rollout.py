@@ -10,7 +10,7 @@ from attnviz.charts import rollout as chart
 from attnviz.charts.rollout import Traced
 from attnviz.charts.theme import theme
 from attnviz.core.display import file_stem
-from attnviz.figures.figure import Figure, edited, text_array, titled
+from attnviz.figures.figure import Figure, drawn_by, edited, text_array, titled
 
 
 def rollout(traced: Traced, *, selected: int | None = None, dark: bool = False, rev: int = 0) -> Figure:
@@ -34,12 +34,12 @@ def row(traced: Traced, position: int, flow: np.ndarray | None = None, *, dark: 
         flow: (n,) of `metrics.rollout.flow` through the same layers.
     """
     numbers = {"rollout": traced.shares[position]} | ({} if flow is None else {"flow": flow})
+    picture = partial(chart.row_picture, traced, position, flow, dark=dark)
     return Figure(
         name=_stem(traced, f"reaches {position}"),
         title=titled(chart.row_title(traced, position), traced.record),
         describe=lambda: words.reached(traced.shares, _texts(traced), position),
-        draw=lambda: chart.row_picture(traced, position, flow, dark=dark).chart,
-        show=lambda: (chart.row_picture(traced, position, flow, dark=dark, edits=False).spec, None),
+        **drawn_by(picture),
         tabulate=lambda: tables.reached_table(numbers, _texts(traced)),
         collect=lambda: numbers | {"tokens": text_array(_texts(traced))},
     )

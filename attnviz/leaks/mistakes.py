@@ -78,19 +78,3 @@ def leak_test_of_exhibit(
     """
     test = leak_test_function(EXHIBITS[name].attend, mask, len(queries), keys=len(keys), sentence=sentence)
     return replace(test, queries=tuple(queries), keys=tuple(keys), source=f"mask {name}")
-
-
-def seconds(numbers: int, tokens: int, layers: int) -> float:
-    """About how long a leak test of a model takes on one core: each token is changed, and the model run for each.
-
-    Args:
-        numbers: d_model.
-        tokens: of the sentence.
-        layers: attention calls.
-    """
-    operations = tokens * tokens * layers * (24 * numbers**2 + 4 * tokens * numbers)
-    return operations / OPERATIONS
-
-
-OPERATIONS = 2e10
-"""Floating-point operations in a second, rather too few than too many."""

@@ -26,6 +26,9 @@ TRIES = 2
 PROBES = "the a red cat ."
 """Where a sentence has no second word to put in the place of the first, one of these is."""
 
+OPERATIONS = 2e10
+"""Floating-point operations in a second, rather too few than too many."""
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -122,3 +125,15 @@ def _more(probe: Probe, place: int) -> Iterator[Token]:
             yield Token(prediction.vocabulary[id], id, 0, 0)
     else:
         yield from probe.source.tokenize([PROBES])[0].tokens
+
+
+def seconds(numbers: int, tokens: int, layers: int) -> float:
+    """About how long a leak test of a model takes on one core: each token is changed, and the model run for each.
+
+    Args:
+        numbers: d_model.
+        tokens: of the sentence.
+        layers: attention calls.
+    """
+    operations = tokens * tokens * layers * (24 * numbers**2 + 4 * tokens * numbers)
+    return operations / OPERATIONS

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.edits import Site
-from attnviz.core.errors import InputError, ShapeError, quoted
+from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.record import Record
 from attnviz.core.tokens import Token
 from attnviz.metrics.combined import weights_of
@@ -58,13 +58,6 @@ def align(before: Sequence[Token | str], after: Sequence[Token | str]) -> Alignm
     return Alignment(*map(tuple, (pairs, changed, only_before, only_after)))
 
 
-def alignment_in_words(alignment: Alignment, before: Sequence[Token], after: Sequence[Token]) -> tuple[str, ...]:
-    """A phrase for each token that is not the same in both; the tokens stand in them as they were typed."""
-    named = [f"{quoted(before[i].text)} ({i}) became {quoted(after[j].text)} ({j})" for i, j in alignment.changed]
-    named += [f"{quoted(before[i].text)} ({i}) is only in the first" for i in alignment.only_before]
-    return (*named, *(f"{quoted(after[j].text)} ({j}) is only in the second" for j in alignment.only_after))
-
-
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """Two maps of the same shape, and how they differ.
@@ -94,11 +87,6 @@ class Comparison:
     def difference(self) -> Tensor:
         """after - before, (rows, columns), -1 to 1."""
         return self.after - self.before
-
-    @property
-    def mean_variation(self) -> float | None:
-        """Over the rows that count; None if there are none."""
-        return float(self.variation[self.counted].mean()) if self.counted.any() else None
 
 
 def compare(

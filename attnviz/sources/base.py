@@ -54,13 +54,3 @@ class Source(Protocol):
     def origin(self, record: Record, site: Site) -> Origin | None:
         """What the call at a site of one of its records was projected from, by running it again; None if not known."""
         ...
-
-
-class Writer(Source, Protocol):
-    """A source that writes another text than it reads, as a translator does."""
-
-    def run(
-        self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
-    ) -> Record:
-        """Run the model; `targets`, one per sentence, are read by the decoder instead of what the model writes."""
-        ...

@@ -23,10 +23,6 @@ class Subword:
         self._encoder = Encoder.from_file(str(assets.path("tokenizers/bpe.json")))
         self._encoder.encode_special_tokens = True  # a typed "<pad>" is text
 
-    @property
-    def vocabulary_size(self) -> int:
-        return self._encoder.get_vocab_size()
-
     def encode(self, text: str) -> tuple[Token, ...]:
         encoding = self._encoder.encode(without_surrogates(text), add_special_tokens=False)
         tokens, before = [], None

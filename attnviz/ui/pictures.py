@@ -1,5 +1,6 @@
 """A record and its figures on a page: drawn, said in words, as numbers, and taken away."""
 
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
@@ -60,10 +61,14 @@ def cell_in_words(
     """What the selected cell says; with none, what the strongest says, and how to select one."""
     if cell is None:
         in_words(words.strongest(record, site, head, sentence, view=view))
-        quiet("Click a cell to read it in words.")
     else:
         in_words(words.cell(record, site, head, *cell, sentence=sentence, view=view))
-        quiet("Click the cell again, or press Escape, to let it go.")
+    how_to_select(cell is not None)
+
+
+def how_to_select(selected: bool) -> None:
+    """What a click on a cell does next."""
+    quiet("Click the cell again, or press Escape, to let it go." if selected else "Click a cell to read it in words.")
 
 
 def numbers(figure: Figure, key: str) -> None:
@@ -84,21 +89,32 @@ def numbers(figure: Figure, key: str) -> None:
         folded.caption(said)
 
 
+def made(file: Callable[[], bytes]) -> Callable[[], bytes]:
+    """A file for a download button. Where it fails the browser says only that; `not_made` says why in the next run."""
+    failed = st.session_state.setdefault("not made", [])
+
+    def contents() -> bytes:
+        try:
+            return file()
+        except AttnvizError as error:
+            failed[:] = [str(error)]
+            raise
+
+    return contents
+
+
+def not_made() -> None:
+    """Why the last file that was asked for could not be made, said once."""
+    if failed := st.session_state.get("not made"):
+        note(failed.pop())
+
+
 def take_away(figure: Figure, key: str, what: str = "") -> None:
     """One button that opens every way to save a figure."""
     menu = st.popover(f"Take away {what}".strip(), icon=":material/download:", on_change="rerun", key=f"take {key}")
     if not menu.open:
         return
     from attnviz import export
-
-    failed = st.session_state.setdefault("not drawn", [])
-
-    def drawn(name: str, options: dict) -> bytes:
-        try:
-            return export.render(figure, name, **options)
-        except AttnvizError as error:
-            failed[:] = [str(error)]  # the browser says only that it failed; the page says why when it runs again
-            raise
 
     with menu:
         size = st.segmented_control("PNG size", SIZES, default="2x", key=f"size {key}", required=True)
@@ -108,12 +124,11 @@ def take_away(figure: Figure, key: str, what: str = "") -> None:
                 st.download_button(
                     name.upper(),
                     help=kind.label,
-                    data=partial(drawn, name, options),
+                    data=made(partial(export.render, figure, name, **options)),
                     file_name=export.filename(figure, name, **options),
                     mime=kind.mime,
                     key=f"save {name} {key}",
                     on_click="ignore",
                 )
-        if failed:
-            note(failed.pop())
+        not_made()
         st.caption("The address of this page is a link to all that it shows.")

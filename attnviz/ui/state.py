@@ -13,14 +13,14 @@ import re
 
 import streamlit as st
 
-from attnviz.core.edits import KINDS, Site
+from attnviz.core.edits import BY_LETTER, Site
 from attnviz.core.errors import InputError
 from attnviz.ui.compare.link import decode_other, encode_other
 from attnviz.ui.forms import link as forms_link
 from attnviz.ui.lab import link
 from attnviz.ui.steps import link as steps_link
 from attnviz.views import SPECIAL, View
-from attnviz.walk import Knobs
+from attnviz.walk import KEYS, Knobs
 
 COMBINED = ("mean", "max", "min")
 """How all heads can be shown as one."""
@@ -31,14 +31,7 @@ EFFECTS = ("step by step", "next word", "output vectors", "blanks", "one blank",
 PAIRS = {"aa": "A to A", "ab": "A to B", "ba": "B to A", "bb": "B to B"}
 """How the link writes which text of a pair looks at which."""
 
-STAGES = tuple(
-    "embedding position input project split products scale softcap bias temperature mask softmax dropout values concat "
-    "output".split()
-)
-"""The steps of an attention call, by which the link names the one that is large."""
-
 Heads = frozenset[tuple[Site, int]]
-LETTERS = {kind[0]: kind for kind in KINDS}
 
 
 def encode_heads(heads: Heads) -> str:
@@ -55,7 +48,7 @@ def decode_heads(text: str) -> Heads:
     found = [re.fullmatch(r"([edc])(\d{1,3})\.(\d{1,3})", part, re.ASCII) for part in parts]
     if len(parts) > 2000 or not all(found):
         raise InputError(f"'{text[:40]}' does not name heads; it should look like e0.1-e0.3.")
-    return frozenset((Site(LETTERS[m[1]], int(m[2])), int(m[3])) for m in found if m)
+    return frozenset((Site(BY_LETTER[m[1]], int(m[2])), int(m[3])) for m in found if m)
 
 
 def encode_cell(cell: tuple[int, int] | None) -> str:
@@ -89,7 +82,7 @@ def decode_site(text: str) -> Site | None:
         return None
     if not (m := re.fullmatch(r"([edc])(\d{1,3})", text, re.ASCII)):
         raise InputError(f"'{text[:40]}' does not name a layer; it should look like e0, d1 or c1.")
-    return Site(LETTERS[m[1]], int(m[2]))
+    return Site(BY_LETTER[m[1]], int(m[2]))
 
 
 def encode_show(head: int | str | None) -> str:
@@ -170,8 +163,8 @@ def decode_stage(text: str) -> str | None:
     Raises:
         InputError: if it is anything else.
     """
-    if text and text not in STAGES:
-        raise InputError(f"'{text[:40]}' is no step; there are {', '.join(STAGES)}.")
+    if text and text not in KEYS:
+        raise InputError(f"'{text[:40]}' is no step; there are {', '.join(KEYS)}.")
     return text or None
 
 

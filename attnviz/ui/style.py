@@ -34,7 +34,6 @@ ul.text {padding-left: 1.25rem;}
 .facts th {font-size: .875rem; font-weight: 600;}
 .facts .odd {color: #a21caf; color: light-dark(#a21caf, #e879f9);}
 .fills th, .fills td {min-width: 9rem;}
-.scrolls {overflow-x: auto;}
 .printout {overflow: auto; max-height: 260px; margin: 0; padding: .75rem 1rem; font-size: .8125rem; line-height: 1.5;
            border: 1px solid rgba(128, 128, 128, .3); border-radius: .4rem;}
 *:has(> .st-key-beside-convention), *:has(> .st-key-beside-leaks),

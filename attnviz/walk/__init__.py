@@ -16,10 +16,11 @@ from attnviz.walk.knobs import Exhibit, Knobs, dropped, exhibit
 from attnviz.walk.laws import Permutation, Spread, dot_product_variance, permutation
 from attnviz.walk.measures import Compared, Measures, compare, compare_rows, gradient_size, measures
 from attnviz.walk.rows import Neurons, Row, neurons, row
-from attnviz.walk.stages import Matrix, Stage
+from attnviz.walk.stages import KEYS, Matrix, Stage
 from attnviz.walk.windows import MOST_TOKENS, MOST_WIDTH
 
 __all__ = [
+    "KEYS",
     "LENGTHS",
     "MOST_TOKENS",
     "MOST_WIDTH",

@@ -40,11 +40,6 @@ class Spread:
     unscaled: Measures
     scaled: Measures
 
-    @property
-    def theory(self) -> float:
-        """The variance of a sum of d_k independent products, each of variance 1."""
-        return float(self.d_k)
-
 
 def dot_product_variance(
     d_ks: Sequence[int], *, seed: int = 0, samples: int = 500, keys: int = 16

@@ -14,6 +14,12 @@ from attnviz.walk.equations import Part
 from attnviz.walk.knobs import Knobs
 from attnviz.walk.windows import MOST_WIDTH, slice_of
 
+KEYS = tuple(
+    "embedding position input project split products scale softcap bias temperature mask softmax dropout values concat "
+    "output".split()
+)
+"""What each step of a call is named by, the same in every run; in a link, too."""
+
 LETTERS = {"query": "Q", "key": "K"}
 """The letters of the axes that stand for tokens; others are called by their size: d_model, d_k, d_v."""
 
@@ -46,11 +52,6 @@ class Matrix:
     def letters(self) -> str:
         """The shape in letters: "(Q, d_k)"."""
         return f"({', '.join(LETTERS.get(axis, axis) for axis in self.axes)})"
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every number of it is here."""
-        return tuple(self.values.shape) == self.shape
 
 
 @dataclass(frozen=True, eq=False)

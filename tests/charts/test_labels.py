@@ -5,7 +5,7 @@ import math
 import pytest
 from pictures import HOSTILE, data, draw, labels_of, record_of, without_data
 
-from attnviz import figures, metrics, words
+from attnviz import figures, metrics
 from attnviz.charts.labels import MOST_LABELS, ONE_LABEL, labels
 from attnviz.charts.next_word import LENGTH, NO_NUMBERS
 from attnviz.core.edits import Edits
@@ -58,16 +58,12 @@ def test_numbers_words_and_arrays_of_labels():
     assert figure.table["probability_before"].tolist() == pytest.approx([0.25, 0.25, 0.5])
     assert figure.arrays["labels"].tolist() == ["bad", "so so", "good"]
     assert figure.description.startswith("The most probable of 3 labels: 'bad' 75.0% (before the change 25.0%), ")
-    assert words.says(AFTER) == "It says 'bad' (75%)."
-    assert words.says(AFTER, before=BEFORE) == "It says 'bad' (75%). (Before the change: 'good', 50%.)"
-    assert words.says(AFTER, before=AFTER).endswith("(As before the change.)")
 
 
 def test_labels_that_are_no_numbers_and_models_without():
     broken = labels_of(TEXT, [math.nan] * 3)
 
     assert NO_NUMBERS in texts(labels(broken))
-    assert words.says(broken) == "It says nothing: the probabilities are not numbers."
     with pytest.raises(InputError, match="'test' does not classify"):
         labels(record_of(TEXT))
     with pytest.raises(InputError, match="different labels"):

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pictures import HOSTILE, SITE, data, draw, record_of, translation_of, without_data
 
-from attnviz.charts.lines import DASHES, lines, styles_of
+from attnviz.charts.line_plan import DASHES, styles_of
+from attnviz.charts.lines import lines
 from attnviz.charts.strands import MOST_LINES, MOST_TOKENS
 from attnviz.charts.theme import DARK, LIGHT, theme
 from attnviz.core.edits import Edits, Site
@@ -285,3 +286,14 @@ def test_what_was_changed_stands_on_the_picture_and_not_on_the_screen():
 
     assert any("changed: temperature 0.5" in text for text in said(figure.chart))
     assert not any("changed" in text for text in figure.screen["datasets"]["words"]["text"])
+
+
+def test_the_same_picture_is_the_same_file():
+    """Python orders a set of texts anew in each process; what is drawn does not depend on it."""
+    record = record_of(WORDS)
+    pins = [("query", 1), ("query", 3), ("key", 0), ("key", 2), ("key", 4)]
+
+    boxes = data(lines(record, SITE, [0], pins=frozenset(pins)), "boxes")
+
+    ends = [box["y"] for box in boxes if box["fill"] == LIGHT.accent]
+    assert ends == [*sorted(ends[:3]), *sorted(ends[3:])]

@@ -71,9 +71,6 @@ def test_numbers_words_and_arrays_of_similarity():
     assert np.allclose(figure.arrays["similarity"], metrics.similarity(AFTER))
     assert "most alike 'A cat.' and 'A dog.', 0.71; least alike 'A cat.' and 'Rain.', -1.00" in figure.description
     assert "'A cat.' 1.0000" in figure.description
-    assert words.says(AFTER) == "It gives the sentence a vector of 2 numbers."
-    assert words.says(AFTER, before=BEFORE).endswith("(It moved by 1.0000: 1 less the cosine.)")
-    assert words.says(AFTER, before=BEFORE, sentence=1).endswith("(As before the change.)")
 
 
 def test_a_vector_of_zeros_is_alike_to_nothing():

@@ -243,4 +243,4 @@ def test_the_shipped_vocabulary_has_the_special_tokens_of_all_tokenizers():
     bpe = tokenizers.load("bpe")
 
     assert [bpe._encoder.token_to_id(name) for name in ("<pad>", "<sos>", "<eos>")] == [0, 1, 2]
-    assert bpe.vocabulary_size == 4000
+    assert bpe._encoder.get_vocab_size() == 4000

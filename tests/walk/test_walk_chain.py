@@ -18,10 +18,6 @@ from attnviz.sources.scratch import Scratch
 
 TEXT = "the black cat sleeps on the mat"
 MINILM = "all-MiniLM-L6-v2"
-KEYS = (
-    "embedding position input project split products scale softcap bias temperature mask softmax dropout values concat "
-    "output"
-).split()
 EVERYTHING = Edits(
     mask=Subsequent() & Painted(((2, 0), (2, 1), (2, 2))),
     heads_off={(Site("encoder", 0), 2)},
@@ -90,7 +86,7 @@ def test_every_number_comes_of_those_before_it(name, site, edits):
     weights = scores.softmax(-1).nan_to_num(0)
     close(stages["softmax"].matrix("weights").values, weights)
     close(stages["values"].matrix("output").values, weights @ v)
-    missing = [key for key in KEYS if stages[key].missing]
+    missing = [key for key in walk.KEYS if stages[key].missing]
     assert ("mask" in missing) == (step.mask is None)
     assert ("bias" in missing) == (step.bias is None)
     assert {"softcap", "temperature"} & set(missing) == (set() if edits == EVERYTHING else {"softcap", "temperature"})
@@ -164,7 +160,7 @@ def test_every_stage_is_there_and_says_something(name):
     d_model = record.output.shape[-1]
     sizes = {"B": batch, "H": heads, "Q": queries, "K": keys, "d_model": d_model, "d_k": step.query.shape[-1]}
 
-    assert list(stages) == KEYS
+    assert tuple(stages) == walk.KEYS
     for stage in stages.values():
         assert bool(stage.missing) != bool(stage.matrices and stage.changed), stage.key
         assert (stage.missing or stage.changed).endswith(".")

@@ -7,7 +7,7 @@ head 2), another step of the training ``step-100``, and the untouched model ``un
 import re
 from dataclasses import dataclass
 
-from attnviz.core.edits import KINDS, Site
+from attnviz.core.edits import BY_LETTER, Site
 from attnviz.core.errors import InputError
 
 LONGEST = 2_000
@@ -15,8 +15,6 @@ LONGEST = 2_000
 
 WHATS = ("sentence", "head", "model", "untouched", "step")
 """In what B may differ from A."""
-
-LETTERS = {kind[0]: kind for kind in KINDS}
 
 LOOKS = "it should look like sentence-The dog sat, head-c1.2, model-story, step-100 or untouched"
 
@@ -60,5 +58,5 @@ def decode_other(text: str) -> Other | None:
     if what == "step" and re.fullmatch(r"\d{1,9}", value, re.ASCII):
         return Other(what, int(value))
     if what == "head" and (m := re.fullmatch(r"([edc])(\d{1,3})\.(\d{1,3})", value, re.ASCII)):
-        return Other(what, (Site(LETTERS[m[1]], int(m[2])), int(m[3])))
+        return Other(what, (Site(BY_LETTER[m[1]], int(m[2])), int(m[3])))
     raise InputError(f"'{text[:40]}' does not say in what B differs from A; {LOOKS}.")

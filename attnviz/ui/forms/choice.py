@@ -3,7 +3,7 @@
 import streamlit as st
 
 from attnviz import figures, views, words
-from attnviz.charts.text_strip import shade_of
+from attnviz.charts.shade import shade_of
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.figures import Figure

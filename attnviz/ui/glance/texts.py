@@ -10,9 +10,6 @@ from attnviz.sources.base import Source
 from attnviz.ui.glance.numbers import TITLES
 from attnviz.ui.notes import note, quiet
 
-LARGEST_FILE = 1
-"""Megabytes of an uploaded file."""
-
 
 def over_many_texts(source: Source, edits: Edits) -> None:
     """Measure on the texts that ship with attnviz or on a file, on request; then means and spreads as a table."""

@@ -10,7 +10,7 @@ from attnviz.core.cost import Amount, cost
 from attnviz.core.display import shown
 from attnviz.core.masks import Mask
 from attnviz.ui.lab.base import Lab
-from attnviz.ui.notes import clean, quiet
+from attnviz.ui.notes import clean, heading, quiet
 from attnviz.words import percent, quoted_token
 
 MOST_LAYERS = 8
@@ -58,7 +58,7 @@ def blamed(lab: Lab, cell: tuple[int, int]) -> str:
 def _reached(lab: Lab, cell: tuple[int, int] | None) -> None:
     """Which inputs one query sees after 1, 2, ... layers under the mask."""
     queries, keys = lab.tokens
-    st.html('<h3 class="section">What a query sees through layers</h3>')
+    heading("What a query sees through layers")
     if lab.site.kind == "cross":
         quiet("In cross-attention queries and keys are different sentences: what is seen does not grow with layers.")
         return
@@ -98,7 +98,7 @@ def _costs(lab: Lab) -> None:
     asked = {"sentence": lab.sentence, "counted": COUNTED, **_sizes(lab)}
     now, far = (cost_of(lab.mask, *n, **asked) for n in ((queries, keys), (FAR, FAR)))
     rows = "".join(_row(name, said(now), said(far)) for name, said in ROWS)
-    st.html('<h3 class="section">What it costs in one layer</h3>')
+    heading("What it costs in one layer")
     here = f"{queries} tokens" if queries == keys else f"{queries} × {keys} tokens"
     heads = "".join(f'<th scope="col" class="number">{name}</th>' for name in (here, "128k tokens"))
     st.html(f'<table class="facts costs"><tr><td></td>{heads}</tr>{rows}</table>')

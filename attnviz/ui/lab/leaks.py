@@ -11,7 +11,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.leaks import MOST, LeakTest
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.tokens import Token
-from attnviz.leaks import leak_test, mistakes
+from attnviz.leaks import leak_test, mistakes, probes
 from attnviz.sources.base import Source
 from attnviz.ui import cache, looking, masking, pictures
 from attnviz.ui.lab.base import Lab
@@ -86,7 +86,7 @@ def _model(lab: Lab, place: Site | str, promised: Mask | None) -> LeakTest | Non
     edits = replace(lab.edits, mask=None) if lab.source.read_only else lab.edits
     asked = (lab.source, lab.lines, edits, place, promised, lab.sentence)
     tokens, layers = len(lab.seen[lab.sentence].tokens), len(lab.source.sites)
-    if mistakes.seconds(lab.source.d_model, min(tokens, MOST), layers) <= QUICK:
+    if probes.seconds(lab.source.d_model, min(tokens, MOST), layers) <= QUICK:
         return _tested(*asked)
     done = st.session_state.get("leak test")
     if done is not None and done[0] == asked:
@@ -147,6 +147,5 @@ def _result(lab: Lab, test: LeakTest, says: str = HOW) -> None:
             if inside or test.pairs:
                 said = words.leak(test, *(cell if inside else test.pairs[0]))
                 in_words(f"{said[0].upper()}{said[1:]}.")
-            click = "Click a cell to read it in words."
-            quiet("Click the cell again, or press Escape, to let it go." if inside else click)
+            pictures.how_to_select(inside)
     pictures.numbers(figure, "leaks")

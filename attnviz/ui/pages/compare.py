@@ -4,6 +4,7 @@ import streamlit as st
 
 from attnviz import figures, words
 from attnviz.charts import difference
+from attnviz.core.display import as_sentence
 from attnviz.core.errors import AttnvizError
 from attnviz.metrics.beside import Beside, Side, beside
 from attnviz.ui import editing, inputs, looking, pictures, state
@@ -51,7 +52,7 @@ def _compared(a: Chosen, b: Side) -> None:
     _in_words(found, cell)
     st.html('<div class="quiet narrow">Scroll the picture sideways to see B and the difference.</div>')
     pictures.picture(figure, "difference", select="cell", on_select=lambda point: _select(found, point))
-    quiet(f"{difference.MEASURE[:1].upper()}{difference.MEASURE[1:]}. The tokens of A and B are aligned by difflib.")
+    quiet(f"{as_sentence(difference.MEASURE)} The tokens of A and B are aligned by difflib.")
     pictures.take_away(figure, "difference")
     pictures.numbers(figure, "difference")
     heading("What A and B say")
@@ -60,10 +61,7 @@ def _compared(a: Chosen, b: Side) -> None:
 
 def _in_words(found: Beside, cell: tuple[int, int] | None) -> None:
     in_words(words.compared(found) if cell is None else words.compared_cell(found, *cell))
-    again = (
-        "Click a cell to read it in words." if cell is None else "Click the cell again, or press Escape, to let it go."
-    )
-    quiet(again)
+    pictures.how_to_select(cell is not None)
 
 
 def _on_grid(found: Beside, cell: tuple[int, int] | None) -> tuple[int, int] | None:
@@ -71,11 +69,9 @@ def _on_grid(found: Beside, cell: tuple[int, int] | None) -> tuple[int, int] | N
     if cell is None:
         return None
     places = [[pair[0] for pair in part] for part in (found.rows, found.columns)]
-    return (
-        tuple(part.index(at) for part, at in zip(places, cell, strict=True))
-        if all(at in part for part, at in zip(places, cell, strict=True))
-        else None
-    )
+    if not all(at in part for part, at in zip(places, cell, strict=True)):
+        return None
+    return places[0].index(cell[0]), places[1].index(cell[1])
 
 
 def _select(found: Beside, point: dict | None) -> None:

@@ -11,7 +11,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.cards import Card, Finding, Measure
 from attnviz.sources.trained import Trained
 from attnviz.ui import findings, inputs, looking, pretrained, state
-from attnviz.ui.notes import clean, large, quiet
+from attnviz.ui.notes import clean, heading, large, quiet
 
 SCRATCH = (
     "The model 'scratch' was never trained: its weights are random numbers, all from one seed.",
@@ -29,7 +29,7 @@ def page(open_heads: Callable[[], None]) -> None:
     if source.provenance == "pretrained":
         _pretrained(source)
     elif source.card is None:
-        _heading("Random weights")
+        _title("Random weights")
         large(" ".join(SCRATCH))
     else:
         _card(source, source.card, open_heads)
@@ -39,7 +39,7 @@ def page(open_heads: Callable[[], None]) -> None:
 def _pretrained(source: Source) -> None:
     """Of a model of Hugging Face: how it is made. What its heads do was not measured here."""
     with st.container(width=620):
-        _heading(source.name)
+        _title(source.name)
         large("A pretrained model of Hugging Face. What its heads do was not measured here.")
         if source.read_only:
             large(source.read_only)
@@ -53,28 +53,28 @@ def _pretrained(source: Source) -> None:
 def _card(source: Source, card: Card, open_heads: Callable[[], None]) -> None:
     with st.container(horizontal=True, gap="large"):
         with st.container(width=620):
-            _heading(card.title)
+            _title(card.title)
             large(card.does)
-            _section("What its heads do")
+            heading("What its heads do")
             for number, found in sorted(enumerate(card.findings), key=lambda one: not _opens(card, one[1])):
                 with st.container(gap=None):
                     findings.link(found, f"finding {number}", open_heads)
                     _text(f"{found.does[:1].upper()}{found.does[1:].rstrip('. ')}.")
                     quiet(f"How that is known: {found.known.rstrip('. ')}.")
-            _section("What it cannot do")
+            heading("What it cannot do")
             _list(card.cannot)
         with st.container(width=560):
-            _section("How well it does")
+            heading("How well it does")
             _measures(card.measured)
             quiet("Measured with:")
             st.code(card.command, language=None, wrap_lines=True)
             if card.curve:
-                _section("How it learned")
+                heading("How it learned")
                 _curve(source, card)
-            _section("What it was trained on")
+            heading("What it was trained on")
             _text(card.trained_on)
             quiet(f"{card.made.rstrip('. ')}.")
-            _section("Sizes")
+            heading("Sizes")
             _sizes(card.sizes)
 
 
@@ -126,12 +126,8 @@ def _sizes(sizes: dict[str, int]) -> None:
     st.html(f'<table class="facts"><tbody>{rows}</tbody></table>')
 
 
-def _heading(text: str) -> None:
+def _title(text: str) -> None:
     st.html(f'<h2 class="heading">{_plain(text)}</h2>')
-
-
-def _section(text: str) -> None:
-    st.html(f'<h3 class="section">{_plain(text)}</h3>')
 
 
 def _text(text: str) -> None:

@@ -16,7 +16,7 @@ from attnviz.metrics.roles import roles
 from attnviz.ui import cache, editing, findings, inputs, looking, pictures, says, state
 from attnviz.ui.glance import numbers, reach, texts
 from attnviz.ui.glance.numbers import LAYER, OFF, TITLES, Numbers
-from attnviz.ui.notes import label, large, quiet
+from attnviz.ui.notes import heading, label, large, quiet
 
 SHOWN = ("confidence", "effective_keys", "distance", "previous", "self", "first", "special", "output_share")
 """The numbers that stand beside the maps; all are in the table."""
@@ -61,14 +61,14 @@ def body(source, lines, open_heads) -> None:
         pictures.take_away(every, "every")
     with beside:
         _of_head(source, known, focus, open_heads)
-    _section("When a head is off")
+    heading("When a head is off")
     numbers.switch_each_off(source, lines, edits, known)
-    _section("All numbers of this text")
+    heading("All numbers of this text")
     _table(known, order)
     _against(record, known, focus)
-    _section("Over many texts")
+    heading("Over many texts")
     texts.over_many_texts(source, edits)
-    _section("What reaches what")
+    heading("What reaches what")
     reach.reach((source, lines, edits), record, sentence)
     state.write_link()
 
@@ -200,7 +200,3 @@ def _against(record: Record, known: Numbers, focus: Head) -> None:
             histogram = figures.overview.scatter(record, known.table, x, None, **drawn)
             pictures.picture(histogram, "histogram", select="head", on_select=_select)
             pictures.take_away(histogram, "histogram")
-
-
-def _section(text: str) -> None:
-    st.html(f'<h3 class="section">{text}</h3>')

@@ -8,8 +8,7 @@ import streamlit as st
 from attnviz import figures
 from attnviz.charts import row as row_chart
 from attnviz.core.display import file_stem, in_title, shown
-from attnviz.core.errors import AttnvizError
-from attnviz.ui.notes import note
+from attnviz.ui import pictures
 from attnviz.ui.steps import parts
 from attnviz.ui.steps.base import Walk
 from attnviz.ui.steps.words import INFLUENCE, SCALE, SOFTMAX, WHY
@@ -18,19 +17,10 @@ from attnviz.walk import Stage
 
 def button(at: Walk, every: tuple[Stage, ...]) -> None:
     """One button that gives the file."""
-    failed = st.session_state.setdefault("not drawn", [])
-
-    def made() -> bytes:
-        try:
-            return page(at, every)
-        except AttnvizError as error:
-            failed[:] = [str(error)]  # the browser says only that it failed; the page says why when it runs again
-            raise
-
     name = file_stem(at.record.source, at.site, f"head-{at.head}", at.record.sentences[at.sentence].text, end="handout")
     st.download_button(
         "Handout",
-        data=partial(made),
+        data=pictures.made(partial(page, at, every)),
         file_name=f"{name}.html",
         mime="text/html",
         key="handout",
@@ -38,8 +28,7 @@ def button(at: Walk, every: tuple[Stage, ...]) -> None:
         on_click="ignore",
         help="Every step, the query in full, the scale and the cost: one HTML file to read, hand out or print as PDF.",
     )
-    if failed:
-        note(failed.pop())
+    pictures.not_made()
 
 
 def page(at: Walk, every: tuple[Stage, ...]) -> bytes:

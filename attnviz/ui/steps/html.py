@@ -1,4 +1,4 @@
-"""Tables and headings of the page: escaped text, numbers set right."""
+"""Tables of the page: escaped text, numbers set right."""
 
 from collections.abc import Sequence
 from html import escape
@@ -9,10 +9,6 @@ from attnviz.core.display import shown
 from attnviz.ui.notes import clean
 
 LONGEST = 60
-
-
-def heading(text: str) -> None:
-    st.html(f'<h3 class="section">{_plain(text)}</h3>')
 
 
 def table(

@@ -8,7 +8,7 @@ What changes the scores of all calls is ``unscaled.temperature-0.5``; what is do
 import re
 from dataclasses import dataclass
 
-from attnviz.core.edits import KINDS, Site
+from attnviz.core.edits import BY_LETTER, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.origin import MATRICES, Change
 from attnviz.walk import Knobs
@@ -22,7 +22,6 @@ PARTS = ("Query in full", "Element by element", "Why the scale", "Word order", "
 MOST_CHANGES = 200
 """So many numbers set by hand fit into a link."""
 
-KINDS_BY_LETTER = {kind[0]: kind for kind in KINDS}
 SHORT = {matrix.replace("_", ""): matrix for matrix in MATRICES}
 
 
@@ -109,7 +108,7 @@ def _decode_change(text: str) -> Change:
     try:
         if not found or len(text) > 60:
             raise InputError("")
-        site, value = Site(KINDS_BY_LETTER[found[1]], int(found[2])), float(found[8].replace("n", "-"))
+        site, value = Site(BY_LETTER[found[1]], int(found[2])), float(found[8].replace("n", "-"))
         return Change(site, int(found[3]), SHORT[found[4]], int(found[5]), int(found[6]), value, int(found[7]))
     except AttnvizError:
         raise InputError(f"'{text[:40]}' is no number set by hand; it should look like e0_1_wq_3_4_0_n0.5.") from None

@@ -8,10 +8,10 @@ from attnviz import figures, walk
 from attnviz.charts import row as row_chart
 from attnviz.charts.digits import digits
 from attnviz.ui import looking, pictures
-from attnviz.ui.notes import in_words, large, quiet
+from attnviz.ui.notes import heading, in_words, large, quiet
 from attnviz.ui.steps import numbers, order, rail
 from attnviz.ui.steps.base import Walk
-from attnviz.ui.steps.html import heading, table
+from attnviz.ui.steps.html import table
 from attnviz.ui.steps.link import PARTS
 from attnviz.ui.steps.words import CLONES, INFLUENCE, SCALE, SOFTMAX
 

@@ -9,9 +9,9 @@ from attnviz.charts.digits import digits
 from attnviz.core.record import Record
 from attnviz.sources.scratch import Scratch
 from attnviz.ui import cache
-from attnviz.ui.notes import quiet
+from attnviz.ui.notes import heading, quiet
 from attnviz.ui.steps.base import Walk
-from attnviz.ui.steps.html import heading, table
+from attnviz.ui.steps.html import table
 from attnviz.walk import Knobs
 
 TEMPERATURES = (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)

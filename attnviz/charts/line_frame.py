@@ -1,0 +1,112 @@
+"""What stands around the lines of a head: tokens, what is picked, weights in digits, the legend, the title."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attnviz.charts import frame, hatch
+from attnviz.charts.axes import KEY, PADDING, QUERY
+from attnviz.charts.frame import Frame, box, sign, text_width, words
+from attnviz.charts.line_plan import GAP, SAMPLES, Plan, shown_labels
+from attnviz.charts.theme import LINE
+
+OPACITY = "opacity of a line: its weight"
+
+
+def around(plan: Plan, title: str, said: Sequence[str]) -> Frame:
+    """Everything but the lines.
+
+    Args:
+        title, said: what stands over the picture, and the sentences under that.
+    """
+    width = plan.room + GAP + PADDING + plan.width(1)
+    drawn = _labels(plan) + _ends(plan) + _written(plan) + _legend(plan)
+    top = -LINE - 14
+    return drawn + frame.heading(title, said, left=-plan.room, top=top, width=width, colors=plan.colors)
+
+
+def _labels(plan: Plan) -> Frame:
+    cross = plan.drawn.seen.site.kind == "cross"
+    names = [f"{QUERY}{' · decoder' * cross}", f"{KEY}{' · encoder' * cross}"]
+    left, right = (_side(plan, side) for side in (0, 1))
+    titles = words(-plan.room, -12, names[0], plan.colors.quiet), words(GAP, -12, names[1], plan.colors.quiet)
+    return Frame(rows=left, tokens=right, words=titles) + _ties(plan)
+
+
+def _side(plan: Plan, side: int) -> tuple[dict, ...]:
+    part = plan.sides[side]
+    picked = {part.at(at) for name, at in plan.drawn.pins if name == ("query", "key")[side]}
+    picked |= {part.at(plan.selected[side])} if plan.selected else set()
+    x = GAP + PADDING + 2 if side else -PADDING - 2
+    colors = (
+        plan.colors.accent if i in picked else plan.colors.quiet if token.special else plan.colors.text
+        for i, token in enumerate(part.tokens)
+    )
+    labels = zip(shown_labels(part), colors, strict=True)
+    return tuple(words(x, (i + 0.5) * plan.cell, text, color) for i, (text, color) in enumerate(labels))
+
+
+def _ends(plan: Plan) -> Frame:
+    """A bar at each picked token; at a row with no weights, why."""
+    boxes, signs, said = [], [], []
+    for side, at in sorted(plan.drawn.pins):
+        i, x = plan.sides[side == "key"].at(at), GAP + 1.0 if side == "key" else -4.0
+        boxes.append(box(x, i * plan.cell + 2, x + 3, (i + 1) * plan.cell - 2, fill=plan.colors.accent, width=0))
+    labels = shown_labels(plan.sides[0])
+    for i, text in plan.empty.items():
+        x, y = -PADDING - 2 - text_width(labels[i]) - 14, plan.y(i)
+        signs.append(sign(x, y, hatch.CROSS, plan.colors.warning, 2.0, 9))
+        said.append(words(x - 10, y, text, plan.colors.warning))
+    return Frame(boxes=tuple(boxes), signs=tuple(signs), rows=tuple(said))
+
+
+def _ties(plan: Plan) -> Frame:
+    """A line along the pieces of each word; a rule where the second text of a pair begins."""
+    boxes = []
+    for side, part in enumerate(plan.sides):
+        x = GAP + 1.5 if side else -2.75
+        begins = [i for i, token in enumerate(part.tokens) if not (token.joined and i)]
+        for a, b in zip(begins, [*begins[1:], len(part)], strict=True):
+            if b - a > 1:
+                y, y2 = a * plan.cell + 2, b * plan.cell - 2
+                boxes.append(box(x, y, x + 1.25, y2, fill=plan.colors.quiet, width=0))
+        segments = [token.segment for token in part.tokens]
+        for i in range(1, len(part)):
+            if segments[i] != segments[i - 1]:
+                far, y = plan.width(side) + PADDING, i * plan.cell
+                ends = (GAP + PADDING, GAP + far) if side else (-far, -PADDING)
+                boxes.append(box(ends[0], y - 0.5, ends[1], y + 0.5, fill=plan.colors.line, width=0))
+    return Frame(boxes=tuple(boxes))
+
+
+def _written(plan: Plan) -> Frame:
+    """The weights of the one picked token, at their other ends."""
+    if not plan.numbered:
+        return Frame()
+    (side, at), weights = next(iter(plan.drawn.pins)), np.nan_to_num(plan.drawn.found[0].weights)
+    index = plan.sides[side == "key"].at(at)
+    row = weights[index] if side == "query" else weights[:, index]
+    x = GAP + PADDING + 2 + plan.width(1) + 44 if side == "query" else -PADDING - 2 - plan.width(0) - 10
+    taken = plan.empty if side == "key" else {}
+    return Frame(
+        rows=tuple(
+            words(x, plan.y(i), f"{weight:.2f}", plan.colors.text)
+            for i, weight in enumerate(row.tolist())
+            if weight >= 0.005 and i not in taken
+        )
+    )
+
+
+def _legend(plan: Plan) -> Frame:
+    y = plan.height + 40
+    drawn = Frame(
+        words=(words(-plan.room, plan.height + 22, OPACITY, plan.colors.quiet),),
+        ticks=tuple(
+            words(x + 16, y + 15, f"{weight:g}", plan.colors.text)
+            for x, weight in zip(plan.sample_places(), SAMPLES, strict=True)
+        ),
+    )
+    if len(plan.styles) == 1:
+        return drawn
+    named = zip(plan.styles, plan.places(), strict=True)
+    return drawn + Frame(words=tuple(words(x + 42, y, style.name, plan.colors.text) for style, (x, y) in named))

@@ -1,0 +1,92 @@
+"""What one token gives to the others, or gets of them: the weights by which a text is shaded."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnviz import views
+from attnviz.charts.heatmap import colored
+from attnviz.charts.strands import window
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+from attnviz.core.record import Record
+from attnviz.views import Groups, Seen, View
+
+MOST_TOKENS = 400
+"""Of more queries or keys a window is drawn."""
+
+SIDES = ("from", "to")
+"""Whose attention is shown: what the chosen token gives to each key, or what each query gives to it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shade:
+    """What one token gives to others, or gets of them; arrays are of the other ends, (tokens,).
+
+    Attributes:
+        seen: the window that is drawn.
+        side: one of `SIDES`.
+        index: which query, or which key, of the window.
+        states, weights, blocked, reasons: as of `metrics.Cells`; `colored` is where a weight is to be shown.
+        notes: that a window is drawn, where it is.
+    """
+
+    seen: Seen
+    side: str
+    index: int
+    weights: np.ndarray
+    states: np.ndarray
+    blocked: np.ndarray
+    colored: np.ndarray
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def ends(self) -> tuple[Groups, Groups]:
+        """The tokens of which one is chosen, and those that are shaded."""
+        parts = self.seen.queries, self.seen.keys
+        return parts if self.side == "from" else parts[::-1]
+
+    @property
+    def one_text(self) -> bool:
+        """Whether both are the same tokens."""
+        same = np.array_equal(self.seen.queries.starts, self.seen.keys.starts)
+        return self.seen.site.kind != "cross" and same and self.seen.queries.labels == self.seen.keys.labels
+
+
+def shade_of(
+    record: Record,
+    site: Site,
+    head: int | str,
+    *,
+    chosen: int | None = None,
+    side: str = "from",
+    sentence: int = 0,
+    view: View = View(),
+) -> Shade:
+    """The attention from one token, or to it.
+
+    Raises:
+        InputError: if there is no such side, or the token is not there.
+    """
+    if side not in SIDES:
+        raise InputError(f"Attention cannot be shown {side!r} a token; there are {', '.join(SIDES)}.")
+    every = views.see(record, site, sentence=sentence, view=view)
+    part = every.queries if side == "from" else every.keys
+    if chosen is None:
+        chosen = every.strongest_cell(head)[SIDES.index(side)]
+    if part.at(chosen) is None:
+        raise InputError(f"There is no token {chosen} to show attention {side}; there are {len(part)}, from 0.")
+    pin = frozenset({(("query", "key")[SIDES.index(side)], chosen)})
+    seen = window(every, head, None, pin, MOST_TOKENS)
+    notes = [] if len(seen.queries) == len(every.queries) and len(seen.keys) == len(every.keys) else [_window(seen)]
+    index = (seen.queries if side == "from" else seen.keys).at(chosen)
+    found = seen.cells([head])[0]
+    pick = (index, slice(None)) if side == "from" else (slice(None), index)
+    cells = (array[pick] for array in (found.weights, found.states, found.blocked, colored(found)))
+    return Shade(seen, side, index, *cells, found.reasons, tuple(notes))
+
+
+def _window(seen: Seen) -> str:
+    spans = (f"{part.starts[0]} to {part.stops[-1] - 1}" for part in (seen.queries, seen.keys))
+    return "too many tokens for one strip: queries {} and keys {}; the map shows all".format(*spans)
