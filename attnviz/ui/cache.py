@@ -13,6 +13,7 @@ from attnviz.figures import Figure
 from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.sources.base import Source
 from attnviz.sources.scratch import Scratch
+from attnviz.ui import cores
 
 MOST_CHARACTERS = 20_000
 MOST_TOKENS = 4_096
@@ -114,7 +115,8 @@ def _vocabulary(source: Source) -> int:
 @lru_cache(maxsize=8)
 def record(source: Source, lines: tuple[str, ...], edits: Edits = Edits()) -> Record:
     """The run of a source on sentences with edits."""
-    return api.analyze(lines, source, edits)
+    with cores.used_by(source):
+        return api.analyze(lines, source, edits)
 
 
 @lru_cache(maxsize=64)

@@ -77,8 +77,9 @@ def warm() -> None:
     from attnviz.core.edits import Edits
     from attnviz.core.masks import Subsequent
     from attnviz.sources.trained import Trained
-    from attnviz.ui import cache, effects, examples, looking
+    from attnviz.ui import cache, cores, effects, examples, looking
 
+    cores.settle()
     source, _ = cache.loadable(api.DEFAULT)
     site, head = looking.opening_site(source), looking.opening_head(source)
     lines = cache.texts(examples.opening_text(source))

@@ -16,7 +16,7 @@ from attnviz.core.record import Record
 from attnviz.metrics.heads import METRICS
 from attnviz.metrics.roles import RULES, roles
 from attnviz.sources.base import Source
-from attnviz.ui import cache
+from attnviz.ui import cache, cores
 from attnviz.ui.notes import large, note, quiet
 
 LAYER = "by layer"
@@ -104,7 +104,8 @@ def switch_each_off(source: Source, lines: tuple[str, ...], edits: Edits, known:
         bar.progress(done / max(1, of), f"{done} of {of} heads")
 
     try:
-        found = ablation.sweep(source, cache.sentences(source, lines), edits, report)
+        with cores.used_by(source):
+            found = ablation.sweep(source, cache.sentences(source, lines), edits, report)
     except AttnvizError as error:
         note(str(error))
         return

@@ -7,6 +7,7 @@ from attnviz import texts
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
+from attnviz.ui import cores
 from attnviz.ui.glance.numbers import TITLES
 from attnviz.ui.notes import note, quiet
 
@@ -38,7 +39,8 @@ def _measured(source: Source, lines: tuple[str, ...], edits: Edits) -> pd.DataFr
     def report(done: int, of: int) -> None:
         bar.progress(done / of, f"{done} of {of} texts")
 
-    found = texts.over_texts(source, lines, report, edits)
+    with cores.used_by(source):
+        found = texts.over_texts(source, lines, report, edits)
     bar.empty()
     return found
 

@@ -13,7 +13,7 @@ from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.tokens import Token
 from attnviz.leaks import leak_test, mistakes, probes
 from attnviz.sources.base import Source
-from attnviz.ui import cache, looking, masking, pictures
+from attnviz.ui import cache, cores, looking, masking, pictures
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.choices import EXHIBIT, FUTURE, LAYER, MEANT, PROMISES, TESTED
 from attnviz.ui.notes import in_words, label, large, note, quiet
@@ -117,7 +117,8 @@ def _test(
 ) -> LeakTest:
     """A leak test of at most as many tokens as one may take."""
     sentences = cache.sentences(source, lines)
-    return leak_test(source, sentences, edits, site=place, promised=promised, sentence=sentence, **more)
+    with cores.used_by(source):
+        return leak_test(source, sentences, edits, site=place, promised=promised, sentence=sentence, **more)
 
 
 def _exhibit(lab: Lab, how: str) -> None:
