@@ -111,6 +111,7 @@ def test_what_the_app_runs_on_is_pinned_exactly():
     for requirement in map(Requirement, ranges):
         assert requirement.specifier.contains(pins[requirement.name]), requirement
 
+
 def test_one_version_is_told_everywhere():
     """pyproject.toml, the package and the changelog agree."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

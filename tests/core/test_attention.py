@@ -182,9 +182,7 @@ def test_weights_are_distributions_over_allowed_keys(mask, temperature, policy, 
     query, key, value = tensors(torch.float32, seed=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AttentionWarning)
-        weights = scaled_dot_product_attention(
-            query, key, value, mask, temperature=temperature, empty_rows=policy
-        )[1]
+        weights = scaled_dot_product_attention(query, key, value, mask, temperature=temperature, empty_rows=policy)[1]
     allowed = mask.tensor(Q, K).expand(B, H, Q, K)
     empty = ~allowed.any(-1)
 
@@ -601,7 +599,7 @@ def test_dtypes_that_differ_or_do_not_float_are_refused():
 )
 def test_settings_that_mean_nothing_are_refused(function, settings):
     """A temperature of 0 would give NaN and a negative one would invert the weights silently."""
-    (name, value), = settings.items()
+    ((name, value),) = settings.items()
 
     with pytest.raises(AttnvizError, match=f"{name} is '?{value}"):
         function(*tensors(), **settings)
