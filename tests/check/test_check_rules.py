@@ -223,6 +223,17 @@ def test_uniform_heads_are_uniform_and_nothing_else():
 
     assert check(even.expand(1, 2, 3, 3), kind="weights").rules() == {"uniform-head"}
     assert check(causal(2) / causal(2).sum(-1, keepdim=True)).rules() == set()
+    assert check((causal(2) / causal(2).sum(-1, keepdim=True)).expand(1, 2, 2, 2)).rules() == set()
+    assert check(torch.full((1, 2, 2, 2), 0.5)).rules() == set()
+
+
+def test_what_holds_no_numbers_has_no_heads_alike():
+    """Heads of NaN alone, or of scores that all block, are neither identical nor fixed on a key."""
+    blank = torch.full((1, 2, 4, 4), math.nan)
+
+    assert check(blank).rules() == {"nan"}
+    assert check(blank, kind="scores").rules() == {"nan"}
+    assert check(torch.full((1, 2, 4, 4), -math.inf), kind="scores").rules() == {"empty-row"}
 
 
 def test_three_tokens_in_low_precision_tell_no_symmetry():
