@@ -9,6 +9,7 @@ import torch
 from arrays import B, H, N, additive, causal, padded, scores, weights
 
 from attnviz import api
+from attnviz.charts.evidence import evidence
 from attnviz.check import RULES, SEVERITIES, check
 from attnviz.core import exhibits
 from attnviz.core.errors import InputError, ShapeError
@@ -234,6 +235,28 @@ def test_what_holds_no_numbers_has_no_heads_alike():
     assert check(blank).rules() == {"nan"}
     assert check(blank, kind="scores").rules() == {"nan"}
     assert check(torch.full((1, 2, 4, 4), -math.inf), kind="scores").rules() == {"empty-row"}
+
+
+def test_an_additive_mask_of_ones_is_checked_too():
+    """As ``tril.masked_fill(tril == 0, -inf)`` leaves it: 1 is added alike, and what is blocked is found."""
+    for said in ({}, {"kind": "mask"}, {"convention": "additive"}):
+        ones = additive(causal()) + 1
+        report = check(ones, **said)
+
+        assert (report.kind, report.convention, report.causal, report.ok) == ("mask", "additive", True, True)
+        assert [(one.rule, one.severity) for one in report.findings] == [("values", "note")]
+        assert check(at(ones, (2, 5), 1.0), causal=True, **said).rules("error") == {"future-leak"}
+        assert check(at(ones, 3, -math.inf), **said).rules("error") == {"empty-row"}
+    assert check(at(additive(causal()), (1, 0), 1.0), kind="mask").rules("error") == {"values"}
+
+
+def test_the_picture_of_a_mask_of_ones_shows_them_open():
+    """What is open, blocked, and marked as evidence, in the row that has no key left."""
+    array = at(additive(causal(4)) + 1, 2, -math.inf)
+    report = check(array, kind="mask")
+    drawn = evidence(array, report, report.findings[0]).states
+
+    assert drawn.tolist() == [[0, 1, 1, 1], [0, 0, 1, 1], [2, 2, 2, 2], [0, 0, 0, 0]]
 
 
 def test_three_tokens_in_low_precision_tell_no_symmetry():
