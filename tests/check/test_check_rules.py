@@ -186,6 +186,8 @@ def test_a_report_says_the_worst_first():
         (torch.zeros(3, 0), {}, "no cells"),
         (torch.zeros(2, 2, dtype=torch.complex64), {}, "complex64"),
         (weights().numpy().astype(object), {}, "object"),
+        ([[1, 2], [3]], {}, "different lengths"),
+        (torch.zeros(2, 2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), {}, "float4"),
         (causal(), {"kind": "picture"}, "There are: mask, weights, scores"),
         (causal(), {"convention": "sdpa"}, "There are: may-attend"),
         (causal(), {"convention": "additive"}, "booleans or 0 and 1"),
@@ -257,6 +259,15 @@ def test_the_picture_of_a_mask_of_ones_shows_them_open():
     drawn = evidence(array, report, report.findings[0]).states
 
     assert drawn.tolist() == [[0, 1, 1, 1], [0, 0, 1, 1], [2, 2, 2, 2], [0, 0, 0, 0]]
+
+
+def test_blocked_scores_do_not_hide_a_low_precision():
+    """-inf is -inf in bfloat16 too, so that the tolerance is that of bfloat16."""
+    even = scores((1, 1, 40, 40)) + scores((1, 1, 40, 40)).mT
+    noisy = (even * (1 + 2e-3 * scores((1, 1, 40, 40), 1).clamp(-1, 1))).bfloat16().float()
+    blocked = at(noisy, (0, 0, slice(None), 39), -math.inf)
+
+    assert check(noisy).rules() == check(blocked).rules() == {"symmetric-scores"}
 
 
 def test_three_tokens_in_low_precision_tell_no_symmetry():
