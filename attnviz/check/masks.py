@@ -145,14 +145,17 @@ def _empty(laid: Laid, may_attend: Tensor, convention: str) -> Iterator[Finding]
 
 
 def _own_key(laid: Laid, may_attend: Tensor) -> Iterator[Finding]:
-    """The diagonal blocked where the past is open and the future blocked."""
+    """The diagonal blocked where the past is open and the future blocked; not by padding, which blocks it for all."""
     queries, keys = may_attend.shape[2:]
     after = future(queries, keys)
     own = torch.ones(queries, keys, dtype=torch.bool).tril(max(0, keys - queries)) & ~after
     own &= torch.ones(queries, keys, dtype=torch.bool).triu(max(0, keys - queries))
     past = ~after & ~own
+    if not (own & may_attend.any(2, keepdim=True)).any():
+        return
     if queries < 3 or (may_attend & (after | own)).any() or 2 * int((may_attend & past).sum()) < int(past.sum()):
         return
-    says = "The future is hidden, and so is each query's own key: query 0 has none at all."
+    none = "" if may_attend[:, :, 0].any() else ": query 0 has none at all"
+    says = f"The future is hidden, and so is each query's own key{none}."
     fix = "It is off by one: tril(diagonal=0) is open, triu(diagonal=1) blocked."
     yield laid.finding("blocks-itself", "warning", says, fix, own.expand_as(may_attend))

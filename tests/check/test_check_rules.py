@@ -252,6 +252,20 @@ def test_an_additive_mask_of_ones_is_checked_too():
     assert check(at(additive(causal()), (1, 0), 1.0), kind="mask").rules("error") == {"values"}
 
 
+def test_padding_where_the_own_keys_would_be_blocks_nobody_itself():
+    """Three queries at the end of eleven keys, of which eight are real: each query has all of these."""
+    assert check(padded((8,), 11).expand(1, 1, 3, 11), convention="may-attend").rules("warning", "error") == set()
+
+
+def test_a_query_with_a_past_is_not_said_to_have_no_key():
+    """With a cache query 0 has the keys before it, also where its own is blocked."""
+    (square,) = [one for one in check(causal(5).tril(-1)).findings if one.rule == "blocks-itself"]
+    (cached,) = check(torch.ones(3, 7).tril(3).bool(), convention="may-attend", shape=(1, 1, 3, 7)).findings[:1]
+
+    assert "query 0 has none at all" in square.says
+    assert (cached.rule, "none at all" in cached.says) == ("blocks-itself", False)
+
+
 def test_the_picture_of_a_mask_of_ones_shows_them_open():
     """What is open, blocked, and marked as evidence, in the row that has no key left."""
     array = at(additive(causal(4)) + 1, 2, -math.inf)
