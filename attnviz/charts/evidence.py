@@ -57,6 +57,6 @@ def _given(array: np.ndarray | Tensor) -> np.ndarray:
 
 def _open(values: np.ndarray, report: Report) -> np.ndarray:
     """Which cells of a mask are open, in the convention in which it was read."""
-    if report.convention in ("true-is-masked", "additive"):
-        return values == 0
-    return values != 0
+    if report.convention == "additive":
+        return values >= 0
+    return values == 0 if report.convention == "true-is-masked" else values != 0

@@ -55,11 +55,13 @@ def check(
         InputError: if it holds no numbers, more than `MOST_CELLS`, or an option has another value than those above.
     """
     tensor = _numbers(array)
+    eps = _eps(tensor)
+    if tensor.is_floating_point() and tensor.element_size() < 2:  # of which PyTorch knows too little
+        tensor = tensor.float()
     check_axes(tensor)
     size = scores_shape(shape)
     kind, reasons = kind_of(tensor, kind, convention)
     values, axes, findings = lay(tensor, kind, size)
-    eps = _eps(tensor)
     if kind == "mask":
         convention, hides, found = check_mask(Laid(floats_if_many(values), axes), convention, causal)
     else:
@@ -77,29 +79,33 @@ def check(
 def _numbers(array: Tensor | np.ndarray) -> Tensor:
     """As a tensor of booleans, whole numbers or floats."""
     if not isinstance(array, Tensor):
-        plain = np.asarray(array)
+        try:
+            plain = np.asarray(array)
+        except ValueError:
+            raise InputError("The array has rows of different lengths; fill them up.") from None
         if plain.dtype.kind not in "biuf":
             raise InputError(f"The array holds {quoted(str(plain.dtype))}; it must hold booleans or real numbers.")
         if plain.dtype.kind in "uf" and plain.dtype.itemsize > 1:
             plain = plain.astype(np.float64 if plain.dtype.kind == "u" or plain.dtype.itemsize > 8 else plain.dtype)
         array = torch.from_numpy(np.require(plain, plain.dtype.newbyteorder("="), ["C", "W"]))
-    if array.is_complex() or array.is_sparse or array.is_quantized:
+    packed = "float4" in str(array.dtype)  # two numbers in a byte, which PyTorch stores and does not read
+    if array.is_complex() or array.is_sparse or array.is_quantized or packed:
         raise InputError(f"The array holds {array.dtype}; it must be dense and hold booleans or real numbers.")
     if array.numel() > MOST_CELLS:
         raise InputError(
             f"The array has {array.numel():,} cells; at most {MOST_CELLS:,} are checked. Check a part of it."
         )
-    array = array.detach().cpu()
-    return array.float() if array.is_floating_point() and array.element_size() < 2 else array
+    return array.detach().cpu()
 
 
 def _eps(array: Tensor) -> float:
     """Of the precision that the numbers have: what float16 or bfloat16 hold exactly was probably computed so."""
     if not array.is_floating_point():
         return 0.0
+    if array.element_size() < 2:
+        return torch.finfo(array.dtype).eps
+    numbers = array.nan_to_num(0.0, 0.0, 0.0)
     for narrow in (torch.bfloat16, torch.float16):
-        if array.dtype is narrow or bool(
-            torch.equal(array.nan_to_num().to(narrow).to(array.dtype), array.nan_to_num())
-        ):
+        if array.dtype is narrow or torch.equal(numbers.to(narrow).to(array.dtype), numbers):
             return torch.finfo(narrow).eps
     return torch.finfo(torch.float32).eps

@@ -44,7 +44,7 @@ def check_heads(laid: Laid, known: Tensor, dead: Tensor) -> Iterator[Finding]:
     if fixed.any():
         says = f"{many(int(fixed.sum()), 'head')} with {FIXED:.0%} or more of each row on one and the same key."
         yield laid.of_heads("dead-head", "note", says, "", fixed)
-    plain = dead | level | (weights.amax(-1) >= FIXED).all(-1).all(0)
+    plain = dead | (even_rows(weights, usable, 2 * laid.rounding) | (weights.amax(-1) >= FIXED)).all(-1).all(0)
     yield from identical(laid, plain)
     yield from symmetric(laid, weights.log(), known & ~level[:, None], relative=True)
 
@@ -59,22 +59,23 @@ def uniform(laid: Laid, heads: Tensor) -> Finding:
 
 def even(values: Tensor, usable: Tensor, slack: float) -> Tensor:
     """Heads, (H,), in which each row with two open keys or more is even over them, for at least three keys too many."""
+    telling = (usable.sum(-1) - 1).clamp_min(0).sum((0, 2)) >= MOST_BY_CHANCE
+    return even_rows(values, usable, slack).all(-1).all(0) & telling
+
+
+def even_rows(values: Tensor, usable: Tensor, slack: float) -> Tensor:
+    """Rows, (B, H, Q), that are even over their open keys; those with one open key or none are."""
     most = values.masked_fill(~usable, -torch.inf).amax(-1)
     least = values.masked_fill(~usable, torch.inf).amin(-1)
-    rows = usable.sum(-1) > 1
     level = most - least <= EVEN * torch.maximum(most.abs(), least.abs()) + slack
-    return (level | ~rows).all(-1).all(0) & ((usable.sum(-1) - 1).clamp_min(0).sum((0, 2)) >= MOST_BY_CHANCE)
+    return level | (usable.sum(-1) < 2)
 
 
 def _fixed(weights: Tensor, known: Tensor) -> Tensor:
-    """Heads, (H,), of which each row of three or more has nearly all its weight on the same key."""
+    """Heads, (H,), of which each known row of three or more has nearly all its weight on the same key."""
     most, where = weights.max(-1)
     same = ((where == where[:, :, :1]) & (most >= FIXED)) | ~known
-    return (
-        (same.all(-1).all(0))
-        if weights.shape[2] > 2 and weights.shape[3] > 1
-        else torch.zeros(len(same[0]), dtype=bool)
-    )
+    return same.all(-1).all(0) & (known.sum(-1) > 2).any(0) & (weights.shape[3] > 1)
 
 
 def identical(laid: Laid, plain: Tensor) -> Iterator[Finding]:

@@ -42,6 +42,8 @@ def kind_of(array: Tensor, told: str | None, convention: str | None) -> tuple[st
         return "mask", ("It is read as a mask: it holds 0 and 1 only.",)
     if fill(array) is not None or bool(((known == 0) | (known <= VERY_NEGATIVE)).all()):
         return "mask", ("It is read as an additive mask: it holds 0 and negative numbers that block, and no other.",)
+    if of_ones(array):
+        return "mask", ("It is read as an additive mask: it holds 1 and negative numbers that block, and no other.",)
     if bool((known < 0).any()) or bool(known.isinf().any()):
         return "scores", ("It is read as scores: numbers below 0 are among many others.",)
     sums = array.double().nansum(-1).flatten()
@@ -62,6 +64,12 @@ def fill(array: Tensor) -> float | None:
     least, most = float(below.min()), float(below.max())
     two_numbers = least == most and below.numel() < array.numel()
     return most if two_numbers or most <= VERY_NEGATIVE else None
+
+
+def of_ones(array: Tensor) -> bool:
+    """Whether it holds 1 and numbers that block, and no other: ``tril.masked_fill(tril == 0, -inf)``."""
+    blocks = array <= VERY_NEGATIVE
+    return bool(blocks.any()) and bool(((array == 1) | blocks).all())
 
 
 def convention_of(array: Tensor, told: str | None) -> str | None:

@@ -16,6 +16,12 @@ def check_mask(laid: Laid, told: str | None, causal: bool | None) -> tuple[str, 
     """The convention of a mask, whether it hides the future, and what is wrong with it."""
     mask = laid.values
     convention = kinds.convention_of(mask, told)
+    if convention == "additive" and kinds.of_ones(mask) and bool((mask == 1).any()):
+        zeros = Laid(mask.masked_fill(mask == 1, 0), laid.axes, laid.eps, laid.rounding)
+        says = "What is open holds 1 instead of 0: every open score grows by 1, which leaves the weights as they are."
+        ones = laid.finding("values", "note", says, "Fill what is open with 0.", mask == 1)
+        convention, hides, findings = check_mask(zeros, told, causal)
+        return convention, hides, [ones, *findings]
     if convention == "additive" and bool((mask != 0).any()) and kinds.fill(mask) is None:
         return convention, bool(causal), list(_values(laid))
     findings = list(_convention(laid, convention)) if convention else []
@@ -76,7 +82,7 @@ def _values(laid: Laid) -> Iterator[Finding]:
         yield laid.finding("nan", "error", says, fix, values.isnan())
     if (values == torch.inf).any():
         yield laid.finding("inf", "error", "The mask holds +inf.", "Blocked is -inf, open is 0.", values == torch.inf)
-    odd = (values != 0) & (values != 1) & (values > kinds.VERY_NEGATIVE) & values.isfinite()
+    odd = (values != 0) & (values > kinds.VERY_NEGATIVE) & values.isfinite()
     if odd.any():
         says = f"The mask holds {values[odd][0].item():.4g} and other numbers that neither block nor leave open."
         fix = (
@@ -139,14 +145,17 @@ def _empty(laid: Laid, may_attend: Tensor, convention: str) -> Iterator[Finding]
 
 
 def _own_key(laid: Laid, may_attend: Tensor) -> Iterator[Finding]:
-    """The diagonal blocked where the past is open and the future blocked."""
+    """The diagonal blocked where the past is open and the future blocked; not by padding, which blocks it for all."""
     queries, keys = may_attend.shape[2:]
     after = future(queries, keys)
     own = torch.ones(queries, keys, dtype=torch.bool).tril(max(0, keys - queries)) & ~after
     own &= torch.ones(queries, keys, dtype=torch.bool).triu(max(0, keys - queries))
     past = ~after & ~own
+    if not (own & may_attend.any(2, keepdim=True)).any():
+        return
     if queries < 3 or (may_attend & (after | own)).any() or 2 * int((may_attend & past).sum()) < int(past.sum()):
         return
-    says = "The future is hidden, and so is each query's own key: query 0 has none at all."
+    none = "" if may_attend[:, :, 0].any() else ": query 0 has none at all"
+    says = f"The future is hidden, and so is each query's own key{none}."
     fix = "It is off by one: tril(diagonal=0) is open, triu(diagonal=1) blocked."
     yield laid.finding("blocks-itself", "warning", says, fix, own.expand_as(may_attend))

@@ -200,8 +200,13 @@ def _nested(name: str, text: str) -> Any:
 
 
 def _lines(name: str, text: str) -> list[list[Any]]:
-    """One row a line; commas, semicolons, tabs or blanks between."""
-    rows = [re.split(r"\s*[,;\t]\s*|\s+", line.strip().strip(",;")) for line in text.splitlines() if line.strip()]
+    """One row a line; commas, semicolons, tabs or blanks between; a point before decimals."""
+    lines = [line.strip().strip(",;") for line in text.splitlines() if line.strip()]
+    if any(re.search(r"\d,\d", line) and re.search("[;\t]", line) for line in lines):
+        raise InputError(
+            f"{quoted(name)} has commas inside numbers, or two signs between them; write a point for a comma."
+        )
+    rows = [re.split(r"\s*[,;\t]\s*|\s+", line) for line in lines]
     return [[_number(name, cell, number) for cell in row] for number, row in enumerate(rows, 1)]
 
 

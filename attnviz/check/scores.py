@@ -33,9 +33,10 @@ def check_scores(laid: Laid, causal: bool | None) -> tuple[bool, list[Finding]]:
         findings += leaks(laid, ~blocked, told=causal is not None)
     known = ~scores.isnan().any(-1)
     usable = ~blocked & known[..., None]
-    even = heads.even(scores.masked_fill(~usable, 0), usable, 2 * laid.rounding)
+    judged = scores.masked_fill(~usable, 0), usable, 2 * laid.rounding
+    even = heads.even(*judged)
     if even.any():
         findings.append(heads.uniform(laid, even))
-    findings += heads.identical(laid, even)
+    findings += heads.identical(laid, heads.even_rows(*judged).all(-1).all(0))
     findings += heads.symmetric(laid, scores.masked_fill(blocked, -torch.inf), known & ~even[:, None], relative=False)
     return hides, findings

@@ -65,7 +65,7 @@ def _mask(mask: Tensor, shape: Shape) -> tuple[tuple[str, ...], Finding]:
         f"{axis} is {have} instead of {want}" for axis, have, want in _pairs(given, shape) if have not in (1, want)
     ]
     told = f"A mask of {given} on scores of {_named(shape)}"
-    raises = f"{told} raises an error"
+    raises = f"{told} raises an error{_grows(given, shape)}"
     match given:
         case (first, _, last) if last in (1, keys) and first not in (1, heads) and first == batch * heads:
             fix = f"Hand over mask.view({batch}, {heads}, {given[1]}, {last})."
@@ -113,6 +113,15 @@ def _unasked(array: Tensor, kind: str) -> list[Finding]:
         says = f"The two axes of {tuple(array.shape)} are read as (Q, K), as broadcasting does."
         return [Finding("broadcast", "note", says, "If they are (B, K), padding, hand over mask[:, None, None, :].")]
     return []
+
+
+def _grows(given: tuple[int, ...], shape: Shape) -> str:
+    """Where the mask and the scores broadcast to more than the scores: that plain arithmetic takes them."""
+    try:
+        grown = tuple(torch.broadcast_shapes(given, shape))
+    except RuntimeError:
+        return ""
+    return f" in F.scaled_dot_product_attention, and silently makes {grown} of scores + mask"
 
 
 def _pairs(given: tuple[int, ...], shape: Shape) -> list[tuple[str, int, int]]:

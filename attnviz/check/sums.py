@@ -36,7 +36,8 @@ def check_sums(laid: Laid, known: Tensor) -> Iterator[Finding]:
         p, exact = found
         says = f"Dropout was on: rows that lost no weight sum to 1 / (1 - p) = {1 / (1 - p):.4g}, with p = {p:.2g}."
         if not exact:
-            says = f"Dropout was on: {p:.0%} of the weights are 0 in no order, and some rows sum to more than 1."
+            zeros = f"{p:.0%} of the weights are 0 (dropped, or blocked by a mask that is not known)"
+            says = f"Dropout was on: {zeros}, and some rows sum to more than 1."
         fix = "Call model.eval(), or look at the weights before dropout."
         yield laid.finding("dropout-on", "error", says, fix, off)
     elif _masked_after(laid.values, sums, live, off, closed, near):
@@ -78,12 +79,16 @@ def dropped(weights: Tensor, sums: Tensor, known: Tensor, closed: Tensor, near: 
     """The p of dropout after the softmax and whether it is exact, or None if zeros and sums do not follow it.
 
     A weight is zeroed with probability p, and else divided by 1 - p. So a row that lost none sums to 1 / (1 - p), no
-    row sums to more, and p of the open cells, give or take 5 standard deviations, are 0.
+    row sums to more, and p of the open cells, give or take 5 standard deviations, are 0. Where three rows or more have
+    zeros and all sum to the same, as much as any row, nothing was lost: the zeros are those of a mask.
     """
     cells = known[..., None] & ~closed
     count, zeros = int(cells.sum()), int(((weights == 0) & cells).sum())
     whole = known & cells.any(-1) & ~((weights == 0) & cells).any(-1)
     share = zeros / count if count else 0.0
+    lost, top = sums[known & ((weights == 0) & cells).any(-1)], float(sums[known].max())
+    if len(lost) > 2 and bool((lost >= top - near * top).all()):
+        return None
     if bool(whole.any()):
         kept = sums[whole]
         middle = kept.median().item()
@@ -94,12 +99,11 @@ def dropped(weights: Tensor, sums: Tensor, known: Tensor, closed: Tensor, near: 
             return _common(p, near)
     else:
         p = share
-        if not 0 < p < 1 or float(sums[known].max()) <= 1 + near:
+        if not 0 < p < 1 or top <= 1 + near:
             return None
         slack = 5 * math.sqrt(p * (1 - p) / count) / (1 - p)
     within = abs(share - p) <= 5 * math.sqrt(p * (1 - p) / count)
-    most = float(sums[known].max())
-    return (p, not slack) if within and most <= (1 + slack + 2 * near) / (1 - p) else None
+    return (p, not slack) if within and top <= (1 + slack + 2 * near) / (1 - p) else None
 
 
 def _common(p: float, near: float) -> tuple[float, bool] | None:

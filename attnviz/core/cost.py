@@ -15,16 +15,16 @@ class Amount:
     """What so many cells (pairs of a query and a key) cost in one layer and for one sentence.
 
     Attributes:
-        cells: pairs in one head; a fraction if estimated.
+        cells: pairs in one head.
         flops_scores: of q kᵀ: 2 · heads · cells · d_k, a multiplication and an addition for each product.
         flops_output: of weights @ v: 2 · heads · cells · d_v.
         bytes_scores: of the scores, if they are held: heads · cells · bytes of a number.
     """
 
-    cells: float
-    flops_scores: float
-    flops_output: float
-    bytes_scores: float
+    cells: int
+    flops_scores: int
+    flops_output: int
+    bytes_scores: int
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,11 @@ def cost(
 ) -> Cost:
     """Count what attention costs under a mask and without it; see `Amount` for the formulas.
 
-    Up to `counted` cells every cell is counted. Beyond that only some rows are, each the middle of an equal stretch of
-    rows, and the cells are estimated from their mean: within a key per row where the keys per row grow steadily, as
-    under a subsequent mask; missing what is special about single rows, such as painted cells and global tokens. So
-    131,072 x 131,072 are estimated from 32 rows. No more than a block of cells is ever held (`masks.base.BLOCK`).
+    Up to `counted` cells every cell is counted. Beyond that only some rows are, each the middle of a stretch of rows
+    that it stands for; all stretches are equal, but for a shorter one at the end. That is within a key per row where
+    the keys per row grow steadily, as under a subsequent mask; it misses what is special about single rows, such as
+    painted cells and global tokens. So 131,072 x 131,072 are estimated from 32 rows. No more than a block of cells is
+    ever held (`masks.base.BLOCK`).
 
     Args:
         mask: who may attend to whom; None for everyone.
@@ -88,13 +89,20 @@ def cost(
     for name, size in sizes.items():
         if size < 0:
             raise MaskError(f"The cost of attention was asked for {name} = {size}; it must be 0 or more.")
-    stretch = max(1, math.ceil(queries * keys / max(1, counted)))
-    rows = slice(stretch // 2, None, stretch)
-    left = (mask or Full()).keys_left(queries, keys, sentence=sentence, rows=rows)
-    cells = left.sum().item() if stretch == 1 else queries * left.double().mean().item()
+    stretch = max(1, min(queries, math.ceil(queries * keys / max(1, counted))))
+    end = queries - queries % stretch  # of the stretches that are equal
+    middles = [(stretch, slice(stretch // 2, end, stretch))]
+    if end < queries:
+        middle = (end + queries) // 2
+        middles.append((queries - end, slice(middle, middle + 1)))
+    cells = rows_counted = 0
+    for size, rows in middles:
+        left = (mask or Full()).keys_left(queries, keys, sentence=sentence, rows=rows)
+        cells += size * left.sum().item()
+        rows_counted += len(left)
 
-    def amount(cells: float) -> Amount:
+    def amount(cells: int) -> Amount:
         products = 2 * heads * cells
         return Amount(cells, products * d_k, products * d_v, heads * cells * bytes_per_number)
 
-    return Cost(amount(cells), amount(queries * keys), stretch > 1, len(left))
+    return Cost(amount(cells), amount(queries * keys), stretch > 1, rows_counted)

@@ -99,15 +99,21 @@ def _found(grid: Tensor) -> Iterator[Inversion]:
 
 
 def _subsequent(grid: Tensor, offset: int) -> Inversion | None:
-    """The future open and the diagonal blocked. Columns that are the same in every row (padding) say nothing here."""
+    """The future open and the diagonal blocked. Columns that are the same in every row (padding) say nothing here.
+
+    With more keys than queries, aligned top-left, all of the future must be open: the last rows of a window (a cache)
+    hold nothing before their queries either.
+    """
     distance = _distance(grid) - offset
     mixed = grid.any(0) & ~grid.all(0)
     past, present, future = (side & mixed for side in (distance < 0, distance == 0, distance > 0))
     if not (future & grid).any():
         return None
-    only_future = not (grid & (past | present)).any()
+    wholly = bool(grid[future].all())
+    cached = grid.shape[1] - grid.shape[0] > offset
+    only_future = not (grid & (past | present)).any() and (wholly or not cached)
     not_oneself = bool(present.any()) and not (present & grid).any() and bool((past & ~grid).any())
-    if only_future or (not_oneself and grid[future].all()):
+    if only_future or (not_oneself and wholly):
         return Inversion("subsequent", _future_words(grid, offset), _cells(future & grid))
     if bool(past.any()) and not (grid & past).any() and bool(grid[present | future].all()):
         sentence = "Every query sees itself and the future, never the past: rows and columns swapped. Hand over mask.T."
@@ -127,10 +133,11 @@ def _future_words(grid: Tensor, offset: int) -> str:
 
 
 def _padding(grid: Tensor) -> Inversion | None:
-    """Only the last keys are open to anyone, and they are less than half."""
+    """Only the last keys are open to anyone, less than half; to all alike where it may be the last rows of a window."""
     open_to_some = grid.any(0)
     first = int(open_to_some.int().argmax())
-    if 2 * first <= len(open_to_some):
+    cached = grid.shape[1] > grid.shape[0] and not bool((grid == grid[:1]).all())
+    if 2 * first <= len(open_to_some) or cached:
         return None
     sentence = f"Only the keys from {first} on are open, less than half of them: padding inverted. Hand over ~mask."
     return Inversion("padding", sentence, _cells(grid), "padding on the left")

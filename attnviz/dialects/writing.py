@@ -98,7 +98,7 @@ class Writer:
                 return Part(sign.join(part.tight for part in parts), frozenset().union(*(p.axes for p in parts)), True)
             case Not(inner):
                 part = self._tree(inner, shift, alone)
-                return Part(part.denied, part.axes, opposite=part.text)
+                return Part(part.denied, part.axes, loose=bool(part.opposite), opposite=part.text)
             case Shifted(inner, offset):
                 return self._tree(inner, shift + offset, alone)
         if (mask, shift) not in self.written:

@@ -14,6 +14,7 @@ from attnviz.core.masks import Documents, Padding, Prefix, Subsequent, Window
 
 SIZES = st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 9))
 SEEDS = st.integers(0, 10**6)
+EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
 DTYPES = st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64])
 
 
@@ -32,6 +33,16 @@ def test_causal_softmax_weights_raise_no_alarm(size, seed, dtype, said):
     assert report.findings == () or report.rules() <= {"dead-head"}
     assert report.ok
     assert report.causal is (n > 1) or said
+
+
+@given(size=SIZES, seed=SEEDS, dtype=st.sampled_from(EIGHT_BITS))
+def test_eight_bits_round_more_than_sixteen(size, seed, dtype):
+    """So rows of weights need not sum to 1 within what float16 allows; what sums to a quarter is found all the same."""
+    batch, heads, n = size
+    found = softmax((batch, heads, n, n), causal(n), seed, dtype)
+
+    assert check(found, kind="weights").rules("error") == set()
+    assert not check((found.float() / 4).to(dtype), kind="weights").ok
 
 
 @given(size=SIZES, seed=SEEDS, dtype=DTYPES, keys=st.integers(3, 9), data=st.data())
@@ -132,6 +143,26 @@ def test_dropout_is_found_with_its_p(p, seed, hides, n, heads):
 
     assert [one.rule for one in found] == ["dropout-on"]
     assert f"with p = {p:.2g}." in found[0].says or not whole
+
+
+@given(seed=SEEDS, n=st.integers(6, 14), scale=st.sampled_from([1.25, 1.5, 2.0]), heads=st.integers(1, 3))
+def test_rows_that_all_sum_to_the_same_lost_nothing_to_dropout(seed, n, scale, heads):
+    """As where two heads were summed: the zeros are those of a mask, whichever it is."""
+    for mask in (Window(2), Window(2, 2), Documents((3,) * 5)):
+        grid = mask.grid(n)
+        report = check(scale * softmax((1, heads, n, n), grid, seed, torch.float32), kind="weights")
+        assert report.rules("error") - {"range"} == {"row-sum"}
+
+
+@given(p=st.sampled_from([0.1, 0.3]), seed=SEEDS)
+def test_dropout_beside_a_mask_that_is_not_known_says_no_p(p, seed):
+    """What the mask of one head blocks and what was dropped are both 0."""
+    weights = softmax((1, 1, 24, 24), Window(5, 5).grid(24), seed, torch.float32)
+    kept = torch.rand(weights.shape, generator=torch.Generator().manual_seed(seed)) >= p
+    (found,) = [one for one in check(weights * kept / (1 - p)).findings if one.severity == "error"]
+
+    assert found.rule == "dropout-on"
+    assert "dropped, or blocked by a mask" in found.says
 
 
 @given(size=SIZES, seed=SEEDS, length=st.integers(2, 8))

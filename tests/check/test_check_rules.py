@@ -9,6 +9,7 @@ import torch
 from arrays import B, H, N, additive, causal, padded, scores, weights
 
 from attnviz import api
+from attnviz.charts.evidence import evidence
 from attnviz.check import RULES, SEVERITIES, check
 from attnviz.core import exhibits
 from attnviz.core.errors import InputError, ShapeError
@@ -185,6 +186,8 @@ def test_a_report_says_the_worst_first():
         (torch.zeros(3, 0), {}, "no cells"),
         (torch.zeros(2, 2, dtype=torch.complex64), {}, "complex64"),
         (weights().numpy().astype(object), {}, "object"),
+        ([[1, 2], [3]], {}, "different lengths"),
+        (torch.zeros(2, 2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), {}, "float4"),
         (causal(), {"kind": "picture"}, "There are: mask, weights, scores"),
         (causal(), {"convention": "sdpa"}, "There are: may-attend"),
         (causal(), {"convention": "additive"}, "booleans or 0 and 1"),
@@ -223,6 +226,62 @@ def test_uniform_heads_are_uniform_and_nothing_else():
 
     assert check(even.expand(1, 2, 3, 3), kind="weights").rules() == {"uniform-head"}
     assert check(causal(2) / causal(2).sum(-1, keepdim=True)).rules() == set()
+    assert check((causal(2) / causal(2).sum(-1, keepdim=True)).expand(1, 2, 2, 2)).rules() == set()
+    assert check(torch.full((1, 2, 2, 2), 0.5)).rules() == set()
+
+
+def test_what_holds_no_numbers_has_no_heads_alike():
+    """Heads of NaN alone, or of scores that all block, are neither identical nor fixed on a key."""
+    blank = torch.full((1, 2, 4, 4), math.nan)
+
+    assert check(blank).rules() == {"nan"}
+    assert check(blank, kind="scores").rules() == {"nan"}
+    assert check(torch.full((1, 2, 4, 4), -math.inf), kind="scores").rules() == {"empty-row"}
+
+
+def test_an_additive_mask_of_ones_is_checked_too():
+    """As ``tril.masked_fill(tril == 0, -inf)`` leaves it: 1 is added alike, and what is blocked is found."""
+    for said in ({}, {"kind": "mask"}, {"convention": "additive"}):
+        ones = additive(causal()) + 1
+        report = check(ones, **said)
+
+        assert (report.kind, report.convention, report.causal, report.ok) == ("mask", "additive", True, True)
+        assert [(one.rule, one.severity) for one in report.findings] == [("values", "note")]
+        assert check(at(ones, (2, 5), 1.0), causal=True, **said).rules("error") == {"future-leak"}
+        assert check(at(ones, 3, -math.inf), **said).rules("error") == {"empty-row"}
+    assert check(at(additive(causal()), (1, 0), 1.0), kind="mask").rules("error") == {"values"}
+
+
+def test_padding_where_the_own_keys_would_be_blocks_nobody_itself():
+    """Three queries at the end of eleven keys, of which eight are real: each query has all of these."""
+    assert check(padded((8,), 11).expand(1, 1, 3, 11), convention="may-attend").rules("warning", "error") == set()
+
+
+def test_a_query_with_a_past_is_not_said_to_have_no_key():
+    """With a cache query 0 has the keys before it, also where its own is blocked."""
+    (square,) = [one for one in check(causal(5).tril(-1)).findings if one.rule == "blocks-itself"]
+    (cached,) = check(torch.ones(3, 7).tril(3).bool(), convention="may-attend", shape=(1, 1, 3, 7)).findings[:1]
+
+    assert "query 0 has none at all" in square.says
+    assert (cached.rule, "none at all" in cached.says) == ("blocks-itself", False)
+
+
+def test_the_picture_of_a_mask_of_ones_shows_them_open():
+    """What is open, blocked, and marked as evidence, in the row that has no key left."""
+    array = at(additive(causal(4)) + 1, 2, -math.inf)
+    report = check(array, kind="mask")
+    drawn = evidence(array, report, report.findings[0]).states
+
+    assert drawn.tolist() == [[0, 1, 1, 1], [0, 0, 1, 1], [2, 2, 2, 2], [0, 0, 0, 0]]
+
+
+def test_blocked_scores_do_not_hide_a_low_precision():
+    """-inf is -inf in bfloat16 too, so that the tolerance is that of bfloat16."""
+    even = scores((1, 1, 40, 40)) + scores((1, 1, 40, 40)).mT
+    noisy = (even * (1 + 2e-3 * scores((1, 1, 40, 40), 1).clamp(-1, 1))).bfloat16().float()
+    blocked = at(noisy, (0, 0, slice(None), 39), -math.inf)
+
+    assert check(noisy).rules() == check(blocked).rules() == {"symmetric-scores"}
 
 
 def test_three_tokens_in_low_precision_tell_no_symmetry():

@@ -83,6 +83,24 @@ def test_a_mask_of_sentences_on_as_many_heads_is_silently_wrong():
     assert broadcast(mask[:1].expand(2, 1, 7), shape).severity == "note"
 
 
+@pytest.mark.parametrize(
+    ("given_shape", "shape"),
+    [((2, 3, 3), (2, 1, 3, 3)), ((5, 5), (2, 4, 1, 5)), ((2, 1, 3, 3), (1, 2, 3, 3)), ((3, 1, 3, 3), (1, 1, 3, 3))],
+)
+def test_scores_that_would_silently_grow_are_told(given_shape, shape):
+    """Where an axis of the scores is 1, `scores + mask` raises nothing; the fused call does."""
+    scores, mask = torch.zeros(shape), ones(*given_shape)
+    grown = scores.masked_fill(~mask, -1.0).shape
+    query, key = torch.zeros(*shape[:3], 4), torch.zeros(*shape[:2], shape[3], 4)
+
+    with pytest.raises(RuntimeError):
+        torch.nn.functional.scaled_dot_product_attention(query, key, key, mask)
+    found = broadcast(mask, shape)
+    assert found.severity == "error"
+    assert f"silently makes {tuple(grown)} of scores + mask" in found.says
+    assert "silently" not in broadcast(ones(4, 5, 7)).says
+
+
 def test_rows_that_may_be_sentences_are_a_warning_unless_they_are_a_triangle():
     """(B, K) padding and (Q, K) look alike if B = Q."""
     shape = (5, 2, 5, 5)

@@ -80,6 +80,18 @@ def test_the_bound_of_what_is_counted():
     assert half.masked.cells == 2 * (2 + 4 + 6 + 8)
 
 
+@pytest.mark.parametrize("queries", [1, 3, 7, 1000, 3001, 70_000, 100_000])
+@pytest.mark.parametrize("counted", [1, 1000, 2**19, 2**22])
+def test_an_estimate_of_a_causal_mask_is_within_a_key_per_row(queries, counted):
+    """Also where the rows do not part into equal stretches, and where fewer cells may be counted than one row has."""
+    for keys in (queries, 2**18):
+        found = cost(Subsequent(), queries, keys, counted=counted, **SIZES)
+        exact = sum(range(1, queries + 1))
+
+        assert abs(found.masked.cells - exact) <= queries
+        assert 1 <= found.rows_counted <= max(2, counted // keys + 1)
+
+
 def test_nothing_costs_nothing():
     """No queries, no keys."""
     assert cost(Subsequent(), 0, **SIZES).full.cells == 0

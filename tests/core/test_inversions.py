@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnviz.core.errors import MaskError
 from attnviz.core.inversions import likely_inverted, likely_inverted_padding
-from attnviz.core.masks import Documents, Full, Mask, Padding, Prefix, Subsequent, Window
+from attnviz.core.masks import Blocks, Documents, Full, Mask, Padding, Prefix, Subsequent, Window
 
 LENGTHS = st.integers(3, 13)
 
@@ -40,6 +40,21 @@ def meant(draw) -> Mask:
 def test_no_alarm_for_masks_that_are_meant(mask, queries, keys):
     """Full, subsequent, windows, prefix-LM, documents and padding, alone and causal, for any two lengths."""
     assert likely_inverted(mask.grid(queries, keys)) == ()
+
+
+@given(
+    mask=st.builds(Window, st.integers(1, 6), st.integers(0, 6)) | st.builds(Blocks, st.integers(1, 4)),
+    causal=st.booleans(),
+    queries=st.integers(3, 8),
+    more=st.integers(1, 14),
+)
+def test_no_alarm_for_the_last_rows_of_a_window(mask, causal, queries, more):
+    """As with a cache, or in chunks; but one that is also, cell by cell, a triangle turned over is taken for that."""
+    mask = mask & Subsequent() if causal else mask
+    grid = mask.aligned(queries, queries + more, "bottom-right").grid(queries, queries + more)
+
+    whole = torch.ones_like(grid)
+    assert rules(grid) == [] or any(torch.equal(grid, whole.triu(first)) for first in (0, 1))
 
 
 @given(

@@ -21,6 +21,7 @@ from attnviz.core.masks import (
     Full,
     Global,
     Mask,
+    Not,
     Opened,
     Or,
     Padding,
@@ -149,6 +150,16 @@ def test_the_code_of_every_dialect_gives_our_weights(name, data):
 
     assert close(left["output"], output)
     assert "weights" not in left or close(left["weights"], weights)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [known.name for known in DIALECTS if known.name != "is_causal"])
+def test_a_denial_denied_keeps_its_parentheses(name):
+    """As a mask from JSON may hold it: what is joined to it stays beside it."""
+    inner = Padding((5, 3)) if name == "key_padding_mask" else Global((0, 5))
+    mask = And((Prefix(4), Not(Not(inner))))
+
+    assert close(ran(name, mask)["output"], expected(name, mask)[0])
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -5,6 +5,7 @@ from test_pages import button, captions, heads_page, html, masks_page, opened
 from attnviz.core.masks import Painted, Random, Subsequent
 from attnviz.core.stack import Entry, Stack
 from attnviz.ui import masking
+from attnviz.ui.lab import explain
 from attnviz.ui.lab.rules import PRESETS
 
 
@@ -270,3 +271,24 @@ def test_without_a_rule_everything_is_open():
     assert "Nothing is changed" in captions(app)
     assert "No rule yet." in html(app)
     assert "49 of 49 cells may attend" in html(app)
+
+
+def test_three_digits_never_read_as_a_power_of_ten():
+    """Just below a thousand of a unit it is one of the next."""
+    numbers = {36: "36 ", 999: "999 ", 999.6: "1 k", 999_400: "999 k", 999_600: "1 M", 1e12: "1 T"}
+
+    assert {number: explain._short(number) for number in numbers} == numbers
+
+
+def test_costs_that_are_estimated_say_so():
+    """Of 128k tokens always; of this text too where it has more cells than are counted one by one."""
+    short, long = (masks_of(text) for text in ("the cat", "the cat sat on the mat " * 130))
+
+    assert "For 128k the keys of some rows are counted" in short
+    assert "Of both the keys of some rows are counted" in long
+
+
+def masks_of(text: str) -> str:
+    app = opened(masks_page, text=text)
+    assert not app.exception
+    return html(app)

@@ -79,6 +79,28 @@ def test_a_causal_mask_inverted_by_mistake_is_named_and_leaks_and_is_undone():
     assert "No leak." in html(app)
 
 
+def test_what_was_meant_is_promised_where_nothing_was_blocked():
+    """A mask that blocks nothing, read as one that blocks all: every cell is promised, not the mistake."""
+    app = lab("Conventions", mask="none")
+    app.button(key="mistake").click().run()
+
+    assert app.session_state["promise"] == "what was meant"
+    assert "promised: full" in html(app)
+
+
+def test_no_future_is_promised_of_self_attention_alone():
+    """In cross-attention there is none to promise."""
+    link = {"tab": "Leak test", "text": "the cat", "model": "translator"}
+
+    assert promises(lab(**link, site="d0")) == ["this mask", "no future"]
+    assert promises(lab(**link, site="c0")) == ["this mask"]
+
+
+def promises(app) -> list[str]:
+    (control,) = [one for one in app.button_group if one.key == "promise"]
+    return list(control.options)
+
+
 @pytest.mark.parametrize("known", DIALECTS, ids=lambda known: known.name)
 def test_each_dialect_gives_its_code_or_the_reason_why_it_cannot(known):
     """What is copied is what the library writes."""

@@ -104,7 +104,8 @@ def _costs(lab: Lab) -> None:
     st.html(f'<table class="facts costs"><tr><td></td>{heads}</tr>{rows}</table>')
     quiet(
         "Of full attention: what a kernel does that skips every blocked cell. One that skips none does it all. "
-        "Memory is of the scores, if they are held. For 128k the keys of some rows are counted."
+        "Memory is of the scores, if they are held. "
+        f"{'Of both' if now.estimated else 'For 128k'} the keys of some rows are counted."
     )
 
 
@@ -139,6 +140,6 @@ ROWS = (
 def _short(number: float) -> str:
     """Three digits and a letter: 12.3 M."""
     for power, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= power:
+        if number >= 0.9995 * power:  # what would read 1e+03 of the smaller unit
             return f"{number / power:.3g} {letter}"
     return f"{number:.3g} "

@@ -9,7 +9,7 @@ from attnviz import figures, words
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.leaks import MOST, LeakTest
-from attnviz.core.masks import Mask, Subsequent
+from attnviz.core.masks import Full, Mask, Subsequent
 from attnviz.core.tokens import Token
 from attnviz.leaks import leak_test, mistakes, probes
 from attnviz.sources.base import Source
@@ -74,11 +74,11 @@ def _undo() -> None:
 def _promised(lab: Lab) -> Mask | None:
     """What each layer is to keep; None is the model's own mask with that of the page."""
     meant = st.session_state["meant"]
-    options = tuple(name for name in PROMISES if name != MEANT or meant is not None)
-    chosen = _choice("Promised", options, "promise")
+    possible = {MEANT: meant is not None, FUTURE: lab.site.kind != "cross"}
+    chosen = _choice("Promised", tuple(name for name in PROMISES if possible.get(name, True)), "promise")
     if chosen == MEANT and meant is not None:
-        return meant.mask()
-    return Subsequent() if chosen == FUTURE and lab.site.kind != "cross" else None
+        return meant.mask() or Full()
+    return Subsequent() if chosen == FUTURE and possible[FUTURE] else None
 
 
 def _model(lab: Lab, place: Site | str, promised: Mask | None) -> LeakTest | None:
