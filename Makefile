@@ -26,6 +26,7 @@ check: $(VENV)/for-tests ## ruff, and who may import whom
 bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints tables, asserts nothing
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/core.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/app.py
+	PYTHONPATH=. $(BIN)/python tests/benchmarks/overview.py
 
 sweep: $(VENV)/for-tests ## property tests with 50 times as many examples, another draw each time
 	$(BIN)/python -m pytest --hypothesis-profile=sweep -m "not browser" $(ARGS)

@@ -17,6 +17,7 @@ SHADES = 250
 _GROUND, _STROKE, _CROSS, _OPEN, _DOT = range(SHADES, SHADES + 5)
 
 
+@lru_cache(maxsize=16)
 def palette(colors: Theme, *, gray: bool = False, grounds: Sequence[str] = ()) -> np.ndarray:
     """RGB colors: the ramp, then the special ones.
 

@@ -1,5 +1,6 @@
 """Every head of the model at once, by its layer or by a number, and what each may be for."""
 
+import time
 from collections.abc import Callable
 
 import pandas as pd
@@ -23,6 +24,9 @@ SHOWN = ("confidence", "effective_keys", "distance", "previous", "self", "first"
 
 ORDERED = ("sort", "kinds", "role")
 """The controls of the order."""
+
+PAINTING = 0.08
+"""Seconds that a browser takes to paint 144 heads."""
 
 
 def page(open_heads: Callable[[], None]) -> None:
@@ -52,6 +56,7 @@ def body(source, lines, open_heads) -> None:
         place, beside = st.container(width="content"), st.container(width="stretch", key="beside")
     if plain := _asks_for_no_number(record):  # the numbers of many heads take longer than their pictures
         _every(place, cache.overview(record, focused=focus, order=None, captions=None, **drawn))
+        _let_paint(record)
     known = numbers.numbers(source, lines, edits, record, sentence)
     order, captions = _order(bar, record, known)
     every = cache.overview(record, focused=focus, order=order, captions=captions, **drawn)
@@ -89,6 +94,16 @@ def _every(place: DeltaGenerator, every: Figure) -> None:
 def _select(point: dict | None) -> None:
     if point is not None and looking.counted(point, "every"):
         looking.look_at(*numbers.head_of(point))
+
+
+def _let_paint(record: Record) -> None:
+    """Leave the processor to the browser for a moment, where something new is to be painted.
+
+    As a rule both are on one machine. On two cores a picture takes twice as long beside the sums that come next.
+    """
+    if st.session_state.get("painted every") is not record:
+        st.session_state["painted every"] = record
+        time.sleep(PAINTING)
 
 
 def _asks_for_no_number(record: Record) -> bool:
