@@ -67,6 +67,13 @@ def test_running_a_model_loads_no_drawing():
     assert loaded & {"streamlit", "altair", "vl_convert", "transformers", "pandas"} == set()
 
 
+def test_a_shipped_model_opens_without_a_compiler():
+    """torch brings sympy and its compiler, a second of imports, where normal numbers are drawn for "meta"."""
+    loaded = imported_by("from attnviz import api; source = api.load(); source.run(source.tokenize(['the cat']))")
+
+    assert loaded & {"sympy", "mpmath"} == set()
+
+
 def test_every_public_name_is_there():
     """What `attnviz.__all__` promises can be had, also where it is imported on demand."""
     assert attnviz.__all__

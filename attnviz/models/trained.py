@@ -1,12 +1,15 @@
 """The weights that ship with attnviz: one file per kept moment of the training, without pickle."""
 
 import json
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch.overrides import TorchFunctionMode
 
 from attnviz.core import assets
 from attnviz.core.errors import AttnvizError
@@ -57,7 +60,7 @@ def read(path: Path) -> Model:
         with safe_open(path, "pt") as file:
             config = Config.from_json(json.loads((file.metadata() or {}).get("config", "null")))
             weights = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118 (not a dict)
-        with torch.device("meta"):  # no memory for sizes that a damaged file only claims
+        with torch.device("meta"), Uninitialized():  # no memory for sizes that a damaged file only claims
             model = config.build()
         model.load_state_dict(weights, assign=True)
     except (AttnvizError, RuntimeError):  # an AttnvizError is a ValueError too
@@ -67,6 +70,15 @@ def read(path: Path) -> Model:
     if not all(torch.isfinite(tensor).all() for tensor in weights.values()):
         raise AttnvizError(f"{what} hold numbers that are not finite; choose another model.")
     return model.eval().requires_grad_(False)
+
+
+class Uninitialized(TorchFunctionMode):
+    """Modules made under it get no first numbers: drawing normal ones for "meta" takes torch a second of imports."""
+
+    def __torch_function__(self, func: Callable, types: object, args: tuple = (), kwargs: dict | None = None) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 def write(model: Model, path: Path) -> None:

@@ -68,7 +68,7 @@ def sentence(n: int) -> str:
 def toggles(browser: Browser, address: str, n: int, rounds: int = 7) -> list[list[str]]:
     """A head, then a mask, switched on and off in the page of n tokens."""
     page = browser.new_page(viewport=VIEWPORT)
-    page.goto(f"{address}/?{urlencode({'text': sentence(n)})}")
+    page.goto(f"{address}/?{urlencode({'model': 'scratch', 'text': sentence(n)})}")
     page.wait_for_selector(PICTURE)
     driver.settled(page)
     rows = []
