@@ -64,12 +64,13 @@ def picture(
     lines = subtitles_of(record, edits=edits)
     title = title_of(record, x, y, titles)
     around += frame.heading(title, lines, left=0, top=-LINE - 6, width=LEFT + SIDE, colors=colors)
-    around += _legend(known, height, colors)
+    around += _legend(known, len(table) - len(known), height, colors)
     names = [name for name in (x, y) if name]
     marks = [
         _mark(row, LEFT + float(at), float(low), names, titles, focused, colors)
         for row, at, low in zip(known.to_dict("records"), left, bottom, strict=True)
     ]
+    marks.sort(key=lambda mark: mark["fill"] == colors.accent)  # the chosen one is above all
     data = {name: [mark[name] for mark in marks] for name in _COLUMNS} | {"rev": [rev] * len(marks)}
     return Picture(_form(height, colors), {"heads": data} | frame.tables(around))
 
@@ -145,13 +146,13 @@ def _tick(bounds: tuple[float, float], share: float) -> str:
     return f"{bounds[0] + share * (bounds[1] - bounds[0]):.3g}"
 
 
-def _legend(known: pd.DataFrame, height: float, colors: Theme) -> Frame:
-    """What the shapes mean, where there are several kinds."""
+def _legend(known: pd.DataFrame, missing: int, height: float, colors: Theme) -> Frame:
+    """What the shapes mean, where there are several kinds, and how many heads are not there."""
     kinds = [kind for kind in KINDS if (known["kind"] == kind).any()]
-    if len(kinds) < 2:
-        return Frame()
-    said = ", ".join(f"{kind}: {WORDS[kind]}" for kind in kinds)
-    return Frame(words=(words(LEFT, height + 12 + 2 * LINE + 4, said, colors.quiet),))
+    said = [", ".join(f"{kind}: {WORDS[kind]}" for kind in kinds)] if len(kinds) > 1 else []
+    said += [f"{missing} heads have no such number"] if missing else []
+    top = height + 12 + 2 * LINE + 4
+    return Frame(words=tuple(words(LEFT, top + i * LINE, text, colors.quiet) for i, text in enumerate(said)))
 
 
 @lru_cache(maxsize=16)

@@ -80,3 +80,13 @@ def test_heads_are_framed_with_the_keyboard(chromium, server):
     context.close()
     assert [one["id"] for one in found if one["impact"] in ("critical", "serious")] == []
     assert problems == []
+
+
+def test_a_link_holds_the_numbers_of_the_axes(page, server):
+    """Also the first one of the list, which the page does not open with."""
+    page.goto(f"{server}/overview?model=translator&across=Entropy+(nats)&up=Itself")
+    expect(picture(page, "scatter")).to_contain_text("Heads by entropy (nats) and itself")
+    driver.settled(page)
+    page.reload()
+
+    expect(picture(page, "scatter")).to_contain_text("Heads by entropy (nats) and itself")

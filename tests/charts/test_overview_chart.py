@@ -108,6 +108,13 @@ def test_heads_with_the_same_number_stand_on_each_other(record):
     assert len({row["y"] for row in rows}) == len(rows) == len(table)
 
 
+def test_the_chosen_head_is_above_all_others(record):
+    """What is drawn last is not hidden."""
+    rows = data(marks(record, "entropy", "previous", focused=(Site("encoder", 0), 0)), "heads")
+
+    assert (rows[-1]["kind"], rows[-1]["layer"], rows[-1]["head"]) == ("encoder", 0, 0)
+
+
 def test_without_a_number_there_is_no_mark(record):
     """An empty picture draws, too."""
     table = head_metrics(record).assign(entropy=pd.NA)
@@ -115,6 +122,16 @@ def test_without_a_number_there_is_no_mark(record):
 
     assert data(chart, "heads") == []
     assert draw(chart.to_dict())
+
+
+def test_heads_without_a_number_are_counted(record):
+    """The picture says how many are not there: two texts have no distance between them."""
+    table = head_metrics(record)
+    chart = scatter(record, table, "distance", None, titles=TITLES | {"distance": "Mean distance"}).chart
+    cross = sum(step.num_heads for step in record.steps if step.site.kind == "cross")
+
+    assert len(data(chart, "heads")) == len(table) - cross
+    assert f"{cross} heads have no such number" in str(chart.to_dict())
 
 
 @pytest.mark.parametrize("dark", [True, False])

@@ -197,17 +197,13 @@ def _table(known: Numbers, order: tuple[Head, ...] | None) -> None:
 
 def _against(record: Record, known: Numbers, focus: Head) -> None:
     """Two numbers against each other, and one alone."""
-    first, second = (name for name in ("confidence", "output" if "output" in known.names else "distance"))
-    options = {"format_func": TITLES.__getitem__, "width": 290, "bind": "query-params"}
+    up = "distance" if known.table["distance"].notna().all() else "output_share"
     drawn = {"titles": TITLES, "dark": looking.is_dark(), "focused": focus, "rev": looking.rev("every")}
     with st.container(horizontal=True, gap="large"):
-        for key, default in (("across", first), ("up", second)):
-            if st.session_state.get(key) not in known.names:
-                st.session_state[key] = default if default in known.names else known.names[0]
         with st.container(width="content"):
             with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-                x = st.selectbox("Across", known.names, key="across", **options)
-                y = st.selectbox("Up", known.names, key="up", **options)
+                x = _number_of(known, "Across", "across", "confidence")
+                y = _number_of(known, "Up", "up", up)
             scatter = figures.overview.scatter(record, known.table, x, y, **drawn)
             pictures.picture(scatter, "scatter", select="head", on_select=_select)
             pictures.take_away(scatter, "scatter")
@@ -215,3 +211,12 @@ def _against(record: Record, known: Numbers, focus: Head) -> None:
             histogram = figures.overview.scatter(record, known.table, x, None, **drawn)
             pictures.picture(histogram, "histogram", select="head", on_select=_select)
             pictures.take_away(histogram, "histogram")
+
+
+def _number_of(known: Numbers, said: str, key: str, opening: str) -> str:
+    """A column of the table, by its title. A link that names the one it opens with loses nothing."""
+    if st.session_state.get(key) not in (None, *known.names):
+        del st.session_state[key]
+    index = known.names.index(opening) if opening in known.names else 0
+    options = {"format_func": TITLES.__getitem__, "width": 290, "bind": "query-params"}
+    return st.selectbox(said, known.names, index, key=key, **options)
