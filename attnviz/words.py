@@ -6,6 +6,7 @@ import numpy as np
 
 from attnviz import metrics, views
 from attnviz.core import leaks as leak_tests
+from attnviz.core.amounts import percent
 from attnviz.core.display import as_sentence, in_title, isolated, shown
 from attnviz.core.edits import Site
 from attnviz.core.leaks import LeakTest
@@ -29,16 +30,6 @@ def quoted_token(text: str, position: int | str) -> str:
 def quoted(text: str) -> str:
     """A token or a word as it stands in a sentence: in quotes."""
     return isolated(f"'{shown(text)}'")
-
-
-def percent(share: float, digits: int = 1) -> str:
-    """A share in percent; what is not quite none or all of it does not read as if it were."""
-    smallest = 10 ** -(digits + 2)
-    if share != share:
-        return "NaN"
-    if 0 < share < smallest / 2:
-        return f"<{smallest:.{digits}%}"
-    return f">{1 - smallest:.{digits}%}" if 1 - smallest / 2 <= share < 1 else f"{share:.{digits}%}"
 
 
 def cell(

@@ -8,7 +8,7 @@ import pytest
 import tiny
 
 from attnviz import api
-from attnviz.cli import lines, main, values
+from attnviz.cli import main, values
 from attnviz.cli.parser import FLAGS, build
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
@@ -293,16 +293,6 @@ def test_a_card_says_what_was_measured_and_how(run):
         assert part in out
     assert "cross layer 1 head 2 looks about" in out
     assert "What it cannot do:\n  translate a sentence." in out
-
-
-def test_only_what_is_all_is_called_all():
-    assert [lines.percent(share) for share in (0, 0.98765, 0.9994, 0.99999, 1)] == [
-        "0.0%",
-        "98.8%",
-        "99.9%",
-        ">99.9%",
-        "100.0%",
-    ]
 
 
 def test_random_weights_have_no_card_and_say_so(run):

@@ -10,7 +10,7 @@ import pytest
 
 import attnviz
 from attnviz import api
-from attnviz.cli.lines import percent
+from attnviz.core.amounts import percent
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

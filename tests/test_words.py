@@ -75,24 +75,6 @@ def test_a_cell_says_what_its_query_reads_and_predicts():
     assert "predicting" not in words.cell(story, SITE, 0, 1, 0)
 
 
-@pytest.mark.parametrize(
-    ("share", "digits", "text"),
-    [
-        (0, 1, "0.0%"),
-        (0.0004, 1, "<0.1%"),
-        (0.931, 1, "93.1%"),
-        (0.9996, 1, ">99.9%"),
-        (1, 1, "100.0%"),
-        (1.5, 1, "150.0%"),
-        (0.004, 0, "<1%"),
-        (0.996, 0, ">99%"),
-        (math.nan, 1, "NaN"),
-    ],
-)
-def test_a_share_in_percent_is_never_rounded_to_none_or_all(share, digits, text):
-    assert words.percent(share, digits) == text
-
-
 def without_numbers(record):
     logits = record.prediction.logits * math.nan
     return replace(record, prediction=replace(record.prediction, logits=logits))

@@ -8,7 +8,7 @@ from attnviz.charts import frame
 from attnviz.charts.frame import Frame, box, words
 from attnviz.charts.picture import Form, Picture
 from attnviz.charts.theme import LINE, WORD_CHARACTER, Theme, config
-from attnviz.words import percent
+from attnviz.core.amounts import percent
 
 BEFORE, AFTER = "before the change", "after the change"
 

@@ -12,9 +12,9 @@ from attnviz.charts.heatmap import subtitles_of
 from attnviz.charts.maps import number
 from attnviz.charts.picture import Form, Picture
 from attnviz.charts.theme import Theme, config, theme
+from attnviz.core.amounts import percent
 from attnviz.core.display import in_title
 from attnviz.core.record import Record
-from attnviz.words import percent
 
 BAR, STEP = 12, 22
 WIDTH = 240

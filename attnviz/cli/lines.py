@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attnviz import api
+from attnviz.core.amounts import percent
 from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
 from attnviz.core.tokens import Sentence
@@ -128,12 +129,6 @@ def _measured(card: Card) -> list[str]:
         for measure in card.measured
     ]
     return ["", f"Measured, again with: {card.command}", *columns(rows)] if rows else []
-
-
-def percent(share: float) -> str:
-    """With one digit; only what is all is called 100%."""
-    text = f"{share:.1%}"
-    return ">99.9%" if text == "100.0%" and share < 1 else text
 
 
 def _findings(card: Card) -> list[str]:

@@ -9,6 +9,7 @@ from attnviz import figures, words
 from attnviz.charts import rollout as chart
 from attnviz.charts.rollout import MOST_BARS, Traced
 from attnviz.charts.size import MOST_BESIDE
+from attnviz.core.amounts import percent
 from attnviz.metrics.rollout import flow, mixed, rollout
 
 SHARES = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]])
@@ -66,7 +67,7 @@ def test_numbers_beside_bars_and_in_tables_are_those_of_the_metrics():
 
     assert figure.table["rollout"].tolist() == one.shares[3].tolist()
     assert figure.table["flow"].tolist() == reached.tolist()
-    assert {words.percent(value) for value in (*one.shares[3], *reached)} <= set(shown)
+    assert {percent(value) for value in (*one.shares[3], *reached)} <= set(shown)
     table = figures.rollout.rollout(one).table
     assert table.query("query == 1 and key == 2")["share"].item() == one.shares[1, 2]
     assert table.query("query == 1")["share"].sum() == pytest.approx(1)

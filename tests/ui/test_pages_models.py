@@ -9,12 +9,12 @@ from test_pages import button, captions, heads_page, html, masks_page, opened
 
 from attnviz import api
 from attnviz.core import assets
+from attnviz.core.amounts import percent
 from attnviz.core.edits import Edits
 from attnviz.models import trained
 from attnviz.sources import cards
 from attnviz.sources import trained as trained_source
 from attnviz.ui import cache, examples
-from attnviz.ui.pages.model import percent
 from attnviz.ui.state import encode_heads
 
 CARD = cards.card("translator")
@@ -387,18 +387,6 @@ def test_the_model_page_says_what_is_known():
     assert app.code[0].value == CARD.command
     assert len([b for b in app.button if b.key and b.key.startswith("to finding")]) == len(CARD.findings)
     assert len(app.get("vega_lite_chart")) == 1
-
-
-def test_a_share_is_never_rounded_up_to_all():
-    """All is all; almost all says how much."""
-    assert [percent(share) for share in (1.0, 0.99996, 0.9999, 0.998, 0.5, 0.0)] == [
-        "100%",
-        "99.99%",
-        "99.99%",
-        "99.8%",
-        "50.0%",
-        "0.0%",
-    ]
 
 
 def test_a_finding_on_the_model_page_leads_to_its_head():

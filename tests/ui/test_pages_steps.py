@@ -153,7 +153,9 @@ def test_measures_check_and_cost_are_the_librarys(name):
     assert found.module.says in unescape(html(app))
     costs = table(app, "tokens")
     assert [row[0] for row in costs[1:]] == ["1,000", "4,000", "100,000"]
-    amounts = [float(row[1].replace(",", "")) for row in costs]
+    powers = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+    said = [row[1].replace(",", "").split() for row in costs]
+    amounts = [float(amount) * powers.get("".join(letter), 1) for amount, *letter in said]
     assert amounts == pytest.approx([one.cost.full.flops_scores for one in walk.growth(record, site)], rel=5e-3)
 
 

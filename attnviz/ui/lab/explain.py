@@ -6,12 +6,13 @@ from html import escape
 import streamlit as st
 
 from attnviz.core import reach
+from attnviz.core.amounts import percent, short
 from attnviz.core.cost import Amount, cost
 from attnviz.core.display import shown
 from attnviz.core.masks import Mask
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.notes import clean, heading, quiet
-from attnviz.words import percent, quoted_token
+from attnviz.words import quoted_token
 
 MOST_LAYERS = 8
 MOST_REACHED = 1024
@@ -130,16 +131,8 @@ def _of(part: str, full: str) -> str:
 
 ROWS = (
     ("blocked", lambda cost: percent(cost.sparsity)),
-    ("cells in one head", lambda cost: _of(_short(cost.masked.cells), _short(cost.full.cells))),
-    ("FLOPs", lambda cost: _of(_short(_flops(cost.masked)), _short(_flops(cost.full)))),
-    ("memory", lambda cost: _of(f"{_short(cost.masked.bytes_scores)}B", f"{_short(cost.full.bytes_scores)}B")),
+    ("cells in one head", lambda cost: _of(short(cost.masked.cells), short(cost.full.cells))),
+    ("FLOPs", lambda cost: _of(short(_flops(cost.masked)), short(_flops(cost.full)))),
+    ("memory", lambda cost: _of(short(cost.masked.bytes_scores, "B"), short(cost.full.bytes_scores, "B"))),
 )
 """What is said of a cost, under which name."""
-
-
-def _short(number: float) -> str:
-    """Three digits and a letter: 12.3 M."""
-    for power, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= 0.9995 * power:  # what would read 1e+03 of the smaller unit
-            return f"{number / power:.3g} {letter}"
-    return f"{number:.3g} "

@@ -1,12 +1,12 @@
 """The card of the chosen model: what it is, how well it does, what its heads do, and what it cannot do."""
 
-import math
 from collections.abc import Callable
 from html import escape
 
 import streamlit as st
 
 from attnviz.charts.curve import curve
+from attnviz.core.amounts import percent
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card, Finding, Measure
 from attnviz.sources.trained import Trained
@@ -104,13 +104,6 @@ def _measures(measured: tuple[Measure, ...]) -> None:
     )
     head = '<tr><th>what was measured</th><th class="number">share</th><th>goal</th></tr>'
     st.html(f'<table class="facts"><thead>{head}</thead><tbody>{rows}</tbody></table>')
-
-
-def percent(share: float) -> str:
-    """A share in percent, never rounded up to all."""
-    if share == 1:
-        return "100%"
-    return f"{share:.1%}" if share < 0.9995 else f"{math.floor(share * 10_000) / 100:.2f}%"
 
 
 def _goal(measure: Measure) -> str:

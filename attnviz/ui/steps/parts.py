@@ -7,6 +7,7 @@ import streamlit as st
 from attnviz import figures, walk
 from attnviz.charts import row as row_chart
 from attnviz.charts.digits import digits
+from attnviz.core.amounts import short
 from attnviz.ui import looking, pictures
 from attnviz.ui.notes import heading, in_words, large, quiet
 from attnviz.ui.steps import numbers, order, rail
@@ -163,19 +164,11 @@ def costs(at: Walk) -> list[list[str]]:
         [
             f"{one.queries:,}" if one.queries == one.keys else f"{one.queries:,} × {one.keys:,}",
             *(_amount(number) for number in (one.cost.full.flops_scores, one.cost.full.flops_output)),
-            _bytes(one.cost.full.bytes_scores),
+            short(one.cost.full.bytes_scores, "B"),
         ]
         for one in walk.growth(at.record, at.site)
     ]
 
 
 def _amount(number: float) -> str:
-    return f"{number:,.0f}" if number < 1e6 else f"{number:.3g}".replace("e+0", "e").replace("e+", "e")
-
-
-def _bytes(number: float) -> str:
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if number < 1000 or unit == "TB":
-            return f"{number:.3g} {unit}"
-        number /= 1000
-    raise AssertionError
+    return f"{number:,.0f}" if number < 999_500 else short(number)
