@@ -31,8 +31,10 @@ class Metric:
     Attributes:
         name: of the column.
         title: for people.
-        formula, latex: of one row i, or of all pairs, as plain text and in LaTeX; a head has the mean over its rows.
-        range: in words; `low` and `high` are its ends, `high` None where it depends on the text or has no end.
+        formula: of one row i, or of all pairs, in LaTeX; a head has the mean over its rows.
+        where: what else its letters mean, and of which rows it is; "" for nothing. LaTeX stands between $.
+        range: in words, LaTeX between $; `low` and `high` are its ends, `high` None where it depends on the text or has
+            no end.
         source: where it was first used so, or that it is defined here.
         means: what it says, in one sentence.
         kinds: of which sites it can be had.
@@ -43,7 +45,7 @@ class Metric:
     name: str
     title: str
     formula: str
-    latex: str
+    where: str
     range: str
     low: float
     high: float | None
@@ -61,15 +63,15 @@ class Metric:
 CLARK = "Clark et al. 2019, What Does BERT Look At?"
 VOITA = "Voita et al. 2019, Analyzing Multi-Head Self-Attention"
 KOBAYASHI = "Kobayashi et al. 2020, Attention is Not Only a Weight"
-ROWS = "w_ij is the weight of row i on key j."
+ROWS = "$w_{ij}$ is the weight of row $i$ on key $j$; a head has the mean over its rows."
 """How the formulas are read."""
 
 METRICS: tuple[Metric, ...] = (
     Metric(
         "entropy",
         "Entropy (nats)",
-        "-Σ_j w_ij ln w_ij",
         r"-\sum_j w_{ij}\,\ln w_{ij}",
+        "",
         "0 (one key takes everything) to ln K (all K keys alike)",
         0.0,
         None,
@@ -80,8 +82,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "effective_keys",
         "Effective number of keys",
-        "exp(-Σ_j w_ij ln w_ij)",
         r"\exp\bigl(-\sum_j w_{ij}\,\ln w_{ij}\bigr)",
+        "",
         "1 to K, the number of keys",
         1.0,
         None,
@@ -92,8 +94,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "evenness",
         "Evenness",
-        "Σ_i entropy_i / Σ_i ln m_i, m_i the number of keys that row i may attend to",
         r"\frac{\sum_i H_i}{\sum_i \ln m_i}",
+        "$H_i$ is the entropy of row $i$, $m_i$ the number of keys that it may attend to",
         "0 (one key takes everything) to 1 (all keys alike)",
         0.0,
         1.0,
@@ -104,8 +106,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "confidence",
         "Confidence",
-        "max_j w_ij",
         r"\max_j w_{ij}",
+        "",
         "1 / K to 1",
         0.0,
         1.0,
@@ -116,8 +118,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "distance",
         "Mean distance (tokens)",
-        "Σ_j w_ij |i - j| / Σ_j w_ij",
         r"\frac{\sum_j w_{ij}\,|i-j|}{\sum_j w_{ij}}",
+        "",
         "0 to n - 1, for n tokens",
         0.0,
         None,
@@ -129,8 +131,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "self",
         "Itself",
-        "w_ii",
         r"w_{ii}",
+        "",
         "0 to 1",
         0.0,
         1.0,
@@ -142,8 +144,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "previous",
         "Previous token",
-        "w_i,i-1, of rows that have a token before",
         r"w_{i,i-1}",
+        "of rows that have a token before",
         "0 to 1",
         0.0,
         1.0,
@@ -155,8 +157,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "next",
         "Next token",
-        "w_i,i+1, of rows that have a token after",
         r"w_{i,i+1}",
+        "of rows that have a token after",
         "0 to 1; 0 where the future is masked",
         0.0,
         1.0,
@@ -168,8 +170,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "first",
         "First token (sink)",
-        "w_i0; in self-attention of rows i > 0",
         r"w_{i0}",
+        "in self-attention of rows $i > 0$",
         "0 to 1",
         0.0,
         1.0,
@@ -180,8 +182,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "special",
         "Special tokens",
-        "Σ_j w_ij over the special tokens j, where there are any",
         r"\sum_{j\ \mathrm{special}} w_{ij}",
+        "where there are any",
         "0 to 1",
         0.0,
         1.0,
@@ -192,8 +194,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "duplicate",
         "Same token elsewhere",
-        "Σ_j w_ij over j ≠ i with t_j = t_i (j < i in a decoder), of rows that have such a j",
         r"\sum_{j \ne i,\ t_j = t_i} w_{ij}",
+        "$t_i$ is the token at $i$; in a decoder $j < i$; of rows that have such a $j$",
         "0 to 1",
         0.0,
         1.0,
@@ -205,8 +207,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "induction",
         "Induction",
-        "Σ_j w_ij over j with t_j-1 = t_i, j - 1 ≠ i (j - 1 < i in a decoder), of rows that have such a j",
         r"\sum_{j - 1 \ne i,\ t_{j-1} = t_i} w_{ij}",
+        "$t_i$ is the token at $i$; in a decoder $j - 1 < i$; of rows that have such a $j$",
         "0 to 1",
         0.0,
         1.0,
@@ -218,9 +220,9 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "asymmetry",
         "Query-key asymmetry",
-        "Σ_ij (s_ij - s_ji)² / (4 Σ_ij s_ij²), s_ij the score of query i and key j before the mask",
         r"\frac{\sum_{ij}(s_{ij}-s_{ji})^2}{4\sum_{ij}s_{ij}^2}",
-        "0 (s_ij = s_ji) to 1 (s_ij = -s_ji); 1/2 if one says nothing of the other",
+        "$s_{ij}$ is the score of query $i$ and key $j$ before the mask",
+        "0 ($s_{ij} = s_{ji}$) to 1 ($s_{ij} = -s_{ji}$); ½ if one says nothing of the other",
         0.0,
         1.0,
         "after Saponati et al. 2025, The underlying structures of self-attention, who take the antisymmetric share of "
@@ -233,8 +235,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "value_weighted",
         "Length of weighted values",
-        "Σ_j ‖w_ij v_j‖",
         r"\sum_j \lVert w_{ij}\,v_j \rVert",
+        "$v_j$ is the value of key $j$",
         "0 and up, in units of the values",
         0.0,
         None,
@@ -246,8 +248,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "output_share",
         "Share of output",
-        "‖o_i‖ / Σ_heads ‖o_i‖, o_i = Σ_j w_ij v_j",
         r"\frac{\lVert o_i^{(h)} \rVert}{\sum_{h'} \lVert o_i^{(h')} \rVert}",
+        r"$o_i^{(h)} = \sum_j w_{ij}^{(h)} v_j$ is what head $h$ hands on",
         "0 to 1; the heads of a site share 1",
         0.0,
         1.0,

@@ -89,11 +89,6 @@ class Stage:
         letters = f"({', '.join(self.letters)})"
         return f"{letters} = ({', '.join(f'{size:,}' for size in self.shape)})" if self.shape else letters
 
-    @property
-    def latex(self) -> str:
-        """The equation as LaTeX, its own parts in boxes."""
-        return "".join(rf"\boxed{{{part.latex}}}" if part.is_current else part.latex for part in self.equation)
-
     def matrix(self, key: str) -> Matrix:
         """One of its matrices.
 

@@ -240,13 +240,13 @@ def test_weighted_values_are_lengths_of_weights_times_values():
 
 
 def test_every_metric_says_what_it_is():
-    """A name of its own, a formula both ways, a range, a source, a sentence, and sites where it can be had."""
+    """A name of its own, a formula, a range, a source, a sentence, and sites where it can be had."""
     assert len(set(NAMES)) == len(NAMES)
 
     for one in METRICS:
-        assert all((one.title, one.formula, one.latex, one.range, one.source))
+        assert all((one.title, one.formula, one.range, one.source))
         assert one.means.endswith(".")
-        assert one.latex.count("{") == one.latex.count("}")
+        assert one.where.count("$") % 2 == 0
         assert set(one.kinds) <= set(KINDS)
         assert metric(one.name) is one
     with pytest.raises(InputError, match="'magic'; there are entropy"):

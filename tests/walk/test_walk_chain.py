@@ -170,8 +170,6 @@ def test_every_stage_is_there_and_says_something(name):
             assert tuple(matrix.values.shape) == matrix.shape == (len(matrix.rows), len(matrix.columns))
         if not stage.missing:
             assert any(part.is_current for part in stage.equation), stage.key
-            assert r"\boxed{" in stage.latex
-        assert stage.latex.count("{") == stage.latex.count("}")
         assert stage.text.count("(") == stage.text.count(")")
 
 

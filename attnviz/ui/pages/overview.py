@@ -12,12 +12,12 @@ from attnviz.charts.overview import Head
 from attnviz.core.edits import KINDS, Edits
 from attnviz.core.record import Record
 from attnviz.figures import Figure
-from attnviz.metrics.heads import METRICS
+from attnviz.metrics.heads import METRICS, ROWS, Metric
 from attnviz.metrics.roles import roles
 from attnviz.ui import cache, editing, findings, inputs, looking, pictures, says, state
 from attnviz.ui.glance import numbers, reach, texts
 from attnviz.ui.glance.numbers import LAYER, OFF, TITLES, Numbers
-from attnviz.ui.notes import heading, label, large, quiet
+from attnviz.ui.notes import heading, label, large
 
 SHOWN = ("confidence", "effective_keys", "distance", "previous", "self", "first", "special", "output_share")
 """The numbers that stand beside the maps; all are in the table."""
@@ -190,9 +190,15 @@ def _table(known: Numbers, order: tuple[Head, ...] | None) -> None:
     choice = {"on_select": chosen, "selection_mode": "single-row", "key": "table of heads"}
     st.dataframe(shown, hide_index=True, height=min(280, 35 * len(shown) + 38), column_config=named, **choice)
     with st.expander("What the numbers mean"):
-        for metric in METRICS:
-            if metric.name in known.names:
-                quiet(f"{metric.title}: {metric.formula}. {metric.means} From {metric.range}. {metric.source}.")
+        st.markdown("\n\n".join([ROWS, *map(_meaning, (one for one in METRICS if one.name in known.names))]))
+
+
+def _meaning(metric: Metric) -> str:
+    """Markdown: its formula, what it says, between which numbers it is, and where it is from."""
+    where = f", {metric.where}" if metric.where else ""
+    source = metric.source if metric.source.endswith("?") else f"{metric.source}."
+    said = f"{metric.means} From {metric.range}. Source: {source}".replace("<", "\\<").replace("[", "\\[")
+    return f"**{metric.title}** &ensp; $\\displaystyle {metric.formula}${where}\\\n{said}"
 
 
 def _against(record: Record, known: Numbers, focus: Head) -> None:
