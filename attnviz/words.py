@@ -289,7 +289,7 @@ FINE = 0.05
 
 
 def compared(found: Beside) -> str:
-    """Which row changed most from A to B and which cell, and which tokens are not the same in both."""
+    """Which row changed most from A to B and which cell, and which tokens only one of them has."""
     row, cell = found.most_row, found.most_cell
     parts = []
     if row is not None:

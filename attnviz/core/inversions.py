@@ -140,7 +140,8 @@ def _padding(grid: Tensor) -> Inversion | None:
     if 2 * first <= len(open_to_some) or cached:
         return None
     sentence = f"Only the keys from {first} on are open, less than half of them: padding inverted. Hand over ~mask."
-    return Inversion("padding", sentence, _cells(grid), "padding on the left")
+    otherwise = "padding on the left" + (", or a window beside a cache" if grid.shape[1] > grid.shape[0] else "")
+    return Inversion("padding", sentence, _cells(grid), otherwise)
 
 
 def _documents(grid: Tensor) -> Inversion | None:
