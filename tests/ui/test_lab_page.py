@@ -1,7 +1,9 @@
 """The tab "Compose" of the mask lab, run as Streamlit runs it."""
 
 from test_pages import button, captions, heads_page, html, masks_page, opened
+from test_pages_steps import drawn
 
+from attnviz.charts.digits import digits
 from attnviz.core.masks import Painted, Random, Subsequent
 from attnviz.core.stack import Entry, Stack
 from attnviz.ui import masking
@@ -167,6 +169,17 @@ def test_biases_are_no_masks():
         button(app, chip).click().run()
 
     assert "added" not in app.query_params
+
+
+def test_a_bias_is_drawn_as_numbers_that_are_added():
+    """ALiBi of head 1 of four: -1/16 for each position of distance, beside a mask that stays what it was."""
+    app = opened(masks_page, show="1", added="alibi")
+    ((_, added),) = drawn(app)[0].iterrows()
+
+    assert "Bias on the scores of this head" in html(app)
+    assert added["cells"].split() == [digits(-abs(i - j) / 16) for i in range(7) for j in range(7)]
+    assert "28 of 49 cells may attend" in html(app)
+    assert drawn(opened(masks_page, show="1")) == []
 
 
 def test_the_selected_cell_says_which_rules_block_it():

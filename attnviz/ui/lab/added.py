@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import streamlit as st
 
+from attnviz import figures, walk
 from attnviz.core.modifiers import alibi_slopes
+from attnviz.ui import looking, pictures
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.link import Added
-from attnviz.ui.notes import quiet
+from attnviz.ui.notes import heading, quiet
 
 START = Added(True, 0, 5.0)
 """What a modifier begins with when it is switched on."""
@@ -30,6 +32,20 @@ def controls(lab: Lab) -> None:
         _switch("Softcap: scores stay below a bound", "softcap", added.softcap is not None)
         if added.softcap is not None:
             _number("Bound", "softcap", added.softcap, 0.1, 999.0)
+
+
+def shown(lab: Lab, cell: tuple[int, int] | None) -> None:
+    """What is added to the scores of this head, by an edit or by the model itself: bias, beside the mask."""
+    if lab.record.step(lab.site).bias is None or not isinstance(lab.head, int) or lab.record.read_only:
+        return
+    stages = walk.chain(lab.record, None, lab.site, lab.head, sentence=lab.sentence)
+    stage = next(stage for stage in stages if stage.key == "bias")
+    heading("Bias on the scores of this head")
+    quiet("It is added before the softmax. It blocks nothing: a key with less of it than others loses weight to them.")
+    drawn = {"selected": cell or (-1, -1), "dark": lab.dark, "rev": looking.rev("cell"), "sentence": lab.sentence}
+    figure = figures.walk.stage(lab.record, lab.site, lab.head, stage, (stage.matrix("added"),), **drawn)
+    pictures.picture(figure, "bias", select="cell", on_select=looking.select)
+    pictures.take_away(figure, "bias", "bias")
 
 
 def _switch(title: str, name: str, on: bool) -> None:

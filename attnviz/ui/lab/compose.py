@@ -45,6 +45,7 @@ def tab(lab: Lab) -> None:
         pictures.take_away(grid, "mask", "mask")
     pictures.cell_in_words(record, site, lab.head, cell, sentence, options["view"])
     explain.explained(lab, cell)
+    added.shown(lab, cell)
     boxes.table(lab)
     left, right = st.columns(2)
     with left:
