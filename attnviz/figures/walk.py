@@ -267,4 +267,4 @@ def _line(name: str, axis: str, numbers: Tensor) -> Matrix:
 
 
 def _tables(key: str, title: str, text: str, matrices: tuple[Matrix, ...]) -> Stage:
-    return Stage(key, title, (Part(text, text, False),), (), (), matrices)
+    return Stage(key, title, (Part(text, False),), (), (), matrices)
