@@ -15,7 +15,7 @@ MOST_BY_CHANCE = 3
 """So many pairs of weights must be even before a head is called uniform."""
 
 CHANCE = 1e-6
-"""How probable it may be that scores look symmetric by chance."""
+"""How probable it may be that heads are equal, or scores look symmetric, by chance."""
 
 FIXED = 0.99
 SAME_WAY = (
@@ -83,6 +83,8 @@ def identical(laid: Laid, plain: Tensor) -> Iterator[Finding]:
     values = laid.values.nan_to_num(0.0, 0.0, 0.0)
     groups: dict[int, list[int]] = {}
     for head in (~plain).nonzero().flatten().tolist():
+        if _equal_by_chance(values[:, head], laid.eps):
+            continue
         same = (first for first in groups if torch.equal(values[:, first], values[:, head]))
         groups.setdefault(next(same, head), []).append(head)
     twins = [group for group in groups.values() if len(group) > 1]
@@ -96,6 +98,13 @@ def identical(laid: Laid, plain: Tensor) -> Iterator[Finding]:
         "Look for expand or repeat where heads are split, for one head's weights copied, or for a batch read as heads."
     )
     yield laid.of_heads("identical-heads", "warning", says, fix, chosen)
+
+
+def _equal_by_chance(values: Tensor, eps: float) -> bool:
+    """Whether a head holds so few numbers, of so few digits, that another may well hold the same."""
+    numbers = values.flatten()[:1000].unique()
+    free = int(((numbers != 0) & (numbers != 1)).sum()) // 2  # of two weights of a row one follows from the other
+    return eps**free > CHANCE
 
 
 def symmetric(laid: Laid, scores: Tensor, known: Tensor, *, relative: bool) -> Iterator[Finding]:

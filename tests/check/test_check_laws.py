@@ -28,7 +28,9 @@ def softmax(shape, mask, seed, dtype):
 def test_causal_softmax_weights_raise_no_alarm(size, seed, dtype, said):
     """Of any size, also of one token, one head and one sentence."""
     batch, heads, n = size
-    report = check(softmax((batch, heads, n, n), causal(n), seed, dtype), kind="weights", causal=said)
+    weights = softmax((batch, heads, n, n), causal(n), seed, dtype)
+    assume(n != 2 or (weights[..., 1, 0] != weights[..., 1, 1]).any())  # rounded to an even row, it says nothing
+    report = check(weights, kind="weights", causal=said)
 
     assert report.findings == () or report.rules() <= {"dead-head"}
     assert report.ok

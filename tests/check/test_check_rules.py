@@ -230,6 +230,14 @@ def test_uniform_heads_are_uniform_and_nothing_else():
     assert check(torch.full((1, 2, 2, 2), 0.5)).rules() == set()
 
 
+def test_heads_of_few_digits_may_be_equal_by_chance():
+    """Two tokens in bfloat16 leave one number of 8 bits; in float32 it has 24, and that tells."""
+    same = torch.tensor([[1.0, 0.0], [0.3, 0.7]], dtype=torch.float64).expand(1, 2, 2, 2)
+
+    assert "identical-heads" not in check(same.to(torch.bfloat16), kind="weights").rules()
+    assert "identical-heads" in check(same.float(), kind="weights").rules()
+
+
 def test_what_holds_no_numbers_has_no_heads_alike():
     """Heads of NaN alone, or of scores that all block, are neither identical nor fixed on a key."""
     blank = torch.full((1, 2, 4, 4), math.nan)
