@@ -31,7 +31,7 @@ RULES = {
     "wrong-axis": "rows do not sum to 1, but columns, heads, sentences or all cells together do",
     "dropout-on": "rows kept whole sum to 1 / (1 - p), and a share p of the open cells, within 5 sigma, is 0",
     "masked-after-softmax": "only rows with a blocked key fall short of 1, none exceeds it, every 0 is a blocked cell",
-    "identical-heads": "two heads are equal, in more numbers than chance allows, and not every row is uniform or on one key",
+    "identical-heads": "two heads are equal in more numbers than chance allows, and not each row is uniform",
     "uniform-head": "in every row of a head all open keys have the same weight or score, within 0.1%",
     "dead-head": "every weight of a head is 0 (warning), or 99% of each row is on one and the same key (note)",
     "symmetric-scores": "scores s(i, j) = s(j, i), from weights up to a shift of each row, by chance in 1 of 10^6",
