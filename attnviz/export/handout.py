@@ -26,7 +26,10 @@ th, td { text-align: right; padding: 2px 12px 2px 0; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
 td { border-bottom: 1px solid LINE; }
 @page { margin: 16mm; }
-@media print { body { padding: 0; } section { break-inside: avoid; } .scrolls { overflow: visible; } }
+@media print {
+  body { padding: 0; } .scrolls { overflow: visible; }
+  section, p, img, tr { break-inside: avoid; } h2, .equation { break-after: avoid; } img { max-height: 200mm; }
+}
 """.replace("INK", LIGHT.text).replace("LINE", LIGHT.line)
 
 PAGE = """<!DOCTYPE html>

@@ -17,6 +17,7 @@ from attnviz.ui.lab.link import Added
 from attnviz.ui.lab.rules import BY_NAME
 from attnviz.ui.notes import label, note, quiet
 from attnviz.ui.steps.link import Tuned
+from attnviz.walk import Knobs
 
 LONGEST_CHIP = 60
 """Characters on a chip; of longer lists of heads the first are named."""
@@ -235,7 +236,7 @@ def reset() -> None:
     """Back to the untouched model; on a page that begins with a mask, no mask is then a choice."""
     opening = st.session_state["opening"]
     masking.put(Stack())
-    st.session_state.update(unchanged() | ({"mask": Stack()} if opening.entries else {}))
+    st.session_state.update(unchanged() | {"knobs": Knobs()} | ({"mask": Stack()} if opening.entries else {}))
 
 
 def heads_on(source: Source, site: Site) -> None:

@@ -16,14 +16,14 @@ def note(text: str, kind: str = "error") -> None:
     st.html(f'<div class="note {kind}" role="{role}">{escape(clean(text))}</div>')
 
 
-def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>") -> None:
+def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>", who: str = "This model") -> None:
     """Which words the model does not know, each with a known one that is spelled most like it."""
     if not unknown:
         return
     named = [f"'{shown(word)}'" + (f" (nearest: '{near[0]}')" if near else "") for word, near in unknown.items()]
     more = f" and {len(named) - MOST_UNKNOWN} more" if len(named) > MOST_UNKNOWN else ""
     them = "it" if len(named) == 1 else "them"
-    known = f"This model does not know {', '.join(named[:MOST_UNKNOWN])}{more}; it reads {them} as {shown(read_as)}."
+    known = f"{who} does not know {', '.join(named[:MOST_UNKNOWN])}{more}; it reads {them} as {shown(read_as)}."
     note(known, "notice")
 
 

@@ -31,7 +31,10 @@ def measures(weights: Tensor) -> Measures:
     """The measures of one row of weights, (K,); NaN if a weight is."""
     row = weights.double()
     largest = float(row.max()) if len(row) else 0.0
-    return Measures(float(torch.special.entr(row).sum()), largest, float(gradient_size(row)), float(row.sum()))
+    entropy = float(torch.special.entr(row).sum())
+    if -1e-4 < entropy < 0:  # of one weight that float32 rounded to a little more than 1
+        entropy = 0.0
+    return Measures(entropy, largest, float(gradient_size(row)), float(row.sum()))
 
 
 def gradient_size(weights: Tensor) -> Tensor:

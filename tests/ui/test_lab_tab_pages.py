@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_pages import button, html, masks_page, opened
+from test_pages import button, captions, html, masks_page, opened
 
 from attnviz.core import masks
 from attnviz.core.masks import Subsequent
@@ -77,6 +77,21 @@ def test_a_causal_mask_inverted_by_mistake_is_named_and_leaks_and_is_undone():
     button(app, "Undo the mistake").click().run()
 
     assert "No leak." in html(app)
+
+
+def test_undoing_a_mistake_leaves_a_trained_model_as_it_was():
+    """The mask was the decoder's own: there is no rule on the page afterwards, as there was none before."""
+    app = lab("Conventions", model="translator")
+    before = app.session_state["mask"], app.session_state["own_mask"]
+    app.button(key="mistake").click().run()
+
+    assert not app.session_state["own_mask"]
+
+    button(app, "Undo the mistake").click().run()
+
+    assert (app.session_state["mask"], app.session_state["own_mask"]) == before
+    assert "Nothing is changed" in captions(app)
+    assert "mask" not in app.query_params
 
 
 def test_what_was_meant_is_promised_where_nothing_was_blocked():

@@ -191,7 +191,7 @@ def test_what_is_done_in_the_call_alone_is_the_librarys():
     found = walk.exhibit(record.step(Site("encoder", 1)), 2, knobs)
 
     assert found.says in unescape(html(app))
-    assert table(app, "the weights that changed")[-1] == [
+    assert table(app, "that changed")[-1] == [
         "row sum",
         digits(found.sums_before[3]),
         digits(found.sums_after[3]),
@@ -208,6 +208,15 @@ def test_knobs_are_kept_in_the_link_and_undone_by_chips():
     button(app, "scores not scaled").click().run()
 
     assert app.query_params["tuned"] == "temperature-0.5"
+
+
+def test_reset_all_is_all():
+    """What was set in the call alone goes with what was changed in the model."""
+    app = page_of("scratch", knobs="dropout-0.5-3", tuned="temperature-2")
+    button(app, "reset all").click().run()
+
+    assert app.session_state["knobs"] == walk.Knobs()
+    assert not {"knobs", "tuned"} & set(app.query_params)
 
 
 def test_numbers_set_by_hand_come_from_the_link():

@@ -131,6 +131,7 @@ def test_measures_of_uniform_and_of_certain_rows(keys):
     assert uniform.entropy == pytest.approx(math.log(keys), abs=1e-6)
     assert uniform.largest == pytest.approx(1 / keys)
     assert (certain.entropy, certain.largest, certain.gradient, certain.row_sum) == (0, 1, 0, 1)
+    assert walk.measures(torch.tensor([1.000004, 0.0])).entropy == 0
 
 
 def test_without_the_scale_rows_are_sharper():

@@ -163,7 +163,7 @@ def _where(found: Measured, site: Site, head: int, names: list[str]) -> str:
     said = (
         f"In {share.value:.1%} of {share.rows:,} {ROWS[name]} in {len(found.pairs):,} held-out sentences its largest"
         f" weight is there, and {share.mean_weight:.0%} of the weight on average; by chance it would be"
-        f" {share.by_chance:.1%}. The other heads of the layer have {_list(others)}, the mean of all its heads"
+        f" {share.by_chance:.1%}. The other heads of the layer have {_list(others)}, the mean map of all its heads"
         f" {shares[site, 'mean', name].value:.1%}."
     )
     for also in names[1:]:

@@ -125,7 +125,7 @@ def _sentence(a: Chosen, other: Other) -> Side:
         raise InputError("B has no sentence yet. Type one above.")
     lines = cache.texts(clean(str(other.value)))
     cache.sentences(a.source, lines)
-    unknown_words(cache.unknown(a.source, lines), pretrained.unknown_token(a.source))
+    unknown_words(cache.unknown(a.source, lines), pretrained.unknown_token(a.source), "B")
     return Side(cache.record(a.source, lines, a.edits), a.site, a.head)
 
 
@@ -169,7 +169,7 @@ def _model(a: Chosen, other: Other) -> Side:
     source = cache.source(name) if name in api.SOURCES else _pretrained(name)
     lines = (a.text,)
     cache.sentences(source, lines)
-    unknown_words(cache.unknown(source, lines), pretrained.unknown_token(source))
+    unknown_words(cache.unknown(source, lines), pretrained.unknown_token(source), "B")
     record = cache.record(source, lines, a.edits)
     site = _site_like(a.site, record)
     head = a.head if isinstance(a.head, str) else min(a.head, record.step(site).num_heads - 1)

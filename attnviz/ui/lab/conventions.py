@@ -20,7 +20,7 @@ from attnviz.dialects.mistaken import meant, mistaken
 from attnviz.ui import looking, masking, pictures
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.choices import DIALECT, LABELS, READER
-from attnviz.ui.notes import in_words, label, large, note, quiet
+from attnviz.ui.notes import heading, in_words, label, large, note, quiet
 
 MOST_HANDED = 256
 """So many queries and keys are handed to the wrong reader."""
@@ -35,7 +35,7 @@ def tab(lab: Lab) -> None:
     name = st.pills("The same mask for", DIALECT, default=DIALECT[0], format_func=LABELS.get, **options) or DIALECT[0]
     mask = lab.mask if len(queries) == len(keys) else _aligned(lab.mask, len(queries), len(keys))
     _dialect(lab, mask, name)
-    st.html('<h2 class="section">Hand it to the wrong reader</h2>')
+    heading("Hand it to the wrong reader")
     if max(len(queries), len(keys)) > MOST_HANDED:
         quiet(f"This is shown for up to {MOST_HANDED} tokens. Shorten the text.")
     else:
@@ -66,6 +66,10 @@ def _dialect(lab: Lab, mask: Mask, name: str) -> None:
                 st.code(known.code(mask, len(queries), len(keys)), "python", wrap_lines=True)
             except AttnvizError as error:
                 note(str(error), "notice")
+            if lab.edits.bias:
+                quiet(
+                    "This is the mask alone. The bias is added to the scores as well: an additive mask can hold both."
+                )
             if name != "is_causal":
                 label("The same as a tensor")
                 _printout(known.printout(mask, len(queries), len(keys)))
@@ -145,7 +149,8 @@ def _use(lab: Lab, mask: Mask, read: Handed) -> None:
 
 
 def _take(right: Stack, wrong: Stack) -> None:
-    """The mistaken mask alone, and on to the leak test; what was meant is kept beside it."""
+    """The mistaken mask alone, and on to the leak test; what was meant, and what there was, is kept beside it."""
+    st.session_state["before mistake"] = (st.session_state["mask"], st.session_state.get("own_mask", True))
     masking.put(wrong)
     st.session_state.update({"meant": right, "own_mask": False, "promise": "what was meant", "tab": "Leak test"})
 

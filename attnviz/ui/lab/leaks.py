@@ -10,6 +10,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.leaks import MOST, LeakTest
 from attnviz.core.masks import Full, Mask, Subsequent
+from attnviz.core.stack import Stack
 from attnviz.core.tokens import Token
 from attnviz.leaks import leak_test, mistakes, probes
 from attnviz.sources.base import Source
@@ -67,8 +68,10 @@ def _mistaken() -> None:
 
 
 def _undo() -> None:
-    masking.put(st.session_state["meant"])
-    st.session_state.update({"meant": None, "own_mask": True})
+    """What there was before; of a mistake that a link brought, what was meant."""
+    mask, own_mask = st.session_state.pop("before mistake", (st.session_state["meant"], True))
+    masking.put(mask or Stack())
+    st.session_state.update({"mask": mask, "meant": None, "own_mask": own_mask})
 
 
 def _promised(lab: Lab) -> Mask | None:

@@ -15,7 +15,7 @@ from attnviz.numerics import Outcome, Policy, Spread
 from attnviz.ui import masking, pictures
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.rules import PRESETS
-from attnviz.ui.notes import in_words, quiet
+from attnviz.ui.notes import heading, in_words, quiet
 
 PRESET = "left padding with a causal mask"
 
@@ -79,7 +79,7 @@ def _empty(mask: Mask, lab: Lab) -> list[int]:
 
 def _rows(lab: Lab, mask: Mask, empty: list[int]) -> None:
     """One row without a key, under each policy."""
-    st.html('<h2 class="section">What a row without a key can get</h2>')
+    heading("What a row without a key can get")
     if not empty:
         quiet("With a single token there is none.")
         return
@@ -101,7 +101,7 @@ def _layers(lab: Lab, mask: Mask) -> None:
     queries, keys = lab.tokens
     if len(queries) != len(keys):
         return
-    st.html('<h2 class="section">How one NaN row spreads to the next layers</h2>')
+    heading("How one NaN row spreads to the next layers")
     found = _spread(mask, len(queries))
     in_words(found.says)
     _picture(lab, charts.spread(found.empty, found.layers, queries, sentence=lab.sentence), "spread")
@@ -109,7 +109,7 @@ def _layers(lab: Lab, mask: Mask) -> None:
 
 def _types(lab: Lab, mask: Mask) -> None:
     """What each fill does in each type, measured on the scores of this head."""
-    st.html('<h2 class="section">Fills and types, measured</h2>')
+    heading("Fills and types, measured")
     if lab.record.read_only:
         quiet("This model does not show its scores, so there is nothing to measure.")
         return

@@ -88,7 +88,7 @@ def _rows_beside(at: Walk, found: walk.Exhibit, row: int) -> None:
         for i in window
         if found.before[row, i] != found.after[row, i]
     ][:8]
-    more = "the weights that changed" if len(rows) < 8 else "the first weights that changed"
+    more = "that changed" if len(rows) < 8 else "first that changed"
     rows.append(["row sum", digits(found.sums_before[row]), digits(found.sums_after[row])])
     table([more, "before", "after"], rows, numbers=(1, 2))
 
