@@ -128,9 +128,11 @@ def beside(a: Side, b: Side) -> Beside:
     Raises:
         InputError: if fewer than half of the tokens belong together, or the maps are too large.
     """
-    if a.site.kind != b.site.kind and (a.record.targets or b.record.targets):
-        what = f"A is {a.site.kind} attention and B is {b.site.kind} attention"
-        raise InputError(f"{what}: they stand over different tokens, so they cannot be subtracted.")
+    if written(a.record, a.site) != written(b.record, b.site):
+        what = (
+            f"A is {a.site.kind} attention of '{a.record.source}' and B {b.site.kind} attention of '{b.record.source}'"
+        )
+        raise InputError(f"{what}: only one of them is over what its model writes, so they cannot be subtracted.")
     found = compare(
         a.record,
         b.record,
@@ -148,6 +150,12 @@ def beside(a: Side, b: Side) -> Beside:
                 f"Only {len(one.pairs)} of {most} {what} have a counterpart, so the maps cannot be subtracted."
             )
     return Beside(a, b, found, places(found.queries), places(found.keys))
+
+
+def written(record: Record, site: Site) -> tuple[bool, bool]:
+    """Whether the queries of a site, and its keys, are what the model writes; else they are what it was given."""
+    writes = bool(record.targets) and site.kind != "encoder"
+    return writes, writes and site.kind != "cross"
 
 
 def vectors_apart(a: Side, b: Side) -> float | None:

@@ -134,11 +134,19 @@ def test_tokens_that_only_one_side_has_are_said():
     assert "Only in B, and left blank: 'red' (6)." in said(app)
 
 
-def test_models_that_read_other_tokens_stand_side_by_side():
-    """It is said plainly why the maps cannot be subtracted; both are drawn."""
+def test_another_model_is_compared_where_it_reads_the_same_text():
+    """Not where it reads the French that it writes itself."""
     app = compare(b="model-translator")
 
-    assert "the maps cannot be subtracted. Here they stand beside each other." in html(app)
+    assert "translator reads what it writes at decoder layer 1: B is its encoder layer 1 head 1." in html(app)
+    assert "cannot be subtracted" not in html(app)
+
+
+def test_models_that_read_other_tokens_stand_side_by_side():
+    """It is said plainly why the maps cannot be subtracted; both are drawn."""
+    app = compare(model="translator", b="model-story")
+
+    assert "so they cannot be subtracted. Here they stand beside each other." in html(app)
     assert charts(app) == 6
 
 

@@ -10,7 +10,7 @@ from attnviz import api
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
-from attnviz.metrics.beside import Side
+from attnviz.metrics.beside import Side, written
 from attnviz.sources.base import Source
 from attnviz.sources.trained import Trained
 from attnviz.ui import arrivals, cache, looking, pretrained
@@ -171,10 +171,12 @@ def _model(a: Chosen, other: Other) -> Side:
     cache.sentences(source, lines)
     unknown_words(cache.unknown(source, lines), pretrained.unknown_token(source), "B")
     record = cache.record(source, lines, a.edits)
-    site = _site_like(a.site, record)
+    site = _site_like(a.site, a.record, record)
     head = a.head if isinstance(a.head, str) else min(a.head, record.step(site).num_heads - 1)
     if (site, head) != (a.site, a.head):
-        quiet(f"{source.name} has no {a.site} head {a.head}: B is its {site} head {head}.")
+        there = a.site in record.sites and (isinstance(a.head, str) or a.head < record.step(a.site).num_heads)
+        why = f"reads what it writes at {a.site}" if there else f"has no {a.site} head {a.head}"
+        quiet(f"{source.name} {why}: B is its {site} head {head}.")
     return Side(record, site, head)
 
 
@@ -195,10 +197,10 @@ def _pretrained(name: str) -> Source:
     return arrival.source
 
 
-def _site_like(site: Site, record: Record) -> Site:
-    """The same call; else the last of the same kind; else the first."""
-    of_kind = [one for one in record.sites if one.kind == site.kind]
-    return site if site in record.sites else of_kind[-1] if of_kind else record.sites[0]
+def _site_like(site: Site, a: Record, b: Record) -> Site:
+    """The same call; else the last of the same kind; else the last: of those that stand over the same text as A's."""
+    reads = [one for one in b.sites if written(b, one) == written(a, site)] or b.sites
+    return site if site in reads else ([one for one in reads if one.kind == site.kind] or reads)[-1]
 
 
 def _untouched(a: Chosen, other: Other) -> Side:
