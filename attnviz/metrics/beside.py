@@ -130,9 +130,9 @@ def beside(a: Side, b: Side) -> Beside:
     """
     if written(a.record, a.site) != written(b.record, b.site):
         what = (
-            f"A is {a.site.kind} attention of '{a.record.source}' and B {b.site.kind} attention of '{b.record.source}'"
+            f"A is {a.site.kind} attention of {a.record.source} and B is {b.site.kind} attention of {b.record.source}"
         )
-        raise InputError(f"{what}: only one of them is over what its model writes, so they cannot be subtracted.")
+        raise InputError(f"{what}: they are over different texts, typed or written, so they cannot be subtracted.")
     found = compare(
         a.record,
         b.record,

@@ -124,7 +124,10 @@ def test_maps_of_other_tokens_are_not_subtracted():
 
     record = record_of(CAT)
     cross = replace(record, steps=(replace(record.steps[0], site=CROSS),), targets=record.sentences)
-    with pytest.raises(InputError, match="A is encoder attention and B is cross attention"):
+    with pytest.raises(
+        InputError,
+        match="A is encoder attention of test and B is cross attention of test: they are over different texts",
+    ):
         beside(one, Side(cross, CROSS, 0))
 
 
