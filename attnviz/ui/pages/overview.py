@@ -56,7 +56,7 @@ def body(source, lines, open_heads) -> None:
         place, beside = st.container(width="content"), st.container(width="stretch", key="beside")
     if plain := _asks_for_no_number(record):  # the numbers of many heads take longer than their pictures
         _every(place, cache.overview(record, focused=focus, order=None, captions=None, **drawn))
-        _let_paint(record)
+        _let_paint((source, lines, edits))
     known = numbers.numbers(source, lines, edits, record, sentence)
     order, captions = _order(bar, record, known)
     every = cache.overview(record, focused=focus, order=order, captions=captions, **drawn)
@@ -96,13 +96,13 @@ def _select(point: dict | None) -> None:
         looking.look_at(*numbers.head_of(point))
 
 
-def _let_paint(record: Record) -> None:
+def _let_paint(run: tuple) -> None:
     """Leave the processor to the browser for a moment, where something new is to be painted.
 
     As a rule both are on one machine. On two cores a picture takes twice as long beside the sums that come next.
     """
-    if st.session_state.get("painted every") is not record:
-        st.session_state["painted every"] = record
+    if st.session_state.get("painted every") != run:
+        st.session_state["painted every"] = run
         time.sleep(PAINTING)
 
 
