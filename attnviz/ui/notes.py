@@ -27,6 +27,11 @@ def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>", w
     note(known, "notice")
 
 
+def sideways(what: str) -> None:
+    """On a narrow screen: that a picture goes on, and what is there."""
+    st.html(f'<div class="quiet narrow">Scroll the picture sideways to see {what}.</div>')
+
+
 def in_words(text: str) -> None:
     """The sentence about what is selected."""
     st.html(f'<div class="words" role="status">{escape(clean(text))}</div>')

@@ -10,7 +10,7 @@ from attnviz.metrics.beside import Beside, Side, beside
 from attnviz.ui import editing, inputs, looking, pictures, state
 from attnviz.ui.compare import alike, other, said
 from attnviz.ui.compare.other import Chosen
-from attnviz.ui.notes import heading, in_words, note, quiet
+from attnviz.ui.notes import heading, in_words, note, quiet, sideways
 
 
 def page() -> None:
@@ -50,7 +50,7 @@ def _compared(a: Chosen, b: Side) -> None:
     cell = _on_grid(found, looking.selected(a.record, a.site))
     figure = figures.compare.difference(found, selected=cell, dark=looking.is_dark(), rev=looking.rev("cell"))
     _in_words(found, cell)
-    st.html('<div class="quiet narrow">Scroll the picture sideways to see B and the difference.</div>')
+    sideways("B and the difference")
     pictures.picture(figure, "difference", select="cell", on_select=lambda point: _select(found, point))
     quiet(f"{as_sentence(difference.MEASURE)} The tokens of A and B are aligned by difflib.")
     pictures.take_away(figure, "difference")

@@ -17,7 +17,7 @@ from attnviz.metrics.roles import roles
 from attnviz.ui import cache, editing, findings, inputs, looking, pictures, says, state
 from attnviz.ui.glance import numbers, reach, texts
 from attnviz.ui.glance.numbers import LAYER, OFF, TITLES, Numbers
-from attnviz.ui.notes import heading, label, large
+from attnviz.ui.notes import heading, label, large, sideways
 
 SHOWN = ("confidence", "effective_keys", "distance", "previous", "self", "first", "special", "output_share")
 """The numbers that stand beside the maps; all are in the table."""
@@ -88,6 +88,7 @@ def _focus(source, record: Record) -> Head:
 
 def _every(place: DeltaGenerator, every: Figure) -> None:
     with place:
+        sideways("all heads")
         pictures.picture(every, "every", select="head", on_select=_select)
 
 
