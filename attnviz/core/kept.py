@@ -1,0 +1,142 @@
+"""Values under keys: each is made once however many threads ask, and the least recently used give way to bytes."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import CancelledError, Future
+from threading import Lock, get_ident
+from typing import Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+class Kept(Generic[Value]):
+    """A cache for many threads, bounded by bytes.
+
+    A value that is being made is waited for, not made twice. An error reaches everyone who waits and is not kept; if
+    the maker's thread ends instead (an interrupt, a stopped script), one of those who wait makes the value. A value
+    larger than the bound reaches everyone who waits and is not kept.
+
+    >>> squares = Kept(most_bytes=1000, size_of=lambda value: 300)
+    >>> [squares.get(n, lambda: n * n) for n in (2, 3, 2, 4, 5)]
+    [4, 9, 4, 16, 25]
+    >>> squares.keys(), squares.bytes
+    ((2, 4, 5), 900)
+
+    Args:
+        most_bytes: of all values that are kept, and of room that is reserved.
+        size_of: the bytes of a value, asked once; fewer than 0 count as 0.
+    """
+
+    def __init__(self, most_bytes: int, size_of: Callable[[Value], int]):
+        self.most_bytes, self._size_of = most_bytes, size_of
+        self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+        self._making: dict[Hashable, _Making] = {}
+        self._lock = Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """The value under a key, made now if it is not kept.
+
+        Raises:
+            RuntimeError: if making a value needs that same value.
+        """
+        while True:
+            with self._lock:
+                if key in self._values:
+                    self._values.move_to_end(key)
+                    return self._values[key][0]
+                making = self._making.get(key)
+                if mine := making is None:
+                    making = self._making[key] = _Making()
+            try:
+                if mine:
+                    return self._make(key, make, making)
+                if making.thread == get_ident():
+                    raise RuntimeError(f"Making {key!r} needs {key!r} itself.")
+                return making.outcome.result()
+            except CancelledError:  # its maker is gone: ask again, or make it
+                if mine:
+                    raise
+            finally:
+                making = None  # an error holds this frame, and its making the error: that ring would outlive both
+
+    def reserve(self, key: Hashable, size: int) -> None:
+        """Hold room for a value while it is made: others are let go of now, not when it is there.
+
+        Called by its maker; the room is held until the value is there or failed.
+        """
+        with self._lock:
+            if key in self._making:
+                self._making[key].reserved = max(0, size)
+            let_go = self._let_go()
+        del let_go  # large values end here, outside of the lock
+
+    def clear(self) -> None:
+        """Let go of every value. One that is being made still reaches those who wait for it, and is not kept."""
+        with self._lock:
+            let_go, self._values = self._values, OrderedDict()
+            self._making.clear()
+        del let_go
+
+    def keys(self) -> tuple[Hashable, ...]:
+        """What is kept, the least recently used first."""
+        with self._lock:
+            return tuple(self._values)
+
+    @property
+    def bytes(self) -> int:
+        """Of all values that are kept."""
+        with self._lock:
+            return self._bytes()
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether a value is kept; that does not count as its use."""
+        return key in self._values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def _make(self, key: Hashable, make: Callable[[], Value], making: "_Making") -> Value:
+        try:
+            value = make()
+            size = max(0, self._size_of(value))
+        except BaseException as error:
+            self._settle(key, making)
+            if isinstance(error, Exception):
+                making.outcome.set_exception(error)
+            else:
+                making.outcome.cancel()
+            making = None
+            raise
+        self._settle(key, making, (value, size))
+        making.outcome.set_result(value)
+        return value
+
+    def _settle(self, key: Hashable, making: "_Making", made: tuple[Value, int] | None = None) -> None:
+        """Forget that a value is being made, and keep it if it fits; after `clear` neither is ours any more."""
+        let_go = []
+        with self._lock:
+            if self._making.get(key) is making:
+                del self._making[key]
+                if made and made[1] <= self.most_bytes:
+                    self._values[key] = made
+                    let_go = self._let_go()
+        del let_go
+
+    def _let_go(self) -> list[tuple[Value, int]]:
+        """Under the lock: drop the least recently used until values and reservations fit."""
+        let_go = []
+        reserved = sum(making.reserved for making in self._making.values())
+        while self._values and self._bytes() + reserved > self.most_bytes:
+            let_go.append(self._values.popitem(last=False)[1])
+        return let_go
+
+    def _bytes(self) -> int:
+        return sum(size for _, size in self._values.values())
+
+
+class _Making:
+    """A value on its way: who makes it, the room it needs, and its outcome for those who wait."""
+
+    def __init__(self):
+        self.thread, self.reserved = get_ident(), 0
+        self.outcome: Future = Future()
