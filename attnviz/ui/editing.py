@@ -8,7 +8,6 @@ from streamlit.delta_generator import DeltaGenerator
 from attnviz.core.attention import EMPTY_ROWS
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
-from attnviz.core.record import Record
 from attnviz.core.stack import Entry, Stack
 from attnviz.sources.base import Source
 from attnviz.ui import cache, masking
@@ -57,7 +56,7 @@ def edits_bar(
         scores = {"temperature": tuned.temperature, "scale": tuned.scale, "bias": added.bias, "softcap": added.softcap}
         edits = Edits(stack.mask(), heads_off, own_mask=own_mask, **scores)
         if not fixed:
-            edits = replace(edits, empty_rows=_empty_rows(cache.record(source, lines, edits)))
+            edits = replace(edits, empty_rows=_empty_rows(source, lines, edits))
     for entry in left_out:
         many = f"The {name_of(entry)} is for {entry.mask.batch_size} sentence(s), and there are {len(lines)}"
         note(f"{many}: it is left out. Give it the lengths of all sentences on the page Masks.", "notice")
@@ -148,9 +147,12 @@ def _set(name: str, field: str, key: str) -> None:
     masking.put(stack.replaced(stack.entries.index(entry), changed))
 
 
-def _empty_rows(record: Record) -> str:
+def _empty_rows(source: Source, lines: tuple[str, ...], edits: Edits) -> str:
     """What a row without keys gets; asked for only where there is one."""
-    if not record.has_empty_rows:
+    try:
+        if not cache.record(source, lines, edits).has_empty_rows:
+            return EMPTY_ROWS[0]
+    except AttnvizError:  # the page says it where its pictures would stand: first come the edits, to be taken back
         return EMPTY_ROWS[0]
     label("Rows without keys")
     chosen = st.pills(

@@ -1,32 +1,32 @@
 """A record and its figures on a page: drawn, said in words, as numbers, and taken away."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import streamlit as st
 
 from attnviz import words
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, EmptyRowError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
-from attnviz.sources.base import Source
-from attnviz.ui import cache, state
+from attnviz.ui import state
 from attnviz.ui.notes import in_words, note, quiet, unseen
 from attnviz.views import View
 
 SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
 
 
-def run(source: Source, lines: tuple[str, ...], edits: Edits) -> Record:
-    """The record, or one sentence and the end of the page."""
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """Around the body of a page: an error ends it with one sentence, and in any case the link is written."""
     try:
-        return cache.record(source, lines, edits)
+        yield
     except AttnvizError as error:
         empty = "Some queries have no key left, and that is set to be an error. Choose zero, nan or uniform."
         note(empty if isinstance(error, EmptyRowError) else str(error))
-        state.write_link()
-        st.stop()
+    state.write_link()
 
 
 def picture(figure: Figure, key: str, *, select: str | None = None, on_select=None, brush: bool = False) -> None:

@@ -7,7 +7,7 @@ from attnviz.charts import difference
 from attnviz.core.display import as_sentence
 from attnviz.core.errors import AttnvizError
 from attnviz.metrics.beside import Beside, Side, beside
-from attnviz.ui import editing, inputs, looking, pictures, state
+from attnviz.ui import cache, editing, inputs, looking, pictures
 from attnviz.ui.compare import alike, other, said
 from attnviz.ui.compare.other import Chosen
 from attnviz.ui.notes import heading, in_words, note, quiet, sideways
@@ -18,6 +18,7 @@ def page() -> None:
 
 
 @st.fragment
+@pictures.one_sentence()
 def body(source, lines) -> None:
     edits_bar = st.container(gap="xsmall")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
@@ -27,7 +28,7 @@ def body(source, lines) -> None:
         head = looking.focus(source)
     with edits_bar:
         edits, _ = editing.edits_bar(source, lines)
-    record = pictures.run(source, lines, edits)
+    record = cache.record(source, lines, edits)
     a = Chosen(source, lines, sentence, edits, record, site, head)
     with st.container(gap="xsmall", key="b"):
         b = other.side(a)
@@ -36,7 +37,6 @@ def body(source, lines) -> None:
     else:
         _compared(a, b)
     alike.panel(record, site, head, sentence)
-    state.write_link()
 
 
 def _compared(a: Chosen, b: Side) -> None:

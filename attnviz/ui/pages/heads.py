@@ -3,7 +3,7 @@
 import streamlit as st
 
 from attnviz.core.edits import Edits
-from attnviz.ui import cache, editing, effects, findings, inputs, looking, pictures, says, state
+from attnviz.ui import cache, editing, effects, findings, inputs, looking, pictures, says
 from attnviz.ui.forms import choice
 
 
@@ -12,6 +12,7 @@ def page() -> None:
 
 
 @st.fragment
+@pictures.one_sentence()
 def body(source, lines) -> None:
     edits_bar = st.container(gap="xsmall")
     with st.container(horizontal=True, gap="medium"):
@@ -23,7 +24,7 @@ def body(source, lines) -> None:
         overview = st.container()
     with edits_bar:
         edits, said = editing.edits_bar(source, lines)
-    record = pictures.run(source, lines, edits)
+    record = cache.record(source, lines, edits)
     before = cache.record(source, lines) if edits != Edits() else None
     with right, st.container(horizontal=True, vertical_alignment="center", gap="small"):
         focus = looking.focus(source)
@@ -53,4 +54,3 @@ def body(source, lines) -> None:
                 choice.said(form, record, site, focus, cell, shown)
                 effects.panel(record, before, site, cell, sentence)
         pictures.numbers(head, key)
-    state.write_link()

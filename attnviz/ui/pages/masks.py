@@ -5,7 +5,7 @@ import streamlit as st
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Full, Mask
 from attnviz.core.stack import Stack
-from attnviz.ui import cache, editing, inputs, looking, masking, pictures, says, state
+from attnviz.ui import cache, editing, inputs, looking, masking, pictures, says
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.rules import CAUSAL
 from attnviz.ui.lab.tabs import tabs
@@ -16,13 +16,14 @@ def page() -> None:
 
 
 @st.fragment
+@pictures.one_sentence()
 def body(source, lines) -> None:
     source = looking.step(looking.with_sos(source))
     decodes = any(site.kind == "decoder" for site in source.sites)  # then it has a mask of its own to show
     with st.container(gap="xsmall"):
         opening = Stack() if decodes else CAUSAL
         edits, said = editing.edits_bar(source, lines, opening=opening, shortcuts=False)
-    record = pictures.run(source, lines, edits)
+    record = cache.record(source, lines, edits)
     before = cache.record(source, lines) if edits != Edits() else None
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         site = looking.site(source, looking.masked_site(source))
@@ -35,7 +36,6 @@ def body(source, lines) -> None:
     mask = _mask(source, record, site, stack)
     dark = looking.is_dark()
     tabs(Lab(source, lines, sentence, site, head, record, before or record, stack, mask, edits, dark))
-    state.write_link()
 
 
 def _mask(source, record, site, stack: Stack) -> Mask:

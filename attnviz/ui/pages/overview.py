@@ -14,7 +14,7 @@ from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.metrics.heads import METRICS, ROWS, Metric
 from attnviz.metrics.roles import roles
-from attnviz.ui import cache, editing, findings, inputs, looking, pictures, says, state
+from attnviz.ui import cache, editing, findings, inputs, looking, pictures, says
 from attnviz.ui.glance import numbers, reach, texts
 from attnviz.ui.glance.numbers import LAYER, OFF, TITLES, Numbers
 from attnviz.ui.notes import heading, label, large, sideways
@@ -39,11 +39,12 @@ def page(open_heads: Callable[[], None]) -> None:
 
 
 # Not a fragment: a page that is left from within one forgets what its link holds.
+@pictures.one_sentence()
 def body(source, lines, open_heads) -> None:
     with st.container(gap="xsmall"):
         edits, said = editing.edits_bar(source, lines)
     source = looking.step(source)
-    record = pictures.run(source, lines, edits)
+    record = cache.record(source, lines, edits)
     before = cache.record(source, lines) if edits != Edits() else None
     sentence = looking.sentence(lines)
     with said:
@@ -75,7 +76,6 @@ def body(source, lines, open_heads) -> None:
     texts.over_many_texts(source, edits)
     heading("What reaches what")
     reach.reach((source, lines, edits), record, sentence)
-    state.write_link()
 
 
 def _focus(source, record: Record) -> Head:

@@ -5,7 +5,7 @@ import streamlit as st
 from attnviz.core.display import shown
 from attnviz.core.edits import Edits, Site
 from attnviz.core.record import Record
-from attnviz.ui import cache, editing, inputs, looking, pictures, says, state
+from attnviz.ui import cache, editing, inputs, looking, pictures, says
 from attnviz.ui.notes import label, quiet
 from attnviz.ui.steps import changes, handout, parts, play, rail
 from attnviz.ui.steps.base import Walk
@@ -16,6 +16,7 @@ def page() -> None:
 
 
 @st.fragment
+@pictures.one_sentence()
 def body(source, lines) -> None:
     if st.session_state.pop("model changed", False):
         st.rerun()  # the model is chosen outside of this fragment
@@ -29,7 +30,7 @@ def body(source, lines) -> None:
         place = st.container(width="content")
     with edits_bar:
         edits, said = editing.edits_bar(source, lines)
-    record = pictures.run(source, lines, edits)
+    record = cache.record(source, lines, edits)
     before = cache.record(source, lines) if edits != Edits() else None
     with place:
         query, key = _query(record, site, sentence)
@@ -39,7 +40,6 @@ def body(source, lines) -> None:
         source, lines, sentence, site, head, record, edits, query, key, st.session_state["knobs"], looking.is_dark()
     )
     _chain(at)
-    state.write_link()
 
 
 def _query(record: Record, site: Site, sentence: int) -> tuple[int, int | None]:
