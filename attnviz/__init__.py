@@ -6,7 +6,9 @@
 Names come when they are first used: torch with the attention, Altair with the first figure.
 """
 
+import pkgutil
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 __version__ = "0.1.0"
@@ -21,23 +23,15 @@ _HOMES = {
     "AttnvizError": "core.errors",
     "scaled_dot_product_attention": "core.attention",
     "MultiHeadAttention": "models.multihead",
-    "Blocks": "core.masks",
-    "Dilated": "core.masks",
-    "Documents": "core.masks",
-    "Full": "core.masks",
-    "Global": "core.masks",
-    "Opened": "core.masks",
-    "Padding": "core.masks",
-    "Painted": "core.masks",
-    "Prefix": "core.masks",
-    "Random": "core.masks",
-    "Strided": "core.masks",
-    "Subsequent": "core.masks",
-    "Window": "core.masks",
     "subsequent_mask": "core.masks",
     "ALiBi": "core.modifiers",
     "RelativeBias": "core.modifiers",
     "render": "export",
+}
+_RULES = Path(__file__).parent / "core" / "masks" / "rules"
+_HOMES |= {
+    "".join(part.capitalize() for part in rule.name.split("_")): "core.masks"
+    for rule in pkgutil.iter_modules([str(_RULES)])
 }
 _MODULES = ("check", "figures", "leaks", "metrics", "views", "walk")
 

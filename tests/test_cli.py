@@ -13,6 +13,7 @@ from PIL import Image
 from attnviz import export
 from attnviz.api import analyze
 from attnviz.cli import main, parser
+from attnviz.core import masks
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
 
@@ -95,17 +96,32 @@ def test_a_mask_is_subsequent_unless_another_is_asked_for(run, tmp_path):
         (["documents=1,3"], "1000 0111 0111 0111"),
         (["subsequent | prefix=2"], "1100 1100 1110 1111"),
         (["subsequent", "window=1,1"], "1000 1100 0110 0011"),
+        (["subsequent & window=1,1"], "1000 1100 0110 0011"),
+        (["window=1,1 & subsequent | prefix=2"], "1100 1100 1110 1111"),
+        (["~subsequent"], "0111 0011 0001 0000"),
+        (["padding=3,left=4"], "0111 0111 0111 0111"),
+        (["neighborhood=3,4"], "1110 1110 0111 0111"),
         (['{"rule": "not", "mask": {"rule": "subsequent"}}'], "0111 0011 0001 0000"),
     ],
 )
 def test_masks_are_said_in_a_few_letters(run, tmp_path, masks, rows):
-    """Several masks hold together; a bar means either; JSON says what a link says."""
+    """Several masks hold together, as with &; a bar means either, ~ the opposite; JSON says what a link says."""
     options = [option for mask in masks for option in ("--mask", mask)]
     status, *_ = run("mask", "a b c d", *SCRATCH, "--no-sos", *options, "-o", "mask.npz")
 
     drawn = np.load(tmp_path / "mask.npz")["may_attend"].astype(int)
     assert status == 0
     assert " ".join("".join(map(str, row)) for row in drawn) == rows
+
+
+def test_the_rules_of_masks_are_listed(run):
+    """How each is written, and what it does; what is written so is read."""
+    status, out, err = run("masks")
+
+    assert (status, err) == (0, "")
+    assert "window=BEFORE[,AFTER]" in out
+    assert "a sliding window: a query sees the keys near it" in out
+    assert len(out.splitlines()) == len(masks.composable()) - 1  # painted and opened are not typed; full is no rule
 
 
 def test_how_far_the_output_moves(run, tmp_path):
@@ -192,7 +208,10 @@ def test_tokens_as_json(run, monkeypatch):
         (["head", "a", *SCRATCH, "--off", "x"], "'x' are no heads; give 2,3 or LAYER.HEAD"),
         (["head", "a", *SCRATCH, "--off", "4"], "There is no head 4 at encoder layer 0"),
         (["head", "a", *SCRATCH, "--off", "5.0"], "no encoder layer 5"),
-        (["head", "a", *SCRATCH, "--mask", "causal"], "There is no mask 'causal'. There are: subsequent, window="),
+        (
+            ["head", "a", *SCRATCH, "--mask", "causal"],
+            "no mask 'causal'. There are: full; subsequent[=OFFSET]; padding=",
+        ),
         (["head", "a", *SCRATCH, "--mask", "window=1,2,3"], "There is no mask 'window=1,2,3'."),
         (["head", "a", *SCRATCH, "--mask", "prefix=x"], "There is no mask 'prefix=x'."),
         (["head", "a", *SCRATCH, "--mask", f"prefix={10**30}"], "whole numbers up to 100,000"),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from attnviz import api, export, figures, metrics
-from attnviz.cli import forms, lines, says, values
+from attnviz.cli import forms, lines, rules, says, values
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Full
@@ -22,6 +22,8 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
     """
     if options.command == "models":
         return lines.card(values.load(options.name)) if options.name else lines.models()
+    if options.command == "masks":
+        return lines.columns(list(rules.forms().items()))
     texts, source = values.texts(options.text), values.source(options)
     printed = _COMMANDS[options.command](options, source, texts)
     for line in lines.unknown(source, texts):

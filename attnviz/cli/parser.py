@@ -19,7 +19,7 @@ EXAMPLES = """examples:
   attnviz mask "the cat sat down" --model scratch --mask window=1 -o mask.pdf
   echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json
 """
-MASKS = "subsequent, window=BEFORE[,AFTER], prefix=LENGTH, documents=LENGTH,..., full, or the JSON of a mask"
+MASKS = "subsequent, window=2,1, prefix=3, documents=3,4 or another of 'attnviz masks', or the JSON of a mask"
 
 COMMANDS = {
     "head": "one head, or all heads combined, as a map, as lines or as a text",
@@ -29,6 +29,7 @@ COMMANDS = {
     "says": "what the model says: a text, words, labels or vectors, before and after a change; -o draws it",
     "tokens": "the tokens of a text, their ids and places",
     "models": "the models that there are, or what was measured of one",
+    "masks": "the mask rules that there are, and how they are written",
     "leaks": "which outputs move with what their mask hides, token by token; 1 as exit status if one does; -o draws it",
     "check": "what is wrong with a mask, weights or scores in a file; 1 as exit status if there are errors",
 }
@@ -72,6 +73,7 @@ def build() -> argparse.ArgumentParser:
             continue
         if name == "check":
             _add_check(command)
+        if name in ("check", "masks"):
             continue
         command.add_argument("text", metavar="TEXT", help="a sentence, one on each line if several; - reads stdin")
         if name in ("tokens", "says"):
@@ -158,7 +160,7 @@ def _add_edits(command: argparse.ArgumentParser) -> None:
         default=[],
         dest="masks",
         metavar="MASK",
-        help=f"{MASKS}; several: all hold; a|b: either",
+        help=f"{MASKS}; several, or a&b: all hold; a|b: either; ~a: the opposite",
     )
     edits.add_argument(
         "--off",

@@ -1,41 +1,69 @@
 """Masks as the shell says them."""
 
+import re
 from functools import reduce
-from operator import or_
-from typing import Any
+from operator import and_, or_
 
-from attnviz.cli.parser import MASKS
 from attnviz.core import masks
 from attnviz.core.errors import InputError, quoted
+from attnviz.core.masks import RULES, Mask
 
 
-def read(text: str) -> masks.Mask:
-    """A mask from JSON, or from rules joined by "|", each a name and its numbers: "subsequent | prefix=3".
+def read(text: str) -> Mask:
+    """A mask from JSON, or from rules joined by "|", "&" and "~": "subsequent & documents=3,4 | prefix=3".
+
+    "&" binds closer than "|", and "~", which turns a rule around, closest.
 
     Raises:
         AttnvizError: names the rules that there are.
     """
     if text.lstrip().startswith("{"):
         return masks.from_json(text)
-    return reduce(or_, [masks.from_json(_rule(part.strip())) for part in text.split("|")])
+    return reduce(or_, [reduce(and_, map(_rule, part.split("&"))) for part in text.split("|")])
 
 
-def _rule(text: str) -> dict[str, Any]:
-    """The JSON of "window=2,1" and its like."""
-    name, _, values = text.partition("=")
-    try:
-        numbers = [int(value) for value in values.split(",")] if values else []
-    except ValueError:
-        numbers = None
-    match name, numbers:
-        case (("subsequent" | "full"), []):
-            return {"rule": name}
-        case "window", [before]:
-            return {"rule": name, "before": before}
-        case "window", [before, after]:
-            return {"rule": name, "before": before, "after": after}
-        case "prefix", [length]:
-            return {"rule": name, "length": length}
-        case "documents", [_, *_]:
-            return {"rule": name, "lengths": numbers}
-    raise InputError(f"There is no mask {quoted(text)}. There are: {MASKS}.")
+def forms() -> dict[str, str]:
+    """How each rule is written, and what it does; without those whose cells are painted."""
+    return {_form(rule): rule.meaning for rule in _sayable().values()}
+
+
+def _sayable() -> dict[str, type[Mask]]:
+    rules = (RULES["full"], *(rule for rule in masks.composable() if rule.parameters()[0].kind != "cells"))
+    return {rule.rule: rule for rule in rules}
+
+
+def _form(rule: type[Mask]) -> str:
+    """A rule with its numbers in capitals, and in brackets what may be left out: "window=BEFORE[,AFTER]"."""
+    after_a_list, text = False, ""
+    for one in rule.parameters():
+        said = f"{one.name}=N" if after_a_list else one.name.upper()
+        said += ",..." * (one.kind == "numbers")
+        text += f"{',' * bool(text)}{said}" if one.required else f"[,{said}]"
+        after_a_list |= one.kind == "numbers"
+    return f"{rule.rule}={text}".replace("=[,", "[=", 1) if text else rule.rule
+
+
+def _rule(text: str) -> Mask:
+    """One rule: "window=2,1", "padding=5,3,left=7", "~subsequent"."""
+    if text.strip().startswith("~"):
+        return ~_rule(text.strip()[1:])
+    name, _, values = text.strip().partition("=")
+    rule, left = _sayable().get(name), [value.strip() for value in values.split(",")] if values else []
+    if rule is None or not all(re.fullmatch(r"(\w+ *= *)?-?\d+", value, re.ASCII) for value in left):
+        raise _unknown(text)
+    given: dict[str, object] = {}
+    for key, _, number in (value.rpartition("=") for value in left if "=" in value):
+        given[key.strip()] = int(number)
+    numbers = [int(value) for value in left if "=" not in value]
+    for one in (one for one in rule.parameters() if one.name not in given and numbers):
+        given[one.name] = numbers if one.kind == "numbers" else numbers[0]
+        numbers = [] if one.kind == "numbers" else numbers[1:]
+    if numbers or any(one.required and one.name not in given for one in rule.parameters()):
+        raise _unknown(text)
+    return masks.from_json({"rule": name, **given})
+
+
+def _unknown(text: str) -> InputError:
+    return InputError(
+        f"There is no mask {quoted(text.strip())}. There are: {'; '.join(forms())}; or the JSON of a mask."
+    )

@@ -6,7 +6,7 @@ weights in `weights`.
 """
 
 from attnviz.core.masks import And, Mask, Subsequent
-from attnviz.dialects.writing import GRID, PREDICATE, ROW, Part, Writer, in_rows
+from attnviz.core.masks.writing import GRID, PREDICATE, ROW, Part, Writer, in_rows
 
 TORCH = "import torch\n"
 FUNCTIONAL = "import torch\nimport torch.nn.functional as F\n"

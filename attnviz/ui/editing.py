@@ -108,7 +108,7 @@ def _shortcuts(fixed: bool) -> None:
     st.pills("Mask", SHORTCUTS, wrap=True, disabled=fixed, **options)
     for name, key in (("window", "before"), ("window", "after"), ("prefix", "length")):
         if name in on:
-            f = next(f for f in BY_NAME[name].fields if f.name == key)
+            f = next(f for f in BY_NAME[name].parameters() if f.name == key)
             label(f.label)
             key = f"{name} {f.name}"
             st.session_state[key] = getattr(_first(name).mask, f.name)
@@ -127,7 +127,7 @@ def _choose() -> None:
     entries = [e for e in stack.entries if not e.on or e.mask.rule not in SHORTCUTS or e.mask.rule in chosen]
     on = {e.mask.rule for e in entries if e.on}
     for name in (name for name in SHORTCUTS if name in chosen and name not in on):
-        made = rules.entry(BY_NAME[name].made(0, ()))
+        made = rules.entry(BY_NAME[name].started(0, ()))
         entries.insert(
             0 if name == "subsequent" else _after_subsequent(entries) if name == "prefix" else len(entries), made
         )

@@ -5,28 +5,11 @@ from dataclasses import replace
 
 import torch
 from hypothesis import strategies as st
+from rules import rules
 
 from attnviz.core.attention import EMPTY_ROWS
 from attnviz.core.edits import KINDS, Edits, Site
-from attnviz.core.masks import (
-    RULES,
-    And,
-    Blocks,
-    Dilated,
-    Documents,
-    Full,
-    Global,
-    Opened,
-    Or,
-    Padding,
-    Painted,
-    Prefix,
-    Random,
-    Shifted,
-    Strided,
-    Subsequent,
-    Window,
-)
+from attnviz.core.masks import RULES, And, Or, Random, Shifted
 from attnviz.core.modifiers import ALiBi, RelativeBias
 
 B, H, Q, K, D_K, D_V = 2, 3, 5, 7, 11, 13
@@ -44,29 +27,6 @@ def booleans(shape=(B, H, Q, K), seed=1, share=0.6):
     mask = torch.rand(shape, generator=torch.Generator().manual_seed(seed)) < share
     mask[..., 0] |= ~mask.any(-1)
     return mask
-
-
-def rules(batch=B, longest=11):
-    """One named rule."""
-    small = st.integers(-longest, longest)
-    lengths = st.lists(st.integers(0, longest), min_size=batch, max_size=batch).map(tuple)
-    step = st.integers(1, 4)
-    cells = st.lists(st.tuples(st.integers(0, longest), st.integers(0, longest)), max_size=6).map(tuple)
-    return st.one_of(
-        st.just(Full()),
-        st.builds(Subsequent, small),
-        st.builds(Padding, lengths, st.none() | st.integers(0, longest)),
-        st.builds(Window, small, small),
-        st.builds(Prefix, small),
-        st.builds(Documents, st.lists(st.integers(0, 4), max_size=4).map(tuple)),
-        st.builds(Painted, cells),
-        st.builds(Opened, cells),
-        st.builds(Dilated, small, small, step),
-        st.builds(Global, st.lists(st.integers(0, longest), max_size=3).map(tuple)),
-        st.builds(Blocks, step, st.integers(-1, 2), st.integers(-1, 2), st.integers(0, 2)),
-        st.builds(Strided, step),
-        randoms(longest),
-    )
 
 
 def randoms(longest=11):
@@ -131,8 +91,7 @@ _atoms = st.one_of(
     st.sampled_from(["encoder", "zero", "nan", "1", "NaN", "\ud800", "\x00"]),
 )
 _rule_names = st.sampled_from([*sorted(RULES), "", "mask"])
-_fields = ["offset", "lengths", "left", "before", "after", "length", "cells", "masks", "mask", "x"]
-_fields += ["step", "positions", "size", "first", "stride", "count", "every", "seed"]
+_fields = ["masks", "mask", "x", *sorted({one.name for rule in RULES.values() for one in rule.parameters()})]
 _edit_fields = ["mask", "own_mask", "heads_off", "temperature", "scale", "empty_rows", "bias", "softcap", "x"]
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rules import rules
 from torch import Tensor, nn
 from torch.nn.attention import flex_attention as flex
 
@@ -15,21 +16,17 @@ from attnviz.core.errors import MaskError
 from attnviz.core.masks import (
     ALIGNMENTS,
     And,
-    Blocks,
-    Dilated,
     Documents,
     Full,
     Global,
     Mask,
     Not,
-    Opened,
     Or,
     Padding,
     Painted,
     Prefix,
     Random,
     Shifted,
-    Strided,
     Subsequent,
     Window,
 )
@@ -37,26 +34,10 @@ from attnviz.dialects import DIALECTS, dialect
 
 B, H, Q, K, D = 2, 3, 5, 7, 4
 
-small, step = st.integers(-8, 8), st.integers(1, 4)
-cells = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=5).map(tuple)
+small = st.integers(-8, 8)
 lengths = st.tuples(*[st.integers(0, 9)] * B)
-rules = st.one_of(
-    st.just(Full()),
-    st.builds(Subsequent, small),
-    st.builds(Padding, lengths, st.none() | st.integers(0, 9)),
-    st.builds(Window, small, small),
-    st.builds(Prefix, small),
-    st.builds(Documents, st.lists(st.integers(0, 4), max_size=4).map(tuple)),
-    st.builds(Painted, cells),
-    st.builds(Opened, cells),
-    st.builds(Dilated, small, small, step),
-    st.builds(Global, st.lists(st.integers(0, 8), max_size=3).map(tuple)),
-    st.builds(Blocks, step, st.integers(-1, 2), st.integers(-1, 2), st.integers(0, 2)),
-    st.builds(Strided, step),
-    st.builds(Random, st.integers(0, 3), st.integers(3, 8), small),
-)
 masks = st.recursive(
-    rules,
+    rules(B, 8),
     lambda inner: st.one_of(
         st.lists(inner, min_size=1, max_size=3).map(And),
         st.lists(inner, min_size=1, max_size=3).map(Or),

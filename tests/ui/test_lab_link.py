@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from attnviz.core import masks
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Padding, Painted, Prefix, Subsequent, Window
+from attnviz.core.masks import Mask, Padding, Painted, Parameter, Prefix, Subsequent, Window
 from attnviz.core.stack import JOINS, Entry, Stack
 from attnviz.ui.lab import link
 from attnviz.ui.lab.link import Added
-from attnviz.ui.lab.rules import BY_NAME, PRESETS, RULES, Field, Rule
+from attnviz.ui.lab.rules import BY_NAME, PRESETS, RULES
 
 
-def values(f: Field):
+def values(f: Parameter):
     if f.kind == "cells":
         return st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=20).map(tuple)
     numbers = st.integers(f.least, f.most)
@@ -22,11 +22,11 @@ def values(f: Field):
     return numbers if f.needed else st.none() | numbers
 
 
-def masks_of(rule: Rule):
-    made = st.fixed_dictionaries({f.name: values(f) for f in rule.fields})
-    if rule.name == "random":
+def masks_of(rule: type[Mask]):
+    made = st.fixed_dictionaries({f.name: values(f) for f in rule.parameters()})
+    if rule.rule == "random":
         made = made.filter(lambda given: given["count"] <= given["every"])
-    return made.map(lambda given: rule.kind(**given))
+    return made.map(lambda given: rule(**given))
 
 
 entries = st.sampled_from(RULES).flatmap(
@@ -69,7 +69,7 @@ def test_a_mask_in_a_link_reads_well(stack, text):
 @pytest.mark.parametrize("name", BY_NAME)
 def test_a_rule_can_be_written_with_the_numbers_it_begins_with(name):
     """Only rules that list something need more than their name."""
-    lists = any(f.kind == "numbers" for f in BY_NAME[name].fields)
+    lists = any(f.kind == "numbers" for f in BY_NAME[name].parameters())
     if lists:
         with pytest.raises(InputError, match="names no"):
             link.decode_stack(name)
@@ -179,4 +179,4 @@ def test_left_padding_with_a_causal_mask_leaves_rows_empty():
 
 def test_every_rule_of_the_core_that_can_be_composed_is_offered():
     """What is left out is made by joining, negating or aligning others."""
-    assert set(BY_NAME) == set(masks.base.RULES) - {"full", "and", "or", "not", "shifted"}
+    assert set(BY_NAME) == set(masks.RULES) - {"full", "and", "or", "not", "shifted"}

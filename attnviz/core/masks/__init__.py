@@ -6,20 +6,15 @@ queries and keys differ in length. Other conventions (True = masked, 0 = masked,
 `attnviz.core.conventions`.
 """
 
+import torch
+from torch import Tensor
+
+from attnviz.core.errors import MaskError
+from attnviz.core.masks import rules
 from attnviz.core.masks.base import ALIGNMENTS, RULES, And, Mask, Not, Or, Shifted
+from attnviz.core.masks.parameters import Parameter
 from attnviz.core.masks.reading import DEEPEST, LARGEST, from_json
-from attnviz.core.masks.rules import (
-    Documents,
-    Full,
-    Opened,
-    Padding,
-    Painted,
-    Prefix,
-    Subsequent,
-    Window,
-    subsequent_mask,
-)
-from attnviz.core.masks.sparse import Blocks, Dilated, Global, Random, Strided
+from attnviz.core.masks.rules import *  # noqa: F403
 
 __all__ = [
     "ALIGNMENTS",
@@ -27,23 +22,34 @@ __all__ = [
     "LARGEST",
     "RULES",
     "And",
-    "Blocks",
-    "Dilated",
-    "Documents",
-    "Full",
-    "Global",
     "Mask",
     "Not",
-    "Opened",
     "Or",
-    "Padding",
-    "Painted",
-    "Prefix",
-    "Random",
+    "Parameter",
     "Shifted",
-    "Strided",
-    "Subsequent",
-    "Window",
+    "composable",
     "from_json",
     "subsequent_mask",
+    *rules.__all__,
 ]
+
+USUAL = ("subsequent", "padding", "window", "dilated", "prefix", "documents", "global")
+"""The rules that stand first in a list."""
+
+
+def composable() -> tuple[type[Mask], ...]:
+    """The rules that a person composes a mask of, the usual ones first; the last ones hold cells painted by hand."""
+    found = [rule for rule in RULES.values() if rule.parameters()]
+    place = {name: number for number, name in enumerate(USUAL)}
+    return tuple(sorted(found, key=lambda rule: (_is_painted(rule), place.get(rule.rule, len(place)), rule.rule)))
+
+
+def _is_painted(rule: type[Mask]) -> bool:
+    return rule.parameters()[0].kind == "cells"
+
+
+def subsequent_mask(size: int) -> Tensor:
+    """The mask of the decoder's self-attention, (1, size, size), True = may attend: row i sees the keys 0 to i."""
+    if size < 0:
+        raise MaskError(f"The size of a subsequent mask is {size}; it must be 0 or more.")
+    return torch.ones(1, size, size, dtype=torch.bool).tril()

@@ -2,12 +2,16 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from attnviz.core.errors import MaskError, quoted
+from attnviz.core.masks.parameters import Parameter, parameters
+
+if TYPE_CHECKING:
+    from attnviz.core.masks.writing import Part, Pen
 
 ALIGNMENTS = ("top-left", "bottom-right")
 """Where the first query stands if there are more keys than queries: at the first key, or so that the last query stands
@@ -21,9 +25,20 @@ RULES: dict[str, type["Mask"]] = {}
 
 
 class Mask(ABC):
-    """Who may attend to whom, as a value. Equal masks compare equal and hash alike."""
+    """Who may attend to whom, as a value. Equal masks compare equal and hash alike.
+
+    A rule is a frozen dataclass in a file of `attnviz.core.masks.rules`, with all that is known of it: its predicate,
+    its words, its parameters, and its code where the predicate cannot be printed as it is.
+
+    Attributes:
+        rule: its name in JSON, in a link and in the shell.
+        meaning: what it does, in one line.
+        join: how it is joined to others if nothing is said: rules that block by "and", rules that open by "or".
+    """
 
     rule: ClassVar[str]
+    meaning: ClassVar[str] = ""
+    join: ClassVar[str] = "and"
 
     def __init_subclass__(cls) -> None:
         if "rule" in vars(cls):
@@ -36,6 +51,24 @@ class Mask(ABC):
         Args:
             query, key, sentence: integers, (1, Q, 1), (1, 1, K) and (B, 1, 1); the answer broadcasts to (B, Q, K).
         """
+
+    @classmethod
+    def parameters(cls) -> tuple[Parameter, ...]:
+        """The numbers that it takes; empty for masks that are joined or changed."""
+        return parameters(cls)
+
+    @classmethod
+    def started(cls, keys: int, lengths: tuple[int, ...]) -> Self:
+        """The mask that a control begins with, for a number of keys and the lengths of the sentences."""
+        return cls(**{one.name: one.default for one in cls.parameters() if one.default is not None})
+
+    def code(self, pen: "Pen") -> "Part | None":
+        """How it is written in PyTorch; None for a rule without a formula.
+
+        The predicate itself, printed: so `allows` takes anything that has Python's operators. A rule that calls
+        functions, or that people write in another way, has `code` of its own.
+        """
+        return pen.traced(self) if self.parameters() else None
 
     @property
     def batch_size(self) -> int | None:

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from itertools import product
 
 from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.masks import Mask, Parameter
 from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
 from attnviz.core.stack import JOINS, Entry, Stack
-from attnviz.ui.lab.rules import BY_NAME, MOST_ITEMS, Field, Rule, rule_of
+from attnviz.ui.lab.rules import BY_NAME, MOST_ITEMS
 
 LONGEST = 6_000
 """How many characters of a link a mask may take."""
@@ -65,17 +66,17 @@ def decode_stack(text: str) -> Stack | None:
 
 
 def _encode_entry(entry: Entry) -> str:
-    rule = rule_of(entry.mask)
-    before = [entry.join] if entry.join != rule.join else []
+    mask = entry.mask
+    before = [entry.join] if entry.join != mask.join else []
     before += ["not"] * entry.negated + ["off"] * (not entry.on)
-    values = [(f, value) for f, value in zip(rule.fields, rule.values(entry.mask).values(), strict=True)]
-    while values and values[-1][0].kind == "number" and values[-1][1] == rule.default(values[-1][0]):
+    values = [(f, getattr(mask, f.name)) for f in mask.parameters()]
+    while values and values[-1][0].kind == "number" and values[-1][1] == values[-1][0].default:
         values.pop()
     written = [_encode_value(f, value) for f, value in values if f.kind != "cells" or value]
-    return "-".join([*before, rule.name, *written])
+    return "-".join([*before, mask.rule, *written])
 
 
-def _encode_value(f: Field, value) -> str:
+def _encode_value(f: Parameter, value) -> str:
     if f.kind == "number":
         return "" if value is None else _number(value)
     if f.kind == "numbers":
@@ -96,37 +97,38 @@ def _decode_entry(text: str) -> Entry:
     if rule is None or said != in_order or set(JOINS) <= set(said):
         raise InputError(f"'{text[:40]}' is no rule of a mask; {EXAMPLE}.")
     join = next((word for word in said if word in JOINS), rule.join)
-    return Entry(rule.kind(**_decode_values(rule, parts[1:], text)), join, "not" in said, "off" not in said)
+    return Entry(rule(**_decode_values(rule, parts[1:], text)), join, "not" in said, "off" not in said)
 
 
-def _decode_values(rule: Rule, parts: list[str], text: str) -> dict[str, object]:
-    if rule.fields and rule.fields[0].kind == "cells":
-        return {rule.fields[0].name: _decode_cells(parts, text)}
-    if len(parts) > len(rule.fields):
-        raise InputError(f"'{text[:40]}' holds {len(parts)} numbers; '{rule.name}' takes {len(rule.fields)}.")
-    values = {f.name: _decode_value(f, part, rule, text) for f, part in zip(rule.fields, parts, strict=False)}
-    for f in rule.fields[len(parts) :]:
-        if f.kind == "numbers" and rule.default(f) is None:
-            raise InputError(f"'{text[:40]}' names no {f.label}; it should look like {rule.name}-3_3.")
-        values[f.name] = rule.default(f)
+def _decode_values(rule: type[Mask], parts: list[str], text: str) -> dict[str, object]:
+    known = rule.parameters()
+    if known[0].kind == "cells":
+        return {known[0].name: _decode_cells(parts, text)}
+    if len(parts) > len(known):
+        raise InputError(f"'{text[:40]}' holds {len(parts)} numbers; '{rule.rule}' takes {len(known)}.")
+    values = {f.name: _decode_value(f, part, rule, text) for f, part in zip(known, parts, strict=False)}
+    for f in known[len(parts) :]:
+        if f.kind == "numbers" and f.default is None:
+            raise InputError(f"'{text[:40]}' names no {f.label}; it should look like {rule.rule}-3_3.")
+        values[f.name] = f.default
     return values
 
 
-def _decode_value(f: Field, part: str, rule: Rule, text: str) -> object:
+def _decode_value(f: Parameter, part: str, rule: type[Mask], text: str) -> object:
     if f.kind == "number":
         return None if not part and not f.needed else _decode_number(f, part, rule, text)
     items = part.split("_") if part else []
     if len(items) > MOST_ITEMS:
-        raise InputError(f"'{rule.name}' lists {len(items)} numbers; it takes up to {MOST_ITEMS}.")
+        raise InputError(f"'{rule.rule}' lists {len(items)} numbers; it takes up to {MOST_ITEMS}.")
     return tuple(_decode_number(f, item, rule, text) for item in items)
 
 
-def _decode_number(f: Field, part: str, rule: Rule, text: str) -> int:
+def _decode_number(f: Parameter, part: str, rule: type[Mask], text: str) -> int:
     if not re.fullmatch(r"n?\d{1,6}", part, re.ASCII):
         raise InputError(f"'{text[:40]}' cannot be read: its {f.label} is no whole number; {EXAMPLE}.")
     value = int(part.replace("n", "-"))
     if not f.least <= value <= f.most:
-        raise InputError(f"The {f.label} of '{rule.name}' is {value}; it must be from {f.least} to {f.most:,}.")
+        raise InputError(f"The {f.label} of '{rule.rule}' is {value}; it must be from {f.least} to {f.most:,}.")
     return value
 
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 import streamlit as st
 
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.masks import Mask
+from attnviz.core.masks import Mask, Parameter
 from attnviz.core.stack import JOINS, Entry
 from attnviz.ui import masking
 from attnviz.ui.lab.base import Lab
-from attnviz.ui.lab.rules import MOST_ITEMS, PRESETS, RULES, Field, rule_of
+from attnviz.ui.lab.rules import MOST_ITEMS, PRESETS, RULES
 from attnviz.ui.notes import note, quiet
 
-ADDABLE = {rule.name: rule for rule in RULES if rule.fields[0].kind != "cells"}
+ADDABLE = {rule.rule: rule for rule in RULES if rule.parameters()[0].kind != "cells"}
 """What can be chosen from the list; cells are painted."""
 
 
@@ -70,7 +70,7 @@ def _add(lab: Lab) -> None:
 
 def _added(lab: Lab) -> None:
     if rule := ADDABLE.get(st.session_state["add rule"]):
-        mask = rule.made(len(lab.tokens[1]), padded(lab))
+        mask = rule.started(len(lab.tokens[1]), padded(lab))
         _try(lambda: masking.put(masking.now().added(Entry(mask, rule.join))))
 
 
@@ -83,10 +83,10 @@ def padded(lab: Lab) -> tuple[int, ...]:
 
 def _row(lab: Lab, i: int, entry: Entry, *, first: bool, last: bool) -> None:
     """One rule: what it is and whether it is on, its place, how it is joined, its numbers."""
-    rule = rule_of(entry.mask)
+    parameters = entry.mask.parameters()
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         with st.container(width="stretch"):
-            _toggle(f"**{rule.name}**", i, "on", entry.on, help=rule.meaning)
+            _toggle(f"**{entry.mask.rule}**", i, "on", entry.on, help=entry.mask.meaning)
         _button("arrow_upward", f"up {i}", f"Move rule {i + 1} up", _move, i, i - 1, able=i > 0)
         _button("arrow_downward", f"down {i}", f"Move rule {i + 1} down", _move, i, i + 1, able=not last)
         _button("close", f"remove {i}", f"Remove rule {i + 1}", _remove, i)
@@ -94,11 +94,11 @@ def _row(lab: Lab, i: int, entry: Entry, *, first: bool, last: bool) -> None:
         if not first:
             _join(i, entry)
         _toggle("not", i, "negated", entry.negated, help="")
-    if rule.fields[0].kind == "cells":
+    if parameters[0].kind == "cells":
         count = len(entry.mask.cells)
         quiet(f"{count:,} cell{'' if count == 1 else 's'} painted by hand")
-    numbers = [f for f in rule.fields if f.kind == "number"]
-    for f in (f for f in rule.fields if f.kind == "numbers"):
+    numbers = [f for f in parameters if f.kind == "number"]
+    for f in (f for f in parameters if f.kind == "numbers"):
         _numbers(lab, i, entry, f)
     if numbers:
         with st.container(horizontal=True, gap="small"):
@@ -125,7 +125,7 @@ def _join(i: int, entry: Entry) -> None:
     st.segmented_control("How it is joined to the rules above", JOINS, label_visibility="collapsed", **options)
 
 
-def _number(i: int, entry: Entry, f: Field) -> None:
+def _number(i: int, entry: Entry, f: Parameter) -> None:
     key = f"{entry.mask.rule} {f.name} {i}"
     st.session_state[key] = getattr(entry.mask, f.name)
     options = {"key": key, "on_change": _set, "args": (i, f, key), "width": 106}
@@ -134,7 +134,7 @@ def _number(i: int, entry: Entry, f: Field) -> None:
     st.number_input(f.label, f.least, f.most, **options)
 
 
-def _numbers(lab: Lab, i: int, entry: Entry, f: Field) -> None:
+def _numbers(lab: Lab, i: int, entry: Entry, f: Parameter) -> None:
     key = f"{entry.mask.rule} {f.name} {i}"
     st.session_state[key] = ", ".join(map(str, getattr(entry.mask, f.name)))
     st.text_input(f.label, key=key, on_change=_set, args=(i, f, key), help="Whole numbers with commas between them")
@@ -156,7 +156,7 @@ def _change(i: int, name: str, key: str) -> None:
     masking.put(stack.replaced(i, replace(stack.entries[i], **{name: value})))
 
 
-def _set(i: int, f: Field, key: str) -> None:
+def _set(i: int, f: Parameter, key: str) -> None:
     """Another number, or other numbers, of a rule."""
     typed = st.session_state[key]
     _try(lambda: _with(i, **{f.name: _read(typed, f) if f.kind == "numbers" else typed}))
@@ -172,7 +172,7 @@ def _with(i: int, **values) -> None:
     masking.put(stack.replaced(i, replace(entry, mask=replace(entry.mask, **values))))
 
 
-def _read(typed: str, f: Field) -> tuple[int, ...]:
+def _read(typed: str, f: Parameter) -> tuple[int, ...]:
     parts = [part for part in re.split(r"[\s,;]+", typed) if part]
     if len(parts) > MOST_ITEMS:
         raise InputError(f"There are {len(parts)} {f.label}; a rule takes up to {MOST_ITEMS}.")

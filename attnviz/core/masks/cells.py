@@ -1,0 +1,42 @@
+"""What `Painted` and `Opened` share: single cells, chosen by hand."""
+
+import operator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnviz.core.masks.base import Mask
+from attnviz.core.masks.parameters import parameter
+from attnviz.core.masks.writing import PREDICATE, Part, Pen
+
+
+@dataclass(frozen=True)
+class Cells(Mask):
+    """Single cells, (query, key), in order and each once."""
+
+    cells: tuple[tuple[int, int], ...] = parameter("cells", kind="cells")
+
+    def __post_init__(self):
+        cells = {(operator.index(query), operator.index(key)) for query, key in self.cells}
+        object.__setattr__(self, "cells", tuple(sorted(cells)))
+
+    @classmethod
+    def started(cls, keys, lengths):
+        return cls(())
+
+    def among(self, query: Tensor, key: Tensor) -> Tensor:
+        wide = 2**32
+        cells = torch.tensor([q * wide + k for q, k in self.cells], dtype=torch.int64)
+        return torch.isin(query * wide + key, cells)
+
+    def written(self, pen: Pen, *, opened: bool) -> Part:
+        """All cells alike, and then these changed."""
+        writer, shift = pen.writer, pen.shift
+        inside = [(q - shift, k) for q, k in self.cells if 0 <= q - shift < writer.queries and 0 <= k < writer.keys]
+        start = "zeros" if opened else "ones"
+        writer.lines.append(f"{pen.name} = torch.{start}(queries, keys, dtype=torch.bool, device=query.device)")
+        if inside:
+            queries, keys = (list(side) for side in zip(*inside, strict=True))
+            writer.lines.append(f"{pen.name}[{queries}, {keys}] = {opened}")
+        return Part(f"{pen.name}[q_idx, kv_idx]" if pen.style == PREDICATE else pen.name, frozenset("QK"))

@@ -1,0 +1,92 @@
+"""The numbers that a rule takes, each declared once beside its field: how a control, a link and the shell know it."""
+
+import operator
+from collections.abc import Iterable
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any
+
+from attnviz.core.errors import MaskError, quoted
+
+MOST = 4096
+"""The largest number a control offers: a page takes as many tokens."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a rule.
+
+    Attributes:
+        name: of the field of its mask.
+        label: what the control is called.
+        least, most: the bounds of its numbers in a control.
+        kind: "number", "numbers" for a list of them, or "cells", which are painted and not typed.
+        default: what goes without saying; None where it depends on the tokens, or where it may be nothing.
+        needed: whether a control may not be empty.
+        required: whether a mask cannot be made without it.
+    """
+
+    name: str
+    label: str
+    least: int = 0
+    most: int = MOST
+    kind: str = "number"
+    default: int | None = None
+    needed: bool = True
+    required: bool = False
+
+
+def parameter(label: str, *, default: Any = MISSING, start: int | None = None, **options: Any) -> Any:
+    """A field of a rule with what a control, a link and the shell need to know of it.
+
+    Args:
+        default: of the field; without one it must be given.
+        start: what a control begins with, where the field has no default.
+        options: of `Parameter`.
+    """
+    known = start if default is MISSING else default
+    return field(default=default, metadata={"parameter": {"label": label, "default": known, **options}})
+
+
+def parameters(rule: type) -> tuple[Parameter, ...]:
+    """The parameters of a rule, in the order of its fields."""
+    declared: Iterable[Field] = fields(rule)
+    return tuple(
+        Parameter(f.name, **f.metadata["parameter"], required=f.default is MISSING)
+        for f in declared
+        if "parameter" in f.metadata
+    )
+
+
+def check_numbers(mask: Any, names: Iterable[str] = (), **least: int) -> None:
+    """Hold the fields of a rule as whole numbers: those of these names, or all.
+
+    Raises:
+        MaskError: if a field is no whole number, or less than it must be.
+    """
+    for name in names or [one.name for one in fields(mask)]:
+        value = getattr(mask, name)
+        try:
+            object.__setattr__(mask, name, operator.index(value))
+        except TypeError:
+            raise MaskError(f"The {name} of '{mask.rule}' is a whole number; given {quoted(value)}.") from None
+        if value < least.get(name, value):
+            raise MaskError(f"The {name} of '{mask.rule}' is {value}; it must be {least[name]} or more.")
+
+
+def numbers_of(mask: Any, name: str, *, one: str) -> tuple[int, ...]:
+    """A list that a rule holds, as whole numbers of 0 or more.
+
+    Args:
+        one: what one of them is called: "length".
+
+    Raises:
+        MaskError: if it is anything else.
+    """
+    given = getattr(mask, name)
+    try:
+        numbers = tuple(operator.index(number) for number in given)
+    except TypeError:
+        raise MaskError(f"The {name} of '{mask.rule}' are a list of whole numbers; given {quoted(given)}.") from None
+    if numbers and min(numbers) < 0:
+        raise MaskError(f"A {one} of '{mask.rule}' is {min(numbers)}; it must be 0 or more.")
+    return numbers

@@ -1,0 +1,32 @@
+"""Sliding windows with gaps."""
+
+from dataclasses import dataclass
+
+from attnviz.core.masks.base import Mask
+from attnviz.core.masks.parameters import check_numbers, parameter
+
+
+@dataclass(frozen=True)
+class Dilated(Mask):
+    """A sliding window with gaps: query i sees `before` keys before itself and `after` after it, `step` apart.
+
+    The keys are i - before · step, ..., i - step, i, i + step, ..., i + after · step. With a step of 1 it is `Window`.
+    The dilated sliding window of Longformer (Beltagy et al. 2020, section 3.1).
+    """
+
+    rule = "dilated"
+    meaning = "a sliding window with gaps"
+    before: int = parameter("keys before", start=2)
+    after: int = parameter("keys after", default=0)
+    step: int = parameter("step", default=2, least=1)
+
+    def __post_init__(self):
+        check_numbers(self, step=1)
+
+    def allows(self, query, key, sentence):
+        distance = key - query
+        near = (distance >= -self.before * self.step) & (distance <= self.after * self.step)
+        return near & (distance % self.step == 0)
+
+    def __str__(self) -> str:
+        return f"dilated window ({self.before} before, {self.after} after, step {self.step})"

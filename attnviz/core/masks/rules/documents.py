@@ -1,0 +1,45 @@
+"""Several texts in one sequence, kept apart."""
+
+from dataclasses import dataclass
+
+import torch
+
+from attnviz.core.masks.base import Mask
+from attnviz.core.masks.parameters import numbers_of, parameter
+from attnviz.core.masks.writing import Part, Pen
+
+
+@dataclass(frozen=True)
+class Documents(Mask):
+    """Packed documents: a query sees the keys of its own document only.
+
+    Positions beyond the last document, and before 0, belong to none.
+    """
+
+    rule = "documents"
+    meaning = "packed documents: a query sees its own document only"
+    lengths: tuple[int, ...] = parameter("lengths", kind="numbers")
+
+    def __post_init__(self):
+        object.__setattr__(self, "lengths", numbers_of(self, "lengths", one="length"))
+
+    @classmethod
+    def started(cls, keys, lengths):
+        return cls(tuple(part for part in ((keys + 1) // 2, keys // 2) if part))
+
+    def allows(self, query, key, sentence):
+        ends = torch.tensor(self.lengths, dtype=torch.int64).cumsum(0)
+        documents = [torch.searchsorted(ends, t.contiguous(), right=True) for t in (query, key)]
+        return (documents[0] == documents[1]) & (documents[1] < len(self.lengths)) & (query >= 0)
+
+    def code(self, pen: Pen) -> Part:
+        """By the number of the document that each position is in; positions beyond the last are in none."""
+        ends = pen.numbers("ends", self.lengths, ".cumsum(0)  # where each document ends")
+        query, key = pen.looked_up("document", lambda places: f"torch.bucketize({places}, {ends}, right=True)")
+        limits = [f"({key} < {len(self.lengths)})"] if sum(self.lengths) < pen.writer.keys else []
+        limits += [f"({pen.query.text} >= 0)"] if pen.shift < 0 else []
+        same = f"{query} == {key}"
+        return Part(" & ".join([f"({same})", *limits]) if limits else same, frozenset("QK"), True)
+
+    def __str__(self) -> str:
+        return f"documents of {', '.join(map(str, self.lengths))}"

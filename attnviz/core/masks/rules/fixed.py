@@ -1,0 +1,29 @@
+"""The fixed pattern of the Sparse Transformer."""
+
+from dataclasses import dataclass
+
+from attnviz.core.masks.base import Mask
+from attnviz.core.masks.parameters import check_numbers, parameter
+
+
+@dataclass(frozen=True)
+class Fixed(Mask):
+    """Query i sees its own block of `stride` keys up to itself, and the last `summary` keys of each block before.
+
+    Both heads of the fixed pattern of the Sparse Transformer at once (Child et al. 2019, section 4.2).
+    """
+
+    rule = "fixed"
+    meaning = "the own block so far, and the last keys of each block before (Sparse Transformer)"
+    stride: int = parameter("stride", least=1, start=3)
+    summary: int = parameter("summary keys", default=1)
+
+    def __post_init__(self):
+        check_numbers(self, stride=1, summary=0)
+
+    def allows(self, query, key, sentence):
+        own = query // self.stride == key // self.stride
+        return (key <= query) & (own | (key % self.stride >= self.stride - self.summary))
+
+    def __str__(self) -> str:
+        return f"fixed blocks of {self.stride} ({self.summary} summary)"

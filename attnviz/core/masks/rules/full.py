@@ -1,0 +1,30 @@
+"""No mask at all."""
+
+from dataclasses import dataclass
+
+import torch
+
+from attnviz.core.masks.base import Mask
+from attnviz.core.masks.writing import GRID, Part, Pen
+
+
+@dataclass(frozen=True)
+class Full(Mask):
+    """Every query may attend to every key."""
+
+    rule = "full"
+    meaning = "blocks nothing"
+
+    def allows(self, query, key, sentence):
+        return torch.ones(1, 1, 1, dtype=torch.bool)
+
+    def shifted(self, offset):
+        return self
+
+    def code(self, pen: Pen) -> Part:
+        if pen.style == GRID:
+            return Part("torch.ones(queries, keys, dtype=torch.bool, device=query.device)", frozenset("K"))
+        return Part(f"{pen.lone_key} >= 0", frozenset("K"), True)
+
+    def __str__(self) -> str:
+        return "full"

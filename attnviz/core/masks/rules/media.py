@@ -1,0 +1,44 @@
+"""Text that sees one image at a time."""
+
+from dataclasses import dataclass
+
+import torch
+
+from attnviz.core.masks.base import Mask
+from attnviz.core.masks.parameters import check_numbers, numbers_of, parameter
+from attnviz.core.masks.writing import Part, Pen
+
+
+@dataclass(frozen=True)
+class Media(Mask):
+    """Cross-attention of text to images: a query sees the image that stands last before it, and no other.
+
+    Queries are text; image m has its <image> token at `places[m]` of the text, and its keys are m · size to
+    (m + 1) · size - 1. Text before the first image sees nothing. Flamingo (Alayrac et al. 2022, section 2.3, "Multi-
+    visual input support").
+    """
+
+    rule = "media"
+    meaning = "text sees the image just before it, in cross-attention (Flamingo)"
+    places: tuple[int, ...] = parameter("image places", kind="numbers")
+    size: int = parameter("keys per image", default=1, least=1)
+
+    def __post_init__(self):
+        object.__setattr__(self, "places", tuple(sorted(numbers_of(self, "places", one="place"))))
+        check_numbers(self, ("size",), size=1)
+
+    @classmethod
+    def started(cls, keys, lengths):
+        return cls((0, max(1, keys // 2)), max(1, keys // 2))
+
+    def allows(self, query, key, sentence):
+        places = torch.tensor(self.places, dtype=torch.int64)
+        return key // self.size == torch.searchsorted(places, query.contiguous(), right=True) - 1
+
+    def code(self, pen: Pen) -> Part:
+        places = pen.numbers("places", self.places)
+        image = pen.of_queries("image", lambda queries: f"torch.bucketize({queries}, {places}, right=True) - 1")
+        return Part(f"{(pen.key // self.size).text} == {image}", frozenset("QK"), True)
+
+    def __str__(self) -> str:
+        return f"media at {', '.join(map(str, self.places)) or 'none'} ({self.size} keys each)"

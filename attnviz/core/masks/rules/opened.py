@@ -1,0 +1,24 @@
+"""Single cells opened by hand."""
+
+from dataclasses import dataclass
+
+from attnviz.core.masks.cells import Cells
+from attnviz.core.masks.writing import Part, Pen
+
+
+@dataclass(frozen=True)
+class Opened(Cells):
+    """Opens single cells, (query, key), chosen by hand, and no other: ``mask | Opened(cells)`` opens them in a mask."""
+
+    rule = "opened"
+    meaning = "opens single cells"
+    join = "or"
+
+    def allows(self, query, key, sentence):
+        return self.among(query, key)
+
+    def code(self, pen: Pen) -> Part:
+        return self.written(pen, opened=True)
+
+    def __str__(self) -> str:
+        return "opened"

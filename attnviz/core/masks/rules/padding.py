@@ -1,0 +1,53 @@
+"""Padding: what fills the shorter sentences of a batch."""
+
+from dataclasses import dataclass
+
+import torch
+
+from attnviz.core.errors import MaskError
+from attnviz.core.masks.base import Mask
+from attnviz.core.masks.parameters import numbers_of, parameter
+from attnviz.core.masks.writing import GRID, PREDICATE, ROW, Part, Pen
+
+
+@dataclass(frozen=True)
+class Padding(Mask):
+    """Blocks keys that are padding: sentence b keeps its first lengths[b] keys, or its last if padded on the left.
+
+    Attributes:
+        left: the padded length, if the padding stands on the left.
+    """
+
+    rule = "padding"
+    meaning = "blocks the padding of each sentence, given its length"
+    lengths: tuple[int, ...] = parameter("lengths", kind="numbers")
+    left: int | None = parameter("left-padded to", default=None, needed=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "lengths", numbers_of(self, "lengths", one="length"))
+        if not self.lengths:
+            raise MaskError("Padding needs the length of at least one sentence.")
+
+    @classmethod
+    def started(cls, keys, lengths):
+        return cls(lengths)
+
+    @property
+    def batch_size(self):
+        return len(self.lengths)
+
+    def allows(self, query, key, sentence):
+        lengths = torch.tensor(self.lengths)[sentence]
+        return key < lengths if self.left is None else key >= self.left - lengths
+
+    def shifted(self, offset):
+        return self
+
+    def code(self, pen: Pen) -> Part:
+        axis = {GRID: "[:, None, None, None]", ROW: "[:, None]", PREDICATE: "[b]"}[pen.style]
+        name = pen.numbers("lengths", self.lengths)
+        compared = f"< {name}{axis}" if self.left is None else f">= {self.left} - {name}{axis}"
+        return Part(f"{pen.lone_key} {compared}", frozenset("BK"), True)
+
+    def __str__(self) -> str:
+        return "padding"

@@ -1,0 +1,23 @@
+"""Single cells blocked by hand."""
+
+from dataclasses import dataclass
+
+from attnviz.core.masks.cells import Cells
+from attnviz.core.masks.writing import Part, Pen
+
+
+@dataclass(frozen=True)
+class Painted(Cells):
+    """Blocks single cells, (query, key), chosen by hand."""
+
+    rule = "painted"
+    meaning = "blocks single cells"
+
+    def allows(self, query, key, sentence):
+        return ~self.among(query, key)
+
+    def code(self, pen: Pen) -> Part:
+        return self.written(pen, opened=False)
+
+    def __str__(self) -> str:
+        return "painted"

@@ -1,0 +1,29 @@
+"""The first keys, open to all."""
+
+from dataclasses import dataclass
+
+from attnviz.core.masks.base import Mask
+from attnviz.core.masks.parameters import parameter
+from attnviz.core.masks.writing import Part, Pen
+
+
+@dataclass(frozen=True)
+class Prefix(Mask):
+    """Every query may attend to the first `length` keys, and to no other. Prefix-LM is ``Subsequent() | Prefix(n)``."""
+
+    rule = "prefix"
+    meaning = "every query sees the first keys: after subsequent, a prefix-LM"
+    join = "or"
+    length: int = parameter("prefix length", start=2)
+
+    def allows(self, query, key, sentence):
+        return key < self.length
+
+    def shifted(self, offset):
+        return self
+
+    def code(self, pen: Pen) -> Part:
+        return pen.over_keys(f"{pen.lone_key} < {self.length}")
+
+    def __str__(self) -> str:
+        return f"prefix of {self.length}"

@@ -1,0 +1,32 @@
+"""The causal mask of every decoder."""
+
+from dataclasses import dataclass
+
+from attnviz.core.masks.base import Mask
+from attnviz.core.masks.parameters import MOST, parameter
+from attnviz.core.masks.writing import Part, Pen
+
+
+@dataclass(frozen=True)
+class Subsequent(Mask):
+    """Blocks the future: query i sees the keys 0 to i + offset. Also called causal or look-ahead mask.
+
+    With an offset of 0 the two sequences are aligned top-left, as `is_causal` of PyTorch's SDPA does; keys - queries
+    aligns them bottom-right, as when a cache holds the past.
+    """
+
+    rule = "subsequent"
+    meaning = "blocks the future: a query sees itself and what is before it"
+    offset: int = parameter("offset", default=0, least=-MOST)
+
+    def allows(self, query, key, sentence):
+        return key <= query + self.offset
+
+    def shifted(self, offset):
+        return Subsequent(self.offset + offset)
+
+    def code(self, pen: Pen) -> Part:
+        return pen.band(None, pen.diagonal(self.offset))
+
+    def __str__(self) -> str:
+        return f"subsequent (offset {self.offset})" if self.offset else "subsequent"

@@ -1,0 +1,26 @@
+"""Sliding windows."""
+
+from dataclasses import dataclass
+
+from attnviz.core.masks.base import Mask
+from attnviz.core.masks.parameters import parameter
+from attnviz.core.masks.writing import Part, Pen
+
+
+@dataclass(frozen=True)
+class Window(Mask):
+    """A sliding window: query i sees the keys i - before to i + after."""
+
+    rule = "window"
+    meaning = "a sliding window: a query sees the keys near it"
+    before: int = parameter("keys before", start=2)
+    after: int = parameter("keys after", default=0)
+
+    def allows(self, query, key, sentence):
+        return (key >= query - self.before) & (key <= query + self.after)
+
+    def code(self, pen: Pen) -> Part:
+        return pen.band(str(pen.shift - self.before), str(pen.shift + self.after))
+
+    def __str__(self) -> str:
+        return f"window ({self.before} before, {self.after} after)"
