@@ -4,7 +4,15 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 VENV ?= .venv
 PORT ?= 8501
 BIN = $(VENV)/bin
+TORCH_INDEX ?=
 INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet
+
+# Install the requirement files of a target. The pinned torch comes from TORCH_INDEX, if that is set; all else does not.
+define install
+@grep -hv -e '^-r' -f $(VENV)/kept $^ > $(VENV)/wanted
+$(if $(TORCH_INDEX),@grep '^torch==' $(VENV)/wanted | PIP_INDEX_URL="$(TORCH_INDEX)" xargs -r $(INSTALL) --no-deps)
+$(INSTALL) -r $(VENV)/wanted
+endef
 
 .PHONY: help run test check bench sweep train evidence screenshots image clean
 .DEFAULT_GOAL := help
@@ -13,7 +21,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1	/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
 run: $(VENV)/for-app ## open the app on http://127.0.0.1:8501 (another port: make run PORT=8600)
-	$(BIN)/python -m streamlit run app.py --server.port $(PORT)
+	$(BIN)/python -m attnviz app --port $(PORT)
 
 test: ## check, then run every test; some of them: make test ARGS="-k heads"
 	@VENV=$(VENV) tests/run $(ARGS)
@@ -41,7 +49,7 @@ screenshots: $(VENV)/for-tests ## take the README's pictures again, from the run
 	PYTHONPATH=. $(BIN)/python tests/browser/screenshots.py
 
 image: ## build the container image
-	docker build --tag attnviz .
+	docker build --tag attnviz --build-arg TORCH_INDEX="$(TORCH_INDEX)" .
 
 clean: ## remove the environment and everything that is made again
 	rm -rf $(VENV) build dist .pytest_cache .hypothesis .ruff_cache .import_linter_cache
@@ -51,10 +59,15 @@ $(BIN)/pip:
 	  echo "Elsewhere, say where it is: make PYTHON=/path/to/python3"; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 
-$(VENV)/for-app: requirements.txt | $(BIN)/pip
-	$(INSTALL) -r requirements.txt
+# Asked once, of an environment that make has not filled yet: is there a torch that attnviz runs on? It is kept.
+$(VENV)/kept: | $(BIN)/pip
+	@if [ ! -e $(VENV)/for-app ] && PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS= $(INSTALL) --dry-run --no-deps --no-index \
+	  "$$(grep -o 'torch>=[^"]*' pyproject.toml)" 2>/dev/null; then echo '^torch=='; else echo '^$$'; fi > $@
+
+$(VENV)/for-app: requirements.txt | $(VENV)/kept
+	$(install)
 	@touch $@
 
-$(VENV)/for-tests: requirements.txt tests/requirements.txt | $(BIN)/pip
-	$(INSTALL) -r tests/requirements.txt
+$(VENV)/for-tests: requirements.txt tests/requirements.txt | $(VENV)/kept
+	$(install)
 	@touch $@ $(VENV)/for-app

@@ -1,8 +1,7 @@
-"""attnviz in the browser: `streamlit run app.py`."""
+"""attnviz in the browser: `attnviz app`, or `streamlit run app.py`."""
 
 import streamlit as st
 
-from attnviz.ui.server import lifespan, security
+from attnviz.ui import server
 
-# Not beside the folder "pages": a new server would take the files in there for pages, and show them blank.
-app = st.App("attnviz/ui/pages/main.py", lifespan=lifespan, middleware=security)
+app = st.App(server.PAGE, lifespan=server.lifespan, middleware=server.security)

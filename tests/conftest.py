@@ -28,3 +28,11 @@ def chromium():
 
     with driver.chromium() as browser:
         yield browser
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """attnviz as a person has it after `pip install`."""
+    from installed import Installed
+
+    return Installed(tmp_path_factory.mktemp("installed"))

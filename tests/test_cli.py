@@ -196,8 +196,7 @@ def test_tokens_as_json(run, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ([], "required: COMMAND"),
-        (["paint"], "invalid choice: 'paint'"),
+        (["paint"], "There is no command 'paint'. There are: app, head,"),
         (["head"], "required: TEXT"),
         (["head", " \n", *SCRATCH], "There is no text; give a sentence"),
         (["head", "a", *SCRATCH, "--heads", "2"], "Unrecognized arguments: --heads 2"),
@@ -267,6 +266,7 @@ def test_a_terminal_that_knows_ascii_only_is_written_to(monkeypatch):
 
 def test_help_names_every_command_and_every_format(run, capsys):
     for arguments, words in (
+        ([], [*parser.COMMANDS]),
         (["--help"], [*parser.COMMANDS, "tokens - --model scratch --tokenizer bpe --json"]),
         (["head", "--help"], [f".{format}" for format in export.FORMATS]),
     ):

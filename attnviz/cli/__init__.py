@@ -1,12 +1,14 @@
 """Words in, files out: ``python -m attnviz head "The cat sat on the mat" --head 1 --mask subsequent -o head.png``."""
 
+import importlib.util
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from typing import TextIO
 
 from attnviz.cli import parser
-from attnviz.core.errors import AttnvizError, quoted
+from attnviz.core.errors import AttnvizError, InputError, quoted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,7 +17,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     `check` gives 1 if it found errors, `leaks` if it found a leak.
     """
     try:
-        options = parser.build().parse_args(arguments)
+        options = parser.read(sys.argv[1:] if arguments is None else arguments)
+        if options.command == "app":
+            _open(options)
+            return 0
         if options.command == "check":
             from attnviz.cli import checking  # torch: not for --help
 
@@ -37,6 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"attnviz: {_reason(error)}", sys.stderr)
         return 2
     return 0
+
+
+def _open(options: Namespace) -> None:
+    if importlib.util.find_spec("streamlit") is None:
+        raise InputError("The app needs Streamlit; install it with: pip install 'streamlit>=1.67,<2'")
+    from attnviz.ui import launch  # Streamlit: for this alone
+
+    launch.launch(options.address, options.port, options.browser, options.link)
 
 
 def _say(line: str, file: TextIO) -> None:

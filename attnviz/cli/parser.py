@@ -1,13 +1,17 @@
 """The commands and options of the shell."""
 
 import argparse
+import os
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from attnviz import __version__, tokenizers
 from attnviz.cli import forms
 from attnviz.core.errors import InputError, quoted
 
+ABOUT = """See what every attention head does with a sentence, in models that are trained, and what changes.
+'attnviz app' shows it in a browser."""
 EXAMPLES = """examples:
   attnviz says "the black cat sleeps on the red chair ."
   attnviz head "the black cat sleeps" --head 1 -o head.png -o head.csv
@@ -22,6 +26,7 @@ EXAMPLES = """examples:
 MASKS = "subsequent, window=2,1, prefix=3, documents=3,4 or another of 'attnviz masks', or the JSON of a mask"
 
 COMMANDS = {
+    "app": "the app, open in a browser until Ctrl+C",
     "head": "one head, or all heads combined, as a map, as lines or as a text",
     "heads": "the maps of all heads of a layer",
     "mask": "a mask, with the token that each row reads and the one it predicts",
@@ -55,11 +60,19 @@ class _Parser(argparse.ArgumentParser):
         raise InputError(f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.")
 
 
+def read(arguments: Sequence[str]) -> argparse.Namespace:
+    """What was asked for; no arguments at all ask for help."""
+    command = arguments[0] if arguments else "--help"
+    if not command.startswith("-") and command not in COMMANDS:
+        raise InputError(f"There is no command {quoted(command)}. There are: {', '.join(COMMANDS)}.")
+    return build().parse_args(arguments or [command])
+
+
 def build() -> argparse.ArgumentParser:
     """The parser of all commands; what it cannot read, it raises as an `InputError`."""
     parser = _Parser(
         prog="attnviz",
-        description="See what every attention head does with a sentence, in models that are trained, and what changes.",
+        description=ABOUT,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -68,6 +81,9 @@ def build() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
     for name, help in COMMANDS.items():
         command = commands.add_parser(name, help=help, description=f"Give {help}.", allow_abbrev=False)
+        if name == "app":
+            _add_app(command)
+            continue
         if name == "models":
             command.add_argument("name", metavar="NAME", nargs="?", help="print the card of this one")
             continue
@@ -96,6 +112,18 @@ def build() -> argparse.ArgumentParser:
         if name != "tokens":
             _add_picture(command)
     return parser
+
+
+def _add_app(command: argparse.ArgumentParser) -> None:
+    command.description = "Open the app in a browser; Ctrl+C stops it."
+    link = "what to open: a link copied from the app, or its end, such as 'masks?mask=subsequent'"
+    command.add_argument("link", metavar="LINK", nargs="?", default="", help=link)
+    port = os.environ.get("STREAMLIT_SERVER_PORT", "8501")
+    command.add_argument("--port", type=_port, metavar="N", default=port, help="where it listens (8501)")
+    address = os.environ.get("STREAMLIT_SERVER_ADDRESS", "127.0.0.1")
+    whom = "who can reach it (127.0.0.1: this machine); 0.0.0.0: all, by a name in STREAMLIT_SERVER_ALLOWED_HOSTS"
+    command.add_argument("--address", metavar="ADDRESS", default=address, help=whom)
+    command.add_argument("--no-browser", dest="browser", action="store_false", help="print the address only")
 
 
 def _add_leaks(command: argparse.ArgumentParser) -> None:
@@ -198,6 +226,12 @@ def _add_picture(command: argparse.ArgumentParser) -> None:
 
 def _head(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdecimal() else text
+
+
+def _port(text: str) -> int:
+    if not (re.fullmatch(r"\d{1,5}", text, re.ASCII) and 0 < int(text) < 2**16):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is no port; give a number from 1 to 65535")
+    return int(text)
 
 
 def _shape(text: str) -> tuple[int, ...]:

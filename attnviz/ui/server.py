@@ -13,6 +13,11 @@ import streamlit
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from attnviz.ui import launch
+
+PAGE = Path(__file__).parent / "pages" / "main.py"
+"""What runs for each visitor. Not beside the folder "pages": a new server would take the files in it for pages."""
+
 
 def _inline_scripts() -> str:
     """The scripts that stand in Streamlit's own page, by their hash: the only inline code that may run."""
@@ -63,6 +68,7 @@ security = [Middleware(SecurityHeaders)]
 @asynccontextmanager
 async def lifespan(app: object) -> AsyncIterator[None]:
     """Warm up beside the server's start, so that the first visitor finds everything imported."""
+    launch.welcome()
     threading.Thread(target=warm, name="attnviz-warm", daemon=True).start()
     yield
 

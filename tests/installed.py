@@ -1,0 +1,60 @@
+"""The built wheel in an environment outside the repository, as after `pip install`."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+class Installed:
+    """attnviz from its wheel; what it depends on comes from the environment of the tests.
+
+    Attributes:
+        wheel: the wheel, built from the source distribution.
+        folder: where attnviz lies.
+        elsewhere: an empty folder, in which commands run.
+    """
+
+    def __init__(self, folder: Path):
+        _build("sdist", ROOT, folder)
+        (source,) = folder.glob("*.tar.gz")
+        shutil.unpack_archive(source, folder, filter="data")
+        _build("wheel", folder / source.name.removesuffix(".tar.gz"), folder)
+        (self.wheel,) = folder.glob("*.whl")
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
+        self._bin = folder / "env" / "bin"
+        pip = [sys.executable, "-m", "pip", "--python", self._bin / "python"]
+        subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", self.wheel], check=True)
+        (packages,) = folder.glob("env/lib/*/site-packages")
+        (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+        self.folder = packages / "attnviz"
+        self.elsewhere = folder / "elsewhere"
+        self.elsewhere.mkdir()
+
+    def start(self, *command: object, **variables: str) -> subprocess.Popen:
+        """Start a command of the environment, such as `attnviz`, in a process group of its own."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "STREAMLIT"))}
+        return subprocess.Popen(
+            [self._bin / command[0], *map(str, command[1:])],
+            cwd=self.elsewhere,
+            env=clean | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *command: object, **variables: str) -> tuple[int, str, str]:
+        """Run a command to its end; gives status, stdout and stderr."""
+        process = self.start(*command, **variables)
+        out, err = process.communicate(timeout=120)
+        return process.returncode, out, err
+
+
+def _build(what: str, source: Path, folder: Path) -> None:
+    hatch = [sys.executable, "-m", "hatchling", "build", "--target", what, "--directory", folder]
+    subprocess.run(hatch, cwd=source, check=True, capture_output=True)

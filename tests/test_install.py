@@ -1,0 +1,170 @@
+"""What `make run`, `make test` and the container install: the pins, and of torch the build that a person chose."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import distributions
+from pathlib import Path
+
+import pip
+import pytest
+from driver import free_port
+
+ROOT = Path(__file__).parents[1]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+PINS = dict(line.split("==") for line in (ROOT / "requirements.txt").read_text().splitlines() if "==" in line)
+RUN = re.search(r"^RUN (if .*?[^\\])$", DOCKERFILE, re.MULTILINE | re.DOTALL)[1]
+
+
+def put_wheel(index: Path, name: str, version: str) -> None:
+    """An empty package in a folder that pip reads as an index."""
+    folder = index / name
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"{name.replace('-', '_')}-{version}"
+    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
+        info = f"{stem}.dist-info"
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    links = [f'<a href="{file.name}">{file.name}</a>' for file in folder.glob("*.whl")]
+    (folder / "index.html").write_text("".join(links))
+
+
+@pytest.fixture(scope="module")
+def ordinary(tmp_path_factory):
+    """An index with every pinned package, and newer ones that nobody asked for."""
+    index = tmp_path_factory.mktemp("ordinary")
+    for name, version in PINS.items():
+        put_wheel(index, name, version)
+        put_wheel(index, name, "2.99.0" if name == "torch" else f"{int(version.split('.')[0]) + 1}.0")
+    return index
+
+
+@pytest.fixture(scope="module")
+def cpu(tmp_path_factory):
+    """An index that holds CPU builds of torch and nothing else."""
+    index = tmp_path_factory.mktemp("cpu")
+    put_wheel(index, "torch", f"{PINS['torch']}+cpu")
+    return index
+
+
+class Environment:
+    """An empty environment with the tests' own pip, so that none has to be fetched."""
+
+    def __init__(self, folder: Path, ordinary: Path):
+        self.folder = folder
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        (self.packages,) = folder.glob("lib/*/site-packages")
+        (self.packages / "pip").symlink_to(Path(pip.__file__).parent)
+        command = folder / "bin" / "pip"
+        command.write_text(f'#!/bin/sh\nexec {folder}/bin/python -m pip "$@"\n')
+        command.chmod(0o755)
+        self.variables = {
+            "PATH": f"{folder}/bin:{os.defpath}",
+            "PIP_CONFIG_FILE": "/dev/null",
+            "PIP_INDEX_URL": ordinary.as_uri(),
+            "HOME": str(folder),
+        }
+
+    def run(self, *command: str, **variables: str) -> None:
+        ran = subprocess.run(command, cwd=ROOT, env=self.variables | variables, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+
+    def make(self, target: str = "for-app", **variables: str) -> None:
+        self.run("make", f"VENV={self.folder}", f"{self.folder}/{target}", **variables)
+
+    def put_torch(self, version: str) -> None:
+        own = self.folder / "own"
+        put_wheel(own, "torch", version)
+        self.run("pip", "install", f"torch=={version}", PIP_INDEX_URL=own.as_uri())
+
+    def installed(self) -> dict[str, str]:
+        return {found.name: found.version for found in distributions(path=[str(self.packages)])}
+
+
+@pytest.fixture
+def environment(tmp_path, ordinary):
+    return Environment(tmp_path / "env", ordinary)
+
+
+def test_what_is_pinned_is_installed(environment):
+    """An empty environment gets exactly the set that the tests ran with."""
+    environment.make()
+
+    assert environment.installed() == PINS
+
+
+def test_the_readme_names_the_pinned_torch():
+    assert f" torch=={PINS['torch']} " in (ROOT / "README.md").read_text()
+
+
+def test_torch_alone_comes_from_the_index_of_cpu_builds(environment, cpu):
+    """That index need not have anything else."""
+    environment.make(TORCH_INDEX=cpu.as_uri())
+
+    assert environment.installed() == PINS | {"torch": f"{PINS['torch']}+cpu"}
+
+
+def test_a_torch_that_serves_is_kept(environment, cpu):
+    """A person's own build is not replaced by gigabytes of another one, nor by one from an index of CPU builds."""
+    environment.put_torch("2.9.1+cu128")
+    environment.make(TORCH_INDEX=cpu.as_uri())
+
+    assert environment.installed() == PINS | {"torch": "2.9.1+cu128"}
+
+
+def test_a_torch_that_is_too_old_is_replaced(environment):
+    """By the pinned one: pyproject.toml says from which version on attnviz runs."""
+    environment.put_torch("2.5.1")
+    environment.make()
+
+    assert environment.installed() == PINS
+
+
+def test_a_new_pin_replaces_what_make_installed(environment, ordinary):
+    """Only what was there before make is a person's own."""
+    environment.make()
+    environment.put_torch("2.99.0")
+    (environment.folder / "kept").unlink()
+    os.utime(environment.folder / "for-app", (0, 0))
+    environment.make()
+
+    assert environment.installed() == PINS
+
+
+def test_the_container_installs_the_same(environment, cpu):
+    """With and without an index of CPU builds."""
+    environment.run("sh", "-c", RUN, TORCH_INDEX=cpu.as_uri())
+
+    assert environment.installed() == PINS | {"torch": f"{PINS['torch']}+cpu"}
+
+    environment.run("pip", "uninstall", "--yes", "torch")
+    environment.run("sh", "-c", RUN, TORCH_INDEX="")
+
+    assert environment.installed() == PINS
+
+
+def test_the_app_starts_from_what_the_container_copies(tmp_path):
+    """Without what .dockerignore keeps out, by the container's own command."""
+    ignore = (ROOT / ".dockerignore").read_text().split()
+    for source, target in re.findall(r"^COPY (\S+) (\S+)$", DOCKERFILE, re.MULTILINE):
+        assert f"!{source}" in ignore
+        (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, tmp_path / target)
+    for pattern in ignore:
+        for left_out in [] if pattern == "*" else list(tmp_path.glob(pattern)):
+            shutil.rmtree(left_out)
+    command = json.loads(re.search(r"^CMD (.*)$", DOCKERFILE, re.MULTILINE)[1])
+    port = free_port()
+    environment = os.environ | {"STREAMLIT_SERVER_PORT": str(port), "PYTHONPATH": ""}
+    with subprocess.Popen(
+        [sys.executable, *command[1:]], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        said = process.stdout.readline()
+        process.terminate()
+
+    assert said == f"attnviz is open at http://localhost:{port}/ (Ctrl+C stops it)\n"
+    assert not (tmp_path / "attnviz" / "training").exists()

@@ -1,0 +1,118 @@
+"""What `pip install` gives: the package, its files and the app, without what only its makers need."""
+
+import os
+import signal
+import socket
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from driver import free_port
+
+ROOT = Path(__file__).parents[1]
+
+
+def files(folder: str) -> dict[str, Path]:
+    """The files of a folder of the repository, by their path in it."""
+    paths = [path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return {path.relative_to(ROOT).as_posix(): path for path in paths}
+
+
+def test_a_wheel_holds_what_runs_and_nothing_else(installed):
+    """Not how the models were trained, no tests, no pictures of the README."""
+    package = {name: path for name, path in files("attnviz").items() if not name.startswith("attnviz/training/")}
+    assets = {f"attnviz/{name}": path for name, path in files("assets").items() if "/gallery/" not in name}
+    app = {f"attnviz/app/{name}": ROOT / name for name in ("app.py", ".streamlit/config.toml")}
+
+    with zipfile.ZipFile(installed.wheel) as wheel:
+        content = {name: wheel.read(name) for name in wheel.namelist() if ".dist-info/" not in name}
+
+    assert content == {name: path.read_bytes() for name, path in (package | assets | app).items()}
+
+
+def test_each_module_of_the_wheel_can_be_imported(installed):
+    """Nothing in it needs what was left out. (A page's script is run by Streamlit, not imported.)"""
+    code = """
+import pkgutil, importlib, attnviz
+for module in pkgutil.walk_packages(attnviz.__path__, "attnviz."):
+    if module.name not in ("attnviz.ui.pages.main", "attnviz.__main__"):
+        importlib.import_module(module.name)
+print(attnviz.__file__)
+"""
+    status, out, err = installed.run("python", "-c", code)
+
+    assert (status, err) == (0, "")
+    assert Path(out.strip()).parent == installed.folder
+
+
+@pytest.mark.parametrize("command", [("attnviz",), ("python", "-m", "attnviz")])
+def test_without_a_command_it_says_what_there_is(installed, command):
+    """The app comes first."""
+    status, out, err = installed.run(*command)
+
+    assert (status, err) == (0, "")
+    assert out == installed.run(*command, "--help")[1]
+    assert out.index("\n    app ") < out.index("\n    head ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["xyz"], "There is no command 'xyz'. There are: app, head, heads, mask, change, says, tokens, models, leaks,"),
+        (["app", "--port", "abc"], "Argument --port: 'abc' is no port; give a number from 1 to 65535."),
+        (["app", "--port", "65536"], "Argument --port: '65536' is no port; give a number from 1 to 65535."),
+        (["app", "--address", "nowhere.invalid"], "'nowhere.invalid' is no address of this machine; 127.0.0.1 always"),
+        (["app", "--address", "a..b"], "'a..b' is no address of this machine; 127.0.0.1 always is."),
+        (["app", "hats"], "There is no page 'hats'. There are: compare, heads, masks, model, overview, steps."),
+        (["app", "http://["], "'http://[' is no link; copy one from the app."),
+    ],
+)
+def test_what_cannot_be_opened_is_said_in_one_sentence(installed, arguments, sentence):
+    """On stderr, as of any command, and the exit status is 2."""
+    status, out, err = installed.run("attnviz", *arguments)
+
+    assert (status, out) == (2, "")
+    assert err.startswith(f"attnviz: {sentence}")
+    assert err.count("\n") == 1
+
+
+def test_a_port_in_use_is_said_in_one_sentence(installed):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        told = f"attnviz: Port {port} is in use; choose another one with --port.\n"
+        assert installed.run("attnviz", "app", "--port", port) == (2, "", told)
+        assert installed.run("attnviz", "app", STREAMLIT_SERVER_PORT=str(port)) == (2, "", told)
+
+
+def test_without_streamlit_the_app_says_what_to_install(installed):
+    """As pyproject.toml does for the extra "app"; the rest of attnviz does without it."""
+    (streamlit,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["app"]
+    code = "import sys; sys.modules['streamlit'] = None; from attnviz.cli import main; sys.exit(main(['app']))"
+    told = f"attnviz: The app needs Streamlit; install it with: pip install '{streamlit}'\n"
+
+    assert installed.run("python", "-c", code) == (2, "", told)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a browser is opened by other means")
+def test_the_app_opens_a_browser_and_ends_with_ctrl_c(installed, tmp_path):
+    """At the page that was asked for; the end is no error."""
+    opened = tmp_path / "opened"
+    os.mkfifo(opened)
+    (tmp_path / "xdg-open").write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}\n')
+    (tmp_path / "xdg-open").chmod(0o755)
+    port = free_port()
+    link = "http://localhost:1234/masks?mask=subsequent&text=the cat"
+    screen = {"DISPLAY": ":0", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    process = installed.start("attnviz", "app", link, "--port", port, **screen)
+    address = f"http://127.0.0.1:{port}/masks?mask=subsequent&text=the%20cat"
+    said = process.stdout.readline()
+    seen = opened.read_text()
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+
+    assert said == f"attnviz is open at {address} (Ctrl+C stops it)\n"
+    assert seen == address
+    assert (process.returncode, out, err.strip()) == (0, "", "")
