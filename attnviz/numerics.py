@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnviz.core.attention import EMPTY_ROWS, masked, normalize, scaled_dot_product_attention
+from attnviz.core.attention import masked, normalize, scaled_dot_product_attention
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttentionWarning, AttnvizError, EmptyRowError, MaskError, ShapeError, quoted
 from attnviz.core.masks import Mask
+from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.tap import Tap
 from attnviz.models.transformer import Stack
 
@@ -118,7 +119,7 @@ class Policy:
     """What a policy for rows without a key gives.
 
     Attributes:
-        name: one of `attnviz.core.attention.EMPTY_ROWS`.
+        name: one of `attnviz.core.scoring.EMPTY_ROWS`.
         output, weights: of the attention; None if it raised.
         error: its sentence, or "".
         empty: one of `WORDS` for the rows without a key; "" if there is none.

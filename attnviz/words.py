@@ -56,7 +56,7 @@ def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sen
     looker, looked = named(seen.queries, 0), named(seen.keys, 0)
     state, weight = int(found.states[0, 0]), float(found.weights[0, 0])
     if state == metrics.EMPTY:
-        return f"{looker} has no key left to look at; its weights are {_POLICIES[step.empty_rows]}."
+        return f"{looker} has no key left to look at; its weights are {_POLICIES[step.scoring.empty_rows]}."
     if state == metrics.BLOCKED:
         return f"{looked} may not be looked at by {looker}: blocked by {found.reasons[found.blocked[0, 0] - 1]}."
     if state == metrics.NAN:

@@ -13,6 +13,7 @@ from PIL import Image
 
 from attnviz.core.edits import Edits, Site
 from attnviz.core.record import Prediction, Record
+from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 
@@ -64,7 +65,7 @@ def record_of(words, *, heads=2, edits=Edits(), special=(), keys=None, scores=No
     for place, score in (scores or {}).items():
         bias[(0, *place)] = score
     tap = Tap(edits)
-    output = tap.attend(query, key, value, site=SITE, bias=bias if scores else None)
+    output = tap.attend(query, key, value, site=SITE, scoring=Scoring(bias=bias if scores else None))
     sentence = Sentence(" ".join(words), tokens, n)
     return Record((sentence,), "test", "random", edits, tuple(tap.steps), output.transpose(1, 2).flatten(2))
 

@@ -174,7 +174,7 @@ def drawing_of(
         titles=(QUERY, KEY),
         shade=np.where(on_ramp, np.nan_to_num(scale.shade(found.weights)), 0.0),
         colored=on_ramp,
-        sayings=_sayings(found.reasons, step.empty_rows),
+        sayings=_sayings(found.reasons, step.scoring.empty_rows),
         saying=says,
         signs=_signs(found.reasons, size, colors),
         blocked=found.blocked,
@@ -266,4 +266,4 @@ def _at_ends(seen: Seen, head: int | str, size: Size, colors: Theme, row_sums: b
         beside += ends.predictions(seen.predicted, size, colors)
     if row_sums:
         beside += ends.sums(seen.row_sums(head).tolist(), beside, size, colors, partial=seen.partial)
-    return beside + ends.empty_rows(seen.empty(head), POLICIES[seen.step.empty_rows], beside, size, colors)
+    return beside + ends.empty_rows(seen.empty(head), POLICIES[seen.step.scoring.empty_rows], beside, size, colors)

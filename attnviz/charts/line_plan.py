@@ -113,7 +113,7 @@ class Plan:
     @property
     def empty(self) -> dict[int, str]:
         """What is said at a row: that no key is left, or that it is no number, in any of the heads."""
-        policy = heatmap.POLICIES[self.drawn.seen.step.empty_rows]
+        policy = heatmap.POLICIES[self.drawn.seen.step.scoring.empty_rows]
         nan = np.stack([np.isnan(cells.weights).any(1) for cells in self.drawn.found]).any(0)
         empty = np.stack([(cells.states == heatmap.EMPTY).all(1) for cells in self.drawn.found]).any(0)
         said = {int(i): heatmap.NOT_A_NUMBER for i in np.flatnonzero(nan)}

@@ -28,11 +28,11 @@ def columns(row: Row, step: Step, keys: tuple[Token, ...]) -> list[Column]:
     found: list[Column] = [
         ("key", [f"{shown(keys[i].text)} ({i})" for i in row.keys]),
         ("q · k", _texts(row.sums)),
-        (f"· {step.scale:.4g}", _texts(row.scaled)),
+        (f"· {step.scoring.scale:.4g}", _texts(row.scaled)),
     ]
-    found += [("softcap", _texts(row.capped))] if step.softcap is not None else []
-    found += [("+ bias", _texts(row.biased))] if step.bias is not None else []
-    found += [(f"/ {step.temperature:g}", _texts(row.scores))] if step.temperature != 1 else []
+    found += [("softcap", _texts(row.capped))] if step.scoring.softcap is not None else []
+    found += [("+ bias", _texts(row.biased))] if step.scoring.bias else []
+    found += [(f"/ {step.scoring.temperature:g}", _texts(row.scores))] if step.scoring.temperature != 1 else []
     if step.mask is not None:
         blocked = [f"{digits(value)}  {rule}".strip() for value, rule in zip(row.masked, row.rules, strict=True)]
         found.append(("mask", blocked))

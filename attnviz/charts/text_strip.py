@@ -179,7 +179,7 @@ class _Strip:
     def _state(self, i: int) -> str:
         shade = self.shade
         if shade.states[i] == EMPTY:
-            return heatmap.POLICIES[shade.seen.step.empty_rows]
+            return heatmap.POLICIES[shade.seen.step.scoring.empty_rows]
         if np.isnan(shade.weights[i]):
             return heatmap.NOT_A_NUMBER
         return f"blocked by {shade.reasons[shade.blocked[i] - 1]}" if shade.states[i] == BLOCKED else maps.MAY_ATTEND

@@ -90,7 +90,7 @@ def edits(options: Namespace, source: Source) -> Edits:
     }
     mask = reduce(and_, masks) if masks else None
     policy = {"empty_rows": options.empty_rows, "own_mask": options.own_mask}
-    return Edits(mask, frozenset(off), options.temperature, options.score_scale, **policy)
+    return Edits(mask, frozenset(off), temperature=options.temperature, scale=options.score_scale, **policy)
 
 
 def view(options: Namespace) -> View:

@@ -1,10 +1,9 @@
 """Score modifiers: numbers added to the scores by where query and key stand. They are shown as bias, never as mask.
 
 A bias is a small frozen value, as a mask is; it gives the tensor for (H, Q, K) or for one block of it, and its JSON.
-The other modifier, the softcap, is no bias but a bound of the scores, and is one number: `Edits.softcap`.
+The other modifiers are numbers: see `attnviz.core.scoring`.
 """
 
-import json
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
@@ -21,17 +20,11 @@ LARGEST = 100_000
 MOST = 1024
 """The most heads, and the most buckets."""
 
-_BIASES: dict[str, type["Bias"]] = {}
-
 
 class Bias(ABC):
     """Floats added to the scores, the same for every sentence. Equal biases compare equal and hash alike."""
 
     bias: ClassVar[str]
-
-    def __init_subclass__(cls) -> None:
-        if "bias" in vars(cls):
-            _BIASES[cls.bias] = cls
 
     @abstractmethod
     def tensor(
@@ -57,7 +50,7 @@ class Bias(ABC):
         """
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object of what is not the default, from which `from_json` makes an equal bias."""
+        """A JSON object of what is not the default."""
         given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
         return {"bias": self.bias} | {name: _plain(value) for name, value in given.items()}
 
@@ -186,31 +179,6 @@ class RelativeBias(_ByDistance):
     def __str__(self) -> str:
         table = f"seed {self.seed}" if self.table is None else "its own table"
         return f"relative bias ({self.buckets} buckets, {table})"
-
-
-def from_json(data: Any) -> Bias:
-    """Make the bias that `Bias.to_json` described, from the object or its text.
-
-    Raises:
-        InputError: says what is wrong, for data from a link or a file.
-    """
-    if isinstance(data, str):
-        try:
-            data = json.loads(data)
-        except (ValueError, RecursionError):
-            raise InputError("The bias is not valid JSON.") from None
-    if not isinstance(data, dict) or not isinstance(data.get("bias"), str):
-        raise InputError(f"A bias is an object with the name of a bias; given {quoted(data)}.")
-    kind = _BIASES.get(data["bias"])
-    if kind is None:
-        raise InputError(f"There is no bias {quoted(data['bias'])}. There are: {', '.join(sorted(_BIASES))}.")
-    given = {name: value for name, value in data.items() if name != "bias"}
-    if unknown := set(given) - {f.name for f in fields(kind)}:
-        raise InputError(f"The bias '{kind.bias}' has no {quoted(unknown.pop())}.")
-    try:
-        return kind(**given)
-    except (TypeError, OverflowError):
-        raise InputError(f"The bias '{kind.bias}' cannot be read from {quoted(data)}.") from None
 
 
 def _numbers(values: Any, what: str) -> tuple[float, ...]:

@@ -15,10 +15,8 @@ from attnviz.core import attention
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask
-from attnviz.core.modifiers import Bias
+from attnviz.core.scoring import ALL, Scoring, block
 from attnviz.core.tokens import Sentence, Token
-
-ALL = slice(None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +35,8 @@ class Step:
     value: Tensor
     mask: Tensor | Mask | None
     logsumexp: Tensor
-    bias: Tensor | Bias | None
-    scale: float
-    temperature: float
-    empty_rows: str
-    heads_off: frozenset[int]
-    softcap: float | None = None
+    scoring: Scoring
+    heads_off: frozenset[int] = frozenset()
     has_sink: bool = False
     off_alone: tuple[frozenset[int], ...] = ()
 
@@ -58,23 +52,17 @@ class Step:
     def scores(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """Scaled, biased, tempered dot products before the mask, (rows, columns)."""
         b, h = _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
-        bias = attention.bias_window(self.bias, self.query, self.key, rows, columns, only=h)
-        bias = bias if bias is None else _pick(bias, b, ALL)
-        query, key = self.query[b, h][:, :, rows], self.key[b, h][:, :, columns]
-        settings = {"scale": self.scale, "softcap": self.softcap, "temperature": self.temperature}
-        return attention.scores(query, key, bias=bias, **settings)[0, 0]
+        return self.scoring.scores(self.query, self.key, rows, columns, heads=h, sentences=b)[0, 0]
 
     def may_attend(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """The mask of one head, boolean, (rows, columns)."""
         b, h = _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
         queries, keys = self.shape[2:]
         shape = len(range(*rows.indices(queries))), len(range(*columns.indices(keys)))
-        mask = attention.window(_pick(self.mask, b, h), rows, columns, queries=queries, keys=keys)
+        mask = attention.window(self.mask, rows, columns, queries=queries, keys=keys)
         if mask is None:
             return torch.ones(shape, dtype=torch.bool)
-        if isinstance(self.mask, Mask):
-            mask = mask[sentence if len(mask) > 1 else 0, 0]
-        return mask.expand(1, 1, *shape)[0, 0]
+        return block(mask, heads=h, sentences=b).expand(1, 1, *shape)[0, 0]
 
     def masked_scores(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """The scores with blocked cells replaced by -inf, (rows, columns)."""
@@ -87,7 +75,7 @@ class Step:
         logsumexp = self.logsumexp[sentence, head, rows]
         weights = attention.normalize(scores, logsumexp=logsumexp)
         empty = (logsumexp == -math.inf).unsqueeze(-1)
-        return attention.fill_empty(weights, empty, self.empty_rows, keys=self.shape[3])
+        return attention.fill_empty(weights, empty, self.scoring.empty_rows, keys=self.shape[3])
 
     def output(self, head: int, rows: slice = ALL, *, sentence: int = 0) -> Tensor:
         """What the head hands to W^O, (rows, d_v): weights @ value, or zeros if the head is off."""
@@ -233,11 +221,3 @@ def _one(index: int, size: int, what: str) -> slice:
     if not 0 <= index < size:
         raise InputError(f"There is no {what} {index}; there are {size}, counted from 0.")
     return slice(index, index + 1)
-
-
-def _pick(tensor: Tensor | Mask | None, sentence: slice, head: slice) -> Tensor | Mask | None:
-    """One sentence and head of a mask or bias, (1, 1, Q, K); axes of size 1 and named masks stay."""
-    if not isinstance(tensor, Tensor) or tensor.dim() == 2:
-        return tensor
-    tensor = tensor[sentence] if tensor.shape[0] > 1 else tensor
-    return tensor[:, head] if tensor.shape[1] > 1 else tensor

@@ -5,15 +5,12 @@ stack.mask()                                    # (subsequent or prefix of 3) an
 stack.blame(0, 4)                               # (0, 1): neither entry 0 nor entry 1 opens the cell
 """
 
-import json
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnviz.core import masks
 from attnviz.core.errors import MaskError, quoted
 from attnviz.core.masks import Full, Mask
 
@@ -50,11 +47,6 @@ class Entry:
     def rule(self) -> Mask:
         """Its mask, negated if it is."""
         return ~self.mask if self.negated else self.mask
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object of what differs from an entry that is on, not negated and joined by "and"."""
-        data: dict[str, Any] = {"mask": self.mask.to_json()}
-        return data | {f: getattr(self, f) for f in ("join", "negated", "on") if getattr(self, f) != getattr(Entry, f)}
 
 
 @dataclass(frozen=True)
@@ -151,29 +143,6 @@ class Stack:
         """How many keys each query may attend to, int64, (queries,)."""
         return (self.mask() or Full()).keys_left(queries, keys, sentence=sentence)
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object from which `from_json` makes an equal stack."""
-        return {"entries": [entry.to_json() for entry in self.entries]}
-
-    @classmethod
-    def from_json(cls, data: str | dict[str, Any]) -> "Stack":
-        """Make the stack that `to_json` described, from the object or its text.
-
-        Raises:
-            MaskError: says what is wrong, for data from a link or a file.
-        """
-        if isinstance(data, str):
-            try:
-                data = json.loads(data)
-            except (ValueError, RecursionError):
-                raise MaskError("The stack is not valid JSON.") from None
-        entries = data.get("entries") if isinstance(data, dict) else None
-        if not isinstance(entries, list) or set(data) != {"entries"}:
-            raise MaskError(f"A stack is an object with entries, and nothing else; given {quoted(data)}.")
-        if len(entries) > MOST:
-            raise MaskError(f"A stack has at most {MOST} entries; given {len(entries)}.")
-        return cls(tuple(map(_entry, entries)))
-
     def _check(self, index: int) -> None:
         if not 0 <= index < len(self.entries):
             raise MaskError(f"There is no entry {index}; there are {len(self.entries)}, counted from 0.")
@@ -214,16 +183,3 @@ class History:
 
 def _joined(before: Mask, entry: Entry) -> Mask:
     return before | entry.rule() if entry.join == "or" else before & entry.rule()
-
-
-def _entry(data: Any) -> Entry:
-    if not isinstance(data, dict) or "mask" not in data:
-        raise MaskError(f"An entry of a stack is an object with a mask; given {quoted(data)}.")
-    if unknown := set(data) - {"mask", "join", "negated", "on"}:
-        raise MaskError(f"An entry of a stack has no {quoted(unknown.pop())}; it has: join, mask, negated, on.")
-    for name in {"negated", "on"} & set(data):
-        if not isinstance(data[name], bool):
-            raise MaskError(f"Whether an entry is {name} is true or false; given {quoted(data[name])}.")
-    if not isinstance(data["mask"], dict):
-        raise MaskError(f"A mask is an object with a rule; given {quoted(data['mask'])}.")
-    return Entry(**data | {"mask": masks.from_json(data["mask"], depth=MOST)})

@@ -3,19 +3,19 @@
 No globals, no hooks, no attributes on modules, so two users of one model never meet.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attnviz.core import attention
 from attnviz.core.attention import attend, attention_output
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import ShapeError
 from attnviz.core.masks import Mask
 from attnviz.core.modifiers import ALL, Bias
 from attnviz.core.record import Step
+from attnviz.core.scoring import Scoring
 
 
 class Tap:
@@ -39,9 +39,7 @@ class Tap:
         *,
         site: Site,
         mask: Tensor | Mask | None = None,
-        bias: Tensor | None = None,
-        scale: float | None = None,
-        softcap: float | None = None,
+        scoring: Scoring = Scoring(),
         sinks: Tensor | None = None,
         dropout_p: float = 0.0,
     ) -> Tensor:
@@ -56,28 +54,20 @@ class Tap:
             record shows the weights of an evaluation.
         """
         off, alone = self.edits.off(site), self.edits.off_alone(site)
-        scale = scale if self.edits.scale is None else self.edits.scale
         own = mask if self.edits.own_mask else None
         mask = _both(own, self.edits.mask, query.shape[2], key.shape[2])
-        keys = key.shape[2]
+        scoring = self.edits.at(site, scoring)
+        scoring.check((*query.shape[:3], key.shape[2]))
+        if scoring.scale is None:
+            scoring = replace(scoring, scale=query.shape[-1] ** -0.5)
         if sinks is not None:
-            key, value, mask, bias = _with_sink(key, value, mask, bias, sinks)
-        if self.edits.bias and site.kind != "cross":
-            attention.check_bias(bias, (*query.shape[:3], key.shape[2]))
-            bias = _Sum(bias, self.edits.bias, keys)
-        settings = {
-            "bias": bias,
-            "scale": query.shape[-1] ** -0.5 if scale is None else scale,
-            "softcap": softcap if self.edits.softcap is None else self.edits.softcap,
-            "temperature": self.edits.temperature,
-            "empty_rows": self.edits.empty_rows,
-        }
+            key, value, mask, scoring = _with_sink(key, value, mask, scoring, sinks)
         if self.keep:
-            output, logsumexp = attend(query, key, value, mask, **settings)
-            kept = {"heads_off": off, "off_alone": alone, "has_sink": sinks is not None} | settings
-            self.steps.append(Step(site, query, key, value, mask, logsumexp, **kept))
+            output, logsumexp = attend(query, key, value, mask, scoring)
+            kept = {"heads_off": off, "off_alone": alone, "has_sink": sinks is not None}
+            self.steps.append(Step(site, query, key, value, mask, logsumexp, scoring, **kept))
         else:
-            output = attention_output(query, key, value, mask, dropout_p=dropout_p, **settings)
+            output = attention_output(query, key, value, mask, scoring, dropout_p=dropout_p)
         return silence(output, off, alone)
 
 
@@ -105,30 +95,25 @@ def _both(own: Tensor | Mask | None, edit: Mask | None, queries: int, keys: int)
     return own & edit.tensor(queries, keys)
 
 
-@dataclass(frozen=True, eq=False)
-class _Sum(Bias):
-    """The model's own bias and those of the edits, added where they are asked for; a sink, after `keys`, keeps its own.
+@dataclass(frozen=True)
+class _BiasBesideSink(Bias):
+    """A bias of the keys before a sink; the sink keeps its own score."""
 
-    The own bias has 2 axes, or 4.
-    """
-
-    own: Tensor | None
-    biases: tuple[Bias, ...]
-    keys: int
+    bias: Bias
+    sink: int
 
     def tensor(self, heads, queries, keys, *, only=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
         within = slice(*columns.indices(keys))
-        beyond = len(range(keys)[within]) - len(range(self.keys)[within])
+        beyond = len(range(keys)[within]) - len(range(self.sink)[within])
         where = {"only": only, "rows": rows, "columns": within, "dtype": dtype}
-        total = pad(sum(bias.tensor(heads, queries, self.keys, **where) for bias in self.biases), (0, beyond))
-        if self.own is None:
-            return total
-        own = attention.window(self.own.reshape((1,) * (4 - self.own.dim()) + self.own.shape), rows, columns)
-        return total + (own[:, only] if own.shape[1] > 1 else own).to(dtype)
+        return pad(self.bias.tensor(heads, queries, self.sink, **where), (0, beyond))
+
+    def __str__(self) -> str:
+        return str(self.bias)
 
 
 @dataclass(frozen=True)
-class _BesideSink(Mask):
+class _MaskBesideSink(Mask):
     """The keys of a mask, and one after them that every query may attend to."""
 
     mask: Mask
@@ -150,15 +135,17 @@ class _BesideSink(Mask):
 
 
 def _with_sink(
-    key: Tensor, value: Tensor, mask: Tensor | Mask | None, bias: Tensor | None, sinks: Tensor
-) -> tuple[Tensor, Tensor, Tensor | Mask | None, Tensor]:
-    """Keys, values, mask and bias with one more key, whose score is the bias alone."""
+    key: Tensor, value: Tensor, mask: Tensor | Mask | None, scoring: Scoring, sinks: Tensor
+) -> tuple[Tensor, Tensor, Tensor | Mask | None, Scoring]:
+    """Keys, values, mask and scoring with one more key, whose score is its bias alone."""
     keys, heads = key.shape[2], key.shape[1]
     if isinstance(mask, Mask):
-        mask = _BesideSink(mask, keys)
+        mask = _MaskBesideSink(mask, keys)
     elif mask is not None:
         mask = pad(mask.expand(*mask.shape[:-1], keys), (0, 1), value=True)
-    bias = bias if bias is not None else sinks.new_zeros(1, heads, 1, keys)
-    bias = bias.expand(bias.shape[0], heads, bias.shape[2], keys)
-    sink = sinks.to(bias.dtype).reshape(1, heads, 1, 1).expand(*bias.shape[:-1], 1)
-    return pad(key, (0, 0, 0, 1)), pad(value, (0, 0, 0, 1)), mask, torch.cat([bias, sink], -1)
+    sink = pad(sinks.reshape(1, heads, 1, 1), (keys, 0))
+    bias = (
+        _BiasBesideSink(one, keys) if isinstance(one, Bias) else pad(one.expand(*one.shape[:-1], keys), (0, 1))
+        for one in scoring.bias
+    )
+    return pad(key, (0, 0, 0, 1)), pad(value, (0, 0, 0, 1)), mask, replace(scoring, bias=(*bias, sink))

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_block_mask
 
-from attnviz.core.attention import fill_empty, normalize, scores
+from attnviz.core.attention import fill_empty, normalize
 from attnviz.core.conventions import to_additive
+from attnviz.core.scoring import Scoring
 
 Reader = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 """(given, query, key) -> (weights, added), (B, H, Q, K) each; it raises what PyTorch raises."""
@@ -89,7 +90,7 @@ def _module(query: Tensor, key: Tensor, **masks: Tensor) -> Tensor:
 
 
 def _scores(query: Tensor, key: Tensor) -> Tensor:
-    return scores(query, key, scale=query.shape[-1] ** -0.5)
+    return Scoring().scores(query, key)
 
 
 def _may_attend(given: Tensor) -> Tensor:

@@ -89,11 +89,7 @@ def edited(edits: Edits, view: View = View()) -> str:
     parts = [] if edits.own_mask else ["no own mask"]
     parts += [] if edits.mask is None else [str(edits.mask)]
     parts += ["off " + " ".join(f"{place}.{head}" for place, head in places)] if edits.heads_off else []
-    parts += [f"temperature {edits.temperature:g}"] if edits.temperature != 1 else []
-    parts += [] if edits.scale is None else [f"scale {edits.scale:g}"]
-    parts += [str(bias) for bias in edits.bias]
-    parts += [] if edits.softcap is None else [f"softcap {edits.softcap:g}"]
-    parts += [f"empty {edits.empty_rows}"] if edits.empty_rows != "zero" else []
+    parts += [f"{what.removesuffix(' rows')} {value}" for what, value in edits.phrases()]
     return " ".join([*parts, *filter(None, [view.in_short()])])
 
 

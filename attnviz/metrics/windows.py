@@ -126,7 +126,7 @@ def _pooled_block(
     logsumexp = step.logsumexp[sentence, head, rows]
     weights = attention.normalize(scores, logsumexp=logsumexp)
     empty = (logsumexp == -torch.inf).unsqueeze(-1)
-    weights = attention.fill_empty(weights, empty, step.empty_rows, keys=step.shape[3])
+    weights = attention.fill_empty(weights, empty, step.scoring.empty_rows, keys=step.shape[3])
     return pool(weights, tile, across=1), pool(scores, tile, across=1) == -torch.inf
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from attnviz.core.attention import EMPTY_ROWS
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
+from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.stack import Entry, Stack
 from attnviz.sources.base import Source
 from attnviz.ui import cache, masking

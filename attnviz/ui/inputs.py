@@ -5,8 +5,8 @@ from urllib.parse import quote
 import streamlit as st
 
 from attnviz import api, tokenizers
-from attnviz.core.attention import EMPTY_ROWS
 from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.sources.base import Source
 from attnviz.sources.scratch import BOUNDS, Scratch
 from attnviz.sources.trained import Trained

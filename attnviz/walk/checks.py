@@ -80,12 +80,12 @@ class _Compared:
         self.output = self.weights.to(wide) @ self.value
         self.open = torch.stack([step.may_attend(head, rows, **where) for head in heads])
         self.kept = torch.stack([~step.empty_queries(head, **where)[rows] for head in heads])
-        added = None if step.bias is None else torch.stack([self._bias(head) for head in heads]) / step.temperature
+        added = torch.stack([self._bias(head) for head in heads]) if step.scoring.bias else None
         self.added = None if added is None else added.to(wide)
 
     def _bias(self, head: int) -> Tensor:
-        """The bias alone, (rows, K): the scores of a query of zeros."""
-        zeros = replace(self.step, query=torch.zeros_like(self.step.query), temperature=1.0)
+        """The bias alone as it enters the softmax, (rows, K): the scores of a query of zeros."""
+        zeros = replace(self.step, query=torch.zeros_like(self.step.query))
         return zeros.scores(head, self.rows, sentence=self.sentence)
 
     @property
@@ -108,9 +108,9 @@ class _Compared:
 
 def _function(call: _Compared) -> Against:
     step = call.step
-    if step.softcap is not None:
+    if step.scoring.softcap is not None:
         return Against(FUNCTION, None, None, f"{FUNCTION} has no softcap, and this call has one.")
-    settings = {"attn_mask": call.mask, "scale": step.scale / step.temperature}
+    settings = {"attn_mask": call.mask, "scale": step.scoring.scale / step.scoring.temperature}
     output = F.scaled_dot_product_attention(call.query, call.key, call.value, **settings)
     picks = torch.eye(step.shape[3], dtype=call.value.dtype)[:, call.columns]  # values that pick single weights
     picks = picks.expand(step.num_heads, *picks.shape)
@@ -148,9 +148,9 @@ def _cannot(call: _Compared, origin: Origin | None) -> str | None:
     step, d_k = call.step, call.step.query.shape[-1]
     if origin is None:
         return f"{MODULE} needs the projections of the layer, and this model is not taken apart here."
-    if step.softcap is not None:
+    if step.scoring.softcap is not None:
         return f"{MODULE} has no softcap, and this call has one."
-    if not math.isclose(step.scale / step.temperature, d_k**-0.5):
+    if not math.isclose(step.scoring.scale / step.scoring.temperature, d_k**-0.5):
         return f"{MODULE} always divides by √d_k and knows no temperature; here one of them is changed."
     made = [origin.w_q(origin.query_input), origin.w_k(origin.key_input), origin.w_v(origin.key_input)]
     have = [tensor.transpose(1, 2).flatten(2) for tensor in (step.query, step.key, step.value)]

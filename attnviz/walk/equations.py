@@ -47,14 +47,15 @@ def project(num_heads: int) -> list[Piece]:
 
 def attend(step: Step, knobs: Knobs) -> list[Piece]:
     """What a head computes; only what this call does stands in it."""
+    scoring = step.scoring
     inner: list[Piece] = [("products", "Q Kᵀ"), _scale(step)]
-    if step.softcap is not None:
-        cap = f"{step.softcap:g}"
+    if scoring.softcap is not None:
+        cap = f"{scoring.softcap:g}"
         inner = [("softcap", f"{cap} · tanh(("), *inner, ("softcap", f") / {cap})")]
-    if step.bias is not None:
+    if scoring.bias:
         inner = [*inner, ("bias", " + B")]
-    if step.temperature != 1:
-        inner = [("temperature", "("), *inner, ("temperature", f") / {step.temperature:g}")]
+    if scoring.temperature != 1:
+        inner = [("temperature", "("), *inner, ("temperature", f") / {scoring.temperature:g}")]
     is_masked = step.mask is not None
     if is_masked and not knobs.mask_after_softmax:
         inner = _around("mask", "mask", inner) if knobs.masking == "replace" else [*inner, ("mask", " + M")]
@@ -72,9 +73,9 @@ def join(num_heads: int) -> list[Piece]:
 
 
 def _scale(step: Step) -> Piece:
-    if math.isclose(step.scale, step.query.shape[-1] ** -0.5):
+    if math.isclose(step.scoring.scale, step.query.shape[-1] ** -0.5):
         return "scale", " / √d_k"
-    return "scale", f" · {step.scale:.4g}"
+    return "scale", f" · {step.scoring.scale:.4g}"
 
 
 def _around(stage: str, name: str, inner: list[Piece]) -> list[Piece]:

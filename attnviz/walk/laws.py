@@ -12,6 +12,7 @@ from attnviz.core import attention
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Record
+from attnviz.core.scoring import Scoring
 from attnviz.core.tokens import Sentence
 from attnviz.walk.measures import Measures, gradient_size
 
@@ -62,7 +63,7 @@ def _spread(d_k: int, seed: int, samples: int, keys: int) -> Spread:
     for some in torch.arange(samples).split(max(1, BLOCK // (d_k * (keys + 1)))):
         query = torch.randn(len(some), 1, d_k, generator=generator)
         key = torch.randn(len(some), keys, d_k, generator=generator)
-        parts.append(attention.scores(query, key, scale=1.0)[:, 0].double())
+        parts.append(Scoring(scale=1.0).scores(query[:, None], key[:, None])[:, 0, 0].double())
     products = torch.cat(parts)
     scaled = products / math.sqrt(d_k)
     variances = [float(each.var()) for each in (products, scaled)]

@@ -10,6 +10,7 @@ from attnviz.core import attention
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
+from attnviz.core.scoring import ORDER
 from attnviz.walk.measures import check_query
 from attnviz.walk.windows import FIRST, MOST_WIDTH, one, slice_of
 
@@ -87,17 +88,12 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
     positions, at = one(keys, step.shape[3], "keys"), slice(query, query + 1)
     window, exact = slice_of(positions), _in_float64(step)
     where = {"sentence": sentence}
-    plain = without(exact, "bias", "softcap", "temperature")
-    stages = {
-        "sums": replace(plain, scale=1.0),
-        "scaled": plain,
-        "capped": replace(plain, softcap=step.softcap),
-        "biased": replace(exact, temperature=1.0),
-        "scores": exact,
+    names = ("sums", "scaled", "capped", "biased", "scores")
+    numbers = {
+        name: until(exact, stage).scores(head, at, window, **where)[0] for name, stage in zip(names, ORDER, strict=True)
     }
-    numbers = {name: each.scores(head, at, window, **where)[0] for name, each in stages.items()}
     masked = exact.masked_scores(head, at, **where)[0]
-    weights, maximum, exps, state = _softmax(masked, step.empty_rows)
+    weights, maximum, exps, state = _softmax(masked, step.scoring.empty_rows)
     value = exact.value[sentence, head]
     recorded = step.weights(head, at, **where)[0]
     difference = float((weights - recorded.double()).abs().max()) if len(weights) else 0.0
@@ -117,7 +113,7 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
         row_sum=float(weights.sum()),
         output=weights @ value,
         state=state,
-        empty_rows=step.empty_rows,
+        empty_rows=step.scoring.empty_rows,
         is_off=step.is_off(head, sentence=sentence),
         recorded=recorded[window],
         difference=difference,
@@ -141,9 +137,9 @@ def _in_float64(step: Step) -> Step:
     return replace(step, query=step.query.double(), key=step.key.double(), value=step.value.double())
 
 
-def without(step: Step, *names: str) -> Step:
-    """The step with some of what is done to its scores undone."""
-    return replace(step, **{name: 1.0 if name == "temperature" else None for name in names})
+def until(step: Step, stage: str) -> Step:
+    """The step with its scores made up to a stage of `scoring.ORDER` alone."""
+    return replace(step, scoring=step.scoring.until(stage))
 
 
 def _rules(step: Step, head: int, rows: slice, columns: slice, sentence: int) -> tuple[str, ...]:
@@ -205,8 +201,7 @@ def neurons(
     seen = one(dimensions, step.query.shape[-1], "dimensions", MOST_WIDTH)
     window, wide = slice_of(positions), slice_of(seen)
     q, k = step.query[sentence, head, query, wide], step.key[sentence, head, window, wide]
-    sums = replace(without(step, "bias", "softcap", "temperature"), scale=1.0)
-    each = [one_step.scores(head, at, window, sentence=sentence)[0] for one_step in (sums, step)]
+    each = [made.scores(head, at, window, sentence=sentence)[0] for made in (until(step, "products"), step)]
     weights = step.weights(head, at, window, sentence=sentence)[0]
     return Neurons(query, positions, seen, q, k, q * k, *each, weights)
 

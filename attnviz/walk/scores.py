@@ -5,16 +5,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attnviz.core.record import Step
 from attnviz.walk import equations, knobs
 from attnviz.walk.before import READ_ONLY
-from attnviz.walk.rows import without
+from attnviz.walk.rows import until
 from attnviz.walk.stages import Call, Stage, number, span, spread
 
 
 def products(call: Call) -> Stage:
     """Every query with every key."""
-    found = _scores(call, replace(without(call.step, "softcap", "bias", "temperature"), scale=1.0))
+    found = _scores(call, "products")
     n, d_k = found.numel(), call.sizes["d_k"]
     changed = f"{n} dot products of {d_k} products each: {span(found)}, standard deviation {spread(found)}."
     return _stage(call, "products", "Q Kᵀ", "products", found, changed)
@@ -22,32 +21,30 @@ def products(call: Call) -> Stage:
 
 def scale(call: Call) -> Stage:
     """So that the spread of the scores does not grow with d_k."""
-    step = without(call.step, "softcap", "bias", "temperature")
-    before, found = _scores(call, replace(step, scale=1.0)), _scores(call, step)
-    d_k = call.sizes["d_k"]
-    root = f" (1/√{d_k})" if abs(step.scale - d_k**-0.5) < 1e-9 else f", not 1/√{d_k} = {number(d_k**-0.5)}"
-    by = f"Every product was multiplied by {number(step.scale)}{root}"
+    before, found = _scores(call, "products"), _scores(call, "scale")
+    factor, d_k = call.step.scoring.scale, call.sizes["d_k"]
+    root = f" (1/√{d_k})" if abs(factor - d_k**-0.5) < 1e-9 else f", not 1/√{d_k} = {number(d_k**-0.5)}"
+    by = f"Every product was multiplied by {number(factor)}{root}"
     changed = f"{by}: the standard deviation went from {spread(before)} to {spread(found)}."
     return _stage(call, "scale", "Scale", "scaled", found, changed)
 
 
 def softcap(call: Call) -> Stage:
     """Some models bound their scores."""
-    if call.step.softcap is None:
+    cap = call.step.scoring.softcap
+    if cap is None:
         return _stage(call, "softcap", "Softcap", missing="This call has no softcap: its scores are not bounded.")
-    step = without(call.step, "bias", "temperature")
-    before, found = _scores(call, replace(step, softcap=None)), _scores(call, step)
-    changed = f"Scores stay within ±{number(step.softcap)}: {span(before)} became {span(found)}."
+    before, found = _scores(call, "scale"), _scores(call, "softcap")
+    changed = f"Scores stay within ±{number(cap)}: {span(before)} became {span(found)}."
     return _stage(call, "softcap", "Softcap", "capped", found, changed)
 
 
 def bias(call: Call) -> Stage:
     """Some models add a number to each score by where query and key stand."""
-    if call.step.bias is None:
+    if not call.step.scoring.bias:
         return _stage(call, "bias", "Bias", missing="This call has no bias: nothing is added to its scores.")
-    step = without(call.step, "temperature")
-    found, nothing = _scores(call, step), torch.zeros_like(step.query)
-    added = _scores(call, replace(step, query=nothing))
+    found = _scores(call, "bias")
+    added = _scores(replace(call, step=replace(call.step, query=torch.zeros_like(call.step.query))), "bias")
     some = int((added != 0).sum())
     changed = f"{span(added)} was added; to {some} of {added.numel()} scores something other than 0."
     return _stage(call, "bias", "Bias", "biased", found, changed, extra={"added": added})
@@ -55,10 +52,11 @@ def bias(call: Call) -> Stage:
 
 def temperature(call: Call) -> Stage:
     """Below 1 it sharpens, above 1 it flattens."""
-    if call.step.temperature == 1:
+    divisor = call.step.scoring.temperature
+    if divisor == 1:
         return _stage(call, "temperature", "Temperature", missing="The temperature is 1: nothing is divided.")
-    before, found = _scores(call, without(call.step, "temperature")), _scores(call, call.step)
-    changed = f"Scores were divided by {number(call.step.temperature)}: {span(before)} became {span(found)}."
+    before, found = _scores(call, "bias"), _scores(call, "temperature")
+    changed = f"Scores were divided by {number(divisor)}: {span(before)} became {span(found)}."
     return _stage(call, "temperature", "Temperature", "tempered", found, changed)
 
 
@@ -85,7 +83,7 @@ def softmax(call: Call) -> Stage:
     found = knobs.softmax(call.step, call.head, call.rows, call.knobs, **call.where)
     policy = not call.knobs.mask_after_softmax and call.knobs.masking == "replace"
     empty = int(call.step.empty_queries(call.head, **call.where)[call.rows].sum()) if policy else 0
-    left = f" {empty} row(s) have no key left and get '{call.step.empty_rows}'." if empty else ""
+    left = f" {empty} row(s) have no key left and get '{call.step.scoring.empty_rows}'." if empty else ""
     largest = number(found.nan_to_num().max()) if found.numel() else "0"
     changed = f"Each row became weights between 0 and 1 that sum to 1; the largest is {largest}.{left}"
     return _stage(call, "softmax", "Softmax", "weights", found[:, call.columns], changed)
@@ -111,8 +109,9 @@ def _sums(call: Call) -> str:
     return f"rows sum to between {number(known.min())} and {number(known.max())}" if len(known) else "no row has a sum"
 
 
-def _scores(call: Call, step: Step) -> Tensor:
-    return step.scores(call.head, call.rows, call.columns, **call.where)
+def _scores(call: Call, stage: str) -> Tensor:
+    """The scores as they are after a stage."""
+    return until(call.step, stage).scores(call.head, call.rows, call.columns, **call.where)
 
 
 def _stage(

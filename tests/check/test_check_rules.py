@@ -3,6 +3,7 @@
 import math
 from dataclasses import FrozenInstanceError
 
+import exhibits
 import numpy as np
 import pytest
 import torch
@@ -11,7 +12,6 @@ from arrays import B, H, N, additive, causal, padded, scores, weights
 from attnviz import api
 from attnviz.charts.evidence import evidence
 from attnviz.check import RULES, SEVERITIES, check
-from attnviz.core import exhibits
 from attnviz.core.errors import InputError, ShapeError
 
 

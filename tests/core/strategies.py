@@ -7,10 +7,10 @@ import torch
 from hypothesis import strategies as st
 from rules import rules
 
-from attnviz.core.attention import EMPTY_ROWS
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.masks import RULES, And, Or, Random, Shifted
 from attnviz.core.modifiers import ALiBi, RelativeBias
+from attnviz.core.scoring import EMPTY_ROWS
 
 B, H, Q, K, D_K, D_V = 2, 3, 5, 7, 11, 13
 

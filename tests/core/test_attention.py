@@ -12,9 +12,10 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from attnviz.core import attention
-from attnviz.core.attention import EMPTY_ROWS, attend, attention_output, scaled_dot_product_attention
+from attnviz.core.attention import attend, attention_output, scaled_dot_product_attention
 from attnviz.core.errors import AttentionWarning, AttnvizError, EmptyRowError, MaskError, ShapeError
 from attnviz.core.masks import Full, Padding, Subsequent
+from attnviz.core.scoring import EMPTY_ROWS, Scoring
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 MASKS = {
@@ -37,8 +38,15 @@ def outputs(query, key, value, mask=None, **settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AttentionWarning)
         whole = scaled_dot_product_attention(query, key, value, mask, **settings)[0]
-    blocks = attend(query, key, value, mask, **settings)[0]
-    return whole, blocks, attention_output(query, key, value, mask, **settings)
+    scoring = Scoring(**settings)
+    return whole, attend(query, key, value, mask, scoring)[0], attention_output(query, key, value, mask, scoring)
+
+
+def call(function, *inputs, mask=None, **settings):
+    """One of the three ways, with its settings as it takes them."""
+    if function is scaled_dot_product_attention:
+        return function(*inputs, mask, **settings)
+    return function(*inputs, mask, Scoring(**settings))
 
 
 # Beside PyTorch
@@ -243,8 +251,8 @@ def test_low_temperatures_do_not_cost_digits():
     query, key, _ = tensors(torch.float32)
     units = torch.eye(K).expand(B, H, K, K)
 
-    weights, logsumexp = attend(query, key, units, temperature=0.005)
-    scores = attention.scores(query, key, scale=D_K**-0.5, temperature=0.005)
+    weights, logsumexp = attend(query, key, units, None, Scoring(temperature=0.005))
+    scores = Scoring(temperature=0.005).scores(query, key)
 
     assert scores.abs().max() > 200
     assert_close(weights.sum(-1), torch.ones(B, H, Q), rtol=0, atol=1e-6)
@@ -276,8 +284,8 @@ def test_three_ways_to_the_same_output(mask, policy, block, biased, temperature,
 def test_blocks_are_really_blocks(monkeypatch):
     """A small bound makes them one row of every head, and the log-sum-exp is that of the whole."""
     inputs, mask, seen = tensors(), booleans(), []
-    original = attention.scores
-    monkeypatch.setattr(attention, "scores", lambda *a, **k: seen.append(original(*a, **k)) or seen[-1])
+    original = Scoring.scores
+    monkeypatch.setattr(Scoring, "scores", lambda *a, **k: seen.append(original(*a, **k)) or seen[-1])
     monkeypatch.setattr(attention, "BLOCK", B * H * K)
 
     _, logsumexp = attend(*inputs, mask)
@@ -330,8 +338,8 @@ def test_empty_rows_can_be_an_error(function, how):
     }[how]
 
     with pytest.raises(EmptyRowError, match=r'no key left .*"zero", "nan" or "uniform"'):
-        function(*tensors(keys=0 if how == "no keys" else K), **blocked, empty_rows="error")
-    function(*tensors(), booleans(), empty_rows="error")
+        call(function, *tensors(keys=0 if how == "no keys" else K), **blocked, empty_rows="error")
+    call(function, *tensors(), mask=booleans(), empty_rows="error")
 
 
 def test_the_warning_names_batch_head_and_query():
@@ -411,8 +419,8 @@ def test_dropout_is_off_unless_asked_for():
 def test_a_window_of_scores_and_the_whole_log_sum_exp_give_that_window_of_the_weights(mask, rows, columns):
     """So a zoom costs what it shows."""
     query, key, value = tensors()
-    scores, whole = attention.scores(query, key, scale=0.3), mask.tensor(Q, K)
-    logsumexp = attend(query, key, value, mask, scale=0.3)[1]
+    scores, whole = Scoring(scale=0.3).scores(query, key), mask.tensor(Q, K)
+    logsumexp = attend(query, key, value, mask, Scoring(scale=0.3))[1]
 
     window = attention.normalize(
         scores[:, :, rows, columns], whole[:, :, rows, columns], logsumexp=logsumexp[:, :, rows]
@@ -539,7 +547,7 @@ def test_a_mask_or_bias_that_does_not_fit_is_named(function, shape, says):
     """Instead of being broadcast to something that was not meant."""
     for name, tensor in (("mask", torch.ones(shape, dtype=torch.bool)), ("bias", zeros(*shape).double())):
         with pytest.raises(ShapeError) as refused:
-            function(*tensors(), **{name: tensor})
+            call(function, *tensors(), **{name: tensor})
 
         for part in [f"The {name}", *says]:
             assert part in str(refused.value)
@@ -586,7 +594,6 @@ def test_dtypes_that_differ_or_do_not_float_are_refused():
         scaled_dot_product_attention(query.long(), key.long(), value.long())
 
 
-@pytest.mark.parametrize("function", [scaled_dot_product_attention, attend, attention_output])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -597,12 +604,12 @@ def test_dtypes_that_differ_or_do_not_float_are_refused():
     ],
     ids=str,
 )
-def test_settings_that_mean_nothing_are_refused(function, settings):
+def test_settings_that_mean_nothing_are_refused(settings):
     """A temperature of 0 would give NaN and a negative one would invert the weights silently."""
     ((name, value),) = settings.items()
 
     with pytest.raises(AttnvizError, match=f"{name} is '?{value}"):
-        function(*tensors(), **settings)
+        scaled_dot_product_attention(*tensors(), **settings)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, math.nan])

@@ -1,38 +1,25 @@
 """Edits as values: what is changed, in words, in JSON, and refused if it means nothing."""
 
-import json
 import math
 
 import pytest
-from hypothesis import given, settings
-from strategies import edits, hostile_json
 
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.errors import InputError
 from attnviz.core.masks import Padding, Subsequent, Window
 from attnviz.core.modifiers import ALiBi, RelativeBias
 
 FIRST, SECOND = Site("encoder", 0), Site("decoder", 1)
 
 
-@settings(max_examples=100)
-@given(edits)
-def test_edits_go_through_json_and_back(given):
-    """As an object, and as text; equal values hash alike."""
-    assert Edits.from_json(given.to_json()) == given
-    assert Edits.from_json(json.dumps(given.to_json())) == given
-    assert hash(Edits.from_json(given.to_json())) == hash(given)
-
-
 def test_no_edits_are_nothing():
     """In JSON and in words."""
     assert Edits().to_json() == {}
-    assert Edits.from_json({}) == Edits.from_json("{}") == Edits()
     assert Edits().in_words() == ()
 
 
 def test_the_json_of_edits_can_be_read():
-    """It is part of links, so it stays as it is, in one order."""
+    """Programs read it from the shell, so it stays as it is, in one order."""
     given = Edits(
         mask=Window(2),
         own_mask=False,
@@ -87,94 +74,7 @@ def test_edits_are_frozen():
         FIRST.layer = 1
 
 
-@settings(max_examples=400)
-@given(hostile_json)
-def test_hostile_json_is_edits_or_an_error_of_ours(data):
-    """Whatever a link holds: never another exception, and what is taken comes back the same."""
-    try:
-        read = Edits.from_json(data)
-    except AttnvizError:
-        return
-
-    assert Edits.from_json(read.to_json()) == read
-    read.in_words()
-
-
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        ("{", "cannot be read"),
-        ("[" * 100_000, "cannot be read"),
-        ("9" * 5000, "cannot be read"),
-        ("null", "cannot be read"),
-        (None, "cannot be read"),
-        (7, "cannot be read"),
-        ([1, 2], "cannot be read"),
-        ([[[], 1]], "cannot be read"),
-        ({"heads": []}, "Edits have no 'heads'"),
-        ({1: 2, "a": 3}, "Edits have no "),
-        ({"mask": 3}, "A mask is an object with a rule; given 3"),
-        ({"mask": "full"}, "not valid JSON"),
-        ({"own_mask": "no"}, "cannot be read"),
-        ({"own_mask": 0}, "cannot be read"),
-        ({"own_mask": None}, "cannot be read"),
-        ({"heads_off": None}, "cannot be read"),
-        ({"heads_off": 3}, "cannot be read"),
-        ({"heads_off": "encoder"}, "cannot be read"),
-        ({"heads_off": [["encoder", 0]]}, "cannot be read"),
-        ({"heads_off": [["engine", 0, 0]]}, "no site 'engine layer 0'; a kind is one of encoder, decoder, cross"),
-        ({"heads_off": [["x" * 10_000, 0, 0]]}, "no site 'xxx"),
-        ({"heads_off": [[["encoder"], 0, 0]]}, "no site"),
-        ({"heads_off": [["encoder", 1000, 0]]}, "no site 'encoder layer 1000'"),
-        ({"heads_off": [["encoder", -1, 0]]}, "no site 'encoder layer -1'"),
-        ({"heads_off": [["encoder", 0, -1]]}, "no head -1 at encoder layer 0"),
-        ({"heads_off": [["encoder", True, 0]]}, "whole numbers; given True"),
-        ({"heads_off": [["encoder", 0, "1"]]}, "whole numbers; given '1'"),
-        ({"heads_off": [["encoder", 0, 1.0]]}, "whole numbers; given 1.0"),
-        ({"heads_off": [["encoder", math.inf, 0]]}, "whole numbers; given inf"),
-        ({"temperature": 0}, "temperature is 0"),
-        ({"temperature": -1}, "temperature is -1"),
-        ({"temperature": math.nan}, "temperature is nan"),
-        ({"temperature": math.inf}, "temperature is inf"),
-        ({"temperature": 1e6}, "below 1,000,000"),
-        ({"temperature": True}, "are numbers; given True"),
-        ({"temperature": "2"}, "are numbers; given '2'"),
-        ({"temperature": [2]}, "are numbers"),
-        ({"temperature": None}, "cannot be read"),
-        ({"temperature": 10**400}, "cannot be read"),
-        ({"temperature": 10**5000}, "cannot be read"),
-        ({"scale": math.nan}, "scale is nan"),
-        ({"scale": -math.inf}, "scale is -inf"),
-        ({"scale": False}, "are numbers; given False"),
-        ({"scale": 10**400}, "cannot be read"),
-        ({"softcap": 0}, "softcap is 0"),
-        ({"softcap": -1}, "softcap is -1"),
-        ({"softcap": math.nan}, "softcap is nan"),
-        ({"softcap": math.inf}, "softcap is inf"),
-        ({"softcap": "2"}, "are numbers; given '2'"),
-        ({"softcap": 10**400}, "cannot be read"),
-        ({"bias": {}}, "a list of at most 8"),
-        ({"bias": None}, "a list of at most 8; given None"),
-        ({"bias": [{"bias": "alibi"}] * 9}, "a list of at most 8"),
-        ({"bias": ["alibi"]}, "The bias is not valid JSON"),
-        ({"bias": [{"bias": "rope"}]}, "no bias 'rope'"),
-        ({"empty_rows": "none"}, "must be one of zero, nan, uniform, error"),
-        ({"empty_rows": None}, "must be one of"),
-        ({"empty_rows": ["zero"]}, "must be one of"),
-        ({"empty_rows": 10**5000}, "int too large to show"),
-    ],
-    ids=lambda x: x if isinstance(x, str) and len(x) < 60 else "",
-)
-def test_what_is_wrong_with_edits_is_said(data, says):
-    """In one short sentence, for whoever opened the link."""
-    with pytest.raises(AttnvizError) as refused:
-        Edits.from_json(data)
-
-    assert says in str(refused.value)
-    assert len(str(refused.value)) < 300
-
-
-def test_the_same_is_refused_when_edits_are_made_in_python():
+def test_what_means_nothing_is_refused():
     """A negative temperature would invert the weights; a head of -1 would mean the last."""
     for wrong in (
         {"temperature": -1.0},

@@ -2,13 +2,13 @@
 
 import math
 
+import exhibits
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from attnviz.core import exhibits
 from attnviz.core.attention import scaled_dot_product_attention
 from attnviz.core.conventions import to_additive, to_true_is_masked, to_zero_is_masked
 from attnviz.core.errors import InputError, ShapeError

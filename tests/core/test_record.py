@@ -16,6 +16,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttentionWarning, InputError
 from attnviz.core.masks import Mask, Padding, Painted, Prefix, Subsequent
 from attnviz.core.record import Record
+from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 
@@ -26,7 +27,7 @@ CLOSE = {"rtol": 1e-12, "atol": 1e-12, "equal_nan": True}
 def step_of(query, key, value, mask=None, bias=None, softcap=None, **edits):
     """The step that a tap keeps of one attention call, and the output it gave."""
     tap = Tap(Edits(**edits))
-    output = tap.attend(query, key, value, site=SITE, mask=mask, bias=bias, softcap=softcap)
+    output = tap.attend(query, key, value, site=SITE, mask=mask, scoring=Scoring(bias=bias, softcap=softcap))
     return tap.steps[0], output
 
 
@@ -58,7 +59,7 @@ def test_any_window_is_that_window_of_the_whole(mask, biased, policy, temperatur
         output, weights = scaled_dot_product_attention(
             query, key, value, mask, bias=bias, softcap=softcap, temperature=temperature, empty_rows=policy
         )
-    scores = attention.scores(query, key, scale=step.scale, softcap=softcap, bias=bias, temperature=temperature)
+    scores = Scoring(softcap=softcap, bias=bias, temperature=temperature).scores(query, key)
     tensor = mask.tensor(Q, K) if isinstance(mask, Mask) else mask
     allowed = (torch.tensor(True) if mask is None else tensor).expand(B, H, Q, K)
 

@@ -1,16 +1,15 @@
 """Masks composed rule by rule: what the entries make, who is to blame for a cell, undo and redo, JSON from anybody."""
 
-import json
 from functools import reduce
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import B, K, Q, hostile_json, masks, rules
+from strategies import B, K, Q, masks
 
 from attnviz.core.errors import MaskError
-from attnviz.core.masks import ALIGNMENTS, Full, Not, Padding, Painted, Prefix, Subsequent, Window, from_json
+from attnviz.core.masks import ALIGNMENTS, Full, Not, Padding, Prefix, Subsequent, Window, from_json
 from attnviz.core.stack import MOST, REMEMBERED, Entry, History, Stack
 
 entries = st.builds(Entry, masks(), st.sampled_from(["and", "or"]), st.booleans(), st.booleans())
@@ -151,93 +150,17 @@ def test_a_history_forgets_what_is_long_ago():
     assert history.past[-1] == Stack((Entry(Window(REMEMBERED + 3)),))
 
 
-# JSON
-
-
-@settings(max_examples=60)
-@given(stacks)
-def test_stacks_go_through_json_and_back(stack):
-    """As an object, and as text; so does the mask that they make."""
-    assert Stack.from_json(stack.to_json()) == stack
-    assert Stack.from_json(json.dumps(stack.to_json())) == stack
-    if stack.mask() is not None:
-        assert from_json(stack.mask().to_json()) == stack.mask()
-
-
-def test_the_json_of_a_stack_can_be_read():
-    """It is part of links, so it stays as it is."""
-    stack = Stack((Entry(Prefix(2), "or", negated=True), Entry(Painted(((0, 1),)), on=False)))
-
-    assert stack.to_json() == {
-        "entries": [
-            {"mask": {"rule": "prefix", "length": 2}, "join": "or", "negated": True},
-            {"mask": {"rule": "painted", "cells": [[0, 1]]}, "on": False},
-        ]
-    }
+# Bounds
 
 
 def test_the_mask_of_the_deepest_stack_can_be_read():
     """As many entries as there may be, joined in turns, the first as deep as it may be."""
-    deep = NINE_DEEP
     last = Entry(Window(1), "or", negated=True)
-    stack = Stack((Entry(deep), *(Entry(Window(n), "or" if n % 2 else "and") for n in range(MOST - 2)), last))
-    read = Stack.from_json(stack.to_json())
+    stack = Stack((Entry(NINE_DEEP), *(Entry(Window(n), "or" if n % 2 else "and") for n in range(MOST - 2)), last))
 
-    assert read == stack
-    assert from_json(read.mask().to_json()) == read.mask()
-
-
-@settings(max_examples=300)
-@given(
-    hostile_json
-    | st.fixed_dictionaries({"entries": st.lists(hostile_json, max_size=3)})
-    | st.builds(
-        lambda mask, more: {"entries": [{"mask": mask.to_json()} | more]},
-        rules(),
-        st.dictionaries(
-            st.sampled_from(["join", "negated", "on", "x"]), hostile_json | st.sampled_from(["and", "or"]), max_size=2
-        ),
-    )
-)
-def test_hostile_json_is_a_stack_or_one_sentence(data):
-    """Never another exception, and what is taken comes back the same."""
-    try:
-        read = Stack.from_json(data)
-    except MaskError as error:
-        assert len(str(error)) < 300
-        return
-
-    assert Stack.from_json(read.to_json()) == read
-
-
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        ("{", "not valid JSON"),
-        ("[" * 100_000, "not valid JSON"),
-        (None, "an object with entries"),
-        ({"entries": 3}, "an object with entries"),
-        ({"entries": [], "x": 1}, "an object with entries"),
-        ({"entries": [3]}, "an object with a mask; given 3"),
-        ({"entries": [{}]}, "an object with a mask"),
-        ({"entries": [{"mask": {"rule": "full"}, "of": 1}]}, "has no 'of'"),
-        ({"entries": [{"mask": {"rule": "full"}, "join": "xor"}]}, "joined by 'xor'; it must be one of and, or"),
-        ({"entries": [{"mask": {"rule": "full"}, "join": ["or"]}]}, "joined by ['or']"),
-        ({"entries": [{"mask": {"rule": "full"}, "on": 1}]}, "is on is true or false; given 1"),
-        ({"entries": [{"mask": {"rule": "full"}, "negated": None}]}, "is negated is true or false; given None"),
-        ({"entries": [{"mask": '{"rule": "full"}'}]}, "an object with a rule"),
-        ({"entries": [{"mask": Not(NINE_DEEP).to_json()}]}, "nested more than 32 deep"),
-        ({"entries": [{"mask": {"rule": "full"}}] * (MOST + 1)}, f"at most {MOST} entries; given {MOST + 1}"),
-    ],
-    ids=lambda x: x if isinstance(x, str) and len(x) < 50 else "",
-)
-def test_what_is_wrong_with_a_stack_is_said(data, says):
-    """In one sentence, cut short."""
-    with pytest.raises(MaskError) as refused:
-        Stack.from_json(data)
-
-    assert says in str(refused.value)
-    assert len(str(refused.value)) < 300
+    assert from_json(stack.mask().to_json()) == stack.mask()
+    with pytest.raises(MaskError, match=f"at most {MOST} entries; given {MOST + 1}"):
+        Stack((Entry(Window(1)),) * (MOST + 1))
 
 
 def test_a_stack_of_masks_for_different_batches_is_refused():

@@ -14,6 +14,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import MaskError, ShapeError
 from attnviz.core.masks import Mask, Padding, Subsequent, Window
 from attnviz.core.modifiers import ALiBi, RelativeBias
+from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap, silence
 
 SITE = Site("encoder", 0)
@@ -22,7 +23,8 @@ EXACT = {"rtol": 1e-12, "atol": 1e-12, "equal_nan": True}
 
 def run(edits=Edits(), *, keep=True, **call):
     tap = Tap(edits, keep=keep)
-    return tap.attend(*tensors(), site=SITE, **call), tap
+    scoring = Scoring(**{name: call.pop(name) for name in ("bias", "scale", "softcap") if name in call})
+    return tap.attend(*tensors(), site=SITE, scoring=scoring, **call), tap
 
 
 def test_without_edits_the_output_is_plain_attention():
@@ -30,7 +32,7 @@ def test_without_edits_the_output_is_plain_attention():
     output, tap = run()
 
     assert torch.equal(output, attend(*tensors())[0])
-    assert tap.steps[0].scale == D_K**-0.5
+    assert tap.steps[0].scoring.scale == D_K**-0.5
     assert tap.steps[0].site == SITE
 
 
@@ -86,9 +88,9 @@ def test_temperature_scale_and_empty_rows_reach_the_call():
     output, tap = run(edits, scale=0.1)
     step = tap.steps[0]
 
-    assert (step.temperature, step.scale, step.empty_rows) == (3.0, 0.5, "uniform")
+    assert (step.scoring.temperature, step.scoring.scale, step.scoring.empty_rows) == (3.0, 0.5, "uniform")
     assert_close(output, tensors()[2].mean(2, keepdim=True).expand(B, H, Q, D_V), **EXACT)
-    assert run(scale=0.1)[1].steps[0].scale == 0.1
+    assert run(scale=0.1)[1].steps[0].scoring.scale == 0.1
 
 
 def test_switching_a_head_off_leaves_the_others():
@@ -148,12 +150,12 @@ def test_a_softcap_of_the_edits_replaces_the_models_own(keep, own):
     output, tap = run(Edits(softcap=0.7, bias=(ALiBi(),)), keep=keep, softcap=own)
 
     assert_close(output, torch.softmax(capped, -1) @ value, **EXACT)
-    assert [step.softcap for step in tap.steps] == [0.7] * keep
+    assert [step.scoring.softcap for step in tap.steps] == [0.7] * keep
 
 
 def test_a_bias_for_other_heads_or_beside_a_wrong_one_is_refused():
     """With the numbers, and before anything is kept."""
-    for call, edit in (({}, ALiBi((1.0, 2.0))), ({"bias": torch.zeros(B, Q, K)}, ALiBi())):
+    for call, edit in (({}, ALiBi((1.0, 2.0))), ({"scoring": Scoring(bias=torch.zeros(B, Q, K))}, ALiBi())):
         tap = Tap(Edits(bias=(edit,)))
         with pytest.raises(ShapeError):
             tap.attend(*tensors(), site=SITE, **call)

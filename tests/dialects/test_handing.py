@@ -5,12 +5,11 @@ from itertools import product
 
 import pytest
 import torch
-from torch.nn import functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import Full, Padding, Subsequent, Window
-from attnviz.dialects import DIALECTS, alignments, dialect, handed_to
+from attnviz.dialects import DIALECTS, dialect, handed_to
 
 NAMES = [known.name for known in DIALECTS if known.name != "is_causal"]
 N = 5
@@ -211,21 +210,3 @@ def test_an_empty_row_that_was_meant_is_still_told():
     handed = handed_to(Subsequent() & Padding((3,), left=5), N, N, meant="attn_mask", read_as="attn_mask")
 
     assert words(handed)[1:] == [f"Row {row} has no key left: its weights are NaN." for row in (0, 1)]
-
-
-def test_both_alignments_say_what_is_causal_says_and_what_a_cache_needs():
-    """PyTorch's flag is the top-left one and cannot say the other."""
-    query, key = random(queries=3, keys=7)
-    top, bottom = alignments(Subsequent(), 3, 7, "is_causal")
-    flag = F.scaled_dot_product_attention(query, key, torch.eye(7).expand(1, 2, 7, 7), is_causal=True)
-
-    assert (flag[0, 0] > 0).equal(top.mask.grid(3, 7))
-    assert (top.alignment, bottom.alignment) == ("top-left", "bottom-right")
-    assert top.says == "The first query has 1 of 7 keys, the last 3."
-    assert bottom.says == "The first query has 5 of 7 keys, the last 7."
-    assert (top.refusal == "", bottom.refusal == "") == (True, False)
-    assert ("is_causal=True" in top.code, bottom.code) == (True, "")
-    assert bottom.mask.grid(3, 7).equal(Subsequent().grid(7)[-3:])
-    assert alignments(Subsequent(), 3, 7, "sdpa")[1].code == alignments(Subsequent(), 3, 7, "sdpa")[0].code.replace(
-        ".tril()", ".tril(keys - queries)"
-    )

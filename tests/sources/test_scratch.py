@@ -43,7 +43,7 @@ def test_one_attention_runs_through_the_house():
 
     for step in record.steps:
         output, weights = scaled_dot_product_attention(
-            step.query, step.key, step.value, step.mask, scale=step.scale, temperature=step.temperature
+            step.query, step.key, step.value, step.mask, scale=step.scoring.scale, temperature=step.scoring.temperature
         )
         for sentence in range(2):
             for head in range(step.num_heads):

@@ -154,7 +154,7 @@ def test_sentences_of_a_batch_are_what_they_are_alone(edits):
 def test_one_attention_runs_through_the_house():
     """What the record shows is what scaled dot-product attention makes of its queries, keys and values."""
     for step in run(TEXTS, edits=Edits(temperature=0.5)).steps:
-        settings = {"scale": step.scale, "temperature": step.temperature}
+        settings = {"scale": step.scoring.scale, "temperature": step.scoring.temperature}
         output, expected = scaled_dot_product_attention(step.query, step.key, step.value, step.mask, **settings)
         for sentence in range(3):
             assert_close(weights(step, sentence), expected[sentence], **CLOSE)

@@ -105,7 +105,7 @@ def test_every_number_of_a_query_in_full_is_the_librarys(name):
 
     columns = list(zip(*table(app, "key"), strict=True))
     masked = [f"{digits(score)}  {rule}".strip() for score, rule in zip(row.masked.tolist(), row.rules, strict=True)]
-    bias = [texts(row.biased)] if step.bias is not None else []
+    bias = [texts(row.biased)] if step.scoring.bias else []
     expected = [texts(row.sums), texts(row.scaled), *bias, texts(row.scores), masked]
     expected += [texts(row.shifted), texts(row.exps), texts(row.weights)]
     assert [[" ".join(t.split()) for t in column] for column in columns[1:]] == [

@@ -69,16 +69,16 @@ def test_every_number_comes_of_those_before_it(name, site, edits):
 
     scores = q @ k.T
     close(stages["products"].matrix("products").values, scores)
-    scores = scores * step.scale
+    scores = scores * step.scoring.scale
     close(stages["scale"].matrix("scaled").values, scores)
-    if step.softcap:
-        scores = step.softcap * torch.tanh(scores / step.softcap)
+    if step.scoring.softcap:
+        scores = step.scoring.softcap * torch.tanh(scores / step.scoring.softcap)
         close(stages["softcap"].matrix("capped").values, scores)
-    if step.bias is not None:
+    if step.scoring.bias:
         scores = scores + stages["bias"].matrix("added").values.double()
         close(stages["bias"].matrix("biased").values, scores)
-    if step.temperature != 1:
-        scores = scores / step.temperature
+    if step.scoring.temperature != 1:
+        scores = scores / step.scoring.temperature
         close(stages["temperature"].matrix("tempered").values, scores)
     if step.mask is not None:
         scores = scores.masked_fill(~stages["mask"].matrix("may_attend").values, -math.inf)
@@ -88,7 +88,7 @@ def test_every_number_comes_of_those_before_it(name, site, edits):
     close(stages["values"].matrix("output").values, weights @ v)
     missing = [key for key in walk.KEYS if stages[key].missing]
     assert ("mask" in missing) == (step.mask is None)
-    assert ("bias" in missing) == (step.bias is None)
+    assert ("bias" in missing) == (not step.scoring.bias)
     assert {"softcap", "temperature"} & set(missing) == (set() if edits == EVERYTHING else {"softcap", "temperature"})
     assert "dropout" in missing
 

@@ -13,6 +13,7 @@ from attnviz.core.edits import EachOff, Edits, Site
 from attnviz.core.errors import EmptyRowError, InputError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.record import Record
+from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 
@@ -28,7 +29,7 @@ def record_of(seed, *, edits=Edits(), mask=None, bias=None, softcap=None, size=1
     if spoil:
         spoil(query)
     tap = Tap(edits)
-    output = tap.attend(query, key, value, site=SITE, mask=mask, bias=bias, softcap=softcap)
+    output = tap.attend(query, key, value, site=SITE, mask=mask, scoring=Scoring(bias=bias, softcap=softcap))
     tokens = tuple(Token(f"t{i}", i, 0, 0) for i in range(max(queries, keys)))
     sentences = (Sentence("text", tokens, len(tokens)),) * B
     return Record(sentences, "test", "random", edits, tuple(tap.steps), output.transpose(1, 2).flatten(2))

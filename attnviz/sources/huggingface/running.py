@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Step
+from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.sources.huggingface.loading import Loaded
@@ -76,7 +77,9 @@ def _shown(model: nn.Module, given: Any, lengths: tuple[int, ...]) -> tuple[Step
         mask = named(weights.amax(1, keepdim=True) > 0, *weights.shape[2:], lengths)
         tap = Tap()
         empty = nothing[:, :, :1].expand(-1, -1, weights.shape[3], -1)
-        tap.attend(nothing, empty, empty, site=Site(kind, layer), bias=weights.log(), scale=1.0, mask=mask)
+        tap.attend(
+            nothing, empty, empty, site=Site(kind, layer), scoring=Scoring(bias=weights.log(), scale=1.0), mask=mask
+        )
         steps += tap.steps
     return tuple(steps)
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Mask, Padding, Subsequent, Window
+from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 
 NAME = "attnviz"
@@ -111,9 +112,7 @@ def _attention(
         value,
         site=attnviz.site(module),
         mask=named(mask, query.shape[2], key.shape[2], attnviz.lengths),
-        bias=bias,
-        scale=scaling,
-        softcap=softcap,
+        scoring=Scoring(scale=scaling, softcap=softcap, bias=bias),
         sinks=s_aux,
     )
     return output.transpose(1, 2).contiguous(), None

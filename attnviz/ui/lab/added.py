@@ -36,7 +36,7 @@ def controls(lab: Lab) -> None:
 
 def shown(lab: Lab, cell: tuple[int, int] | None) -> None:
     """What is added to the scores of this head, by an edit or by the model itself: bias, beside the mask."""
-    if lab.record.step(lab.site).bias is None or not isinstance(lab.head, int) or lab.record.read_only:
+    if lab.record.step(lab.site).scoring.bias == () or not isinstance(lab.head, int) or lab.record.read_only:
         return
     stages = walk.chain(lab.record, None, lab.site, lab.head, sentence=lab.sentence)
     stage = next(stage for stage in stages if stage.key == "bias")

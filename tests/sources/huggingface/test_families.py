@@ -176,7 +176,7 @@ def test_windows_have_their_name():
 
 def test_softcap_position_bias_and_sinks_reach_the_attention():
     """Gemma 2, T5 and GPT-OSS: each record holds what its scores were made with."""
-    assert tapped("Gemma2")[1][0].softcap == 0.01
+    assert tapped("Gemma2")[1][0].scoring.softcap == 0.01
     t5 = tapped("T5")[1][0]
     assert t5.scale == 1.0
     assert t5.bias.shape[1:] == (4, TOKENS, TOKENS)

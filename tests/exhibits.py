@@ -78,7 +78,7 @@ def true_is_masked(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | Non
         scores = scores.masked_fill(mask, float("-inf"))
     weights = torch.softmax(scores, dim=-1)
     if torch.isnan(weights).any():
-        print("Warning: the attention weights contain NaN.")  # noqa: T201
+        print("Warning: the attention weights contain NaN.")
     return torch.matmul(weights, value), weights
 
 

@@ -1,0 +1,152 @@
+"""How dot products become scores, and what a row without keys gets.
+
+A model has its own scoring, the edits of a person change it, and a step keeps what was used. A new modifier is a field
+of `Scoring`, a term of `Scoring.scores` and a phrase of `Scoring.phrases`.
+"""
+
+import math
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+from attnviz.core.errors import InputError, MaskError, quoted
+from attnviz.core.modifiers import ALL, Bias
+from attnviz.core.shapes import check_broadcast
+
+EMPTY_ROWS = ("zero", "nan", "uniform", "error")
+"""What a query with no key left may get: zeros, NaN, the same weight for every key, or an `EmptyRowError`."""
+
+ORDER = ("products", "scale", "softcap", "bias", "temperature")
+"""How scores are made, from the dot products to what is masked."""
+
+HALVES = (torch.float16, torch.bfloat16)
+LIMIT = 1_000_000
+"""Below which scale, softcap and temperature stay, so that no score overflows float32 by them alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring:
+    """scores = (softcap(q kᵀ · scale) + bias) / temperature; the defaults are equation (1) of Vaswani et al. 2017.
+
+    Attributes:
+        scale: factor of the dot products; None for 1/√d_k.
+        softcap: c: the scaled dot products s become c · tanh(s / c) before the bias, as in Gemma 2.
+        bias: each is added to the scores: floats that broadcast to (B, H, Q, K), or a named `Bias`, such as ALiBi.
+        temperature: divides the biased scores of every row; 1 changes nothing.
+        empty_rows: what a query with no key left gets: "zero" weights, "nan", "uniform" over all keys, or an "error".
+
+    Raises:
+        InputError: if a number is out of its bounds, or `empty_rows` has no such policy.
+    """
+
+    scale: float | None = None
+    softcap: float | None = None
+    bias: tuple[Tensor | Bias, ...] = ()
+    temperature: float = 1.0
+    empty_rows: str = "zero"
+
+    def __post_init__(self):
+        bias = () if self.bias is None else self.bias
+        object.__setattr__(self, "bias", tuple(bias) if isinstance(bias, tuple | list) else (bias,))
+        if self.scale is not None and not abs(self.scale) < LIMIT:
+            raise InputError(f"The scale is {self.scale}; it multiplies the scores and must be within ±{LIMIT:,}.")
+        if self.softcap is not None and not 0 < self.softcap < LIMIT:
+            within = f"the scores stay below it, so it must be above 0 and below {LIMIT:,}"
+            raise InputError(f"The softcap is {self.softcap}; {within}.")
+        if not 0 < self.temperature < LIMIT:
+            within = f"it divides the scores and must be above 0 and below {LIMIT:,}"
+            raise InputError(f"The temperature is {self.temperature}; {within}.")
+        if self.empty_rows not in EMPTY_ROWS:
+            raise InputError(f"empty_rows is {quoted(self.empty_rows)}; it must be one of {', '.join(EMPTY_ROWS)}.")
+
+    def over(self, own: "Scoring") -> "Scoring":
+        """Another scoring with what is not a default here in its place; biases are added to its own."""
+        changed = {f.name: getattr(self, f.name) for f in fields(Scoring) if getattr(self, f.name) != f.default}
+        return replace(own, **changed | {"bias": own.bias + self.bias})
+
+    def until(self, stage: str) -> "Scoring":
+        """The same scoring up to a stage of `ORDER`, without what comes after it."""
+        undone = {"scale": 1.0, "softcap": None, "bias": (), "temperature": 1.0}
+        return replace(self, **{name: undone[name] for name in ORDER[ORDER.index(stage) + 1 :]})
+
+    def phrases(self) -> tuple[tuple[str, str], ...]:
+        """What is not the default and its value, in words; each bias by itself."""
+        said = [] if self.temperature == 1 else [("temperature", f"{self.temperature:g}")]
+        said += [] if self.scale is None else [("scale", f"{self.scale:g}")]
+        said += [("bias", str(bias)) for bias in self.bias]
+        said += [] if self.softcap is None else [("softcap", f"{self.softcap:g}")]
+        return (*said, *([] if self.empty_rows == EMPTY_ROWS[0] else [("empty rows", self.empty_rows)]))
+
+    def check(self, shape: tuple[int, int, int, int]) -> None:
+        """Refuse biases that do not fit scores of a shape, (B, H, Q, K).
+
+        Raises:
+            ShapeError, MaskError: with both shapes, or the type that it has.
+        """
+        for bias in self.bias:
+            if isinstance(bias, Bias):
+                bias.tensor(*shape[1:], rows=slice(0), columns=slice(0))  # refuses another number of heads
+                continue
+            if not bias.is_floating_point():
+                raise MaskError(f"The bias holds {bias.dtype}; it is added to the scores and must be floating point.")
+            check_broadcast("bias", bias, shape)
+
+    def scores(
+        self,
+        query: Tensor,
+        key: Tensor,
+        rows: slice = ALL,
+        columns: slice = ALL,
+        *,
+        heads: slice = ALL,
+        sentences: slice = ALL,
+    ) -> Tensor:
+        """The scores of a window, before mask and softmax, (sentences, heads, rows, columns).
+
+        Half precision is raised to float32 here, because float16 overflows at 65,504.
+
+        Args:
+            query: (B, H, Q, d_k), whole.
+            key: (B, H, K, d_k), whole.
+        """
+        bias = self.added(query, key, rows, columns, heads=heads, sentences=sentences)
+        query, key = query[sentences, heads][:, :, rows], key[sentences, heads][:, :, columns]
+        if query.dtype in HALVES:
+            query, key = query.float(), key.float()
+        scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
+        if self.softcap is None:
+            products = (query * (scale / self.temperature)) @ key.mT
+        else:
+            products = torch.tanh((query * (scale / self.softcap)) @ key.mT) * (self.softcap / self.temperature)
+        return products if bias is None else products + bias.to(products.dtype) / self.temperature
+
+    def added(
+        self,
+        query: Tensor,
+        key: Tensor,
+        rows: slice = ALL,
+        columns: slice = ALL,
+        *,
+        heads: slice = ALL,
+        sentences: slice = ALL,
+    ) -> Tensor | None:
+        """The biases of a window together, axes of size 1 as they are; None if there is none."""
+        (_, every, queries, _), keys = query.shape, key.shape[2]
+        dtype = torch.promote_types(query.dtype, torch.float32)
+        where = {"rows": rows, "columns": columns}
+        parts = [
+            bias.tensor(every, queries, keys, only=heads, dtype=dtype, **where)
+            if isinstance(bias, Bias)
+            else block(bias, **where, heads=heads, sentences=sentences)
+            for bias in self.bias
+        ]
+        return sum(parts[1:], parts[0]) if parts else None
+
+
+def block(
+    tensor: Tensor, rows: slice = ALL, columns: slice = ALL, *, heads: slice = ALL, sentences: slice = ALL
+) -> Tensor:
+    """A window of a mask or bias of (Q, K) or (B, H, Q, K); axes of size 1 stay as they are."""
+    where = (sentences, heads, rows, columns)[-tensor.dim() :]
+    return tensor[tuple(part if size > 1 else ALL for part, size in zip(where, tensor.shape, strict=True))]

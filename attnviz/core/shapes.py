@@ -1,0 +1,66 @@
+"""Whether shapes fit: exactly, or with both shapes said."""
+
+from torch import Tensor
+
+from attnviz.core.errors import ShapeError
+from attnviz.core.masks import Mask
+from attnviz.core.modifiers import Bias
+
+
+def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Refuse a query, key and value, (B, n, d) or (B, H, n, d), that do not fit each other; nothing is broadcast.
+
+    Raises:
+        ShapeError: with all three shapes.
+    """
+
+    def shapes() -> str:
+        return f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+
+    if not (query.dim() in (3, 4) and query.dim() == key.dim() == value.dim()):
+        raise ShapeError(f"Query, key and value need the same 3 (B, n, d) or 4 (B, H, n, d) axes; given {shapes()}.")
+    if query.shape[-1] != key.shape[-1]:
+        raise ShapeError(f"Query and key differ in d_k ({query.shape[-1]} and {key.shape[-1]}): {shapes()}.")
+    if query.shape[-1] == 0:
+        raise ShapeError(f"d_k is 0, so there is no dot product to take: {shapes()}.")
+    if key.shape[-2] != value.shape[-2]:
+        raise ShapeError(f"Key and value differ in length ({key.shape[-2]} and {value.shape[-2]}): {shapes()}.")
+    for axis, name in enumerate(("batch", "heads")[: query.dim() - 2]):
+        sizes = [t.shape[axis] for t in (query, key, value)]
+        if len(set(sizes)) > 1:
+            would = "Broadcasting would have repeated the one of size 1" if 1 in sizes else "They cannot be broadcast"
+            differ = ", ".join(map(str, sizes))
+            raise ShapeError(f"Query, key and value differ in {name} ({differ}): {shapes()}. {would}.")
+    if not query.dtype == key.dtype == value.dtype:
+        dtypes = f"{query.dtype}, {key.dtype}, {value.dtype}"
+        raise ShapeError(f"Query, key and value must share a dtype; they have {dtypes}.")
+    if not query.is_floating_point():
+        raise ShapeError(f"Query, key and value must be floating point; they are {query.dtype}.")
+
+
+def check_broadcast(name: str, tensor: Tensor, shape: tuple[int, int, int, int]) -> None:
+    """Accept (Q, K) and (B, H, Q, K) with axes of full size or 1; say what broadcasting would do with the rest."""
+    given, axes = tuple(tensor.shape), "(B, H, Q, K)"
+    if len(given) not in (2, 4):
+        expected = f"It must be (Q, K) = {shape[2:]} or {axes} = {shape}, where an axis may have size 1."
+        if len(given) == 3:
+            aligned = "an error" if given[0] not in (1, shape[1]) else f"its first axis ({given[0]}) read as heads"
+            hint = f" Broadcasting would have given {aligned}; say which you mean with {name}.unsqueeze(1), for {axes}."
+        else:
+            hint = ""
+        raise ShapeError(f"The {name} has shape {given}, {len(given)} axes. {expected}{hint}")
+    for have, want, axis in zip(given[::-1], shape[::-1], "KQHB", strict=False):
+        if have not in (1, want):
+            raise ShapeError(
+                f"The {name} has shape {given}, and {have} on axis {axis} where the scores have {want}: "
+                f"they are {axes} = {shape}. An axis must have full size or 1."
+            )
+
+
+def with_one_head(given: Tensor | Mask | Bias | None) -> Tensor | Mask | Bias | None:
+    """(B, n, d) -> (B, 1, n, d); what is named, and masks and biases of (Q, K), stay."""
+    if not isinstance(given, Tensor) or given.dim() == 2:
+        return given
+    if given.dim() != 3:
+        raise ShapeError(f"The query has 3 axes (B, n, d); the mask or bias has shape {tuple(given.shape)}.")
+    return given.unsqueeze(1)
