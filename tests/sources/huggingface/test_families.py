@@ -178,8 +178,8 @@ def test_softcap_position_bias_and_sinks_reach_the_attention():
     """Gemma 2, T5 and GPT-OSS: each record holds what its scores were made with."""
     assert tapped("Gemma2")[1][0].scoring.softcap == 0.01
     t5 = tapped("T5")[1][0]
-    assert t5.scale == 1.0
-    assert t5.bias.shape[1:] == (4, TOKENS, TOKENS)
+    assert t5.scoring.scale == 1.0
+    assert t5.scoring.bias[0].shape[1:] == (4, TOKENS, TOKENS)
     sink = tapped("GptOss")[1][0]
     assert sink.has_sink
     assert sink.shape[3] == TOKENS + 1
