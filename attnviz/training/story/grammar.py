@@ -24,7 +24,7 @@ def vocabulary() -> tuple[str, ...]:
     forms = {form for verb in verbs for form in (verb.many, verb.one, verb.past, verb.past_many) if form}
     told = [*w.QUALITIES.values(), *w.ADJECTIVES.values(), w.PRONOUNS, w.ADVERBS]
     told += [w.POSSESSIVES.values(), w.REFLEXIVES.values()]
-    small = {word for text in (*w.WHERE.values(), w.STANDING, *w.JOINS) for word in text.split()}
-    small |= {text.split(":")[0] for text in w.BELONGING.values()}
+    told += [w.STANDING, *w.WHERE.values(), *map(str.split, w.JOINS)]
+    small = {preposition for preposition, *_ in w.BELONGING.values()}
     small |= set("a an the and that then to down home with mirror .".split())
     return tuple(sorted(nouns | forms | small | {word for group in told for word in group}))

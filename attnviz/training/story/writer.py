@@ -135,8 +135,8 @@ class Writer:
             self.name(noun) if noun.named else self.noun_phrase(noun)
             self.say(self.among(w.DEEDS["people"]).form(plural, self.past))
         elif subject.kind.word in w.BELONGING and self.maybe(0.65):
-            preposition, nouns = w.BELONGING[subject.kind.word].split(":")
-            one = _ONE[self.among(nouns.split(","))]
+            preposition, *nouns = w.BELONGING[subject.kind.word]
+            one = _ONE[self.among(nouns)]
             self.say(preposition)
             self.noun_phrase(_PAIRS[one] if plural else one)
         else:
@@ -193,7 +193,7 @@ class Writer:
             return
         plural = subject.noun.pronoun == "it" if self.maybe(0.6) else self.maybe(0.2)
         noun = self.among([n for n in w.PLACES if n.plural == plural])
-        self.say(self.among(w.WHERE.get(_SINGULAR.get(noun, noun).word, w.STANDING).split()))
+        self.say(self.among(w.WHERE.get(_SINGULAR.get(noun, noun).word, w.STANDING)))
         self.noun_phrase(noun)
 
     def object(self, subject: _Subject) -> None:
