@@ -1,10 +1,12 @@
 """Words in, files out: each command run in this process, and its files opened."""
 
 import csv
+import errno
 import io
 import json
 import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from PIL import Image
 
 from attnviz import export
 from attnviz.api import analyze
-from attnviz.cli import main, parser
+from attnviz.cli import _reason, main, parser
 from attnviz.core import masks
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
@@ -239,6 +241,16 @@ def test_a_mistake_is_answered_in_one_line(run, tmp_path, arguments, reason):
     assert reason in err
     assert err.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk that is always full")
+def test_a_file_on_a_full_disk_is_named_with_the_reason(run, tmp_path):
+    """And where no file can be named, as of what is printed, the output is."""
+    (tmp_path / "head.svg").symlink_to("/dev/full")
+
+    full = "cannot be written: No space left on device. Free some space; what is there of it is not whole."
+    assert run("head", CAT, *SCRATCH, "-o", "head.svg") == (2, "", f"attnviz: 'head.svg' {full}\n")
+    assert _reason(OSError(errno.ENOSPC, "No space left on device")) == f"The output {full}"
 
 
 def test_a_mistake_in_the_last_file_leaves_the_first_unwritten(run, tmp_path):

@@ -1,5 +1,6 @@
 """Words in, files out: ``python -m attnviz head "The cat sat on the mat" --head 1 --mask subsequent -o head.png``."""
 
+import errno
 import importlib.util
 import os
 import sys
@@ -60,7 +61,9 @@ def _say(line: str, file: TextIO) -> None:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
-        return f"{quoted(error.filename)} cannot be written: {error.strerror}."
+        place = "The output" if error.filename is None else quoted(str(error.filename), 200)
+        full = " Free some space; what is there of it is not whole." * (error.errno in (errno.ENOSPC, errno.EDQUOT))
+        return f"{place} cannot be written: {error.strerror}.{full}"
     if isinstance(error, MemoryError):
         return "The text is too long for the memory there is; shorten it."
     return " ".join(str(error).split())

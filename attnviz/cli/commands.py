@@ -118,5 +118,8 @@ def write(figure: Figure, options: Namespace) -> list[str]:
             raise InputError(f"{quoted(path.name)} ends in no format. There are: .{', .'.join(export.FORMATS)}.")
         files[path] = export.render(figure, format, **size)
     for path, content in files.items():
-        path.write_bytes(content)
+        try:
+            path.write_bytes(content)
+        except OSError as error:  # of a full disk it does not name the file
+            raise OSError(error.errno, error.strerror, str(path)) from None
     return [str(path) for path in files]
