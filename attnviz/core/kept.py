@@ -1,7 +1,7 @@
 """Values under keys: each is made once however many threads ask, and the least recently used give way to bytes."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import CancelledError, Future
 from threading import Lock, get_ident
 from typing import Generic, TypeVar
@@ -22,14 +22,24 @@ class Kept(Generic[Value]):
     >>> squares.keys(), squares.bytes
     ((2, 4, 5), 900)
 
+    Values may share parts, as two pictures of one record do. A shared part counts once, for as long as one of them is
+    kept:
+
+    >>> pictures = Kept(most_bytes=1000, size_of=lambda value: {"record": 700, value: 50})
+    >>> pictures.get("a", lambda: "a"), pictures.get("b", lambda: "b"), pictures.bytes
+    ('a', 'b', 800)
+
     Args:
         most_bytes: of all values that are kept, and of room that is reserved.
-        size_of: the bytes of a value, asked once; fewer than 0 count as 0.
+        size_of: the bytes of a value, or of each of its parts by name; asked once. Fewer than 0 count as 0.
     """
 
-    def __init__(self, most_bytes: int, size_of: Callable[[Value], int]):
+    def __init__(self, most_bytes: int, size_of: Callable[[Value], int | Mapping[Hashable, int]]):
         self.most_bytes, self._size_of = most_bytes, size_of
-        self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+        self._values: OrderedDict[Hashable, tuple[Value, Mapping[Hashable, int]]] = OrderedDict()
+        self._sizes: dict[Hashable, int] = {}
+        self._holders: Counter[Hashable] = Counter()
+        self._bytes = 0
         self._making: dict[Hashable, _Making] = {}
         self._lock = Lock()
 
@@ -59,6 +69,14 @@ class Kept(Generic[Value]):
             finally:
                 making = None  # an error holds this frame, and its making the error: that ring would outlive both
 
+    def put(self, key: Hashable, value: Value) -> None:
+        """Keep a value in place of the one under its key."""
+        parts = self._parts(value)
+        with self._lock:
+            let_go = [self._drop(key)] if key in self._values else []
+            let_go += self._keep(key, value, parts)
+        del let_go
+
     def reserve(self, key: Hashable, size: int) -> None:
         """Hold room for a value while it is made: others are let go of now, not when it is there.
 
@@ -74,6 +92,7 @@ class Kept(Generic[Value]):
         """Let go of every value. One that is being made still reaches those who wait for it, and is not kept."""
         with self._lock:
             let_go, self._values = self._values, OrderedDict()
+            self._sizes, self._holders, self._bytes = {}, Counter(), 0
             self._making.clear()
         del let_go
 
@@ -85,8 +104,7 @@ class Kept(Generic[Value]):
     @property
     def bytes(self) -> int:
         """Of all values that are kept."""
-        with self._lock:
-            return self._bytes()
+        return self._bytes
 
     def __contains__(self, key: Hashable) -> bool:
         """Whether a value is kept; that does not count as its use."""
@@ -98,7 +116,7 @@ class Kept(Generic[Value]):
     def _make(self, key: Hashable, make: Callable[[], Value], making: "_Making") -> Value:
         try:
             value = make()
-            size = max(0, self._size_of(value))
+            parts = self._parts(value)
         except BaseException as error:
             self._settle(key, making)
             if isinstance(error, Exception):
@@ -107,31 +125,56 @@ class Kept(Generic[Value]):
                 making.outcome.cancel()
             making = None
             raise
-        self._settle(key, making, (value, size))
+        self._settle(key, making, (value, parts))
         making.outcome.set_result(value)
         return value
 
-    def _settle(self, key: Hashable, making: "_Making", made: tuple[Value, int] | None = None) -> None:
+    def _settle(
+        self, key: Hashable, making: "_Making", made: tuple[Value, Mapping[Hashable, int]] | None = None
+    ) -> None:
         """Forget that a value is being made, and keep it if it fits; after `clear` neither is ours any more."""
         let_go = []
         with self._lock:
             if self._making.get(key) is making:
                 del self._making[key]
-                if made and made[1] <= self.most_bytes:
-                    self._values[key] = made
-                    let_go = self._let_go()
+                if made:
+                    let_go = self._keep(key, *made)
         del let_go
 
-    def _let_go(self) -> list[tuple[Value, int]]:
+    def _parts(self, value: Value) -> Mapping[Hashable, int]:
+        """The bytes of each part of a value; of a value that has none, under a name of its own."""
+        size = self._size_of(value)
+        parts = size if isinstance(size, Mapping) else {object(): size}
+        return {part: max(0, size) for part, size in parts.items()}
+
+    def _keep(self, key: Hashable, value: Value, parts: Mapping[Hashable, int]) -> list[Value]:
+        """Under the lock: keep a value unless it is larger than the bound; gives what was let go of for it."""
+        if sum(parts.values()) > self.most_bytes:
+            return []
+        self._values[key] = value, parts
+        for part, size in parts.items():
+            if not self._holders[part]:
+                self._sizes[part], self._bytes = size, self._bytes + size
+            self._holders[part] += 1
+        return self._let_go()
+
+    def _let_go(self) -> list[Value]:
         """Under the lock: drop the least recently used until values and reservations fit."""
         let_go = []
         reserved = sum(making.reserved for making in self._making.values())
-        while self._values and self._bytes() + reserved > self.most_bytes:
-            let_go.append(self._values.popitem(last=False)[1])
+        while self._values and self._bytes + reserved > self.most_bytes:
+            let_go.append(self._drop(next(iter(self._values))))
         return let_go
 
-    def _bytes(self) -> int:
-        return sum(size for _, size in self._values.values())
+    def _drop(self, key: Hashable) -> Value:
+        """Under the lock: forget a value, and the parts that no other holds."""
+        value, parts = self._values.pop(key)
+        for part in parts:
+            self._holders[part] -= 1
+            if not self._holders[part]:
+                self._bytes -= self._sizes.pop(part)
+                del self._holders[part]
+        return value
 
 
 class _Making:

@@ -101,9 +101,7 @@ class Beside:
 
     def at_a(self, row: int, column: int) -> tuple[int | None, int | None]:
         """The query and the key of A at a place of the grid; None for what A lacks, or outside of it."""
-        parts = zip((row, column), (self.rows, self.columns), strict=True)
-        query, key = (places[at][0] if 0 <= at < len(places) else None for at, places in parts)
-        return query, key
+        return at_a(self.rows, self.columns, row, column)
 
     def _laid(self, side: Side, end: int) -> tuple[np.ndarray, np.ndarray]:
         found = cells(side.record.step(side.site), side.head, sentence=side.sentence, scores=False)
@@ -112,6 +110,12 @@ class Beside:
         picked = np.ix_(*places)
         weights = np.where(blank, np.nan, found.weights[picked].astype(np.float64))
         return weights, np.where(blank, BLANK, found.states[picked])
+
+
+def at_a(rows: Places, columns: Places, row: int, column: int) -> tuple[int | None, int | None]:
+    """The query and the key of A at a place of a grid; None for what A lacks, or outside of it."""
+    query, key = (part[at][0] if 0 <= at < len(part) else None for at, part in ((row, rows), (column, columns)))
+    return query, key
 
 
 SAME = 1e-6

@@ -2,7 +2,7 @@
 
 import copy
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from attnviz import tokenizers
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
+from attnviz.core.kept import Kept
 from attnviz.core.masks import Padding
 from attnviz.core.origin import PROJECTIONS, VECTORS, Change, Embedded, Origin
 from attnviz.core.record import Record
@@ -143,8 +144,16 @@ class _Changing(Watching):
         return super().attend(**given, site=site, **settings)
 
 
-@lru_cache(maxsize=8)
 def _stack(source: Scratch) -> Stack:
+    """The layers, built once for all who ask."""
+    return _stacks.get(source, partial(_built, source))
+
+
+_stacks = Kept(200_000_000, lambda stack: sum(parameter.nbytes for parameter in stack.parameters()))
+"""Four of the largest models, or thousands of the usual ones."""
+
+
+def _built(source: Scratch) -> Stack:
     """The layers, from the seed alone: whatever else draws random numbers meanwhile, here or in another thread.
 
     Biases are drawn after all weights, so that with and without them the weights are the same; as zeros, as training
@@ -178,7 +187,7 @@ def _with_changes(stack: Stack, source: Scratch) -> Stack:
     return stack
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8_192)
 def _vector(seed: int, token: int, d_model: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed * 1_000_003 + token)
     return torch.randn(d_model, generator=generator)

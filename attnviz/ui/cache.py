@@ -1,19 +1,63 @@
-"""Sources, tokens and records that were made before. All are frozen, so sessions may share them."""
+"""Sources, tokens, records and what was computed of them: frozen, so that sessions share them, and bounded by bytes.
 
-from functools import lru_cache
+Whatever is kept for longer than a run of a page is kept here. What many ask for at once is computed once.
+"""
+
+import weakref
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial, wraps
+from threading import Lock
+from typing import ParamSpec, TypeVar
 
 import pandas as pd
 
 from attnviz import api, figures
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.kept import Kept
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.figures import Figure
 from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.sources.base import Source
 from attnviz.sources.scratch import Scratch
-from attnviz.ui import cores
+from attnviz.ui import cores, sizes
+
+P, R = ParamSpec("P"), TypeVar("R")
+
+MOST_BYTES = 1_000_000_000
+"""Memory of all that the app keeps between runs of its pages: ten records of the longest texts that it takes."""
+
+KEPT: Kept = Kept(MOST_BYTES, sizes.parts)
+"""The one cache of all sessions."""
+
+LONG = 20_000_000
+"""Bytes of a record from which runs take turns: 32 people with long texts need the memory of one run, not of 32."""
+
+
+def kept(make: Callable[P, R]) -> Callable[P, R]:
+    """Keep what a function gives, by its arguments.
+
+    A record among the arguments is known by a weak reference, and so not held by the key.
+    """
+
+    @wraps(make)
+    def get(*args: P.args, **kwargs: P.kwargs) -> R:
+        return KEPT.get(_key(make, args, kwargs), partial(make, *args, **kwargs))
+
+    return get
+
+
+def _key(make: Callable, args: tuple, kwargs: dict[str, object]) -> tuple:
+    named = ((name, _known(value)) for name, value in kwargs.items())
+    return (make.__module__, make.__qualname__, *map(_known, args), *named)
+
+
+def _known(argument: object) -> object:
+    return weakref.ref(argument) if isinstance(argument, Record) else argument
+
 
 MOST_CHARACTERS = 20_000
 MOST_TOKENS = 4_096
@@ -26,7 +70,7 @@ MOST_LOGITS = 2**26
 """Of all tokens and words of a vocabulary: a record keeps them as float32, 256 MB."""
 
 
-@lru_cache(maxsize=32)
+@kept
 def source(name: str, step: int | None = None) -> Source:
     """A source by its name, with its card and its words read.
 
@@ -73,7 +117,7 @@ def texts(typed: str) -> tuple[str, ...]:
     return lines
 
 
-@lru_cache(maxsize=64)
+@kept
 def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
     """The tokens.
 
@@ -112,32 +156,63 @@ def _vocabulary(source: Source) -> int:
     return source.loaded.vocabulary
 
 
-@lru_cache(maxsize=8)
+_long_runs = Lock()
+_used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary()
+"""Records that the cache has let go of while a page still uses them: until then they need not be run again."""
+
+
 def record(source: Source, lines: tuple[str, ...], edits: Edits = Edits()) -> Record:
     """The run of a source on sentences with edits."""
-    with cores.used_by(source):
-        return api.analyze(lines, source, edits)
+    key = "record", source, lines, edits
+    return KEPT.get(key, partial(_run, key))
 
 
-@lru_cache(maxsize=64)
+def _run(key: tuple) -> Record:
+    """A record: of a long text one after the other, with room made for it before, because a run needs twice as much."""
+    _, source, lines, edits = key
+    size = _bytes_of_run(source, sentences(source, lines))
+    with _long_runs if size > LONG else nullcontext():
+        if (found := _used.get(key)) is None:
+            KEPT.reserve(key, size)
+            with cores.used_by(source):
+                found = _used[key] = api.analyze(lines, source, edits)
+    return found
+
+
+def _bytes_of_run(source: Source, batch: tuple[Sentence, ...]) -> int:
+    """Queries, keys and values of a record, and what its model says, as float32."""
+    tokens = sum(len(sentence.tokens) for sentence in batch)
+    return 4 * tokens * (3 * source.d_model * len(source.sites) + _vocabulary(source))
+
+
+@kept
 def unknown(source: Source, lines: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The words that the source does not know, each with those it knows that are spelled most like it."""
     return source.unknown(list(lines))
 
 
-@lru_cache(maxsize=8)
+@kept
 def head_metrics(record: Record, sentence: int) -> pd.DataFrame:
     """The numbers of every head."""
     return head_metrics_of(record, sentence)
 
 
-@lru_cache(maxsize=8)
 def overview(record: Record, **drawn) -> Figure:
     """Every head of the model, which a choice elsewhere leaves as it was."""
-    return figures.overview.overview(record, **drawn)
+    return _drawn(figures.overview.overview, record, **drawn)
 
 
-@lru_cache(maxsize=8)
 def heads(record: Record, site: Site, **drawn) -> Figure:
     """The overview, which a click on a cell leaves as it was."""
-    return figures.heads(record, site, **drawn)
+    return _drawn(figures.heads, record, site, **drawn)
+
+
+def _drawn(make: Callable[..., Figure], *args, **drawn) -> Figure:
+    """A figure anew, of which the picture on the screen and its words are kept: a figure itself holds its record."""
+    figure = make(*args, **drawn)
+    key = _key(make, args, drawn)
+    return replace(
+        figure,
+        show=lambda: KEPT.get(("show", *key), figure.show),
+        describe=lambda: KEPT.get(("describe", *key), figure.describe),
+    )

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from typing import NoReturn, TypeVar
 
 import streamlit as st
 
@@ -11,9 +13,12 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, EmptyRowError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
-from attnviz.ui import state
+from attnviz.ui import cache, state
 from attnviz.ui.notes import in_words, note, quiet, unseen
+from attnviz.ui.pretrained import session
 from attnviz.views import View
+
+T = TypeVar("T")
 
 SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
 
@@ -89,8 +94,26 @@ def numbers(figure: Figure, key: str) -> None:
         folded.caption(said)
 
 
+def lent(value: T, key: str) -> Callable[[], T]:
+    """A value that this session may ask for after the run: it counts among all that is kept, and may give way.
+
+    Raises:
+        AttnvizError: by the function that is given, once the value gave way.
+    """
+    key = "lent", session(), key
+    cache.KEPT.put(key, value)
+    return lambda: cache.KEPT.get(key, _gave_way)
+
+
+def _gave_way() -> NoReturn:
+    raise AttnvizError("The server needed the memory that this file is made from. Close the menu, and open it again.")
+
+
 def made(file: Callable[[], bytes]) -> Callable[[], bytes]:
-    """A file for a download button. Where it fails the browser says only that; `not_made` says why in the next run."""
+    """A file for a download button. Where it fails the browser says only that; `not_made` says why in the next run.
+
+    The button holds what makes the file until the next run of its page: what is large in it is `lent`.
+    """
     failed = st.session_state.setdefault("not made", [])
 
     def contents() -> bytes:
@@ -109,6 +132,12 @@ def not_made() -> None:
         note(failed.pop())
 
 
+def _file(figure: Callable[[], Figure], name: str, options: dict[str, int]) -> bytes:
+    from attnviz import export
+
+    return export.render(replace(figure()), name, **options)
+
+
 def take_away(figure: Figure, key: str, what: str = "") -> None:
     """One button that opens every way to save a figure."""
     menu = st.popover(f"Take away {what}".strip(), icon=":material/download:", on_change="rerun", key=f"take {key}")
@@ -116,6 +145,7 @@ def take_away(figure: Figure, key: str, what: str = "") -> None:
         return
     from attnviz import export
 
+    shown = lent(replace(figure), key)  # a copy holds nothing yet of what a file needs
     with menu:
         size = st.segmented_control("PNG size", SIZES, default="2x", key=f"size {key}", required=True)
         with st.container(horizontal=True, gap="small"):
@@ -124,7 +154,7 @@ def take_away(figure: Figure, key: str, what: str = "") -> None:
                 st.download_button(
                     name.upper(),
                     help=kind.label,
-                    data=made(partial(export.render, figure, name, **options)),
+                    data=made(partial(_file, shown, name, options)),
                     file_name=export.filename(figure, name, **options),
                     mime=kind.mime,
                     key=f"save {name} {key}",

@@ -57,7 +57,7 @@ def test_one_attention_runs_through_the_house():
 def test_the_same_source_gives_the_same_bits():
     """Also when its layers are built anew."""
     first = run([LONG])
-    scratch._stack.cache_clear()
+    scratch._stacks.clear()
     scratch._vector.cache_clear()
 
     assert torch.equal(run([LONG]).output, first.output)
@@ -67,7 +67,7 @@ def test_the_same_source_gives_the_same_bits():
 def test_the_global_random_state_neither_matters_nor_changes():
     """Whatever else a process draws."""
     first = run([LONG])
-    scratch._stack.cache_clear()
+    scratch._stacks.clear()
     scratch._vector.cache_clear()
     torch.manual_seed(123)
     state = torch.get_rng_state()
@@ -80,7 +80,7 @@ def test_sources_built_at_the_same_time_are_those_built_one_by_one():
     """Two users who open the page at once get the weights of their seeds."""
     sources = [Scratch(seed=seed, num_layers=6) for seed in range(8)]
     alone = [run([LONG], source).output for source in sources]
-    scratch._stack.cache_clear()
+    scratch._stacks.clear()
     together, start = {}, threading.Barrier(len(sources))
 
     def build(source):
@@ -99,7 +99,7 @@ def test_sources_built_at_the_same_time_are_those_built_one_by_one():
 
 def test_its_layers_are_ordinary_parameters():
     """Built outside of inference mode, so that gradients can be asked for later; projections of a layer differ."""
-    scratch._stack.cache_clear()
+    scratch._stacks.clear()
     run([LONG])
     stack = scratch._stack(Scratch())
 

@@ -48,13 +48,15 @@ def models(tmp_path, monkeypatch):
     for name in trained_source.NAMES:
         shutil.copytree(found(f"models/{name}"), tmp_path / "models" / name)
     monkeypatch.setattr(assets, "path", lambda name: tmp_path / name if name.startswith("models") else found(name))
-    remembered = (trained.load, cards.card, trained_source._vocabularies, cache.source, cache.record, cache.sentences)
+    remembered = (trained.load, cards.card, trained_source._vocabularies)
     for each in remembered:
         each.cache_clear()
+    cache.KEPT.clear()
     yield tmp_path / "models"
     monkeypatch.undo()
     for each in remembered:
         each.cache_clear()
+    cache.KEPT.clear()
 
 
 def test_the_first_screen_shows_what_a_head_of_the_translator_does():

@@ -1,21 +1,19 @@
 """This head against all others of its kind, on the sentence at hand."""
 
-from functools import lru_cache
-
 import streamlit as st
 
 from attnviz import figures, words
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.record import Record
 from attnviz.metrics import alike
-from attnviz.ui import looking, pictures
+from attnviz.ui import cache, looking, pictures
 from attnviz.ui.notes import heading, in_words, quiet
 
 AT_ONCE, MOST_WORK = 40_000_000, 400_000_000
 """Heads x heads x cells of a map that take two seconds, and half a minute: the first at once, the others if asked."""
 
 
-@lru_cache(maxsize=8)
+@cache.kept
 def _divergences(record: Record, kind: str, sentence: int) -> alike.Divergences:
     return alike.divergences(record, kind, sentence)
 

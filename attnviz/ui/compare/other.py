@@ -40,9 +40,13 @@ class Chosen:
     lines: tuple[str, ...]
     sentence: int
     edits: Edits
-    record: Record
     site: Site
     head: int | str
+
+    @property
+    def record(self) -> Record:
+        """From the cache: what a session holds of a page holds no record."""
+        return cache.record(self.source, self.lines, self.edits)
 
     @property
     def side(self) -> Side:

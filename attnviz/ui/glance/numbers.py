@@ -8,7 +8,6 @@ import pandas as pd
 import streamlit as st
 
 from attnviz import ablation
-from attnviz.ablation import Sweep
 from attnviz.charts.overview import Head
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import AttnvizError
@@ -50,12 +49,12 @@ class Numbers:
     Attributes:
         table: kind, layer, head, role, a column for each metric and, after a sweep, for each of `OFF`.
         names: the columns that hold a number of some head.
-        sweep: what changed with each head off; None if that was not asked for, or cannot be.
+        swept: what a sweep showed, in words; None if it was not asked for, or cannot be.
     """
 
     table: pd.DataFrame
     names: tuple[str, ...]
-    sweep: Sweep | None
+    swept: str | None
 
     def row(self, head: Head) -> pd.Series | None:
         at = {one: place for place, one in enumerate(heads_of(self.table))}.get(head)
@@ -77,13 +76,14 @@ def numbers(source: Source, lines: tuple[str, ...], edits: Edits, record: Record
     """Every metric of every head, its roles on this text, and what was measured with it off."""
     table = cache.head_metrics(record, sentence).drop(columns="site")
     table.insert(3, "role", [", ".join(role.name for role in roles(row)) for _, row in table.iterrows()])
-    kept, sweep = st.session_state.get("sweep", (None, None)), None
-    if kept[0] == (source, lines, edits):
-        sweep = kept[1]
-        there = [name for name in OFF if sweep.table[name].notna().any()]
-        table = table.merge(sweep.table[["kind", "layer", "head", *there]], how="left", on=["kind", "layer", "head"])
+    run, off, swept = st.session_state.get("sweep", (None, None, None))
+    if run == (source, lines, edits):
+        there = [name for name in OFF if off[name].notna().any()]
+        table = table.merge(off[["kind", "layer", "head", *there]], how="left", on=["kind", "layer", "head"])
+    else:
+        swept = None
     names = tuple(name for name in TITLES if name in table and table[name].notna().any())
-    return Numbers(table, names, sweep)
+    return Numbers(table, names, swept)
 
 
 def switch_each_off(source: Source, lines: tuple[str, ...], edits: Edits, known: Numbers) -> None:
@@ -91,8 +91,8 @@ def switch_each_off(source: Source, lines: tuple[str, ...], edits: Edits, known:
     if source.read_only:
         quiet(f"Heads cannot be switched off one by one here. {source.read_only}")
         return
-    if known.sweep is not None:
-        large(known.sweep.in_words())
+    if known.swept is not None:
+        large(known.swept)
         return
     quiet("How much does the output change when a head is off? Not what its weights say: it has to be tried.")
     if not st.button("Switch each head off in turn", key="switch each off", icon=":material/power_settings_new:"):
@@ -109,7 +109,7 @@ def switch_each_off(source: Source, lines: tuple[str, ...], edits: Edits, known:
     except AttnvizError as error:
         note(str(error))
         return
-    st.session_state["sweep"] = ((source, lines, edits), found)
+    st.session_state["sweep"] = ((source, lines, edits), found.table, found.in_words())  # without its record
     st.session_state["order by effect"] = True  # the box of the order was drawn in this run: the next one sets it
     st.rerun()
 

@@ -1,7 +1,6 @@
 """What reaches what: where the content of each position came from, through all layers."""
 
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 import streamlit as st
@@ -14,7 +13,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.metrics import rollout as metric
 from attnviz.metrics.rollout import Mixed
-from attnviz.ui import looking, pictures
+from attnviz.ui import cache, looking, pictures
 from attnviz.ui.notes import in_words, label, note, quiet
 
 WHAT = (
@@ -43,7 +42,7 @@ def reach(run: tuple, record: Record, sentence: int) -> None:
     quiet(WHAT)
     kinds = [kind for kind in ("encoder", "decoder") if any(site.kind == kind for site in record.sites)]
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        kind = _pills("stack", "Stack", kinds) if len(kinds) > 1 else None
+        kind = _pills("stack", "Stack", kinds) if len(kinds) > 1 else next(iter(kinds), None)
         place = st.container(horizontal=True, vertical_alignment="center", gap="small")
     if not _wanted(run, record, sentence):
         return
@@ -70,15 +69,16 @@ def _wanted(run: tuple, record: Record, sentence: int) -> bool:
     return True
 
 
-@lru_cache(maxsize=4)
+@cache.kept
 def _followed(record: Record, kind: str | None, sentence: int) -> tuple[Mixed, np.ndarray]:
     found = metric.mixed(record, kind, sentence=sentence)
     return found, metric.rollout(found).numpy()
 
 
-@lru_cache(maxsize=32)
-def _flow(found: Mixed, layers: int, position: int) -> np.ndarray:
+@cache.kept
+def _flow(record: Record, kind: str, sentence: int, layers: int, position: int) -> np.ndarray:
     """Through the first so many layers."""
+    found, _ = _followed(record, kind, sentence)
     return metric.flow(replace(found, layers=found.layers[:layers]), position).numpy()
 
 
@@ -123,11 +123,11 @@ def _choose() -> None:
 
 
 def _draw(run: tuple, traced: Traced, position: int) -> None:
-    dark = looking.is_dark()
+    dark, tile = looking.is_dark(), chart.tile_of(traced)
 
     def clicked(point: dict | None) -> None:
         if point is not None and looking.counted(point, "reach"):
-            st.session_state["query"] = int(point["query"]) * chart.tile_of(traced)
+            st.session_state["query"] = int(point["query"]) * tile
 
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
@@ -154,7 +154,7 @@ def _asked_flow(run: tuple, traced: Traced, position: int) -> np.ndarray | None:
         st.session_state["flow asked"] = key
     try:
         with place, st.spinner("Looking for the largest flow to each token…"):
-            flow = _flow(traced.found, layers, position)
+            flow = _flow(traced.record, traced.found.kind, run[-1], layers, position)
     except AttnvizError as error:
         note(str(error), "notice")
         return None

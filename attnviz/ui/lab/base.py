@@ -8,6 +8,7 @@ from attnviz.core.record import Record
 from attnviz.core.stack import Stack
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Source
+from attnviz.ui import cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,8 +21,6 @@ class Lab:
         sentence: which of them, counted from 0.
         site: the attention call.
         head: by number, or the name of an aggregation.
-        record: the run with the edits; of a model that is read-only, without.
-        before: the run without any; `record` itself if nothing is changed.
         stack: the rules as a person composed them, also those that are off.
         mask: who may attend to whom at the site: the model's own mask and the rules together; Full if there is none. Of
             a model that is read-only, what the rules would be.
@@ -34,12 +33,20 @@ class Lab:
     sentence: int
     site: Site
     head: int | str
-    record: Record
-    before: Record
     stack: Stack
     mask: Mask
     edits: Edits
     dark: bool
+
+    @property
+    def record(self) -> Record:
+        """The run with the edits, from the cache: what a session holds of a page holds no record."""
+        return cache.record(self.source, self.lines, self.edits)
+
+    @property
+    def before(self) -> Record:
+        """The run without any."""
+        return cache.record(self.source, self.lines)
 
     @property
     def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:

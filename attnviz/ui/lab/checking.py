@@ -3,6 +3,7 @@
 import io
 import json
 import shlex
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -132,18 +133,19 @@ def _take_away(what: str, name: str, array: Array, report: Report, said: dict[st
     data = json.dumps(report.to_json(), indent=1)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         label("The report")
+        held = pictures.lent(array, "npy")
         save = partial(st.download_button, on_click="ignore", icon=":material/download:")
         save("JSON", data, "check.json", "application/json", key="report json")
         save("Text", told, "check.txt", "text/plain", key="report text")
         if what in (WEIGHTS, MASK):
-            save("NPY", partial(_npy, array), f"{name}.npy", key="checked npy", help="What was checked")
+            save("NPY", pictures.made(partial(_npy, held)), f"{name}.npy", key="checked npy", help="What was checked")
     label("The same in the shell, with an exit status for CI")
     st.code(clean(_command(what, name, said)), "sh", wrap_lines=True)
 
 
-def _npy(array: Array) -> bytes:
+def _npy(array: Callable[[], Array]) -> bytes:
     buffer = io.BytesIO()
-    np.save(buffer, np.asarray(array), allow_pickle=False)
+    np.save(buffer, np.asarray(array()), allow_pickle=False)
     return buffer.getvalue()
 
 

@@ -1,7 +1,6 @@
 """The tab of conventions: the mask in every dialect, and in the hands of the wrong reader."""
 
 from collections.abc import Callable
-from functools import lru_cache
 from html import escape
 
 import streamlit as st
@@ -17,7 +16,7 @@ from attnviz.core.record import Record
 from attnviz.core.stack import Stack
 from attnviz.dialects import Handed, dialect, handed_to
 from attnviz.dialects.mistaken import meant, mistaken
-from attnviz.ui import looking, masking, pictures
+from attnviz.ui import cache, looking, masking, pictures
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.choices import DIALECT, LABELS, READER
 from attnviz.ui.notes import heading, in_words, label, large, note, quiet
@@ -155,7 +154,7 @@ def _take(right: Stack, wrong: Stack) -> None:
     st.session_state.update({"meant": right, "own_mask": False, "promise": "what was meant", "tab": "Leak test"})
 
 
-@lru_cache(maxsize=16)
+@cache.kept
 def _handed(
     mask: Mask, queries: int, keys: int, written: str, read_as: str, record: Record, site: Site, head: int
 ) -> Handed:

@@ -1,6 +1,5 @@
 """The mask in words: which rule blocks the selected cell, what its query sees after some layers, and what it costs."""
 
-from functools import lru_cache
 from html import escape
 
 import streamlit as st
@@ -10,6 +9,7 @@ from attnviz.core.amounts import percent, short
 from attnviz.core.cost import Amount, cost
 from attnviz.core.display import shown
 from attnviz.core.masks import Mask
+from attnviz.ui import cache
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.notes import clean, heading, quiet
 from attnviz.words import quoted_token
@@ -25,7 +25,7 @@ FAR = 128 * 1024
 COUNTED = 2**19
 """So many cells are counted at most: random keys take longest, a sixth of a second."""
 
-cost_of = lru_cache(maxsize=256)(cost)
+cost_of = cache.kept(cost)
 
 
 def explained(lab: Lab, cell: tuple[int, int] | None) -> None:
@@ -76,7 +76,7 @@ def _reached(lab: Lab, cell: tuple[int, int] | None) -> None:
     st.html(f'<table class="reach">{rows}</table>')
 
 
-@lru_cache(maxsize=8)
+@cache.kept
 def _seen(mask: Mask, size: int, layers: int, sentence: int):
     return reach.reach(mask, size, layers, sentence=sentence)
 

@@ -1,7 +1,7 @@
 """The tab of the leak test: one token changed, the model run again, and whose output moved though it must not."""
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import partial
 
 import streamlit as st
 
@@ -90,23 +90,21 @@ def _model(lab: Lab, place: Site | str, promised: Mask | None) -> LeakTest | Non
     asked = (lab.source, lab.lines, edits, place, promised, lab.sentence)
     tokens, layers = len(lab.seen[lab.sentence].tokens), len(lab.source.sites)
     if probes.seconds(lab.source.d_model, min(tokens, MOST), layers) <= QUICK:
-        return _tested(*asked)
-    done = st.session_state.get("leak test")
-    if done is not None and done[0] == asked:
-        return done[1]
-    quiet(f"Each of {min(tokens, MOST)} tokens is changed and the model run again: that takes a while here.")
-    if not st.button("Test for leaks", key="test leaks", type="primary"):
-        return None
-    bar = st.progress(0.0, "Changing one token after the other")
-    test = _test(*asked, report=lambda done, of: bar.progress(done / of, f"{done} of {of} tokens changed"))
-    bar.empty()
-    st.session_state["leak test"] = (asked, test)
+        return _kept(asked)
+    if st.session_state.get("leaks asked") != asked:
+        quiet(f"Each of {min(tokens, MOST)} tokens is changed and the model run again: that takes a while here.")
+        if not st.button("Test for leaks", key="test leaks", type="primary"):
+            return None
+        st.session_state["leaks asked"] = asked
+    place = st.empty()
+    test = _kept(asked, report=lambda done, of: place.progress(done / of, f"{done} of {of} tokens changed"))
+    place.empty()
     return test
 
 
-@lru_cache(maxsize=16)
-def _tested(*asked) -> LeakTest:
-    return _test(*asked)
+def _kept(asked: tuple, **report) -> LeakTest:
+    """The test, by all that it depends on; `report` is told how far it is."""
+    return cache.KEPT.get(("leak test", *asked), partial(_test, *asked, **report))
 
 
 def _test(
@@ -131,7 +129,7 @@ def _exhibit(lab: Lab, how: str) -> None:
     _result(lab, test, exhibit.says)
 
 
-@lru_cache(maxsize=16)
+@cache.kept
 def _exhibited(how: str, mask: Mask, queries: Tokens, keys: Tokens, sentence: int) -> LeakTest:
     return mistakes.leak_test_of_exhibit(how, mask, queries, keys, sentence=sentence)
 

@@ -1,6 +1,5 @@
 """The tab of empty rows and dtypes: what becomes of a row without a key, and of a fill in each type of number."""
 
-from functools import lru_cache
 from html import escape
 
 import streamlit as st
@@ -12,7 +11,7 @@ from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import Record
 from attnviz.numerics import Outcome, Policy, Spread
-from attnviz.ui import masking, pictures
+from attnviz.ui import cache, masking, pictures
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.rules import PRESETS
 from attnviz.ui.notes import heading, in_words, quiet
@@ -154,12 +153,12 @@ def _picture(lab: Lab, grid: Grid, key: str) -> None:
     pictures.picture(figure, key)
 
 
-@lru_cache(maxsize=16)
+@cache.kept
 def _spread(mask: Mask, n: int) -> Spread:
     return numerics.spread(mask, n)
 
 
-@lru_cache(maxsize=16)
+@cache.kept
 def _policies(record: Record, site: Site, head: int, sentence: int, mask: Mask) -> tuple[Policy, ...]:
     step = record.step(site)
     one, at = slice(sentence, sentence + 1), slice(head, head + 1)
@@ -168,7 +167,7 @@ def _policies(record: Record, site: Site, head: int, sentence: int, mask: Mask) 
     return numerics.policies(query, key, value, grid)
 
 
-@lru_cache(maxsize=16)
+@cache.kept
 def _outcomes(record: Record, site: Site, head: int, sentence: int, mask: Mask) -> tuple[Outcome, ...]:
     scores = record.step(site).scores(head, sentence=sentence)
     grid = mask.grid(*scores.shape, sentence=sentence if mask.batch_size != 1 else 0)

@@ -1,12 +1,14 @@
 """A and B: two maps that differ in one thing, what moved, what both say; and this head against all others."""
 
+from functools import partial
+
 import streamlit as st
 
 from attnviz import figures, words
 from attnviz.charts import difference
 from attnviz.core.display import as_sentence
 from attnviz.core.errors import AttnvizError
-from attnviz.metrics.beside import Beside, Side, beside
+from attnviz.metrics.beside import Beside, Places, Side, at_a, beside
 from attnviz.ui import cache, editing, inputs, looking, pictures
 from attnviz.ui.compare import alike, other, said
 from attnviz.ui.compare.other import Chosen
@@ -29,7 +31,7 @@ def body(source, lines) -> None:
     with edits_bar:
         edits, _ = editing.edits_bar(source, lines)
     record = cache.record(source, lines, edits)
-    a = Chosen(source, lines, sentence, edits, record, site, head)
+    a = Chosen(source, lines, sentence, edits, site, head)
     with st.container(gap="xsmall", key="b"):
         b = other.side(a)
     if isinstance(b, AttnvizError):
@@ -51,7 +53,7 @@ def _compared(a: Chosen, b: Side) -> None:
     figure = figures.compare.difference(found, selected=cell, dark=looking.is_dark(), rev=looking.rev("cell"))
     _in_words(found, cell)
     sideways("B and the difference")
-    pictures.picture(figure, "difference", select="cell", on_select=lambda point: _select(found, point))
+    pictures.picture(figure, "difference", select="cell", on_select=partial(_select, found.rows, found.columns))
     quiet(f"{as_sentence(difference.MEASURE)} The tokens of A and B are aligned by difflib.")
     pictures.take_away(figure, "difference")
     pictures.numbers(figure, "difference")
@@ -74,12 +76,12 @@ def _on_grid(found: Beside, cell: tuple[int, int] | None) -> tuple[int, int] | N
     return places[0].index(cell[0]), places[1].index(cell[1])
 
 
-def _select(found: Beside, point: dict | None) -> None:
+def _select(rows: Places, columns: Places, point: dict | None) -> None:
     """Keep the cell that was clicked, by its tokens in A; a cell that only B has cannot be kept."""
     if point is None:
         looking.select(None)
         return
-    query, key = found.at_a(int(point["query"]), int(point["key"]))
+    query, key = at_a(rows, columns, int(point["query"]), int(point["key"]))
     if query is not None and key is not None:
         looking.select(point | {"query": query, "key": key})
 

@@ -35,7 +35,7 @@ def body(source, lines) -> None:
     stack, _ = masking.fitting(masking.now(), len(lines))
     mask = _mask(source, record, site, stack)
     dark = looking.is_dark()
-    tabs(Lab(source, lines, sentence, site, head, record, before or record, stack, mask, edits, dark))
+    tabs(Lab(source, lines, sentence, site, head, stack, mask, edits, dark))
 
 
 def _mask(source, record, site, stack: Stack) -> Mask:

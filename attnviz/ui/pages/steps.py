@@ -36,9 +36,7 @@ def body(source, lines) -> None:
         query, key = _query(record, site, sentence)
     with said:
         says.line(record, before, position=says.position(record, site, (query, 0), sentence), sentence=sentence)
-    at = Walk(
-        source, lines, sentence, site, head, record, edits, query, key, st.session_state["knobs"], looking.is_dark()
-    )
+    at = Walk(source, lines, sentence, site, head, edits, query, key, st.session_state["knobs"], looking.is_dark())
     _chain(at)
 
 

@@ -6,6 +6,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.record import Record
 from attnviz.core.tokens import Token
 from attnviz.sources.base import Source
+from attnviz.ui import cache
 from attnviz.walk import MOST_TOKENS, Knobs
 
 
@@ -18,7 +19,6 @@ class Walk:
         lines: the sentences.
         sentence: which of them, counted from 0.
         site, head: the attention call.
-        record: the run with the edits.
         edits: everything that is changed.
         query: the chosen query.
         key: the chosen key; None for none.
@@ -31,12 +31,16 @@ class Walk:
     sentence: int
     site: Site
     head: int
-    record: Record
     edits: Edits
     query: int
     key: int | None
     knobs: Knobs
     dark: bool
+
+    @property
+    def record(self) -> Record:
+        """The run with the edits, from the cache: what a session holds of a page holds no record."""
+        return cache.record(self.source, self.lines, self.edits)
 
     @property
     def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:

@@ -1,5 +1,6 @@
 """The steps, the query in full, why there is a scale and what it costs, as one HTML handout."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -20,7 +21,7 @@ def button(at: Walk, every: tuple[Stage, ...]) -> None:
     name = file_stem(at.record.source, at.site, f"head-{at.head}", at.record.sentences[at.sentence].text, end="handout")
     st.download_button(
         "Handout",
-        data=pictures.made(partial(page, at, every)),
+        data=pictures.made(partial(_file, pictures.lent((at, every), "handout"))),
         file_name=f"{name}.html",
         mime="text/html",
         key="handout",
@@ -29,6 +30,10 @@ def button(at: Walk, every: tuple[Stage, ...]) -> None:
         help="Every step, the query in full, the scale and the cost: one HTML file to read, hand out or print as PDF.",
     )
     pictures.not_made()
+
+
+def _file(lent: Callable[[], tuple[Walk, tuple[Stage, ...]]]) -> bytes:
+    return page(*lent())
 
 
 def page(at: Walk, every: tuple[Stage, ...]) -> bytes:

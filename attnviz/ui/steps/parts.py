@@ -1,14 +1,12 @@
 """What stands under the stages, in tabs. Each is a function of a `Walk`, and runs when its tab is open."""
 
-from functools import lru_cache
-
 import streamlit as st
 
 from attnviz import figures, walk
 from attnviz.charts import row as row_chart
 from attnviz.charts.digits import digits
 from attnviz.core.amounts import short
-from attnviz.ui import looking, pictures
+from attnviz.ui import cache, looking, pictures
 from attnviz.ui.notes import heading, in_words, large, quiet
 from attnviz.ui.steps import numbers, order, rail
 from attnviz.ui.steps.base import Walk
@@ -127,7 +125,7 @@ def scale(at: Walk) -> None:
         quiet(f"{CLONES}")
 
 
-@lru_cache(maxsize=64)
+@cache.kept
 def _one_spread(d_k: int) -> walk.Spread:
     return walk.dot_product_variance((d_k,))[0]
 

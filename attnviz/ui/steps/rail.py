@@ -35,10 +35,11 @@ def rail(at: Walk, every: tuple[Stage, ...], chosen: int) -> figures.Figure:
     """All stages, to choose one."""
     shown = {"sentence": at.sentence, "selected": at.selected, "dark": at.dark, "rev": looking.rev("stage")}
     figure = figures.walk.chain(at.record, at.site, at.head, every, current=every[chosen].key, **shown)
+    keys = [stage.key for stage in every]
 
     def choose(point: dict | None) -> None:
         if point is not None and looking.counted(point, "stage"):
-            st.session_state["stage"] = every[int(point["stage"])].key
+            st.session_state["stage"] = keys[int(point["stage"])]
 
     pictures.picture(figure, "rail", select="stage", on_select=choose)
     return figure
@@ -46,21 +47,22 @@ def rail(at: Walk, every: tuple[Stage, ...], chosen: int) -> figures.Figure:
 
 def turn(every: tuple[Stage, ...], chosen: int) -> None:
     """To the stage before and after, and to any by its name: with the keyboard, too."""
-    nowrap = {"wrap": False, "width": "content"}
+    nowrap, keys = {"wrap": False, "width": "content"}, [stage.key for stage in every]
+    names = [f"{i + 1} · {stage.title}" for i, stage in enumerate(every)]
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="turn", **nowrap):
         before, after = max(0, chosen - 1), min(len(every) - 1, chosen + 1)
-        _go("Back", "chevron_left", every[before].key, chosen == 0)
+        _go("Back", "chevron_left", keys[before], chosen == 0)
         st.session_state["stage chosen"] = chosen
         st.selectbox(
             "Step",
-            range(len(every)),
-            format_func=lambda i: f"{i + 1} · {every[i].title}",
+            range(len(keys)),
+            format_func=names.__getitem__,
             key="stage chosen",
             label_visibility="collapsed",
             width=190,
-            on_change=lambda: st.session_state.update(stage=every[st.session_state["stage chosen"]].key),
+            on_change=lambda: st.session_state.update(stage=keys[st.session_state["stage chosen"]]),
         )
-        _go("Next", "chevron_right", every[after].key, chosen == len(every) - 1)
+        _go("Next", "chevron_right", keys[after], chosen == len(keys) - 1)
 
 
 def _go(name: str, icon: str, key: str, disabled: bool) -> None:

@@ -1,0 +1,229 @@
+"""What the app keeps: computed once however many ask, bounded by bytes, and really let go of."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+from threading import Event, Semaphore, Thread
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from streamlit.testing.v1 import AppTest
+
+from attnviz import api
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError
+from attnviz.core.record import Record
+from attnviz.sources.scratch import Scratch
+from attnviz.ui import cache, sizes
+
+SOURCE = Scratch(num_heads=2, d_model=16, num_layers=2)
+SITE = Site("encoder", 0)
+PATIENCE = 60
+"""Seconds that a test waits for what must come."""
+
+
+@pytest.fixture(autouse=True)
+def empty() -> Iterator[None]:
+    cache.KEPT.clear()
+    yield
+    cache.KEPT.clear()
+
+
+def bytes_of(value: object) -> int:
+    return sum(sizes.parts(value).values())
+
+
+def looked_at(text: str) -> Record:
+    """What the page Heads asks the cache for."""
+    lines = cache.texts(text)
+    cache.sentences(SOURCE, lines)
+    cache.unknown(SOURCE, lines)
+    record = cache.record(SOURCE, lines, Edits(heads_off=frozenset({(SITE, 1)})))
+    cache.head_metrics(record, 0)
+    figure = cache.heads(record, SITE, sentence=0)
+    assert figure.screen
+    assert figure.description
+    return record
+
+
+def test_twenty_who_ask_for_a_text_at_once_wait_for_one_run(monkeypatch):
+    """A link that is shared with a class costs one run and the memory of one."""
+    runs, asked, go_on, records = [], Semaphore(0), Event(), set()
+
+    def analyze(*args) -> Record:
+        runs.append(args)
+        go_on.wait(PATIENCE)
+        return analyzed(*args)
+
+    def ask() -> None:
+        asked.release()
+        records.add(cache.record(SOURCE, ("the cat sat on the mat",)))
+
+    analyzed = api.analyze
+    monkeypatch.setattr(api, "analyze", analyze)
+    threads = [Thread(target=ask, daemon=True) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+        assert asked.acquire(timeout=PATIENCE)
+    go_on.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    assert len(runs) == len(records) == 1
+
+
+def test_what_many_texts_leave_in_memory_stays_under_the_bound(monkeypatch):
+    """All records alive are counted, kept or not. What gave way is gone at once, without the garbage collector."""
+    one = bytes_of(looked_at("cat " * 300))
+    cache.KEPT.clear()
+    monkeypatch.setattr(cache.KEPT, "most_bytes", 5 * one)
+    alive, most = weakref.WeakSet(), 0
+    gc.collect()
+    gc.disable()
+    try:
+        for i in range(40):
+            alive.add(looked_at(f"{i} " * (261 + i)))
+            assert cache.KEPT.bytes <= cache.KEPT.most_bytes
+            most = max(most, len(alive))
+            assert sum(map(bytes_of, alive)) <= cache.KEPT.most_bytes
+    finally:
+        gc.enable()
+
+    assert 2 <= most <= 5
+
+
+def test_a_record_that_gave_way_while_a_page_uses_it_is_not_run_again(monkeypatch):
+    """A page asks for its record many times in one run."""
+    used = cache.record(SOURCE, ("the cat",))
+    cache.KEPT.clear()
+    monkeypatch.setattr(api, "analyze", pytest.fail)
+
+    assert cache.record(SOURCE, ("the cat",)) is used
+
+
+def test_room_for_a_record_is_made_before_it_is_run(monkeypatch):
+    """Else old records and the new one stand in memory together."""
+    first = weakref.ref(cache.record(SOURCE, ("cat " * 300,)))
+    monkeypatch.setattr(cache.KEPT, "most_bytes", 2 * cache.KEPT.bytes + 1000)
+    second = weakref.ref(cache.record(SOURCE, ("mat " * 300,)))
+    assert first()
+    assert second()
+
+    def analyze(*args) -> Record:
+        assert second()
+        assert not first()
+        return analyzed(*args)
+
+    analyzed = api.analyze
+    monkeypatch.setattr(api, "analyze", analyze)
+    assert cache.record(SOURCE, ("sat " * 300,))
+
+
+def test_runs_of_long_texts_take_turns(monkeypatch):
+    """While it runs, a model needs more memory than its record; short texts need not wait."""
+    monkeypatch.setattr(cache, "LONG", 100_000)
+    inside, others, go_on = Semaphore(0), [], Event()
+
+    def analyze(lines, *args) -> Record:
+        inside.release()
+        if "cat" in lines[0]:
+            others.append(lines)
+            go_on.wait(PATIENCE)
+            others.remove(lines)
+            assert not others
+        return analyzed(lines, *args)
+
+    analyzed = api.analyze
+    monkeypatch.setattr(api, "analyze", analyze)
+    asked = [Thread(target=cache.record, args=(SOURCE, (f"{i} cat " * 200,)), daemon=True) for i in range(3)]
+    for thread in asked:
+        thread.start()
+    assert inside.acquire(timeout=PATIENCE)
+    assert cache.record(SOURCE, ("short",))
+    assert inside.acquire(timeout=PATIENCE)
+    assert not inside.acquire(blocking=False)
+    go_on.set()
+    for thread in asked:
+        thread.join(PATIENCE)
+    assert len(cache.KEPT.keys()) >= 4
+
+
+def page_of(name: str) -> None:
+    from importlib import import_module
+
+    page = import_module(f"attnviz.ui.pages.{name}").page
+    page(*(() if name in ("heads", "masks", "steps", "compare") else (print,)))
+
+
+def records() -> list[Record]:
+    return [one for one in gc.get_objects() if type(one) is Record]
+
+
+@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare", "model"])
+def test_an_open_page_holds_no_record_outside_the_cache(name):
+    """A hundred people who leave their pages open, with every menu unfolded, cost no more than the bound."""
+    before = len(records())
+    app = AppTest.from_function(page_of, default_timeout=60, args=(name,))
+    for setting, value in {"model": "scratch", "mask": "subsequent", "text": "the cat sat"}.items():
+        app.query_params[setting] = value
+    app.run()
+    for key in [key for key in app.session_state._state.filtered_state if key.startswith(("take ", "numbers "))]:
+        app.session_state[key] = True
+    app.run()
+    assert name == "model" or len(records()) > before
+
+    cache.KEPT.clear()
+    gc.collect()
+    assert not app.exception
+    assert len(records()) == before
+
+
+def test_a_file_whose_figure_gave_way_is_refused_in_one_sentence():
+    """The button of an open menu asks the cache for its figure, and may come too late."""
+    from attnviz.ui import pictures
+
+    figure = pictures.lent(cache.heads(cache.record(SOURCE, ("the cat",)), SITE), "heads")
+    assert figure().screen
+    cache.KEPT.clear()
+
+    with pytest.raises(
+        AttnvizError, match=r"^The server needed the memory [^.]+\. Close the menu, and open it again\.$"
+    ):
+        figure()
+
+
+def test_tensors_and_arrays_that_share_memory_count_once():
+    """A part of a tensor keeps the whole alive, so it counts as the whole."""
+    numbers = torch.zeros(7, 11)
+    holder = bytes_of([None] * 3)
+
+    assert bytes_of([numbers, numbers.numpy(), numbers.T]) - holder == numbers.nbytes
+    assert bytes_of([numbers[:3], numbers[3:], numbers.numpy()[2]]) - holder == numbers.nbytes
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.zeros(1000),
+        np.zeros(1000)[::2],
+        pd.DataFrame({"a": np.zeros(1000)}),
+        {"a": [b"x" * 4000]},
+        ("x" * 4000,),
+        lambda held=torch.zeros(1000): held,
+    ],
+    ids=["tensor", "array", "table", "bytes", "text", "function"],
+)
+def test_what_a_value_holds_is_counted(value):
+    assert bytes_of(value) >= 4000
+
+
+def test_a_record_counts_its_queries_keys_and_values():
+    """Of 2 layers and 5 tokens; and whoever draws it counts the same ones."""
+    record = cache.record(SOURCE, ("the cat sat on mats",))
+    step, figure = record.steps[0], cache.heads(record, SITE)
+    tensors = 2 * sum(part.nbytes for part in (step.query, step.key, step.value, step.logsumexp)) + record.output.nbytes
+
+    assert tensors <= bytes_of(record) < tensors + 60_000
+    assert sizes.parts(record).keys() <= sizes.parts(figure).keys()
