@@ -188,8 +188,7 @@ def change(moved: np.ndarray, labels: Sequence[str]) -> str:
     if not moved.any():
         return f"{text} None moved."
     order = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MOST_NAMED]
-    amounts = {i: percent(moved[i]) if np.isfinite(moved[i]) else str(moved[i]).replace("nan", "NaN") for i in order}
-    named = ", ".join(f"{quoted_token(labels[i], i)} {amounts[i]}" for i in order if moved[i] != 0)
+    named = ", ".join(f"{quoted_token(labels[i], i)} {percent(moved[i])}" for i in order if moved[i] != 0)
     return f"{text} Most: {named}."
 
 

@@ -9,7 +9,6 @@ from attnviz import metrics
 from attnviz.charts import axes, frame
 from attnviz.charts.frame import Frame, box
 from attnviz.charts.heatmap import subtitles_of
-from attnviz.charts.maps import number
 from attnviz.charts.picture import Form, Picture
 from attnviz.charts.theme import Theme, config, theme
 from attnviz.core.amounts import percent
@@ -39,7 +38,7 @@ def picture(before: Record, after: Record, *, sentence: int = 0, dark: bool = Fa
         "band": bands,
         "change": [m if math.isfinite(m) else None for m in moved],
         "length": [0.0 if math.isnan(m) else min(m / top, 1.0) * WIDTH for m in moved],
-        "text": [percent(m) if 0 < m < math.inf else "0" if m == 0 else number(m, "") for m in moved],
+        "text": [percent(m) if m else "0" for m in moved],
         "color": [colors.text if m else colors.quiet for m in moved],
     }
     heading = frame.heading(

@@ -70,7 +70,8 @@ class ComparedPanel(Panel):
     def kinds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         blocked = self.states == BLOCKED
         open_cells = ~blocked & (self.states != BLANK)
-        return np.isfinite(self.values) & open_cells, blocked, np.isnan(self.values) & open_cells
+        crossed = np.isnan(self.values) & open_cells
+        return open_cells & ~crossed, blocked, crossed
 
 
 def difference(found: Beside, *, selected: tuple[int, int] | None = None, dark: bool = False) -> alt.LayerChart:

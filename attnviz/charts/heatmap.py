@@ -247,11 +247,7 @@ def _signs(reasons: tuple[str, ...], size: Size, colors: Theme) -> dict[int, tup
 def _entries(said: np.ndarray, reasons: tuple[str, ...], colors: Theme) -> list[Entry]:
     """Legend lines for all that occurs."""
     cases, rules = (set(part.tolist()) for part in np.divmod(np.unique(said), len(reasons) + 1))
-    entries = [
-        Entry(f"blocked by {reason}", hatch.shape(i, frame.SWATCH), colors.hatch, 1.0, colors.blocked)
-        for i, reason in enumerate(reasons)
-        if i + 1 in rules
-    ]
+    entries = maps.reasons_of(((i, reason) for i, reason in enumerate(reasons) if i + 1 in rules), colors)
     if cases & {_NAN, _EMPTY_NAN}:
         entries.append(Entry(NOT_A_NUMBER, hatch.CROSS, colors.warning, 2.0, colors.blocked))
     if _MINUS_INFINITY in cases:

@@ -1,16 +1,16 @@
 """A map of cells, as rectangles with tooltips or as one image; heads and masks are both drawn from it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import altair as alt
 import numpy as np
 
-from attnviz.charts import axes, frame, pixels
+from attnviz.charts import axes, frame, hatch, pixels
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.frame import Frame, box
+from attnviz.charts.frame import Entry, Frame, box
 from attnviz.charts.picture import Form, Picture, Table
 from attnviz.charts.size import Size
 from attnviz.charts.theme import STOPS, Theme, config
@@ -30,6 +30,9 @@ GRAY = 2.0
 
 MAY_ATTEND = "may attend"
 """What is said of an open cell."""
+
+MOST_REASONS = 12
+"""Reasons a legend explains; the strokes of a seventh are those of the first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +185,19 @@ def cell_table(drawing: Map) -> Table:
         table[name] = [value if math.isfinite(value) else None for value in flat]
         table[f"{name}_text"] = [number(value, form) for value in flat]
     return table
+
+
+def reasons_of(reasons: Iterable[tuple[int, str]], colors: Theme) -> list[Entry]:
+    """Legend lines for reasons, by their numbers."""
+    strokes = ((hatch.shape(i, frame.SWATCH), f"blocked by {reason}") for i, reason in reasons)
+    return shortened([Entry(text, path, colors.hatch, 1.0, colors.blocked) for path, text in strokes], colors)
+
+
+def shortened(entries: list[Entry], colors: Theme) -> list[Entry]:
+    """The first of many legend lines, and one for the others."""
+    rest = f"{len(entries) - MOST_REASONS:,} more combinations of rules: each cell names its own, as does the table"
+    others = [Entry(rest, "", colors.hatch, 0.0, colors.blocked)]
+    return entries if len(entries) <= MOST_REASONS else entries[:MOST_REASONS] + others
 
 
 def clicked(name: str, *fields: str) -> alt.Parameter:

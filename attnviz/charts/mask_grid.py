@@ -195,7 +195,5 @@ def _text(token: Token | str) -> str:
 
 
 def _entries(reasons: tuple[str, ...], colors: Theme) -> list[Entry]:
-    return [Entry(MAY_ATTEND, hatch.DOT, colors.dot, hatch.DOT_STROKE * frame.SWATCH, colors.open)] + [
-        Entry(f"blocked by {reason}", hatch.shape(i, frame.SWATCH), colors.hatch, 1.0, colors.blocked)
-        for i, reason in enumerate(reasons)
-    ]
+    may = Entry(MAY_ATTEND, hatch.DOT, colors.dot, hatch.DOT_STROKE * frame.SWATCH, colors.open)
+    return [may, *maps.reasons_of(enumerate(reasons), colors)]

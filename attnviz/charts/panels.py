@@ -30,7 +30,7 @@ class Panel:
     Attributes:
         axes: what its rows and columns stand for: "query", "key", "d_k", ...
         rows, columns: the positions that are shown.
-        values: (rows, columns); -inf is hatched, NaN crossed.
+        values: (rows, columns); -inf is hatched, NaN crossed, and +inf has the color of the end of the scale.
         x, y, width, height: pixels.
         limit: the number at the end of the scale.
         signed: whether the scale goes from -limit to limit; else from 0.
@@ -62,7 +62,8 @@ class Panel:
 
     def kinds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Which cells are colored, which hatched, which crossed; booleans, (rows, columns)."""
-        return np.isfinite(self.values), self.values == -np.inf, np.isnan(self.values)
+        hatched, crossed = self.values == -np.inf, np.isnan(self.values)
+        return ~(hatched | crossed), hatched, crossed
 
     def image(self, colors: Theme, *, scale: int = 1) -> str:
         colored, hatched, crossed = self.kinds()

@@ -59,8 +59,9 @@ def paint(
     (row, v), (column, u) = _cells(colored.shape[0], height), _cells(colored.shape[1], width)
     spread = np.ix_(row, column)
     image = index[spread]
-    for reason in np.unique(blocked[blocked > 0]):
-        image[hatch.strokes(int(reason) - 1, height, width) & ((blocked == reason) & ~nan)[spread]] = _STROKE
+    patterns = np.where((blocked > 0) & ~nan, (blocked - 1) % hatch.PATTERNS, -1)
+    for pattern in np.unique(patterns[patterns >= 0]).tolist():
+        image[hatch.strokes(pattern, height, width) & (patterns == pattern)[spread]] = _STROKE
     side = width / colored.shape[1]
     if nan.any():
         cross = np.minimum(abs(u - v[:, None]), abs(u + v[:, None] - 1)) * side < 1

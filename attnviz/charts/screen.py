@@ -1,7 +1,7 @@
 """Large maps on the screen: one image, and what lies under the pointer in words. The one full-Vega specification.
 
 Vega-Lite cannot turn a pointer into a row and a column of an image. Here two signals do; the numbers of a row travel as
-one hexadecimal string and only the cell under the pointer is read. All that changes stands in one table, so the
+hexadecimal strings and only the cell under the pointer is read. All that changes stands in one table, so the
 browser can replace it in place; no text of a user stands in the specification.
 """
 
@@ -19,10 +19,8 @@ SCHEMA = "https://vega.github.io/schema/vega/v6.json"
 READOUT = 2 * LINE + 18
 """Pixels between a map and its legend, for the readout."""
 
-WEIGHT_DIGITS, SCORE_DIGITS, SAYING_DIGITS = 5, 5, 2
-"""Hexadecimal digits of one cell: millionths of weight, score over `factor` from the middle, number of the saying."""
-
-NAN, MIDDLE = 16**WEIGHT_DIGITS - 1, 16**SCORE_DIGITS // 2
+FORMS = {"weight": ".6f", "score": ".3f"}
+"""The digits in which the numbers of a cell are read."""
 
 HINT = "Point at a square to read it, click to keep it."
 
@@ -34,8 +32,6 @@ def screen(drawing: Map, colors: Theme) -> tuple[dict, pd.DataFrame]:
     a Vega-Lite point selection would give: [{"query": ..., "key": ..., "rev": ...}].
     """
     size = drawing.size
-    rows, columns = drawing.saying.shape
-    here = {"rows": rows, "columns": columns, "cell": size.cell, "numbers": len(drawing.numbers)}
     spec = {
         "$schema": SCHEMA,
         "background": colors.background,
@@ -45,102 +41,94 @@ def screen(drawing: Map, colors: Theme) -> tuple[dict, pd.DataFrame]:
         "height": size.height,
         "params": [{"name": "cell", "select": "point"}],
         "data": {"name": "source"},
-        "signals": _signals(**here),
+        "signals": _signals(*drawing.saying.shape, size.cell, tuple(drawing.numbers)),
         "marks": [{"type": "group", "data": parts("map", *frame.KINDS), "marks": _marks(size, colors)}],
     }
     return spec, table(drawing, colors)
 
 
 def table(drawing: Map, colors: Theme) -> pd.DataFrame:
-    """Rows first, then columns, then everything that is drawn, told apart by `kind`."""
+    """Rows first, then columns, the map and its sayings, then everything that is drawn, told apart by `kind`."""
     image = pixels.data_uri(*painted(drawing, colors, scale=1))
-    packed, factor = pack(drawing)
+    sayings, packed = pack(drawing)
     rows = [
-        {"kind": "row", "position": int(i), "name": name, "cells": cells}
+        {"kind": "row", "position": int(i), "name": name} | cells
         for i, name, cells in zip(drawing.queries, drawing.row_names, packed, strict=True)
     ]
     columns = [
         {"kind": "column", "position": int(i), "name": name}
         for i, name in zip(drawing.keys, drawing.column_names, strict=True)
     ]
+    drawn = [{"kind": "map", "uri": image, "position": drawing.rev}]
+    drawn += [{"kind": "saying", "name": saying} for saying in sayings]
     parts = [{"kind": kind, **item} for kind, items in vars(drawing.frame).items() for item in items]
-    sayings = "\n".join(drawing.sayings)
-    drawn = {"kind": "map", "uri": image, "name": sayings, "size": factor, "position": drawing.rev}
-    return pd.DataFrame([*rows, *columns, drawn, *parts], columns=list(_COLUMNS), dtype=object)
+    return pd.DataFrame([*rows, *columns, *drawn, *parts], columns=list(_COLUMNS), dtype=object)
 
 
 _COLUMNS = (
-    "kind", "position", "name", "cells",
+    "kind", "position", "name", "weight", "score", "saying",
     "x", "y", "x2", "y2", "text", "color", "fill", "stroke", "width", "path", "size", "uri",
 )  # fmt: skip
 
 
-def pack(drawing: Map) -> tuple[list[str], float]:
-    """The cells of each row as one hexadecimal string, and the factor of the scores."""
-    fields, factor = [], 1000.0
-    if "weight" in drawing.numbers:
-        weights = drawing.numbers["weight"][0].astype(np.float64)
-        codes = np.nan_to_num(weights * 1e6).round().clip(0, NAN - 1)
-        fields.append((np.where(np.isnan(weights), NAN, codes), WEIGHT_DIGITS))
-    if "score" in drawing.numbers:
-        scores = drawing.numbers["score"][0].astype(np.float64)
-        most = np.abs(scores[np.isfinite(scores)]).max(initial=1e-9)
-        factor = float(min(1000.0, 10.0 ** np.floor(np.log10((MIDDLE - 2) / most))))
-        codes = np.nan_to_num(scores * factor, nan=0, posinf=0, neginf=0).round() + MIDDLE
-        codes = np.where(scores == -np.inf, 0, np.where(np.isfinite(scores), codes, 2 * MIDDLE - 1))
-        fields.append((codes, SCORE_DIGITS))
-    fields.append((drawing.saying, SAYING_DIGITS))
-    digits = np.concatenate([_hexadecimal(codes, digits) for codes, digits in fields], axis=-1)
-    return [row.tobytes().decode("ascii") for row in digits.reshape(len(digits), -1)], factor
+def pack(drawing: Map) -> tuple[list[str], list[dict[str, str]]]:
+    """The sayings that occur, and each row's cells as hexadecimal strings, by name.
+
+    A cell's weight and score are the eight digits of a float32, exact to its last bit; its saying is a number among
+    those that occur, in as many digits as all of them need.
+    """
+    used = np.flatnonzero(np.bincount(drawing.saying.ravel()))
+    shortest = np.min_scalar_type(max(0, len(used) - 1)).newbyteorder(">")
+    codes = np.searchsorted(used, drawing.saying).astype(shortest)
+    arrays = {name: _float32(values) for name, (values, _) in drawing.numbers.items()} | {"saying": codes}
+    rows = zip(*([row.tobytes().hex() for row in array] for array in arrays.values()), strict=True)
+    return [drawing.sayings[i] for i in used.tolist()], [dict(zip(arrays, row, strict=True)) for row in rows]
 
 
-def _hexadecimal(codes: np.ndarray, digits: int) -> np.ndarray:
-    """(rows, columns) -> ASCII (rows, columns, digits)."""
-    shifts = np.arange(4 * (digits - 1), -1, -4)
-    return np.frombuffer(b"0123456789abcdef", np.uint8)[codes.astype(np.int64)[..., None] >> shifts & 15]
+def _float32(values: np.ndarray) -> np.ndarray:
+    """Big-endian float32; what is larger is the largest of them, and does not become infinite."""
+    most = np.finfo(np.float32).max
+    return np.where(np.isfinite(values), values.clip(-most, most), values).astype(">f4")
 
 
-def _signals(*, rows: int, columns: int, cell: float, numbers: int) -> list[dict]:
+def number_of(bits: str, form: str) -> str:
+    """A Vega expression for the digits of a float32 whose bits are an integer: "NaN", "∞" and "−∞" among them."""
+    sign, exponent, fraction = f"({bits} < 2147483648 ? 1 : -1)", f"floor({bits} / 8388608) % 256", f"{bits} % 8388608"
+    finite = f"{sign} * ({fraction} + ({exponent} ? 8388608 : 0)) * pow(2, max({exponent}, 1) - 150)"
+    others = f"{fraction} ? 'NaN' : {sign} < 0 ? '−∞' : '∞'"
+    return f"({exponent} === 255 ? {others} : format({finite}, '{form}'))"
+
+
+def _signals(rows: int, columns: int, cell: float, numbers: tuple[str, ...]) -> list[dict]:
     """From the pointer to a cell, and from a cell to words. `at` counts cells row by row; -1 is none."""
-    first = {2: WEIGHT_DIGITS + SCORE_DIGITS, 1: WEIGHT_DIGITS, 0: 0}[numbers]
-    width = first + SAYING_DIGITS
     place = f"clamp(floor(y() / {cell}), 0, {rows - 1}) * {columns} + clamp(floor(x() / {cell}), 0, {columns - 1})"
     row, column = f"data('source')[floor(at / {columns})]", f"data('source')[{rows} + at % {columns}]"
     drawn = f"data('source')[{rows + columns}]"
     clicked = f"{{query: {row}.position, key: {column}.position, rev: {drawn}.position}}"
-    read = "toNumber('0x' + slice(code, {}, {}))"
-    weight, score = read.format(0, WEIGHT_DIGITS), read.format(WEIGHT_DIGITS, WEIGHT_DIGITS + SCORE_DIGITS)
-    parts = []
-    if numbers:
-        parts.append(f"'weight ' + ({weight} === {NAN} ? 'NaN' : format({weight} / 1e6, '.6f'))")
-    if numbers == 2:
-        value = f"format(({score} - {MIDDLE}) / {drawn}.size, '.3f')"
-        parts.append(f"'score ' + ({score} === 0 ? '−∞' : {score} === {2 * MIDDLE - 1} ? 'NaN' : {value})")
-    parts.append(f"split({drawn}.name, '\\n')[{read.format(first, width)}]")
+    escape = {"events": "window:keydown[event.key === 'Escape']", "update": "null"}
+    parts = [f"'{name} ' + {number_of(name, FORMS[name])}" for name in numbers]
+    parts.append(f"data('source')[{rows + columns + 1} + saying].name")
     return [
         {
             "name": "at",
             "value": -1,
             "on": [{"events": "@cells:pointermove", "update": place}, {"events": "@cells:pointerout", "update": "-1"}],
         },
-        {
-            "name": "code",
-            "update": f"at < 0 ? '' : slice({row}.cells, at % {columns} * {width}, (at % {columns} + 1) * {width})",
-        },
+        *({"name": name, "update": _code(f"{row}.{name}", columns)} for name in (*numbers, "saying")),
         {"name": "who", "update": f"at < 0 ? '{HINT}' : {row}.name + '  looks at  ' + {column}.name"},
         {"name": "what", "update": "at < 0 ? '' : " + " + '   ·   ' + ".join(parts)},
         {
             "name": "cell",
             "value": None,
-            "on": [
-                {
-                    "events": "@cells:click",
-                    "update": f"{{vlPoint: {{or: [{clicked}]}}}}",
-                },
-                {"events": "window:keydown[event.key === 'Escape']", "update": "null"},
-            ],
+            "on": [{"events": "@cells:click", "update": f"{{vlPoint: {{or: [{clicked}]}}}}"}, escape],
         },
     ]
+
+
+def _code(cells: str, columns: int) -> str:
+    """The number of the cell that is pointed at, of the equally long numbers of a row; how long, the row tells."""
+    begin = f"length({cells}) * (at % {columns}{{}}) / {columns}"
+    return f"at < 0 ? 0 : toNumber('0x' + slice({cells}, {begin.format('')}, {begin.format(' + 1')}))"
 
 
 def parts(*kinds: str) -> list[dict]:

@@ -198,10 +198,10 @@ def _numbers(panel: Panel, wide: float, high: float, colors: Theme) -> Frame:
     """The numbers inside of cells that have room for them."""
     if wide < READABLE[0] or high < READABLE[1]:
         return Frame()
-    ramp, drawn = panels.ground(panel.signed, colors), []
+    ramp, drawn, colored = panels.ground(panel.signed, colors), [], panel.kinds()[0]
     for (row, column), value in np.ndenumerate(panel.values):
-        finite = np.isfinite(value)
-        color = pixels.readable(pixels.color_at(panel.place(value), ramp), colors) if finite else colors.text
+        on_ramp = colored[row, column]
+        color = pixels.readable(pixels.color_at(panel.place(value), ramp), colors) if on_ramp else colors.text
         drawn.append(words((column + 0.5) * wide, panel.y + (row + 0.5) * high, short(value), color))
     return Frame(ticks=tuple(drawn))
 

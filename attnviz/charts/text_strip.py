@@ -214,7 +214,7 @@ class _Strip:
         colors = self.colors
         ramp = frame.Ramp(self.scale.caption, pixels.ramp_uri(colors), self.scale.ticks)
         entries = [Entry(text, hatch.DASH, colors.hatch, 1.0, colors.blocked) for text in self._not_weights()]
-        return frame.legend(entries, ramp, top=top, width=WIDTH, colors=colors)
+        return frame.legend(maps.shortened(entries, colors), ramp, top=top, width=WIDTH, colors=colors)
 
     def _not_weights(self) -> list[str]:
         states = (self._state(i) for i in range(len(self.shade.weights)) if not self.shade.colored[i])

@@ -1,11 +1,13 @@
 """Numbers for people: shares, and amounts of any size."""
 
+import math
+
 
 def percent(share: float, digits: int = 1) -> str:
     """A share in percent; what is not quite none or all of it does not read as if it were."""
     smallest = 10 ** -(digits + 2)
-    if share != share:
-        return "NaN"
+    if not math.isfinite(share):
+        return "NaN" if math.isnan(share) else "∞" if share > 0 else "−∞"
     if 0 < share < smallest / 2:
         return f"<{smallest:.{digits}%}"
     return f">{1 - smallest:.{digits}%}" if 1 - smallest / 2 <= share < 1 else f"{share:.{digits}%}"

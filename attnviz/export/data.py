@@ -32,12 +32,17 @@ def npz(arrays: Mapping[str, np.ndarray], about: str) -> bytes:
 
 
 def rows(table: pd.DataFrame, most: int) -> list[list[str]]:
-    """The first rows of a table as text, numbers as exact as in CSV."""
+    """The first rows of a table as text, numbers as exact as in CSV; infinite ones as pictures write them."""
     columns = [
-        ["" if _is_missing(value) else clean(str(value)) for value in table[name].head(most).to_numpy()]
+        ["" if _is_missing(value) else clean(_text(value)) for value in table[name].head(most).to_numpy()]
         for name in table
     ]
     return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _text(value: object) -> str:
+    infinite = isinstance(value, float | np.floating) and np.isinf(value)
+    return str(value) if not infinite else "∞" if value > 0 else "−∞"
 
 
 def _cell(value: object) -> object:

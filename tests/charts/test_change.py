@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from pictures import HOSTILE, SITE, data, draw, record_of, without_data
 
-from attnviz import metrics
+from attnviz import metrics, words
 from attnviz.charts.change import WIDTH, change, picture
 from attnviz.charts.theme import CAUTIONS
 from attnviz.core.edits import Edits
@@ -38,8 +38,8 @@ def test_a_token_that_did_not_move_says_zero():
 
 def test_of_a_long_sentence_the_tokens_that_moved_most_are_drawn():
     """Forty of them, in the order of the text, and the picture says so."""
-    words = [f"w{i}" for i in range(100)]
-    before, after = record_of(words), record_of(words, edits=OFF)
+    texts = [f"w{i}" for i in range(100)]
+    before, after = record_of(texts), record_of(texts, edits=OFF)
     moved = metrics.output_change(before, after)
 
     rows = bars(change(before, after))
@@ -55,6 +55,21 @@ def test_what_is_not_a_number_has_no_bar():
     after = record_of(WORDS, edits=Edits(mask=Prefix(0), empty_rows="nan"))
 
     assert {(row["length"], row["text"]) for row in bars(change(before, after))} == {(0.0, "NaN")}
+
+
+def test_infinite_and_no_numbers_read_alike_in_picture_and_words():
+    """What grew without bound is ∞ in both, and what is no number is NaN."""
+    moved = [1.5, float("inf"), float("nan"), 0.0]
+    before, after = record_of([*WORDS, "down"]), record_of([*WORDS, "down"])
+    output = before.output.clone()
+    for row, by in enumerate(moved):
+        output[0, row] *= 1 + by
+
+    rows = bars(change(before, replace(after, output=output)))
+    said = words.change(metrics.output_change(before, replace(after, output=output)).numpy(), [*WORDS, "down"])
+
+    assert [row["text"] for row in rows] == ["150.0%", "∞", "NaN", "0"]
+    assert said.endswith("'sat' (2) NaN, 'cat' (1) ∞, 'The' (0) 150.0%.")
 
 
 def test_the_specification_stays_while_the_edit_changes():

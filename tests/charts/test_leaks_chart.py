@@ -134,7 +134,7 @@ def test_a_large_figure_is_read_by_pointing():
     figure = figures.leaks(made(["w"] * 40, saw=((0, 39),), special=()))
 
     assert "/vega/" in figure.screen["$schema"]
-    assert "saw what it must not" in figure.screen_data.set_index("kind").loc["map", "name"]
+    assert any("saw what it must not" in str(name) for name in figure.screen_data["name"])
 
 
 def test_more_leaks_than_are_named_are_counted():

@@ -8,11 +8,14 @@ from pictures import HOSTILE, SITE, data, draw, record_of, without_data
 
 from attnviz import figures, walk
 from attnviz.charts import panels
+from attnviz.charts.difference import ComparedPanel
 from attnviz.charts.digits import digits, short
 from attnviz.charts.panels import Panel
 from attnviz.charts.theme import DARK, LIGHT
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent
+from attnviz.metrics import WEIGHT
+from attnviz.metrics.beside import BLANK
 from attnviz.walk import Knobs
 
 WORDS = ["The", "cat", "sat", "down"]
@@ -61,6 +64,32 @@ def test_minus_infinity_and_nan_do_not_look_like_numbers():
     images = [panel_of([[value]]).image(LIGHT) for value in (0.0, -1.0, float("-inf"), float("nan"))]
 
     assert len(set(images)) == 4
+
+
+def test_plus_infinity_is_at_the_end_of_the_scale():
+    """It once looked like a cell without any number; minus infinity is a blocked score, and hatched."""
+    infinite, largest, blank = (
+        compared([[value]], state) for value, state in ((np.inf, WEIGHT), (1, WEIGHT), (0, BLANK))
+    )
+
+    assert panel_of([[np.inf]]).image(LIGHT) == panel_of([[1.0]]).image(LIGHT)
+    assert infinite.image(LIGHT) == largest.image(LIGHT) != blank.image(LIGHT)
+
+
+def compared(values, state):
+    return ComparedPanel(**vars(panel_of(values)), states=np.full(np.shape(values), state))
+
+
+def test_what_is_read_under_the_pointer_is_taken_apart_where_it_was_joined():
+    """A blank is between two numbers, and a line's end between two names: none is in any of them."""
+    values = [[np.nan, np.inf, -np.inf, 0.0], [-1e30, 1e-30, 0.25, -0.0]]
+    record = record_of(list(HOSTILE))
+    drawing = figures.walk.stage(record, SITE, 1, stages_of(record)[5], stages_of(record)[5].matrices).screen_data
+    here = drawing[drawing["kind"] == "here"].iloc[0]
+
+    for panel in (panel_of(values), compared(values, WEIGHT), compared(values, BLANK)):
+        assert " ".join(panel.texts()).split(" ") == panel.texts()
+    assert [len(here[names].split("\n")) for names in ("name", "cells")] == [len(HOSTILE)] * 2
 
 
 def test_huge_numbers_do_not_stretch_the_scale():

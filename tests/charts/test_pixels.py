@@ -3,8 +3,10 @@
 import io
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from PIL import Image
 
 from attnviz.charts import hatch, pixels
@@ -70,3 +72,31 @@ def test_nan_is_a_cross_at_any_size():
         colors = {tuple(color) for color in pixels.palette(LIGHT)[image[:, :zoom]].reshape(-1, 3).tolist()}
         assert (0xA2, 0x1C, 0xAF) in colors  # the theme's warning
         assert len(colors) == (1 if zoom < 3 else 2)
+
+
+@given(arrays(np.int64, (5, 7), elements=st.integers(0, 10**6)))
+def test_any_number_of_reasons_is_painted(blocked):
+    """Each with the strokes of its number; there are six, and a seventh begins again."""
+    begun_again = np.where(blocked > 0, (blocked - 1) % hatch.PATTERNS + 1, 0)
+
+    images = [painted(np.zeros((5, 7)), blocked == 0, codes, zoom=11) for codes in (blocked, begun_again)]
+
+    np.testing.assert_array_equal(*images)
+    strokes = images[0] == pixels.shades(np.zeros(1))[0] + pixels.SHADES + 1
+    for (i, j), reason in np.ndenumerate(blocked):
+        square = slice(11 * i, 11 * i + 11), slice(11 * j, 11 * j + 11)
+        expected = hatch.strokes(int(reason) - 1, 55, 77)[square] if reason else np.zeros((11, 11), bool)
+        assert (strokes[square] == expected).all()
+
+
+def test_as_many_grounds_as_there_are_shades_are_each_their_own():
+    """A grid of 250 kinds of cells is painted in 250 colors; one kind more is refused."""
+    grounds = [f"#{i:02x}{255 - i:02x}7f" for i in range(pixels.SHADES + 1)]
+    shade = np.arange(pixels.SHADES).reshape(25, 10) / (pixels.SHADES - 1)
+    colors = pixels.palette(LIGHT, grounds=tuple(grounds[:-1]))
+
+    image = read(pixels.png(painted(shade, zoom=1), colors))
+
+    assert [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in image.reshape(-1, 3).tolist()] == grounds[:-1]
+    with pytest.raises(ValueError, match="250"):
+        pixels.palette(LIGHT, grounds=tuple(grounds))

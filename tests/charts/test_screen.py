@@ -2,15 +2,26 @@
 
 import json
 import math
+import re
+import struct
+from dataclasses import replace
+from decimal import Decimal
 
+import numpy as np
 import pytest
+import torch
+import vl_convert
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from pictures import HOSTILE, SITE, draw, record_of
 
-from attnviz.charts import heatmap, mask_grid
-from attnviz.charts.screen import MIDDLE, NAN, READOUT, screen
+from attnviz import tables
+from attnviz.charts import heatmap, maps, mask_grid
+from attnviz.charts.screen import FORMS, READOUT, number_of, screen
 from attnviz.charts.theme import DARK, LIGHT
 from attnviz.core.edits import Edits
-from attnviz.core.masks import Subsequent
+from attnviz.core.masks import And, Not, Or, Prefix, Random, Strided, Subsequent, Window
 
 
 def on_screen(record, head=0, **options):
@@ -22,40 +33,196 @@ def with_data(spec, table):
     return spec | {"data": [{"name": "source", "values": rows}]}
 
 
-def test_each_cell_can_be_read_from_its_rows_string():
-    """Weights to a millionth, scores to a thousandth, and the rule."""
-    record = record_of(["w"] * 60, edits=Edits(mask=Subsequent()))
-    step = record.step(SITE)
-
-    _, table = on_screen(record)
-
+def read(drawing):
+    """What the table says of every cell: its saying, and its numbers by name; arrays are (rows, columns)."""
+    _, table = screen(drawing, LIGHT)
     rows = table[table["kind"] == "row"]
-    sayings = table[table["kind"] == "map"]["name"].iloc[0].split("\n")
-    for query, key in ((0, 0), (7, 3), (59, 58), (3, 40)):
-        code = rows["cells"].iloc[query][key * 12 : key * 12 + 12]
-        weight, score, saying = (int(part, 16) for part in (code[:5], code[5:10], code[10:]))
-        assert weight == round(float(step.weights(0)[query, key]) * 1e6)
-        assert (score - MIDDLE) / 1000 == pytest.approx(float(step.scores(0)[query, key]), abs=6e-4)
-        assert sayings[saying] == ("may attend" if key <= query else "blocked by subsequent")
+    sayings = table.loc[table["kind"] == "saying", "name"].to_numpy()
+    codes = [[int(text, 16) for text in pieces(row, drawing)] for row in rows["saying"]]
+    numbers = {
+        name: np.array([[float32(text) for text in pieces(row, drawing)] for row in cells])
+        for name, cells in rows[[*drawing.numbers]].items()
+    }
+    return sayings[np.array(codes)], numbers
 
 
-def test_numbers_that_are_none_are_told_apart():
-    record = record_of(["w"] * 60, scores={(0, 0, 1): math.nan, (0, 1, 0): -math.inf})
-
-    _, table = on_screen(record)
-
-    rows = table[table["kind"] == "row"]["cells"]
-    assert int(rows.iloc[0][:5], 16) == NAN
-    assert int(rows.iloc[0][17:22], 16) == 2 * MIDDLE - 1
-    assert int(rows.iloc[1][5:10], 16) == 0
+def float32(digits):
+    return struct.unpack(">f", bytes.fromhex(digits))[0]
 
 
-def test_huge_scores_keep_their_size():
-    _, table = on_screen(record_of(["w"] * 60, scores={(0, 0, 0): 1e6}))
+def pieces(row, drawing):
+    """The equal parts of a row's string, one for each cell."""
+    digits, rest = divmod(len(row), drawing.saying.shape[1])
+    assert not rest
+    return [row[i : i + digits] for i in range(0, len(row), digits)]
 
-    factor = table[table["kind"] == "map"]["size"].iloc[0]
-    score = (int(table["cells"].iloc[0][5:10], 16) - MIDDLE) / factor
-    assert score == pytest.approx(1e6, rel=1e-4)
+
+def blame(mask, queries, keys):
+    """Why each cell is blocked, rule by rule and cell by cell."""
+    places = torch.arange(queries)[:, None], torch.arange(keys)
+    blockers = mask.blockers(places[0][None], places[1][None, None], torch.zeros(1, 1, 1, dtype=torch.int64))
+    every = [(rule, blocked.expand(1, queries, keys)[0].tolist()) for rule, blocked in blockers.items()]
+    return [
+        [" and ".join(rule for rule, blocked in every if blocked[i][j]) for j in range(keys)] for i in range(queries)
+    ]
+
+
+def said(reason):
+    return f"blocked by {reason}" if reason else "may attend"
+
+
+RULES = st.one_of(
+    st.integers(1, 4).flatmap(lambda n: st.builds(Random, st.integers(0, n), st.just(n), st.integers(0, 10**5))),
+    st.builds(Subsequent, st.integers(-5, 5)),
+    st.builds(Window, st.integers(0, 20), st.integers(0, 20)),
+    st.builds(Prefix, st.integers(0, 20)),
+    st.builds(Strided, st.integers(1, 4)),
+)
+
+
+@given(st.lists(RULES | st.tuples(RULES, RULES).map(Or) | RULES.map(Not), min_size=1, max_size=16), st.integers(33, 41))
+@settings(max_examples=30)
+def test_every_cell_of_a_stack_names_the_rules_that_block_it(stack, n):
+    """However many rules there are, and however many of their combinations occur."""
+    mask = And(tuple(stack))
+    reasons = blame(mask, n, n)
+
+    sayings, _ = read(mask_grid.drawing_of(mask, ["w"] * n, below=READOUT))
+
+    assert sayings.tolist() == [[said(reason) for reason in row] for row in reasons]
+
+
+@pytest.mark.parametrize("rules", [7, 8, 9, 10, 16])
+def test_more_combinations_than_a_byte_counts_are_told_apart(rules):
+    """Eight rules of chance block cells in 255 ways, ten in more than a thousand; in a head as in its mask."""
+    mask = And(tuple(Random(1, 2, seed) for seed in range(rules)))
+    record = record_of([f"w{i}" for i in range(48)], edits=Edits(mask=mask))
+    reasons = blame(mask, 48, 48)
+    assert len({reason for row in reasons for reason in row}) > (255 if rules > 7 else 100)
+
+    sayings, _ = read(heatmap.drawing_of(record, SITE, 0, below=READOUT))
+    empty = record.step(SITE).empty_queries(0).tolist()
+
+    for row, names, left in zip(sayings.tolist(), reasons, empty, strict=True):
+        assert [saying.removeprefix("no key left: zeros, ") for saying in row] == list(map(said, names))
+        assert all(saying.startswith("no key left") == left for saying in row)
+
+
+def test_a_code_is_as_long_as_the_sayings_need():
+    """Two digits up to 256 sayings, four from 257 on: the last of each is read, and the next one too."""
+    drawing = mask_grid.drawing_of(Subsequent(), ["w"] * 33, below=READOUT)
+    for count in (1, 2, 255, 256, 257, 1000):
+        sayings = tuple(f"saying {i}" for i in range(count))
+        saying = np.arange(33 * 33).reshape(33, 33) % count
+
+        found, _ = read(replace(drawing, sayings=sayings, saying=saying))
+
+        assert found.tolist() == [[sayings[i] for i in row] for row in saying.tolist()]
+        _, table = screen(replace(drawing, sayings=sayings, saying=saying), LIGHT)
+        assert len(table["saying"].iloc[0]) == 33 * (2 if count <= 256 else 4)
+
+
+def test_a_legend_of_many_reasons_stays_short():
+    """Of 255 combinations of rules it once was 11,000 pixels high."""
+    mask = And(tuple(Random(1, 2, seed) for seed in range(8)))
+    drawings = [
+        mask_grid.drawing_of(mask, ["w"] * 48),
+        heatmap.drawing_of(record_of(["w"] * 48, edits=Edits(mask=mask)), SITE, 0),
+    ]
+
+    for drawing in drawings:
+        words = [word for word in drawing.frame.words if "blocked by" in word["text"]]
+        assert len(words) == maps.MOST_REASONS
+        others = f"{len(mask.reasons(48, 48)[0]) - maps.MOST_REASONS} more combinations of rules"
+        assert any(word["text"].startswith(others) for word in drawing.frame.words)
+
+
+def test_a_saying_may_hold_any_character():
+    """Also one that ends a line."""
+    drawing = mask_grid.drawing_of(Subsequent(), ["w"] * 33, below=READOUT)
+    sayings = ("one\nline", "another")
+
+    found, _ = read(replace(drawing, sayings=sayings, saying=drawing.saying))
+
+    assert set(found.ravel().tolist()) == set(sayings)
+
+
+@given(arrays(np.float32, (33, 35), elements=st.floats(width=32)))
+@settings(max_examples=25)
+def test_numbers_travel_to_their_last_bit(values):
+    """Infinite ones, those that are none, and those that are next to nothing among them."""
+    drawing = mask_grid.drawing_of(Subsequent(), ["w"] * 33, ["w"] * 35, below=READOUT)
+
+    _, numbers = read(replace(drawing, numbers={"weight": (values, ".4f"), "score": (-values, ".3f")}))
+
+    np.testing.assert_array_equal(numbers["weight"].astype(np.float32), values)
+    np.testing.assert_array_equal(numbers["score"].astype(np.float32), -values)
+
+
+def test_one_huge_score_leaves_the_others_their_digits():
+    """A bias of -1e9 once made every other score read 0; one beyond float32 is large, and not infinite."""
+    record = record_of(["w"] * 60, scores={(0, 0, 0): -1e9})
+    drawing = heatmap.drawing_of(record, SITE, 0, below=READOUT)
+    double = np.tile([1e300, -1e300, np.inf, 0.1], (60, 15))
+
+    _, numbers = read(drawing)
+    _, doubles = read(replace(drawing, numbers={"score": (double, "")}))
+
+    np.testing.assert_array_equal(numbers["score"].astype(np.float32), record.step(SITE).scores(0).numpy())
+    assert np.isfinite(doubles["score"][:, :2]).all()
+    assert (doubles["score"][:, 2] == np.inf).all()
+
+
+HARD = (0.0, -0.0, 1.0, -1.0, 0.1, 2**-149, -(2**-127), 2**-126, 1 / 128, 123456.789, -1e9, 3.4028234e38, 1e-7)
+
+
+@given(st.lists(st.floats(width=32), min_size=1, max_size=60))
+@settings(max_examples=5)
+def test_a_browser_reads_the_digits_of_any_float32(values):
+    """Vega decodes bits to the decimal that lies nearest; what is no number, or infinite, says so."""
+    values = np.array([*values, *HARD, math.inf, -math.inf, math.nan], np.float32)
+    for form, places in (FORMS["weight"], 6), (FORMS["score"], 3):
+        texts = decoded([struct.pack(">f", value).hex() for value in values], form)
+
+        for value, text in zip(values.tolist(), texts, strict=True):
+            if math.isfinite(value):
+                apart = abs(Decimal(text.replace("−", "-")) - Decimal(value))
+                assert apart <= max(Decimal(5).scaleb(-places - 1), abs(Decimal(value)).scaleb(-15)), (value, text)
+            else:
+                assert text == {math.inf: "∞", -math.inf: "−∞"}.get(value, "NaN")
+
+
+def decoded(codes, form):
+    """What Vega makes of hexadecimal codes with the expression of the screen."""
+    bits = {"type": "formula", "as": "bits", "expr": "toNumber('0x' + datum.code)"}
+    text = {"type": "formula", "as": "text", "expr": number_of("datum.bits", form)}
+    update = {"text": {"field": "text"}, "y": {"field": "y"}}
+    values = [{"code": code, "y": 20 * i} for i, code in enumerate(codes)]
+    spec = {
+        "data": [{"name": "codes", "values": values, "transform": [bits, text]}],
+        "marks": [{"type": "text", "from": {"data": "codes"}, "encode": {"update": update}}],
+    }
+    return re.findall("<text[^>]*>([^<]*)</text>", vl_convert.vega_to_svg(spec))
+
+
+def test_the_readout_says_what_the_table_says():
+    """Plus infinity, minus infinity and no number are each one thing in the readout, the tooltip and the table."""
+    odd = {(0, 0, 1): math.nan, (0, 1, 0): -math.inf, (0, 2, 2): math.inf}
+    record = record_of(["w"] * 60, scores=odd)
+    drawing = heatmap.drawing_of(record, SITE, 0, below=READOUT)
+
+    sayings, numbers = read(drawing)
+    cells, table = maps.cell_table(drawing), tables.weights_table(record, SITE, 0)
+
+    for name in ("weight", "score"):
+        np.testing.assert_array_equal(numbers[name].ravel().astype(np.float32), table[name])
+        shown = {math.inf: "∞", -math.inf: "−∞"}
+        odd = [None if math.isfinite(v) else shown.get(v, "NaN") for v in table[name].tolist()]
+        assert [t if o else None for t, o in zip(cells[f"{name}_text"], odd, strict=True)] == odd
+    assert cells["says"] == sayings.ravel().tolist()
+    assert [sayings[at] for at in ((0, 1), (1, 0), (2, 2))] == [
+        "NaN: not a number", "score: minus infinity", "NaN: not a number"
+    ]  # fmt: skip
 
 
 def test_the_specification_stays_while_all_else_changes():

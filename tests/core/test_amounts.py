@@ -19,6 +19,8 @@ from attnviz.core.amounts import percent, short
         (0.004, 0, "<1%"),
         (0.996, 0, ">99%"),
         (math.nan, 1, "NaN"),
+        (math.inf, 1, "∞"),
+        (-math.inf, 0, "−∞"),
     ],
 )
 def test_a_share_in_percent_is_never_rounded_to_none_or_all(share, digits, text):
