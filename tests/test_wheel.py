@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from driver import free_port
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 ROOT = Path(__file__).parents[1]
 
@@ -94,6 +96,23 @@ def test_without_streamlit_the_app_says_what_to_install(installed):
     told = f"attnviz: The app needs Streamlit; install it with: pip install '{streamlit}'\n"
 
     assert installed.run("python", "-c", code) == (2, "", told)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no second address of this machine")
+def test_the_address_that_was_asked_for_may_be_opened(installed):
+    """Streamlit refuses pages that come by a name which it was not told, against DNS rebinding."""
+    port = free_port()
+    process = installed.start("attnviz", "app", "--address", "127.0.0.2", "--port", port, "--no-browser")
+    said = process.stdout.readline()
+    with connect(f"ws://127.0.0.2:{port}/_stcore/stream") as answer:
+        opened = answer.response.status_code
+    with pytest.raises(InvalidStatus, match="403"):
+        connect("ws://attention.example.org/_stcore/stream", sock=socket.create_connection(("127.0.0.2", port)))
+    process.kill()
+    process.communicate()
+
+    assert said == f"attnviz is open at http://127.0.0.2:{port}/ (Ctrl+C stops it)\n"
+    assert opened == 101
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a browser is opened by other means")
