@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from attnviz import figures
 from attnviz.core.edits import Edits, Site
 from attnviz.core.record import Prediction, Record
 from attnviz.core.scoring import Scoring
@@ -132,3 +133,14 @@ def data(chart, name):
 
 def without_data(chart):
     return {name: part for name, part in chart.to_dict().items() if name != "datasets"}
+
+
+def drawn(figure):
+    """A figure's chart, as a file holds it, by the arguments of the figure."""
+    return lambda *given, **options: figure(*given, **options).chart
+
+
+heatmap, heads, mask_grid, leaks = map(drawn, (figures.head, figures.heads, figures.mask, figures.leaks))
+lines, text_strip, overview = map(drawn, (figures.lines, figures.text_strip, figures.overview.overview))
+change, similarity, labels = map(drawn, (figures.change, figures.similarity, figures.labels))
+next_word, step_by_step = map(drawn, (figures.next_word, figures.step_by_step))

@@ -4,10 +4,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from pictures import CROSS, SITE, record_of, story_of, translation_of
+from pictures import CROSS, SITE, mask_grid, record_of, story_of, translation_of
 
 from attnviz import figures, words
-from attnviz.charts.mask_grid import mask_grid
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent
 

@@ -31,19 +31,6 @@ TREE_SAYS = "the tree joins the most alike first: average linkage of square root
 MAP_SAYS = "distances are as near as two dimensions allow to square roots of divergences"
 
 
-def matrix(record: Record, found: Divergences, *, focused: Head | None = None, dark: bool = False) -> alt.LayerChart:
-    """Draw the divergence of every two heads, in the order of the leaves of a tree that stands over it.
-
-    Args:
-        found: what `metrics.alike.divergences` gave of the record.
-        focused: the head that is framed.
-
-    Raises:
-        InputError: if there are fewer than two heads.
-    """
-    return matrix_picture(record, found, focused=focused, dark=dark).chart
-
-
 def matrix_picture(
     record: Record,
     found: Divergences,
@@ -53,7 +40,17 @@ def matrix_picture(
     rev: int = 0,
     titled: bool = True,
 ) -> Picture:
-    """What `matrix` draws; a click selects the head of the row under "head", with the fields kind, layer, head, rev."""
+    """Draw the divergence of every two heads, in the order of the leaves of a tree that stands over it.
+
+    A click selects the head of the row under "head", with the fields kind, layer, head, rev.
+
+    Args:
+        found: what `metrics.alike.divergences` gave of the record.
+        focused: the head that is framed.
+
+    Raises:
+        InputError: if there are fewer than two heads.
+    """
     colors, joined = theme(dark), tree(found)
     order = [found.heads[i] for i in joined.leaves]
     count = len(order)
@@ -80,11 +77,6 @@ def matrix_picture(
     return Picture(_form(side, cell, colors), {"pairs": _pairs(order, divergence, cell, rev)} | frame.tables(around))
 
 
-def dots(record: Record, found: Divergences, *, focused: Head | None = None, dark: bool = False) -> alt.LayerChart:
-    """Draw each head as a dot, so that heads that look alike stand together; see `metrics.alike.map2d`."""
-    return dots_picture(record, found, focused=focused, dark=dark).chart
-
-
 def dots_picture(
     record: Record,
     found: Divergences,
@@ -94,7 +86,10 @@ def dots_picture(
     rev: int = 0,
     titled: bool = True,
 ) -> Picture:
-    """What `dots` draws; a click selects a head as in `matrix_picture`."""
+    """Draw each head as a dot, so that heads that look alike stand together; see `metrics.alike.map2d`.
+
+    A click selects a head as in `matrix_picture`.
+    """
     colors, side = theme(dark), SIDE
     places = map2d(found)
     span = max(float(np.ptp(places, axis=0).max(initial=0.0)), 1e-9)

@@ -3,7 +3,6 @@
 from attnviz.charts import frame, panels
 from attnviz.charts.frame import Frame, box, words
 from attnviz.charts.panels import Panel, Panels
-from attnviz.charts.picture import Picture
 from attnviz.charts.stage import Tokens, are_weights
 from attnviz.charts.theme import Theme, theme
 from attnviz.core.display import shown
@@ -32,15 +31,6 @@ def main(stage: Stage) -> Matrix | None:
         return None
     key = MAIN.get(stage.key)
     return next((matrix for matrix in stage.matrices if matrix.key == key), stage.matrices[0])
-
-
-def chain(stages: tuple[Stage, ...], tokens: Tokens, *, dark: bool = False, **drawn):
-    """Draw the chain; see `drawing_of`."""
-    return picture(stages, tokens, dark=dark, **drawn).chart
-
-
-def picture(stages: tuple[Stage, ...], tokens: Tokens, *, dark: bool = False, **drawn) -> Picture:
-    return panels.picture(drawing_of(stages, tokens, dark=dark, **drawn), theme(dark))
 
 
 def drawing_of(

@@ -21,13 +21,12 @@ MOST_BARS = 40
 """Of longer sentences the tokens that moved most are shown; the table holds all."""
 
 
-def change(before: Record, after: Record, *, sentence: int = 0, dark: bool = False) -> alt.LayerChart:
-    """Draw a bar per token: ||after - before|| / ||before|| of its output vector; a token that did not move says 0."""
-    return picture(before, after, sentence=sentence, dark=dark).chart
-
-
 def picture(before: Record, after: Record, *, sentence: int = 0, dark: bool = False, edits: bool = True) -> Picture:
-    """What `change` draws. The arguments are the same, and whether the picture says what was changed."""
+    """Draw a bar per token: ||after - before|| / ||before|| of its output vector; a token that did not move says 0.
+
+    Args:
+        edits: whether the picture says what was changed.
+    """
     colors = theme(dark)
     every = metrics.output_change(before, after, sentence).tolist()
     kept = sorted(sorted(range(len(every)), key=lambda i: -_rank(every[i]))[:MOST_BARS])

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import altair as alt
 import numpy as np
 
 from attnviz.charts import axes, frame, hatch, panels, pixels
@@ -74,16 +73,6 @@ class ComparedPanel(Panel):
         return open_cells & ~crossed, blocked, crossed
 
 
-def difference(found: Beside, *, selected: tuple[int, int] | None = None, dark: bool = False) -> alt.LayerChart:
-    """Draw A, B and B - A, and the total variation of each row.
-
-    Args:
-        found: what `metrics.beside.beside` gave.
-        selected: the (row, column) of the grid that is outlined in all three.
-    """
-    return panels.picture(drawing_of(found, selected=selected, dark=dark), theme(dark)).chart
-
-
 def drawing_of(
     found: Beside,
     *,
@@ -92,7 +81,13 @@ def drawing_of(
     rev: int = 0,
     titled: bool = True,
 ) -> Panels:
-    """What `difference` draws; `titled`: whether the picture says what it shows, where a page does not."""
+    """Draw A, B and B - A, and the total variation of each row.
+
+    Args:
+        found: what `metrics.beside.beside` gave.
+        selected: the (row, column) of the grid that is outlined in all three.
+        titled: whether the picture says what it shows, where a page does not.
+    """
     colors, size = theme(dark), size_beside(len(found.rows), len(found.columns))
     labels = [[_labels(found, axis, end, size.tile) for end in range(3)] for axis in range(2)]
     above = _above(labels[1], size)

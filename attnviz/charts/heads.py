@@ -27,28 +27,6 @@ WIDEST = 150
 GAP, LABEL = 14, 20
 
 
-def heads(
-    record: Record,
-    site: Site,
-    *,
-    sentence: int = 0,
-    view: View = View(),
-    domain: str = "fixed",
-    dark: bool = False,
-    focused: int | None = None,
-    rev: int = 0,
-) -> alt.LayerChart:
-    """Draw a thumbnail of every head; a click selects one under the name "head" with the fields head and rev.
-
-    Args:
-        view, domain: as in `heatmap`.
-        focused: the head that is framed.
-        rev: a counter to raise after each click, so that the same head can be clicked again.
-    """
-    options = {"domain": domain, "dark": dark, "focused": focused, "rev": rev}
-    return picture(record, site, sentence=sentence, view=view, **options).chart
-
-
 def picture(
     record: Record,
     site: Site,
@@ -61,7 +39,14 @@ def picture(
     rev: int = 0,
     edits: bool = True,
 ) -> Picture:
-    """What `heads` draws. The arguments are the same, and whether the picture says what was changed."""
+    """Draw a thumbnail of every head; a click selects one under the name "head" with the fields head and rev.
+
+    Args:
+        view, domain: as in `heatmap`.
+        focused: the head that is framed.
+        rev: a counter to raise after each click, so that the same head can be clicked again.
+        edits: whether the picture says what was changed.
+    """
     step, colors = record.step(site), theme(dark)
     seen = views.see(record, site, sentence=sentence, view=view)
     scale = domain_of(domain, seen)

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 
-import altair as alt
 import numpy as np
 
 from attnviz import views
@@ -74,37 +73,6 @@ def domain_of(kind: str, seen: Seen) -> Domain:
     return Domain(kind, seen.largest() if kind == "shared" else 1.0)
 
 
-def heatmap(
-    record: Record,
-    site: Site,
-    head: int | str,
-    *,
-    sentence: int = 0,
-    rows: slice = ALL,
-    columns: slice = ALL,
-    view: View = View(),
-    domain: str = "fixed",
-    row_sums: bool = False,
-    dark: bool = False,
-    selected: tuple[int, int] | None = None,
-    rev: int = 0,
-) -> alt.LayerChart:
-    """Draw the weights of one head, or of all heads combined by a name of `metrics.AGGREGATIONS`.
-
-    A click selects a cell under the name "cell" with the fields query, key and rev.
-
-    Args:
-        view: what is merged and left out; the picture says it.
-        domain: "fixed" (0 to 1), "shared" (0 to the largest weight of all heads) or "log" (0.0001 to 1).
-        row_sums: writes each row's sum at its end, and marks those that are not 1.
-        selected: the (query, key) whose cell is outlined.
-        rev: a counter to raise after each click, so that the same cell can be clicked again.
-    """
-    options = {"domain": domain, "row_sums": row_sums, "dark": dark, "selected": selected, "rev": rev}
-    drawing = drawing_of(record, site, head, sentence=sentence, rows=rows, columns=columns, view=view, **options)
-    return maps.picture(drawing, theme(dark)).chart
-
-
 def drawing_of(
     record: Record,
     site: Site,
@@ -123,10 +91,19 @@ def drawing_of(
     below: float = 16,
     edits: bool = True,
 ) -> Map:
-    """What `heatmap` draws.
+    """Draw the weights of one head, or of all heads combined by a name of `metrics.AGGREGATIONS`.
 
-    The arguments are the same, and how wide the map may be, how many pixels lie between it and its legend, and whether
-    the picture says what was changed.
+    A click selects a cell under the name "cell" with the fields query, key and rev.
+
+    Args:
+        view: what is merged and left out; the picture says it.
+        domain: "fixed" (0 to 1), "shared" (0 to the largest weight of all heads) or "log" (0.0001 to 1).
+        row_sums: writes each row's sum at its end, and marks those that are not 1.
+        selected: the (query, key) whose cell is outlined.
+        rev: a counter to raise after each click, so that the same cell can be clicked again.
+        side: how wide the map may be, in pixels.
+        below: how many pixels lie between the map and its legend.
+        edits: whether the picture says what was changed.
     """
     step, colors = record.step(site), theme(dark)
     seen = views.see(record, site, sentence=sentence, view=view, rows=rows, columns=columns)

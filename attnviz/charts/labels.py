@@ -1,7 +1,5 @@
 """What a model that classifies makes of a sentence, and what it made of it before a change."""
 
-import altair as alt
-
 from attnviz import metrics
 from attnviz.charts.heatmap import subtitles_of
 from attnviz.charts.next_word import probabilities
@@ -16,15 +14,14 @@ MOST_LABELS = 12
 ONE_LABEL = "the model gives one number: the logistic function of it is drawn"
 
 
-def labels(record: Record, *, before: Record | None = None, sentence: int = 0, dark: bool = False) -> alt.LayerChart:
-    """Draw a bar for the probability of each class; with a run `before` a change two, before and after."""
-    return picture(record, before=before, sentence=sentence, dark=dark).chart
-
-
 def picture(
     record: Record, *, before: Record | None = None, sentence: int = 0, dark: bool = False, edits: bool = True
 ) -> Picture:
-    """What `labels` draws. The arguments are the same, and whether the picture says what was changed."""
+    """Draw a bar for the probability of each class; with a run `before` a change two, before and after.
+
+    Args:
+        edits: whether the picture says what was changed.
+    """
     found = metrics.labels(record, before=before, sentence=sentence)
     notes = [f"the {MOST_LABELS} most probable of {len(found):,} labels"] if len(found) > MOST_LABELS else []
     notes += [ONE_LABEL] if len(found) == 1 else []

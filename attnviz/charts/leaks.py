@@ -1,6 +1,5 @@
 """A leak test as a grid: whose output moved when which token was changed, and whether its mask forbids that."""
 
-import altair as alt
 import numpy as np
 
 from attnviz.charts import axes, frame, hatch, maps
@@ -19,20 +18,6 @@ ORDER = (LEAK, SAW, UNUSED, CLOSED, NOT_TESTED)
 """Of the states in the legend."""
 
 
-def leaks(
-    test: LeakTest, *, dark: bool = False, selected: tuple[int, int] | None = None, rev: int = 0
-) -> alt.LayerChart:
-    """Draw a leak test: red where an output moved that must not.
-
-    A click selects a cell under the name "cell" with the fields query, key and rev.
-
-    Args:
-        selected: the (query, key) whose cell is outlined and said in words.
-        rev: a counter to raise after each click, so that the same cell can be clicked again.
-    """
-    return maps.picture(drawing_of(test, dark=dark, selected=selected, rev=rev), theme(dark)).chart
-
-
 def drawing_of(
     test: LeakTest,
     *,
@@ -42,8 +27,16 @@ def drawing_of(
     below: float = 16,
     edits: bool = True,
 ) -> Map:
-    """What `leaks` draws. The arguments are the same, and how many pixels lie between the map and its legend, and
-    whether the picture says what was changed."""
+    """Draw a leak test: red where an output moved that must not.
+
+    A click selects a cell under the name "cell" with the fields query, key and rev.
+
+    Args:
+        selected: the (query, key) whose cell is outlined and said in words.
+        rev: a counter to raise after each click, so that the same cell can be clicked again.
+        below: how many pixels lie between the map and its legend.
+        edits: whether the picture says what was changed.
+    """
     colors, size = theme(dark), size_of(*test.moved.shape)
     rows, columns = groups(test.queries), groups(test.keys)
     bands = axes.bands(test.queries[:: size.tile]), axes.bands(test.keys[:: size.tile])

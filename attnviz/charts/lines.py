@@ -17,35 +17,6 @@ from attnviz.core.record import Record
 from attnviz.views import View
 
 
-def lines(
-    record: Record,
-    site: Site,
-    heads: Sequence[int | str],
-    *,
-    sentence: int = 0,
-    view: View = View(),
-    least: float | None = None,
-    selected: tuple[int, int] | None = None,
-    pins: frozenset[Pin] = frozenset(),
-    dark: bool = False,
-    rev: int = 0,
-) -> alt.LayerChart:
-    """Draw weights of one or several heads as lines, queries left and keys right.
-
-    A click selects under the name "cell" the fields query, key and rev: both of a line, one and -1 of a token.
-
-    Args:
-        heads: numbers, or names of `metrics.AGGREGATIONS`; each has a hue, dashes and a name of its own.
-        view: what is merged and left out; the picture says it.
-        least: weights from here on are drawn; None for the strongest 400.
-        selected: the (query, key) whose line is emphasized, and whose query is picked.
-        pins: tokens that are picked: only lines that end at one of them are drawn.
-        rev: a counter to raise after each click.
-    """
-    drawn = {"view": view, "least": least, "selected": selected, "pins": pins, "dark": dark, "rev": rev}
-    return picture(record, site, heads, sentence=sentence, **drawn).chart
-
-
 def picture(
     record: Record,
     site: Site,
@@ -60,7 +31,19 @@ def picture(
     rev: int = 0,
     edits: bool = True,
 ) -> Picture:
-    """What `lines` draws. The arguments are the same, and whether the picture says what was changed."""
+    """Draw weights of one or several heads as lines, queries left and keys right.
+
+    A click selects under the name "cell" the fields query, key and rev: both of a line, one and -1 of a token.
+
+    Args:
+        heads: numbers, or names of `metrics.AGGREGATIONS`; each has a hue, dashes and a name of its own.
+        view: what is merged and left out; the picture says it.
+        least: weights from here on are drawn; None for the strongest 400.
+        selected: the (query, key) whose line is emphasized, and whose query is picked.
+        pins: tokens that are picked: only lines that end at one of them are drawn.
+        rev: a counter to raise after each click.
+        edits: whether the picture says what was changed.
+    """
     styles = styles_of(record, site, heads, theme(dark))
     asked = {"sentence": sentence, "view": view, "selected": selected, "pins": pins, "least": least}
     drawn = strands(record, site, heads, **asked)

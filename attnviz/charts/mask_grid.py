@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import altair as alt
 import numpy as np
 import torch
 
@@ -25,41 +24,6 @@ MOST_READ = 12
 COUNTED = "keys: how many each query has left"
 
 
-def mask_grid(
-    mask: Mask,
-    queries: Sequence[Token | str],
-    keys: Sequence[Token | str] | None = None,
-    *,
-    predicted: Sequence[Token | str] | None = None,
-    sentence: int = 0,
-    view: View = View(),
-    dark: bool = False,
-    selected: tuple[int, int] | None = None,
-    rev: int = 0,
-) -> alt.LayerChart:
-    """Draw a mask over tokens: a dot where a query may attend to a key, strokes where a rule forbids it.
-
-    A click selects a cell under the name "cell" with the fields query, key and rev.
-
-    Args:
-        queries: the input token of each row.
-        keys: of each column; the queries if none are given.
-        predicted: the token that each row predicts, or ""; it is written at the end of its row.
-        view: what is merged and left out; the picture says it.
-        selected: the (query, key) whose cell is outlined.
-        rev: a counter to raise after each click, so that the same cell can be clicked again.
-    """
-    options = {
-        "predicted": predicted,
-        "sentence": sentence,
-        "view": view,
-        "dark": dark,
-        "selected": selected,
-        "rev": rev,
-    }
-    return maps.picture(drawing_of(mask, queries, keys, **options), theme(dark)).chart
-
-
 def drawing_of(
     mask: Mask,
     queries: Sequence[Token | str],
@@ -76,9 +40,17 @@ def drawing_of(
     counted: bool = False,
     brush: bool = False,
 ) -> Map:
-    """What `mask_grid` draws. The arguments are the same, but for these.
+    """Draw a mask over tokens: a dot where a query may attend to a key, strokes where a rule forbids it.
+
+    A click selects a cell under the name "cell" with the fields query, key and rev.
 
     Args:
+        queries: the input token of each row.
+        keys: of each column; the queries if none are given.
+        predicted: the token that each row predicts, or ""; it is written at the end of its row.
+        view: what is merged and left out; the picture says it.
+        selected: the (query, key) whose cell is outlined.
+        rev: a counter to raise after each click, so that the same cell can be clicked again.
         side: how wide the map may be, in pixels.
         below: how many pixels lie between the map and its legend.
         counted: whether each row says how many keys it has left; through a view, none does.

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import altair as alt
-
 from attnviz import metrics
 from attnviz.charts import axes, bars, frame
 from attnviz.charts.frame import Frame, box, text_width, words
@@ -24,23 +22,6 @@ APART = 8
 NO_NUMBERS = "the probabilities are not numbers (NaN)"
 
 
-def next_word(
-    record: Record,
-    position: int,
-    *,
-    before: Record | None = None,
-    sentence: int = 0,
-    count: int = 5,
-    dark: bool = False,
-) -> alt.LayerChart:
-    """Draw a bar for each of the `count` words that are most probable after a position.
-
-    With a run `before` a change there are the words of either, each with two bars. A run that had read other tokens by
-    then is not drawn, and the picture says so.
-    """
-    return picture(record, position, before=before, sentence=sentence, count=count, dark=dark).chart
-
-
 def picture(
     record: Record,
     position: int,
@@ -51,7 +32,14 @@ def picture(
     dark: bool = False,
     edits: bool = True,
 ) -> Picture:
-    """What `next_word` draws. The arguments are the same, and whether the picture says what was changed."""
+    """Draw a bar for each of the `count` words that are most probable after a position.
+
+    With a run `before` a change there are the words of either, each with two bars. A run that had read other tokens by
+    then is not drawn, and the picture says so.
+
+    Args:
+        edits: whether the picture says what was changed.
+    """
     colors = theme(dark)
     found = metrics.next_words(record, position, before=before, sentence=sentence, count=count)
     compared = before is not None and metrics.read_alike(before, record, position, sentence=sentence)

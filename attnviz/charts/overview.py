@@ -32,28 +32,6 @@ LEFT, LABEL, KIND = 64, 18, 26
 """Pixels: left of a row of heads for its layer, above a thumbnail for its name, above the layers of a kind."""
 
 
-def overview(
-    record: Record,
-    *,
-    order: Sequence[Head] | None = None,
-    captions: Sequence[str] | None = None,
-    sentence: int = 0,
-    dark: bool = False,
-    focused: Head | None = None,
-    rev: int = 0,
-) -> alt.LayerChart:
-    """Draw a thumbnail of every head; a click selects one under "head" with the fields kind, layer, head and rev.
-
-    Args:
-        order: which heads, and in which order; None for all, a row for each layer.
-        captions: a few characters about each head of `order`, such as a number by which they are sorted.
-        focused: the head that is framed.
-        rev: a counter to raise after each click, so that the same head can be clicked again.
-    """
-    shown = {"order": order, "captions": captions, "sentence": sentence, "dark": dark}
-    return picture(record, focused=focused, rev=rev, **shown).chart
-
-
 def picture(
     record: Record,
     *,
@@ -65,7 +43,15 @@ def picture(
     rev: int = 0,
     edits: bool = True,
 ) -> Picture:
-    """What `overview` draws. The arguments are the same, and whether the picture says what was changed."""
+    """Draw a thumbnail of every head; a click selects one under "head" with the fields kind, layer, head and rev.
+
+    Args:
+        order: which heads, and in which order; None for all, a row for each layer.
+        captions: a few characters about each head of `order`, such as a number by which they are sorted.
+        focused: the head that is framed.
+        rev: a counter to raise after each click, so that the same head can be clicked again.
+        edits: whether the picture says what was changed.
+    """
     colors = theme(dark)
     plan = _by_layer(record) if order is None else _in_order(record, tuple(order), tuple(captions or ()))
     seen = {site: views.see(record, site, sentence=sentence) for site in {place.site for place in plan.places}}

@@ -1,6 +1,5 @@
 """How alike the sentences of a batch are to a model, and how far a change moved each: a small map with its numbers."""
 
-import altair as alt
 import numpy as np
 
 from attnviz import metrics
@@ -27,13 +26,12 @@ MEASURE = "cosine of the sentences' vectors; 1: the same direction"
 MOVED = "moved: 1 less the cosine of a sentence's vector before the change and after it"
 
 
-def similarity(record: Record, *, before: Record | None = None, dark: bool = False) -> alt.LayerChart:
-    """Draw the cosine of every two sentences of the batch; with a run `before` a change, how far each one moved."""
-    return picture(record, before=before, dark=dark).chart
-
-
 def picture(record: Record, *, before: Record | None = None, dark: bool = False, edits: bool = True) -> Picture:
-    """What `similarity` draws. The arguments are the same, and whether the picture says what was changed."""
+    """Draw the cosine of every two sentences of the batch; with a run `before` a change, how far each one moved.
+
+    Args:
+        edits: whether the picture says what was changed.
+    """
     colors, every = theme(dark), len(record.sentences)
     cosine = metrics.similarity(record).numpy()[:MOST_SENTENCES, :MOST_SENTENCES]
     side = CELL * len(cosine)

@@ -6,7 +6,6 @@ from attnviz.charts import frame, panels, pixels
 from attnviz.charts.digits import short
 from attnviz.charts.frame import Frame, Ramp, text_width, words
 from attnviz.charts.panels import Panel, Panels
-from attnviz.charts.picture import Picture
 from attnviz.charts.theme import LINE, TEXT_SIZE, WORD_CHARACTER, Theme, theme
 from attnviz.core.display import shown
 from attnviz.core.tokens import Token
@@ -29,22 +28,6 @@ LONGEST_LABEL = 12
 
 Tokens = tuple[tuple[Token, ...], tuple[Token, ...]]
 """Of the queries and of the keys, all of them."""
-
-
-def stage(
-    stage: Stage,
-    tokens: Tokens,
-    matrices: tuple[Matrix, ...],
-    *,
-    selected: tuple[int, int] = (-1, -1),
-    dark: bool = False,
-):
-    """Draw some tables of a stage; see `drawing_of`."""
-    return picture(stage, tokens, matrices, selected=selected, dark=dark).chart
-
-
-def picture(stage: Stage, tokens: Tokens, matrices: tuple[Matrix, ...], *, dark: bool = False, **shown) -> Picture:
-    return panels.picture(drawing_of(stage, tokens, matrices, dark=dark, **shown), theme(dark))
 
 
 def drawing_of(

@@ -4,8 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import zip_longest
 
-import altair as alt
-
 from attnviz import metrics
 from attnviz.charts import axes, bars, frame
 from attnviz.charts.frame import Frame, text_width, words
@@ -32,21 +30,17 @@ Column = Callable[[float], tuple[Frame, float]]
 """Draws a column that begins at some x, and says how wide it is."""
 
 
-def step_by_step(
-    record: Record, *, before: Record | None = None, sentence: int = 0, dark: bool = False
-) -> alt.LayerChart:
-    """Draw a row per position that is not padding: what was just read, and the most probable word then, with a bar.
-
-    Of a model that fills in there is a row per blank.
-    With a run `before` a change both stand side by side, and rows that say another word are marked.
-    """
-    return picture(record, before=before, sentence=sentence, dark=dark).chart
-
-
 def picture(
     record: Record, *, before: Record | None = None, sentence: int = 0, dark: bool = False, edits: bool = True
 ) -> Picture:
-    """What `step_by_step` draws. The arguments are the same, and whether the picture says what was changed."""
+    """Draw a row per position that is not padding: what was just read, and the most probable word then, with a bar.
+
+    Of a model that fills in there is a row per blank. With a run `before` a change both stand side by side, and rows
+    that say another word are marked.
+
+    Args:
+        edits: whether the picture says what was changed.
+    """
     colors, compared = theme(dark), before is not None
     now = metrics.said(record, sentence=sentence)
     old = metrics.said(before, sentence=sentence) if compared else ()

@@ -34,35 +34,6 @@ NUMBERED = 40
 """Up to so many tokens have their weights written under them."""
 
 
-def text_strip(
-    record: Record,
-    site: Site,
-    head: int | str,
-    *,
-    chosen: int | None = None,
-    side: str = "from",
-    sentence: int = 0,
-    view: View = View(),
-    domain: str = "fixed",
-    selected: tuple[int, int] | None = None,
-    dark: bool = False,
-    rev: int = 0,
-) -> alt.LayerChart:
-    """Draw the sentence, shaded by what one token gives or gets; of two sentences both.
-
-    A click selects a token under the name "cell" with the fields query, key and rev: one of them a position, one -1.
-
-    Args:
-        chosen: the position of the token; None for that of the strongest weight.
-        side: "from" it, a query, or "to" it, a key.
-        domain: as in `heatmap`.
-        selected: the (query, key) whose other end is outlined.
-        rev: a counter to raise after each click.
-    """
-    drawn = {"chosen": chosen, "side": side, "view": view, "domain": domain, "selected": selected}
-    return picture(record, site, head, sentence=sentence, dark=dark, rev=rev, **drawn).chart
-
-
 def picture(
     record: Record,
     site: Site,
@@ -78,7 +49,18 @@ def picture(
     rev: int = 0,
     edits: bool = True,
 ) -> Picture:
-    """What `text_strip` draws. The arguments are the same, and whether the picture says what was changed."""
+    """Draw the sentence, shaded by what one token gives or gets; of two sentences both.
+
+    A click selects a token under the name "cell" with the fields query, key and rev: one of them a position, one -1.
+
+    Args:
+        chosen: the position of the token; None for that of the strongest weight.
+        side: "from" it, a query, or "to" it, a key.
+        domain: as in `heatmap`.
+        selected: the (query, key) whose other end is outlined.
+        rev: a counter to raise after each click.
+        edits: whether the picture says what was changed.
+    """
     shade = shade_of(record, site, head, chosen=chosen, side=side, sentence=sentence, view=view)
     strip = _Strip(shade, domain_of(domain, shade.seen), selected, theme(dark), rev)
     said = [*heatmap.subtitles_of(record, edits=edits), *shade.seen.notes, *shade.notes]

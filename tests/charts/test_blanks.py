@@ -3,13 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from pictures import SITE, data, filled_of, without_data
+from pictures import SITE, data, filled_of, heatmap, mask_grid, next_word, step_by_step, without_data
 
 from attnviz import figures, metrics, words
-from attnviz.charts.heatmap import heatmap
-from attnviz.charts.mask_grid import mask_grid
-from attnviz.charts.next_word import next_word
-from attnviz.charts.step_by_step import step_by_step
 from attnviz.core.masks import Subsequent
 from attnviz.words import NO_BLANK
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from pictures import HOSTILE, SITE, data, draw, record_of, without_data
+from pictures import HOSTILE, SITE, change, data, draw, record_of, without_data
 
 from attnviz import metrics, words
-from attnviz.charts.change import WIDTH, change, picture
+from attnviz.charts.change import WIDTH, picture
 from attnviz.charts.theme import CAUTIONS
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Prefix

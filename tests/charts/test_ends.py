@@ -6,13 +6,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from pictures import CROSS, HOSTILE, SITE, data, draw, prediction_of, story_of, translation_of, without_data
+from pictures import (
+    CROSS,
+    HOSTILE,
+    SITE,
+    data,
+    draw,
+    heads,
+    heatmap,
+    mask_grid,
+    prediction_of,
+    story_of,
+    translation_of,
+    without_data,
+)
 
 from attnviz import figures
 from attnviz.charts.frame import text_width
-from attnviz.charts.heads import heads
-from attnviz.charts.heatmap import heatmap
-from attnviz.charts.mask_grid import mask_grid
 from attnviz.charts.theme import WORD_CHARACTER
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent

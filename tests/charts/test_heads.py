@@ -5,11 +5,10 @@ import io
 
 import numpy as np
 import pytest
-from pictures import SITE, data, draw, record_of, without_data
+from pictures import SITE, data, draw, heads, heatmap, record_of, without_data
 from PIL import Image
 
-from attnviz.charts.heads import WIDTH, columns_of, heads
-from attnviz.charts.heatmap import heatmap
+from attnviz.charts.heads import WIDTH, columns_of
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent
 

@@ -5,10 +5,9 @@ import math
 
 import numpy as np
 import pytest
-from pictures import HOSTILE, SITE, data, draw, record_of, without_data
+from pictures import HOSTILE, SITE, data, draw, heatmap, record_of, without_data
 
 from attnviz.charts import theme
-from attnviz.charts.heatmap import heatmap
 from attnviz.charts.size import THINNEST
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError

@@ -3,10 +3,10 @@
 import math
 
 import pytest
-from pictures import HOSTILE, data, draw, labels_of, record_of, without_data
+from pictures import HOSTILE, data, draw, labels, labels_of, record_of, without_data
 
 from attnviz import figures, metrics
-from attnviz.charts.labels import MOST_LABELS, ONE_LABEL, labels
+from attnviz.charts.labels import MOST_LABELS, ONE_LABEL
 from attnviz.charts.next_word import LENGTH, NO_NUMBERS
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError

@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from pictures import HOSTILE, data, draw, without_data
+from pictures import HOSTILE, data, draw, leaks, without_data
 
 from attnviz import figures, tables, words
-from attnviz.charts.leaks import leaks
 from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits
 from attnviz.core.leaks import LeakTest

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pictures import HOSTILE, SITE, data, draw, record_of, translation_of, without_data
+from pictures import HOSTILE, SITE, data, draw, lines, record_of, translation_of, without_data
 
 from attnviz.charts.line_plan import DASHES, styles_of
-from attnviz.charts.lines import lines
 from attnviz.charts.strands import MOST_LINES, MOST_TOKENS
 from attnviz.charts.theme import DARK, LIGHT, theme
 from attnviz.core.edits import Edits, Site

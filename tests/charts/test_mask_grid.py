@@ -1,11 +1,10 @@
 """One mask as a grid."""
 
-from pictures import HOSTILE, SITE, data, draw, record_of, without_data
+from pictures import HOSTILE, SITE, data, draw, mask_grid, record_of, without_data
 
 from attnviz.charts import heatmap
 from attnviz.charts import mask_grid as mask_grid_chart
 from attnviz.charts.frame import text_width
-from attnviz.charts.mask_grid import mask_grid
 from attnviz.charts.theme import LIGHT
 from attnviz.core.masks import Padding, Painted, Subsequent, Window
 

@@ -4,9 +4,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from pictures import HOSTILE, SITE, data, draw, record_of, story_of, translation_of, without_data
+from pictures import HOSTILE, SITE, data, draw, next_word, record_of, story_of, translation_of, without_data
 
-from attnviz.charts.next_word import LENGTH, NO_NUMBERS, next_word
+from attnviz.charts.next_word import LENGTH, NO_NUMBERS
 from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError

@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import pandas as pd
 import pytest
-from pictures import data, draw, without_data
+from pictures import data, draw, overview, without_data
 
 from attnviz import api
-from attnviz.charts.overview import LARGEST, SMALLEST, WIDTH, overview
+from attnviz.charts.overview import LARGEST, SMALLEST, WIDTH
 from attnviz.charts.scatter import LEFT, SIDE
 from attnviz.charts.scatter import picture as scatter
 from attnviz.core.edits import Edits, Site

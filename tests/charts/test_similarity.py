@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import HOSTILE, data, draw, record_of, vectors_of, without_data
+from pictures import HOSTILE, data, draw, record_of, similarity, vectors_of, without_data
 
 from attnviz import figures, metrics, words
-from attnviz.charts.similarity import MOST_SENTENCES, similarity
+from attnviz.charts.similarity import MOST_SENTENCES
 from attnviz.core.errors import InputError
 
 TEXTS = ["A cat.", "A dog.", "Rain."]

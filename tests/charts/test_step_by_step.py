@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from pictures import HOSTILE, SITE, data, draw, record_of, story_of, translation_of, without_data
+from pictures import HOSTILE, SITE, data, draw, record_of, step_by_step, story_of, translation_of, without_data
 
 from attnviz.charts.frame import text_width
-from attnviz.charts.step_by_step import DIFFERS, LENGTH, step_by_step
+from attnviz.charts.step_by_step import DIFFERS, LENGTH
 from attnviz.charts.theme import WORD_CHARACTER
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError

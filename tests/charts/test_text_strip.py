@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from pictures import HOSTILE, SITE, data, draw, record_of, translation_of, without_data
+from pictures import HOSTILE, SITE, data, draw, record_of, text_strip, translation_of, without_data
 
 from attnviz.charts import pixels
 from attnviz.charts.shade import MOST_TOKENS, shade_of
-from attnviz.charts.text_strip import WIDTH, text_strip
+from attnviz.charts.text_strip import WIDTH
 from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
