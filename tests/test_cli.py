@@ -278,7 +278,6 @@ def test_a_terminal_that_knows_ascii_only_is_written_to(monkeypatch):
 
 def test_help_names_every_command_and_every_format(run, capsys):
     for arguments, words in (
-        ([], [*parser.COMMANDS]),
         (["--help"], [*parser.COMMANDS, "tokens - --model scratch --tokenizer bpe --json"]),
         (["head", "--help"], [f".{format}" for format in export.FORMATS]),
     ):

@@ -11,7 +11,7 @@ from attnviz.cli import forms
 from attnviz.core.errors import InputError, quoted
 
 ABOUT = """See what every attention head does with a sentence, in models that are trained, and what changes.
-'attnviz app' shows it in a browser."""
+'attnviz' alone, or 'attnviz app', opens the app in a browser."""
 EXAMPLES = """examples:
   attnviz says "the black cat sleeps on the red chair ."
   attnviz head "the black cat sleeps" --head 1 -o head.png -o head.csv
@@ -61,8 +61,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def read(arguments: Sequence[str]) -> argparse.Namespace:
-    """What was asked for; no arguments at all ask for help."""
-    command = arguments[0] if arguments else "--help"
+    """What was asked for; no arguments at all ask for the app."""
+    command = arguments[0] if arguments else "app"
     if not command.startswith("-") and command not in COMMANDS:
         raise InputError(f"There is no command {quoted(command)}. There are: {', '.join(COMMANDS)}.")
     return build().parse_args(arguments or [command])
