@@ -14,7 +14,7 @@ $(if $(TORCH_INDEX),@grep '^torch==' $(VENV)/wanted | PIP_INDEX_URL="$(TORCH_IND
 $(INSTALL) -r $(VENV)/wanted
 endef
 
-.PHONY: help run test check bench sweep train evidence screenshots image clean
+.PHONY: help run test check bench sweep kernels train evidence screenshots image clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -38,6 +38,9 @@ bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints ta
 
 sweep: $(VENV)/for-tests ## property tests with 50 times as many examples, another draw each time
 	$(BIN)/python -m pytest --hypothesis-profile=sweep -m "not browser" $(ARGS)
+
+kernels: $(VENV)/for-tests ## the tests of numbers as other CPUs compute, on one thread and on two
+	$(BIN)/python tests/kernels.py $(ARGS)
 
 train: $(VENV)/for-tests ## train the shipped models again and draw how they learned; one of them: make train MODEL=story
 	PYTHONPATH=. $(BIN)/python -m attnviz.training $(MODEL)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-torch.set_num_threads(1)  # as the app does: more threads give other last digits, and fight for cores
+torch.set_num_threads(int(os.environ.get("ATTNVIZ_TEST_THREADS", 1)))  # one, as the app: more fight for cores
 
 settings.register_profile("attnviz", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("sweep", settings.get_profile("attnviz"), derandomize=False, max_examples=5000)

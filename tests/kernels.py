@@ -1,0 +1,27 @@
+"""Run tests with each way of computing that this CPU knows, on one thread and on two: `make kernels`.
+
+PyTorch has kernels for CPUs without AVX2, with it and with AVX-512, and each rounds in its own order. What holds with
+all of them holds on other machines too.
+"""
+
+import os
+import subprocess
+import sys
+
+import torch
+
+WAYS = ("default", "avx2", "avx512")
+
+
+def main(*arguments: str) -> None:
+    best = torch.backends.cpu.get_cpu_capability().lower()
+    for way in WAYS[: WAYS.index(best) + 1] if best in WAYS else WAYS[:1]:
+        for threads in ("1", "2"):
+            print(f"{way}, {threads} thread{'s' * (threads == '2')}", flush=True)
+            setting = {"ATEN_CPU_CAPABILITY": way, "ATTNVIZ_TEST_THREADS": threads}
+            command = [sys.executable, "-m", "pytest", "-q", "-m", "not browser", "--ignore=tests/ui", *arguments]
+            subprocess.run(command, env=os.environ | setting, check=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
