@@ -74,7 +74,7 @@ def folder(tmp_path_factory):
 
     root = tmp_path_factory.mktemp("models")
     yield folder
-    source._loaded.cache_clear()
+    source._models.clear()
 
 
 @pytest.fixture
@@ -297,7 +297,7 @@ def test_a_mistake_is_answered_in_one_line(run, folder, tmp_path, kind, argument
 def test_without_transformers_one_sentence_says_what_to_install(run, folder, monkeypatch):
     from attnviz.sources.huggingface import said
 
-    source._loaded.cache_clear()
+    source._models.clear()
     monkeypatch.setattr(said, "find_spec", lambda name: None)
     status, _, err = run("head", CAT, "--model", folder("BertModel"))
 
@@ -381,7 +381,7 @@ def test_who_cancels_by_the_report_is_not_told_about_other_models(monkeypatch):
     """It is no mistake in the name."""
     from attnviz.sources.huggingface.hub import Canceled
 
-    def load(place, report):
+    def load(place, report, room):
         raise Canceled("The download was canceled.")
 
     monkeypatch.setattr(source.loading, "load", load)

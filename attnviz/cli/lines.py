@@ -23,7 +23,7 @@ MOST_NOTES = 10
 def unknown(source: Source, texts: list[str]) -> list[str]:
     """A line for each word that a model does not know, with known ones that are spelled like it."""
     words = source.unknown(texts)
-    found, unk = [], source.loaded.tokenizer.unk_token if isinstance(source, HuggingFace) else UNK
+    found, unk = [], source.known.tokenizer.unk_token if isinstance(source, HuggingFace) else UNK
     for word, nearest in list(words.items())[:MOST_NOTES]:
         near = f"; it knows {', '.join(map(repr, map(shown, nearest)))}" if nearest else ""
         found.append(f"'{source.name}' does not know '{shown(word)}' and reads {unk}{near}.")
@@ -103,24 +103,24 @@ _TASKS = {
 
 def _pretrained(source: HuggingFace) -> list[str]:
     """What a model of Hugging Face says of itself; nothing of it was measured here."""
-    loaded = source.loaded
-    config, layers = loaded.model.config, Counter(site.kind for site in source.sites)
-    sizes = [(sum(one.numel() for one in loaded.model.parameters()), "parameters")]
+    known = source.known
+    config, layers = known.config, Counter(site.kind for site in source.sites)
+    sizes = [(known.parameters, "parameters")]
     sizes += [(count, f"{kind} layers") for kind, count in layers.items()]
     sizes += [(source.num_heads, "heads per layer" if len(set(source.heads.values())) == 1 else "heads at most")]
-    sizes += [(source.d_model, "numbers per token"), (loaded.vocabulary, "tokens known")]
-    names = [str(name) for name in (config.id2label or {}).values()] if loaded.task == "labels" else []
+    sizes += [(source.d_model, "numbers per token"), (known.vocabulary, "tokens known")]
+    names = [str(name) for name in (config.id2label or {}).values()] if known.task == "labels" else []
     about = [
         ("", "labels:", f"{len(names)}: {', '.join(map(shown, names[:10]))}{', ...' * (len(names) > 10)}"),
-        ("", "class:", type(loaded.model).__name__),
-        ("", "commit:", loaded.commit or "not known: from a folder or a package"),
-        ("", "numbers:", f"{str(loaded.dtype).removeprefix('torch.')}, on {loaded.device}"),
-        ("", "reads:", f"up to {loaded.longest:,} tokens" if loaded.longest else "as many tokens as memory holds"),
+        ("", "class:", known.made_of),
+        ("", "commit:", known.commit or "not known: from a folder or a package"),
+        ("", "numbers:", f"{str(known.dtype).removeprefix('torch.')}, on {known.device}"),
+        ("", "reads:", f"up to {known.longest:,} tokens" if known.longest else "as many tokens as memory holds"),
         ("", "changes:", f"read-only: {source.read_only}" if source.read_only else "masks, heads, scale, temperature"),
     ]
     title = f"{source.name} ({source.provenance})"
     listed = columns([(f"  {value:>13,}", name) for value, name in sizes])
-    return [title, _TASKS[loaded.task], "", *columns(about[not names :]), "", "Sizes:", *listed]
+    return [title, _TASKS[known.task], "", *columns(about[not names :]), "", "Sizes:", *listed]
 
 
 def _measured(card: Card) -> list[str]:

@@ -22,7 +22,7 @@ def check(source: Source, before: Record | None, after: Record) -> None:
     if after.vectors is not None and before is None and len(after.sentences) == 1:
         raise InputError(f"'{source.name}' gives a sentence a vector: give several, one on each line, or a change.")
     if metrics.fills_in(after) and not any(after.prediction.blanks):
-        mask = source.loaded.tokenizer.mask_token if isinstance(source, HuggingFace) else None
+        mask = source.known.tokenizer.mask_token if isinstance(source, HuggingFace) else None
         raise InputError(f"'{source.name}' fills in {mask}; write that in the place of a word.")
 
 

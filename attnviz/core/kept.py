@@ -73,20 +73,33 @@ class Kept(Generic[Value]):
         """Keep a value in place of the one under its key."""
         parts = self._parts(value)
         with self._lock:
-            let_go = [self._drop(key)] if key in self._values else []
-            let_go += self._keep(key, value, parts)
-        del let_go
+            before = self._drop(key) if key in self._values else None
+            let_go = self._keep(key, value, parts)
+        del before, let_go
 
-    def reserve(self, key: Hashable, size: int) -> None:
+    def reserve(self, key: Hashable, size: int) -> tuple[Hashable, ...]:
         """Hold room for a value while it is made: others are let go of now, not when it is there.
 
         Called by its maker; the room is held until the value is there or failed.
+
+        Returns:
+            The keys of what was let go of.
         """
         with self._lock:
             if key in self._making:
                 self._making[key].reserved = max(0, size)
             let_go = self._let_go()
-        del let_go  # large values end here, outside of the lock
+        return tuple(let_go)  # large values end after this, outside of the lock
+
+    def let_go(self, size: int) -> tuple[Hashable, ...]:
+        """Let go of the least recently used, of so many bytes in all; of none if all together are smaller.
+
+        Returns:
+            The keys of what was let go of.
+        """
+        with self._lock:
+            let_go = self._let_go(self._bytes - size) if size <= self._bytes else {}
+        return tuple(let_go)
 
     def clear(self) -> None:
         """Let go of every value. One that is being made still reaches those who wait for it, and is not kept."""
@@ -133,7 +146,7 @@ class Kept(Generic[Value]):
         self, key: Hashable, making: "_Making", made: tuple[Value, Mapping[Hashable, int]] | None = None
     ) -> None:
         """Forget that a value is being made, and keep it if it fits; after `clear` neither is ours any more."""
-        let_go = []
+        let_go = {}
         with self._lock:
             if self._making.get(key) is making:
                 del self._making[key]
@@ -147,10 +160,10 @@ class Kept(Generic[Value]):
         parts = size if isinstance(size, Mapping) else {object(): size}
         return {part: max(0, size) for part, size in parts.items()}
 
-    def _keep(self, key: Hashable, value: Value, parts: Mapping[Hashable, int]) -> list[Value]:
+    def _keep(self, key: Hashable, value: Value, parts: Mapping[Hashable, int]) -> dict[Hashable, Value]:
         """Under the lock: keep a value unless it is larger than the bound; gives what was let go of for it."""
         if sum(parts.values()) > self.most_bytes:
-            return []
+            return {}
         self._values[key] = value, parts
         for part, size in parts.items():
             if not self._holders[part]:
@@ -158,12 +171,14 @@ class Kept(Generic[Value]):
             self._holders[part] += 1
         return self._let_go()
 
-    def _let_go(self) -> list[Value]:
-        """Under the lock: drop the least recently used until values and reservations fit."""
-        let_go = []
-        reserved = sum(making.reserved for making in self._making.values())
-        while self._values and self._bytes + reserved > self.most_bytes:
-            let_go.append(self._drop(next(iter(self._values))))
+    def _let_go(self, most: int | None = None) -> dict[Hashable, Value]:
+        """Under the lock: drop the least recently used until so many bytes are left; by default, until all fits."""
+        if most is None:
+            most = self.most_bytes - sum(making.reserved for making in self._making.values())
+        let_go = {}
+        while self._values and self._bytes > most:
+            key = next(iter(self._values))
+            let_go[key] = self._drop(key)
         return let_go
 
     def _drop(self, key: Hashable) -> Value:

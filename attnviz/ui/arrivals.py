@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 Stage = Literal["finding", "asking", "fetching", "loading", "here", "failed"]
 
-MOST_HERE = 2
-"""So many loaded models are kept, as the source itself does."""
+MOST_HERE = 8
+"""Models remembered: each a tokenizer of up to 100 MB, and no weights. Those are kept as far as there is memory."""
 MOST_FAILED = 32
 RETRY = 60.0
 """Seconds after which a model that could not be loaded is looked for again."""
@@ -167,7 +167,7 @@ def forget(arrival: Arrival) -> None:
 
 
 def here() -> tuple[str, ...]:
-    """The names of the models that are loaded."""
+    """The names of the models that came."""
     return tuple(name for name, arrival in tuple(_arrivals.items()) if arrival.stage == "here")
 
 

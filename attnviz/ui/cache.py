@@ -151,9 +151,9 @@ def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
 
 def _vocabulary(source: Source) -> int:
     """To how many words a model of Hugging Face gives a probability at each token; 0 of others, which have few."""
-    if source.provenance != "pretrained" or source.loaded.task not in ("next", "fill", "write"):
+    if source.provenance != "pretrained" or source.known.task not in ("next", "fill", "write"):
         return 0
-    return source.loaded.vocabulary
+    return source.known.vocabulary
 
 
 _long_runs = Lock()

@@ -65,14 +65,14 @@ def of_model(source: Source) -> dict[str, str]:
 
 def _of_pretrained(source: Source) -> dict[str, str]:
     """What a model of Hugging Face is good for, by what it says and reads."""
-    loaded, found = source.loaded, dict(FIRST)
-    if loaded.task == "fill" and loaded.tokenizer.mask_token:
-        found["a blank to fill in"] = f"The cat sat on the mat because it was {loaded.tokenizer.mask_token}."
-    if loaded.task == "next":
+    known, found = source.known, dict(FIRST)
+    if known.task == "fill" and known.tokenizer.mask_token:
+        found["a blank to fill in"] = f"The cat sat on the mat because it was {known.tokenizer.mask_token}."
+    if known.task == "next":
         found["words that come again"] = REPEATED
-    if loaded.task == "vectors":
+    if known.task == "vectors":
         found["three sentences"] = ALIKE
-    if loaded.task != "write" and source.sites[0].kind == "encoder":
+    if known.task != "write" and source.sites[0].kind == "encoder":
         found["a pair of texts"] = PAIR
     return found
 

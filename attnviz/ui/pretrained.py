@@ -15,7 +15,7 @@ from attnviz.ui.arrivals import Arrival
 from attnviz.ui.notes import clean, large, quiet
 
 if TYPE_CHECKING:
-    from attnviz.sources.huggingface.loading import Loaded
+    from attnviz.sources.huggingface.loading import Known
 
 NAME = "huggingface"
 """What the choice of a model calls all of them."""
@@ -68,22 +68,21 @@ def field() -> Source | Arrival | AttnvizError:
         return arrival.error
     if arrival.stage != "here":
         return arrival
-    try:
-        quiet(facts(arrival.source))
-    except AttnvizError as error:  # it was let go of for others, and its files are gone
-        arrivals.forget(arrival)
-        return error
+    quiet(facts(arrival.source))
     return arrival.source
 
 
 def facts(source: Source) -> str:
-    """Where the weights come from, what the model does, and how and where its numbers are kept; broken between them."""
-    parts = source.provenance, TASKS[source.loaded.task], _kept(source.loaded, ", ")
+    """Where the weights come from, what the model does, how and where its numbers are kept, and if they are not, what
+    that means; broken between them."""
+    parts = [source.provenance, TASKS[source.known.task], _kept(source.known, ", ")]
+    if not source.is_loaded:
+        parts.append("not in memory, as another model needs the room: the next run loads it again")
     return " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
 
 
-def _kept(loaded: "Loaded", on: str = " on ") -> str:
-    return f"{str(loaded.dtype).removeprefix('torch.')}{on}{loaded.device}"
+def _kept(known: "Known", on: str = " on ") -> str:
+    return f"{str(known.dtype).removeprefix('torch.')}{on}{known.device}"
 
 
 def leave() -> None:
@@ -93,7 +92,7 @@ def leave() -> None:
 
 def unknown_token(source: Source) -> str:
     """How a model reads a word that it does not know."""
-    return source.loaded.tokenizer.unk_token or "<unk>" if source.provenance == "pretrained" else "<unk>"
+    return source.known.tokenizer.unk_token or "<unk>" if source.provenance == "pretrained" else "<unk>"
 
 
 def try_again() -> None:
@@ -169,19 +168,18 @@ def _size(count: int) -> str:
 
 def card(source: Source) -> list[tuple[str, str]]:
     """What is known of a model of which nothing was measured here, in pairs of what and how much."""
-    loaded = source.loaded
-    parameters = sum(one.numel() for one in loaded.model.parameters())
+    known = source.known
     layers = Counter(site.kind for site in source.sites)
     heads = "heads per layer" if len(set(source.heads.values())) == 1 else "heads of a layer, at most"
     return [
-        ("class", type(loaded.model).__name__),
-        ("what it does", TASKS[loaded.task]),
+        ("class", known.made_of),
+        ("what it does", TASKS[known.task]),
         *((f"{kind} layers", f"{count:,}") for kind, count in layers.items()),
         (heads, f"{source.num_heads:,}"),
         ("d_model", f"{source.d_model:,}"),
-        ("parameters", f"{parameters:,}"),
-        ("tokens it knows", f"{loaded.vocabulary:,}"),
-        ("longest text", f"{loaded.longest:,} tokens" if loaded.longest else "it names no limit"),
-        ("kept as", _kept(loaded)),
-        ("from", f"commit {loaded.commit}" if loaded.commit else "files on this machine"),
+        ("parameters", f"{known.parameters:,}"),
+        ("tokens it knows", f"{known.vocabulary:,}"),
+        ("longest text", f"{known.longest:,} tokens" if known.longest else "it names no limit"),
+        ("kept as", _kept(known)),
+        ("from", f"commit {known.commit}" if known.commit else "files on this machine"),
     ]

@@ -199,7 +199,7 @@ def test_room_is_made_before_a_value_is_there():
         kept.get(key, lambda: 3)
 
     def make() -> int:
-        kept.reserve("large", 6)
+        inside.append(kept.reserve("large", 6))
         inside.append(kept.keys())
         kept.get("d", lambda: 4)
         inside.append(kept.keys())
@@ -208,9 +208,26 @@ def test_room_is_made_before_a_value_is_there():
     with pytest.raises(MemoryError):
         kept.get("large", make)
 
-    assert inside == [("c",), ("d",)]
+    assert inside == [("a", "b"), ("c",), ("d",)]
     assert kept.get("e", lambda: 6) == 6
     assert kept.keys() == ("d", "e")
+
+
+@given(sizes=st.lists(st.integers(1, 9), max_size=6), size=st.integers(0, 40))
+def test_the_least_recently_used_are_let_go_of_when_asked(sizes, size):
+    """No more of them than that takes, and none if all together would not do."""
+    kept = sized(100)
+    for key, bytes in enumerate(sizes):
+        kept.get(key, lambda bytes=bytes: bytes)
+    let_go = kept.let_go(size)
+
+    assert (*let_go, *kept.keys()) == tuple(range(len(sizes)))
+    freed = sum(sizes[key] for key in let_go)
+    if size > sum(sizes):
+        assert not let_go
+    else:
+        assert freed >= size
+        assert not let_go or freed - sizes[let_go[-1]] < size
 
 
 def test_what_is_being_made_when_all_is_let_go_is_not_kept():

@@ -39,7 +39,7 @@ def nothing_is_on_its_way():
     for thread in [thread for thread in threading.enumerate() if thread.name == "attnviz-arrival"]:
         thread.join(PATIENCE)
         assert not thread.is_alive()
-    sources._loaded.cache_clear()
+    sources._models.clear()
 
 
 @pytest.fixture
@@ -195,10 +195,10 @@ def test_two_sessions_wait_for_one_load(model, monkeypatch):
     """It is loaded once; when one of them leaves, the other still gets it."""
     go_on, loads, load = threading.Event(), [], sources.loading.load
 
-    def loading(place, report):
+    def loading(place, report, room):
         loads.append(place)
         assert go_on.wait(PATIENCE)
-        return load(place, report)
+        return load(place, report, room)
 
     monkeypatch.setattr(sources.loading, "load", loading)
     first, second = wait_for(str(model), "a"), wait_for(str(model), "b")
@@ -254,7 +254,7 @@ def test_what_failed_is_tried_again_after_a_while(hub, monkeypatch):
 def test_a_mistake_of_ours_is_a_sentence_too(model, monkeypatch, caplog):
     """The page says that it failed and the log why; no page waits forever."""
 
-    def load(place, report):
+    def load(place, report, room):
         raise ZeroDivisionError("a mistake")
 
     monkeypatch.setattr(sources.loading, "load", load)

@@ -69,7 +69,7 @@ def folder(tmp_path_factory):
 
     root = tmp_path_factory.mktemp("models")
     yield folder
-    sources._loaded.cache_clear()
+    sources._models.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -1,14 +1,15 @@
 """How much memory a model needs, and how much there is; in bytes."""
 
-import ctypes
-import os
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
+GROUP = Path("/sys/fs/cgroup")
+"""Where Linux shows the control group of a process."""
 USUAL = 512
 """Tokens that a run is reckoned with, if the model reads so many."""
 
@@ -48,14 +49,24 @@ def _sizes(config: Any) -> tuple[int, int, int]:
     return 6 * layers * d_model + 3 * inner + 2 * number("vocab_size", otherwise=0), layers, heads
 
 
-def free(device: torch.device) -> int | None:
-    """Bytes that can still be had on a device; None if nobody says."""
+def free(device: torch.device) -> int:
+    """Bytes that can still be had on a device, with those that torch holds in reserve there."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + reserve
     if device.type == "mps":
         return torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
-    found = [bytes for bytes in (_machine(), _container()) if bytes is not None]
-    return min(found, default=None)
+    limit, used = _container()
+    return min(psutil.virtual_memory().available, limit - used)
+
+
+def whole(device: torch.device) -> int:
+    """Bytes of a device, used or not."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[1]
+    if device.type == "mps":
+        return torch.mps.recommended_max_memory()
+    return min(psutil.virtual_memory().total, _container()[0])
 
 
 def devices() -> list[torch.device]:
@@ -68,27 +79,15 @@ def devices() -> list[torch.device]:
     return found
 
 
-def _machine() -> int | None:
-    with suppress(OSError, ValueError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    with suppress(OSError, ValueError, AttributeError):  # what macOS has in all: it does not say what is free
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if sys.platform == "win32":
-        status = (ctypes.c_ulonglong * 8)(64)  # MEMORYSTATUSEX: its own length first, what is available third
-        if ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):
-            return status[2]
-    return None
-
-
-def _container() -> int | None:
-    """What the control group of this process has left, under Linux."""
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
+def _container() -> tuple[int, int]:
+    """The limit of the control group of this process, under Linux, and how much of it is used; the largest and 0 if
+    there is none. What files were read into memory is given up when it is needed, so it is not counted as used."""
+    v2 = ("memory.max", "memory.current", "memory.stat", "inactive_file ")
+    names = ("limit_in_bytes", "usage_in_bytes", "stat")
+    v1 = (*(f"memory/memory.{name}" for name in names), "total_inactive_file ")
+    for limit, used, stat, read in (v2, v1):
         with suppress(OSError, ValueError):  # no such group, or "max": no limit
-            group = Path("/sys/fs/cgroup")
-            return int((group / limit).read_text()) - int((group / used).read_text())
-    return None
+            most, taken = int((GROUP / limit).read_text()), int((GROUP / used).read_text())
+            lines = (GROUP / stat).read_text().splitlines()
+            return most, taken - sum(int(line.removeprefix(read)) for line in lines if line.startswith(read))
+    return sys.maxsize, 0

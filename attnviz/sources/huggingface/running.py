@@ -22,10 +22,10 @@ def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]
     """What a model reads, (B, n): ids, which of them are no padding, and of a pair which text each is of."""
     ids = torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
     real = torch.arange(ids.shape[1]) < torch.tensor([[sentence.length] for sentence in sentences])
-    named = (getattr(loaded.model.config, "pad_token_id", None), loaded.tokenizer.pad_token_id)
+    named = (getattr(loaded.config, "pad_token_id", None), loaded.tokenizer.pad_token_id)
     pad = next((id for id in named if id is not None and 0 <= id < loaded.vocabulary), 0)
     read = {"input_ids": ids.where(real, pad), "attention_mask": real.long()}  # some look for it where a text ends
-    types = getattr(loaded.model.config, "type_vocab_size", None)
+    types = getattr(loaded.config, "type_vocab_size", None)
     if "token_type_ids" in loaded.tokenizer.model_input_names and types not in (0, 1):
         read["token_type_ids"] = torch.tensor([[t.segment for t in sentence.tokens] for sentence in sentences])
     return {name: tensor.to(loaded.device) for name, tensor in read.items()}
@@ -41,7 +41,7 @@ def watched(
     """
     model = loaded.model
     settings = {"output_hidden_states": True} | ({"use_cache": False} if hasattr(model.config, "use_cache") else {})
-    with torch.inference_mode():
+    with loaded.turns.turn(), torch.inference_mode():
         if loaded.keeps_own_attention:
             given = model(**read, output_attentions=True, **settings)
             return given, _shown(model, given, lengths)
@@ -100,7 +100,7 @@ def written(
     ids = torch.full((batch, 1), start, device=loaded.device)
     counts, ended = torch.ones(batch, dtype=torch.long), torch.zeros(batch, dtype=torch.bool, device=loaded.device)
     kept = {"attention_mask": read["attention_mask"], "use_cache": False}
-    with torch.inference_mode():
+    with loaded.turns.turn(), torch.inference_mode():
         memory = model.get_encoder()(**read, attnviz=Run(model, edits, lengths, keep=False))
         while ids.shape[1] < most:
             run = Run(model, edits, lengths, keep=False)

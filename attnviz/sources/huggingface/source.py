@@ -1,7 +1,8 @@
 """A model of Hugging Face as a source: its own tokens, its attention through the tap, and what it says."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -10,15 +11,17 @@ from torch import Tensor
 
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
+from attnviz.core.kept import Kept
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.huggingface import hub, loading, memory, reading, running, said
 from attnviz.sources.huggingface.hub import Progress
-from attnviz.sources.huggingface.kept import Kept
-from attnviz.sources.huggingface.loading import Loaded
+from attnviz.sources.huggingface.loading import Known, Loaded
 
 MOST_LOGITS = 2**28
-"""So many numbers (1 GiB) say how probable each word is at each position, at most."""
+"""Numbers (1 GiB) that may say how probable each word is at each position."""
+SHARE = 0.5
+"""Part of a device's memory that models may keep; runs, records and other programs need the rest."""
 
 
 def fetch(name: str, report: Callable[[Progress], bool | None] = lambda progress: None) -> "HuggingFace":
@@ -35,34 +38,45 @@ def fetch(name: str, report: Callable[[Progress], bool | None] = lambda progress
 class HuggingFace:
     """A model by its Hub name, perhaps with @revision, or by its folder.
 
-    It is loaded when it is first asked for, and kept; two models at once.
+    Its weights are loaded now, and kept while there is room: half of the memory holds models, and the one that was not
+    run for the longest is let go of first. One that was let go of is loaded again when it is run.
+
+    Attributes:
+        known: what needs no weights.
 
     Raises:
         AttnvizError: one sentence that says why it cannot be loaded.
     """
 
     model: str
+    known: Known = field(init=False, repr=False, compare=False)
 
     provenance = "pretrained"
     card = None
 
     def __post_init__(self):
-        _loaded(self.model)
+        object.__setattr__(self, "known", _loaded(self.model).known)
 
     @property
     def name(self) -> str:
-        return self.loaded.name
+        return self.known.name
 
     @property
     def loaded(self) -> Loaded:
+        """The model with its weights; ask once for each run, as they may be let go of at any time."""
         return _loaded(self.model)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether its weights are kept, so that a run need not wait for them."""
+        return self.model in _models
 
     @property
     def read_only(self) -> str | None:
         """Why nothing can be changed in this model; None if it can."""
-        if not self.loaded.keeps_own_attention:
+        if not self.known.keeps_own_attention:
             return None
-        what = f"{type(self.loaded.model).__name__} computes attention in its own code"
+        what = f"{self.known.made_of} computes attention in its own code"
         return f"{what}: its weights can be shown, but masks and heads cannot be changed."
 
     @property
@@ -84,22 +98,22 @@ class HuggingFace:
         Raises:
             InputError: if there are more than the model reads, with both numbers, or one that it has no vector for.
         """
-        sentences = reading.sentences(self.loaded.tokenizer, texts)
-        longest, length = self.loaded.longest, max(sentence.length for sentence in sentences)
+        sentences = reading.sentences(self.known.tokenizer, texts)
+        longest, length = self.known.longest, max(sentence.length for sentence in sentences)
         if longest is not None and length > longest:
             raise InputError(f"A sentence has {length:,} tokens; {self.name} reads up to {longest:,}. Shorten it.")
         for token in (token for one in sentences for token in one.tokens[: one.length]):
-            if token.id >= self.loaded.vocabulary:
-                has = f"{self.name} has vectors for {self.loaded.vocabulary:,} tokens"
+            if token.id >= self.known.vocabulary:
+                has = f"{self.name} has vectors for {self.known.vocabulary:,} tokens"
                 raise InputError(f"The token {quoted(token.text)} has the number {token.id:,}; {has}. Leave it out.")
         return sentences
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         """The words for which the tokenizer has no pieces."""
-        unknown = self.loaded.tokenizer.unk_token_id
+        unknown = self.known.tokenizer.unk_token_id
         if unknown is None:
             return {}
-        tokens = (token for one in reading.sentences(self.loaded.tokenizer, texts) for token in one.tokens)
+        tokens = (token for one in reading.sentences(self.known.tokenizer, texts) for token in one.tokens)
         return dict.fromkeys((token.text for token in tokens if token.id == unknown and not token.special), ())
 
     def run(
@@ -112,7 +126,7 @@ class HuggingFace:
                 there are `targets` for a model that writes no other text; or if the run needs more memory than there
                 is, with the numbers.
         """
-        if targets and self.loaded.task != "write":
+        if targets and self.known.task != "write":
             raise InputError(f"{self.name} writes no other text, so there is none to give to its decoder.")
         if self.read_only and edits != Edits():
             raise InputError(self.read_only)
@@ -120,8 +134,9 @@ class HuggingFace:
             if head >= self.heads.get(site, 0):
                 has = f"there are {self.heads[site]}, counted from 0" if site in self.sites else "nor such a site"
                 raise InputError(f"There is no head {head} at {site}; {has}.")
+        loaded = self.loaded
         self._check_room(sentences)
-        loaded, read = self.loaded, running.inputs(sentences, self.loaded)
+        read = running.inputs(sentences, loaded)
         lengths = tuple(sentence.length for sentence in sentences)
         if loaded.task == "write" and targets:
             read["decoder_input_ids"] = running.inputs(targets, loaded)["input_ids"]
@@ -129,8 +144,8 @@ class HuggingFace:
             ids, counts = running.written(loaded, edits, read, lengths)
             targets = reading.written(loaded.tokenizer, ids.tolist(), counts)
             read["decoder_input_ids"] = ids
-        elif loaded.task == "labels" and loaded.model.config.is_encoder_decoder:
-            targets = tuple(map(self._shifted, sentences))
+        elif loaded.task == "labels" and loaded.config.is_encoder_decoder:
+            targets = tuple(_shifted(loaded, sentence) for sentence in sentences)
         given, steps = running.watched(loaded, edits, read, lengths)
         output = running.hidden(given).float().cpu()
         says = self._says(given, output, sentences, targets)
@@ -142,44 +157,38 @@ class HuggingFace:
 
     def _check_room(self, sentences: tuple[Sentence, ...]) -> None:
         """Raises: InputError: with the numbers, if a run over a batch would need too much."""
-        loaded, batch, length = self.loaded, len(sentences), len(sentences[0].tokens)
-        config = loaded.model.config.get_text_config()
-        if loaded.task == "labels" and batch > 1 and getattr(loaded.model.config, "pad_token_id", None) is None:
+        known, batch, length = self.known, len(sentences), len(sentences[0].tokens)
+        config = known.config.get_text_config()
+        if known.task == "labels" and batch > 1 and getattr(known.config, "pad_token_id", None) is None:
             raise InputError(f"{self.name} knows no padding, so it reads one sentence at a time; given {batch}.")
-        positions = batch * (running.LONGEST_ANSWER if loaded.task == "write" else length)
-        logits = positions * config.vocab_size if loaded.task in ("next", "fill", "write") else 0
+        positions = batch * (running.LONGEST_ANSWER if known.task == "write" else length)
+        logits = positions * config.vocab_size if known.task in ("next", "fill", "write") else 0
         if logits > MOST_LOGITS:
             what = f"{positions:,} tokens, at each of which {self.name} gives {config.vocab_size:,} words a probability"
             raise InputError(f"{what}, are too much: {logits:,} numbers; at most {MOST_LOGITS:,} are kept. Shorten it.")
-        needs = memory.run(config, batch, length, own=loaded.keeps_own_attention)
-        free = memory.free(loaded.device)
-        if free is not None and needs > free:
-            what = f"{batch * length:,} tokens need about {said.size(needs)} of memory in {self.name}"
-            raise InputError(f"{what}, and {said.size(free)} are free here. Shorten it.")
-
-    def _shifted(self, sentence: Sentence) -> Sentence:
-        """What the decoder of a model that classifies reads: the sentence, one place later."""
-        id = running.begins_with(self.loaded.model)
-        start = Token(str(self.loaded.tokenizer.convert_ids_to_tokens(id)), id, 0, 0, special=True)
-        return Sentence(sentence.text, (start, *sentence.tokens[:-1]), sentence.length)
+        needs, others = memory.run(config, batch, length, own=known.keeps_own_attention), Others(self.model)
+        while needs > (free := memory.free(known.device)):
+            if _models.bytes - known.size < needs - free or not others.let_go(needs - free):
+                what = f"{batch * length:,} tokens need about {said.size(needs)} of memory in {self.name}"
+                raise InputError(f"{what}, and {said.size(free)} are free here. Shorten it.")
 
     def _says(
         self, given: Any, output: Tensor, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]
     ) -> dict[str, Any]:
         """The prediction, the labels or the vectors of a record, by what the model is for."""
-        loaded = self.loaded
-        if loaded.task == "vectors":
+        known = self.known
+        if known.task == "vectors":
             return {"vectors": running.means(output, sentences)}
         logits = given.logits.float().cpu()
-        if loaded.task == "labels":
-            names = loaded.model.config.id2label
+        if known.task == "labels":
+            names = known.config.id2label
             return {"labels": (tuple(str(names.get(i, i)) for i in range(logits.shape[-1])), logits)}
         blanks = None
-        if loaded.task == "fill":
-            mask = loaded.tokenizer.mask_token_id
+        if known.task == "fill":
+            mask = known.tokenizer.mask_token_id
             blanks = tuple(tuple(i for i, t in enumerate(one.tokens) if t.id == mask) for one in sentences)
         written = tuple(target.text for target in targets)
-        return {"prediction": Prediction(logits, Pieces(loaded.tokenizer, logits.shape[-1]), written, blanks)}
+        return {"prediction": Prediction(logits, Pieces(known.tokenizer, logits.shape[-1]), written, blanks)}
 
     @property
     def heads(self) -> dict[Site, int]:
@@ -189,9 +198,10 @@ class HuggingFace:
     @cached_property
     def _example(self) -> tuple[dict[Site, int], int]:
         """The heads of each site, and d_model, from a run on a single token."""
-        loaded, one = self.loaded, torch.zeros(1, 1, dtype=torch.long, device=self.loaded.device)
-        both = loaded.task == "labels" and loaded.model.config.is_encoder_decoder  # BART labels where a text ends
-        read = {"input_ids": one + loaded.model.config.eos_token_id if both else one}
+        loaded = self.loaded
+        one = torch.zeros(1, 1, dtype=torch.long, device=loaded.device)
+        both = loaded.task == "labels" and loaded.config.is_encoder_decoder  # BART labels where a text ends
+        read = {"input_ids": one + loaded.config.eos_token_id if both else one}
         if loaded.task == "write":
             read["decoder_input_ids"] = one
         given, steps = running.watched(loaded, Edits(), read, (1,))
@@ -218,4 +228,55 @@ class Pieces(Sequence):
         return str(self.tokenizer.convert_ids_to_tokens(id) or f"#{id}")
 
 
-_loaded = Kept(lambda name, report: loading.load(hub.find(name), report), most=2)
+def _shifted(loaded: Loaded, sentence: Sentence) -> Sentence:
+    """What the decoder of a model that classifies reads: the sentence, one place later."""
+    id = running.begins_with(loaded.model)
+    start = Token(str(loaded.tokenizer.convert_ids_to_tokens(id)), id, 0, 0, special=True)
+    return Sentence(sentence.text, (start, *sentence.tokens[:-1]), sentence.length)
+
+
+def _size(loaded: Loaded) -> int:
+    """As much as all may have, if it is larger: then it is kept alone, not loaded anew for each run."""
+    return min(loaded.size, _models.most_bytes)
+
+
+_models: Kept[Loaded] = Kept(int(SHARE * memory.whole(memory.devices()[0])), _size)
+
+
+class Others(loading.Room):
+    """The models that may be let go of for one; that they have to be loaded again is in the log."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def reserve(self, size: int) -> None:
+        self._tell(_models.reserve(self.name, min(size, _models.most_bytes)))
+
+    def let_go(self, size: int) -> bool:
+        return self._tell(_models.let_go(size))
+
+    def _tell(self, names: tuple[Hashable, ...]) -> bool:
+        for name in names:
+            logging.getLogger(__name__).warning("%s makes room for %s; its next run loads it again.", name, self.name)
+        return bool(names)
+
+
+def _loaded(name: str, report: Callable[[Progress], bool | None] = lambda progress: None) -> Loaded:
+    """The model of that name, loaded if it is not kept; who asks for one that is being loaded waits for it.
+
+    Raises:
+        Canceled: if this call's own `report` ended the download; if another's did, it begins again for this one.
+    """
+    begun = False
+
+    def load() -> Loaded:
+        nonlocal begun
+        begun = True
+        return loading.load(hub.find(name), report, Others(name))
+
+    while True:
+        try:
+            return _models.get(name, load)
+        except hub.Canceled:
+            if begun:
+                raise

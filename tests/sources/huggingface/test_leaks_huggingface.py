@@ -34,7 +34,7 @@ def opened(tmp_path):
         return HuggingFace(str(tmp_path / family))
 
     yield open
-    source._loaded.cache_clear()
+    source._models.clear()
 
 
 def probed(opened: HuggingFace, text=TEXT, edits=Edits(), **asked):

@@ -43,7 +43,7 @@ def opened(tmp_path):
         return HuggingFace(str(folder))
 
     yield open
-    source._loaded.cache_clear()
+    source._models.clear()
 
 
 def words(ends: bool = False, **more: int) -> Tokenizer:
@@ -449,9 +449,9 @@ def test_how_far_a_download_is_reaches_whoever_asked(opened, monkeypatch):
     """And the model that was fetched is the one that is opened, without another word."""
     model, told = opened("Bert"), []
     loaded = model.loaded
-    source._loaded.cache_clear()
+    source._models.clear()
 
-    def load(place, report):
+    def load(place, report, room):
         report(hub.Progress("fetching", 3, 7))
         return loaded
 

@@ -1,0 +1,100 @@
+"""How transformers builds a model here: one at a time, and so that nothing that runs meanwhile can tell.
+
+While transformers builds a model it changes what all threads share: how weights are tied, `torch.linspace`, what it
+prints, and torch's default dtype. Two builds at once restore each other's changes, so each waits for the one before.
+Runs do not wait: nothing they use is changed, as the default dtype stays what it is.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+CONVERSIONS = frozenset({"float", "double", "half", "bfloat16"})
+"""Methods of a tensor whose names are the types they give."""
+
+_one_at_a_time = Lock()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """No other build goes on meanwhile, and transformers prints nothing: what matters in it is said as an error."""
+    from transformers.utils import logging
+
+    with _one_at_a_time:
+        verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(verbosity)
+            if bars:
+                logging.enable_progress_bar()
+
+
+def plan(model: Any, config: Any) -> nn.Module:
+    """A model of that class without its numbers, which takes no memory."""
+    with torch.device("meta"):
+        return model._from_config(deepcopy(config), dtype=torch.get_default_dtype(), attn_implementation="eager")
+
+
+def build(model: Any, folder: Path, config: Any, dtype: torch.dtype) -> tuple[nn.Module, dict[str, Any]]:
+    """A model of that class with the weights of a folder, and what transformers tells of them."""
+    settings = {"local_files_only": True, "use_safetensors": True, "attn_implementation": "eager"}
+    settings |= {"ignore_mismatched_sizes": True, "output_loading_info": True}  # they are told, by name
+    return _sparing_others(model).from_pretrained(folder, config=config, dtype=dtype, **settings)
+
+
+def _sparing_others(model: Any) -> Any:
+    """A class that stands for a model's own while it is built, and leaves torch's default dtype as it is.
+
+    `from_pretrained` asks it for the context to build in, which would set the default dtype, and then for the model.
+    """
+
+    def context(cls: Any, dtype: torch.dtype, *given: Any) -> list[Any]:
+        return [*model.get_init_context(torch.get_default_dtype(), *given), Typed(dtype)]
+
+    def make(cls: Any, *args: Any, **kwargs: Any) -> nn.Module:
+        return model(*args, **kwargs)
+
+    return type(model.__name__, (model,), {"get_init_context": classmethod(context), "__new__": make})
+
+
+class Typed(TorchFunctionMode):
+    """Tensors made under it, in this thread, have this type where torch would choose its default one.
+
+    That is: where nothing floating is given, and no type is asked for. Tensors that are converted *to* the default
+    type and have it already are meant, too: transformers writes that as `table.to(torch.get_default_dtype())`.
+    """
+
+    def __init__(self, dtype: torch.dtype):
+        super().__init__()
+        self.dtype = dtype
+
+    def __torch_function__(
+        self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs, default = kwargs or {}, torch.get_default_dtype()
+        made = func(*args, **kwargs)
+        if not isinstance(made, Tensor) or made.dtype is not default:
+            return made
+        given = (*args, *kwargs.values())
+        chosen = getattr(func, "__name__", "") not in CONVERSIONS and not any(map(_is_typed, given))
+        meant = func is Tensor.to and args[1:] == (default,) and args[0].dtype is default
+        return made.to(self.dtype) if chosen or meant else made
+
+
+def _is_typed(value: Any) -> bool:
+    """Whether this names a floating type, or has one; tensors of whole numbers say nothing of it."""
+    if isinstance(value, list | tuple):
+        return any(map(_is_typed, value))
+    if isinstance(value, Tensor):
+        return value.is_floating_point() or value.is_complex()
+    return isinstance(value, torch.dtype) or hasattr(value, "dtype")

@@ -1,0 +1,110 @@
+"""What is known of a model before its weights are read: its configuration, what it is for, its class and tokenizer."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.sources.huggingface import building, checks, files, said
+
+Task = Literal["next", "fill", "labels", "write", "vectors"]
+"""What a model says: the next token, what a mask hides, a label, another text, or only vectors."""
+
+
+def check(folder: Path, name: str) -> None:
+    """Raises: AttnvizError: if it can be known without the weights that they would be of no use."""
+    with building.alone():
+        read(folder, name)
+
+
+def read(folder: Path, name: str) -> tuple[Any, Task, Any, Any]:
+    """What is known without the weights: configuration, task, class, tokenizer."""
+    config = _config(folder, name)
+    return config, *_class(config, name), _tokenizer(folder, name)
+
+
+def _config(folder: Path, name: str) -> Any:
+    from transformers import CONFIG_MAPPING, AutoConfig
+
+    found = checks.config(folder, name)
+    kind = found["model_type"]
+    if kind not in CONFIG_MAPPING:
+        own = " It would need code of its own, which attnviz does not run." if "auto_map" in found else ""
+        raise InputError(f"{said.name(name)} is a {said.name(kind)}, which transformers does not know.{own}")
+    try:
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except Exception as error:  # whatever a class of transformers makes of odd settings
+        raise AttnvizError(f"config.json of {said.name(name)} does not fit a {kind}: {first(error)}") from None
+
+
+def _class(config: Any, name: str) -> tuple[Task, Any]:
+    """What a model is for, and its class for that."""
+    import transformers
+    from transformers.models.auto import modeling_auto as names
+
+    listed = config.architectures or [""]
+    made, kind = str(listed[0]), config.model_type
+
+    def among(table: str) -> bool:
+        found = getattr(names, f"MODEL_{table}MAPPING_NAMES").get(kind)
+        return made in ([found] if isinstance(found, str) else found or ())
+
+    both = bool(getattr(config, "is_encoder_decoder", False))
+    fills = kind in names.MODEL_FOR_MASKED_LM_MAPPING_NAMES and kind != "electra" and made.endswith("ForPreTraining")
+    if any(hasattr(config, f"{sense}_config") for sense in ("vision", "audio", "image")):
+        task, auto = None, None
+    elif among("FOR_SEQUENCE_CLASSIFICATION_"):
+        task, auto = "labels", transformers.AutoModelForSequenceClassification
+    elif both and (among("FOR_SEQ_TO_SEQ_CAUSAL_LM_") or among("")):
+        task, auto = "write", transformers.AutoModelForSeq2SeqLM
+    elif among("FOR_CAUSAL_LM_"):
+        task, auto = "next", transformers.AutoModelForCausalLM
+    elif among("FOR_MASKED_LM_") or fills:
+        task, auto = "fill", transformers.AutoModelForMaskedLM
+    elif among("FOR_TEXT_ENCODING_"):
+        task, auto = "vectors", transformers.AutoModelForTextEncoding
+    else:
+        task, auto = "vectors", transformers.AutoModel
+    model = auto and auto._model_mapping.get(type(config), None)
+    if isinstance(model, tuple | list):
+        model = next((one for one in model if one.__name__ == made), model[0])
+    if model is None or model.main_input_name != "input_ids" or not issubclass(model, transformers.PreTrainedModel):
+        raise InputError(
+            f"{said.name(name)} ({made or kind}) is no language model: attnviz shows models that read text."
+        )
+    if both and auto is transformers.AutoModel:
+        raise InputError(
+            f"{said.name(name)} ({made or kind}) has a decoder but no head that writes; choose one that has."
+        )
+    return task, model
+
+
+def _tokenizer(folder: Path, name: str) -> Any:
+    """The tokenizer, tried once.
+
+    Raises:
+        InputError: if there is none, or none that knows places in the text.
+        AttnvizError: if it cannot be read.
+    """
+    from transformers import AutoTokenizer
+
+    if not any((folder / one).is_file() for one in files.VOCABULARIES):
+        raise InputError(f"{said.name(name)} has no tokenizer (tokenizer.json); choose a model that has one.")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        pieces = tokenizer("A test.")["input_ids"]
+    except BaseException as error:  # a tokenizer written in Rust panics past Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise AttnvizError(f"The tokenizer of {said.name(name)} cannot be used: {first(error)}") from None
+    if not tokenizer.is_fast:
+        what = "is a slow one, which does not know the places of tokens in the text"
+        raise InputError(f"The tokenizer of {said.name(name)} {what}; choose a model with a tokenizer.json.")
+    if not pieces:
+        raise AttnvizError(f"The tokenizer of {said.name(name)} finds no token in 'A test.'; it is damaged.")
+    return tokenizer
+
+
+def first(error: BaseException) -> str:
+    """The beginning of what a library says, in one line, as the end of a sentence."""
+    text = f"it lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split()) or type(error).__name__
+    return (text if len(text) <= 200 else f"{text[:200]}…").rstrip(".") + "."

@@ -1,0 +1,277 @@
+"""Weights are kept while there is memory for them; what needs no weights loads none."""
+
+import logging
+import threading
+from collections import Counter
+from types import SimpleNamespace
+
+import fake_hub
+import psutil
+import pytest
+import torch
+import transformers
+from fake_hub import GPT2
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz import api
+from attnviz.core.errors import InputError
+from attnviz.core.kept import Kept
+from attnviz.sources.huggingface import building, hub, loading, memory, source
+from attnviz.sources.huggingface.source import HuggingFace
+
+PATIENCE = 60
+"""Seconds that a test waits for what must come."""
+TEXT = "the cat sat"
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory) -> list[str]:
+    """Three models of the same size."""
+    path = tmp_path_factory.mktemp("room")
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**GPT2))
+    return [str(fake_hub.write(path / name, model)) for name in "abc"]
+
+
+@pytest.fixture(scope="module")
+def size(places) -> int:
+    return loading.load(places[0]).size
+
+
+@pytest.fixture
+def loads(monkeypatch) -> Counter[str]:
+    """How often each model is read, by its name."""
+    loads, build = Counter(), building.build
+
+    def counted(model, folder, config, dtype):
+        loads[str(folder)] += 1
+        return build(model, folder, config, dtype)
+
+    monkeypatch.setattr(building, "build", counted)
+    return loads
+
+
+@pytest.fixture
+def keep(monkeypatch):
+    """Keep models of so many bytes in all."""
+
+    def keep(most: int) -> Kept:
+        kept = Kept(most, source._size)
+        monkeypatch.setattr(source, "_models", kept)
+        return kept
+
+    return keep
+
+
+def run(place: str):
+    return api.analyze(TEXT, api.load(place)).output
+
+
+def test_models_that_fit_are_loaded_once(places, size, loads, keep):
+    """However many there are, and in whatever order they are run."""
+    keep(3 * size)
+    for place in (*places, *places, *reversed(places)):
+        run(place)
+
+    assert loads == dict.fromkeys(places, 1)
+
+
+def test_models_that_do_not_fit_together_work_one_after_the_other(places, size, loads, keep, caplog):
+    """The one that was not run for the longest makes room, which is said in the log and known of it."""
+    keep(2 * size)
+    first = [run(place) for place in places]
+    sources = [api.load(place) for place in places[1:]]
+
+    assert [one.is_loaded for one in sources] == [True, True]
+    assert f"{places[0]} makes room for {places[2]}; its next run loads it again." in caplog.messages
+
+    again = run(places[0])
+
+    assert again.equal(first[0])
+    assert [one.is_loaded for one in sources] == [False, True]
+    assert loads == {places[0]: 2, places[1]: 1, places[2]: 1}
+
+
+def test_a_model_larger_than_the_room_is_kept_alone(places, size, loads, keep):
+    """Loading it for each run would take longer than the run."""
+    kept = keep(size // 2)
+    for place in (*places[:1] * 3, *places[1:2] * 3):
+        run(place)
+
+    assert loads == dict.fromkeys(places[:2], 1)
+    assert kept.keys() == (places[1],)
+
+
+def test_room_is_made_before_weights_are_read(places, size, keep, monkeypatch):
+    """Never are there more at once than may be kept."""
+    kept, before, build = keep(2 * size), [], building.build
+    monkeypatch.setattr(building, "build", lambda *given: before.append(len(kept)) or build(*given))
+    for place in places:
+        run(place)
+
+    assert before == [0, 1, 1]
+
+
+def test_where_memory_is_short_others_make_room(places, size, loads, keep, monkeypatch):
+    """Though they might all be kept; what is free is asked again after each."""
+    kept = keep(100 * size)
+    needs = memory.needed(loading.load(places[0]).model, size // 4, torch.float32, 16)
+    loads.clear()
+    monkeypatch.setattr(memory, "free", lambda device: needs + size - kept.bytes)
+    for place in places:
+        run(place)
+
+    assert kept.keys() == tuple(places[1:])
+    assert set(loads.values()) == {1}
+
+
+def test_what_fits_nowhere_lets_nothing_go(places, size, keep, monkeypatch):
+    """If all others together would not make enough room, they stay."""
+    kept = keep(100 * size)
+    run(places[0])
+    monkeypatch.setattr(memory, "free", lambda device: 1_000)
+    with pytest.raises(InputError, match=r"and 1\.0 kB are free here\. Choose a smaller model"):
+        run(places[1])
+
+    assert kept.keys() == (places[0],)
+
+
+def test_a_run_that_needs_more_memory_gets_that_of_other_models(places, size, keep, monkeypatch):
+    """Its own model stays; if the others are too small, the run is refused and they stay, too."""
+    kept = keep(100 * size)
+    for place in places:
+        run(place)
+    opened = api.load(places[0])
+    config, room = opened.known.config, 0
+    needs = memory.run(config, 1, 5, own=False)
+    monkeypatch.setattr(memory, "free", lambda device: room + 3 * size - kept.bytes)
+    room = needs - 3 * size
+    with pytest.raises(InputError, match=r"tokens need about .* Shorten it"):
+        opened.run(opened.tokenize([TEXT]))
+
+    assert set(kept.keys()) == set(places)
+    room = needs - size
+    opened.run(opened.tokenize([TEXT]))
+    assert kept.keys() == (places[2], places[0])
+
+
+def test_what_is_known_of_a_model_needs_no_weights(places, size, loads, keep):
+    """A page that tells of one, or draws a record that is there, waits for no load."""
+    kept = keep(size)
+    opened = api.load(places[0])
+    known = opened.sites
+    kept.clear()
+
+    assert (opened.name, opened.read_only, opened.sites, opened.num_heads) == (places[0], None, known, 2)
+    assert opened.unknown(["the cat purrs"]) == {"purrs": ()}
+    assert opened.tokenize([TEXT])[0].length == 5
+    assert opened == HuggingFace(places[0])
+    assert loads == {places[0]: 2}
+
+
+def test_a_run_asks_for_its_weights_once(places, size, loads, keep):
+    """They may be let go of at any time; a run goes on with those it has."""
+    opened = api.load(places[0])
+    sentences, heads = opened.tokenize([TEXT]), opened.heads
+    loads.clear()
+
+    class Forgetful(Kept):
+        def get(self, key, make):
+            self.clear()
+            return super().get(key, make)
+
+    source._models.__class__ = Forgetful
+    try:
+        opened.run(sentences)
+    finally:
+        source._models.__class__ = Kept
+
+    assert heads == opened.heads
+    assert loads == {places[0]: 1}
+
+
+def test_who_did_not_cancel_gets_the_model(places, keep, monkeypatch):
+    """The download that another thread began and canceled begins again."""
+    kept, begun, go_on, load, got = keep(10**9), threading.Event(), threading.Event(), loading.load, []
+
+    def canceled_at_first(place, report, room):
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(PATIENCE)
+            raise hub.Canceled("The download was canceled.")
+        return load(place, report, room)
+
+    def ask(found: list) -> None:
+        try:
+            found.append(source.fetch(places[0]).name)
+        except hub.Canceled as error:
+            found.append(error)
+
+    monkeypatch.setattr(loading, "load", canceled_at_first)
+    first = threading.Thread(target=ask, args=(canceled := [],), daemon=True)
+    first.start()
+    assert begun.wait(PATIENCE)
+    outcome = kept._making[places[0]].outcome
+    came, result = threading.Event(), outcome.result
+    outcome.result = lambda: came.set() or result()
+    second = threading.Thread(target=ask, args=(got,), daemon=True)
+    second.start()
+    assert came.wait(PATIENCE)
+    go_on.set()
+    for thread in (first, second):
+        thread.join(PATIENCE)
+
+    assert [type(one) for one in canceled] == [hub.Canceled]
+    assert got == [places[0]]
+
+
+def test_the_log_says_nothing_where_there_is_room(places, size, keep, caplog):
+    keep(3 * size)
+    with caplog.at_level(logging.INFO, logger="attnviz"):
+        for place in places:
+            run(place)
+
+    assert not caplog.messages
+
+
+# How much there is
+
+
+@given(
+    limit=st.integers(10**6, 10**12),
+    used=st.integers(0, 10**6),
+    read=st.integers(0, 10**6),
+    version=st.sampled_from((1, 2)),
+)
+def test_a_container_has_what_its_limit_leaves(tmp_path_factory, limit, used, read, version):
+    """Files that were read into memory leave it when it is needed; the machine may have less."""
+    path = tmp_path_factory.mktemp("group")
+    names = ("memory.max", "memory.current", "memory.stat", "inactive_file")
+    if version == 1:
+        path.joinpath("memory").mkdir()
+        names = (
+            "memory/memory.limit_in_bytes",
+            "memory/memory.usage_in_bytes",
+            "memory/memory.stat",
+            "total_inactive_file",
+        )
+    for name, text in zip(names, (limit, used + read, f"anon 5\n{names[3]} {read}\nslab 7\n"), strict=False):
+        (path / name).write_text(f"{text}\n")
+    machine = SimpleNamespace(available=10**10, total=10**11)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(memory, "GROUP", path)
+        patched.setattr(psutil, "virtual_memory", lambda: machine)
+
+        assert memory.free(CPU) == min(limit - used, 10**10)
+        assert memory.whole(CPU) == min(limit, 10**11)
+
+
+@pytest.mark.parametrize("limit", [None, "max"])
+def test_without_a_limit_the_machine_counts(tmp_path, monkeypatch, limit):
+    if limit:
+        (tmp_path / "memory.max").write_text(limit)
+    monkeypatch.setattr(memory, "GROUP", tmp_path)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=3, total=7))
+
+    assert (memory.free(CPU), memory.whole(CPU)) == (3, 7)

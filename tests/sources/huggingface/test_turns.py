@@ -1,0 +1,110 @@
+"""Runs do not change what later runs, or runs beside them, give: also of models that would."""
+
+import threading
+
+import fake_hub
+import pytest
+import torch
+import transformers
+from fake_hub import WORDS
+
+from attnviz import api
+from attnviz.sources.huggingface import loading, source, tapped
+from attnviz.sources.huggingface.turns import Turns
+
+PATIENCE = 60
+"""Seconds that a test waits for what must come."""
+SIZES = {"vocab_size": len(WORDS), "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+SIZES |= {"intermediate_size": 24, "num_key_value_heads": 1, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+ROTARY = {"rope_theta": 10_000.0, "original_max_position_embeddings": 8}
+KINDS = {
+    "dynamic": ("Llama", {"max_position_embeddings": 8}, {"factor": 2.0}),
+    "longrope": ("Phi3", {"max_position_embeddings": 64}, {"short_factor": [1.0] * 4, "long_factor": [3.0] * 4}),
+}
+SHORT, LONG = "the cat sat", "the cat sat on the mat and the dog ran on the mat"
+
+
+def made(kind: str) -> transformers.PreTrainedModel:
+    """A model whose rotary positions are others in texts of more than 8 tokens."""
+    family, sizes, rope = KINDS[kind]
+    config = getattr(transformers, f"{family}Config")(
+        **SIZES | sizes, rope_parameters=ROTARY | rope | {"rope_type": kind}
+    )
+    torch.manual_seed(0)
+    return transformers.AutoModelForCausalLM.from_config(config).eval()
+
+
+@pytest.fixture
+def place(tmp_path):
+    yield str(fake_hub.write(tmp_path / "phi3", made("longrope")))
+    source._models.clear()
+
+
+def output(model, length: int, turns: Turns | None = None) -> torch.Tensor:
+    ids = torch.arange(length)[None] + 5
+    if turns is None:
+        return model(ids).logits
+    with turns.turn():
+        return model(ids).logits
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_run_gives_does_not_depend_on_the_run_before(kind):
+    """transformers keeps the frequencies of the longest text so far; here each run begins as a fresh model does."""
+    lengths = (7, 9, 12, 8, 10, 7, 9)
+    fresh = {length: output(made(kind), length) for length in lengths}
+    model, plain = made(kind), made(kind)
+    turns = Turns(model)
+
+    assert all(output(model, length, turns).equal(fresh[length]) for length in lengths)
+    if kind == "dynamic":
+        assert not all(output(plain, length).equal(fresh[length]) for length in lengths)
+
+
+def test_short_and_long_texts_run_one_after_the_other(place, monkeypatch):
+    """In a model whose frequencies depend on the length: while one runs, no other can set them."""
+    opened, free, site = api.load(place), [], tapped.Run.site
+
+    def asks(run, module):
+        free.append(opened.loaded.turns._lock.acquire(blocking=False))
+        return site(run, module)
+
+    expected = {text: api.analyze(text, opened).output for text in (SHORT, LONG)}
+    monkeypatch.setattr(tapped.Run, "site", asks)
+    given = {}
+    threads = [
+        threading.Thread(target=lambda text=text: given.update({text: api.analyze(text, opened).output}))
+        for text in expected
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    assert free == [False] * 4
+    assert all(given[text].equal(expected[text]) for text in expected)
+
+
+def test_other_models_run_side_by_side(tmp_path):
+    """They wait for nobody: one run begins, and ends, within another."""
+    turns = loading.load(str(fake_hub.write(tmp_path / "gpt2"))).turns
+
+    with turns.turn(), turns.turn():
+        pass
+
+
+def test_a_run_that_fails_leaves_the_model_as_it_was():
+    """And the next one runs."""
+    model = made("dynamic")
+    turns, expected = Turns(model), output(made("dynamic"), 9)
+
+    def fails() -> None:
+        with turns.turn():
+            output(model, 12)
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        fails()
+
+    assert output(model, 9, turns).equal(expected)
