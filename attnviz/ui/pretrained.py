@@ -73,11 +73,11 @@ def field() -> Source | Arrival | AttnvizError:
 
 
 def facts(source: Source) -> str:
-    """Where the weights come from, what the model does, how and where its numbers are kept, and if they are not, what
-    that means; broken between them."""
+    """Where the weights come from, what the model does, and how and where its numbers are kept, or that they made room
+    for another model; broken between them."""
     parts = [source.provenance, TASKS[source.known.task], _kept(source.known, ", ")]
     if not source.is_loaded:
-        parts.append("not in memory, as another model needs the room: the next run loads it again")
+        parts.append("not in memory: a run loads it again")
     return " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
 
 

@@ -387,6 +387,25 @@ def test_a_model_that_is_there_again_is_loaded_again(folder, tmp_path):
     assert app.text_area(key="text").value == CAT
 
 
+def test_of_a_model_that_made_room_for_another_the_page_says_so(folder):
+    """What was computed is still shown without it; what is new loads it again."""
+    app = pretrained(folder("BertForMaskedLM"), text=CAT)
+    line = "not in memory: a run loads it again".replace(" ", "\N{NO-BREAK SPACE}")
+
+    assert line not in html(app)
+
+    sources._models.clear()
+    app.run()
+
+    assert line in html(app)
+    assert not sources._models.keys()
+
+    app.text_area(key="text").set_value("the dog ran").run()
+
+    assert 'class="note' not in html(app)
+    assert line not in html(app.run())
+
+
 def test_edits_and_places_are_those_of_one_model(folder):
     """Another model begins without them; masks and what somebody typed stay."""
     link = {"off": "d0.1", "site": "d1", "show": "2", "cell": "1.1", "mask": "window-2-1"}
