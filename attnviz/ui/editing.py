@@ -1,6 +1,8 @@
 """The edits bar and the heads that are on: what differs from the untouched model."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -10,26 +12,24 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.stack import Entry, Stack
 from attnviz.sources.base import Source
-from attnviz.ui import cache, masking
+from attnviz.ui import cache, masking, state, written
 from attnviz.ui.lab import rules
-from attnviz.ui.lab.link import Added
+from attnviz.ui.lab.added import ADDED
 from attnviz.ui.lab.rules import BY_NAME
+from attnviz.ui.masking import MASK
 from attnviz.ui.notes import label, note, quiet
-from attnviz.ui.steps.link import Tuned
-from attnviz.walk import Knobs
+from attnviz.ui.state import Setting, State, control
+from attnviz.ui.steps.play import KNOBS, TUNED
 
 LONGEST_CHIP = 60
 """Characters on a chip; of longer lists of heads the first are named."""
 
-
 SHORTCUTS = ("subsequent", "window", "prefix")
 """Rules that a page offers as pills; all others are composed in the mask lab."""
 
-
-def unchanged() -> dict[str, object]:
-    """What the controls of the edits bar hold when nothing is changed."""
-    scores = {"added": Added(), "tuned": Tuned()}
-    return {"mask": None, "own_mask": True, "empty": EMPTY_ROWS[0], "off": frozenset(), **scores}
+OFF = state.coded("off", frozenset(), written.encode_heads, written.decode_heads, of="model")
+OWN_MASK = state.flag("own_mask", True)
+EMPTY = state.choice("empty", EMPTY_ROWS, EMPTY_ROWS[0])
 
 
 def edits_bar(
@@ -45,14 +45,14 @@ def edits_bar(
     """
     fixed = bool(source.read_only)
     hidden = _hidden(source, lines)
-    st.session_state["opening"] = Stack() if fixed else opening
+    state.put(masking.OPENING, Stack() if fixed else opening)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="edits"):
         if shortcuts:
             _shortcuts(fixed)
         own_mask = _own_mask(hidden, fixed)
-        stack, left_out = masking.fitting(masking.now(), len(lines))
-        heads_off = frozenset((s, h) for s, h in st.session_state["off"] if s in source.sites and h < source.num_heads)
-        added, tuned = st.session_state["added"], st.session_state["tuned"]
+        stack, left_out = masking.fitting(masking.current(), len(lines))
+        heads_off = frozenset((s, h) for s, h in state.get(OFF) if s in source.sites and h < source.num_heads)
+        added, tuned = state.get(ADDED), state.get(TUNED)
         scores = {"temperature": tuned.temperature, "scale": tuned.scale, "bias": added.bias, "softcap": added.softcap}
         edits = Edits(stack.mask(), heads_off, own_mask=own_mask, **scores)
         if not fixed:
@@ -80,7 +80,7 @@ def _left_out(source: Source, edits: Edits, row: DeltaGenerator) -> None:
         quiet(source.read_only)
         return
     note(f"{source.read_only} Left out: {'; '.join(edits.in_words())}.", "notice")
-    st.button("let go of these changes", key="reset", on_click=reset, type="tertiary", wrap=False)
+    st.button("let go of these changes", key="reset", on_click=state.change, args=(reset,), type="tertiary", wrap=False)
 
 
 def _hidden(source: Source, lines: tuple[str, ...]) -> str:
@@ -94,36 +94,37 @@ def _own_mask(hidden: str, fixed: bool) -> bool:
     """Whether the model's own mask stays; asked for only where it hides something."""
     if not hidden:
         return True
-    said = f"It hides {hidden}."
-    options = {"key": "own_mask", "bind": "query-params", "help": said, "disabled": fixed}
-    return st.toggle("the model's own mask", True, **options)
+    return st.toggle("the model's own mask", **control(OWN_MASK), help=f"It hides {hidden}.", disabled=fixed)
 
 
 def _shortcuts(fixed: bool) -> None:
     """Some rules as pills, with the numbers of those that are on. A pill adds a rule, or takes it away."""
     label("Mask")
-    on = [e.mask.rule for e in masking.now().entries if e.on]
-    st.session_state["rules"] = [name for name in SHORTCUTS if name in on]
-    options = {"selection_mode": "multi", "key": "rules", "on_change": _choose, "label_visibility": "collapsed"}
+    on = [e.mask.rule for e in masking.current().entries if e.on]
+    options = control(MASK, [name for name in SHORTCUTS if name in on], at="rules", step=_choose)
+    options |= {"selection_mode": "multi", "label_visibility": "collapsed"}
     st.pills("Mask", SHORTCUTS, wrap=True, disabled=fixed, **options)
     for name, key in (("window", "before"), ("window", "after"), ("prefix", "length")):
         if name in on:
             f = next(f for f in BY_NAME[name].parameters() if f.name == key)
             label(f.label)
-            key = f"{name} {f.name}"
-            st.session_state[key] = getattr(_first(name).mask, f.name)
-            options = {"width": 116, "label_visibility": "collapsed", "disabled": fixed, "required": True}
-            st.number_input(f.label, f.least, f.most, key=key, on_change=_set, args=(name, f.name, key), **options)
+            shown = getattr(_first(name).mask, f.name)
+            options = control(MASK, shown, at=f"{name} {f.name}", step=partial(_with_number, name, f.name))
+            options |= {"width": 116, "label_visibility": "collapsed", "disabled": fixed, "required": True}
+            st.number_input(f.label, f.least, f.most, **options)
 
 
 def _first(name: str) -> Entry | None:
     """The first entry that is on and of a rule."""
-    return next((e for e in masking.now().entries if e.on and e.mask.rule == name), None)
+    return next((e for e in masking.current().entries if e.on and e.mask.rule == name), None)
 
 
-def _choose() -> None:
+def _choose(now: State, chosen: list[str]) -> State:
+    return masking.changed(now, lambda stack: _with_shortcuts(stack, chosen))
+
+
+def _with_shortcuts(stack: Stack, chosen: list[str]) -> Stack:
     """Take away what was let go of; add what is new: a prefix before the rules that block, as it opens the future."""
-    chosen, stack = st.session_state["rules"], masking.now()
     entries = [e for e in stack.entries if not e.on or e.mask.rule not in SHORTCUTS or e.mask.rule in chosen]
     on = {e.mask.rule for e in entries if e.on}
     for name in (name for name in SHORTCUTS if name in chosen and name not in on):
@@ -131,20 +132,19 @@ def _choose() -> None:
         entries.insert(
             0 if name == "subsequent" else _after_subsequent(entries) if name == "prefix" else len(entries), made
         )
-    try:
-        masking.put(Stack(tuple(entries)))
-    except AttnvizError as error:
-        masking.refuse(error)
+    return Stack(tuple(entries))
 
 
 def _after_subsequent(entries: list[Entry]) -> int:
     return next((i + 1 for i, e in enumerate(entries) if e.on and e.mask.rule == "subsequent"), len(entries))
 
 
-def _set(name: str, field: str, key: str) -> None:
-    stack, entry = masking.now(), _first(name)
-    changed = replace(entry, mask=replace(entry.mask, **{field: st.session_state[key]}))
-    masking.put(stack.replaced(stack.entries.index(entry), changed))
+def _with_number(name: str, field: str, now: State, value: int) -> State:
+    def change(stack: Stack) -> Stack:
+        entry = next(e for e in stack.entries if e.on and e.mask.rule == name)
+        return stack.replaced(stack.entries.index(entry), replace(entry, mask=replace(entry.mask, **{field: value})))
+
+    return masking.changed(now, change)
 
 
 def _empty_rows(source: Source, lines: tuple[str, ...], edits: Edits) -> str:
@@ -155,16 +155,8 @@ def _empty_rows(source: Source, lines: tuple[str, ...], edits: Edits) -> str:
     except AttnvizError:  # the page says it where its pictures would stand: first come the edits, to be taken back
         return EMPTY_ROWS[0]
     label("Rows without keys")
-    chosen = st.pills(
-        "Rows without keys",
-        EMPTY_ROWS,
-        default=EMPTY_ROWS[0],
-        key="empty",
-        required=True,
-        bind="query-params",
-        label_visibility="collapsed",
-    )
-    return chosen or EMPTY_ROWS[0]
+    st.pills("Rows without keys", EMPTY_ROWS, **control(EMPTY), required=True, label_visibility="collapsed")
+    return state.get(EMPTY)
 
 
 def name_of(entry: Entry, *, first: bool = True) -> str:
@@ -180,88 +172,71 @@ def _chips(edits: Edits, stack: Stack, hidden: str) -> None:
         label("Nothing is changed: this is the model as it is.")
         return
     label("Changed")
-    st.button("reset all", key="reset", on_click=reset, type="tertiary", wrap=False)
+    st.button("reset all", key="reset", on_click=state.change, args=(reset,), type="tertiary", wrap=False)
     on = [(i, entry) for i, entry in enumerate(stack.entries) if entry.on]
     for i, entry in on:
-        _chip(name_of(entry, first=i == on[0][0]), _drop_rule, i, key=f"chip mask {i}")
-    added = st.session_state["added"]
+        _chip(name_of(entry, first=i == on[0][0]), _without_rule, i, key=f"chip mask {i}")
+    added = state.get(ADDED)
     if added.alibi:
-        _chip("ALiBi bias", _drop_added, "alibi")
+        _chip("ALiBi bias", _unset, ADDED, "alibi")
     if added.relative is not None:
-        _chip(f"relative bias, seed {added.relative}", _drop_added, "relative")
+        _chip(f"relative bias, seed {added.relative}", _unset, ADDED, "relative")
     if added.softcap is not None:
-        _chip(f"softcap {added.softcap:g}", _drop_added, "softcap")
+        _chip(f"softcap {added.softcap:g}", _unset, ADDED, "softcap")
     if edits.temperature != 1:
-        _chip(f"temperature {edits.temperature:g}", _tune, "temperature")
+        _chip(f"temperature {edits.temperature:g}", _unset, TUNED, "temperature")
     if edits.scale is not None:
-        _chip("scores not scaled", _tune, "scaled")
+        _chip("scores not scaled", _unset, TUNED, "scaled")
     if not edits.own_mask:
-        _chip(f"{hidden} not masked", _forget, "own_mask")
+        _chip(f"{hidden} not masked", State.put, OWN_MASK, True)
     if edits.empty_rows != EMPTY_ROWS[0]:
-        _chip(f"rows without keys: {edits.empty_rows}", _forget, "empty")
+        _chip(f"rows without keys: {edits.empty_rows}", State.put, EMPTY, EMPTY_ROWS[0])
     for site in sorted({site for site, _ in edits.heads_off}):
         heads = sorted(edits.off(site))
         numbers = ", ".join(map(str, heads))
-        _chip(f"{site} {'head' if len(heads) == 1 else 'heads'} {numbers} off", _turn_on, site)
+        _chip(f"{site} {'head' if len(heads) == 1 else 'heads'} {numbers} off", _with_off, site, frozenset())
 
 
-def _chip(label: str, undo, *args, key: str = "") -> None:
+def _chip(label: str, undo: Callable[..., State], *args: object, key: str = "") -> None:
     shown = label if len(label) <= LONGEST_CHIP else f"{label[:LONGEST_CHIP].rsplit(',', 1)[0]}, …"
     shown += " off" * (shown != label and label.endswith(" off"))
-    key = key or f"chip {label}"
-    st.button(shown, key=key, icon=":material/close:", on_click=undo, args=args, help="Undo this change")
+    options = {"on_click": state.change, "args": (undo, *args), "help": "Undo this change"}
+    st.button(shown, key=key or f"chip {label}", icon=":material/close:", **options)
 
 
-def _drop_rule(index: int) -> None:
-    masking.put(masking.now().removed(index))
+def _without_rule(now: State, index: int) -> State:
+    return masking.changed(now, lambda stack: stack.removed(index))
 
 
-def _drop_added(name: str) -> None:
-    st.session_state["added"] = replace(st.session_state["added"], **{name: getattr(Added(), name)})
+def _unset(now: State, setting: Setting, field: str) -> State:
+    """One field of a setting as it is where nobody chose."""
+    return now.put(setting, replace(now[setting], **{field: getattr(setting.default, field)}))
 
 
-def _tune(name: str) -> None:
-    st.session_state["tuned"] = replace(st.session_state["tuned"], **{name: getattr(Tuned(), name)})
-
-
-def _forget(name: str) -> None:
-    """Back to the default of a control."""
-    st.session_state[name] = unchanged()[name]
-
-
-def _turn_on(site: Site) -> None:
-    """All heads of a site."""
-    _set_off(site, ())
-
-
-def reset() -> None:
+def reset(now: State) -> State:
     """Back to the untouched model; on a page that begins with a mask, no mask is then a choice."""
-    opening = st.session_state["opening"]
-    masking.put(Stack())
-    st.session_state.update(unchanged() | {"knobs": Knobs()} | ({"mask": Stack()} if opening.entries else {}))
+    opening = now[masking.OPENING]
+    now = masking.put(now, Stack())
+    for setting in (MASK, OWN_MASK, EMPTY, OFF, ADDED, TUNED, KNOBS):
+        now = now.put(setting, setting.default)
+    return now.put(MASK, Stack()) if opening.entries else now
 
 
 def heads_on(source: Source, site: Site) -> None:
     """Heads on and off, as pills."""
-    off = set() if source.read_only else {head for place, head in st.session_state["off"] if place == site}
-    heads = list(range(source.num_heads))
-    key = f"on {site}"
-    st.session_state[key] = [head for head in heads if head not in off]
-    fixed = bool(source.read_only)
+    heads, fixed = range(source.num_heads), bool(source.read_only)
+    off = set() if fixed else {head for place, head in state.get(OFF) if place == site}
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         label("Heads on")
-        options = {"selection_mode": "multi", "key": key, "on_change": _switch, "args": (site, heads, key)}
-        st.pills("Heads on", heads, label_visibility="collapsed", wrap=True, disabled=fixed, **options)
-        each = ("all", "all on", ()), ("none", "all off", heads), ("invert", "invert", set(heads) - off)
-        for name, key, turned_off in each:
-            options = {"on_click": _set_off, "args": (site, turned_off), "type": "tertiary", "disabled": fixed}
-            st.button(name, key=key, **options)
+        on = [head for head in heads if head not in off]
+        options = control(OFF, on, at=f"on {site}", step=lambda now, on: _with_off(now, site, {*heads} - {*on}))
+        options |= {"selection_mode": "multi", "label_visibility": "collapsed", "disabled": fixed}
+        st.pills("Heads on", heads, wrap=True, **options)
+        for name, key, heads_off in (("all", "all on", ()), ("none", "all off", heads), ("invert", "invert", on)):
+            options = {"on_click": state.change, "args": (_with_off, site, heads_off)}
+            st.button(name, key=key, type="tertiary", disabled=fixed, **options)
 
 
-def _switch(site: Site, heads: list[int], key: str) -> None:
-    _set_off(site, set(heads) - set(st.session_state[key]))
-
-
-def _set_off(site: Site, heads) -> None:
-    edits = Edits(heads_off=st.session_state["off"]).with_heads_off(site, frozenset(heads))
-    st.session_state["off"] = edits.heads_off
+def _with_off(now: State, site: Site, heads: Iterable[int]) -> State:
+    """With these heads of a site off, and no others of it."""
+    return now.put(OFF, Edits(heads_off=now[OFF]).with_heads_off(site, frozenset(heads)).heads_off)

@@ -1,5 +1,7 @@
 """What a change does, and what the model says: the figure beside the large picture."""
 
+from dataclasses import replace
+
 import streamlit as st
 
 from attnviz import figures, metrics
@@ -8,8 +10,13 @@ from attnviz.core.errors import ShapeError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.ui import looking, notes, pictures, says, state
+from attnviz.ui.state import control
 
-STEPS, NEXT, OUTPUT, BLANKS, BLANK, LABELS, ALIKE = state.EFFECTS
+EFFECTS = ("step by step", "next word", "output vectors", "blanks", "one blank", "labels", "similarity")
+"""What can stand beside the large picture."""
+
+STEPS, NEXT, OUTPUT, BLANKS, BLANK, LABELS, ALIKE = EFFECTS
+EFFECT = replace(state.choice("effect", EFFECTS), of="model")
 KEYS = {STEPS: "steps", NEXT: "words", OUTPUT: "change", BLANKS: "blanks", BLANK: "blank", LABELS: "labels"}
 KEYS |= {ALIKE: "similarity"}
 
@@ -75,14 +82,14 @@ def drawn(effect: str, record: Record, before: Record | None, position: int, **s
 
 
 def _choice(record: Record, sentence: int) -> str:
-    options, chosen = choices(record, sentence), st.session_state["effect"]
+    return one_of(choices(record, sentence), "What the model says")
+
+
+def one_of(options: list[str], title: str) -> str:
+    """The chosen one of some figures, else the first."""
+    chosen = state.get(EFFECT)
     chosen = chosen if chosen in options else options[0]
     if len(options) > 1:
-        st.session_state["effect shown"] = chosen
-        behavior = {"on_change": _choose, "label_visibility": "collapsed", "required": True}
-        st.segmented_control("What the model says", options, key="effect shown", **behavior)
+        behavior = {"label_visibility": "collapsed", "required": True}
+        st.segmented_control(title, options, **control(EFFECT, chosen), **behavior)
     return chosen
-
-
-def _choose() -> None:
-    st.session_state["effect"] = st.session_state["effect shown"]

@@ -1,9 +1,14 @@
 """Texts that show what a model can do, as pills."""
 
+from collections.abc import Callable
+from urllib.parse import quote
+
 import streamlit as st
 
+from attnviz.core.display import without_surrogates
 from attnviz.sources.base import Source
 from attnviz.ui import state
+from attnviz.ui.state import Setting, State, control
 
 EXAMPLES = {
     "The cat sat on the mat": "The cat sat on the mat",
@@ -25,30 +30,44 @@ SHOWN = 4
 LONGEST_LABEL = 26
 """Characters of an example on its pill."""
 
+LONGEST_LINK = 30_000
+"""Characters that a text may take in the address of the page: servers refuse 64 kB."""
 
-def pills(texts: dict[str, str]) -> None:
+
+def _encode(text: str) -> str | None:
+    return text if len(quote(without_surrogates(text))) <= LONGEST_LINK else None
+
+
+TEXT: Setting[str | None] = Setting("text", None, _encode, lambda values: values[-1])
+"""What was typed; None for the text that the model opens with."""
+KNOWN: Setting[dict[str, str]] = state.kept("examples", {})
+"""The examples of the model that was shown last."""
+EXAMPLE = state.kept("example", None)
+
+
+def bar(texts: dict[str, str]) -> None:
     """The examples, by what is written on their pills. Choosing one fills the box."""
     names = list(texts)
     shown, others = names[:SHOWN], names[SHOWN:]
     if len(others) == 1:  # a button for one would take the room that the one needs
         shown, others = names, []
     with st.container(horizontal=True, gap="xsmall", key="examples"):
-        _pills("Examples", shown, texts, "example")
+        _pills("Examples", shown, texts)
         if others:
             with st.popover("more", type="tertiary", width="content"):
-                _pills("More examples", others, texts, "other example")
+                _pills("More examples", others, texts, at="other")
 
 
-def _pills(title: str, names: list[str], texts: dict[str, str], key: str) -> None:
-    behavior = {"on_change": _take, "args": (texts, key), "label_visibility": "collapsed", "wrap": True}
-    st.pills(title, names, key=key, **behavior)
+def _pills(title: str, names: list[str], texts: dict[str, str], at: str = "") -> None:
+    def take(now: State, name: str | None) -> State:
+        return now if name is None else now.without("text").put(TEXT, typed(texts[name], texts))
+
+    st.pills(title, names, **control(EXAMPLE, None, at=at, step=take), label_visibility="collapsed", wrap=True)
 
 
-def _take(texts: dict[str, str], key: str) -> None:
-    if st.session_state[key] in texts:
-        st.session_state["text"] = texts[st.session_state[key]]
-        st.session_state["cell"], st.session_state["pins"] = None, frozenset()
-    st.session_state[key] = None
+def typed(text: str, texts: dict[str, str]) -> str | None:
+    """A text as the state holds it, where a model has these examples."""
+    return None if text == next(iter(texts.values())) else text
 
 
 def opening_text(source: Source) -> str:
@@ -85,13 +104,11 @@ def _label(text: str, others: tuple[str, ...]) -> str:
     return text.replace("\n", " / ")
 
 
-def follow(model: str, texts: dict[str, str]) -> None:
-    """Where another model was chosen, begin with what it opens with; but keep masks and what somebody has typed."""
-    before, st.session_state["model in use"] = st.session_state.get("model in use", model), model
-    known, st.session_state["examples in use"] = st.session_state.get("examples in use", {}), texts
-    if before == model:
-        return
-    for name in ("off", "cell", "pins", "also", "site", "show", "step", "effect"):
-        st.session_state[name] = state.ENCODED[name][2]
-    if st.session_state.get("text") in known.values():
-        st.session_state["text"] = next(iter(texts.values()))
+def with_other_model(setting: Setting[str]) -> Callable[[State, str], State]:
+    """The step to another model: masks stay, and what was typed; an example gives way to what that model opens with."""
+
+    def step(now: State, model: str) -> State:
+        now = now.put(setting, model).without("model", "text")
+        return now.put(TEXT, None) if now[TEXT] in now[KNOWN].values() else now
+
+    return step

@@ -7,7 +7,7 @@ from attnviz.core.edits import Site
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Finding
 from attnviz.sources.trained import Trained
-from attnviz.ui import looking
+from attnviz.ui import frame, looking
 from attnviz.ui.notes import large, quiet
 
 
@@ -31,11 +31,11 @@ def of_head(source: Source, site: Site, head: int | str) -> None:
         link(other, "instead")
 
 
-def link(found: Finding, key: str, on_click=None) -> None:
-    """A button that leads to the first head of a finding."""
+def link(found: Finding, key: str, *, leave: bool = False) -> None:
+    """A button that leads to the first head of a finding, on the page Heads if this one is left for it."""
     behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {key}"}
-    if st.button(named(found), **behavior, on_click=looking.look_at, args=(found.site, found.heads[0])) and on_click:
-        on_click()
+    if st.button(named(found), **behavior, on_click=looking.look_at, args=(found.site, found.heads[0])) and leave:
+        frame.go_to("heads")
 
 
 def named(found: Finding) -> str:

@@ -1,71 +1,83 @@
 """The mask of the app: one stack of rules that every page shows and changes, with undo and redo."""
 
+from collections.abc import Callable
 from dataclasses import replace
-
-import streamlit as st
 
 from attnviz.core.errors import AttnvizError
 from attnviz.core.stack import Entry, History, Stack
+from attnviz.ui import state
 from attnviz.ui.lab import link
+from attnviz.ui.state import Setting, State
+
+MASK = state.coded("mask", None, link.encode_stack, link.decode_stack)
+HISTORY: Setting[History | None] = state.kept("mask history", None)
+OPENING = state.kept("opening mask", Stack())
+"""The mask that a page begins with."""
+REFUSED = state.kept("mask refused", "")
 
 
-def now() -> Stack:
+def of(now: State) -> Stack:
     """The rules: those that somebody chose, else those that the page begins with."""
-    chosen = st.session_state["mask"]
-    return st.session_state.get("opening", Stack()) if chosen is None else chosen
+    return now[OPENING] if now[MASK] is None else now[MASK]
 
 
-def put(stack: Stack) -> None:
-    """Another mask, which can be undone. One that a link cannot hold is refused, and `problem` says why."""
+def current() -> Stack:
+    return of(state.now())
+
+
+def changed(now: State, change: Callable[[Stack], Stack]) -> State:
+    """With another mask, which can be undone; one that is refused, or that no link can hold, leaves it as it is."""
     try:
+        stack = change(of(now))
         link.encode_stack(stack)
     except AttnvizError as error:
-        refuse(error)
-        return
-    _keep(_history().do(stack))
+        return now.put(REFUSED, str(error))
+    return _kept(now, _history(now).do(stack))
 
 
-def refuse(error: AttnvizError) -> None:
-    """Leave the mask as it is, and say why when the page runs again."""
-    st.session_state["mask refused"] = str(error)
+def put(now: State, stack: Stack) -> State:
+    return changed(now, lambda _: stack)
+
+
+def amended(now: State, stack: Stack) -> State:
+    """With another mask in the place of the present one: one step of undo for a change that goes on."""
+    now = put(now, stack)
+    history = _history(now)
+    if history.present != stack or len(history.past) < 2:
+        return now
+    return _kept(now, History(stack, history.past[:-1]))
 
 
 def refused() -> str:
     """Why the last change was refused, said once; empty if it was not."""
-    return st.session_state.pop("mask refused", "")
+    why = state.get(REFUSED)
+    state.put(REFUSED, "")
+    return why
 
 
-def amend(stack: Stack) -> None:
-    """Another mask in the place of the present one: one step of undo for a change that goes on."""
-    put(stack)
-    history = _history()
-    if history.present == stack and len(history.past) > 1:
-        _keep(History(stack, history.past[:-1]))
+def undone(now: State) -> State:
+    return _kept(now, _history(now).undo())
 
 
-def undo() -> None:
-    _keep(_history().undo())
-
-
-def redo() -> None:
-    _keep(_history().redo())
+def redone(now: State) -> State:
+    return _kept(now, _history(now).redo())
 
 
 def can_undo() -> bool:
-    return bool(_history().past)
+    return bool(_history(state.now()).past)
 
 
 def can_redo() -> bool:
-    return bool(_history().future)
+    return bool(_history(state.now()).future)
 
 
-def _keep(history: History) -> None:
-    st.session_state["mask history"], st.session_state["mask"] = history, history.present
+def _kept(now: State, history: History) -> State:
+    return now.put(HISTORY, history).put(MASK, history.present)
 
 
-def _history() -> History:
-    kept = st.session_state.get("mask history")
-    return History(now()) if kept is None else kept.do(now())
+def _history(now: State) -> History:
+    kept = now[HISTORY]
+    return History(of(now)) if kept is None else kept.do(of(now))
 
 
 def fitting(stack: Stack, sentences: int) -> tuple[Stack, tuple[Entry, ...]]:

@@ -1,7 +1,6 @@
 """A record and its figures on a page: drawn, said in words, as numbers, and taken away."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import NoReturn, TypeVar
@@ -10,28 +9,23 @@ import streamlit as st
 
 from attnviz import words
 from attnviz.core.edits import Site
-from attnviz.core.errors import AttnvizError, EmptyRowError
+from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.ui import cache, state
+from attnviz.ui.looking import CELL
 from attnviz.ui.notes import in_words, note, quiet, unseen
 from attnviz.ui.pretrained import session
+from attnviz.ui.state import control
 from attnviz.views import View
 
 T = TypeVar("T")
 
 SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
 
-
-@contextmanager
-def one_sentence() -> Iterator[None]:
-    """Around the body of a page: an error ends it with one sentence, and in any case the link is written."""
-    try:
-        yield
-    except AttnvizError as error:
-        empty = "Some queries have no key left, and that is set to be an error. Choose zero, nan or uniform."
-        note(empty if isinstance(error, EmptyRowError) else str(error))
-    state.write_link()
+SIZE = state.kept("size", "2x")
+FAILED: state.Setting[list[str] | None] = state.kept("not made", None)
+"""Why a file could not be made: a list, as it is filled while no page runs."""
 
 
 def picture(figure: Figure, key: str, *, select: str | None = None, on_select=None, brush: bool = False) -> None:
@@ -45,7 +39,7 @@ def picture(figure: Figure, key: str, *, select: str | None = None, on_select=No
     form = "pixels" if "marks" in spec else "brush" if brush else "marks"
 
     def clicked() -> None:
-        selection = st.session_state[f"{key} {form}"]["selection"]
+        selection = state.event(f"{key} {form}")["selection"]
         event = selection.get(select)
         points = event if isinstance(event, list) else [event] if event else []
         on_select(points[0] if points else None, *([selection.get("drag") or {}] if brush else []))
@@ -84,8 +78,8 @@ def numbers(figure: Figure, key: str) -> None:
     table, options = figure.table, {}
 
     def chosen() -> None:
-        rows = st.session_state[f"table {key}"]["selection"]["rows"]
-        st.session_state["cell"] = tuple(int(table.iloc[rows[0]][name]) for name in ("query", "key")) if rows else None
+        rows = state.event(f"table {key}")["selection"]["rows"]
+        state.put(CELL, tuple(int(table.iloc[rows[0]][name]) for name in ("query", "key")) if rows else None)
 
     if {"query", "key"} <= set(table.columns):
         options = {"on_select": chosen, "selection_mode": "single-row"}
@@ -114,7 +108,8 @@ def made(file: Callable[[], bytes]) -> Callable[[], bytes]:
 
     The button holds what makes the file until the next run of its page: what is large in it is `lent`.
     """
-    failed = st.session_state.setdefault("not made", [])
+    failed = state.get(FAILED) or []
+    state.put(FAILED, failed)
 
     def contents() -> bytes:
         try:
@@ -128,7 +123,7 @@ def made(file: Callable[[], bytes]) -> Callable[[], bytes]:
 
 def not_made() -> None:
     """Why the last file that was asked for could not be made, said once."""
-    if failed := st.session_state.get("not made"):
+    if failed := state.get(FAILED):
         note(failed.pop())
 
 
@@ -147,7 +142,7 @@ def take_away(figure: Figure, key: str, what: str = "") -> None:
 
     shown = lent(replace(figure), key)  # a copy holds nothing yet of what a file needs
     with menu:
-        size = st.segmented_control("PNG size", SIZES, default="2x", key=f"size {key}", required=True)
+        size = st.segmented_control("PNG size", SIZES, **control(SIZE, at=key), required=True)
         with st.container(horizontal=True, gap="small"):
             for name, kind in export.FORMATS.items():
                 options = SIZES[size] if name == "png" else {}

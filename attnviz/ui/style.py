@@ -13,7 +13,9 @@ CSS = """
 .st-key-changes {min-height: 2.5rem; min-width: 344px; overflow-x: auto;}
 *:has(> .st-key-changes) {max-width: 45%;}
 .st-key-changes > * {flex-shrink: 0;}
-.st-key-phone, *:has(> .st-key-phone) {display: none;}
+*:has(> [class*="st-key-pages"]) {position: fixed; top: 1.2rem; left: 154px; z-index: 999991; width: auto;}
+[class*="st-key-pages"] {gap: .25rem;}
+[class*="st-key-pages"] * {opacity: 1 !important;}
 .words {font-size: 1.125rem; line-height: 1.5; min-height: 1.7rem; overflow-wrap: anywhere;
         font-variant-numeric: tabular-nums;}
 .says {font-size: 1.125rem; line-height: 1.5; overflow-wrap: anywhere;
@@ -69,7 +71,7 @@ ul.text {padding-left: 1.25rem;}
   .st-key-changes, *:has(> .st-key-changes) {max-width: 100%; min-width: 0;}
   .st-key-input [data-testid="stButtonGroup"] > div {flex-wrap: nowrap; overflow-x: auto;}
   .st-key-input [data-testid="stButtonGroup"] button {flex-shrink: 0;}
-  .st-key-phone, *:has(> .st-key-phone) {display: flex;}
+  *:has(> [class*="st-key-pages"]) {position: static; width: 100%;}
   .narrow {display: block;}
   .st-key-overview, *:has(> .st-key-overview) {order: 2;}
   .st-key-list, *:has(> .st-key-list) {order: 1;}

@@ -72,7 +72,7 @@ def toggles(browser: Browser, address: str, n: int, rounds: int = 7) -> list[lis
     page.wait_for_selector(PICTURE)
     driver.settled(page)
     rows = []
-    for what, selector, text in (("head", '[class*="st-key-on-"]', "1"), ("mask", ".st-key-rules", "subsequent")):
+    for what, selector, text in (("head", '[class*="st-key-off-"]', "1"), ("mask", ".st-key-mask-rules", "subsequent")):
         seen = [page.evaluate(CLICK, [selector, text]) for _ in range(2 * rounds)][2:]
         seen = [times for times in seen if times[0] is not None]
         if not seen:

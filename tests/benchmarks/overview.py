@@ -41,7 +41,8 @@ async text => {
     // Click, and wait until another image stands first in the mosaic and is painted.
     const first = () => document.querySelector('.st-key-picture-every .marks image')?.href.baseVal;
     const before = first(), start = performance.now();
-    [...document.querySelectorAll('.st-key-rules button')].find(button => button.innerText.trim() === text).click();
+    const pills = [...document.querySelectorAll('.st-key-mask-rules button')];
+    pills.find(pill => pill.innerText.trim() === text).click();
     while (first() === before) {
         if (performance.now() - start > 20000) throw new Error(`${text} changed nothing`);
         await new Promise(resolve => requestAnimationFrame(resolve));

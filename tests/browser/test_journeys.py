@@ -113,7 +113,7 @@ def test_the_subsequent_mask_is_drawn_and_undone(page, server):
 def test_a_head_switched_off_moves_the_output(page, server):
     """The picture of the change comes, and goes with the change."""
     open_app(page, server)
-    page.locator("[class*=st-key-on-]").get_by_role("button", name="2", exact=True).click()
+    page.locator("[class*=st-key-off-]").get_by_role("button", name="2", exact=True).click()
 
     expect(picture(page, "change")).to_contain_text("%")
     expect(picture(page, "heads")).to_contain_text("off")
@@ -153,7 +153,7 @@ def test_a_link_opens_the_same_picture(page, server, chromium):
     page.get_by_role("button", name="subsequent", exact=True).click()
     expect_link(page, "mask=subsequent")
     driver.settled(page)
-    page.locator("[class*=st-key-on-]").get_by_role("button", name="1", exact=True).click()
+    page.locator("[class*=st-key-off-]").get_by_role("button", name="1", exact=True).click()
     expect_link(page, "off=e0.1")
     driver.settled(page)
     click_at(page, "heads", 0.75, 0.65)
@@ -184,7 +184,7 @@ def test_what_was_changed_is_kept_from_page_to_page(page, server):
     page.get_by_role("button", name="window", exact=True).click()
     expect_link(page, "mask=window")
     driver.settled(page)
-    page.locator("[class*=st-key-on-]").get_by_role("button", name="0", exact=True).click()
+    page.locator("[class*=st-key-off-]").get_by_role("button", name="0", exact=True).click()
     expect_link(page, "off=e0.0")
     driver.settled(page)
     page.get_by_role("link", name="Masks").click()

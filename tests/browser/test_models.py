@@ -41,7 +41,7 @@ def choose(page: Page, model: str) -> None:
 
 def turn(page: Page, name: str) -> None:
     """Press the pill of that name which switches a head of this site on or off."""
-    page.locator("[class*=st-key-on-]").get_by_role("button", name=name, exact=True).click()
+    page.locator("[class*=st-key-off-]").get_by_role("button", name=name, exact=True).click()
     driver.settled(page)
 
 

@@ -60,12 +60,12 @@ def hub(tmp_path_factory, monkeypatch):
 def test_a_head_of_minilm_switched_off_moves_it(page, server):
     """Layer 5 head 11, by clicks alone: the vector of "it" moves by 48.5% of its length, and a chip takes it back."""
     open_minilm(page, server)
-    choose(page, ".st-key-layer", "5")
+    choose(page, ".st-key-site-layer", "5")
 
     expect(picture(page, "heads")).to_contain_text("All heads · encoder layer 5")
 
     driver.settled(page)
-    page.locator("[class*=st-key-on-]").get_by_role("button", name="11", exact=True).click()
+    page.locator("[class*=st-key-off-]").get_by_role("button", name="11", exact=True).click()
 
     expect(picture(page, "change")).to_contain_text("Change of the output")
     expect(page).to_have_url(re.compile(r"[?&]off=e5\.11(&|$)"))
@@ -94,9 +94,9 @@ def test_sentences_pairs_and_words_of_minilm(page, server):
 
     driver.settled(page)
     page.get_by_role("button", name="Display").click()
-    choose(page, ".st-key-pair", "A to B")
+    choose(page, ".st-key-view-pair", "A to B")
     expect(page).to_have_url(re.compile(r"[?&]view=ab(&|$)"))
-    choose(page, ".st-key-special", "hide")
+    choose(page, ".st-key-view-special", "hide")
     expect(page).to_have_url(re.compile(r"[?&]view=hide\.ab(&|$)"))
 
     expect(picture(page, "head")).to_contain_text("special tokens are hidden")

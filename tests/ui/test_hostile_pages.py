@@ -69,21 +69,24 @@ def test_a_number_beyond_all_numbers_is_a_bad_one(name, value):
 
 
 def steps_page():
+    from attnviz.ui import frame
     from attnviz.ui.pages.steps import page
 
-    page()
+    frame.body(page, frame.given())
 
 
 def overview_page():
+    from attnviz.ui import frame
     from attnviz.ui.pages.overview import page
 
-    page(lambda: None)
+    frame.body(page, frame.given())
 
 
 def compare_page():
+    from attnviz.ui import frame
     from attnviz.ui.pages.compare import page
 
-    page()
+    frame.body(page, frame.given())
 
 
 NEW = pytest.mark.parametrize("page", [steps_page, overview_page, compare_page])

@@ -8,6 +8,8 @@ from attnviz.core.masks import Painted, Random, Subsequent
 from attnviz.core.stack import Entry, Stack
 from attnviz.ui import masking
 from attnviz.ui.lab.rules import PRESETS
+from attnviz.ui.masking import MASK
+from attnviz.ui.state import State
 
 
 def mask(app) -> str:
@@ -22,7 +24,7 @@ def test_the_lab_opens_on_the_subsequent_mask_alone():
     """One rule that cannot move, nothing to undo, and how many keys each row has left."""
     app = opened(masks_page)
 
-    assert app.checkbox(key="on 0").value
+    assert app.checkbox(key="mask on 0").value
     assert not [c for c in app.checkbox if c.key == "on 1"]
     assert all(app.button(key=key).disabled for key in ("icon up 0", "icon down 0", "icon undo", "icon redo"))
     assert "28 of 49 cells may attend" in html(app)
@@ -36,12 +38,12 @@ def test_rules_are_added_joined_turned_around_and_switched_off():
     assert mask(app) == "subsequent.prefix"
     assert app.selectbox(key="add rule").value is None
 
-    app.button_group(key="join 1").set_value("and").run()
+    app.button_group(key="mask join 1").set_value("and").run()
 
     assert mask(app) == "subsequent.and-prefix"
 
-    app.checkbox(key="negated 1").check().run()
-    app.checkbox(key="on 0").uncheck().run()
+    app.checkbox(key="mask negated 1").check().run()
+    app.checkbox(key="mask on 0").uncheck().run()
 
     assert mask(app) == "off-subsequent.and-not-prefix"
     assert not [g for g in app.button_group if g.key == "join 1"]
@@ -69,7 +71,7 @@ def test_undo_goes_back_to_the_opening_and_redo_returns():
     """Changes from the list, the chips and reset are all steps."""
     app = opened(masks_page)
     app.selectbox(key="preset").set_value("prefix-LM").run()
-    app.number_input(key="prefix length 1").set_value(4).run()
+    app.number_input(key="mask prefix length 1").set_value(4).run()
     click(app, "chip mask 0")
 
     assert mask(app) == "prefix-4"
@@ -109,16 +111,16 @@ def test_every_known_mask_runs():
 def test_numbers_that_cannot_be_are_refused_with_a_sentence_and_change_nothing():
     """What was typed into a list, and numbers that do not go together."""
     app = opened(masks_page, mask="documents-3_4.random-1-4")
-    app.text_input(key="documents lengths 0").set_value("3, four").run()
+    app.text_input(key="mask documents lengths 0").set_value("3, four").run()
 
     assert "&#x27;four&#x27; is none of the lengths" in html(app)
 
-    app.number_input(key="random count 1").set_value(9).run()
+    app.number_input(key="mask random count 1").set_value(9).run()
 
     assert "9 keys of every 4 cannot be drawn" in html(app)
     assert mask(app) == "documents-3_4.random-1-4"
 
-    app.text_input(key="documents lengths 0").set_value("2 5").run()
+    app.text_input(key="mask documents lengths 0").set_value("2 5").run()
 
     assert mask(app) == "documents-2_5.random-1-4"
     assert 'class="note' not in html(app)
@@ -141,16 +143,16 @@ def test_the_same_mask_stands_on_both_pages():
     """The page Heads has pills for three rules, and chips for all of them."""
     app = opened(heads_page, mask="subsequent.global-0.off-strided")
 
-    assert app.button_group(key="rules").value == ["subsequent"]
+    assert app.button_group(key="mask rules").value == ["subsequent"]
     assert button(app, "or global tokens 0")
     assert not [b for b in app.button if "strided" in b.label]
 
-    app.button_group(key="rules").set_value(["subsequent", "prefix", "window"]).run()
+    app.button_group(key="mask rules").set_value(["subsequent", "prefix", "window"]).run()
 
     assert mask(app) == "subsequent.prefix.global-0.off-strided.window"
 
-    app.number_input(key="window before").set_value(5).run()
-    app.button_group(key="rules").set_value(["window"]).run()
+    app.number_input(key="mask window before").set_value(5).run()
+    app.button_group(key="mask rules").set_value(["window"]).run()
 
     assert mask(app) == "global-0.off-strided.window-5"
 
@@ -159,8 +161,8 @@ def test_biases_are_no_masks():
     """Each is a control and a chip of its own, and stands in the link beside the mask."""
     app = opened(masks_page, show="1")
     for name in ("alibi", "relative", "softcap"):
-        app.toggle(key=f"add {name}").set_value(True).run()
-    app.number_input(key="number softcap").set_value(2.5).run()
+        app.toggle(key=f"added {name} on").set_value(True).run()
+    app.number_input(key="added softcap number").set_value(2.5).run()
 
     assert app.query_params["added"] == "alibi.relative-0.softcap-2.5"
     assert "mask" not in app.query_params
@@ -234,7 +236,7 @@ def test_another_number_of_queries_is_for_the_grid_alone():
 
     assert "2 queries by 7 keys: 3 of 14 cells may attend" in html(app)
 
-    app.button_group(key="alignment").set_value("bottom-right").run()
+    app.button_group(key="alignment of the grid").set_value("bottom-right").run()
 
     assert "2 queries by 7 keys: 13 of 14 cells may attend" in html(app)
     assert "they are what they are" in html(app)
@@ -251,27 +253,23 @@ def test_the_checkboxes_hold_few_tokens():
     assert "room for 24 tokens; this sentence has 31" in html(app)
 
 
-def test_a_mask_too_long_for_the_link_is_refused(monkeypatch):
-    """The mask stays as it was, and why is said once."""
-    state = {"mask": Stack((Entry(Subsequent()),)), "opening": Stack()}
-    monkeypatch.setattr(masking.st, "session_state", state)
+def test_a_mask_too_long_for_the_link_is_refused():
+    """The mask stays as it was, and why is kept."""
+    before = State().put(MASK, Stack((Entry(Subsequent()),)))
     board = Painted(tuple((q, k) for q in range(64) for k in range(64) if (q + k) % 2))
-    masking.put(Stack((Entry(board),)))
+    after = masking.put(before, Stack((Entry(board),)))
 
-    assert state["mask"] == Stack((Entry(Subsequent()),))
-    assert "Paint fewer cells" in masking.refused()
-    assert masking.refused() == ""
+    assert after[MASK] == before[MASK]
+    assert "Paint fewer cells" in after[masking.REFUSED]
 
 
-def test_a_change_that_goes_on_is_one_step_of_undo(monkeypatch):
+def test_a_change_that_goes_on_is_one_step_of_undo():
     """A slow drag is taken back at once."""
-    state = {"mask": None, "opening": Stack()}
-    monkeypatch.setattr(masking.st, "session_state", state)
     first, second, third = (Stack((Entry(Random(1, 4, seed)),)) for seed in range(3))
-    masking.put(first), masking.put(second), masking.amend(third)
-    masking.undo()
+    drawn = masking.amended(masking.put(masking.put(State(), first), second), third)
 
-    assert state["mask"] == first
+    assert drawn[MASK] == third
+    assert masking.undone(drawn)[MASK] == first
 
 
 def test_without_a_rule_everything_is_open():

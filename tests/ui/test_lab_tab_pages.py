@@ -17,7 +17,11 @@ from attnviz.core.tokens import Token
 from attnviz.dialects import DIALECTS, dialect, handed_to
 from attnviz.dialects.mistaken import meant, mistaken
 from attnviz.leaks.mistakes import EXHIBITS, leak_test_of_exhibit
+from attnviz.ui.editing import OWN_MASK
 from attnviz.ui.lab.choices import CHECKED, FILE, LABELS, PASTED, READER
+from attnviz.ui.lab.leaks import PROMISE
+from attnviz.ui.lab.tabs import TAB
+from attnviz.ui.masking import MASK
 
 RULES = st.sampled_from((masks.Subsequent(), masks.Window(1, 0), masks.Prefix(2), masks.Documents((2, 3))))
 ENTRIES = st.builds(Entry, RULES, st.sampled_from(("and", "or")), st.booleans(), st.booleans())
@@ -70,8 +74,8 @@ def test_a_causal_mask_inverted_by_mistake_is_named_and_leaks_and_is_undone():
 
     app.button(key="mistake").click().run()
 
-    assert app.session_state["mask"] == Stack((Entry(Subsequent(), negated=True),))
-    assert app.session_state["tab"] == "Leak test"
+    assert app.session_state["state"][MASK] == Stack((Entry(Subsequent(), negated=True),))
+    assert app.session_state["state"][TAB] == "Leak test"
     assert "21 leaks." in html(app)
 
     button(app, "Undo the mistake").click().run()
@@ -82,14 +86,14 @@ def test_a_causal_mask_inverted_by_mistake_is_named_and_leaks_and_is_undone():
 def test_undoing_a_mistake_leaves_a_trained_model_as_it_was():
     """The mask was the decoder's own: there is no rule on the page afterwards, as there was none before."""
     app = lab("Conventions", model="translator")
-    before = app.session_state["mask"], app.session_state["own_mask"]
+    before = app.session_state["state"][MASK], app.session_state["state"][OWN_MASK]
     app.button(key="mistake").click().run()
 
-    assert not app.session_state["own_mask"]
+    assert not app.session_state["state"][OWN_MASK]
 
     button(app, "Undo the mistake").click().run()
 
-    assert (app.session_state["mask"], app.session_state["own_mask"]) == before
+    assert (app.session_state["state"][MASK], app.session_state["state"][OWN_MASK]) == before
     assert "Nothing is changed" in captions(app)
     assert "mask" not in app.query_params
 
@@ -99,7 +103,7 @@ def test_what_was_meant_is_promised_where_nothing_was_blocked():
     app = lab("Conventions", mask="none")
     app.button(key="mistake").click().run()
 
-    assert app.session_state["promise"] == "what was meant"
+    assert app.session_state["state"][PROMISE] == "what was meant"
     assert "promised: full" in html(app)
 
 

@@ -4,18 +4,21 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from attnviz.ui import cache, examples
+from attnviz.ui.masking import MASK
 
 
 def heads_page():
+    from attnviz.ui import frame
     from attnviz.ui.pages.heads import page
 
-    page()
+    frame.body(page, frame.given())
 
 
 def masks_page():
+    from attnviz.ui import frame
     from attnviz.ui.pages.masks import page
 
-    page()
+    frame.body(page, frame.given())
 
 
 def opened(page=heads_page, **link) -> AppTest:
@@ -136,7 +139,7 @@ def test_a_link_restores_what_it_says():
     assert 'class="note' not in html(app)
     assert app.text_area(key="text").value == "to be or not"
     assert app.number_input(key="num_layers").value == 3
-    assert app.number_input(key="window before").value == 4
+    assert app.number_input(key="mask window before").value == 4
     assert "(mean of all 2 heads, also those off)" in html(app)
     assert button(app, "encoder layer 2 head 1 off")
 
@@ -245,7 +248,7 @@ def test_looking_at_the_masks_page_changes_nothing():
     """Its subsequent mask is for looking; on the Heads page nothing is masked until somebody chooses."""
     app = opened(masks_page)
 
-    assert app.session_state["mask"] is None
+    assert app.session_state["state"][MASK] is None
     assert "Nothing is changed" in captions(opened())
 
 

@@ -18,9 +18,10 @@ DOG = CAT.replace("cat", "dog")
 
 
 def compare_page():
+    from attnviz.ui import frame
     from attnviz.ui.pages.compare import page
 
-    page()
+    frame.body(page, frame.given())
 
 
 def compare(**link):
@@ -89,7 +90,7 @@ def test_one_word_changed_shows_what_moved(model):
     """The page begins with one word changed: the row and the cell that moved most, and what both say."""
     app = compare(model=model)
 
-    assert app.text_input(key="b text").value == DOG
+    assert app.text_input(key="b sentence").value == DOG
     assert said(app).startswith("The row that changed most is ")
     assert re.search(r"in A, and in B .* more by \d\.\d+\.", said(app))
     assert charts(app) == 5
@@ -106,7 +107,7 @@ def test_one_word_changed_shows_what_moved_in_a_pretrained_model():
     app = settled(opened(compare_page, model="huggingface", hf=OPENS, text=CAT))
 
     assert not app.exception
-    assert app.text_input(key="b text").value == DOG
+    assert app.text_input(key="b sentence").value == DOG
     assert said(app).startswith("The row that changed most is 'cat' (2), in B 'dog' (2): ")
     assert "The vectors of A and B are apart by" in html(app)
     assert charts(app) == 3
@@ -173,7 +174,7 @@ def test_a_link_whose_b_is_not_there_is_told(link, words):
 def test_hostile_sentences_of_b_are_text(text):
     """What is typed never breaks the page, stays in the box, and is no markup."""
     app = compare(model="scratch")
-    app.text_input(key="b text").set_value(text).run()
+    app.text_input(key="b sentence").set_value(text).run()
 
     assert not app.exception
     assert "</script><b>" not in html(app)

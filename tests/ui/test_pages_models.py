@@ -15,7 +15,7 @@ from attnviz.models import trained
 from attnviz.sources import cards
 from attnviz.sources import trained as trained_source
 from attnviz.ui import cache, examples
-from attnviz.ui.state import encode_heads
+from attnviz.ui.written import encode_heads
 
 CARD = cards.card("translator")
 SITE, HEAD = CARD.opens
@@ -25,9 +25,10 @@ STEPS = trained.checkpoints("translator")
 
 
 def model_page():
+    from attnviz.ui import frame
     from attnviz.ui.pages.model import page
 
-    page(lambda: None)
+    frame.body(page, frame.given())
 
 
 def said(app) -> str:
@@ -126,7 +127,7 @@ def test_each_example_has_a_pill_of_its_own(model):
     assert tuple(texts.values()) == (source.card.examples if source.card else tuple(examples.EXAMPLES.values()))
     for i, (pill, text) in enumerate(texts.items()):
         behind = len(texts) > examples.SHOWN + 1 and i >= examples.SHOWN
-        app.button_group(key="other example" if behind else "example").set_value(pill).run()
+        app.button_group(key="example other" if behind else "example").set_value(pill).run()
 
         assert app.text_area(key="text").value == text
         assert 'class="note' not in html(app)
@@ -150,8 +151,8 @@ def test_a_link_restores_model_site_head_step_edits_and_figure():
     assert "Head 1 of cross layer 0" in html(app)
     assert button(app, "cross layer 0 head 0 off")
     assert button(app, "the future not masked")
-    assert app.select_slider(key="trained for").value == STEPS[-2]
-    assert app.button_group(key="effect shown").value == "next word"
+    assert app.select_slider(key="step").value == STEPS[-2]
+    assert app.button_group(key="effect").value == "next word"
     assert {name: app.query_params[name] for name in link if name != "model"} == {
         name: value for name, value in link.items() if name != "model"
     }
@@ -271,7 +272,7 @@ def test_a_head_of_which_nothing_is_known_says_which_to_look_at():
 def test_the_slider_shows_the_head_forming():
     """Every picture says the step; the last step is the trained model, and stands in no link."""
     app = opened(model="translator")
-    slider = app.select_slider(key="trained for")
+    slider = app.select_slider(key="step")
 
     assert slider.value == STEPS[-1]
     assert slider.label == f"Trained: after all {STEPS[-1]:,} steps"
@@ -279,11 +280,11 @@ def test_the_slider_shows_the_head_forming():
     slider.set_value(STEPS[0]).run()
 
     assert app.query_params["step"] == str(STEPS[0])
-    assert app.select_slider(key="trained for").label.startswith("Untrained")
+    assert app.select_slider(key="step").label.startswith("Untrained")
     assert "Once trained, this head" in html(app)
     assert all("translator after step 0" in spec for spec in specs(app))
 
-    app.select_slider(key="trained for").set_value(STEPS[-1]).run()
+    app.select_slider(key="step").set_value(STEPS[-1]).run()
 
     assert "step" not in app.query_params
 
@@ -313,12 +314,12 @@ def test_the_masks_page_shows_the_mask_of_the_decoder():
 def test_sites_of_every_kind_can_be_looked_at():
     """Kind and layer are chosen apart; the layer is kept where the other kind has it."""
     app = opened(model="translator", site="c1")
-    app.button_group(key="kind").set_value("encoder").run()
+    app.button_group(key="site kind").set_value("encoder").run()
 
     assert app.query_params["site"] == "e1"
     assert "of encoder layer 1" in html(app)
 
-    app.button_group(key="layer").set_value(0).run()
+    app.button_group(key="site layer").set_value(0).run()
 
     assert app.query_params["site"] == "e0"
 

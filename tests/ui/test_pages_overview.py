@@ -13,9 +13,10 @@ SITE = "encoder layer 0"
 
 
 def overview_page():
+    from attnviz.ui import frame
     from attnviz.ui.pages.overview import page
 
-    page(lambda: None)
+    frame.body(page, frame.given())
 
 
 def shown(app) -> list[tuple[str, int, int]]:
@@ -118,7 +119,7 @@ def test_what_reaches_what_is_traced_through_the_layers():
     app.button(key="add the flow").click().run()
     assert not app.exception
     assert "The flow is the most that can come" in html(app)
-    app.selectbox(key="position reached").set_value(2).run()
+    app.selectbox(key="query").set_value(2).run()
     assert escape(words.reached(rollout(found)[0].numpy(), [t.text for t in found.tokens], 2)) in html(app)
     assert app.query_params["query"] == "2"
 

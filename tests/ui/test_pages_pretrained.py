@@ -23,6 +23,7 @@ from attnviz import api, metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.sources.huggingface import source as sources
 from attnviz.ui import arrivals
+from attnviz.ui.looking import COLORS, SENTENCE
 from attnviz.words import turned
 
 SIZES = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 14}
@@ -178,8 +179,8 @@ def test_each_blank_before_and_after(folder):
         old, new = (one.prediction.most_probable(at, 1)[0] for one in (before, after))
         says = f"In place of '[MASK]' ({at}) it says '{new[0]}' {new[1]:.2f}before '{old[0]}' {old[1]:.2f}"
         assert says in said(page)
-    assert app.button_group(key="effect shown").value == "one blank"
-    assert other.button_group(key="effect shown").value == "blanks"
+    assert app.button_group(key="effect").value == "one blank"
+    assert other.button_group(key="effect").value == "blanks"
     assert "There is no blank in the sentence" in said(pretrained(model, text=CAT))
 
 
@@ -426,7 +427,7 @@ def test_a_link_restores_what_it_says_also_after_a_wait(folder):
 
     assert 'class="note' not in html(app)
     assert {name: app.query_params[name] for name in link} == link
-    assert (app.session_state["sentence"], app.session_state["colors"]) == (2, "logarithmic")
+    assert (app.session_state["state"][SENTENCE], app.session_state["state"][COLORS]) == (2, "logarithmic")
     assert button(app, "padding not masked")
     assert button(app, "encoder layer 1 head 2 off")
 
@@ -463,7 +464,7 @@ def test_a_pair_of_texts_is_taken_apart_only_where_there_is_one(folder):
     model = folder("BertModel")
     app = pretrained(model, text="the cat ||| a dog ran", view="hide.ab")
 
-    assert app.button_group(key="pair").value == "A to B"
+    assert app.button_group(key="view pair").value == "A to B"
     assert 'class="note' not in html(app)
     assert any("special tokens are hidden" in spec for spec in specs(app))
     alone = pretrained(model, text=CAT, view="ab")

@@ -16,6 +16,7 @@ from attnviz.charts.digits import digits
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
 from attnviz.core.origin import Change
+from attnviz.ui.steps.play import KNOBS
 from attnviz.walk import Knobs
 
 TEXT = {"scratch": "the cat sat on the mat", "translator": "the black cat sleeps"}
@@ -36,9 +37,10 @@ MODELS = [
 
 
 def steps_page():
+    from attnviz.ui import frame
     from attnviz.ui.pages.steps import page
 
-    page()
+    frame.body(page, frame.given())
 
 
 def page_of(name, **link):
@@ -200,8 +202,8 @@ def test_what_is_done_in_the_call_alone_is_the_librarys():
 
 def test_knobs_are_kept_in_the_link_and_undone_by_chips():
     app = opened(steps_page)
-    app.toggle(key="scale on").set_value(False).run()
-    app.select_slider(key="temperature").set_value(0.5).run()
+    app.toggle(key="tuned scaled").set_value(False).run()
+    app.select_slider(key="tuned temperature").set_value(0.5).run()
 
     assert app.query_params["tuned"] == "unscaled.temperature-0.5"
 
@@ -215,7 +217,7 @@ def test_reset_all_is_all():
     app = page_of("scratch", knobs="dropout-0.5-3", tuned="temperature-2")
     button(app, "reset all").click().run()
 
-    assert app.session_state["knobs"] == walk.Knobs()
+    assert app.session_state["state"][KNOBS] == walk.Knobs()
     assert not {"knobs", "tuned"} & set(app.query_params)
 
 
@@ -268,8 +270,8 @@ def test_long_texts_are_shown_in_windows_that_are_said():
         ({"tuned": "temperature-0"}, "tuned: 'temperature-0' cannot be read"),
         ({"knobs": "dropout-2-1"}, "knobs: 'dropout-2-1' cannot be read"),
         ({"changes": "e0_0_wq_0_0_0_x"}, "is no number set by hand"),
-        ({"query": "-1"}, "query: '-1' is no position of a token"),
-        ({"stage": "magic"}, "stage: 'magic' is no step"),
+        ({"query": "-1"}, "query: '-1' is not a whole number from 0"),
+        ({"stage": "magic"}, "stage: 'magic' is not one of embedding"),
         ({"part": "magic"}, "part: 'magic' is not one of"),
     ],
 )

@@ -59,7 +59,6 @@ def test_any_other_text_is_refused_in_one_sentence(text):
     for decode, encode in (
         (link.decode_tuned, link.encode_tuned),
         (link.decode_knobs, link.encode_knobs),
-        (link.decode_query, link.encode_query),
         (link.decode_changes, link.encode_changes),
     ):
         try:

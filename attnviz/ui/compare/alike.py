@@ -6,8 +6,11 @@ from attnviz import figures, words
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.record import Record
 from attnviz.metrics import alike
-from attnviz.ui import cache, looking, pictures
+from attnviz.ui import cache, looking, pictures, state
 from attnviz.ui.notes import heading, in_words, quiet
+from attnviz.ui.state import control
+
+ASKED = state.kept("compare heads", False)
 
 AT_ONCE, MOST_WORK = 40_000_000, 400_000_000
 """Heads x heads x cells of a map that take two seconds, and half a minute: the first at once, the others if asked."""
@@ -29,7 +32,7 @@ def panel(record: Record, site: Site, head: int | str, sentence: int) -> None:
     if (work := heads**2 * max(step.shape[2] * step.shape[3] for step in steps)) > MOST_WORK:
         quiet(f"{heads} heads of {steps[0].shape[2]:,} tokens are too many to compare here ({work:,} pairs of cells).")
         return
-    if work > AT_ONCE and not st.toggle(f"Compare all {heads} heads: this takes some seconds", key="compare heads"):
+    if work > AT_ONCE and not st.toggle(f"Compare all {heads} heads: this takes some seconds", **control(ASKED)):
         return
     with st.spinner(f"Comparing {heads} heads …", show_time=True):
         found = _divergences(record, site.kind, sentence)

@@ -1,8 +1,10 @@
 """B: what of it differs from A, chosen by a person."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from typing import Any
 
 import streamlit as st
 
@@ -13,9 +15,10 @@ from attnviz.core.record import Record
 from attnviz.metrics.beside import Side, written
 from attnviz.sources.base import Source
 from attnviz.sources.trained import Trained
-from attnviz.ui import arrivals, cache, looking, pretrained
-from attnviz.ui.compare.link import LONGEST, Other
+from attnviz.ui import arrivals, cache, looking, pretrained, state
+from attnviz.ui.compare.link import LONGEST, Other, decode_other, encode_other
 from attnviz.ui.notes import clean, label, note, quiet, unknown_words
+from attnviz.ui.state import State, control
 
 TITLES = {
     "sentence": "another sentence",
@@ -24,6 +27,10 @@ TITLES = {
     "untouched": "the untouched model",
     "step": "another training step",
 }
+
+B = state.coded("b", None, encode_other, decode_other)
+KEPT: state.Setting[dict[str, Other]] = state.kept("b kept", {})
+"""What was chosen last of each kind."""
 
 SWAPS = (("cat", "dog"), ("dog", "cat"), ("black", "red"), ("red", "black"), ("boy", "girl"), ("man", "woman"))
 """One word for another, for a sentence to begin with."""
@@ -70,25 +77,22 @@ def side(a: Chosen) -> Side | AttnvizError:
 
 def _what(a: Chosen) -> Other:
     """In what B differs. What was chosen before in the same way is there again."""
-    chosen, options = st.session_state["b"], [what for what in TITLES if what != "step" or len(_steps(a)) > 1]
+    chosen, options = state.get(B), [what for what in TITLES if what != "step" or len(_steps(a)) > 1]
     if chosen is None or chosen.what not in options:
         if chosen is not None:
             note(f"{quoted(a.source.name)} has no other steps of its training, so B is another sentence.", "notice")
         chosen = opening(a)
     else:
-        st.session_state.setdefault("b kept", {})[chosen.what] = chosen
-    st.session_state["b what"] = chosen.what
+        state.put(KEPT, state.get(KEPT) | {chosen.what: chosen})
+
+    def choose(now: State, what: str) -> State:
+        return now.put(B, now[KEPT].get(what) or _begins(a, what))
+
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         label("A is what is chosen above. B is")
-        options = {"options": options, "format_func": TITLES.__getitem__, "key": "b what", "on_change": _choose}
-        st.pills("B is", required=True, wrap=True, label_visibility="collapsed", args=(a,), **options)
+        shown = {"format_func": TITLES.__getitem__, **control(B, chosen.what, at="what", step=choose)}
+        st.pills("B is", options, required=True, wrap=True, label_visibility="collapsed", **shown)
     return chosen
-
-
-def _choose(a: Chosen) -> None:
-    what = st.session_state["b what"]
-    kept = st.session_state.get("b kept", {}).get(what)
-    st.session_state["b"] = kept if kept is not None else _begins(a, what)
 
 
 def _begins(a: Chosen, what: str) -> Other:
@@ -115,16 +119,14 @@ def _swapped(a: Chosen) -> str:
     return a.text[:LONGEST]
 
 
-def _put(value: str | int | tuple[Site, int], what: str) -> None:
-    st.session_state["b"] = Other(what, value)
+def _value(what: str, value: object, read: Callable[[Any], object] = lambda value: value) -> dict[str, Any]:
+    """The control of what B has in the place of A's."""
+    return control(B, value, at=what, read=lambda value: Other(what, read(value)))
 
 
 def _sentence(a: Chosen, other: Other) -> Side:
-    st.session_state["b text"] = other.value
-    options = {"max_chars": LONGEST, "key": "b text", "label_visibility": "collapsed", "width": 600}
-    st.text_input(
-        "The sentence of B", on_change=lambda: _put(_plain(st.session_state["b text"]), "sentence"), **options
-    )
+    options = {"max_chars": LONGEST, "label_visibility": "collapsed", "width": 600}
+    st.text_input("The sentence of B", **_value("sentence", other.value, _plain), **options)
     if not str(other.value).strip():
         raise InputError("B has no sentence yet. Type one above.")
     lines = cache.texts(clean(str(other.value)))
@@ -144,11 +146,8 @@ def _head(a: Chosen, other: Other) -> Side:
     if chosen not in every:
         chosen = _another_head(a)
         note(f"There is no {other.value[0]} head {other.value[1]}, so B is {chosen[0]} head {chosen[1]}.", "notice")
-    st.session_state["b head"] = chosen
     options = {"format_func": lambda one: f"{one[0]} head {one[1]}", "label_visibility": "collapsed", "width": 260}
-    st.selectbox(
-        "The head of B", every, key="b head", on_change=lambda: _put(st.session_state["b head"], "head"), **options
-    )
+    st.selectbox("The head of B", every, **_value("head", chosen), **options)
     return replace(a.side, site=chosen[0], head=chosen[1])
 
 
@@ -167,9 +166,7 @@ def _model(a: Chosen, other: Other) -> Side:
     if name not in names:
         note(f"B cannot be the model {quoted(str(name))} here, so it is {quoted(names[0])}.", "notice")
         name = names[0]
-    st.session_state["b model"] = name
-    options = {"key": "b model", "label_visibility": "collapsed", "width": 260}
-    st.selectbox("The model of B", names, on_change=lambda: _put(st.session_state["b model"], "model"), **options)
+    st.selectbox("The model of B", names, **_value("model", name), label_visibility="collapsed", width=260)
     source = cache.source(name) if name in api.SOURCES else _pretrained(name)
     lines = (a.text,)
     cache.sentences(source, lines)
@@ -189,7 +186,7 @@ def _models(a: Chosen) -> list[str]:
     listed = pretrained.listed()
     loaded = [*([pretrained.OPENS] if find_spec(pretrained.PACKED) else []), *arrivals.here()]
     hub = [name for name in dict.fromkeys(loaded) if listed is None or name in listed]
-    own = st.session_state.get("hf") if a.source.provenance == "pretrained" else st.session_state.get("model")
+    own = a.source.model if a.source.provenance == "pretrained" else state.get(pretrained.MODEL)
     return [name for name in (*api.SOURCES, *hub) if name != own]
 
 
@@ -222,8 +219,5 @@ def _step(a: Chosen, other: Other) -> Side:
     if chosen not in steps:
         note(f"Step {chosen} was not kept; there are {', '.join(map(str, steps))}. B is step {steps[0]}.", "notice")
         chosen = steps[0]
-    st.session_state["b step"] = chosen
-    said = looking.step_in_words(chosen, steps[-1])
-    options = {"key": "b step", "width": 420, "on_change": lambda: _put(st.session_state["b step"], "step")}
-    st.select_slider(f"B · {said}", steps, **options)
+    st.select_slider(f"B · {looking.step_in_words(chosen, steps[-1])}", steps, **_value("step", chosen), width=420)
     return replace(a.side, record=cache.record(cache.source(a.source.model, chosen), a.lines, a.edits))

@@ -3,10 +3,10 @@
 import streamlit as st
 
 from attnviz.metrics.beside import Beside, Side, vectors_apart
-from attnviz.ui import effects, looking, pictures, says, state
+from attnviz.ui import effects, looking, pictures, says
 from attnviz.ui.notes import quiet
 
-ALONE = tuple(effect for effect in state.EFFECTS if effect not in ("output vectors", "similarity"))
+ALONE = tuple(effect for effect in effects.EFFECTS if effect not in ("output vectors", "similarity"))
 """The figures that show what one run says."""
 
 
@@ -52,16 +52,4 @@ def _effect(a: Side, b: Side) -> str | None:
     """Which figure is shown of both; None if there is none that both have."""
     each = [effects.choices(side.record, side.sentence) for side in (a, b)]
     options = [effect for effect in each[0] if effect in each[1] and effect in ALONE]
-    if not options:
-        return None
-    chosen = st.session_state["effect"]
-    chosen = chosen if chosen in options else options[0]
-    if len(options) > 1:
-        st.session_state["effect of both"] = chosen
-        options_ = {"key": "effect of both", "label_visibility": "collapsed", "required": True}
-        st.segmented_control("What both say", options, on_change=_choose, **options_)
-    return chosen
-
-
-def _choose() -> None:
-    st.session_state["effect"] = st.session_state["effect of both"]
+    return effects.one_of(options, "What both say") if options else None

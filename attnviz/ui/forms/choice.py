@@ -1,5 +1,7 @@
 """Map, lines or text: the choice, what belongs to it, and what a click does."""
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from attnviz import figures, views, words
@@ -9,10 +11,17 @@ from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.figures.lines import token_in_words
 from attnviz.sources.base import Source
-from attnviz.ui import looking, pictures
-from attnviz.ui.forms.link import FORMS, LEAST, SIDES
+from attnviz.ui import looking, pictures, state
+from attnviz.ui.forms.link import FORMS, LEAST, SIDES, decode_also, encode_also
+from attnviz.ui.looking import CELL, PINS
 from attnviz.ui.notes import in_words, label, quiet
+from attnviz.ui.state import Setting, State, control
 from attnviz.views import View
+
+FORM = state.choice("as", FORMS, FORMS[0])
+ALSO = state.coded("also", (), encode_also, decode_also, of="model")
+LEAST_DRAWN: Setting[float | None] = state.choice("least", {least: f"{least:g}" for least in LEAST if least})
+SIDE = state.choice("side", SIDES, SIDES[0])
 
 KEYS = {"map": "head", "lines": "lines", "text": "text"}
 """What the picture of a form is called on the page."""
@@ -22,11 +31,8 @@ Cell = tuple[int, int] | None
 
 def form() -> str:
     """How the head is shown."""
-    return _segments("Shown as", FORMS, "as", _choose_form)
-
-
-def _choose_form() -> None:
-    st.session_state["as"] = st.session_state["as chosen"]
+    st.segmented_control("Shown as", FORMS, **control(FORM), required=True, label_visibility="collapsed")
+    return state.get(FORM)
 
 
 def controls(chosen: str, source: Source, site: Site, focus: int | str) -> None:
@@ -38,7 +44,8 @@ def controls(chosen: str, source: Source, site: Site, focus: int | str) -> None:
             _of_lines(source, focus)
         else:
             label("Attention")
-            _segments("Attention of the token", SIDES, "side", _choose_side, site)
+            options = {"required": True, "label_visibility": "collapsed", **control(SIDE, step=_other_side(site))}
+            st.segmented_control("Attention of the token", SIDES, **options)
             label("the token that you click")
 
 
@@ -46,18 +53,18 @@ def _of_lines(source: Source, focus: int | str) -> None:
     others = [head for head in range(source.num_heads) if head != focus]
     if others:
         label("Beside it, heads")
-        st.session_state["also chosen"] = [head for head in st.session_state["also"] if head in others]
-        behavior = {"key": "also chosen", "on_change": _choose_also, "label_visibility": "collapsed"}
+        drawn = [head for head in state.get(ALSO) if head in others]
+        behavior = {"label_visibility": "collapsed", **control(ALSO, drawn, read=lambda heads: tuple(sorted(heads)))}
         if len(others) < looking.MOST_PILLS:
             st.pills("Heads beside it", others, selection_mode="multi", wrap=True, **behavior)
         else:
             st.multiselect("Heads beside it", others, max_selections=MOST_BESIDE, width=300, **behavior)
     label("Weights from")
-    st.session_state["least chosen"] = _from(st.session_state["least"])
-    options = {"key": "least chosen", "on_change": _choose_least, "label_visibility": "collapsed", "width": 150}
-    st.selectbox("Weights from which on there are lines", map(_from, LEAST), **options)
-    if st.session_state["pins"]:
-        st.button("let tokens go", on_click=_let_go, type="tertiary", icon=":material/close:", key="let go")
+    options = {"format_func": _from, "label_visibility": "collapsed", "width": 150, **control(LEAST_DRAWN)}
+    st.selectbox("Weights from which on there are lines", LEAST, **options)
+    if state.get(PINS):
+        options = {"type": "tertiary", "icon": ":material/close:", "key": "let go"}
+        st.button("let tokens go", on_click=_let_go, **options)
 
 
 MOST_BESIDE = 15
@@ -68,31 +75,27 @@ def _from(least: float | None) -> str:
     return "the strongest" if least is None else f"{least:g}"
 
 
-def _choose_also() -> None:
-    st.session_state["also"] = tuple(sorted(st.session_state["also chosen"]))
-
-
-def _choose_least() -> None:
-    st.session_state["least"] = {_from(least): least for least in LEAST}[st.session_state["least chosen"]]
-
-
 def _let_go() -> None:
-    st.session_state["pins"], st.session_state["cell"] = frozenset(), None
+    state.change(lambda now: now.without("text"))
 
 
-def _choose_side(site: Site) -> None:
-    """The other side: of the same token, where rows and columns are the same tokens."""
-    before, cell = _end(), st.session_state["cell"]
-    st.session_state["side"] = st.session_state["side chosen"]
-    if site.kind != "cross":
-        picked = {(before, cell[0 if before == "query" else 1])} if cell else st.session_state["pins"]
-        st.session_state["pins"] = frozenset((_end(), at) for end, at in picked if end == before)
-        st.session_state["cell"] = None
+def _other_side(site: Site) -> Callable[[State, str], State]:
+    """The step to the other side: of the same token, where rows and columns are the same tokens."""
+
+    def step(now: State, side: str) -> State:
+        before, cell = _end(now), now[CELL]
+        now = now.put(SIDE, side)
+        if site.kind == "cross":
+            return now
+        picked = {(before, cell[0 if before == "query" else 1])} if cell else now[PINS]
+        return now.put(CELL, None).put(PINS, frozenset((_end(now), at) for end, at in picked if end == before))
+
+    return step
 
 
-def _end() -> str:
+def _end(now: State) -> str:
     """Which side of a cell the token of the text is of."""
-    return "query" if st.session_state["side"] == "from" else "key"
+    return "query" if now[SIDE] == "from" else "key"
 
 
 def figure(
@@ -102,11 +105,11 @@ def figure(
     shown = {"sentence": options["sentence"], "dark": options["dark"], "view": options["view"], "selected": cell}
     shown["rev"] = looking.rev("cell")
     if form == "lines":
-        also = [head for head in st.session_state["also"] if head != focus and head < source.num_heads]
-        asked = {"least": st.session_state["least"], "pins": st.session_state["pins"]}
+        also = [head for head in state.get(ALSO) if head != focus and head < source.num_heads]
+        asked = {"least": state.get(LEAST_DRAWN), "pins": state.get(PINS)}
         return figures.lines(record, site, [focus, *also[:MOST_BESIDE]], **asked, **shown)
     if form == "text":
-        asked = {"side": st.session_state["side"], "domain": options["domain"]}
+        asked = {"side": state.get(SIDE), "domain": options["domain"]}
         chosen = _token(record, site, cell, options["sentence"], options["view"])
         return figures.text_strip(record, site, focus, chosen=chosen, **asked, **shown)
     return figures.head(record, site, focus, **shown, domain=options["domain"], row_sums=options["row_sums"])
@@ -114,8 +117,9 @@ def figure(
 
 def _token(record: Record, site: Site, cell: Cell, sentence: int, view: View) -> int | None:
     """The token of the text: of the selected cell, else the first that is picked, else none, where it is seen."""
-    side = 0 if _end() == "query" else 1
-    picked = [cell[side]] if cell else [at for end, at in sorted(st.session_state["pins"]) if end == _end()]
+    end = _end(state.now())
+    side = 0 if end == "query" else 1
+    picked = [cell[side]] if cell else [at for one, at in sorted(state.get(PINS)) if one == end]
     seen = views.see(record, site, sentence=sentence, view=view)
     part = (seen.queries, seen.keys)[side]
     return next((at for at in picked if part.at(at) is not None), None)
@@ -132,14 +136,14 @@ def _select_line(point: dict | None) -> None:
         _let_go()
     elif looking.counted(point, "cell"):
         query, key = int(point["query"]), int(point["key"])
-        cell = st.session_state["cell"]
+        cell, pins = state.get(CELL), state.get(PINS)
         if query >= 0 and key >= 0:
-            st.session_state["cell"] = None if cell == (query, key) else (query, key)
+            state.put(CELL, None if cell == (query, key) else (query, key))
         elif query >= 0 or key >= 0:
             pin = ("query", query) if query >= 0 else ("key", key)
             held = cell is not None and pin == ("query", cell[0])
-            st.session_state["cell"] = None if held else cell
-            st.session_state["pins"] = st.session_state["pins"] - {pin} if held else st.session_state["pins"] ^ {pin}
+            state.put(CELL, None if held else cell)
+            state.put(PINS, pins - {pin} if held else pins ^ {pin})
 
 
 def _select_token(point: dict | None) -> None:
@@ -148,9 +152,9 @@ def _select_token(point: dict | None) -> None:
         _let_go()
     elif looking.counted(point, "cell"):
         query, key = int(point["query"]), int(point["key"])
-        st.session_state["cell"] = None
-        st.session_state["side"] = "from" if query >= 0 else "to"
-        st.session_state["pins"] = frozenset({("query", query) if query >= 0 else ("key", key)})
+        state.put(CELL, None)
+        state.put(SIDE, "from" if query >= 0 else "to")
+        state.put(PINS, frozenset({("query", query) if query >= 0 else ("key", key)}))
 
 
 def said(form: str, record: Record, site: Site, focus: int | str, cell: Cell, options: dict) -> None:
@@ -158,7 +162,7 @@ def said(form: str, record: Record, site: Site, focus: int | str, cell: Cell, op
     at = {"sentence": options["sentence"], "view": options["view"]}
     if form == "text":
         chosen = _token(record, site, cell, options["sentence"], options["view"])
-        in_words(token_in_words(shade_of(record, site, focus, chosen=chosen, side=st.session_state["side"], **at)))
+        in_words(token_in_words(shade_of(record, site, focus, chosen=chosen, side=state.get(SIDE), **at)))
         quiet("Click a token to see its attention; point at one to read its weight.")
         return
     if form == "map":
@@ -170,10 +174,3 @@ def said(form: str, record: Record, site: Site, focus: int | str, cell: Cell, op
         quiet("Click the line again, or press Escape, to let it go.")
     else:
         quiet("Point at a token to see its lines alone, click it to pick it. Click a line to read it in words.")
-
-
-def _segments(title: str, options: tuple[str, ...], name: str, on_change, *args: object) -> str:
-    """A choice that is kept in the session under a name."""
-    st.session_state[f"{name} chosen"] = st.session_state[name]
-    behavior = {"on_change": on_change, "args": args, "label_visibility": "collapsed"}
-    return st.segmented_control(title, options, key=f"{name} chosen", required=True, **behavior) or options[0]

@@ -9,13 +9,13 @@ import streamlit as st
 
 from attnviz import ablation
 from attnviz.charts.overview import Head
-from attnviz.core.edits import KINDS, Edits, Site
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.metrics.heads import METRICS
-from attnviz.metrics.roles import RULES, roles
+from attnviz.metrics.roles import roles
 from attnviz.sources.base import Source
-from attnviz.ui import cache, cores
+from attnviz.ui import cache, cores, state
 from attnviz.ui.notes import large, note, quiet
 
 LAYER = "by layer"
@@ -30,16 +30,9 @@ OFF = {
 
 TITLES = {metric.name: metric.title for metric in METRICS} | OFF
 
-LINKED: dict[str, object] = {
-    "sort": (LAYER, *TITLES.values()),
-    "kinds": KINDS,
-    "role": tuple(rule.name for rule in RULES),
-    "across": tuple(TITLES.values()),
-    "up": tuple(TITLES.values()),
-    "stack": ("encoder", "decoder"),
-    "after": range(1000),
-}
-"""What each bound parameter of a link may be."""
+SORT = state.choice("sort", {LAYER: LAYER} | TITLES, LAYER)
+SWEEP: state.Setting[tuple] = state.kept("sweep", (None, None, None))
+"""Of which run each head was switched off, what that changed, and the same in words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +69,7 @@ def numbers(source: Source, lines: tuple[str, ...], edits: Edits, record: Record
     """Every metric of every head, its roles on this text, and what was measured with it off."""
     table = cache.head_metrics(record, sentence).drop(columns="site")
     table.insert(3, "role", [", ".join(role.name for role in roles(row)) for _, row in table.iterrows()])
-    run, off, swept = st.session_state.get("sweep", (None, None, None))
+    run, off, swept = state.get(SWEEP)
     if run == (source, lines, edits):
         there = [name for name in OFF if off[name].notna().any()]
         table = table.merge(off[["kind", "layer", "head", *there]], how="left", on=["kind", "layer", "head"])
@@ -109,8 +102,8 @@ def switch_each_off(source: Source, lines: tuple[str, ...], edits: Edits, known:
     except AttnvizError as error:
         note(str(error))
         return
-    st.session_state["sweep"] = ((source, lines, edits), found.table, found.in_words())  # without its record
-    st.session_state["order by effect"] = True  # the box of the order was drawn in this run: the next one sets it
+    state.put(SWEEP, ((source, lines, edits), found.table, found.in_words()))  # without its record
+    state.put(SORT, next((name for name in OFF if found.table[name].notna().any()), LAYER))
     st.rerun()
 
 

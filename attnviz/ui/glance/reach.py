@@ -13,8 +13,15 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.metrics import rollout as metric
 from attnviz.metrics.rollout import Mixed
-from attnviz.ui import cache, looking, pictures
+from attnviz.ui import cache, looking, pictures, state
 from attnviz.ui.notes import in_words, label, note, quiet
+from attnviz.ui.state import Setting, control
+from attnviz.ui.steps.rail import QUERY
+
+STACK = state.choice("stack", ("encoder", "decoder"))
+AFTER = state.whole("after", None, 0, 999)
+FOLLOWED: Setting[tuple] = state.kept("follow asked", ())
+ASKED_FLOW: Setting[tuple] = state.kept("flow asked", ())
 
 WHAT = (
     "How much of each token is in what stands at each position? Attention rollout: every layer keeps half (the "
@@ -42,7 +49,7 @@ def reach(run: tuple, record: Record, sentence: int) -> None:
     quiet(WHAT)
     kinds = [kind for kind in ("encoder", "decoder") if any(site.kind == kind for site in record.sites)]
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        kind = _pills("stack", "Stack", kinds) if len(kinds) > 1 else next(iter(kinds), None)
+        kind = _pills(STACK, "Stack", kinds) if len(kinds) > 1 else next(iter(kinds), None)
         place = st.container(horizontal=True, vertical_alignment="center", gap="small")
     if not _wanted(run, record, sentence):
         return
@@ -61,11 +68,11 @@ def reach(run: tuple, record: Record, sentence: int) -> None:
 def _wanted(run: tuple, record: Record, sentence: int) -> bool:
     """Whether it is small enough, or somebody asked for it."""
     length = record.read[sentence].length
-    if len(record.sites) * length**2 <= MOST or st.session_state.get("follow asked") == run:
+    if len(record.sites) * length**2 <= MOST or state.get(FOLLOWED) == run:
         return True
     if not st.button("Follow all layers", key="follow", icon=":material/route:"):
         return False
-    st.session_state["follow asked"] = run
+    state.put(FOLLOWED, run)
     return True
 
 
@@ -87,39 +94,30 @@ def _after(record: Record, found: Mixed, shares: np.ndarray) -> Traced:
     layers = sorted(site.layer for site in record.sites if site.kind == found.kind)
     layer = layers[0]
     if len(layers) > 1:
-        layer = _pills("after", "After layer", layers)
+        layer = _pills(AFTER, "After layer", layers)
     return Traced(record, found, layer, shares[layers.index(layer)])
 
 
-def _pills(key: str, said: str, options: list):
-    """One of several, the last if nobody chose; kept in the link."""
-    if st.session_state.get(key) not in (None, *options):
-        st.session_state[key] = options[-1]
+def _pills(setting: Setting, said: str, options: list):
+    """One of several, the last if nobody chose."""
+    chosen = state.get(setting) if state.get(setting) in options else options[-1]
     label(said)
-    behavior = {"key": key, "label_visibility": "collapsed", "bind": "query-params"}
-    if len(options) > looking.MOST_PILLS:
-        return st.selectbox(said, options, len(options) - 1, width=110, **behavior)
-    chosen = st.pills(said, options, default=options[-1], required=True, **behavior)
-    return options[-1] if chosen is None else chosen
+    looking.pills(said, options, **control(setting, chosen))
+    return chosen
 
 
 def _position(traced: Traced) -> int:
     """The row, which other pages call the query."""
     tokens = traced.found.tokens
     typed = [i for i, token in enumerate(tokens) if not token.special]
-    chosen = st.session_state["query"]
+    chosen = state.get(QUERY)
     if chosen is None or chosen >= len(tokens):
         chosen = typed[-1] if typed else 0
     label("Position")
-    st.session_state["position reached"] = chosen
     names = [f"{i} · {shown(token.text)}" for i, token in enumerate(tokens)]
-    options = {"format_func": names.__getitem__, "label_visibility": "collapsed", "on_change": _choose}
-    st.selectbox("Position", range(len(tokens)), key="position reached", width=170, **options)
+    options = {"format_func": names.__getitem__, "label_visibility": "collapsed", **control(QUERY, chosen)}
+    st.selectbox("Position", range(len(tokens)), width=170, **options)
     return chosen
-
-
-def _choose() -> None:
-    st.session_state["query"] = st.session_state["position reached"]
 
 
 def _draw(run: tuple, traced: Traced, position: int) -> None:
@@ -127,7 +125,7 @@ def _draw(run: tuple, traced: Traced, position: int) -> None:
 
     def clicked(point: dict | None) -> None:
         if point is not None and looking.counted(point, "reach"):
-            st.session_state["query"] = int(point["query"]) * tile
+            state.put(QUERY, int(point["query"]) * tile)
 
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
@@ -148,10 +146,10 @@ def _asked_flow(run: tuple, traced: Traced, position: int) -> np.ndarray | None:
     layers = 1 + sorted(s.layer for s in traced.record.sites if s.kind == traced.found.kind).index(traced.layer)
     key = (*run, traced.found.kind, layers, position)
     place = st.empty()
-    if st.session_state.get("flow asked") != key:
+    if state.get(ASKED_FLOW) != key:
         if not place.button("Add the flow", key="add the flow", icon=":material/water:"):
             return None
-        st.session_state["flow asked"] = key
+        state.put(ASKED_FLOW, key)
     try:
         with place, st.spinner("Looking for the largest flow to each token…"):
             flow = _flow(traced.record, traced.found.kind, run[-1], layers, position)

@@ -7,9 +7,14 @@ from attnviz import texts
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
-from attnviz.ui import cores
+from attnviz.ui import cores, state
 from attnviz.ui.glance.numbers import TITLES
 from attnviz.ui.notes import note, quiet
+from attnviz.ui.state import control
+
+MEASURED: state.Setting[tuple[tuple, pd.DataFrame] | None] = state.kept("over texts", None)
+"""Of which model, texts and edits, and the numbers."""
+NUMBER = state.kept("number over texts", None)
 
 
 def over_many_texts(source: Source, edits: Edits) -> None:
@@ -24,11 +29,11 @@ def over_many_texts(source: Source, edits: Edits) -> None:
         lines = texts.lines(given.getvalue()) if given else texts.shipped(source)
         key = (source, lines, edits)
         if asked:
-            st.session_state["over texts"] = (key, _measured(source, lines, edits))
+            state.put(MEASURED, (key, _measured(source, lines, edits)))
     except AttnvizError as error:
         note(str(error))
         return
-    kept = st.session_state.get("over texts")
+    kept = state.get(MEASURED)
     if kept and kept[0] == key:
         _table(kept[1], len(lines))
 
@@ -47,7 +52,8 @@ def _measured(source: Source, lines: tuple[str, ...], edits: Edits) -> pd.DataFr
 
 def _table(found: pd.DataFrame, count: int) -> None:
     there = [name for name in TITLES if name in found and found[name].notna().any()]
-    name = st.selectbox("Number", there, format_func=TITLES.__getitem__, key="number over texts", width=330)
+    name = state.get(NUMBER) if state.get(NUMBER) in there else there[0]
+    st.selectbox("Number", there, **control(NUMBER, name), format_func=TITLES.__getitem__, width=330)
     shown = found[["kind", "layer", "head", name, f"{name}_spread", f"{name}_texts"]]
     shown = shown.sort_values(name, ascending=False, na_position="last")
     shown.columns = ["kind", "layer", "head", "mean", "standard deviation", "texts"]

@@ -1,15 +1,19 @@
 """What is added to the scores, or bounds them: bias, never mask."""
 
 from dataclasses import replace
+from typing import Any
 
 import streamlit as st
 
 from attnviz import figures, walk
 from attnviz.core.modifiers import alibi_slopes
-from attnviz.ui import looking, pictures
+from attnviz.ui import looking, pictures, state
 from attnviz.ui.lab.base import Lab
-from attnviz.ui.lab.link import Added
+from attnviz.ui.lab.link import Added, decode_added, encode_added
 from attnviz.ui.notes import heading, quiet
+from attnviz.ui.state import control
+
+ADDED = state.coded("added", Added(), encode_added, decode_added)
 
 START = Added(True, 0, 5.0)
 """What a modifier begins with when it is switched on."""
@@ -17,7 +21,7 @@ START = Added(True, 0, 5.0)
 
 def controls(lab: Lab) -> None:
     """ALiBi, a relative bias and the softcap, each on or off, with its number."""
-    added: Added = st.session_state["added"]
+    added = state.get(ADDED)
     on = sum((added.alibi, added.relative is not None, added.softcap is not None))
     title = f"Bias on scores: {on} on" if on else "Bias on scores"
     with st.popover(title, icon=":material/add:", width="stretch", disabled=bool(lab.source.read_only)):
@@ -49,24 +53,17 @@ def shown(lab: Lab, cell: tuple[int, int] | None) -> None:
 
 
 def _switch(title: str, name: str, on: bool) -> None:
-    key = f"add {name}"
-    st.session_state[key] = on
-    st.toggle(title, key=key, on_change=_switched, args=(name, key))
-
-
-def _switched(name: str, key: str) -> None:
-    _change(name, getattr(START if st.session_state[key] else Added(), name))
+    st.toggle(title, **_part(name, on, at="on", read=lambda chosen: getattr(START if chosen else Added(), name)))
 
 
 def _number(title: str, name: str, value: float, least: float, most: float) -> None:
-    key = f"number {name}"
-    st.session_state[key] = value
-    st.number_input(title, least, most, key=key, on_change=_numbered, args=(name, key), required=True)
+    st.number_input(title, least, most, **_part(name, value, at="number"), required=True)
 
 
-def _numbered(name: str, key: str) -> None:
-    _change(name, st.session_state[key])
+def _part(name: str, shown: object, *, at: str, read=lambda value: value) -> dict[str, Any]:
+    """The control of one part of what is added."""
 
+    def other(value: object) -> Added:
+        return replace(state.get(ADDED), **{name: read(value)})
 
-def _change(name: str, value: object) -> None:
-    st.session_state["added"] = replace(st.session_state["added"], **{name: value})
+    return control(ADDED, shown, at=f"{name} {at}", read=other)

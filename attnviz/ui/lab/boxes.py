@@ -6,13 +6,16 @@ import streamlit as st
 from attnviz.core.display import shown
 from attnviz.core.masks import Full
 from attnviz.core.stack import Stack
-from attnviz.ui import masking
+from attnviz.ui import masking, state
 from attnviz.ui.lab import painting
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.notes import quiet
 
 MOST = 24
 """So many tokens fit into the table."""
+
+SHOWN: state.Setting[tuple[int, pd.DataFrame | None]] = state.kept("boxes shown", (0, None))
+"""The table that stands, and the how manieth it is."""
 
 
 def table(lab: Lab) -> None:
@@ -31,9 +34,10 @@ def table(lab: Lab) -> None:
         frame = pd.DataFrame(grid.numpy(), columns=names)
         frame.insert(0, "query", [f"{i} {shown(token.text)}" for i, token in enumerate(queries)])
         frame.insert(1, "keys left", grid.sum(1).numpy())
-        key = _key(frame)
+        number, table = _standing(frame)
+        key = f"boxes {number}"
         st.data_editor(
-            st.session_state["boxes shown"],
+            table,
             key=key,
             on_change=_checked,
             args=(lab.stack, lab.sentence, key),
@@ -43,14 +47,13 @@ def table(lab: Lab) -> None:
         )
 
 
-def _key(frame: pd.DataFrame) -> str:
+def _standing(frame: pd.DataFrame) -> tuple[int, pd.DataFrame]:
     """The table that stands stays as long as it shows the mask; where the mask changed elsewhere another one comes."""
-    kept = st.session_state.get("boxes shown")
-    count = st.session_state.get("boxes count", 0)
-    edited = st.session_state.get(f"boxes {count}", {}).get("edited_rows", {})
+    count, kept = state.get(SHOWN)
+    edited = (state.event(f"boxes {count}") or {}).get("edited_rows", {})
     if kept is None or not _with(kept, edited).drop(columns="keys left").equals(frame.drop(columns="keys left")):
-        st.session_state["boxes shown"], st.session_state["boxes count"] = frame, count + 1
-    return f"boxes {st.session_state['boxes count']}"
+        state.put(SHOWN, (count + 1, frame))
+    return state.get(SHOWN)
 
 
 def _with(frame: pd.DataFrame, edited: dict) -> pd.DataFrame:
@@ -64,7 +67,7 @@ def _with(frame: pd.DataFrame, edited: dict) -> pd.DataFrame:
 
 def _checked(stack: Stack, sentence: int, key: str) -> None:
     """Paint the cells that differ from their checkboxes."""
-    edited = st.session_state[key]["edited_rows"]
+    edited = state.event(key)["edited_rows"]
     cells = {
         (int(row), int(column.split(" ", 1)[0])): value
         for row, boxes in edited.items()
@@ -79,4 +82,4 @@ def _checked(stack: Stack, sentence: int, key: str) -> None:
         )
         if wrong:
             stack = painting.painted(stack, wrong, opened=opened, sentence=sentence)
-    masking.put(stack)
+    state.change(masking.put, stack)

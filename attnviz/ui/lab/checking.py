@@ -15,22 +15,30 @@ from attnviz.charts.evidence import evidence
 from attnviz.check import CONVENTIONS, KINDS, MOST_CELLS, Finding, Report, check, reading
 from attnviz.check.telling import lines
 from attnviz.core.errors import AttnvizError
-from attnviz.ui import pictures
+from attnviz.ui import pictures, state
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.choices import CHECKED, FILE, MASK, PASTED, WEIGHTS
 from attnviz.ui.notes import clean, in_words, label, large, note, quiet
+from attnviz.ui.state import control
 
 GUESSED = "guessed"
 CAUSAL = {"guessed": None, "yes": True, "no": False}
 
+WHAT = state.choice("checked", CHECKED, CHECKED[0])
+KIND, CONVENTION = state.kept("kind said", GUESSED), state.kept("convention said", GUESSED)
+FUTURE, FITS = state.kept("causal said", GUESSED), state.kept("fits", False)
+ARRAY: state.Setting[int | None] = state.kept("array", None)
+
 EXAMPLE = "0.5 0.5 0\n0.2 0.3 0.5\n0.1 0.4 0.5"
+
+TYPED = state.kept("pasted", EXAMPLE)
 
 Array = np.ndarray | Tensor
 
 
 def tab(lab: Lab) -> None:
-    options = {"required": True, "bind": "query-params", "wrap": True}
-    what = st.pills("Check", CHECKED, default=CHECKED[0], key="checked", **options) or CHECKED[0]
+    st.pills("Check", CHECKED, **control(WHAT), required=True, wrap=True)
+    what = state.get(WHAT)
     try:
         found = _given(lab, what)
         if found is not None:
@@ -52,7 +60,7 @@ def _given(lab: Lab, what: str) -> tuple[str, Array, float] | None:
     if what == FILE:
         file = st.file_uploader("A mask, weights or scores", [end[1:] for end in reading.ENDINGS], key="file")
         return None if file is None else _chosen(reading.read_file(clean(file.name), file.getvalue()))
-    typed = st.text_area("Numbers: rows, nested lists, or a printed tensor", EXAMPLE, key="pasted", height=140)
+    typed = st.text_area("Numbers: rows, nested lists, or a printed tensor", **control(TYPED), height=140)
     return _chosen(reading.read_text(clean(typed), "what was pasted"))
 
 
@@ -63,7 +71,9 @@ def _chosen(given: reading.Given) -> tuple[str, Array, float]:
     if len(names) > 1:
         known = next((i for i, name in enumerate(names) if reading.kind_by_name(name)), 0)
         shown = {i: clean(name)[:80] for i, name in enumerate(names)}
-        name = names[st.selectbox("Which array", range(len(names)), known, format_func=shown.get, key="array") or 0]
+        chosen = known if state.get(ARRAY) not in shown else state.get(ARRAY)
+        name = names[chosen]
+        st.selectbox("Which array", range(len(names)), **control(ARRAY, chosen), format_func=shown.get)
     return name, given.arrays[name], given.rounding
 
 
@@ -84,15 +94,17 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
 
 def _overrides(lab: Lab, name: str, what: str) -> dict[str, object]:
     """What a person says of the array instead of having it guessed."""
-    behavior = {"required": True, "default": GUESSED, "width": "content"}
+    behavior = {"required": True, "width": "content"}
     with st.container(horizontal=True, gap="medium"):
-        kind = st.segmented_control("It holds", (GUESSED, *KINDS), key="kind said", **behavior)
+        kind = st.segmented_control("It holds", (GUESSED, *KINDS), **control(KIND), **behavior)
         convention = GUESSED
         if kind in (GUESSED, "mask"):
             options = (GUESSED, *CONVENTIONS)
-            convention = st.selectbox("Convention of a mask", options, key="convention said", width=210)
-        causal = st.segmented_control("The future must be blocked", CAUSAL, key="causal said", **behavior)
-        fits = what in (FILE, PASTED) and st.toggle("for the scores of this page", key="fits", help=_shape_help(lab))
+            convention = st.selectbox("Convention of a mask", options, **control(CONVENTION), width=210)
+        causal = st.segmented_control("The future must be blocked", CAUSAL, **control(FUTURE), **behavior)
+        fits = what in (FILE, PASTED) and st.toggle(
+            "for the scores of this page", **control(FITS), help=_shape_help(lab)
+        )
     known = reading.kind_by_name(name)
     kind = known if kind == GUESSED else kind
     own = "may-attend" if what == MASK and convention == GUESSED else None
@@ -151,7 +163,7 @@ def _npy(array: Callable[[], Array]) -> bytes:
 
 def _command(what: str, name: str, said: dict[str, object]) -> str:
     """The command `check` with what was said."""
-    file = st.session_state["file"].name if what == FILE else {PASTED: "-"}.get(what, f"{name}.npy")
+    file = state.event("file").name if what == FILE else {PASTED: "-"}.get(what, f"{name}.npy")
     parts = ["python -m attnviz check", shlex.quote(file)]
     parts += [f"--array {shlex.quote(name)}"] if what == FILE and name else []
     parts += [f"--{key} {said[key]}" for key in ("kind", "convention") if said[key]]

@@ -1,9 +1,7 @@
 """What can be chosen in the tabs of the lab, as the link writes it. Nothing heavy is imported for it."""
 
-from attnviz.core.masks import ALIGNMENTS
 from attnviz.dialects import DIALECTS
 from attnviz.dialects.readers import READERS
-from attnviz.leaks.mistakes import EXHIBITS
 
 DIALECT = tuple(known.name for known in DIALECTS)
 READER = tuple(READERS)
@@ -24,20 +22,8 @@ LABELS = {
 WHOLE, LAYER, EXHIBIT = TESTED = ("the whole model", "this layer", "an exhibit")
 """What the leak test tests."""
 
-MEANT, SAID, FUTURE = PROMISES = ("what was meant", "this mask", "no future")
+WAS_MEANT, SAID, FUTURE = PROMISES = ("what was meant", "this mask", "no future")
 """What is held against what moved."""
 
 WEIGHTS, MASK, FILE, PASTED = CHECKED = ("this head's weights", "this mask", "a file", "pasted numbers")
 """What can be checked."""
-
-LINKED: dict[str, tuple[str, ...]] = {
-    "dialect": tuple(LABELS[name] for name in DIALECT),
-    "written": tuple(LABELS[name] for name in READER),
-    "reader": tuple(LABELS[name] for name in READER),
-    "alignment": ALIGNMENTS,
-    "tested": TESTED,
-    "applied": tuple(EXHIBITS),
-    "promise": PROMISES,
-    "checked": CHECKED,
-}
-"""What each bound parameter of a link may be."""

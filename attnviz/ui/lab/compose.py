@@ -5,11 +5,18 @@ import streamlit as st
 from attnviz import api, figures
 from attnviz.core.masks import ALIGNMENTS
 from attnviz.core.stack import Stack
-from attnviz.ui import looking, masking, pictures
+from attnviz.ui import looking, masking, pictures, state
 from attnviz.ui.lab import added, boxes, explain, painting, rulelist
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.notes import quiet
+from attnviz.ui.state import control
 from attnviz.views import View
+
+DRAG: state.Setting[painting.Drag | None] = state.kept("drag", None)
+"""The last drag, of which the browser may say more."""
+PAINT = state.kept("paint", False)
+OTHER, QUERIES = state.kept("other lengths", False), state.kept("number of queries", None)
+ALIGNMENT = state.kept("alignment of the grid", ALIGNMENTS[0])
 
 SIDE = 370
 """Pixels of a map, so that both stand side by side, right of the rules."""
@@ -79,22 +86,23 @@ def _paint() -> bool:
     said = (
         "A click blocks an open cell and opens a blocked one. A drag blocks cells; if all of them are, it opens them."
     )
-    return st.toggle("Paint", key="paint", help=said)
+    return st.toggle("Paint", **control(PAINT), help=said)
 
 
 def _painting(stack: Stack, sentence: int):
     """What a click or a drag does to the rules."""
 
     def painted(point: dict | None, drag: dict | None = None) -> None:
-        before = st.session_state.get("drag")
+        before = state.get(DRAG)
         if drag and (before is None or before.over != drag):
-            st.session_state["drag"] = made = painting.dragged(stack, drag, before, sentence)
-            (masking.amend if made.goes_on else masking.put)(made.stack)
+            made = painting.dragged(stack, drag, before, sentence)
+            state.put(DRAG, made)
+            state.change(masking.amended if made.goes_on else masking.put, made.stack)
         elif point is not None and looking.counted(point, "cell"):
             cell = int(point["query"]), int(point["key"])
-            masking.put(painting.flipped(stack, cell, sentence=sentence))
+            state.change(masking.put, painting.flipped(stack, cell, sentence=sentence))
         if not drag:
-            st.session_state["drag"] = None
+            state.put(DRAG, None)
 
     return painted
 
@@ -105,17 +113,15 @@ def _other_lengths(lab: Lab) -> tuple[int, str] | None:
     if lab.site.kind == "cross" or len(keys) < 2:
         return None
     with st.popover("Lengths", icon=":material/straighten:"):
-        other = st.toggle("Another number of queries", key="other lengths")
+        other = st.toggle("Another number of queries", **control(OTHER))
         st.caption("For the grid alone: as if a cache held the keys before, or none did.")
-        key = "number of queries"
-        if st.session_state.get(key) is None or st.session_state[key] > len(queries):
-            st.session_state[key] = max(1, len(queries) // 2)
-        count = st.number_input("Queries", 1, len(queries), key=key, disabled=not other)
+        count = state.get(QUERIES)
+        count = count if count and count <= len(queries) else max(1, len(queries) // 2)
+        st.number_input("Queries", 1, len(queries), **control(QUERIES, count), disabled=not other)
         alignment = st.segmented_control(
             "The first query stands",
             ALIGNMENTS,
-            default=ALIGNMENTS[0],
-            key="alignment",
+            **control(ALIGNMENT),
             required=True,
             disabled=not other,
             help="top-left: at the first key, as is_causal of PyTorch's SDPA. bottom-right: so that the last query "

@@ -16,10 +16,20 @@ from attnviz.core.record import Record
 from attnviz.core.stack import Stack
 from attnviz.dialects import Handed, dialect, handed_to
 from attnviz.dialects.mistaken import meant, mistaken
-from attnviz.ui import cache, looking, masking, pictures
+from attnviz.ui import cache, looking, masking, pictures, state
+from attnviz.ui.editing import OWN_MASK
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.choices import DIALECT, LABELS, READER
+from attnviz.ui.lab.leaks import BEFORE, MEANT, PROMISE
+from attnviz.ui.lab.tabs import TAB
+from attnviz.ui.masking import MASK
 from attnviz.ui.notes import heading, in_words, label, large, note, quiet
+from attnviz.ui.state import control
+
+DIALECT_SHOWN = state.choice("dialect", {name: LABELS[name] for name in DIALECT}, DIALECT[0])
+WRITTEN = state.choice("written", {name: LABELS[name] for name in READER})
+READ_BY = state.choice("reader", {name: LABELS[name] for name in READER}, "attn_mask")
+ALIGNMENT = state.choice("alignment", ALIGNMENTS, ALIGNMENTS[0])
 
 MOST_HANDED = 256
 """So many queries and keys are handed to the wrong reader."""
@@ -30,8 +40,8 @@ MOST_ROWS = 4
 
 def tab(lab: Lab) -> None:
     queries, keys = lab.tokens
-    options = {"key": "dialect", "required": True, "bind": "query-params", "wrap": True}
-    name = st.pills("The same mask for", DIALECT, default=DIALECT[0], format_func=LABELS.get, **options) or DIALECT[0]
+    st.pills("The same mask for", DIALECT, **control(DIALECT_SHOWN), format_func=LABELS.get, required=True, wrap=True)
+    name = state.get(DIALECT_SHOWN)
     mask = lab.mask if len(queries) == len(keys) else _aligned(lab.mask, len(queries), len(keys))
     _dialect(lab, mask, name)
     heading("Hand it to the wrong reader")
@@ -43,9 +53,8 @@ def tab(lab: Lab) -> None:
 
 def _aligned(mask: Mask, queries: int, keys: int) -> Mask:
     """With more keys than queries: where the first query stands."""
-    options = {"key": "alignment", "required": True, "bind": "query-params"}
-    chosen = st.segmented_control("Queries are aligned", ALIGNMENTS, default=ALIGNMENTS[0], **options)
-    return mask.aligned(queries, keys, chosen or ALIGNMENTS[0])
+    st.segmented_control("Queries are aligned", ALIGNMENTS, **control(ALIGNMENT), required=True)
+    return mask.aligned(queries, keys, state.get(ALIGNMENT))
 
 
 def _dialect(lab: Lab, mask: Mask, name: str) -> None:
@@ -94,10 +103,11 @@ def _wrong_reader(lab: Lab, mask: Mask) -> None:
     """Two choices, and what becomes of the mask between them."""
     queries, keys = lab.tokens
     writers = [name for name in READER if not dialect(name).refuses(mask, len(queries), len(keys))]
-    options = {"format_func": LABELS.get, "bind": "query-params", "width": 300}
+    written = state.get(WRITTEN) if state.get(WRITTEN) in writers else writers[0]
+    read_as, options = state.get(READ_BY), {"format_func": LABELS.get, "width": 300}
     with st.container(horizontal=True, gap="medium"):
-        written = st.selectbox("The mask is written for", writers, key="written", **options)
-        read_as = st.selectbox("and read by", READER, index=READER.index("attn_mask"), key="reader", **options)
+        st.selectbox("The mask is written for", writers, **control(WRITTEN, written), **options)
+        st.selectbox("and read by", READER, **control(READ_BY), **options)
     head = lab.head if isinstance(lab.head, int) else 0
     try:
         read = _handed(mask, len(queries), len(keys), written, read_as, lab.record, lab.site, head)
@@ -149,9 +159,16 @@ def _use(lab: Lab, mask: Mask, read: Handed) -> None:
 
 def _take(right: Stack, wrong: Stack) -> None:
     """The mistaken mask alone, and on to the leak test; what was meant, and what there was, is kept beside it."""
-    st.session_state["before mistake"] = (st.session_state["mask"], st.session_state.get("own_mask", True))
-    masking.put(wrong)
-    st.session_state.update({"meant": right, "own_mask": False, "promise": "what was meant", "tab": "Leak test"})
+    before = state.get(MASK), state.get(OWN_MASK)
+    state.change(masking.put, wrong)
+    for setting, value in (
+        (BEFORE, before),
+        (MEANT, right),
+        (OWN_MASK, False),
+        (PROMISE, "what was meant"),
+        (TAB, "Leak test"),
+    ):
+        state.put(setting, value)
 
 
 @cache.kept

@@ -9,10 +9,13 @@ from attnviz.core.amounts import percent, short
 from attnviz.core.cost import Amount, cost
 from attnviz.core.display import shown
 from attnviz.core.masks import Mask
-from attnviz.ui import cache
+from attnviz.ui import cache, state
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.notes import clean, heading, quiet
+from attnviz.ui.state import control
 from attnviz.words import quoted_token
+
+LAYERS = state.kept("layers reached", 3)
 
 MOST_LAYERS = 8
 MOST_REACHED = 1024
@@ -67,7 +70,7 @@ def _reached(lab: Lab, cell: tuple[int, int] | None) -> None:
         quiet(f"This is computed for up to {MOST_REACHED:,} tokens, as many queries as keys.")
         return
     query = len(queries) - 1 if cell is None else cell[0]
-    layers = st.slider("Layers", 1, MOST_LAYERS, 3, key="layers reached", width=280)
+    layers = st.slider("Layers", 1, MOST_LAYERS, **control(LAYERS), width=280)
     seen = _seen(lab.mask, len(queries), layers, lab.sentence)[:, query]
     rows = "".join(_layer(i + 1, row.tolist(), queries) for i, row in enumerate(seen))
     token = quoted_token(queries[query].text, query)

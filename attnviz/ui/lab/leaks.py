@@ -14,10 +14,24 @@ from attnviz.core.stack import Stack
 from attnviz.core.tokens import Token
 from attnviz.leaks import leak_test, mistakes, probes
 from attnviz.sources.base import Source
-from attnviz.ui import cache, cores, looking, masking, pictures
+from attnviz.ui import cache, cores, looking, masking, pictures, state
+from attnviz.ui.editing import OWN_MASK
+from attnviz.ui.lab import link
 from attnviz.ui.lab.base import Lab
-from attnviz.ui.lab.choices import EXHIBIT, FUTURE, LAYER, MEANT, PROMISES, TESTED
+from attnviz.ui.lab.choices import EXHIBIT, FUTURE, LAYER, PROMISES, TESTED, WAS_MEANT
+from attnviz.ui.masking import MASK
 from attnviz.ui.notes import in_words, label, large, note, quiet
+from attnviz.ui.state import Setting, control
+
+MEANT = state.coded("meant", None, link.encode_stack, link.decode_stack)
+"""The mask that was meant, where that of the page is a mistake on purpose."""
+BEFORE: Setting[tuple[Stack | None, bool] | None] = state.kept("before mistake", None)
+"""The mask before such a mistake, and whether the model's own was on."""
+TEST = state.choice("tested", TESTED, TESTED[0])
+APPLIED = state.choice("applied", tuple(mistakes.EXHIBITS), next(iter(mistakes.EXHIBITS)))
+PROMISE = state.choice("promise", PROMISES)
+ASKED: Setting[tuple] = state.kept("leaks asked", ())
+"""The test that takes long and was asked for."""
 
 Tokens = tuple[Token, ...]
 
@@ -30,9 +44,9 @@ QUICK = 1.5
 def tab(lab: Lab) -> None:
     _mistaken()
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        tested = _choice("Tested", TESTED, "tested")
+        tested = _choice("Tested", TESTED, TEST)
         if tested == EXHIBIT:
-            how = _choice("The mask is applied", tuple(mistakes.EXHIBITS), "applied")
+            how = _choice("The mask is applied", tuple(mistakes.EXHIBITS), APPLIED)
         else:
             promised = _promised(lab)
     try:
@@ -47,10 +61,11 @@ def tab(lab: Lab) -> None:
         _result(lab, test)
 
 
-def _choice(title: str, options: tuple[str, ...], key: str) -> str:
+def _choice(title: str, options: tuple[str, ...], setting: Setting[str]) -> str:
     label(title)
-    behavior = {"required": True, "bind": "query-params", "label_visibility": "collapsed"}
-    return st.pills(title, options, default=options[0], key=key, wrap=True, **behavior) or options[0]
+    chosen = state.get(setting) if state.get(setting) in options else options[0]
+    st.pills(title, options, **control(setting, chosen), wrap=True, required=True, label_visibility="collapsed")
+    return chosen
 
 
 def _kind(lab: Lab) -> str:
@@ -59,8 +74,7 @@ def _kind(lab: Lab) -> str:
 
 def _mistaken() -> None:
     """That a mistake stands on the page, and the way back."""
-    meant = st.session_state["meant"]
-    if meant is None:
+    if state.get(MEANT) is None:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         label("The mask of this page is a mistake on purpose.")
@@ -69,17 +83,18 @@ def _mistaken() -> None:
 
 def _undo() -> None:
     """What there was before; of a mistake that a link brought, what was meant."""
-    mask, own_mask = st.session_state.pop("before mistake", (st.session_state["meant"], True))
-    masking.put(mask or Stack())
-    st.session_state.update({"mask": mask, "meant": None, "own_mask": own_mask})
+    mask, own_mask = state.get(BEFORE) or (state.get(MEANT), True)
+    state.change(masking.put, mask or Stack())
+    for setting, value in ((MASK, mask), (MEANT, None), (OWN_MASK, own_mask), (BEFORE, None)):
+        state.put(setting, value)
 
 
 def _promised(lab: Lab) -> Mask | None:
     """What each layer is to keep; None is the model's own mask with that of the page."""
-    meant = st.session_state["meant"]
-    possible = {MEANT: meant is not None, FUTURE: lab.site.kind != "cross"}
-    chosen = _choice("Promised", tuple(name for name in PROMISES if possible.get(name, True)), "promise")
-    if chosen == MEANT and meant is not None:
+    meant = state.get(MEANT)
+    possible = {WAS_MEANT: meant is not None, FUTURE: lab.site.kind != "cross"}
+    chosen = _choice("Promised", tuple(name for name in PROMISES if possible.get(name, True)), PROMISE)
+    if chosen == WAS_MEANT and meant is not None:
         return meant.mask() or Full()
     return Subsequent() if chosen == FUTURE and possible[FUTURE] else None
 
@@ -91,11 +106,11 @@ def _model(lab: Lab, place: Site | str, promised: Mask | None) -> LeakTest | Non
     tokens, layers = len(lab.seen[lab.sentence].tokens), len(lab.source.sites)
     if probes.seconds(lab.source.d_model, min(tokens, MOST), layers) <= QUICK:
         return _kept(asked)
-    if st.session_state.get("leaks asked") != asked:
+    if state.get(ASKED) != asked:
         quiet(f"Each of {min(tokens, MOST)} tokens is changed and the model run again: that takes a while here.")
         if not st.button("Test for leaks", key="test leaks", type="primary"):
             return None
-        st.session_state["leaks asked"] = asked
+        state.put(ASKED, asked)
     place = st.empty()
     test = _kept(asked, report=lambda done, of: place.progress(done / of, f"{done} of {of} tokens changed"))
     place.empty()

@@ -11,7 +11,7 @@ from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import Record
 from attnviz.numerics import Outcome, Policy, Spread
-from attnviz.ui import cache, masking, pictures
+from attnviz.ui import cache, masking, pictures, state
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.rules import PRESETS
 from attnviz.ui.notes import heading, in_words, quiet
@@ -59,7 +59,7 @@ def _start(lab: Lab) -> None:
     keys, lengths = len(lab.tokens[1]), tuple(sentence.length for sentence in lab.seen)
     if min(lengths) >= keys:
         lengths = (_shorter(keys),) * len(lengths)
-    masking.put(PRESETS[PRESET](keys, lengths))
+    state.change(masking.put, PRESETS[PRESET](keys, lengths))
 
 
 def _shorter(keys: int) -> int:

@@ -1,17 +1,25 @@
 """The rules of the mask as a list that a person edits: join, not, numbers, on and off, order, and what comes next."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import streamlit as st
 
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask, Parameter
-from attnviz.core.stack import JOINS, Entry
-from attnviz.ui import masking
+from attnviz.core.stack import JOINS, Entry, Stack
+from attnviz.ui import masking, state
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.rules import MOST_ITEMS, PRESETS, RULES
+from attnviz.ui.masking import MASK
 from attnviz.ui.notes import note, quiet
+from attnviz.ui.state import State, control
+
+PRESET, ADD = state.kept("preset", None), state.kept("add rule", None)
+"""Lists from which a rule or a mask is taken; nothing stays chosen in them."""
 
 ADDABLE = {rule.rule: rule for rule in RULES if rule.parameters()[0].kind != "cells"}
 """What can be chosen from the list; cells are painted."""
@@ -21,12 +29,12 @@ def rules(lab: Lab) -> None:
     """The whole list."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
         _preset(lab)
-        _button("undo", "undo", "Undo", masking.undo, able=masking.can_undo())
-        _button("redo", "redo", "Redo", masking.redo, able=masking.can_redo())
+        _button("undo", "undo", "Undo", masking.undone, able=masking.can_undo())
+        _button("redo", "redo", "Redo", masking.redone, able=masking.can_redo())
     if said := masking.refused():
         note(said)
     _own(lab)
-    entries = masking.now().entries
+    entries = masking.current().entries
     first = next((i for i, entry in enumerate(entries) if entry.on), None)
     for i, entry in enumerate(entries):
         with st.container(key=f"rule {i}", gap="xsmall"):
@@ -46,19 +54,18 @@ def _own(lab: Lab) -> None:
 
 
 def _preset(lab: Lab) -> None:
-    st.session_state["preset"] = None
-    options = {"index": None, "key": "preset", "on_change": _start, "args": (lab,), "label_visibility": "collapsed"}
+    def start(now: State, chosen: str | None) -> State:
+        return masking.put(now, PRESETS[chosen](len(lab.tokens[1]), padded(lab))) if chosen else now
+
+    options = {"index": None, "label_visibility": "collapsed", **control(PRESET, None, step=start)}
     st.selectbox("Start from a known mask", PRESETS, placeholder="Start from a known mask", **options)
 
 
-def _start(lab: Lab) -> None:
-    if chosen := st.session_state["preset"]:
-        masking.put(PRESETS[chosen](len(lab.tokens[1]), padded(lab)))
-
-
 def _add(lab: Lab) -> None:
-    st.session_state["add rule"] = None
-    options = {"index": None, "key": "add rule", "on_change": _added, "args": (lab,), "label_visibility": "collapsed"}
+    def add(now: State, chosen: str | None) -> State:
+        return masking.changed(now, lambda stack: stack.added(_begun(lab, ADDABLE[chosen]))) if chosen else now
+
+    options = {"index": None, "label_visibility": "collapsed", **control(ADD, None, step=add)}
     st.selectbox(
         "Add a rule",
         ADDABLE,
@@ -68,10 +75,8 @@ def _add(lab: Lab) -> None:
     )
 
 
-def _added(lab: Lab) -> None:
-    if rule := ADDABLE.get(st.session_state["add rule"]):
-        mask = rule.started(len(lab.tokens[1]), padded(lab))
-        _try(lambda: masking.put(masking.now().added(Entry(mask, rule.join))))
+def _begun(lab: Lab, rule: type[Mask]) -> Entry:
+    return Entry(rule.started(len(lab.tokens[1]), padded(lab)), rule.join)
 
 
 def padded(lab: Lab) -> tuple[int, ...]:
@@ -87,9 +92,9 @@ def _row(lab: Lab, i: int, entry: Entry, *, first: bool, last: bool) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         with st.container(width="stretch"):
             _toggle(f"**{entry.mask.rule}**", i, "on", entry.on, help=entry.mask.meaning)
-        _button("arrow_upward", f"up {i}", f"Move rule {i + 1} up", _move, i, i - 1, able=i > 0)
-        _button("arrow_downward", f"down {i}", f"Move rule {i + 1} down", _move, i, i + 1, able=not last)
-        _button("close", f"remove {i}", f"Remove rule {i + 1}", _remove, i)
+        _button("arrow_upward", f"up {i}", f"Move rule {i + 1} up", _moved, i, i - 1, able=i > 0)
+        _button("arrow_downward", f"down {i}", f"Move rule {i + 1} down", _moved, i, i + 1, able=not last)
+        _button("close", f"remove {i}", f"Remove rule {i + 1}", _removed, i)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         if not first:
             _join(i, entry)
@@ -106,70 +111,63 @@ def _row(lab: Lab, i: int, entry: Entry, *, first: bool, last: bool) -> None:
                 _number(i, entry, f)
 
 
-def _button(icon: str, key: str, title: str, act, *args: int, able: bool = True) -> None:
+def _button(icon: str, key: str, title: str, step: Callable[..., State], *args: int, able: bool = True) -> None:
     """A button that shows an icon; its title is there for those who cannot see it, and on hovering."""
-    options = {"icon": f":material/{icon}:", "help": title, "on_click": act, "args": args, "disabled": not able}
+    options = {"icon": f":material/{icon}:", "help": title, "disabled": not able}
+    options |= {"on_click": state.change, "args": (step, *args)}
     st.button(title, key=f"icon {key}", type="tertiary", **options)
 
 
 def _toggle(title: str, i: int, name: str, value: bool, help: str) -> None:
-    key = f"{name} {i}"
-    st.session_state[key] = value
-    st.checkbox(title, key=key, on_change=_change, args=(i, name, key), help=help or None)
+    st.checkbox(title, **control(MASK, value, at=f"{name} {i}", step=partial(_with, i, name)), help=help or None)
 
 
 def _join(i: int, entry: Entry) -> None:
-    key = f"join {i}"
-    st.session_state[key] = entry.join
-    options = {"key": key, "on_change": _change, "args": (i, "join", key), "required": True}
-    st.segmented_control("How it is joined to the rules above", JOINS, label_visibility="collapsed", **options)
+    options = control(MASK, entry.join, at=f"join {i}", step=partial(_with, i, "join"))
+    options |= {"required": True, "label_visibility": "collapsed"}
+    st.segmented_control("How it is joined to the rules above", JOINS, **options)
 
 
 def _number(i: int, entry: Entry, f: Parameter) -> None:
-    key = f"{entry.mask.rule} {f.name} {i}"
-    st.session_state[key] = getattr(entry.mask, f.name)
-    options = {"key": key, "on_change": _set, "args": (i, f, key), "width": 106}
+    options = {"width": 106, **_of_field(i, entry, f, getattr(entry.mask, f.name), lambda typed: typed)}
     if not f.needed:
         options["value"] = None
     st.number_input(f.label, f.least, f.most, **options)
 
 
 def _numbers(lab: Lab, i: int, entry: Entry, f: Parameter) -> None:
-    key = f"{entry.mask.rule} {f.name} {i}"
-    st.session_state[key] = ", ".join(map(str, getattr(entry.mask, f.name)))
-    st.text_input(f.label, key=key, on_change=_set, args=(i, f, key), help="Whole numbers with commas between them")
+    shown = ", ".join(map(str, getattr(entry.mask, f.name)))
+    options = _of_field(i, entry, f, shown, lambda typed: _read(typed, f))
+    st.text_input(f.label, help="Whole numbers with commas between them", **options)
     if entry.mask.rule == "padding":
         lengths = tuple(sentence.length for sentence in lab.seen)
-        options = {
-            "on_click": _lengths,
-            "args": (i, lengths),
-            "type": "tertiary",
-            "disabled": lengths == entry.mask.lengths,
-        }
+        options = {"on_click": state.change, "args": (_with_fields, i, lambda: {"lengths": lengths})}
+        options |= {"type": "tertiary", "disabled": lengths == entry.mask.lengths}
         st.button("the lengths of these sentences", key=f"lengths {i}", **options)
 
 
-def _change(i: int, name: str, key: str) -> None:
-    """Another join, or a rule turned around, on or off."""
-    stack = masking.now()
-    value = st.session_state[key]
-    masking.put(stack.replaced(i, replace(stack.entries[i], **{name: value})))
+def _of_field(i: int, entry: Entry, f: Parameter, shown: object, read: Callable[[Any], object]) -> dict[str, Any]:
+    """The control of one parameter of a rule."""
+
+    def step(now: State, typed: object) -> State:
+        return _with_fields(now, i, lambda: {f.name: read(typed)})
+
+    return control(MASK, shown, at=f"{entry.mask.rule} {f.name} {i}", step=step)
 
 
-def _set(i: int, f: Parameter, key: str) -> None:
-    """Another number, or other numbers, of a rule."""
-    typed = st.session_state[key]
-    _try(lambda: _with(i, **{f.name: _read(typed, f) if f.kind == "numbers" else typed}))
+def _with(i: int, name: str, now: State, value: object) -> State:
+    """With another join, or a rule turned around, on or off."""
+    return masking.changed(now, lambda stack: stack.replaced(i, replace(stack.entries[i], **{name: value})))
 
 
-def _lengths(i: int, lengths: tuple[int, ...]) -> None:
-    _try(lambda: _with(i, lengths=lengths))
+def _with_fields(now: State, i: int, values: Callable[[], dict[str, object]]) -> State:
+    """With other numbers of a rule, which may be refused."""
 
+    def change(stack: Stack) -> Stack:
+        entry = stack.entries[i]
+        return stack.replaced(i, replace(entry, mask=replace(entry.mask, **values())))
 
-def _with(i: int, **values) -> None:
-    stack = masking.now()
-    entry = stack.entries[i]
-    masking.put(stack.replaced(i, replace(entry, mask=replace(entry.mask, **values))))
+    return masking.changed(now, change)
 
 
 def _read(typed: str, f: Parameter) -> tuple[int, ...]:
@@ -182,17 +180,9 @@ def _read(typed: str, f: Parameter) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def _move(i: int, to: int) -> None:
-    masking.put(masking.now().moved(i, to))
+def _moved(now: State, i: int, to: int) -> State:
+    return masking.changed(now, lambda stack: stack.moved(i, to))
 
 
-def _remove(i: int) -> None:
-    masking.put(masking.now().removed(i))
-
-
-def _try(act) -> None:
-    """Do what may be refused; then the mask stays, and the page says why."""
-    try:
-        act()
-    except AttnvizError as error:
-        masking.refuse(error)
+def _removed(now: State, i: int) -> State:
+    return masking.changed(now, lambda stack: stack.removed(i))

@@ -4,7 +4,9 @@ from importlib import import_module
 
 import streamlit as st
 
+from attnviz.ui import state
 from attnviz.ui.lab.base import Lab
+from attnviz.ui.state import control
 
 TABS = (
     ("Compose", "compose"),
@@ -17,10 +19,12 @@ TABS = (
 
 NAMES = tuple(name for name, _ in TABS)
 
+TAB = state.choice("tab", NAMES, NAMES[0])
+
 
 def tabs(lab: Lab) -> None:
     """All tabs, and what is in the open one. Which one that is stands in the link."""
-    every = st.tabs(NAMES, key="tab", on_change="rerun", bind="query-params")
+    every = st.tabs(NAMES, **control(TAB))
     for place, (_, module) in zip(every, TABS, strict=True):
         if place.open:
             with place:

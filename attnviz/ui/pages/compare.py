@@ -9,19 +9,14 @@ from attnviz.charts import difference
 from attnviz.core.display import as_sentence
 from attnviz.core.errors import AttnvizError
 from attnviz.metrics.beside import Beside, Places, Side, at_a, beside
-from attnviz.ui import cache, editing, inputs, looking, pictures
+from attnviz.sources.base import Source
+from attnviz.ui import cache, editing, looking, pictures
 from attnviz.ui.compare import alike, other, said
 from attnviz.ui.compare.other import Chosen
 from attnviz.ui.notes import heading, in_words, note, quiet, sideways
 
 
-def page() -> None:
-    body(*inputs.input_bar())
-
-
-@st.fragment
-@pictures.one_sentence()
-def body(source, lines) -> None:
+def page(source: Source, lines: tuple[str, ...]) -> None:
     edits_bar = st.container(gap="xsmall")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         site = looking.site(source, looking.opening_site(source))

@@ -3,17 +3,12 @@
 import streamlit as st
 
 from attnviz.core.edits import Edits
-from attnviz.ui import cache, editing, effects, findings, inputs, looking, pictures, says
+from attnviz.sources.base import Source
+from attnviz.ui import cache, editing, effects, findings, looking, pictures, says
 from attnviz.ui.forms import choice
 
 
-def page() -> None:
-    body(*inputs.input_bar())
-
-
-@st.fragment
-@pictures.one_sentence()
-def body(source, lines) -> None:
+def page(source: Source, lines: tuple[str, ...]) -> None:
     edits_bar = st.container(gap="xsmall")
     with st.container(horizontal=True, gap="medium"):
         left, right = st.container(width=344, key="overview"), st.container(width="stretch")

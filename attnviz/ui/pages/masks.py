@@ -5,19 +5,14 @@ import streamlit as st
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Full, Mask
 from attnviz.core.stack import Stack
-from attnviz.ui import cache, editing, inputs, looking, masking, pictures, says
+from attnviz.sources.base import Source
+from attnviz.ui import cache, editing, looking, masking, says
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.rules import CAUSAL
 from attnviz.ui.lab.tabs import tabs
 
 
-def page() -> None:
-    body(*inputs.input_bar())
-
-
-@st.fragment
-@pictures.one_sentence()
-def body(source, lines) -> None:
+def page(source: Source, lines: tuple[str, ...]) -> None:
     source = looking.step(looking.with_sos(source))
     decodes = any(site.kind == "decoder" for site in source.sites)  # then it has a mask of its own to show
     with st.container(gap="xsmall"):
@@ -32,7 +27,7 @@ def body(source, lines) -> None:
     cell = looking.selected(record, site)
     with said:
         says.line(record, before, position=says.position(record, site, cell, sentence), sentence=sentence)
-    stack, _ = masking.fitting(masking.now(), len(lines))
+    stack, _ = masking.fitting(masking.current(), len(lines))
     mask = _mask(source, record, site, stack)
     dark = looking.is_dark()
     tabs(Lab(source, lines, sentence, site, head, stack, mask, edits, dark))

@@ -1,6 +1,5 @@
 """The card of the chosen model: what it is, how well it does, what its heads do, and what it cannot do."""
 
-from collections.abc import Callable
 from html import escape
 
 import streamlit as st
@@ -10,7 +9,7 @@ from attnviz.core.amounts import percent
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card, Finding, Measure
 from attnviz.sources.trained import Trained
-from attnviz.ui import findings, inputs, looking, pretrained, state
+from attnviz.ui import findings, looking, pretrained
 from attnviz.ui.notes import clean, heading, large, quiet
 
 SCRATCH = (
@@ -19,21 +18,14 @@ SCRATCH = (
 )
 
 
-def page(open_heads: Callable[[], None]) -> None:
-    """The page.
-
-    Args:
-        open_heads: leads to the page of the heads.
-    """
-    source, _ = inputs.input_bar()
+def page(source: Source, lines: tuple[str, ...]) -> None:
     if source.provenance == "pretrained":
         _pretrained(source)
     elif source.card is None:
         _title("Random weights")
         large(" ".join(SCRATCH))
     else:
-        _card(source, source.card, open_heads)
-    state.write_link()
+        _card(source, source.card)
 
 
 def _pretrained(source: Source) -> None:
@@ -50,7 +42,7 @@ def _pretrained(source: Source) -> None:
         st.html(f'<table class="facts"><tbody>{rows}</tbody></table>')
 
 
-def _card(source: Source, card: Card, open_heads: Callable[[], None]) -> None:
+def _card(source: Source, card: Card) -> None:
     with st.container(horizontal=True, gap="large"):
         with st.container(width=620):
             _title(card.title)
@@ -58,7 +50,7 @@ def _card(source: Source, card: Card, open_heads: Callable[[], None]) -> None:
             heading("What its heads do")
             for number, found in sorted(enumerate(card.findings), key=lambda one: not _opens(card, one[1])):
                 with st.container(gap=None):
-                    findings.link(found, f"finding {number}", open_heads)
+                    findings.link(found, f"finding {number}", leave=True)
                     _text(f"{found.does[:1].upper()}{found.does[1:].rstrip('. ')}.")
                     quiet(f"How that is known: {found.known.rstrip('. ')}.")
             heading("What it cannot do")

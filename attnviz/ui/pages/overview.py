@@ -13,34 +13,29 @@ from attnviz.core.edits import KINDS, Edits
 from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.metrics.heads import METRICS, ROWS, Metric
-from attnviz.metrics.roles import roles
-from attnviz.ui import cache, editing, findings, inputs, looking, pictures, says
+from attnviz.metrics.roles import RULES, roles
+from attnviz.sources.base import Source
+from attnviz.ui import cache, editing, findings, frame, looking, pictures, says, state
 from attnviz.ui.glance import numbers, reach, texts
-from attnviz.ui.glance.numbers import LAYER, OFF, TITLES, Numbers
+from attnviz.ui.glance.numbers import LAYER, OFF, SORT, TITLES, Numbers
+from attnviz.ui.looking import SHOW, SITE
 from attnviz.ui.notes import heading, label, large, sideways
+from attnviz.ui.state import Setting, control
 
 SHOWN = ("confidence", "effective_keys", "distance", "previous", "self", "first", "special", "output_share")
 """The numbers that stand beside the maps; all are in the table."""
 
-ORDERED = ("sort", "kinds", "role")
-"""The controls of the order."""
+KIND = state.several("kinds", KINDS)
+ROLE = state.choice("role", tuple(rule.name for rule in RULES))
+ACROSS, UP = state.choice("across", TITLES), state.choice("up", TITLES)
+PAINTED: Setting[tuple] = state.kept("painted every", ())
+"""Of which run all heads were painted last."""
 
 PAINTING = 0.08
 """Seconds that a browser takes to paint 144 heads."""
 
 
-def page(open_heads: Callable[[], None]) -> None:
-    """The page.
-
-    Args:
-        open_heads: leads to the page of the heads.
-    """
-    body(*inputs.input_bar(), open_heads)
-
-
-# Not a fragment: a page that is left from within one forgets what its link holds.
-@pictures.one_sentence()
-def body(source, lines, open_heads) -> None:
+def page(source: Source, lines: tuple[str, ...]) -> None:
     with st.container(gap="xsmall"):
         edits, said = editing.edits_bar(source, lines)
     source = looking.step(source)
@@ -66,7 +61,7 @@ def body(source, lines, open_heads) -> None:
     with bar:
         pictures.take_away(every, "every")
     with beside:
-        _of_head(source, known, focus, open_heads)
+        _of_head(source, known, focus)
     heading("When a head is off")
     numbers.switch_each_off(source, lines, edits, known)
     heading("All numbers of this text")
@@ -80,7 +75,7 @@ def body(source, lines, open_heads) -> None:
 
 def _focus(source, record: Record) -> Head:
     """The head that is framed: the chosen one, else the one that the model opens with."""
-    site, head = st.session_state["site"], st.session_state["show"]
+    site, head = state.get(SITE), state.get(SHOW)
     chosen = (site or looking.opening_site(source), head if isinstance(head, int) else looking.opening_head(source))
     there = chosen[0] in record.sites and chosen[1] < record.step(chosen[0]).num_heads
     return chosen if there else (record.steps[0].site, 0)
@@ -102,42 +97,35 @@ def _let_paint(run: tuple) -> None:
 
     As a rule both are on one machine. On two cores a picture takes twice as long beside the sums that come next.
     """
-    if st.session_state.get("painted every") != run:
-        st.session_state["painted every"] = run
+    if state.get(PAINTED) != run:
+        state.put(PAINTED, run)
         time.sleep(PAINTING)
 
 
 def _asks_for_no_number(record: Record) -> bool:
-    """Whether all heads are shown in the order of the model, as the controls or, before there are any, the link say."""
-    state = st.session_state
-    if "order by effect" in state or any(name in st.query_params and name not in state for name in ORDERED):
-        return False
-    by, kinds, role = (state.get(name) for name in ORDERED)
-    return by in (None, LAYER) and not role and (not kinds or len(kinds) == len({s.kind for s in record.sites}))
+    """Whether all heads are shown in the order of the model."""
+    by, kinds, role = (state.get(setting) for setting in (SORT, KIND, ROLE))
+    return by == LAYER and not role and (not kinds or len(kinds) == len({s.kind for s in record.sites}))
 
 
 def _order(bar: DeltaGenerator, record: Record, known: Numbers):
     """The heads to show, in which order, and what is said of each; None and None for all in the order of the model."""
     with bar:
         label("Order")
-        options = {"label_visibility": "collapsed", "bind": "query-params"}
-        if st.session_state.pop("order by effect", False):
-            st.session_state["sort"] = next(name for name in OFF if name in known.names)
-        if st.session_state.get("sort") not in (None, LAYER, *known.names):
-            st.session_state["sort"] = LAYER
-        by = st.selectbox("Order", (LAYER, *known.names), format_func=_called, key="sort", width=330, **options)
-        kinds = tuple(kind for kind in KINDS if (known.table["kind"] == kind).any())
-        if len(kinds) > 1:
-            kinds = (
-                tuple(st.pills("Kinds", kinds, selection_mode="multi", default=kinds, key="kinds", **options)) or kinds
-            )
+        by = state.get(SORT) if state.get(SORT) in known.names else LAYER
+        options = {"format_func": _called, "label_visibility": "collapsed", "width": 330}
+        st.selectbox("Order", (LAYER, *known.names), **control(SORT, by), **options)
+        there = [kind for kind in KINDS if (known.table["kind"] == kind).any()]
+        kinds = tuple(kind for kind in there if kind in state.get(KIND)) or tuple(there)
+        if len(there) > 1:
+            options = {"selection_mode": "multi", "label_visibility": "collapsed"}
+            st.pills("Kinds", there, **control(KIND, list(kinds), read=_chosen_kinds(there)), **options)
         names = sorted({name for listed in known.table["role"] for name in listed.split(", ") if name})
-        if st.session_state.get("role") not in (None, *names):
-            st.session_state["role"] = None
-        role = None
+        role = state.get(ROLE) if state.get(ROLE) in names else None
         if names:
             label("Looks like")
-            role = st.selectbox("Looks like", names, index=None, placeholder="any", key="role", width=190, **options)
+            options = {"index": None, "placeholder": "any", "label_visibility": "collapsed", "width": 190}
+            st.selectbox("Looks like", names, **control(ROLE, role), **options)
     if by == LAYER and not role and len(kinds) == known.table["kind"].nunique():
         return None, None
     found = known.ordered(by, kinds, role)
@@ -145,11 +133,16 @@ def _order(bar: DeltaGenerator, record: Record, known: Numbers):
     return tuple(head for head, _ in found), captions
 
 
+def _chosen_kinds(there: list[str]) -> Callable[[list[str]], tuple[str, ...]]:
+    """What the setting becomes: nothing where all are chosen."""
+    return lambda kinds: () if len(kinds) == len(there) else tuple(kinds)
+
+
 def _called(name: str) -> str:
     return TITLES.get(name, name)
 
 
-def _of_head(source, known: Numbers, focus: Head, open_heads: Callable[[], None]) -> None:
+def _of_head(source: Source, known: Numbers, focus: Head) -> None:
     """What the framed head looks like on this text, what is known of it, and its numbers."""
     site, head = focus
     row = known.row(focus)
@@ -165,7 +158,7 @@ def _of_head(source, known: Numbers, focus: Head, open_heads: Callable[[], None]
         st.html(f'<table class="facts"><tbody>{cells}</tbody></table>')
     if st.button("Open this head", key="open head", icon=":material/arrow_forward:"):
         looking.look_at(site, head)
-        open_heads()
+        frame.go_to("heads")
 
 
 def _number(name: str, value: float) -> str:
@@ -182,7 +175,7 @@ def _table(known: Numbers, order: tuple[Head, ...] | None) -> None:
     shown = table[["kind", "layer", "head", "role", *known.names]].reset_index(drop=True)
 
     def chosen() -> None:
-        rows = st.session_state["table of heads"]["selection"]["rows"]
+        rows = state.event("table of heads")["selection"]["rows"]
         if rows:
             looking.look_at(*numbers.head_of(shown.iloc[rows[0]].to_dict()))
 
@@ -209,8 +202,8 @@ def _against(record: Record, known: Numbers, focus: Head) -> None:
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-                x = _number_of(known, "Across", "across", "confidence")
-                y = _number_of(known, "Up", "up", up)
+                x = _number_of(known, "Across", ACROSS, "confidence")
+                y = _number_of(known, "Up", UP, up)
             scatter = figures.overview.scatter(record, known.table, x, y, **drawn)
             pictures.picture(scatter, "scatter", select="head", on_select=_select)
             pictures.take_away(scatter, "scatter")
@@ -220,10 +213,9 @@ def _against(record: Record, known: Numbers, focus: Head) -> None:
             pictures.take_away(histogram, "histogram")
 
 
-def _number_of(known: Numbers, said: str, key: str, opening: str) -> str:
-    """A column of the table, by its title. A link that names the one it opens with loses nothing."""
-    if st.session_state.get(key) not in (None, *known.names):
-        del st.session_state[key]
-    index = known.names.index(opening) if opening in known.names else 0
-    options = {"format_func": TITLES.__getitem__, "width": 290, "bind": "query-params"}
-    return st.selectbox(said, known.names, index, key=key, **options)
+def _number_of(known: Numbers, said: str, setting: Setting, opening: str) -> str:
+    """A column of the table, by its title."""
+    opening = opening if opening in known.names else known.names[0]
+    chosen = state.get(setting) if state.get(setting) in known.names else opening
+    st.selectbox(said, known.names, **control(setting, chosen), format_func=TITLES.__getitem__, width=290)
+    return chosen

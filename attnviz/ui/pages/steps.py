@@ -5,22 +5,18 @@ import streamlit as st
 from attnviz.core.display import shown
 from attnviz.core.edits import Edits, Site
 from attnviz.core.record import Record
-from attnviz.ui import cache, editing, inputs, looking, pictures, says
+from attnviz.sources.base import Source
+from attnviz.ui import cache, editing, looking, pictures, says, state
+from attnviz.ui.looking import CELL
 from attnviz.ui.notes import label, quiet
-from attnviz.ui.steps import changes, handout, parts, play, rail
+from attnviz.ui.state import State, control
+from attnviz.ui.steps import handout, parts, play, rail
 from attnviz.ui.steps.base import Walk
+from attnviz.ui.steps.play import KNOBS
+from attnviz.ui.steps.rail import QUERY
 
 
-def page() -> None:
-    body(*inputs.input_bar())
-
-
-@st.fragment
-@pictures.one_sentence()
-def body(source, lines) -> None:
-    if st.session_state.pop("model changed", False):
-        st.rerun()  # the model is chosen outside of this fragment
-    source = changes.applied(source, lines)
+def page(source: Source, lines: tuple[str, ...]) -> None:
     edits_bar = st.container(gap="xsmall")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         site = looking.site(source, looking.opening_site(source))
@@ -36,31 +32,29 @@ def body(source, lines) -> None:
         query, key = _query(record, site, sentence)
     with said:
         says.line(record, before, position=says.position(record, site, (query, 0), sentence), sentence=sentence)
-    at = Walk(source, lines, sentence, site, head, edits, query, key, st.session_state["knobs"], looking.is_dark())
-    _chain(at)
+    knobs, dark = state.get(KNOBS), looking.is_dark()
+    _chain(Walk(source, lines, sentence, site, head, edits, query, key, knobs, dark))
 
 
 def _query(record: Record, site: Site, sentence: int) -> tuple[int, int | None]:
     """The query that is worked, and the key if a cell is selected."""
     cell = looking.selected(record, site)
     tokens = record.tokens(site, sentence=sentence)[0]
-    chosen = cell[0] if cell else st.session_state["query"]
+    chosen = cell[0] if cell else state.get(QUERY)
     typed = [i for i, token in enumerate(tokens) if not token.special]
     if chosen is None or chosen >= len(tokens):
         chosen = typed[-1] if typed else 0
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         label("Query")
-        st.session_state["query chosen"] = chosen
         names = [f"{i} · {shown(token.text)}" for i, token in enumerate(tokens)]
-        options = {"format_func": names.__getitem__, "on_change": _choose, "label_visibility": "collapsed"}
-        st.selectbox("Query", range(len(tokens)), key="query chosen", width=170, **options)
+        options = {"format_func": names.__getitem__, "label_visibility": "collapsed"}
+        st.selectbox("Query", range(len(tokens)), width=170, **options, **control(QUERY, chosen, step=_with_query))
     return chosen, cell[1] if cell else None
 
 
-def _choose() -> None:
+def _with_query(now: State, query: int) -> State:
     """Another query; the key stays."""
-    st.session_state["query"], cell = st.session_state["query chosen"], st.session_state["cell"]
-    st.session_state["cell"] = cell and (st.session_state["query"], cell[1])
+    return now.put(QUERY, query).put(CELL, now[CELL] and (query, now[CELL][1]))
 
 
 def _chain(at: Walk) -> None:

@@ -2,17 +2,18 @@
 
 from dataclasses import replace
 
-import streamlit as st
-
 from attnviz.core.origin import VECTORS, Change
 from attnviz.sources.base import Source
 from attnviz.sources.scratch import Scratch
-from attnviz.ui import cache
+from attnviz.ui import cache, state
+from attnviz.ui.steps.link import decode_changes, encode_changes
+
+CHANGES = state.coded("changes", (), encode_changes, decode_changes)
 
 
 def applied(source: Source, lines: tuple[str, ...]) -> Source:
     """The source with the numbers that are set by hand and have a place in it; others wait until they have one."""
-    kept = st.session_state["changes"]
+    kept = state.get(CHANGES)
     if not isinstance(source, Scratch) or not kept:
         return source
     sentences = cache.sentences(source, lines)

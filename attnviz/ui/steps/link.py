@@ -112,18 +112,3 @@ def _decode_change(text: str) -> Change:
         return Change(site, int(found[3]), SHORT[found[4]], int(found[5]), int(found[6]), value, int(found[7]))
     except AttnvizError:
         raise InputError(f"'{text[:40]}' is no number set by hand; it should look like e0_1_wq_3_4_0_n0.5.") from None
-
-
-def encode_query(query: int | None) -> str:
-    return "" if query is None else str(query)
-
-
-def decode_query(text: str) -> int | None:
-    """Read what `encode_query` wrote.
-
-    Raises:
-        InputError: if it is anything else.
-    """
-    if text and not re.fullmatch(r"\d{1,6}", text, re.ASCII):
-        raise InputError(f"'{text[:40]}' is no position of a token; it should be a whole number.")
-    return int(text) if text else None

@@ -7,11 +7,16 @@ import torch
 from attnviz import walk
 from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
-from attnviz.core.origin import MATRICES, VECTORS
+from attnviz.core.origin import MATRICES, VECTORS, Change
 from attnviz.sources.scratch import Scratch
+from attnviz.ui import state
 from attnviz.ui.notes import note, quiet
+from attnviz.ui.state import control
 from attnviz.ui.steps.base import Walk
+from attnviz.ui.steps.changes import CHANGES
 from attnviz.ui.steps.link import MOST_CHANGES
+
+MATRIX, REFUSED = state.kept("matrix", "query"), state.kept("not edited", "")
 
 CALLED = {"query": "Q", "key": "K", "value": "V", "w_q": "W_Q", "w_k": "W_K", "w_v": "W_V", "w_o": "W_O"}
 
@@ -21,11 +26,11 @@ def edit(at: Walk) -> None:
     if not isinstance(at.source, Scratch):
         quiet("Only the numbers of random weights can be edited: choose the model 'scratch'.")
         return
-    options = {"format_func": CALLED.get, "required": True, "key": "matrix", "label_visibility": "collapsed"}
+    matrix, options = state.get(MATRIX), {"format_func": CALLED.get, "label_visibility": "collapsed"}
     with st.container(horizontal=True, vertical_alignment="center"):
-        matrix = st.segmented_control("Matrix", (*VECTORS, *MATRICES[:4]), default="query", **options) or "query"
-        if changed := len(st.session_state["changes"]):
-            st.button(f"Let go of {changed} edited number(s)", on_click=_let_go, type="tertiary")
+        st.segmented_control("Matrix", (*VECTORS, *MATRICES[:4]), **control(MATRIX), required=True, **options)
+        if changed := len(state.get(CHANGES)):
+            st.button(f"Let go of {changed} edited number(s)", on_click=_set, args=((),), type="tertiary")
     where = {"sentence": at.sentence}
     try:
         table = walk.editable(at.record, at.source, at.site, at.head, matrix, **where)
@@ -44,8 +49,9 @@ def edit(at: Walk) -> None:
         args=(at, matrix, frame, key),
         column_config={name: st.column_config.NumberColumn(format="%.4f") for name in frame},
     )
-    if problem := st.session_state.pop("not edited", ""):
+    if problem := state.get(REFUSED):
         note(problem)
+        state.put(REFUSED, "")
     quiet("Type a number: everything from here on is computed again. The link keeps what was typed.")
 
 
@@ -53,21 +59,21 @@ def _edited(at: Walk, matrix: str, frame: pd.DataFrame, key: str) -> None:
     """Put what was typed into the source and so into the link."""
     table = torch.tensor(frame.to_numpy())
     try:
-        for row, cells in st.session_state[key]["edited_rows"].items():
+        for row, cells in state.event(key)["edited_rows"].items():
             for column, value in cells.items():
                 if value is not None:
                     table[int(row), int(column)] = value
         made = walk.with_edited(at.record, at.source, at.site, at.head, matrix, table, sentence=at.sentence)
     except AttnvizError as error:
-        st.session_state["not edited"] = str(error)
+        state.put(REFUSED, str(error))
         return
     if len(made.changes) > MOST_CHANGES:
-        st.session_state["not edited"] = f"{MOST_CHANGES} numbers can be set by hand in a link; let go of some first."
+        state.put(REFUSED, f"{MOST_CHANGES} numbers can be set by hand in a link; let go of some first.")
         return
-    st.session_state["changes"] = made.changes
-    st.session_state["model changed"] = True
+    _set(made.changes)
 
 
-def _let_go() -> None:
-    st.session_state["changes"] = ()
-    st.session_state["model changed"] = True
+def _set(changes: tuple[Change, ...]) -> None:
+    """Other numbers in the model, which stands outside of what runs again by itself."""
+    state.put(CHANGES, changes)
+    st.rerun()

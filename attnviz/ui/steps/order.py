@@ -2,15 +2,14 @@
 
 from dataclasses import replace
 
-import streamlit as st
-
 from attnviz import walk
 from attnviz.core.display import shown
 from attnviz.core.errors import InputError
 from attnviz.sources.scratch import Scratch
-from attnviz.ui import cache
+from attnviz.ui import cache, state
 from attnviz.ui.notes import large, quiet
 from attnviz.ui.steps.base import Walk
+from attnviz.ui.steps.changes import CHANGES
 from attnviz.ui.steps.html import table
 
 MOST_TOKENS = 512
@@ -50,5 +49,5 @@ def _both(at: Walk) -> None:
     head = ["positions", "largest difference of a word's output", "output permuted as the words"]
     table(head, rows, numbers=(1,))
     quiet("A subsequent mask looks at the order, too: with it the output changes even without positions.")
-    if st.session_state["changes"]:
+    if state.get(CHANGES):
         quiet("Numbers set by hand in Q, K or V stay at their places, so they also tell places apart.")

@@ -6,8 +6,9 @@ from attnviz import figures, walk
 from attnviz.charts import row as row_chart
 from attnviz.charts.digits import digits
 from attnviz.core.amounts import short
-from attnviz.ui import cache, looking, pictures
+from attnviz.ui import cache, looking, pictures, state
 from attnviz.ui.notes import heading, in_words, large, quiet
+from attnviz.ui.state import control
 from attnviz.ui.steps import numbers, order, rail
 from attnviz.ui.steps.base import Walk
 from attnviz.ui.steps.html import table
@@ -17,6 +18,9 @@ from attnviz.ui.steps.words import CLONES, INFLUENCE, SCALE, SOFTMAX
 COST_HEAD = ("tokens", "FLOPs of Q Kᵀ", "FLOPs of weights V", "bytes of scores")
 D_KS = (1, 4, 16, 64, 256, 1024)
 D_K = tuple(2**i for i in range(11))
+PART = state.choice("part", PARTS, PARTS[0])
+DK = state.choice("dk", {one: str(one) for one in D_K})
+
 USUAL = 64
 """The d_k to begin with where that of the model is not known."""
 
@@ -24,7 +28,7 @@ USUAL = 64
 def parts(at: Walk) -> None:
     """All tabs, and what is in the open one. Which one that is stands in the link."""
     made = (row, neurons, scale, order.order, numbers.edit, checks)
-    every = st.tabs(PARTS, key="part", on_change="rerun", bind="query-params")
+    every = st.tabs(PARTS, **control(PART))
     for place, part in zip(every, made, strict=True):
         if place.open:
             with place:
@@ -104,9 +108,8 @@ def scale(at: Walk) -> None:
     own = None if at.source.read_only else step.query.shape[-1]
     with st.container(horizontal=True, gap="large"):
         with st.container(width=560):
-            start = min(D_K, key=lambda one: abs(one - (own or USUAL)))
-            bound = {"key": "dk", "bind": "query-params"}
-            d_k = st.select_slider(f"d_k (of this model: {own})" if own else "d_k", D_K, start, **bound)
+            d_k = state.get(DK) or min(D_K, key=lambda one: abs(one - (own or USUAL)))
+            st.select_slider(f"d_k (of this model: {own})" if own else "d_k", D_K, **control(DK, d_k))
             found = spreads((d_k,))[0]
             rows = [
                 ["variance of the scores", digits(found.variance), digits(found.scaled_variance)],

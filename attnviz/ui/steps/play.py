@@ -1,6 +1,7 @@
 """Knobs that change this call or the whole model, each with what it does to the chosen row before and after."""
 
 from dataclasses import replace
+from typing import Any
 
 import streamlit as st
 
@@ -8,11 +9,17 @@ from attnviz import walk
 from attnviz.charts.digits import digits
 from attnviz.core.record import Record
 from attnviz.sources.scratch import Scratch
-from attnviz.ui import cache
+from attnviz.ui import cache, state
 from attnviz.ui.notes import heading, quiet
+from attnviz.ui.scratch import BIAS, CLONED, POSITIONS
+from attnviz.ui.state import Setting, State, control
 from attnviz.ui.steps.base import Walk
 from attnviz.ui.steps.html import table
+from attnviz.ui.steps.link import Tuned, decode_knobs, decode_tuned, encode_knobs, encode_tuned
 from attnviz.walk import Knobs
+
+TUNED = state.coded("tuned", Tuned(), encode_tuned, decode_tuned)
+KNOBS = state.coded("knobs", Knobs(), encode_knobs, decode_knobs)
 
 TEMPERATURES = (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 NAMES = {"entropy": "entropy (nats)", "largest": "largest weight", "gradient": "softmax gradient", "row_sum": "row sum"}
@@ -31,21 +38,23 @@ def play(at: Walk) -> None:
 
 
 def _scores(at: Walk) -> None:
-    tuned = st.session_state["tuned"]
-    st.session_state["scale on"] = tuned.scaled
-    st.toggle("Divide by √d_k (the model's own scale)", key="scale on", on_change=_tune)
+    tuned = state.get(TUNED)
+    st.toggle("Divide by √d_k (the model's own scale)", **_field(TUNED, "scaled"))
     nearest = min(TEMPERATURES, key=lambda one: abs(one - tuned.temperature))
     options = sorted({*TEMPERATURES, tuned.temperature}) if nearest != tuned.temperature else TEMPERATURES
-    st.session_state["temperature"] = tuned.temperature
-    st.select_slider("Temperature", options, key="temperature", on_change=_tune, format_func=lambda one: f"{one:g}")
+    st.select_slider("Temperature", options, **_field(TUNED, "temperature"), format_func=lambda one: f"{one:g}")
     plain = replace(at.edits, temperature=1.0, scale=None)
     before = at.record if plain == at.edits else cache.record(at.source, at.lines, plain)
     _measures(at, before, at.record, ("before", "now"))
 
 
-def _tune() -> None:
-    kept = st.session_state
-    kept["tuned"] = replace(kept["tuned"], temperature=kept["temperature"], scaled=kept["scale on"])
+def _field(setting: Setting, name: str) -> dict[str, Any]:
+    """The control of one field of a setting."""
+
+    def step(now: State, value: object) -> State:
+        return now.put(setting, replace(now[setting], **{name: round(value, 2) if name == "dropout_p" else value}))
+
+    return control(setting, getattr(state.get(setting), name), at=name, step=step)
 
 
 def _measures(at: Walk, before: Record, after: Record, named: tuple[str, str]) -> None:
@@ -60,18 +69,16 @@ def _measures(at: Walk, before: Record, after: Record, named: tuple[str, str]) -
 def _call(at: Walk) -> None:
     """What is done in the shown call alone."""
     knobs = at.knobs
-    st.session_state["mask after"], st.session_state["masking"] = knobs.mask_after_softmax, knobs.masking
-    st.session_state["dropout"], st.session_state["dropout seed"] = knobs.dropout_p, knobs.dropout_seed
     masked = at.record.step(at.site).mask is not None
     help_mask = "" if masked else "This call has no mask. Set one above."
-    behavior = {"on_change": _keep}
-    st.toggle("Mask after the softmax (wrong)", key="mask after", disabled=not masked, help=help_mask, **behavior)
+    options = {"disabled": not masked, "help": help_mask, **_field(KNOBS, "mask_after_softmax")}
+    st.toggle("Mask after the softmax (wrong)", **options)
     options = {"format_func": {"replace": "replace with −∞", "add": "add −1e9"}.get, "required": True}
     options |= {"disabled": not masked or knobs.mask_after_softmax}
-    st.segmented_control("Masking", ("replace", "add"), key="masking", **options, **behavior)
+    st.segmented_control("Masking", ("replace", "add"), **_field(KNOBS, "masking"), **options)
     left, right = st.columns([3, 2])
-    left.slider("Dropout", 0.0, 0.9, step=0.1, key="dropout", **behavior)
-    right.number_input("Seed", 0, 999_999_999, key="dropout seed", disabled=not knobs.dropout_p, **behavior)
+    left.slider("Dropout", 0.0, 0.9, step=0.1, **_field(KNOBS, "dropout_p"))
+    right.number_input("Seed", 0, 999_999_999, disabled=not knobs.dropout_p, **_field(KNOBS, "dropout_seed"))
     if knobs.in_words:
         step, where = at.record.step(at.site), {"sentence": at.sentence}
         found = walk.exhibit(step, at.head, knobs, queries=at.windows["queries"], **where)
@@ -93,16 +100,10 @@ def _rows_beside(at: Walk, found: walk.Exhibit, row: int) -> None:
     table([more, "before", "after"], rows, numbers=(1, 2))
 
 
-def _keep() -> None:
-    kept = st.session_state
-    kept["knobs"] = Knobs(kept["mask after"], kept["masking"], round(kept["dropout"], 2), kept["dropout seed"] or 0)
-
-
 def _weights(at: Walk) -> None:
     """Random weights can also be made in another way; the settings are those of the model above."""
-    for name, said in (("positions", "Positions"), ("bias", "Biases"), ("cloned", "Clone W_Q as W_K, W_V, W_O")):
-        st.session_state[f"play {name}"] = getattr(at.source, name)
-        st.toggle(said, key=f"play {name}", on_change=_make, args=(name,))
+    for setting, said in ((POSITIONS, "Positions"), (BIAS, "Biases"), (CLONED, "Clone W_Q as W_K, W_V, W_O")):
+        st.toggle(said, **control(setting, at="play", whole_page=True))
     made = Scratch(at.source.tokenizer, sos=at.source.sos, **{n: getattr(at.source, n) for n in _SIZES})
     if made != replace(at.source, changes=()):
         other = replace(made, changes=at.source.changes)
@@ -110,9 +111,3 @@ def _weights(at: Walk) -> None:
 
 
 _SIZES = ("d_model", "num_heads", "num_layers", "seed")
-
-
-def _make(name: str) -> None:
-    """Set it where the model is set, which is outside of what runs again by itself."""
-    st.session_state[name] = st.session_state[f"play {name}"]
-    st.session_state["model changed"] = True

@@ -6,11 +6,17 @@ from html import escape
 import streamlit as st
 
 from attnviz import figures, walk
-from attnviz.ui import looking, pictures
+from attnviz.ui import looking, pictures, state
+from attnviz.ui.looking import CELL
 from attnviz.ui.notes import clean, large, quiet
+from attnviz.ui.state import control
 from attnviz.ui.steps.base import Walk
 from attnviz.ui.steps.words import WHY
-from attnviz.walk import Matrix, Stage
+from attnviz.walk import KEYS, Matrix, Stage
+
+STAGE = state.choice("stage", KEYS)
+QUERY = state.whole("query", None, 0, 999_999)
+PROJECTION = state.kept("projection", "Q")
 
 OPENING = "products"
 """The stage that is large where nobody chose."""
@@ -25,7 +31,7 @@ def stages(at: Walk) -> tuple[Stage, ...]:
 def current(every: tuple[Stage, ...]) -> int:
     """Which stage is large."""
     keys = [stage.key for stage in every]
-    chosen = st.session_state["stage"]
+    chosen = state.get(STAGE)
     if chosen in keys:
         return keys.index(chosen)
     return keys.index("softmax" if every[keys.index(OPENING)].missing else OPENING)
@@ -39,7 +45,7 @@ def rail(at: Walk, every: tuple[Stage, ...], chosen: int) -> figures.Figure:
 
     def choose(point: dict | None) -> None:
         if point is not None and looking.counted(point, "stage"):
-            st.session_state["stage"] = keys[int(point["stage"])]
+            state.put(STAGE, keys[int(point["stage"])])
 
     pictures.picture(figure, "rail", select="stage", on_select=choose)
     return figure
@@ -52,21 +58,20 @@ def turn(every: tuple[Stage, ...], chosen: int) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="turn", **nowrap):
         before, after = max(0, chosen - 1), min(len(every) - 1, chosen + 1)
         _go("Back", "chevron_left", keys[before], chosen == 0)
-        st.session_state["stage chosen"] = chosen
+        other = control(STAGE, chosen, at="chosen", read=keys.__getitem__)
         st.selectbox(
             "Step",
             range(len(keys)),
             format_func=names.__getitem__,
-            key="stage chosen",
             label_visibility="collapsed",
             width=190,
-            on_change=lambda: st.session_state.update(stage=keys[st.session_state["stage chosen"]]),
+            **other,
         )
         _go("Next", "chevron_right", keys[after], chosen == len(keys) - 1)
 
 
 def _go(name: str, icon: str, key: str, disabled: bool) -> None:
-    there = {"on_click": lambda: st.session_state.update(stage=key), "disabled": disabled}
+    there = {"on_click": state.put, "args": (STAGE, key), "disabled": disabled}
     st.button(name, key=f"go {name}", icon=f":material/{icon}:", type="tertiary", **there)
 
 
@@ -108,8 +113,8 @@ def _chosen(stage: Stage) -> tuple[Matrix, ...]:
         return stage.matrices[:1]
     if stage.key != "project":
         return stage.matrices
-    letter = st.segmented_control("Projection", tuple("QKV"), default="Q", key="projection", required=True) or "Q"
-    ends = letter.lower()
+    st.segmented_control("Projection", tuple("QKV"), **control(PROJECTION), required=True)
+    ends = state.get(PROJECTION).lower()
     return tuple(matrix for matrix in stage.matrices if matrix.key in (f"w_{ends}", f"b_{ends}", f"{ends}_all"))
 
 
@@ -118,12 +123,12 @@ def select(at: Walk):
 
     def clicked(point: dict | None) -> None:
         if point is None:
-            st.session_state["cell"] = None
+            state.put(CELL, None)
         elif looking.counted(point, "cell"):
             query, key = int(point["query"]), int(point["key"])
             query = at.query if query < 0 else query
-            st.session_state["query"] = query
+            state.put(QUERY, query)
             cell = None if key < 0 else (query, key)
-            st.session_state["cell"] = None if cell == st.session_state["cell"] else cell
+            state.put(CELL, None if cell == state.get(CELL) else cell)
 
     return clicked

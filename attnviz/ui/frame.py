@@ -1,0 +1,115 @@
+"""What every page has: links to the others, the input bar, one sentence for an error, and the link that holds all.
+
+It imports nothing heavy of its own, so that the frame of a page is there at once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from attnviz.core import assets
+from attnviz.core.errors import AttnvizError, EmptyRowError
+from attnviz.ui import state, style
+from attnviz.ui.notes import note
+from attnviz.ui.state import Link
+
+TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Model")
+
+Page = Callable[..., None]
+
+
+@dataclass
+class Way:
+    """From which page to which other one a session is on its way, by Streamlit's names for them.
+
+    It is not in the state of the session, at which a run may be ended before it is written.
+    """
+
+    shown: str = ""
+    asked: str = ""
+
+
+_ways: dict[str, Way] = {}
+
+
+def app() -> None:
+    """The page that the address names.
+
+    The input bar is drawn here and not by the page: what is typed in it stays when another page is opened.
+    """
+
+    def shown(title: str) -> Callable[[], None]:
+        return lambda: body(import_module(f"attnviz.ui.pages.{title.lower()}").page, chosen, early, links)
+
+    left = _left_for()  # first of all: whatever is drawn may be the end of this run
+    st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
+    pages = [_page(title, shown(title)) for title in TITLES]
+    page = st.navigation(pages, position="hidden")
+    for other in pages:
+        if other._script_hash == left:
+            st.switch_page(other, query_params=state.now().link())
+    style.apply()
+    st.logo(str(assets.path("logo.svg")), size="large")
+    early, links = st.empty(), st.container(horizontal=True, key="pages")
+    if not state.get(state.BEGUN):  # the others come at the end of a run, and the first one imports what takes seconds
+        with early.container(horizontal=True, key="pages-first"):
+            _links(state.address())
+    chosen = given()
+    page.run()
+
+
+def _left_for() -> str:
+    """The page that this run is to lead to, if it is of one that was left; else nothing.
+
+    Where a tap ends the typing in a box and opens another page, the browser asks for that page first, and then says
+    what was typed, as if the page were still the one before.
+    """
+    context = get_script_run_ctx()
+    way, page = _ways.setdefault(context.session_id, Way()), context.page_script_hash
+    if page != way.shown or context.is_history_navigation:
+        way.asked = page
+    return way.asked if way.asked != page else ""
+
+
+def given() -> tuple | None:
+    """What is looked at: the model and the sentences, chosen in the input bar; None if there is nothing to look at."""
+    from attnviz.ui import inputs, settings
+
+    state.arrive(settings.LINKED)
+    return inputs.input_bar()
+
+
+@st.fragment
+def body(page: Page, chosen: tuple | None, early: DeltaGenerator | None = None, links: DeltaGenerator | None = None):
+    """A page, which runs again by itself when something on it is used; an error ends it with one sentence."""
+    context = get_script_run_ctx()
+    _ways[context.session_id] = Way(context.page_script_hash, context.page_script_hash)
+    try:
+        if chosen is not None:
+            page(*chosen)
+    except AttnvizError as error:
+        empty = "Some queries have no key left, and that is set to be an error. Choose zero, nan or uniform."
+        note(empty if isinstance(error, EmptyRowError) else str(error))
+    state.write()
+    if links is not None:
+        with links:
+            _links(state.now().link())
+        early.empty()
+
+
+def go_to(title: str) -> None:
+    """Open another page, with all that was chosen."""
+    st.switch_page(_page(title), query_params=state.now().link())
+
+
+def _links(link: Link) -> None:
+    for title in TITLES:
+        st.page_link(_page(title), query_params=link)
+
+
+def _page(title: str, run: Callable[[], None] = lambda: None) -> st.Page:
+    return st.Page(run, title=title, url_path=title.lower(), default=title == TITLES[0])

@@ -1,0 +1,23 @@
+"""Every setting that a link holds, by its name: each is declared by the feature that it belongs to."""
+
+from attnviz.ui import editing, effects, examples, looking, masking, pretrained, scratch
+from attnviz.ui.compare import other
+from attnviz.ui.forms import choice
+from attnviz.ui.glance import numbers, reach
+from attnviz.ui.lab import added, checking, conventions, leaks, tabs
+from attnviz.ui.pages import overview
+from attnviz.ui.state import Setting
+from attnviz.ui.steps import changes, parts, play, rail
+
+FEATURES = (
+    *(pretrained, scratch, examples, looking, masking, editing, added, choice, effects),
+    *(tabs, conventions, leaks, checking),
+    *(play, changes, rail, parts),
+    *(other, overview, numbers, reach),
+)
+"""The modules that declare settings, in the order of the controls."""
+
+_declared = (value for feature in FEATURES for value in vars(feature).values())
+_flat = (one for value in _declared for one in (value if isinstance(value, tuple) else (value,)))
+
+LINKED: dict[str, Setting] = {one.name: one for one in _flat if isinstance(one, Setting) and one.encode}

@@ -1,0 +1,135 @@
+"""Whatever a person does, the text, the model, the edits and the picture stay, on every page and in the link."""
+
+from urllib.parse import parse_qs, urlsplit
+
+import driver
+import pytest
+from playwright.sync_api import Page, expect
+
+PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Model")
+
+OPENED = {
+    "text": "the old man gave her the book",
+    "model": "story",
+    "site": "d1",
+    "show": "1",
+    "mask": "window-4",
+    "off": "d0.1",
+    "as": "lines",
+}
+"""A link that chooses a text, a model, a layer, a head, two edits and a picture."""
+
+
+def trail(start: str) -> list[str]:
+    """Every page once, beginning with one; the six trails together go from every page to every other one once."""
+    first = PAGES.index(start)
+    return [PAGES[(first + step) % 6] for step in (0, 1, 5, 2, 4, 3)]
+
+
+def open_page(page: Page, server: str, name: str, link: dict[str, str]) -> None:
+    path = "" if name == "Heads" else name.lower()
+    query = "&".join(f"{key}={value.replace(' ', '+')}" for key, value in link.items())
+    page.goto(f"{server}/{path}?{query}")
+    driver.settled(page)
+
+
+def follow(page: Page, name: str, pressed: int = 80) -> None:
+    """Click the link to a page, with the button pressed for some milliseconds, and wait until it is there."""
+    page.get_by_role("link", name=name, exact=True).click(delay=pressed)
+    arrived(page, name)
+
+
+def arrived(page: Page, name: str) -> None:
+    path = "/" if name == "Heads" else f"/{name.lower()}"
+    page.wait_for_function("path => location.pathname === path", arg=path)
+    driver.settled(page)
+
+
+def link(page: Page) -> dict[str, str]:
+    """What the address of the page holds."""
+    return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query, keep_blank_values=True).items()}
+
+
+def expect_state(page: Page, name: str, chosen: dict[str, str]) -> None:
+    """The link, the box, the model and the changes that are shown are those that were chosen."""
+    page.wait_for_function(
+        "text => new URLSearchParams(location.search).get('text') === text", arg=chosen["text"], timeout=10_000
+    )
+    driver.settled(page)
+    assert link(page) == chosen
+    expect(box(page)).to_have_value(chosen["text"])
+    expect(page.get_by_role("combobox", name="Model", exact=True)).to_have_value(chosen["model"])
+    if name != "Model":
+        expect(page.locator(".st-key-changes")).to_contain_text("decoder layer 0 head 1 off")
+        expect(page.locator(".st-key-changes")).to_contain_text("window")
+
+
+def box(page: Page):
+    return page.get_by_label("Sentence").first
+
+
+def test_the_trails_go_from_every_page_to_every_other_one():
+    """Thirty steps, no two of them the same."""
+    steps = {step for start in PAGES for step in zip(trail(start), trail(start)[1:], strict=False)}
+
+    assert len(steps) == 30
+
+
+@pytest.mark.parametrize("start", PAGES)
+def test_a_link_that_is_followed_to_another_page_keeps_all(page, server, start):
+    """Text, model, edits, layer, head and picture go along from page to page, and a reload gives them again."""
+    open_page(page, server, start, OPENED)
+    for name in trail(start)[1:]:
+        follow(page, name)
+        expect_state(page, name, OPENED)
+    page.reload()
+    driver.settled(page)
+
+    expect_state(page, trail(start)[-1], OPENED)
+
+
+@pytest.mark.parametrize("start", PAGES)
+def test_what_is_typed_and_not_applied_goes_along(page, server, start):
+    """A page is left with another text in the box: the next one computes with that text, and nothing else changed."""
+    open_page(page, server, start, OPENED)
+    for name, word in zip(trail(start)[1:], ("boy", "girl", "dog", "king", "child"), strict=True):
+        text = f"the {word} gave her the book"
+        box(page).click()
+        page.keyboard.press("Control+A")
+        page.keyboard.type(text)
+        follow(page, name)
+        expect_state(page, name, OPENED | {"text": text})
+
+
+def test_a_tap_loses_nothing_that_is_typed(page, server):
+    """A tap ends the typing and asks for another page at once, in either order: the text is there, and nothing else."""
+    open_page(page, server, "Heads", OPENED)
+    for word, name in zip(("boy", "girl", "dog"), ("Overview", "Steps", "Masks"), strict=True):
+        text = f"the {word} gave her the book"
+        box(page).click()
+        page.keyboard.press("Control+A")
+        page.keyboard.type(text)
+        page.get_by_role("link", name=name, exact=True).click()
+        expect_state(page, "Heads", OPENED | {"text": text})
+
+
+@pytest.mark.parametrize("start", PAGES)
+def test_back_and_forward_restore_what_was_there(page, server, start):
+    """Each step back gives the page before, as it was; each step forward the page after."""
+    open_page(page, server, start, OPENED)
+    seen = [(start, OPENED)]
+    for name, word in zip(trail(start)[1:3], ("boy", "girl"), strict=True):
+        follow(page, name)
+        seen.append((name, seen[-1][1]))
+        box(page).fill(f"the {word} gave her the book")
+        page.keyboard.press("Control+Enter")
+        seen.append((name, OPENED | {"text": f"the {word} gave her the book"}))
+        expect_state(page, *seen[-1])
+    for name, chosen in seen[-2::-1]:
+        page.go_back()
+        arrived(page, name)
+        expect_state(page, name, chosen)
+    for name, chosen in seen[1:]:
+        page.go_forward()
+        arrived(page, name)
+        expect_state(page, name, chosen)
