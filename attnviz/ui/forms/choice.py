@@ -9,7 +9,7 @@ from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.figures.lines import token_in_words
 from attnviz.sources.base import Source
-from attnviz.ui import looking, pictures
+from attnviz.ui import cache, looking, pictures
 from attnviz.ui.forms.link import FORMS, LEAST, SIDES
 from attnviz.ui.notes import in_words, label, quiet
 from attnviz.views import View
@@ -104,12 +104,13 @@ def figure(
     if form == "lines":
         also = [head for head in st.session_state["also"] if head != focus and head < source.num_heads]
         asked = {"least": st.session_state["least"], "pins": st.session_state["pins"]}
-        return figures.lines(record, site, [focus, *also[:MOST_BESIDE]], **asked, **shown)
+        return cache.drawn(figures.lines, record, site, (focus, *also[:MOST_BESIDE]), **asked, **shown)
     if form == "text":
         asked = {"side": st.session_state["side"], "domain": options["domain"]}
         chosen = _token(record, site, cell, options["sentence"], options["view"])
-        return figures.text_strip(record, site, focus, chosen=chosen, **asked, **shown)
-    return figures.head(record, site, focus, **shown, domain=options["domain"], row_sums=options["row_sums"])
+        return cache.drawn(figures.text_strip, record, site, focus, chosen=chosen, **asked, **shown)
+    shown |= {"domain": options["domain"], "row_sums": options["row_sums"]}
+    return cache.drawn(figures.head, record, site, focus, **shown)
 
 
 def _token(record: Record, site: Site, cell: Cell, sentence: int, view: View) -> int | None:
