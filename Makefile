@@ -14,7 +14,7 @@ $(if $(TORCH_INDEX),@grep '^torch==' $(VENV)/wanted | PIP_INDEX_URL="$(TORCH_IND
 $(INSTALL) -r $(VENV)/wanted
 endef
 
-.PHONY: help run test check bench sweep kernels train evidence screenshots image clean
+.PHONY: help run test check bench load sweep kernels train evidence screenshots image clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -35,6 +35,9 @@ bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints ta
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/core.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/app.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/overview.py
+
+load: $(VENV)/for-tests ## measure the app with 30 users at once; other numbers: make load ARGS="--users 10 --seconds 120"
+	PYTHONPATH=. $(BIN)/python tests/benchmarks/load.py $(ARGS)
 
 sweep: $(VENV)/for-tests ## property tests with 50 times as many examples, another draw each time
 	$(BIN)/python -m pytest --hypothesis-profile=sweep -m "not browser" $(ARGS)

@@ -108,7 +108,7 @@ def test_the_screen_keeps_its_specification_while_its_data_change():
     one, other = (figures.head(record_of(words), SITE, 0).screen for words in (WORDS, ["A", "dog", "ran"]))
 
     assert {**one, "datasets": None} == {**other, "datasets": None}
-    assert one["datasets"]["cells"]["query_name"].tolist()[0] == "The (0)"
+    assert one["datasets"]["cells"]["query_name"][0] == "The (0)"
 
 
 def test_arrays_hold_the_exact_numbers():

@@ -10,12 +10,11 @@ from itertools import chain
 
 import altair as alt
 import numpy as np
-import pandas as pd
 
 from attnviz.charts import frame, pixels
 from attnviz.charts.digits import digits
 from attnviz.charts.frame import Frame
-from attnviz.charts.picture import Form, Picture
+from attnviz.charts.picture import Form, Picture, Table, columns
 from attnviz.charts.screen import SCHEMA, at, frame_marks, parts
 from attnviz.charts.theme import FONT, MONO, TEXT_SIZE, Theme, config
 
@@ -169,7 +168,7 @@ def _values(drawing: Panels, colors: Theme) -> list[dict]:
     ]
 
 
-def screen(drawing: Panels, colors: Theme, select: str) -> tuple[dict, pd.DataFrame]:
+def screen(drawing: Panels, colors: Theme, select: str) -> tuple[dict, Table]:
     """A Vega specification of the tables, always the same, and the data that it draws, to be named "source".
 
     Args:
@@ -186,7 +185,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _data(drawing: Panels, colors: Theme) -> pd.DataFrame:
+def _data(drawing: Panels, colors: Theme) -> Table:
     rows = [
         {
             "kind": "panel",
@@ -213,7 +212,7 @@ def _data(drawing: Panels, colors: Theme) -> pd.DataFrame:
     here |= {"name": "\n".join(drawing.queries), "cells": "\n".join(drawing.keys)}
     areas = ({"kind": "area", "size": drawing.rev, **area} for area in drawing.areas)
     around = [{"kind": kind, **item} for kind, items in vars(drawing.frame).items() for item in items]
-    return pd.DataFrame([here, *chain(areas, rows, around)], columns=list(_COLUMNS), dtype=object)
+    return columns(_COLUMNS, [here, *chain(areas, rows, around)])
 
 
 _ROW = "datum.first_row + clamp(floor((y() - datum.y) / (datum.y2 - datum.y) * datum.rows), 0, datum.rows - 1)"

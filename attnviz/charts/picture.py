@@ -4,11 +4,11 @@ Building and checking a specification takes Altair a tenth of a second, so it is
 have. On the screen it stays while its tables are replaced in place.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
-import pandas as pd
 
 Table = dict[str, list]
 """Columns of plain values: numbers that are finite, strings, True, False and None."""
@@ -42,14 +42,14 @@ class Picture:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The specification with its tables as data frames, as Streamlit's `vega_lite_chart` takes them."""
-        return self.form.spec | {"datasets": {name: data_frame(table) for name, table in self.tables.items()}}
+        """The specification with its tables, for the screen."""
+        return self.form.spec | {"datasets": self.tables}
 
 
 def records(table: Table) -> list[dict]:
     return [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
 
 
-def data_frame(table: Table) -> pd.DataFrame:
-    """Columns of Python objects: pandas would turn None into NaN in others."""
-    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in table.items()})
+def columns(names: Sequence[str], rows: Sequence[dict]) -> Table:
+    """Rows as a table; None where one has no such column."""
+    return {name: [row.get(name) for row in rows] for name in names}

@@ -6,11 +6,11 @@ browser can replace it in place; no text of a user stands in the specification.
 """
 
 import numpy as np
-import pandas as pd
 
-from attnviz.charts import frame, pixels
+from attnviz.charts import frame, picture, pixels
 from attnviz.charts.frame import RAMP_HEIGHT, RAMP_WIDTH
 from attnviz.charts.maps import Map, painted
+from attnviz.charts.picture import Table
 from attnviz.charts.theme import FONT, LINE, MONO, TEXT_SIZE, TITLE_SIZE, Theme
 
 SCHEMA = "https://vega.github.io/schema/vega/v6.json"
@@ -25,7 +25,7 @@ FORMS = {"weight": ".6f", "score": ".3f"}
 HINT = "Point at a square to read it, click to keep it."
 
 
-def screen(drawing: Map, colors: Theme) -> tuple[dict, pd.DataFrame]:
+def screen(drawing: Map, colors: Theme) -> tuple[dict, Table]:
     """A Vega specification of a map, and the table that it draws.
 
     The table must be given beside the specification, as the data named "source". A click sets the signal "cell" to what
@@ -47,7 +47,7 @@ def screen(drawing: Map, colors: Theme) -> tuple[dict, pd.DataFrame]:
     return spec, table(drawing, colors)
 
 
-def table(drawing: Map, colors: Theme) -> pd.DataFrame:
+def table(drawing: Map, colors: Theme) -> Table:
     """Rows first, then columns, the map and its sayings, then everything that is drawn, told apart by `kind`."""
     image = pixels.data_uri(*painted(drawing, colors, scale=1))
     sayings, packed = pack(drawing)
@@ -62,7 +62,7 @@ def table(drawing: Map, colors: Theme) -> pd.DataFrame:
     drawn = [{"kind": "map", "uri": image, "position": drawing.rev}]
     drawn += [{"kind": "saying", "name": saying} for saying in sayings]
     parts = [{"kind": kind, **item} for kind, items in vars(drawing.frame).items() for item in items]
-    return pd.DataFrame([*rows, *columns, *drawn, *parts], columns=list(_COLUMNS), dtype=object)
+    return picture.columns(_COLUMNS, [*rows, *columns, *drawn, *parts])
 
 
 _COLUMNS = (

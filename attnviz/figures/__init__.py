@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 import numpy as np
-import pandas as pd
 
 from attnviz import tables, views, words
 from attnviz.charts import heads as heads_chart
@@ -14,6 +13,7 @@ from attnviz.charts import maps
 from attnviz.charts import mask_grid as mask_chart
 from attnviz.charts import states as states_chart
 from attnviz.charts.maps import Map
+from attnviz.charts.picture import Table
 from attnviz.charts.screen import READOUT, screen
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.states import Grid
@@ -204,7 +204,7 @@ def _map(drawing: Callable[..., Map], size: Size, dark: bool) -> dict[str, Calla
     """What draws a map, for `Figure`. On the screen the edits stand beside the picture, not on it."""
     colors = theme(dark)
 
-    def show() -> tuple[dict, pd.DataFrame | None]:
+    def show() -> tuple[dict, Table | None]:
         if size.form == "rectangles":
             return maps.picture(drawing(edits=False), colors).spec, None
         return screen(drawing(below=READOUT, edits=False), colors)

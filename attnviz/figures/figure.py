@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from attnviz.charts import heatmap
-from attnviz.charts.picture import Picture
+from attnviz.charts.picture import Picture, Table
 from attnviz.core.display import without_surrogates
 from attnviz.core.edits import Edits
 from attnviz.core.record import Record
@@ -31,7 +31,7 @@ class Figure:
     title: str
     describe: Callable[[], str]
     draw: Callable[[], alt.TopLevelMixin]
-    show: Callable[[], tuple[dict, pd.DataFrame | None]]
+    show: Callable[[], tuple[dict, Table | None]]
     tabulate: Callable[[], pd.DataFrame]
     collect: Callable[[], dict[str, np.ndarray]]
 
@@ -54,12 +54,12 @@ class Figure:
         return self._shown[0]
 
     @property
-    def screen_data(self) -> pd.DataFrame | None:
+    def screen_data(self) -> Table | None:
         """The data to hand over beside `screen`; None if it holds them itself."""
         return self._shown[1]
 
     @cached_property
-    def _shown(self) -> tuple[dict, pd.DataFrame | None]:
+    def _shown(self) -> tuple[dict, Table | None]:
         return self.show()
 
     @cached_property

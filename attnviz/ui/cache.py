@@ -3,18 +3,18 @@
 Whatever is kept for longer than a run of a page is kept here. What many ask for at once is computed once.
 """
 
+import threading
 import weakref
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, wraps
-from threading import Lock
 from typing import ParamSpec, TypeVar
 
 import pandas as pd
 
-from attnviz import api, figures
-from attnviz.core.edits import Edits, Site
+from attnviz import api
+from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.kept import Kept
 from attnviz.core.record import Record
@@ -23,7 +23,7 @@ from attnviz.figures import Figure
 from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.sources.base import Source
 from attnviz.sources.scratch import Scratch
-from attnviz.ui import cores, sizes
+from attnviz.ui import arrow, cores, sizes
 
 P, R = ParamSpec("P"), TypeVar("R")
 
@@ -34,7 +34,10 @@ KEPT: Kept = Kept(MOST_BYTES, sizes.parts)
 """The one cache of all sessions."""
 
 LONG = 20_000_000
-"""Bytes of a record from which runs take turns: 32 people with long texts need the memory of one run, not of 32."""
+"""Bytes of a record from which on a text is long."""
+
+MOST_LONG = 2
+"""Pages that show long texts at once: what they use is in memory whether or not it is kept, 500 MB each."""
 
 
 def kept(make: Callable[P, R]) -> Callable[P, R]:
@@ -156,7 +159,6 @@ def _vocabulary(source: Source) -> int:
     return source.known.vocabulary
 
 
-_long_runs = Lock()
 _used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary()
 """Records that the cache has let go of while a page still uses them: until then they need not be run again."""
 
@@ -164,18 +166,39 @@ _used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary(
 def record(source: Source, lines: tuple[str, ...], edits: Edits = Edits()) -> Record:
     """The run of a source on sentences with edits."""
     key = "record", source, lines, edits
+    if _page.waits and _bytes_of_run(source, sentences(source, lines)) > LONG:
+        _long_texts.acquire()
+        _page.waits = False
     return KEPT.get(key, partial(_run, key))
 
 
+@contextmanager
+def page() -> Iterator[None]:
+    """Around the run of a page: if its text is long it waits here for others with long texts, to its first record."""
+    _page.waits = True
+    try:
+        yield
+    finally:
+        if not _page.waits:
+            _long_texts.release()
+        _page.waits = False
+
+
+class _Page(threading.local):
+    waits = False
+    """Whether a page that runs in this thread has to wait before it shows a long text."""
+
+
+_page, _long_texts = _Page(), threading.BoundedSemaphore(MOST_LONG)
+
+
 def _run(key: tuple) -> Record:
-    """A record: of a long text one after the other, with room made for it before, because a run needs twice as much."""
+    """A record, with room made for it before."""
     _, source, lines, edits = key
-    size = _bytes_of_run(source, sentences(source, lines))
-    with _long_runs if size > LONG else nullcontext():
-        if (found := _used.get(key)) is None:
-            KEPT.reserve(key, size)
-            with cores.used_by(source):
-                found = _used[key] = api.analyze(lines, source, edits)
+    if (found := _used.get(key)) is None:
+        KEPT.reserve(key, _bytes_of_run(source, sentences(source, lines)))
+        with cores.used_by(source):
+            found = _used[key] = api.analyze(lines, source, edits)
     return found
 
 
@@ -197,22 +220,15 @@ def head_metrics(record: Record, sentence: int) -> pd.DataFrame:
     return head_metrics_of(record, sentence)
 
 
-def overview(record: Record, **drawn) -> Figure:
-    """Every head of the model, which a choice elsewhere leaves as it was."""
-    return _drawn(figures.overview.overview, record, **drawn)
+def drawn(make: Callable[..., Figure], *args, **settings) -> Figure:
+    """A figure anew, of which the picture on the screen and its words are kept: a figure itself holds its record.
 
-
-def heads(record: Record, site: Site, **drawn) -> Figure:
-    """The overview, which a click on a cell leaves as it was."""
-    return _drawn(figures.heads, record, site, **drawn)
-
-
-def _drawn(make: Callable[..., Figure], *args, **drawn) -> Figure:
-    """A figure anew, of which the picture on the screen and its words are kept: a figure itself holds its record."""
-    figure = make(*args, **drawn)
-    key = _key(make, args, drawn)
+    So a picture that a click leaves as it was, or that others look at, is not made again.
+    """
+    figure = make(*args, **settings)
+    key = _key(make, args, settings)
     return replace(
         figure,
-        show=lambda: KEPT.get(("show", *key), figure.show),
+        show=lambda: KEPT.get(("show", *key), lambda: arrow.shown(*figure.show())),
         describe=lambda: KEPT.get(("describe", *key), figure.describe),
     )

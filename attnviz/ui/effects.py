@@ -9,7 +9,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import ShapeError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
-from attnviz.ui import looking, notes, pictures, says, state
+from attnviz.ui import cache, looking, notes, pictures, says, state
 from attnviz.ui.state import control
 
 EFFECTS = ("step by step", "next word", "output vectors", "blanks", "one blank", "labels", "similarity")
@@ -71,14 +71,14 @@ def drawn(effect: str, record: Record, before: Record | None, position: int, **s
         position: after which token the next word is asked for, or which blank.
     """
     if effect in (STEPS, BLANKS):
-        return figures.step_by_step(record, before=before, **shown)
+        return cache.drawn(figures.step_by_step, record, before=before, **shown)
     if effect in (NEXT, BLANK):
-        return figures.next_word(record, position, before=before, **shown)
+        return cache.drawn(figures.next_word, record, position, before=before, **shown)
     if effect == LABELS:
-        return figures.labels(record, before=before, **shown)
+        return cache.drawn(figures.labels, record, before=before, **shown)
     if effect == ALIKE:
-        return figures.similarity(record, before=before, dark=shown["dark"])
-    return figures.change(before, record, **shown)
+        return cache.drawn(figures.similarity, record, before=before, dark=shown["dark"])
+    return cache.drawn(figures.change, before, record, **shown)
 
 
 def _choice(record: Record, sentence: int) -> str:

@@ -86,11 +86,14 @@ def given() -> tuple | None:
 @st.fragment
 def body(page: Page, chosen: tuple | None, early: DeltaGenerator | None = None, links: DeltaGenerator | None = None):
     """A page, which runs again by itself when something on it is used; an error ends it with one sentence."""
+    from attnviz.ui import cache
+
     context = get_script_run_ctx()
     _ways[context.session_id] = Way(context.page_script_hash, context.page_script_hash)
     try:
-        if chosen is not None:
-            page(*chosen)
+        with cache.page():
+            if chosen is not None:
+                page(*chosen)
     except AttnvizError as error:
         empty = "Some queries have no key left, and that is set to be an error. Choose zero, nan or uniform."
         note(empty if isinstance(error, EmptyRowError) else str(error))

@@ -12,7 +12,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
-from attnviz.ui import cache, state
+from attnviz.ui import arrow, cache, state
 from attnviz.ui.looking import CELL
 from attnviz.ui.notes import in_words, note, quiet, unseen
 from attnviz.ui.pretrained import session
@@ -35,7 +35,7 @@ def picture(figure: Figure, key: str, *, select: str | None = None, on_select=No
         select: the name of the selection in the chart.
         brush: whether `on_select` is also given what a drag went over, a dict of lists that is empty without one.
     """
-    spec = figure.screen
+    spec, data = arrow.shown(figure.screen, figure.screen_data)
     form = "pixels" if "marks" in spec else "brush" if brush else "marks"
 
     def clicked() -> None:
@@ -50,7 +50,7 @@ def picture(figure: Figure, key: str, *, select: str | None = None, on_select=No
     if on_select is not None:
         options |= {"on_select": clicked, "selection_mode": [select, "drag"] if form == "brush" else select}
     with st.container(key=f"picture {key}", width="content"):
-        st.vega_lite_chart(figure.screen_data, spec, **options)
+        st.vega_lite_chart(data, spec, **options)
         unseen(figure.description)
 
 

@@ -1,6 +1,8 @@
 """What happens once per server: imports and a first picture in the background, and headers on every response."""
 
+import ctypes
 import gc
+import os
 import re
 import threading
 from base64 import b64encode
@@ -12,6 +14,7 @@ from pathlib import Path
 import streamlit
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit import config
 
 from attnviz.ui import launch
 
@@ -46,6 +49,10 @@ HEADERS = {
 }
 
 
+PAUSE = 2.0
+"""Seconds between two collections of garbage: a run leaves half a megabyte, and a collection takes 20 ms."""
+
+
 class SecurityHeaders:
     """Says to the browser that nothing is to be loaded from another host, and no text to be run as code."""
 
@@ -69,15 +76,31 @@ security = [Middleware(SecurityHeaders)]
 async def lifespan(app: object) -> AsyncIterator[None]:
     """Warm up beside the server's start, so that the first visitor finds everything imported."""
     launch.welcome()
+    config.set_option("runner.postScriptGC", False)
     threading.Thread(target=warm, name="attnviz-warm", daemon=True).start()
+    ended = threading.Event()
+    threading.Thread(target=collect_garbage, args=(ended,), name="attnviz-garbage", daemon=True).start()
     yield
+    ended.set()
+
+
+def collect_garbage(ended: threading.Event) -> None:
+    """Now and then while the server is used. Streamlit would do it after every run: for 30 users, all the time.
+
+    Then give memory back to the system: glibc keeps what is freed, and so three times what the app's cache may hold.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    while not ended.wait(PAUSE):
+        if any(gc.get_count()[1:]):
+            gc.collect()
+            if trim is not None:
+                trim(0)
 
 
 def warm() -> None:
     """Import what a picture needs, draw one, and take all of it out of the garbage collector's sight.
 
-    Streamlit collects garbage after every run; with torch loaded that costs more than the run itself. What is frozen
-    here is never looked at again.
+    Collecting garbage would look at all of it each time; what is frozen here is never looked at again.
     """
     from attnviz import api, export, figures
     from attnviz.core.edits import Edits

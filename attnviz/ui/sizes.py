@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from attnviz.ui.arrow import Shown
+
 Parts = dict[int, int]
 """Bytes by address."""
 
@@ -46,6 +48,8 @@ def _part(one: Any) -> tuple[int, int, list]:
             return base.ctypes.data, base.nbytes, []
         case pd.DataFrame() | pd.Series():
             return id(one), int(np.sum(one.memory_usage(deep=True))), list(one.attrs.values())
+        case Shown():
+            return id(one), one.nbytes, []
         case dict():
             return id(one), sys.getsizeof(one), [*one, *one.values()]
         case list() | tuple() | set() | frozenset():

@@ -8,6 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import vl_convert
@@ -18,10 +19,16 @@ from pictures import HOSTILE, SITE, draw, record_of
 
 from attnviz import tables
 from attnviz.charts import heatmap, maps, mask_grid
-from attnviz.charts.screen import FORMS, READOUT, number_of, screen
+from attnviz.charts.screen import FORMS, READOUT, number_of
+from attnviz.charts.screen import screen as columns_on_screen
 from attnviz.charts.theme import DARK, LIGHT
 from attnviz.core.edits import Edits
 from attnviz.core.masks import And, Not, Or, Prefix, Random, Strided, Subsequent, Window
+
+
+def screen(drawing, colors):
+    spec, table = columns_on_screen(drawing, colors)
+    return spec, pd.DataFrame(table, dtype=object)
 
 
 def on_screen(record, head=0, **options):

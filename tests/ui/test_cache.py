@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from threading import Event, Semaphore, Thread
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
-from attnviz import api
+from attnviz import api, figures
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
@@ -42,7 +43,7 @@ def looked_at(text: str) -> Record:
     cache.unknown(SOURCE, lines)
     record = cache.record(SOURCE, lines, Edits(heads_off=frozenset({(SITE, 1)})))
     cache.head_metrics(record, 0)
-    figure = cache.heads(record, SITE, sentence=0)
+    figure = cache.drawn(figures.heads, record, SITE, sentence=0)
     assert figure.screen
     assert figure.description
     return record
@@ -121,33 +122,44 @@ def test_room_for_a_record_is_made_before_it_is_run(monkeypatch):
     assert cache.record(SOURCE, ("sat " * 300,))
 
 
-def test_runs_of_long_texts_take_turns(monkeypatch):
-    """While it runs, a model needs more memory than its record; short texts need not wait."""
+def test_pages_with_long_texts_take_turns_and_others_do_not_wait(monkeypatch):
+    """What a page uses is in memory until its run ends, however little is kept."""
     monkeypatch.setattr(cache, "LONG", 100_000)
-    inside, others, go_on = Semaphore(0), [], Event()
+    inside, go_on, at_once, most = Semaphore(0), Event(), set(), []
 
-    def analyze(lines, *args) -> Record:
-        inside.release()
-        if "cat" in lines[0]:
-            others.append(lines)
+    def run(number: int) -> None:
+        with cache.page():
+            for edits in (Edits(), Edits(temperature=2.0)):  # a page asks more than once, and waits once
+                cache.record(SOURCE, (f"{number} cat " * 200,), edits)
+            at_once.add(number)
+            most.append(len(at_once))
+            inside.release()
             go_on.wait(PATIENCE)
-            others.remove(lines)
-            assert not others
-        return analyzed(lines, *args)
+            at_once.remove(number)
 
-    analyzed = api.analyze
-    monkeypatch.setattr(api, "analyze", analyze)
-    asked = [Thread(target=cache.record, args=(SOURCE, (f"{i} cat " * 200,)), daemon=True) for i in range(3)]
-    for thread in asked:
-        thread.start()
-    assert inside.acquire(timeout=PATIENCE)
-    assert cache.record(SOURCE, ("short",))
-    assert inside.acquire(timeout=PATIENCE)
-    assert not inside.acquire(blocking=False)
+    pages = [Thread(target=run, args=(number,), daemon=True) for number in range(2 * cache.MOST_LONG)]
+    for page in pages:
+        page.start()
+    for _ in range(cache.MOST_LONG):
+        assert inside.acquire(timeout=PATIENCE)
+    with cache.page():
+        assert cache.record(SOURCE, ("short",))
     go_on.set()
-    for thread in asked:
-        thread.join(PATIENCE)
-    assert len(cache.KEPT.keys()) >= 4
+    for page in pages:
+        page.join(PATIENCE)
+        assert not page.is_alive()
+
+    assert len(most) == 2 * cache.MOST_LONG
+    assert max(most) <= cache.MOST_LONG
+
+
+def test_a_page_that_fails_keeps_no_other_waiting(monkeypatch):
+    """An error, or Streamlit ending its run for the next one, comes anywhere."""
+    monkeypatch.setattr(cache, "LONG", 100_000)
+    for _ in range(2 * cache.MOST_LONG):
+        with suppress(KeyboardInterrupt), cache.page():
+            cache.record(SOURCE, ("cat " * 400,))
+            raise KeyboardInterrupt
 
 
 def page_of(name: str) -> None:
@@ -164,6 +176,7 @@ def records() -> list[Record]:
 @pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare", "model"])
 def test_an_open_page_holds_no_record_outside_the_cache(name):
     """A hundred people who leave their pages open, with every menu unfolded, cost no more than the bound."""
+    gc.collect()
     before = len(records())
     app = AppTest.from_function(page_of, default_timeout=60, args=(name,))
     for setting, value in {"model": "scratch", "mask": "subsequent", "text": "the cat sat"}.items():
@@ -184,7 +197,7 @@ def test_a_file_whose_figure_gave_way_is_refused_in_one_sentence():
     """The button of an open menu asks the cache for its figure, and may come too late."""
     from attnviz.ui import pictures
 
-    figure = pictures.lent(cache.heads(cache.record(SOURCE, ("the cat",)), SITE), "heads")
+    figure = pictures.lent(cache.drawn(figures.heads, cache.record(SOURCE, ("the cat",)), SITE), "heads")
     assert figure().screen
     cache.KEPT.clear()
 
@@ -222,7 +235,7 @@ def test_what_a_value_holds_is_counted(value):
 def test_a_record_counts_its_queries_keys_and_values():
     """Of 2 layers and 5 tokens; and whoever draws it counts the same ones."""
     record = cache.record(SOURCE, ("the cat sat on mats",))
-    step, figure = record.steps[0], cache.heads(record, SITE)
+    step, figure = record.steps[0], cache.drawn(figures.heads, record, SITE)
     tensors = 2 * sum(part.nbytes for part in (step.query, step.key, step.value, step.logsumexp)) + record.output.nbytes
 
     assert tensors <= bytes_of(record) < tensors + 60_000

@@ -11,7 +11,7 @@ from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.figures.lines import token_in_words
 from attnviz.sources.base import Source
-from attnviz.ui import looking, pictures, state
+from attnviz.ui import cache, looking, pictures, state
 from attnviz.ui.forms.link import FORMS, LEAST, SIDES, decode_also, encode_also
 from attnviz.ui.looking import CELL, PINS
 from attnviz.ui.notes import in_words, label, quiet
@@ -107,12 +107,13 @@ def figure(
     if form == "lines":
         also = [head for head in state.get(ALSO) if head != focus and head < source.num_heads]
         asked = {"least": state.get(LEAST_DRAWN), "pins": state.get(PINS)}
-        return figures.lines(record, site, [focus, *also[:MOST_BESIDE]], **asked, **shown)
+        return cache.drawn(figures.lines, record, site, (focus, *also[:MOST_BESIDE]), **asked, **shown)
     if form == "text":
         asked = {"side": state.get(SIDE), "domain": options["domain"]}
         chosen = _token(record, site, cell, options["sentence"], options["view"])
-        return figures.text_strip(record, site, focus, chosen=chosen, **asked, **shown)
-    return figures.head(record, site, focus, **shown, domain=options["domain"], row_sums=options["row_sums"])
+        return cache.drawn(figures.text_strip, record, site, focus, chosen=chosen, **asked, **shown)
+    shown |= {"domain": options["domain"], "row_sums": options["row_sums"]}
+    return cache.drawn(figures.head, record, site, focus, **shown)
 
 
 def _token(record: Record, site: Site, cell: Cell, sentence: int, view: View) -> int | None:

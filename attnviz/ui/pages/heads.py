@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from attnviz import figures
 from attnviz.core.edits import Edits
 from attnviz.sources.base import Source
 from attnviz.ui import cache, editing, effects, findings, looking, pictures, says
@@ -31,7 +32,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     with said:
         says.line(record, before, position=says.position(record, site, cell, sentence), sentence=sentence)
     with overview:
-        every = cache.heads(record, site, focused=focus, rev=looking.rev("head"), **shown)
+        every = cache.drawn(figures.heads, record, site, focused=focus, rev=looking.rev("head"), **shown)
         pictures.picture(every, "heads", select="head", on_select=looking.select_head)
         editing.heads_on(source, site)
         pictures.take_away(every, "heads", "all heads")

@@ -51,11 +51,11 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     with st.container(horizontal=True, gap="medium"):
         place, beside = st.container(width="content"), st.container(width="stretch", key="beside")
     if plain := _asks_for_no_number(record):  # the numbers of many heads take longer than their pictures
-        _every(place, cache.overview(record, focused=focus, order=None, captions=None, **drawn))
+        _every(place, cache.drawn(figures.overview.overview, record, focused=focus, order=None, captions=None, **drawn))
         _let_paint((source, lines, edits))
     known = numbers.numbers(source, lines, edits, record, sentence)
     order, captions = _order(bar, record, known)
-    every = cache.overview(record, focused=focus, order=order, captions=captions, **drawn)
+    every = cache.drawn(figures.overview.overview, record, focused=focus, order=order, captions=captions, **drawn)
     if not plain:
         _every(place, every)
     with bar:

@@ -1,0 +1,229 @@
+"""Many people at once: `make load`. It prints times and memory, and asserts nothing.
+
+    python tests/benchmarks/load.py [--users 30] [--seconds 60] [--every 2] [--shared 0.5]
+
+It starts the server as `make run` does. Every user opens a link and then toggles a head, or a mask, every two seconds,
+over a websocket and without a browser: thirty browsers would need the cores themselves. Half of the users look at one
+text, as a class does, in a model that predicts words; each of the others has a text of their own and a model of eight
+heads, so most of their states were never seen before.
+
+Goals on two cores: of 30 users, 95 of 100 clicks are answered within 2 s; the server's memory stays below 1 GB for what
+it keeps (`attnviz.ui.cache.MOST_BYTES`) and 1.5 GB for what runs, with a model like MiniLM and texts of any length.
+"""
+
+import argparse
+import asyncio
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlencode
+
+from measure import machine, table
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ButtonGroup_pb2 import ButtonGroup
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.asyncio.client import ClientConnection, connect
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "browser"))
+import driver
+
+MASKS = 0.25
+"""Share of the clicks that toggle a mask; the others toggle a head."""
+
+CLASS = {"model": "story", "text": "The cat sat on the mat because it was tired ."}
+OWN = {"model": "scratch", "num_heads": "8"}
+WORDS = "the cat sat on a mat and saw two birds by some old tree near our house when rain came down".split()
+
+LATE = 60.0
+"""Seconds after which an answer counts as missing."""
+
+
+@dataclass
+class Click:
+    """One toggle: seconds to the end of the run, messages and bytes that came, and whether the state was new to all."""
+
+    seconds: float
+    messages: int
+    size: int
+    new: bool
+
+
+@dataclass
+class User:
+    """One open page. It answers as the browser does: it sends what its pills hold, and which messages it has kept.
+
+    Attributes:
+        pills: of heads and of masks: the id of the control, that of its fragment, all options, and those chosen.
+        kept: the hashes of the messages of the last runs.
+        messages, size: how many came in the last run, and their bytes.
+    """
+
+    link: dict[str, str]
+    random: random.Random
+    socket: ClientConnection | None = None
+    pills: dict[str, tuple[str, str, list[str], list[str]]] = field(default_factory=dict)
+    kept: deque = field(default_factory=lambda: deque(maxlen=3))
+    messages: int = 0
+    size: int = 0
+
+    async def open(self, address: str) -> float:
+        """Open the page by a link; gives the seconds it took."""
+        start = time.perf_counter()
+        self.socket = await connect(address, subprotocols=["streamlit"], max_size=None, open_timeout=LATE)
+        await self._run()
+        return time.perf_counter() - start
+
+    async def click(self, seen: set) -> Click:
+        """Toggle one head or one mask."""
+        what = "masks" if self.random.random() < MASKS else "heads"
+        widget, fragment, options, values = self.pills[what]
+        option = self.random.choice(options)
+        chosen = [one for one in options if (one in values) != (one == option)]
+        self.pills[what] = widget, fragment, options, chosen
+        state = self.link["text"], *(tuple(pills[3]) for pills in self.pills.values())
+        new = state not in seen
+        seen.add(state)
+        start = time.perf_counter()
+        await self._run(fragment)
+        return Click(time.perf_counter() - start, self.messages, self.size, new)
+
+    async def _run(self, fragment: str = "") -> None:
+        """Ask for a run, and read until it has ended."""
+        asked = BackMsg()
+        asked.rerun_script.query_string = urlencode(self.link)
+        asked.rerun_script.fragment_id = fragment
+        asked.rerun_script.cached_message_hashes.extend(set().union(*self.kept))
+        for widget, _, _, values in self.pills.values():
+            state = asked.rerun_script.widget_states.widgets.add(id=widget)
+            state.string_array_value.data[:] = values
+        self.messages = self.size = 0
+        self.kept.append(set())
+        await self.socket.send(asked.SerializeToString())
+        async with asyncio.timeout(LATE):
+            while not self._ends(await self.socket.recv()):
+                pass
+
+    def _ends(self, received: bytes) -> bool:
+        """Take one message; says whether the run is over."""
+        message = ForwardMsg.FromString(received)
+        self.messages, self.size = self.messages + 1, self.size + len(received)
+        kind = message.WhichOneof("type")
+        if kind == "ref_hash" or message.metadata.cacheable:
+            self.kept[-1].add(message.ref_hash or message.hash)
+        if kind == "delta" and message.delta.new_element.HasField("exception"):
+            raise RuntimeError(f"The page shows an exception: {message.delta.new_element.exception.message}")
+        if kind == "delta" and message.delta.new_element.HasField("button_group"):
+            self._take(message.delta.new_element.button_group, message.delta.fragment_id)
+        return kind == "script_finished" and message.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN
+
+    def _take(self, group, fragment: str) -> None:
+        """Pills with what they hold: what the page set, else what was chosen, else what they begin with."""
+        options = [option.content for option in group.options]
+        if group.click_mode != ButtonGroup.MULTI_SELECT:
+            return
+        what = "heads" if all(map(str.isdigit, options)) else "masks"
+        values = [options[i] for i in group.default]
+        if group.set_value:
+            values = list(group.raw_values)
+        elif what in self.pills and self.pills[what][0] == group.id:
+            values = self.pills[what][3]
+        self.pills[what] = group.id, fragment, options, values
+
+
+async def act(user: User, until: float, every: float, seen: set, clicks: list[Click]) -> None:
+    """Click until the end, at moments of its own."""
+    await asyncio.sleep(user.random.uniform(0, every))
+    while time.perf_counter() < until:
+        start = time.perf_counter()
+        clicks.append(await user.click(seen))
+        await asyncio.sleep(max(0.0, every * user.random.uniform(0.5, 1.5) - (time.perf_counter() - start)))
+    await user.socket.close()
+
+
+def text_of(number: int) -> str:
+    """A text of 8 to 40 words that no other user has."""
+    drawn = random.Random(number)
+    return " ".join(drawn.choice(WORDS) for _ in range(drawn.randint(8, 40)))
+
+
+async def load(asked: argparse.Namespace, address: str, opened=lambda: None) -> tuple[list[float], list[Click]]:
+    """Open all pages, one after the other as people come in; then all click. Gives seconds to open, and the clicks."""
+    users = []
+    for i in range(asked.users):
+        link = CLASS if i < asked.shared * asked.users else OWN | {"text": text_of(i)}
+        users.append(User(link, random.Random(i)))
+    pages = [await user.open(address) for user in users]
+    opened()
+    clicks, seen, until = [], set(), time.perf_counter() + asked.seconds
+    await asyncio.gather(*(act(user, until, asked.every, seen, clicks) for user in users))
+    return pages, clicks
+
+
+def quantile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, round(share * (len(values) - 1)))]
+
+
+def memory(pid: int, name: str) -> float:
+    """What a process holds (VmRSS) or held at most (VmHWM), in MB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(rf"{name}:\s*(\d+)", status)[1]) / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--users", type=int, default=30)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--every", type=float, default=2, help="seconds between the clicks of one user, on average")
+    parser.add_argument("--shared", type=float, default=0.5, help="share of the users who look at one text")
+    asked = parser.parse_args()
+    print(f"{asked.users} users, each a click every {asked.every:g} s. {machine()}")
+    port = driver.free_port()
+    process = driver.start_app(port, subprocess.DEVNULL)
+    began = []
+    try:
+        time.sleep(8)  # what a server does once
+        before = memory(process.pid, "VmRSS")
+        address = f"ws://127.0.0.1:{port}/_stcore/stream"
+        pages, clicks = asyncio.run(load(asked, address, lambda: began.append(cpu(process.pid))))
+        used = cpu(process.pid) - began[0]
+        peak, after = memory(process.pid, "VmHWM"), memory(process.pid, "VmRSS")
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+    report(pages, clicks)
+    print(
+        f"\nServer: {before:,.0f} MB before, {after:,.0f} MB after, {peak:,.0f} MB at most; "
+        f"{1e3 * used / len(clicks):.0f} ms of processor time per click. {machine()}"
+    )
+
+
+def cpu(pid: int) -> float:
+    """Seconds of processor time that a process has used."""
+    parts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(parts[11]) + int(parts[12])) / 100
+
+
+def report(pages: list[float], clicks: list[Click]) -> None:
+    """A row for all pages, for all clicks, for those to states never seen before, and for the others."""
+    rows = [["page opened", f"{len(pages)}", *_quantiles(pages), "", ""]]
+    new, known = ([click for click in clicks if click.new == new] for new in (True, False))
+    for name, some in (("click", clicks), ("to a new state", new), ("to a known state", known)):
+        if some:
+            messages = sum(click.messages for click in some) / len(some)
+            size = sum(click.size for click in some) / len(some)
+            times = _quantiles([click.seconds for click in some])
+            rows.append([name, f"{len(some)}", *times, f"{messages:.0f}", f"{size / 1e3:.0f} kB"])
+    table("From a click to the end of its run", ["what", "times", "p50", "p95", "max", "messages", "size"], rows)
+
+
+def _quantiles(values: list[float]) -> list[str]:
+    return [f"{quantile(values, share):.2f} s" for share in (0.5, 0.95, 1)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""What happens once per server."""
+
+import asyncio
+import gc
+import threading
+import weakref
+
+from streamlit import config
+
+from attnviz.ui import server
+
+PATIENCE = 60
+"""Seconds that a test waits for what must come."""
+
+
+class Ring:
+    """What holds itself, and so is freed by the garbage collector alone."""
+
+    def __init__(self, freed: threading.Event):
+        self.itself = self
+        weakref.finalize(self, freed.set)
+
+
+def test_garbage_is_collected_while_the_server_runs_and_not_by_each_run(monkeypatch):
+    """Streamlit's own collection after every run is off, and ours goes on until the server ends."""
+    monkeypatch.setattr(server, "PAUSE", 0.01)
+    monkeypatch.setattr(server, "warm", lambda: None)
+    freed, named = threading.Event(), {thread.name for thread in threading.enumerate()}
+    before, thresholds = config.get_option("runner.postScriptGC"), gc.get_threshold()
+
+    async def serve() -> list[threading.Thread]:
+        async with server.lifespan(None):
+            assert not config.get_option("runner.postScriptGC")
+            gc.set_threshold(700, 10**6, 10**6)  # what is old is then left to the server's own collection
+            ring, kept = Ring(freed), []
+            gc.collect()
+            del ring
+            while not freed.is_set():
+                kept += [[] for _ in range(1000)]  # a server that is used makes objects
+                await asyncio.sleep(0)
+                assert len(kept) < 10**8
+            return [thread for thread in threading.enumerate() if thread.name not in named]
+
+    try:
+        for thread in asyncio.run(serve()):
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+    finally:
+        gc.set_threshold(*thresholds)
+        config.set_option("runner.postScriptGC", before)
