@@ -51,8 +51,8 @@ def test_a_finding_is_a_rule_a_sentence_cells_and_a_fix(run):
     assert (status, err) == (1, "")
     assert out.split("\n\n")[1].splitlines() == [
         "error inverted",
-        "  Open and blocked are swapped: row 0 sees only the future, no query sees itself and row 3, the last, "
-        "has no key left: a subsequent mask inverted.",
+        "  It is exactly a causal mask with open and blocked swapped: no query sees itself, 6 of 6 future cells are "
+        "open and row 3 has no key left.",
         "  at: query 0 key 1; query 0 key 2; query 0 key 3; query 1 key 2; query 1 key 3; ... (6 in all)",
         "  fix: Hand over ~mask, or say the other convention.",
     ]
@@ -106,9 +106,24 @@ def test_numbers_can_be_pasted(run):
     assert run("-", "--kind", "mask", stdin="0 1\n1 0")[0] == 0
 
 
+def test_what_is_meant_is_said_by_name_or_as_a_mask(run):
+    """Then what is a window may be known to be a causal mask with a leak."""
+    np.save("ahead.npy", np.tril(np.ones((6, 6), dtype=bool), 2))
+
+    assert run("ahead.npy", "--strict")[0] == 0
+    assert run("ahead.npy", "--meant", "look-ahead")[0] == 0
+    status, out, _ = run("ahead.npy", "--meant", "causal")
+    assert (status, "error future-leak" in out, "(9 in all)" in out) == (1, True, True)
+    assert run("ahead.npy", "--meant", "subsequent=2")[0] == 0
+    assert run("ahead.npy", "--meant", "subsequent | prefix=2")[0] == 1
+    assert run("ahead.npy", "--meant", '{"rule": "subsequent", "offset": 2}')[0] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "stdin", "message"),
     [
+        (["mask.npy", "--meant", "triangle"], "", "No kind of mask is called 'triangle'. There are: full, causal"),
+        (["mask.npy", "--meant", "window="], "", "There is no mask 'window='"),
         (["missing.npy"], "", "'missing.npy' cannot be read: No such file or directory."),
         (["."], "", "cannot be read: Is a directory"),
         (["a\0.npy"], "", "cannot be read"),

@@ -16,14 +16,17 @@ import torch
 from torch import Tensor
 
 from attnviz.check.findings import AXES, MOST, RULES, SEVERITIES, Finding, Laid, Report
+from attnviz.check.intent import MEANT, Intent
 from attnviz.check.kinds import CONVENTIONS, KINDS, floats_if_many, kind_of
 from attnviz.check.masks import check_mask
 from attnviz.check.scores import check_scores
 from attnviz.check.shapes import check_axes, lay, scores_shape
 from attnviz.check.weights import check_weights
 from attnviz.core.errors import InputError, quoted
+from attnviz.core.masks import Mask
+from attnviz.core.stack import Stack
 
-__all__ = ["AXES", "CONVENTIONS", "KINDS", "MOST", "RULES", "SEVERITIES", "Finding", "Report", "check"]
+__all__ = ["AXES", "CONVENTIONS", "KINDS", "MEANT", "MOST", "RULES", "SEVERITIES", "Finding", "Report", "check"]
 
 MOST_CELLS = 2**24
 """So many cells are checked at once: 16 heads of 1,024 x 1,024."""
@@ -35,6 +38,7 @@ def check(
     kind: str | None = None,
     convention: str | None = None,
     causal: bool | None = None,
+    meant: str | Mask | Stack | None = None,
     shape: Sequence[int] | None = None,
     rounding: float = 0.0,
 ) -> Report:
@@ -47,6 +51,8 @@ def check(
         kind: "mask", "weights" (after the softmax) or "scores" (before it).
         convention: one of `CONVENTIONS`; the array is then a mask.
         causal: whether the future must be blocked.
+        meant: what the mask is meant to be: a name of `MEANT`, with any numbers and any padding, or a mask or stack of
+            this project, cell by cell. What differs is then an error.
         shape: (B, H, Q, K) of the scores that the array is for: how it broadcasts is explained, and checked.
         rounding: half of the last digit if the numbers were written with few, such as 5e-5 for four digits.
 
@@ -61,19 +67,16 @@ def check(
     check_axes(tensor)
     size = scores_shape(shape)
     kind, reasons = kind_of(tensor, kind, convention)
+    intent = None if meant is None else Intent.of(meant)
     values, axes, findings = lay(tensor, kind, size)
     if kind == "mask":
-        convention, hides, found = check_mask(Laid(floats_if_many(values), axes), convention, causal)
+        checked = check_mask(Laid(floats_if_many(values), axes), convention, causal, intent)
     else:
         laid = Laid(values.double() if values.dtype is torch.float64 else values.float(), axes, eps, rounding)
-        hides, found = {"weights": check_weights, "scores": check_scores}[kind](laid, causal)
-    if causal is None and hides:
-        reasons = (
-            *reasons,
-            "It is taken to be causal: nearly all of the future is blocked, and most of the past is not.",
-        )
-    findings = sorted([*findings, *found], key=lambda one: -SEVERITIES.index(one.severity))
-    return Report(kind, convention, hides, tuple(values.shape), reasons, tuple(findings))
+        checked = {"weights": check_weights, "scores": check_scores}[kind](laid, causal, intent)
+    findings = sorted([*findings, *checked.findings], key=lambda one: -SEVERITIES.index(one.severity))
+    shape, reasons = tuple(values.shape), (*reasons, *checked.reasons)
+    return Report(kind, checked.convention, checked.hides_future, shape, reasons, tuple(findings), checked.judgement)
 
 
 def _numbers(array: Tensor | np.ndarray) -> Tensor:

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnviz.core.explain import Judgement
+
 SEVERITIES = ("note", "warning", "error")
 """An error gives wrong attention; a warning is unusual and may be meant; a note says how the array was read."""
 
@@ -20,8 +22,12 @@ RULES = {
     "values": "a mask holds something else than booleans, 0 and 1, or 0 and one very negative number",
     "nan": "a number is NaN; a row that is NaN throughout is what -inf leaves of a row without a key",
     "inf": "a score is +inf, or a weight or an additive mask +inf or (weights) -inf",
-    "inverted": "blocked and open are probably swapped: the future open and the past blocked, padding open alone",
-    "empty-row": "a query has no key left: error in masks and scores, warning in weights, whose row is then 0",
+    "inverted": "open and blocked are swapped: the opposite is a known mask, and the mask itself is none",
+    "transposed": "rows and columns are swapped: turned, it is a known mask, and as it is it is none",
+    "shifted": "every query sees what the next one should, or the one before: moved by a row it is a known mask",
+    "deviation": "cells that differ from the known mask that all others make up, or from the one that is meant",
+    "ambiguous": "the mask alone cannot tell what is meant: note, with what would settle it",
+    "empty-row": "no key left: error in masks and scores, note where the mask is to have such rows, warning in weights",
     "uniform-over-masked": "weights: a row spreads evenly over all keys, also over those that every other row blocks",
     "future-leak": "a key after the query is open, or has a weight above 1e-6; error if causal was said",
     "blocks-itself": "a mask that hides the future also hides each query's own key",
@@ -83,6 +89,7 @@ class Report:
         shape: (B, H, Q, K) as it was read; an axis that is not there counts 1.
         reasons: why it was read so, a sentence each.
         findings: the worst first.
+        judgement: of a mask, what it is explained by.
     """
 
     kind: str
@@ -91,6 +98,7 @@ class Report:
     shape: tuple[int, int, int, int]
     reasons: tuple[str, ...]
     findings: tuple[Finding, ...]
+    judgement: Judgement = Judgement()
 
     @property
     def worst(self) -> str | None:
@@ -109,7 +117,19 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         read = {"kind": self.kind, "convention": self.convention, "causal": self.causal, "shape": list(self.shape)}
         findings = [found.to_json() for found in self.findings]
+        read["explained"] = [str(one) for one in self.judgement.found]
         return {**read, "reasons": list(self.reasons), "ok": self.ok, "worst": self.worst, "findings": findings}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What an array was read as, and what was found; as in `Report`."""
+
+    convention: str | None
+    hides_future: bool
+    reasons: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    judgement: Judgement = Judgement()
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,6 @@ from torch import Tensor
 
 from attnviz.core import conventions
 from attnviz.core.errors import InputError, quoted
-from attnviz.core.inversions import Inversion, likely_inverted, likely_inverted_padding
 
 KINDS = ("mask", "weights", "scores")
 CONVENTIONS = {
@@ -16,9 +15,6 @@ CONVENTIONS = {
 }
 VERY_NEGATIVE = -1e4
 """A number that blocks when it is added to scores."""
-
-GRIDS = 64
-"""So many grids of a mask, (Q, K) each, are asked for its convention."""
 
 
 def kind_of(array: Tensor, told: str | None, convention: str | None) -> tuple[str, tuple[str, ...]]:
@@ -105,51 +101,5 @@ def opened(mask: Tensor, convention: str) -> Tensor:
     return adapters[convention](mask)
 
 
-def evidence(mask: Tensor) -> tuple[int, tuple[str, ...]]:
-    """What speaks for True = may attend (points above 0) or for True = masked (below 0), with a sentence each.
-
-    Args:
-        mask: boolean, (B, H, Q, K), as it is given. The points of ~mask are the opposite.
-    """
-    clues = []
-    for found, points in ((suspicion(mask), -1), (suspicion(~mask), 1)):
-        if found:
-            clues.append((points * (2 if found.otherwise else 4), f"Read the other way, {small(seen(found))}."))
-    no_true, no_false = bool((~mask).all(-1).any()), bool(mask.all(-1).any())
-    if no_true != no_false:
-        says = f"Some row holds no {'True' if no_true else 'False'}: read the other way, it would have no key left."
-        clues.append((-2 if no_true else 2, says))
-    falls, rises = _ends(mask)
-    if falls != rises:
-        says = f"Every row that changes ends in {'False' if falls else 'True'}: so does padding on the right."
-        clues.append((1 if falls else -1, says))
-    total = sum(points for points, _ in clues)
-    return total, tuple(says for points, says in clues if points * total > 0)[:1]
-
-
 def small(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]
-
-
-def suspicion(mask: Tensor) -> Inversion | None:
-    """Why a mask, (B, H, Q, K), True = may attend, is probably inverted; None if it looks as masks usually look."""
-    if mask.shape[2] == 1 or mask.shape[2] == 2 < mask.shape[3] or bool((mask == mask[:, :, :1]).all()):
-        return likely_inverted_padding(mask[:, 0].flatten(0, 1)) if mask.shape[3] > 1 else None
-    grids = mask.flatten(0, 1)[:GRIDS]
-    mixed = grids[grids.flatten(1).any(1) & ~grids.flatten(1).all(1)]
-    return next((found for grid in mixed for found in likely_inverted(grid)), None)
-
-
-def seen(found: Inversion) -> str:
-    """The sentence of an inversion without what to do, and without its full stop."""
-    return found.sentence.rpartition(". Hand over")[0]
-
-
-def _ends(mask: Tensor) -> tuple[bool, bool]:
-    """Whether each row that changes does so once, from True to False; and the opposite."""
-    row = mask.flatten(0, -2)
-    row = row[row.any(-1) & ~row.all(-1)].int()
-    if not len(row):
-        return False, False
-    steps = row.diff(dim=-1)
-    return bool((steps <= 0).all()), bool((steps >= 0).all())

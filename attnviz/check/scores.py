@@ -3,12 +3,13 @@
 import torch
 
 from attnviz.check import heads
-from attnviz.check.findings import Finding, Laid, many
+from attnviz.check.findings import Checked, Laid, many
+from attnviz.check.future import beyond, in_numbers, leaks, looks_causal
+from attnviz.check.intent import Intent
 from attnviz.check.kinds import VERY_NEGATIVE
-from attnviz.check.masks import leaks, looks_causal
 
 
-def check_scores(laid: Laid, causal: bool | None) -> tuple[bool, list[Finding]]:
+def check_scores(laid: Laid, causal: bool | None, meant: Intent | None) -> Checked:
     """Whether the scores hide the future, and what is wrong with them."""
     scores, findings = laid.values, []
     if scores.isnan().any():
@@ -26,7 +27,9 @@ def check_scores(laid: Laid, causal: bool | None) -> tuple[bool, list[Finding]]:
         fix = "Leave each query a key, or set these rows to zero after the softmax."
         findings.append(laid.finding("empty-row", "error", says, fix, empty))
     hides = bool(blocked.any()) and looks_causal(~blocked) if causal is None else causal
-    if causal and not blocked.any():
+    if meant is not None and blocked.any():
+        findings += beyond(laid, ~blocked, meant)
+    elif (causal or meant is not None) and not blocked.any():
         says = "No score blocks a key: these are scores from before the mask, which show no leak."
         findings.append(laid.finding("future-leak", "note", says, "Check the mask or the weights."))
     elif hides:
@@ -39,4 +42,5 @@ def check_scores(laid: Laid, causal: bool | None) -> tuple[bool, list[Finding]]:
         findings.append(heads.uniform(laid, even))
     findings += heads.identical(laid, heads.even_rows(*judged).all(-1).all(0))
     findings += heads.symmetric(laid, scores.masked_fill(blocked, -torch.inf), known & ~even[:, None], relative=False)
-    return hides, findings
+    taken = f"They are taken to be causal: {in_numbers(~blocked)}."
+    return Checked(None, hides, (taken,) if hides and causal is None else (), tuple(findings))

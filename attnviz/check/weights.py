@@ -5,16 +5,17 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from attnviz.check import heads, sums
-from attnviz.check.findings import Finding, Laid, future, many
+from attnviz.check.findings import Checked, Finding, Laid, future, many
+from attnviz.check.future import beyond, in_numbers, leaks, looks_causal
+from attnviz.check.intent import Intent
 from attnviz.check.kinds import small
-from attnviz.check.masks import leaks, looks_causal
-from attnviz.core.inversions import likely_inverted
+from attnviz.core.explain import judge, words
 
 LEAK = 1e-6
 """A weight on the future above this leaks; a softmax leaves less of what was filled with a very negative number."""
 
 
-def check_weights(laid: Laid, causal: bool | None) -> tuple[bool, list[Finding]]:
+def check_weights(laid: Laid, causal: bool | None, meant: Intent | None) -> Checked:
     """Whether the weights hide the future, and what is wrong with them."""
     findings = list(_not_numbers(laid))
     weights = laid.values.nan_to_num(0.0, 0.0, 0.0)
@@ -29,15 +30,17 @@ def check_weights(laid: Laid, causal: bool | None) -> tuple[bool, list[Finding]]
     findings += _over_masked(laid, known)
     open_cells = weights > LEAK
     uniform = _uniform_over_all(laid) & known
-    hides = looks_causal(open_cells & ~uniform[..., None]) if causal is None else causal
-    if inverted := _inverted(laid, known & ~uniform):
-        findings.append(inverted)
-    elif hides:
-        findings += leaks(
-            laid, open_cells & ~uniform[..., None] if causal is None else open_cells, told=causal is not None
-        )
+    telling = open_cells & ~uniform[..., None]
+    hides = looks_causal(telling) if causal is None else causal
+    inverted = _inverted(laid, known & ~uniform)
+    findings += inverted
+    if meant is not None:
+        findings += beyond(laid, open_cells, meant)
+    elif hides and not inverted:
+        findings += leaks(laid, telling if causal is None else open_cells, told=causal is not None)
     findings += heads.check_heads(laid, known, dead)
-    return hides, findings
+    taken = f"They are taken to be causal: {in_numbers(telling)}."
+    return Checked(None, hides, (taken,) if hides and causal is None else (), tuple(findings))
 
 
 def _not_numbers(laid: Laid) -> Iterator[Finding]:
@@ -99,16 +102,14 @@ def _over_masked(laid: Laid, known: Tensor) -> Iterator[Finding]:
         yield laid.finding("uniform-over-masked", "error", says, fix, over)
 
 
-def _inverted(laid: Laid, known: Tensor) -> Finding | None:
-    """Every row that has a key left sees all of the future and nothing else."""
+def _inverted(laid: Laid, known: Tensor) -> list[Finding]:
+    """Every row that has a key left sees what a causal mask blocks, and nothing else."""
     open_cells = (laid.values > LEAK) & known[..., None]
-    grid, used = open_cells.any(1).any(0), open_cells.any(1).any(0).any(-1)
-    if len(grid) < 3 or int(used.sum()) < 2:
-        return None
-    after = future(*grid.shape)
-    wholly = bool(grid[used][after[used]].all()) and not bool((grid & ~after).any())
-    if not wholly or not (found := likely_inverted(grid)) or found[0].rule != "subsequent":
-        return None
-    seen = small(found[0].sentence.partition(":")[0])
-    fix = "Hand the opposite mask to the attention: ~mask."
-    return laid.finding("inverted", "error", f"The mask was inverted: {seen}.", fix, open_cells & after)
+    grid = open_cells.any(1).any(0)
+    if len(grid) < 3 or int(grid.any(-1).sum()) < 2:
+        return []
+    found = judge([grid], mistakes=("inverted",))
+    if found.mistake != "inverted" or not found.is_certain or not found.found[0].kind.is_causal:
+        return []
+    says, fix = f"The mask was inverted: {small(words.mistaken(found, grid))}", "Hand the opposite mask over: ~mask."
+    return [laid.finding("inverted", "error", says, fix, open_cells & future(*grid.shape))]

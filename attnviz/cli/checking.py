@@ -7,9 +7,11 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
-from attnviz.check import Report, check, reading
+from attnviz.check import MEANT, Report, check, reading
 from attnviz.check.telling import lines
-from attnviz.core.errors import InputError, quoted
+from attnviz.cli import rules
+from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.masks import Mask
 
 
 def run(options: Namespace, say: Callable[[str], None]) -> int:
@@ -53,4 +55,22 @@ def _report(name: str, array: object, rounding: float, options: Namespace) -> Re
     if options.kind is None and named in ("weights", "scores"):
         convention = None
     said = {"convention": convention, "causal": options.causal, "shape": options.shape, "rounding": rounding}
+    said["meant"] = options.meant and _meant(options.meant)
     return check(array, kind=options.kind or named, **said)
+
+
+def _meant(text: str) -> str | Mask:
+    """A kind by its name, or a mask.
+
+    Raises:
+        InputError: names the kinds that there are.
+    """
+    if text in MEANT:
+        return text
+    try:
+        return rules.read(text)
+    except AttnvizError:
+        if not text.isidentifier():
+            raise
+        named = f"No kind of mask is called {quoted(text)}. There are: {', '.join(MEANT)}"
+        raise InputError(f"{named}; or the rules of 'attnviz masks'.") from None

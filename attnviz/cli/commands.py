@@ -9,6 +9,7 @@ from attnviz.cli import forms, lines, rules, says, values
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Full
+from attnviz.core.masks.published import BY_NAME
 from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
@@ -23,7 +24,8 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
     if options.command == "models":
         return lines.card(values.load(options.name)) if options.name else lines.models()
     if options.command == "masks":
-        return lines.columns(list(rules.forms().items()))
+        kinds = [(kind.name, f"{kind.title}{f' ({kind.source})' * bool(kind.source)}") for kind in BY_NAME.values()]
+        return [*lines.columns(list(rules.forms().items())), "", "Kinds, for check --meant:", *lines.columns(kinds)]
     texts, source = values.texts(options.text), values.source(options)
     printed = _COMMANDS[options.command](options, source, texts)
     for line in lines.unknown(source, texts):

@@ -34,7 +34,7 @@ COMMANDS = {
     "says": "what the model says: a text, words, labels or vectors, before and after a change; -o draws it",
     "tokens": "the tokens of a text, their ids and places",
     "models": "the models that there are, or what was measured of one",
-    "masks": "the mask rules that there are, and how they are written",
+    "masks": "the mask rules that there are and how they are written, and the kinds of masks that check knows",
     "leaks": "which outputs move with what their mask hides, token by token; 1 as exit status if one does; -o draws it",
     "check": "what is wrong with a mask, weights or scores in a file; 1 as exit status if there are errors",
 }
@@ -144,6 +144,8 @@ def _add_check(command: argparse.ArgumentParser) -> None:
     command.add_argument("--convention", metavar="HOW", help=f"of a mask: {conventions} (guessed)")
     causal = "the future must be blocked, or need not be (guessed)"
     command.add_argument("--causal", action=argparse.BooleanOptionalAction, default=None, help=causal)
+    kinds = "causal, prefix-lm, window or another kind of 'attnviz masks', or a mask such as 'subsequent | prefix=3'"
+    command.add_argument("--meant", metavar="MASK", help=f"what it is meant to be: {kinds}; what differs is an error")
     command.add_argument("--shape", type=_shape, metavar="B,H,Q,K", help="of the scores: how the array broadcasts")
     command.add_argument("--json", action="store_true", help="JSON instead of text")
     command.add_argument("--strict", action="store_true", help="1 as exit status if there are warnings, too")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.errors import MaskError
-from attnviz.core.inversions import Inversion, likely_inverted
+from attnviz.core.explain import Judgement, judge
 from attnviz.core.masks import Mask
 from attnviz.dialects.dialect import Dialect, dialect
 from attnviz.dialects.readers import READERS
@@ -35,7 +35,7 @@ class Handed:
         added: (B, Q, K) floats that the mask came to in the scores.
         weights: (B, H, Q, K), as they come out.
         notes: per row of the first sentence and for all, in plain words.
-        inversions: what the detector of inverted masks says of what the reader saw of the first sentence.
+        judgement: what the reader saw of the first sentence, if nothing is known but that.
     """
 
     meant: Dialect
@@ -46,7 +46,7 @@ class Handed:
     added: Tensor | None = None
     weights: Tensor | None = None
     notes: tuple[Note, ...] = ()
-    inversions: tuple[Inversion, ...] = ()
+    judgement: Judgement = Judgement()
 
 
 def handed_to(
@@ -91,7 +91,7 @@ def handed_to(
     added = added[:, 0]
     seen = added > BLOCKED
     notes = _notes(grid[0], seen[0], added[0], weights[0])
-    return Handed(writer, reader, grid, "", seen, added, weights, notes, likely_inverted(seen[0]))
+    return Handed(writer, reader, grid, "", seen, added, weights, notes, judge([seen[0]]))
 
 
 def _in_place(writer: Dialect, reader: Dialect, mask: Mask, queries: int, keys: int) -> Tensor:

@@ -20,7 +20,7 @@ def test_a_causal_mask_inverted_by_mistake_is_named_turns_the_leak_test_red_and_
     open_tab(page, server, "Compose", model="scratch")
     page.get_by_role("tab", name="Conventions").click()
 
-    expect(page.get_by_role("alert")).to_contain_text("a subsequent mask inverted")
+    expect(page.get_by_role("alert")).to_contain_text("a causal mask with open and blocked swapped")
 
     page.get_by_role("button", name="Use this mistaken mask").click()
 

@@ -5,6 +5,7 @@ from dataclasses import FrozenInstanceError
 
 import exhibits
 import numpy as np
+import published
 import pytest
 import torch
 from arrays import B, H, N, additive, causal, padded, scores, weights
@@ -46,7 +47,11 @@ WRONG = {
     "nan": (at(weights(), (0, 1, 2, 3), math.nan), {}, "error"),
     "inf": (at(scores(), (1, 2, 3, 4), math.inf), {}, "error"),
     "inverted": (~causal(), {"convention": "may-attend"}, "error"),
-    "empty-row": (causal() & (torch.arange(N) > 1), {}, "error"),
+    "transposed": (causal().T, {"convention": "may-attend"}, "warning"),
+    "shifted": (torch.from_numpy(published.natten(12, 3))[[*range(1, 12), 11]], {}, "warning"),
+    "deviation": (at(torch.from_numpy(published.window(N, 2, 2)), (1, 5), True), {}, "warning"),
+    "ambiguous": (padded((2,), 5).flip(-1), {"convention": "may-attend"}, "note"),
+    "empty-row": (causal() & (torch.arange(N) != 3)[:, None], {}, "error"),
     "uniform-over-masked": (weights(causal() & (torch.arange(N) > 1), fill=-1e9), {}, "error"),
     "future-leak": (at(weights(causal()), (0, 0, 2, 5), 0.3), {"causal": True}, "error"),
     "blocks-itself": (torch.ones(N, N).tril(-1).bool(), {}, "warning"),
@@ -92,14 +97,14 @@ def test_every_rule_has_a_case():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_speaks_where_something_is_wrong(rule):
-    """With its severity, a whole sentence, a way to mend it and cells that show it (a shape has none)."""
+    """With its severity, a sentence, a way to mend it and cells that show it, if there are any."""
     array, said, severity = WRONG[rule]
     found = [one for one in check(array, **said).findings if one.rule == rule]
 
     assert [one.severity for one in found] == [severity]
     assert found[0].says.endswith((".", "?"))
     assert found[0].fix
-    assert found[0].cells or rule == "broadcast"
+    assert found[0].cells or rule in ("broadcast", "ambiguous")
     assert found[0].total >= len(found[0].cells)
 
 
@@ -204,12 +209,19 @@ def test_what_cannot_be_checked_is_refused_in_one_sentence(array, said, message)
     assert str(refused.value).endswith(".")
 
 
-def test_what_may_be_padding_on_the_left_is_a_warning():
-    """One sentence of two tokens in the last of five places, as generation pads it, or inverted."""
-    (found,) = check(padded((2,), 5).flip(-1), convention="may-attend").findings
+def test_what_may_be_padding_on_the_left_is_said_to_be_unknown():
+    """One sentence of two tokens in the last of five places, as generation pads it, or inverted: said what is meant,
+    it is known."""
+    mask = padded((2,), 5).flip(-1)
+    (found,) = check(mask, convention="may-attend").findings
 
-    assert (found.rule, found.severity) == ("inverted", "warning")
-    assert "unless it is padding on the left" in found.says
+    assert (found.rule, found.severity) == ("ambiguous", "note")
+    assert found.says == (
+        "It is exactly padding before key 3; or padding from key 3 on with open and blocked swapped. "
+        "The mask alone cannot tell."
+    )
+    assert check(mask, convention="may-attend", meant="left-padding").findings == ()
+    assert check(mask, convention="may-attend", meant="padding").rules("error") == {"inverted"}
 
 
 def test_digits_that_were_cut_off_may_add_up():
@@ -270,8 +282,8 @@ def test_a_query_with_a_past_is_not_said_to_have_no_key():
     (square,) = [one for one in check(causal(5).tril(-1)).findings if one.rule == "blocks-itself"]
     (cached,) = check(torch.ones(3, 7).tril(3).bool(), convention="may-attend", shape=(1, 1, 3, 7)).findings[:1]
 
-    assert "query 0 has none at all" in square.says
-    assert (cached.rule, "none at all" in cached.says) == ("blocks-itself", False)
+    assert "row 0 has no key left" in square.says
+    assert (cached.rule, "no key left" in cached.says) == ("blocks-itself", False)
 
 
 def test_the_picture_of_a_mask_of_ones_shows_them_open():

@@ -648,3 +648,12 @@ def test_a_rule_that_is_itself_a_combination_stands_in_parentheses():
 
     group = "(subsequent or prefix of 1)"
     assert set(mask.reasons(3, 3)[0]) == {group, "padding", f"{group} and padding"}
+
+
+@given(mask=masks(), sentence=st.integers(0, B - 1))
+def test_a_mask_of_one_sentence_is_that_of_the_batch(mask, sentence):
+    """Whatever it is joined of."""
+    alone = mask.of_sentence(sentence)
+
+    assert alone.batch_size in (None, 1)
+    assert torch.equal(alone.grid(Q, K), mask.grid(Q, K, sentence=sentence))

@@ -70,7 +70,7 @@ def test_a_causal_mask_inverted_by_mistake_is_named_and_leaks_and_is_undone():
     """The whole way: the detector names it, one click puts it on the page, the leak test is red, one click back."""
     app = lab("Conventions")
 
-    assert "a subsequent mask inverted" in html(app)
+    assert "a causal mask with open and blocked swapped" in html(app)
 
     app.button(key="mistake").click().run()
 
@@ -215,3 +215,29 @@ def test_an_inverted_mask_that_was_pasted_is_named_with_its_cells():
     assert not app.exception
     assert "inverted" in html(app)
     assert "--convention may-attend" in app.code[-1].value
+
+
+def test_what_a_pasted_mask_is_meant_to_be_settles_what_it_is():
+    """A mask that looks two keys ahead is no mistake until it is said to be causal; a mask of this page is one, too."""
+    app = lab("Check", checked=PASTED)
+    rows = [" ".join("1" * ones + "0" * (6 - ones)) for ones in (3, 4, 5, 6, 6, 6)]
+    app.text_area(key="pasted").set_value("\n".join(rows)).run()
+
+    assert "It is exactly a causal mask that looks some keys ahead" in html(app) + captions(app)
+    assert "future-leak" not in html(app)
+
+    app.selectbox(key="meant said").set_value("causal").run()
+    assert "9 are open in the future" in html(app)
+    assert "--meant causal" in app.code[-1].value
+
+    app.selectbox(key="meant said").set_value("the mask of this page").run()
+    assert not app.exception
+    assert """--meant '{"rule": "subsequent", "offset": 0}'""" in app.code[-1].value
+
+
+def test_the_example_that_can_be_pasted_shows_a_leak_in_numbers():
+    """What the box begins with is causal but for one cell, and the page counts instead of saying "nearly all"."""
+    app = lab("Check", checked=PASTED)
+
+    assert "1 of 10 future cells is open" in html(app) + captions(app)
+    assert "early all" not in html(app) + captions(app)

@@ -1,6 +1,7 @@
 """What every mask is, and how masks are joined and changed: `And`, `Or`, `Not`, `Shifted`."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -11,6 +12,7 @@ from attnviz.core.errors import MaskError, quoted
 from attnviz.core.masks.parameters import Parameter, parameters
 
 if TYPE_CHECKING:
+    from attnviz.core.masks.seen import Seen
     from attnviz.core.masks.writing import Part, Pen
 
 ALIGNMENTS = ("top-left", "bottom-right")
@@ -61,6 +63,11 @@ class Mask(ABC):
     def started(cls, keys: int, lengths: tuple[int, ...]) -> Self:
         """The mask that a control begins with, for a number of keys and the lengths of the sentences."""
         return cls(**{one.name: one.default for one in cls.parameters() if one.default is not None})
+
+    @classmethod
+    def fits(cls, seen: "Seen") -> Iterator["Mask"]:
+        """The masks of this rule that a grid of an unknown rule may be, few of them; none for rules without a form."""
+        yield from ()
 
     def code(self, pen: "Pen") -> "Part | None":
         """How it is written in PyTorch; None for a rule without a formula.
@@ -171,6 +178,11 @@ class Mask(ABC):
             raise MaskError(f"There is no alignment {quoted(alignment)}; it is {' or '.join(ALIGNMENTS)}.")
         return self.shifted(keys - queries if alignment == "bottom-right" else 0)
 
+    def of_sentence(self, sentence: int) -> "Mask":
+        """The same mask of one sentence, alone."""
+        self._check_sentence(sentence)
+        return self
+
     def _check_sentence(self, sentence: int) -> None:
         if not 0 <= sentence < (self.batch_size or sentence + 1):
             many = f"it is for {self.batch_size}, counted from 0"
@@ -217,6 +229,9 @@ class _Group(Mask):
 
     def shifted(self, offset):
         return type(self)(tuple(mask.shifted(offset) for mask in self.masks))
+
+    def of_sentence(self, sentence):
+        return type(self)(tuple(mask.of_sentence(sentence) for mask in self.masks))
 
 
 @dataclass(frozen=True)
@@ -272,6 +287,9 @@ class Not(Mask):
     def shifted(self, offset):
         return Not(self.mask.shifted(offset))
 
+    def of_sentence(self, sentence):
+        return Not(self.mask.of_sentence(sentence))
+
 
 @dataclass(frozen=True)
 class Shifted(Mask):
@@ -297,6 +315,9 @@ class Shifted(Mask):
 
     def shifted(self, offset):
         return self.mask.shifted(self.offset + offset)
+
+    def of_sentence(self, sentence):
+        return Shifted(self.mask.of_sentence(sentence), self.offset)
 
     def __str__(self) -> str:
         return f"{_in_parentheses(self.mask)} at offset {self.offset}"

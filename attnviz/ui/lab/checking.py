@@ -12,9 +12,10 @@ from torch import Tensor
 
 from attnviz import figures
 from attnviz.charts.evidence import evidence
-from attnviz.check import CONVENTIONS, KINDS, MOST_CELLS, Finding, Report, check, reading
+from attnviz.check import CONVENTIONS, KINDS, MEANT, MOST_CELLS, Finding, Report, check, reading
 from attnviz.check.telling import lines
 from attnviz.core.errors import AttnvizError
+from attnviz.core.masks import Mask
 from attnviz.ui import pictures, state
 from attnviz.ui.lab.base import Lab
 from attnviz.ui.lab.choices import CHECKED, FILE, MASK, PASTED, WEIGHTS
@@ -22,14 +23,19 @@ from attnviz.ui.notes import clean, in_words, label, large, note, quiet
 from attnviz.ui.state import control
 
 GUESSED = "guessed"
+MEANT_HELP = "A kind with any numbers and any padding, or this page's mask cell by cell. What differs is an error."
 CAUSAL = {"guessed": None, "yes": True, "no": False}
 
 WHAT = state.choice("checked", CHECKED, CHECKED[0])
 KIND, CONVENTION = state.kept("kind said", GUESSED), state.kept("convention said", GUESSED)
 FUTURE, FITS = state.kept("causal said", GUESSED), state.kept("fits", False)
+MEANT_TO_BE = state.kept("meant said", GUESSED)
 ARRAY: state.Setting[int | None] = state.kept("array", None)
 
-EXAMPLE = "0.5 0.5 0\n0.2 0.3 0.5\n0.1 0.4 0.5"
+PAGE = "the mask of this page"
+
+EXAMPLE = "1 0 0 0 0\n0.6 0.4 0 0 0\n0.2 0.3 0.4 0 0.1\n0.1 0.4 0.2 0.3 0\n0.3 0.1 0.2 0.2 0.2"
+"""Weights of a causal head with one leak: position 2 sees position 4."""
 
 TYPED = state.kept("pasted", EXAMPLE)
 
@@ -101,6 +107,9 @@ def _overrides(lab: Lab, name: str, what: str) -> dict[str, object]:
         if kind in (GUESSED, "mask"):
             options = (GUESSED, *CONVENTIONS)
             convention = st.selectbox("Convention of a mask", options, **control(CONVENTION), width=210)
+        options = (GUESSED, PAGE, *MEANT)
+        titled = {"format_func": _titled, "width": 270, "help": MEANT_HELP}
+        meant = st.selectbox("Meant to be", options, **control(MEANT_TO_BE), **titled)
         causal = st.segmented_control("The future must be blocked", CAUSAL, **control(FUTURE), **behavior)
         fits = what in (FILE, PASTED) and st.toggle(
             "for the scores of this page", **control(FITS), help=_shape_help(lab)
@@ -112,8 +121,19 @@ def _overrides(lab: Lab, name: str, what: str) -> dict[str, object]:
         "kind": None if convention != GUESSED and kind != "mask" else kind,
         "convention": own if convention == GUESSED else convention,
         "causal": CAUSAL[causal],
+        "meant": _own(lab) if meant == PAGE else None if meant == GUESSED else meant,
         "shape": lab.record.step(lab.site).shape if fits else None,
     }
+
+
+def _own(lab: Lab) -> Mask:
+    """The mask of this page, of the sentence that is looked at."""
+    return lab.mask.of_sentence(lab.sentence) if lab.mask.batch_size else lab.mask
+
+
+def _titled(name: str) -> str:
+    """What a mask may be meant to be, as the list shows it: the usual name, and what it is."""
+    return f"{name}: {MEANT[name]}" if name in MEANT else name
 
 
 def _shape_help(lab: Lab) -> str:
@@ -168,5 +188,7 @@ def _command(what: str, name: str, said: dict[str, object]) -> str:
     parts += [f"--array {shlex.quote(name)}"] if what == FILE and name else []
     parts += [f"--{key} {said[key]}" for key in ("kind", "convention") if said[key]]
     parts += [] if said["causal"] is None else ["--causal" if said["causal"] else "--no-causal"]
+    if meant := said["meant"]:
+        parts.append("--meant " + shlex.quote(meant if isinstance(meant, str) else json.dumps(meant.to_json())))
     parts += ["--shape " + ",".join(map(str, said["shape"]))] if said["shape"] else []
     return " ".join(parts)

@@ -11,6 +11,8 @@ from attnviz.charts import conventions as charts
 from attnviz.charts.states import Grid
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
+from attnviz.core.explain.words import ambiguous
+from attnviz.core.explain.words import mistaken as mistaken_words
 from attnviz.core.masks import ALIGNMENTS, Mask
 from attnviz.core.record import Record
 from attnviz.core.stack import Stack
@@ -131,11 +133,12 @@ def _wrong_reader(lab: Lab, mask: Mask) -> None:
 
 def _said(read: Handed, use: Callable[[], None]) -> None:
     """The name of the mistake first, what comes out row by row, and after that what can be done with it."""
-    for found in read.inversions:
-        note(f"The detector says: {found.sentence}" + (f" It may also be {found.otherwise}." * bool(found.otherwise)))
+    found = mistaken_words(read.judgement, read.seen[0]) or ambiguous(read.judgement)
+    if found and not read.seen.equal(read.meant_grid):
+        note(f"The check says of the mask alone: {found}")
     whole = [one.words for one in read.notes if one.query is None]
     rows = [one.words for one in read.notes if one.query is not None]
-    if not rows and not read.inversions and not whole:
+    if not rows and not found and not whole:
         whole = ["Nothing is lost: it is read as it was meant."]
     ends = rows if len(rows) <= MOST_ROWS else [*rows[: MOST_ROWS - 1], rows[-1]]
     in_words(" ".join([*whole, *ends]))

@@ -36,6 +36,11 @@ PRESETS: dict[str, Callable[[int, tuple[int, ...]], Stack]] = {
     "BigBird: blocks + random": lambda keys, lengths: _stack(
         masks.Blocks(2, first=1), masks.Random(1, max(1, keys), 0)
     ),
+    "StreamingLLM: window + sinks": lambda keys, lengths: _stack(masks.Window(2), masks.Prefix(1), masks.Subsequent()),
+    "Sparse Transformer: fixed": lambda keys, lengths: _stack(masks.Fixed(3)),
+    "NATTEN: neighborhood": lambda keys, lengths: _stack(masks.Neighborhood.started(keys, lengths)),
+    "Flamingo: media": lambda keys, lengths: _stack(masks.Media.started(keys, lengths)),
+    "block diffusion": lambda keys, lengths: _stack(masks.BlockDiffusion.started(keys, lengths)),
     "left padding with a causal mask": lambda keys, lengths: _stack(
         masks.Subsequent(), masks.Padding(lengths, left=keys)
     ),

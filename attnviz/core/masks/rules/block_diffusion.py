@@ -1,9 +1,11 @@
 """The mask with which a block diffusion model is trained."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.parameters import check_numbers, parameter
+from attnviz.core.masks.seen import Seen
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,15 @@ class BlockDiffusion(Mask):
         before = noised & ~seen_noised & (other < mine)
         clean = ~noised & ~seen_noised & (other <= mine)
         return inside & (own | before | clean)
+
+    @classmethod
+    def fits(cls, seen: Seen) -> Iterator[Mask]:
+        """Half as long as the sequence; noised queries see one block of noised keys."""
+        half = seen.keys // 2
+        if seen.queries == seen.keys == 2 * half and not seen.first and half:
+            noised = seen.said[:half, :half].sum(1)
+            sizes = {int(noised[0]), int(noised.mode().values)}
+            yield from (cls(size, half) for size in sizes if 0 < size <= half)
 
     def __str__(self) -> str:
         return f"block diffusion (blocks of {self.size}, {self.length} tokens)"

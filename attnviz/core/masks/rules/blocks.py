@@ -1,9 +1,14 @@
 """Block-sparse attention."""
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+import torch
 
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.parameters import check_numbers, parameter
+from attnviz.core.masks.seen import Seen
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,33 @@ class Blocks(Mask):
         if not self.first:
             return near
         return near | (seen < self.first) | ((looking >= 0) & (looking < self.first))
+
+    @classmethod
+    def fits(cls, seen: Seen) -> Iterator[Mask]:
+        """Of the sizes that the turns of the rows have in common, and of any where random keys hide them."""
+        sizes = {math.gcd(*seen.turns), math.gcd(*seen.ends), int(seen.per_row[0])} - {0, 1}
+        for size in sorted(sizes):
+            if size < seen.keys:
+                yield from cls._of_size(seen, size)
+
+    @classmethod
+    def among_random(cls, seen: Seen) -> Iterator[Mask]:
+        """Of any size, where random keys make every row another."""
+        for size in range(2, min(seen.keys // 2, 64) + 1):
+            yield from cls._of_size(seen, size)
+
+    @classmethod
+    def _of_size(cls, seen: Seen, size: int) -> Iterator[Mask]:
+        """Around itself as far as whole blocks are open, with the first blocks that are open to most."""
+        if seen.first or seen.queries != seen.keys:
+            return
+        blocks = seen.in_blocks(size)
+        count = blocks.keys
+        first = int((blocks.open_keys & blocks.open_rows).int().cumprod(0).sum())
+        if first < count:
+            rest = blocks.without(rows=torch.arange(count) < first, keys=torch.arange(count) < first)
+            before, after = rest.window or (0, 0)
+            yield cls(size, before, after, first)
 
     def __str__(self) -> str:
         first = f", first {self.first}" if self.first else ""

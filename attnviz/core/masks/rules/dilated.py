@@ -1,9 +1,11 @@
 """Sliding windows with gaps."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.parameters import check_numbers, parameter
+from attnviz.core.masks.seen import Seen
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,16 @@ class Dilated(Mask):
         distance = key - query
         near = (distance >= -self.before * self.step) & (distance <= self.after * self.step)
         return near & (distance % self.step == 0)
+
+    @classmethod
+    def fits(cls, seen: Seen) -> Iterator[Mask]:
+        """The first gap on either side is the step; as many of its multiples as are open."""
+        near = seen.at_distance
+        step = next((step for step in range(1, seen.keys) if near.get(-step) or near.get(step)), 0)
+        if step < 2 or not near.get(0):
+            return
+        before, after = (next(n for n in range(seen.keys) if not near.get(side * (n + 1) * step)) for side in (-1, 1))
+        yield cls(before, after, step)
 
     def __str__(self) -> str:
         return f"dilated window ({self.before} before, {self.after} after, step {self.step})"

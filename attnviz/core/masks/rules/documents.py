@@ -1,11 +1,14 @@
 """Several texts in one sequence, kept apart."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.parameters import numbers_of, parameter
+from attnviz.core.masks.seen import Seen
 from attnviz.core.masks.writing import Part, Pen
 
 
@@ -32,6 +35,15 @@ class Documents(Mask):
         documents = [torch.searchsorted(ends, t.contiguous(), right=True) for t in (query, key)]
         return (documents[0] == documents[1]) & (documents[1] < len(self.lengths)) & (query >= 0)
 
+    @classmethod
+    def fits(cls, seen: Seen) -> Iterator[Mask]:
+        """From where a query does not see the one before it; and from where it sees little of what that one sees."""
+        yield cls(_lengths(seen.starts, seen.keys))
+        past = seen.said & (seen.distance < 0)
+        shared = (past[1:] & seen.said[:-1]).sum(1)
+        apart = 2 * shared < seen.said[:-1].sum(1)
+        yield cls(_lengths((apart.nonzero().flatten() + 1 + seen.first).tolist(), seen.keys))
+
     def code(self, pen: Pen) -> Part:
         """By the number of the document that each position is in; positions beyond the last are in none."""
         ends = pen.numbers("ends", self.lengths, ".cumsum(0)  # where each document ends")
@@ -43,3 +55,8 @@ class Documents(Mask):
 
     def __str__(self) -> str:
         return f"documents of {', '.join(map(str, self.lengths))}"
+
+
+def _lengths(starts: list[int], size: int) -> tuple[int, ...]:
+    """Of the documents that begin at the start and at these positions."""
+    return tuple(end - start for start, end in pairwise([0, *(start for start in starts if 0 < start < size), size]))

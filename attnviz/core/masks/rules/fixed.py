@@ -1,9 +1,11 @@
 """The fixed pattern of the Sparse Transformer."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.parameters import check_numbers, parameter
+from attnviz.core.masks.seen import Seen
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,18 @@ class Fixed(Mask):
     def allows(self, query, key, sentence):
         own = query // self.stride == key // self.stride
         return (key <= query) & (own | (key % self.stride >= self.stride - self.summary))
+
+    @classmethod
+    def fits(cls, seen: Seen) -> Iterator[Mask]:
+        """The first key is seen by one block alone, and so are others of it but its last ones."""
+        if seen.first or seen.queries < 3:
+            return
+        column = seen.said[:, 0].int()
+        stride = int(column.cumprod(0).sum())
+        if 1 < stride < seen.queries:
+            summary = int(seen.said[-1, :stride].flip(0).int().cumprod(0).sum())
+            if 0 < summary < stride:
+                yield cls(stride, summary)
 
     def __str__(self) -> str:
         return f"fixed blocks of {self.stride} ({self.summary} summary)"

@@ -1,10 +1,12 @@
 """No mask at all."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.seen import Seen
 from attnviz.core.masks.writing import GRID, Part, Pen
 
 
@@ -20,6 +22,10 @@ class Full(Mask):
 
     def shifted(self, offset):
         return self
+
+    @classmethod
+    def fits(cls, seen: Seen) -> Iterator[Mask]:
+        yield cls()
 
     def code(self, pen: Pen) -> Part:
         if pen.style == GRID:

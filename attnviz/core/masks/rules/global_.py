@@ -1,11 +1,13 @@
 """Tokens that all share."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.parameters import numbers_of, parameter
+from attnviz.core.masks.seen import Seen
 from attnviz.core.masks.writing import Part, Pen
 
 
@@ -31,6 +33,17 @@ class Global(Mask):
     def allows(self, query, key, sentence):
         positions = torch.tensor(self.positions, dtype=torch.int64)
         return torch.isin(query, positions) | torch.isin(key, positions)
+
+    @classmethod
+    def fits(cls, seen: Seen) -> Iterator[Mask]:
+        """Tokens that see nearly all that is known, and are seen by nearly all."""
+        size = min(seen.queries, seen.keys - max(0, seen.first))
+        if seen.first < 0 or size < 1:
+            return
+        both = seen.open_rows[:size] & seen.open_keys[seen.first : seen.first + size]
+        found = (both.nonzero().flatten() + seen.first).tolist()
+        if 0 < len(found) <= seen.keys // 2:
+            yield cls(tuple(found))
 
     def code(self, pen: Pen) -> Part:
         positions = pen.numbers("positions", self.positions)

@@ -1,11 +1,13 @@
 """Text that sees one image at a time."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.parameters import check_numbers, numbers_of, parameter
+from attnviz.core.masks.seen import Seen
 from attnviz.core.masks.writing import Part, Pen
 
 
@@ -34,6 +36,17 @@ class Media(Mask):
     def allows(self, query, key, sentence):
         places = torch.tensor(self.places, dtype=torch.int64)
         return key // self.size == torch.searchsorted(places, query.contiguous(), right=True) - 1
+
+    @classmethod
+    def fits(cls, seen: Seen) -> Iterator[Mask]:
+        """As many keys as most queries see, and where each stretch of them is seen first."""
+        size = seen.usual
+        one_image = size == seen.keys == seen.queries  # which may as well be anything else
+        if not size or seen.first or seen.keys % size or one_image:
+            return
+        images = seen.said.view(seen.queries, -1, size).sum(2) * 2 > size
+        if images.any(0).all():
+            yield cls(tuple(images.int().argmax(0).tolist()), size)
 
     def code(self, pen: Pen) -> Part:
         places = pen.numbers("places", self.places)

@@ -1,9 +1,11 @@
 """Neighborhood attention."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.parameters import check_numbers, parameter
+from attnviz.core.masks.seen import Seen
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,12 @@ class Neighborhood(Mask):
         from_start = (seen >= place - reach) | (seen > last - self.size)
         to_end = (seen < place - reach + self.size) | (seen < self.size)
         return inside & from_start & to_end
+
+    @classmethod
+    def fits(cls, seen: Seen) -> Iterator[Mask]:
+        """As many keys as most queries see, and as far apart."""
+        if seen.usual and not seen.first and seen.queries == seen.keys:
+            yield cls(seen.usual, seen.keys, max(1, seen.gap))
 
     def __str__(self) -> str:
         step = f", step {self.step}" if self.step > 1 else ""

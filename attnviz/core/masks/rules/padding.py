@@ -1,5 +1,6 @@
 """Padding: what fills the shorter sentences of a batch."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -7,6 +8,7 @@ import torch
 from attnviz.core.errors import MaskError
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.parameters import numbers_of, parameter
+from attnviz.core.masks.seen import Seen
 from attnviz.core.masks.writing import GRID, PREDICATE, ROW, Part, Pen
 
 
@@ -42,6 +44,20 @@ class Padding(Mask):
 
     def shifted(self, offset):
         return self
+
+    @classmethod
+    def fits(cls, seen: Seen) -> Iterator[Mask]:
+        """What no query sees at the end, or at the start; once more where a single cell is open there."""
+        for most in (0, 1) if seen.queries > 5 else (0,):
+            used = (seen.said.sum(0) > most).nonzero().flatten()
+            if len(used) and used[-1] < seen.keys - 1:
+                yield cls((int(used[-1]) + 1,))
+            if len(used) and used[0] > 0:
+                yield cls((seen.keys - int(used[0]),), seen.keys)
+
+    def of_sentence(self, sentence):
+        self._check_sentence(sentence)
+        return Padding((self.lengths[sentence],), self.left)
 
     def code(self, pen: Pen) -> Part:
         axis = {GRID: "[:, None, None, None]", ROW: "[:, None]", PREDICATE: "[b]"}[pen.style]

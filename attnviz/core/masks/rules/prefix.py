@@ -1,9 +1,11 @@
 """The first keys, open to all."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.parameters import parameter
+from attnviz.core.masks.seen import Seen
 from attnviz.core.masks.writing import Part, Pen
 
 
@@ -21,6 +23,17 @@ class Prefix(Mask):
 
     def shifted(self, offset):
         return self
+
+    @classmethod
+    def fits(cls, seen: Seen) -> Iterator[Mask]:
+        """Of cells that something else would have closed: the first keys that are open to most."""
+        told = seen.known.any(0)
+        closed = (2 * seen.said.sum(0) <= seen.known.sum(0)) & told
+        length = int(closed.int().argmax()) if closed.any() else seen.keys
+        while length and not told[length - 1]:
+            length -= 1
+        if length:
+            yield cls(length)
 
     def code(self, pen: Pen) -> Part:
         return pen.over_keys(f"{pen.lone_key} < {self.length}")

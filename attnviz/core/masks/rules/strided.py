@@ -1,9 +1,11 @@
 """The strided pattern of the Sparse Transformer."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.parameters import check_numbers, parameter
+from attnviz.core.masks.seen import Seen
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,12 @@ class Strided(Mask):
     def allows(self, query, key, sentence):
         distance = query - key
         return (distance >= 0) & ((distance <= self.stride) | (distance % self.stride == 0))
+
+    @classmethod
+    def fits(cls, seen: Seen) -> Iterator[Mask]:
+        """As many keys as it sees without a gap."""
+        if seen.window and 1 < seen.window[0] < seen.keys - 1:
+            yield cls(seen.window[0])
 
     def __str__(self) -> str:
         return f"strided by {self.stride}"

@@ -1,9 +1,11 @@
 """The causal mask of every decoder."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.parameters import MOST, parameter
+from attnviz.core.masks.seen import Seen
 from attnviz.core.masks.writing import Part, Pen
 
 
@@ -24,6 +26,12 @@ class Subsequent(Mask):
 
     def shifted(self, offset):
         return Subsequent(self.offset + offset)
+
+    @classmethod
+    def fits(cls, seen: Seen) -> Iterator[Mask]:
+        """Up to the query itself, or some keys further for all."""
+        if seen.window:
+            yield cls(seen.window[1])
 
     def code(self, pen: Pen) -> Part:
         return pen.band(None, pen.diagonal(self.offset))

@@ -1,9 +1,11 @@
 """Sliding windows."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
 from attnviz.core.masks.parameters import parameter
+from attnviz.core.masks.seen import Seen
 from attnviz.core.masks.writing import Part, Pen
 
 
@@ -18,6 +20,11 @@ class Window(Mask):
 
     def allows(self, query, key, sentence):
         return (key >= query - self.before) & (key <= query + self.after)
+
+    @classmethod
+    def fits(cls, seen: Seen) -> Iterator[Mask]:
+        if seen.window:
+            yield cls(*seen.window)
 
     def code(self, pen: Pen) -> Part:
         return pen.band(str(pen.shift - self.before), str(pen.shift + self.after))

@@ -1,0 +1,77 @@
+"""The future of an array whose rule is not known: whether it is hidden, and what of it is open."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from attnviz.check.findings import Finding, Laid, future, many
+from attnviz.check.intent import Intent
+
+FEW = 4
+"""Queries below which a mask that opens one key of the future for all may as well be a window."""
+
+
+def looks_causal(may_attend: Tensor) -> bool:
+    """Whether most heads hide the future: at most a tenth of it is open in all, or none in half of the heads, or the
+    very next key alone, while at least half of the past is open. Keys and queries that are blocked throughout (padding)
+    are left out. (B, H, Q, K), boolean."""
+    queries, keys = may_attend.shape[2:]
+    after = future(queries, keys)
+    if queries < (2 if queries == keys else 3) or not after.any():
+        return False
+    used = may_attend.any(2, keepdim=True) & may_attend.any(3, keepdim=True)
+    ahead, behind = used & after, used & ~after
+    open_ahead, open_behind = (may_attend & ahead).sum((0, 2, 3)), (may_attend & behind).sum((0, 2, 3))
+    if 2 * int(open_behind.sum()) < int(behind.sum()) or not bool(ahead.any()):
+        return False
+    if 10 * int(open_ahead.sum()) <= int(ahead.sum()) or 2 * int((open_ahead == 0).sum()) >= len(open_ahead):
+        return True
+    if queries < FEW:
+        return False
+    shifted = torch.ones_like(after).tril(max(0, keys - queries) + 1)
+    return bool((used & ~shifted).any()) and torch.equal(may_attend, used & shifted)
+
+
+def in_numbers(may_attend: Tensor) -> str:
+    """How much of the future is open, and how much of the rest, counted: "1 of 10 future cells is open"."""
+    queries, keys = may_attend.shape[2:]
+    after, whole = future(queries, keys), may_attend.shape[0] * may_attend.shape[1]
+    ahead, behind = ((may_attend & side).sum().item() for side in (after, ~after))
+    cells = int(after.sum()) * whole
+    return (
+        f"{ahead:,} of {cells:,} future cells {'is' if ahead == 1 else 'are'} open, "
+        f"and {behind:,} of {may_attend.numel() - cells:,} others"
+    )
+
+
+def leaks(laid: Laid, may_attend: Tensor, *, told: bool) -> Iterator[Finding]:
+    """The open cells of the future."""
+    open_ahead = may_attend & future(*may_attend.shape[2:])
+    if not open_ahead.any():
+        return
+    queries, keys = may_attend.shape[2:]
+    nearest = open_ahead & ~torch.ones(queries, keys, dtype=torch.bool).tril(max(0, keys - queries) + 1)
+    whom = "the key after it" if not nearest.any() else "keys after it"
+    _, _, query, key = open_ahead.nonzero()[0].tolist()
+    rows = many(int(open_ahead.any(-1).sum()), "row")
+    says = f"Open to {whom} in {rows}: position {query} saw position {key}. Of all, {in_numbers(may_attend)}."
+    fix = "Block them: tril(diagonal=0) is open, triu(diagonal=1) blocked."
+    if not told:
+        fix += " If they are meant, say that it is not causal."
+    yield laid.finding("future-leak", "error" if told else "warning", says, fix, open_ahead)
+
+
+def beyond(laid: Laid, is_open: Tensor, meant: Intent) -> Iterator[Finding]:
+    """What has a weight, or a score that does not block, and is blocked in what is meant; of the future apart."""
+    extra, after = meant.beyond(is_open), future(*is_open.shape[2:])
+    hidden = not (is_open & ~extra & after).any()
+    for rule, cells in (("future-leak", extra & after & hidden), ("deviation", extra & ~(after & hidden))):
+        if cells.any():
+            _, _, query, key = cells.nonzero()[0].tolist()
+            says = (
+                f"{many(int(cells.sum()), 'cell')} open that {meant.title} blocks: position {query} saw position {key}."
+            )
+            yield laid.finding(
+                rule, "error", says, "Look for a mask that was not handed over, or is another one.", cells
+            )

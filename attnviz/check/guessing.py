@@ -1,0 +1,65 @@
+"""Which of two conventions a mask is in: True = may attend, or True = masked."""
+
+import math
+
+from torch import Tensor
+
+from attnviz.check.judged import Judged
+from attnviz.check.kinds import small
+from attnviz.core.explain import words
+
+
+def evidence(open_where: Judged, masked_where: Judged) -> tuple[int, tuple[str, ...]]:
+    """What speaks for True = may attend (points above 0) or for True = masked (below 0), with a sentence.
+
+    Args:
+        open_where: the mask read as True = may attend.
+        masked_where: the same read as True = masked. The points of the two the other way round are the opposite.
+    """
+    ours, theirs = _rank(open_where), _rank(masked_where)
+    told = [small(words.is_what(one.judgement)) for one in (open_where, masked_where) if one.judgement.found]
+    if (open_where.is_right and masked_where.is_right) or (ours == theirs and len(told) == 2):
+        return 0, (f"Read so, {told[0]}; read the other way, {told[1]}.",)
+    if ours == theirs:
+        return _marks(open_where.may_attend)
+    better, worse = (open_where, masked_where) if ours < theirs else (masked_where, open_where)
+    points = 4 if better.is_right and not worse.is_right else 2
+    return points if ours < theirs else -points, (f"Read so, {small(words.is_what(better.judgement))}.",)
+
+
+def _rank(judged: Judged) -> tuple[int, float]:
+    """How good a reading is: a known mask, before one with something wrong in it, before one that nothing explains."""
+    found = judged.judgement
+    if judged.meant is not None:
+        return 0, math.frexp(1 + found.differing)[1] if found.found else math.inf  # half as many that differ are better
+    if found.is_certain:
+        return (1, 0.0) if found.mistake else (0, found.bits)
+    return (2 if found.found else 3), found.bits
+
+
+def _marks(mask: Tensor) -> tuple[int, tuple[str, ...]]:
+    """What is seen of a mask, True = may attend, that is no known one, or one either way."""
+    clues = []
+    own = mask.diagonal(max(0, mask.shape[3] - mask.shape[2]), 2, 3)
+    if own.shape[-1] > 2 and (own.all() or not own.any()):
+        clues.append((2 if own.all() else -2, "Read the other way, no query would see itself."))
+    no_true, no_false = bool((~mask).all(-1).any()), bool(mask.all(-1).any())
+    if no_true != no_false:
+        says = f"Some row holds no {'True' if no_true else 'False'}: read the other way, it would have no key left."
+        clues.append((-2 if no_true else 2, says))
+    falls, rises = _ends(mask)
+    if falls != rises:
+        says = f"Every row that changes ends in {'False' if falls else 'True'}: so does padding on the right."
+        clues.append((1 if falls else -1, says))
+    total = sum(points for points, _ in clues)
+    return total, tuple(says for points, says in clues if points * total > 0)[:1]
+
+
+def _ends(mask: Tensor) -> tuple[bool, bool]:
+    """Whether each row that changes does so once, from True to False; and the opposite."""
+    row = mask.flatten(0, -2)
+    row = row[row.any(-1) & ~row.all(-1)].int()
+    if not len(row):
+        return False, False
+    steps = row.diff(dim=-1)
+    return bool((steps <= 0).all()), bool((steps >= 0).all())

@@ -1,0 +1,103 @@
+"""What a mask is meant to be, if that is said: a kind by its name, or a mask of this project."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnviz.check.findings import future
+from attnviz.check.grids import Grids
+from attnviz.core.errors import InputError, MaskError, quoted
+from attnviz.core.explain import Explanation, Judgement, under
+from attnviz.core.explain.readings import MISTAKES, readings
+from attnviz.core.masks import Full, Mask
+from attnviz.core.masks.published import BY_NAME, Kind
+from attnviz.core.stack import Stack
+
+MEANT = {name: kind.title for name, kind in BY_NAME.items()}
+"""What a mask can be said to be, by name."""
+
+
+MORE = 4
+"""Times as many cells that differ as are left, for a mistake in the whole mask to be the better explanation."""
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What was said.
+
+    Attributes:
+        title: in words, with an article.
+        kind: what the mask must be, with any numbers and any padding; None where it was said cell by cell.
+        mask: what it must be, cell by cell.
+    """
+
+    title: str
+    kind: Kind | None = None
+    mask: Mask | None = None
+
+    @classmethod
+    def of(cls, meant: str | Mask | Stack) -> "Intent":
+        """What a person said.
+
+        Raises:
+            InputError: if there is no such kind.
+        """
+        if isinstance(meant, Stack):
+            meant = meant.mask() or Full()
+        if isinstance(meant, Mask):
+            return cls(f"the mask that is meant ({meant})", mask=meant)
+        if not isinstance(meant, str) or meant not in BY_NAME:
+            raise InputError(f"No mask is called {quoted(meant)}. Say a mask, or one of: {', '.join(BY_NAME)}.")
+        return cls(f"a {BY_NAME[meant].title}", BY_NAME[meant])
+
+    def judge(self, grids: Grids, mistakes: Sequence[str]) -> Judgement:
+        """What became of it: with a mistake, if that leaves far fewer cells that differ.
+
+        Raises:
+            InputError: if it is meant for another number of sentences.
+        """
+        as_it_is = self._under(grids, "")
+        found = [one for one in (self._under(grids, mistake) for mistake in mistakes) if _is_mistake(one, as_it_is)]
+        return min(found, key=lambda one: (one.differing, one.bits), default=as_it_is)
+
+    def beyond(self, is_open: Tensor) -> Tensor:
+        """What is open in weights or scores, (B, H, Q, K), and blocked in what is meant; all if it cannot be that."""
+        grids = Grids.of(is_open.any(1, keepdim=True), apart=True)
+        found = self.judge(grids, ()).found
+        expected = grids.spread([one.grid() for one in found]) if found else torch.zeros_like(is_open)
+        return is_open & ~expected
+
+    def _under(self, grids: Grids, mistake: str) -> Judgement:
+        if self.kind is not None:
+            return under(grids.each, mistake, (self.kind,), differ=1.0)
+        found = [
+            self._nearest(grid, sentence, mistake) for grid, sentence in zip(grids.each, grids.sentences, strict=True)
+        ]
+        return Judgement(tuple(one for one in found if one is not None)) if None not in found else Judgement()
+
+    def _nearest(self, grid: Tensor, sentence: int, mistake: str) -> Explanation | None:
+        mask, found = self._alone(sentence), []
+        hides_future = not mask.grid(*grid.shape)[future(*grid.shape)].any()
+        kind = Kind("meant", self.title, "", 0, 0, lambda seen: (mask,), hides_future)
+        for reading in readings(grid, mistake):
+            if reading.padding is None and not reading.seen.first:
+                wrong = (mask.grid(*reading.seen.open.shape) ^ reading.seen.open) & reading.seen.known
+                bits = int(wrong.sum()) + MISTAKES[mistake]
+                found.append(Explanation(reading, kind, mask, reading.back(wrong), bits))
+        return min(found, key=lambda one: one.bits, default=None)
+
+    def _alone(self, sentence: int) -> Mask:
+        """The mask of one sentence."""
+        try:
+            return self.mask.of_sentence(sentence) if self.mask.batch_size else self.mask
+        except MaskError as error:
+            raise InputError(f"What is meant does not fit: {error}") from None
+
+
+def _is_mistake(guilty: Judgement, as_it_is: Judgement) -> bool:
+    """Whether a mistake explains more; a row that is shifted everything."""
+    if guilty.mistake == "shifted":
+        return guilty.is_exact and not as_it_is.is_exact
+    return MORE * guilty.differing < as_it_is.differing

@@ -1,0 +1,216 @@
+"""What a grid of booleans is: a published mask, or one with a mistake in it, found by trying every kind of mask.
+
+A grid is read as it is, inverted, transposed and with its rows shifted by one; each time every kind of
+`attnviz.core.masks.published` proposes masks, with padding and without it. What describes the grid in the fewest bits
+explains it (Rissanen 1978): the kind, its numbers, the mistake and the cells that differ all cost something. A mask
+that is a published one as it is stays innocent, whatever else it may be; `Judgement.rivals` says what.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+
+from attnviz.core.explain import lengths
+from attnviz.core.explain.readings import MISTAKES, Reading, readings
+from attnviz.core.masks import Full, Mask
+from attnviz.core.masks.published import KINDS, Kind
+
+MISTAKEN = tuple(filter(None, MISTAKES))
+"""What can be wrong."""
+
+MOST_DIFFERENT = 1 / 8
+"""Share of the cells that may differ from an explanation."""
+
+TELLING = 0.75
+"""Share of the bits of a grid without an explanation that one with cells that differ may take."""
+
+MARGIN = 3.0
+"""Bits by which a mistake must be the better explanation of a grid that random keys explain, too."""
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """A mask that a grid is, but for a mistake and some cells.
+
+    Attributes:
+        reading: how the grid was read: the mistake, and what was taken for padding.
+        kind: of the mask that was meant.
+        base: the mask that was meant, without padding.
+        wrong: (Q, K), the cells of the grid that it does not explain.
+        bits: how long the description is.
+        random: how many random keys a query sees besides, at most.
+    """
+
+    reading: Reading
+    kind: Kind
+    base: Mask
+    wrong: Tensor
+    bits: float
+    random: int = 0
+
+    @property
+    def mistake(self) -> str:
+        """Of `MISTAKES`."""
+        return self.reading.mistake
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it explains every cell without random keys, which explain much."""
+        return not self.wrong.any() and not self.random
+
+    @property
+    def mask(self) -> Mask:
+        """The mask that was meant, with its padding."""
+        base, padding = self.base, self.reading.padding
+        return base if padding is None else padding if isinstance(base, Full) else base & padding
+
+    def grid(self) -> Tensor:
+        """The mask that was meant as a grid, without random keys, (Q, K)."""
+        queries, keys = self.wrong.shape
+        grid = self.mask.shifted(self.reading.seen.first).grid(queries, keys)
+        return grid if self.reading.padded_queries is None else grid & ~self.reading.padded_queries[:, None]
+
+    def __lt__(self, other: "Explanation") -> bool:
+        """Whether it is the better one: certain, and then shorter."""
+        return (not self.is_certain, self.bits) < (not other.is_certain, other.bits)
+
+    def __str__(self) -> str:
+        """What the mask is, in words: "causal sliding window: window (2 before, 0 after), padding from key 5 on"."""
+        words, title, padding = str(self.base), self.kind.title, self.reading.padding
+        if not lengths.numbers_in(self.base) or self.kind.name == "meant":
+            words = title
+        elif not words.startswith(title):
+            words = f"{title}: {words}"
+        if self.random:
+            words += f", up to {self.random} random keys for each query"
+        if padding is not None:
+            (length,), left = padding.lengths, padding.left
+            where = f"padding from key {length} on" if left is None else f"padding before key {left - length}"
+            words = where if isinstance(self.base, Full) else f"{words}, {where}"
+        return words
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What a mask is, of one or more grids that were made in the same way.
+
+    Attributes:
+        found: an explanation for each grid, under one mistake or none; empty if there is no good one.
+        rivals: by a mistake, what the grids would be as exactly, and simpler, if that mistake had been made.
+    """
+
+    found: tuple[Explanation, ...] = ()
+    rivals: dict[str, tuple[Explanation, ...]] = field(default_factory=dict)
+
+    @property
+    def mistake(self) -> str:
+        """Of `MISTAKES`."""
+        return self.found[0].mistake if self.found else ""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every cell is explained."""
+        return self.differing == 0
+
+    @property
+    def is_certain(self) -> bool:
+        return bool(self.found) and all(one.is_certain for one in self.found)
+
+    @property
+    def differing(self) -> float:
+        """How many cells are not explained; infinite if there is no explanation."""
+        return sum(int(one.wrong.sum()) for one in self.found) if self.found else math.inf
+
+    @property
+    def bits(self) -> float:
+        """How long the description is; infinite if there is none."""
+        return sum(one.bits for one in self.found) if self.found else math.inf
+
+
+def judge(grids: Sequence[Tensor], kinds: Sequence[Kind] = KINDS, mistakes: Sequence[str] = MISTAKEN) -> Judgement:
+    """Explain grids, (Q, K), True = may attend, that were made in the same way: without a mistake if one can.
+
+    Args:
+        kinds: what they may be.
+        mistakes: what may be wrong with them.
+    """
+    innocent = under(grids, "", kinds)
+    if innocent.is_certain:
+        found = {mistake: under(grids, mistake, kinds, simpler=innocent) for mistake in mistakes}
+        return replace(innocent, rivals={mistake: one.found for mistake, one in found.items() if one.is_certain})
+    most = TELLING * sum(map(lengths.of_grid, grids))
+    told = [innocent] if innocent.bits <= most else []
+    # shifted rows last: one of them is not known, which explains much
+    for some in (tuple(one for one in mistakes if one != "shifted"), ("shifted",) if "shifted" in mistakes else ()):
+        guilty = [under(grids, mistake, kinds) for mistake in some]
+        sure = [one for one in guilty if one.is_certain and not (told and innocent.bits < one.bits + MARGIN)]
+        if sure and ("shifted" not in some or sure[0].bits <= most):
+            return min(sure, key=lambda one: one.bits)
+        told += [one for one in guilty if one.bits <= most]
+    return min(told, key=lambda one: one.bits, default=Judgement())
+
+
+def under(
+    grids: Sequence[Tensor],
+    mistake: str,
+    kinds: Sequence[Kind] = KINDS,
+    differ: float = MOST_DIFFERENT,
+    simpler: Judgement | None = None,
+) -> Judgement:
+    """The explanations of all grids under one mistake or none; nothing if one has none.
+
+    Args:
+        differ: the share of cells that may differ.
+        simpler: what they are to be simpler than, not counting the mistake.
+    """
+    limits = [math.inf] * len(grids) if simpler is None else [one.bits for one in simpler.found]
+    found = [explain(grid, mistake, kinds, limit, differ) for grid, limit in zip(grids, limits, strict=True)]
+    return Judgement(tuple(one for one in found if one is not None)) if None not in found else Judgement()
+
+
+def explain(
+    grid: Tensor,
+    mistake: str = "",
+    kinds: Sequence[Kind] = KINDS,
+    limit: float = math.inf,
+    differ: float = MOST_DIFFERENT,
+) -> Explanation | None:
+    """The best explanation of a grid, (Q, K), under a mistake or none.
+
+    Args:
+        limit: bits that it takes at most, not counting the mistake.
+        differ: the share of cells that may differ.
+    """
+    if len(grid) == 1 and kinds is KINDS:  # one query shows its padding, and nothing else for certain
+        kinds = [kind for kind in kinds if kind.name == "full"]
+    best, limit, read = None, limit + MISTAKES[mistake], list(readings(grid, mistake))
+    for random in (False, True):  # random keys explain much, and so come last
+        for reading in read:
+            for kind in (one for one in kinds if one.random is random):
+                most = best.bits if best is not None and best.is_certain else limit
+                if lengths.at_least(reading, kind) < most:
+                    found = (one for one in _explanations(reading, kind, differ) if one.bits < limit)
+                    best = min([*found, *([best] if best is not None else [])], default=None)
+    return best
+
+
+def _explanations(reading: Reading, kind: Kind, differ: float) -> Iterator[Explanation]:
+    """The masks of a kind that come near to what is seen."""
+    seen = reading.seen
+    for mask in dict.fromkeys(kind.masks(seen)):
+        proposed = mask.shifted(seen.first).grid(seen.queries, seen.keys)
+        wrong = (proposed ^ seen.open) & seen.known
+        drawn, bits = 0, lengths.without_cells(reading, kind, mask)
+        if kind.random:
+            extra, free = ((cells & ~proposed).sum(1) for cells in (wrong, seen.known))
+            drawn, bits = int(extra.max()), bits + lengths.of_random(extra, free)
+            if not lengths.is_drawn(extra, free, seen.keys):
+                continue
+            wrong = wrong & proposed
+        wrong = wrong if reading.spoiled is None else wrong | reading.spoiled
+        count = int(wrong.sum())
+        if count <= differ * int(seen.known.sum()):
+            bits += lengths.of_cells(wrong.numel(), count)
+            yield Explanation(reading, kind, mask, reading.back(wrong), bits, drawn)

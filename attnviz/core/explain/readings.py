@@ -1,0 +1,88 @@
+"""How a grid may have to be read: as it is, inverted, transposed, with its rows shifted by one; and what is padding."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from attnviz.core.masks import Padding
+from attnviz.core.masks.seen import Seen
+
+MISTAKES = {"": 0.0, "inverted": 4.0, "transposed": 5.0, "shifted": 5.0}
+"""What can be wrong with a whole mask, and how surprising that is, in bits; "" is nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A grid without a mistake and without its padding.
+
+    Attributes:
+        mistake: of `MISTAKES`.
+        seen: what is left to explain.
+        padding: what was taken for padding, if anything.
+        spoiled: the open cells of the padding, as `seen` has its axes.
+        transposed: whether rows and columns of `seen` are those of the grid the other way round.
+        padded_queries: queries that are padding too.
+        by: how many rows further down each row of `seen` is than in the grid.
+    """
+
+    mistake: str
+    seen: Seen
+    padding: Padding | None = None
+    spoiled: Tensor | None = None
+    transposed: bool = False
+    padded_queries: Tensor | None = None
+    by: int = 0
+
+    def back(self, cells: Tensor) -> Tensor:
+        """Cells of `seen` as cells of the grid."""
+        return (cells.T if self.transposed else cells).roll(-self.by, 0)
+
+
+def readings(grid: Tensor, mistake: str) -> Iterator[Reading]:
+    """A grid, (Q, K), as it has to be read if this mistake was made in it, or none; in both alignments."""
+    queries, keys = grid.shape
+    for raw in (Seen.of(grid, first) for first in {0, max(0, keys - queries)}):
+        if not mistake:
+            yield from _padded(Reading("", raw))
+        elif mistake == "shifted":
+            yield from (one for by in (1, -1) if queries > 2 for one in _padded(_moved(raw, by)))
+        elif mistake == "inverted" or queries == keys:
+            yield from _turned(raw, mistake)
+
+
+def _moved(raw: Seen, by: int) -> Reading:
+    """Each row as that of the query `by` further on, of which one is not known."""
+    rows = torch.arange(raw.queries) == (0 if by > 0 else raw.queries - 1)
+    seen = replace(raw, open=raw.open.roll(by, 0)).without(rows=rows)
+    return Reading("shifted", seen, by=by)
+
+
+def _turned(raw: Seen, mistake: str) -> Iterator[Reading]:
+    """The whole mask with the mistake, or all of it but the padding, which was joined to it afterwards."""
+    yield from _padded(_undone(mistake, Reading(mistake, raw)))
+    for reading in _padded(Reading(mistake, raw)):
+        if reading.padding is not None:
+            yield _undone(mistake, reading)
+
+
+def _undone(mistake: str, reading: Reading) -> Reading:
+    """A reading without its mistake."""
+    seen, spoiled = reading.seen, reading.spoiled
+    if mistake == "inverted":
+        return replace(reading, seen=replace(seen, open=~seen.open))
+    turned = Seen(seen.open.T, seen.known.T, seen.first)
+    return replace(reading, seen=turned, spoiled=None if spoiled is None else spoiled.T, transposed=True)
+
+
+def _padded(reading: Reading) -> Iterator[Reading]:
+    """Without padding and with what may be padding; also of the queries, where as many rows are closed."""
+    yield reading
+    seen = reading.seen
+    for padding in dict.fromkeys(Padding.fits(seen)):
+        closed = ~padding.grid(1, seen.keys)[0]
+        beside = replace(reading, seen=seen.without(keys=closed), padding=padding, spoiled=seen.said & closed)
+        yield beside
+        if seen.queries == seen.keys and not seen.said[closed].any():
+            yield replace(beside, seen=beside.seen.without(rows=closed), padded_queries=closed)

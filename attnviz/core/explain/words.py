@@ -1,0 +1,81 @@
+"""A judgement in words: what a mask is, what is wrong with it, and what cannot be known."""
+
+from torch import Tensor
+
+from attnviz.core.explain import Explanation, Judgement
+
+SWAPPED = {
+    "inverted": "with open and blocked swapped",
+    "transposed": "with rows and columns swapped",
+    "shifted": "with its rows shifted by one",
+}
+FIXES = {
+    "inverted": "Hand over ~mask, or say the other convention.",
+    "transposed": "Hand over mask.mT: rows are queries, columns are keys.",
+    "shifted": "It is off by one: look for a diagonal of 1 or -1, or for a slice that begins one too late.",
+}
+
+
+def named(judgement: Judgement) -> str:
+    """What was meant: "a causal mask"."""
+    words = [article(one) for one in judgement.found]
+    others = len(set(words)) - 1
+    return words[0] + (f" (and {others} like it)" if others else "")
+
+
+def article(one: Explanation) -> str:
+    """One explanation with its article, which padding alone has not."""
+    words = str(one)
+    return words if words.startswith(("padding", "the ")) else f"a {words}"
+
+
+def is_what(judgement: Judgement) -> str:
+    """ "It is exactly a causal mask"; with how many cells differ, where some do."""
+    wrong = sum(int(one.wrong.sum()) for one in judgement.found)
+    cells = sum(one.wrong.numel() for one in judgement.found)
+    swapped = f" {SWAPPED[judgement.mistake]}" if judgement.mistake else ""
+    if not wrong:
+        return f"It is exactly {named(judgement)}{swapped}"
+    return f"All but {wrong:,} of {cells:,} cells are those of {named(judgement)}{swapped}"
+
+
+def mistaken(judgement: Judgement, grid: Tensor) -> str:
+    """What is wrong, as one sentence with what shows it in a grid; empty if nothing is."""
+    if not judgement.mistake:
+        return ""
+    facts = evidence(judgement.found[0], grid)
+    return f"{is_what(judgement)}{': ' * bool(facts)}{facts}."
+
+
+def evidence(one: Explanation, grid: Tensor) -> str:
+    """What can be seen of a mistake at once, counted: own keys, empty rows, the future."""
+    first = max(0, one.reading.seen.first)
+    own, empty = grid.diagonal(first), (~grid.any(1)).nonzero().flatten().tolist()
+    future = grid.triu(first + 1)
+    cells = int(grid.new_ones(grid.shape).triu(first + 1).sum())
+    facts = ["no query sees itself"] if len(own) > 1 and not own.any() else []
+    if one.kind.is_causal and future.any():
+        facts.append(f"{int(future.sum()):,} of {cells:,} future cells are open")
+    if empty:
+        facts.append(f"row {empty[0]} has no key left" if len(empty) == 1 else f"{len(empty):,} rows have no key left")
+    return facts[0] if len(facts) == 1 else " and ".join([", ".join(facts[:-1]), facts[-1]]) if facts else ""
+
+
+def otherwise(judgement: Judgement) -> str:
+    """What else a mistake may be, if people commonly mean that."""
+    backwards = judgement.mistake == "transposed" and all(one.kind.is_causal for one in judgement.found)
+    return "a model that reads backwards" if backwards else ""
+
+
+def ambiguous(judgement: Judgement) -> str:
+    """What cannot be known of a mask that is a published one as it is; empty if nothing simpler is as likely."""
+    if not judgement.rivals:
+        return ""
+    mistake, found = next(iter(judgement.rivals.items()))
+    return f"{is_what(judgement)}; or {named(Judgement(found))} {SWAPPED[mistake]}. The mask alone cannot tell."
+
+
+def source(judgement: Judgement) -> str:
+    """Where the kind of a mask is from, in parentheses; empty if that is not known."""
+    sources = {one.kind.source for one in judgement.found}
+    return f" ({sources.pop()})" if len(sources) == 1 and sources != {""} else ""

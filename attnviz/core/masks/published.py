@@ -1,0 +1,230 @@
+"""The masks of published models, by name: what each is made of, where it is from, and which of them a grid may be.
+
+A kind proposes masks for a grid (`Seen`), read off it by the rules that it is made of; whoever asks compares them.
+Padding stands beside every kind and is not among them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from attnviz.core.masks.base import Mask
+from attnviz.core.masks.rules import (  # type: ignore[attr-defined]
+    BlockDiffusion,
+    Blocks,
+    Dilated,
+    Documents,
+    Fixed,
+    Full,
+    Global,
+    Media,
+    Neighborhood,
+    Padding,
+    Prefix,
+    Strided,
+    Subsequent,
+    Window,
+)
+from attnviz.core.masks.seen import Seen
+
+SPAN = 3
+"""Tokens of the shortest stretch within a causal mask that is taken to see itself both ways, such as an image; one open
+cell more, between two tokens, is rather a slip."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of mask.
+
+    Attributes:
+        name: how it is asked for.
+        title: what it is called in a sentence, after "a" or "an".
+        source: a paper; empty where none is known that is the first.
+        bits: how surprising it is: the binary logarithm of how many masks there are for each of this kind.
+        numbers: how many numbers it takes at least.
+        masks: those that a grid may be.
+        is_causal: whether it hides the future; None where it hides all of it but some.
+        random: whether each query sees some random keys besides.
+    """
+
+    name: str
+    title: str
+    source: str
+    bits: int
+    numbers: int
+    masks: Callable[[Seen], Iterable[Mask]]
+    is_causal: bool | None = False
+    random: bool = False
+
+
+def _full(seen: Seen) -> Iterator[Mask]:
+    yield Full()
+
+
+def _causal(seen: Seen) -> Iterator[Mask]:
+    yield Subsequent()
+
+
+def _lookahead(seen: Seen) -> Iterator[Mask]:
+    """Two keys of the future or more; with one it is rather off by one."""
+    yield from (mask for mask in Subsequent.fits(seen) if 1 < mask.offset < seen.keys - 1)
+
+
+def _others(seen: Seen) -> Iterator[Mask]:
+    yield ~Window(0, 0)
+
+
+def _causal_window(seen: Seen) -> Iterator[Mask]:
+    yield from (Window(mask.before, 0) for mask in Window.fits(seen) if mask.before < seen.keys - 1)
+
+
+def _window(seen: Seen) -> Iterator[Mask]:
+    """To both sides, and not further ahead than back."""
+    yield from (mask for mask in Window.fits(seen) if 0 < mask.after <= mask.before < seen.keys - 1)
+
+
+def _dilated(seen: Seen) -> Iterator[Mask]:
+    yield from (mask for mask in Dilated.fits(seen) if mask.after <= mask.before)
+
+
+def _near(seen: Seen) -> Iterator[Mask]:
+    """Windows to both sides, as they stand beside global tokens."""
+    yield from (mask for found in (_window, _dilated) for mask in found(seen) if mask.after == mask.before)
+
+
+def _prefix_lm(seen: Seen) -> Iterator[Mask]:
+    ahead = seen.without(cells=~seen.future)
+    yield from (Subsequent() | mask for mask in Prefix.fits(ahead) if mask.length < seen.keys)
+
+
+def _sinks(seen: Seen) -> Iterator[Mask]:
+    """Beyond the window: the first keys, open to all."""
+    past = seen.without(cells=seen.future)
+    for window in Window.fits(past):
+        far = past.without(cells=seen.distance >= -window.before)
+        yield from (Subsequent() & (Window(window.before) | first) for first in Prefix.fits(far))
+
+
+def _longformer(seen: Seen) -> Iterator[Mask]:
+    for everyone in Global.fits(seen):
+        rest = _beside(seen, everyone)
+        yield from (near | everyone for near in _near(rest))
+
+
+def _bigbird(seen: Seen) -> Iterator[Mask]:
+    yield from _window(seen)
+    yield from _longformer(seen)
+    yield from (mask for mask in Blocks.among_random(seen) if mask.before == mask.after)
+
+
+def _causal_global(seen: Seen) -> Iterator[Mask]:
+    past = seen.without(cells=seen.future)
+    for everyone in Global.fits(past):
+        for window in Window.fits(_beside(past, everyone)):
+            yield Subsequent() & (Window(window.before) | everyone)
+
+
+def _beside(seen: Seen, everyone: Global) -> Seen:
+    return seen.without(cells=everyone.shifted(seen.first).grid(seen.queries, seen.keys))
+
+
+def _block_causal(seen: Seen) -> Iterator[Mask]:
+    yield from (Blocks(mask.size, seen.keys, 0) for mask in Blocks.fits(seen) if 1 < mask.size < seen.keys)
+
+
+def _blocks(seen: Seen) -> Iterator[Mask]:
+    yield from (mask for mask in Blocks.fits(seen) if mask.size > 1 and mask.after in (0, mask.before))
+
+
+def _causal_blocks(seen: Seen) -> Iterator[Mask]:
+    past = seen.without(cells=seen.future)
+    for mask in Blocks.fits(past):
+        if mask.size > 1:
+            yield Subsequent() & Blocks(mask.size, mask.before, 0, mask.first)
+
+
+def _documents(seen: Seen) -> Iterator[Mask]:
+    yield from (mask for mask in Documents.fits(seen) if 1 < len(mask.lengths) < seen.keys)
+
+
+def _causal_documents(seen: Seen) -> Iterator[Mask]:
+    """Also with a window in each."""
+    past = seen.without(cells=seen.future)
+    for documents in _documents(past):
+        yield Subsequent() & documents
+        inside = past.without(cells=~documents.shifted(seen.first).grid(seen.queries, seen.keys))
+        for window in Window.fits(inside):
+            if window.before < max(documents.lengths) - 1:
+                yield Window(window.before) & documents
+
+
+def _spans(seen: Seen) -> Iterator[Mask]:
+    """Stretches whose tokens all see up to the last of them."""
+    if seen.first or seen.queries != seen.keys:
+        return
+    ahead, lengths, start = (seen.said & seen.future), [], 0
+    furthest = (seen.keys - 1 - ahead.int().flip(1).argmax(1)).where(ahead.any(1), -1).tolist()
+    while start < seen.keys:
+        end = max(start, furthest[start]) + 1
+        lengths.append(end - start)
+        start = end
+    spans = [length for length in lengths if length > 1]
+    if spans and min(spans) >= SPAN and len(lengths) > 1:
+        yield Subsequent() | Documents(tuple(lengths))
+
+
+def _padding(seen: Seen, left: bool) -> Iterator[Mask]:
+    """On one side; or none, where nothing was taken for padding before."""
+    yield from (mask for mask in Padding.fits(seen) if (mask.left is not None) is left)
+    if seen.known.all():
+        yield Full()
+
+
+KINDS = (
+    Kind("full", "mask that blocks nothing", "Vaswani et al. 2017", 1, 0, _full),
+    Kind("causal", "causal mask", "Vaswani et al. 2017, section 3.1", 1, 0, _causal, True),
+    Kind("causal-window", "causal sliding window", "Mistral 7B, Jiang et al. 2023", 3, 1, _causal_window, True),
+    Kind("window", "sliding window", "Longformer, Beltagy et al. 2020", 4, 1, _window),
+    Kind("prefix-lm", "prefix-LM mask", "T5, Raffel et al. 2020, section 3.2.1", 3, 1, _prefix_lm, None),
+    Kind("documents", "mask of packed documents", "Krell et al. 2021", 4, 2, _documents),
+    Kind(
+        "causal-documents",
+        "causal mask of packed documents",
+        "Llama 3, Grattafiori et al. 2024",
+        4,
+        2,
+        _causal_documents,
+        True,
+    ),
+    Kind("sinks", "causal window with sinks", "StreamingLLM, Xiao et al. 2023", 5, 2, _sinks, True),
+    Kind("longformer", "window with global tokens", "Longformer, Beltagy et al. 2020", 5, 2, _longformer),
+    Kind("causal-global", "causal window with global tokens", "", 7, 2, _causal_global, True),
+    Kind("dilated", "dilated window", "Longformer, Beltagy et al. 2020, section 3.1", 6, 2, _dilated),
+    Kind("strided", "strided mask", "Sparse Transformer, Child et al. 2019, section 4.2", 6, 1, Strided.fits, True),
+    Kind("fixed", "fixed mask", "Sparse Transformer, Child et al. 2019, section 4.2", 6, 1, Fixed.fits, True),
+    Kind("blocks", "block-sparse mask", "BigBird, Zaheer et al. 2020, appendix D", 6, 1, _blocks),
+    Kind("bigbird", "mask with random keys", "BigBird, Zaheer et al. 2020, section 2", 7, 1, _bigbird, random=True),
+    Kind("block-causal", "block-causal mask", "BD3-LM, Arriola et al. 2025", 6, 1, _block_causal, None),
+    Kind("causal-blocks", "causal block-sparse mask", "", 7, 1, _causal_blocks, True),
+    Kind("neighborhood", "neighborhood mask", "NATTEN, Hassani et al. 2023", 6, 2, Neighborhood.fits),
+    Kind("media", "media mask", "Flamingo, Alayrac et al. 2022, section 2.3", 6, 1, Media.fits),
+    Kind("block-diffusion", "block diffusion mask", "BD3-LM, Arriola et al. 2025", 6, 2, BlockDiffusion.fits),
+    Kind("images", "causal mask with stretches open both ways", "Gemma 3, 2025", 7, 2, _spans, None),
+    Kind(
+        "look-ahead",
+        "causal mask that looks some keys ahead",
+        "Transformer Transducer, Zhang et al. 2020",
+        7,
+        1,
+        _lookahead,
+    ),
+    Kind("others", "mask that blocks each query's own key alone", "Reformer, Kitaev et al. 2020", 7, 0, _others),
+)
+"""Every kind, the usual ones first."""
+
+PADDING = (
+    Kind("padding", "mask of padding on the right", "", 2, 0, lambda seen: _padding(seen, left=False)),
+    Kind("left-padding", "mask of padding on the left", "", 3, 0, lambda seen: _padding(seen, left=True)),
+)
+"""What stands beside every kind, alone."""
+
+BY_NAME = {kind.name: kind for kind in (*KINDS, *PADDING)}

@@ -1,0 +1,154 @@
+"""A mask as somebody found it: booleans whose rule is not known, and what can be read off them.
+
+Rules look here for the numbers that they would have to have (`Mask.fits`). Some cells may be unknown, as the keys that
+are padding; and what most of the others say counts, so that one wrong cell hides no rule.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A grid of one sentence and one head.
+
+    Attributes:
+        open: boolean, (Q, K), True = may attend.
+        known: boolean, (Q, K): which cells tell something.
+        first: the position of the first query: above 0 with a cache, and where rows were shifted.
+    """
+
+    open: Tensor
+    known: Tensor
+    first: int = 0
+
+    @classmethod
+    def of(cls, grid: Tensor, first: int = 0) -> "Seen":
+        """All of a grid."""
+        return cls(grid, torch.ones_like(grid), first)
+
+    def without(self, *, rows: Tensor | None = None, keys: Tensor | None = None, cells: Tensor | None = None) -> "Seen":
+        """The same with rows (Q,), keys (K,) or cells (Q, K) that tell nothing."""
+        known = self.known
+        for hidden in (rows[:, None] if rows is not None else None, keys, cells):
+            known = known if hidden is None else known & ~hidden
+        return replace(self, known=known)
+
+    @property
+    def queries(self) -> int:
+        return self.open.shape[0]
+
+    @property
+    def keys(self) -> int:
+        return self.open.shape[1]
+
+    @cached_property
+    def distance(self) -> Tensor:
+        """How far each key lies after each query, (Q, K)."""
+        return torch.arange(self.keys) - torch.arange(self.first, self.first + self.queries)[:, None]
+
+    @cached_property
+    def future(self) -> Tensor:
+        return self.distance > 0
+
+    @cached_property
+    def said(self) -> Tensor:
+        """The open cells that are known."""
+        return self.open & self.known
+
+    @cached_property
+    def hides_future(self) -> bool:
+        """Whether most of the future is closed, of what is known of it."""
+        ahead = self.future & self.known
+        return 4 * int((self.open & ahead).sum()) <= int(ahead.sum())
+
+    @cached_property
+    def at_distance(self) -> dict[int, bool]:
+        """Whether most cells of each distance are open, where any is known; from the furthest past on."""
+        least = 1 - self.first - self.queries
+        places = (self.distance - least).flatten()
+        size = self.queries + self.keys - 1
+        known, said = (torch.bincount(places, cells.flatten().double(), size) for cells in (self.known, self.said))
+        some, most = known > 0, 2 * said > known
+        return {
+            least + i: most for i, (some, most) in enumerate(zip(some.tolist(), most.tolist(), strict=True)) if some
+        }
+
+    @cached_property
+    def window(self) -> tuple[int, int] | None:
+        """How far around itself most queries see without a gap, (before, after); None if not even themselves."""
+        if not self.at_distance.get(0):
+            return None
+        before = after = 0
+        while self.at_distance.get(-before - 1):
+            before += 1
+        while self.at_distance.get(after + 1):
+            after += 1
+        return before, after
+
+    @cached_property
+    def open_rows(self) -> Tensor:
+        """Which queries see (nearly) all keys that are known, (Q,)."""
+        return self._nearly_all(1)
+
+    @cached_property
+    def open_keys(self) -> Tensor:
+        """Which keys are seen by (nearly) all queries that are known, (K,)."""
+        return self._nearly_all(0)
+
+    def _nearly_all(self, axis: int) -> Tensor:
+        known, said = self.known.sum(axis), self.said.sum(axis)
+        return (10 * said >= 9 * known) & (known > 0)
+
+    @cached_property
+    def per_row(self) -> Tensor:
+        """How many open keys each query has, (Q,)."""
+        return self.said.sum(1)
+
+    @cached_property
+    def usual(self) -> int:
+        """How many open keys most queries with any have."""
+        counts = self.per_row[self.per_row > 0]
+        return int(counts.mode().values) if len(counts) else 0
+
+    @cached_property
+    def gap(self) -> int:
+        """How far apart open keys of a row are most often; 0 if no row has two."""
+        row, key = self.said.nonzero().T
+        gaps = key.diff()[row.diff() == 0]
+        return int(gaps.mode().values) if len(gaps) else 0
+
+    def in_blocks(self, size: int) -> "Seen":
+        """Which blocks of `size` queries and keys are open for the most part, and which are known at all."""
+        edges = [torch.arange(0, length + size, size).clamp_max(length) for length in (self.queries, self.keys)]
+        corners = [sums[edges[0]][:, edges[1]] for sums in self._sums]
+        said, known = (part.diff(dim=0).diff(dim=1) for part in corners)
+        return Seen(2 * said > known, known > 0)
+
+    @cached_property
+    def _sums(self) -> tuple[Tensor, Tensor]:
+        """How many cells above and left of each corner are open and known, and known, (Q + 1, K + 1)."""
+        both = (torch.nn.functional.pad(cells.int(), (1, 0, 1, 0)) for cells in (self.said, self.known))
+        return tuple(cells.cumsum(0).cumsum(1) for cells in both)
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """The positions at which something new begins: a query that does not see the key just before its own."""
+        rows = torch.arange(max(1, self.first), min(self.first + self.queries, self.keys))
+        cells = rows - self.first, rows - 1
+        return rows[~self.open[cells] & self.known[cells]].tolist()
+
+    @cached_property
+    def turns(self) -> list[int]:
+        """The positions of queries that see other keys than the query before them."""
+        changed = ((self.open[1:] != self.open[:-1]) & self.known[1:] & self.known[:-1]).any(1)
+        return (changed.nonzero().flatten() + 1 + self.first).tolist()
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """The positions of queries from which on some key is seen no more."""
+        lost = (self.open[:-1] & ~self.open[1:] & self.known[1:] & self.known[:-1]).any(1)
+        return (lost.nonzero().flatten() + 1 + self.first).tolist()

@@ -1,0 +1,78 @@
+"""Mistakes planted in the masks of published models: which the check names, and that it warns of no right one."""
+
+from collections import Counter
+
+import numpy as np
+import published
+import pytest
+from hypothesis import settings
+
+from attnviz.check import check
+
+SIZES = range(3, 33) if settings().max_examples > 1000 else (3, 6, 8, 13, 16)
+"""Queries of each mask; all thirty in `make sweep`."""
+
+NAMES = {
+    "inverted": {"inverted"},
+    "transposed": {"transposed"},
+    "shifted": {"shifted", "future-leak", "blocks-itself"},
+    "leak": {"future-leak", "deviation"},
+}
+"""The rules that name a mistake."""
+
+RANDOM = "BigBird"
+"""A mask with random keys, in which a mistake in single cells, or turning it, may leave other random keys."""
+
+RIGHT = [(n, name, mask) for n in SIZES for name, mask in published.right(n)]
+
+
+def planted(n, name, mask, mistake):
+    """The mask with a mistake in it, or None where it cannot be made or leaves no trace."""
+    square = mask.shape[0] == mask.shape[1]
+    if name == RANDOM and mistake in ("transposed", "leak"):
+        return None
+    if mistake == "inverted":
+        wrong = ~mask
+    elif mistake == "transposed":
+        wrong = mask.T if square else mask
+    elif mistake == "shifted":
+        wrong = np.vstack([mask[1:], mask[-1:]]) if square else mask
+    else:
+        wrong = mask.copy()
+        closed = np.argwhere(~mask & (np.arange(mask.shape[1]) > np.arange(len(mask))[:, None]))
+        if len(closed):
+            wrong[tuple(closed[n % len(closed)])] = True
+    return None if np.array_equal(wrong, mask) or published.is_published(wrong) else wrong
+
+
+def rates(mistake, **said):
+    """How many of the planted mistakes are named, and those that are not."""
+    count, missed = Counter(), []
+    for n, name, mask in RIGHT:
+        wrong = planted(n, name, mask, mistake)
+        if wrong is None:
+            continue
+        found = check(wrong, convention="may-attend", **said).rules() & NAMES[mistake]
+        count[bool(found)] += 1
+        missed += [] if found else [(n, name)]
+    return count, missed
+
+
+def test_no_mask_of_a_published_model_is_warned_of():
+    """Whether it is said how it is to be read or not, as booleans and as 0 and 1."""
+    warned = []
+    for n, name, mask in RIGHT:
+        for array, said in ((mask, {}), (mask, {"convention": "may-attend"}), (mask.astype(np.int64), {})):
+            report = check(array, **said)
+            if report.rules("warning", "error") or report.convention == "true-is-masked":
+                warned.append((n, name, report.rules("warning", "error")))
+
+    assert warned == []
+
+
+@pytest.mark.parametrize("mistake", ["inverted", "transposed"])
+def test_every_mistake_that_leaves_a_trace_is_named(mistake):
+    """Every one whose result is no published mask itself."""
+    count, missed = rates(mistake)
+
+    assert missed == [], count
