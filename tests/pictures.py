@@ -131,6 +131,16 @@ def data(chart, name):
     return chart.to_dict()["datasets"][name]
 
 
+def names(chart):
+    """The names beside rows of bars."""
+    return list(dict.fromkeys(row["band"][5:] for row in data(chart, "bars")))
+
+
+def bars(chart):
+    """The bars of a chart, as shares of the longest; those that are no number are left out."""
+    return [row["share"] for row in data(chart, "bars") if row["share"] is not None]
+
+
 def without_data(chart):
     return {name: part for name, part in chart.to_dict().items() if name != "datasets"}
 

@@ -5,7 +5,7 @@ No text of a user stands in an expression, a field name or a tooltip's name: lab
 """
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import altair as alt
@@ -29,7 +29,9 @@ TIE = 3.0
 """Pixels from the map to the lines that join the pieces of words."""
 
 _LABEL = "substring(datum.label, 5)"
-_IS_QUIET = "substring(datum.label, 4, 5) === '-'"
+_IS = "substring(datum.label, 4, 5) === '{}'"
+QUIET, CHOSEN = "-", "*"
+"""Marks of band keys whose labels stand back, and stand out."""
 
 
 def bands(tokens: Sequence[Token | str]) -> list[str]:
@@ -37,6 +39,11 @@ def bands(tokens: Sequence[Token | str]) -> list[str]:
     labels = [token if isinstance(token, str) else token.text for token in tokens]
     quiet = [i for i, token in enumerate(tokens) if not isinstance(token, str) and token.special]
     return band_keys(labels, quiet, LONGEST_LABEL)
+
+
+def keys(labels: Sequence[str], marks: Mapping[int, str]) -> list[str]:
+    """Band keys of labels as they are to be drawn; `marks` are `QUIET` or `CHOSEN`, by their positions."""
+    return [f"{i:04d}{marks.get(i, ' ')}{label}" for i, label in enumerate(labels)]
 
 
 def names(groups: Groups, tile: int = 1) -> list[str]:
@@ -121,8 +128,11 @@ def encodings(titles: tuple[str, str], upright: bool, colors: Theme) -> tuple[al
 
 def band_axis(colors: Theme, **settings) -> alt.Axis:
     """An axis whose labels are band keys."""
-    quiet = {"condition": {"test": _IS_QUIET, "value": colors.quiet}, "value": colors.text}
-    return alt.Axis(labelExpr=_LABEL, labelOverlap=False, labelColor=quiet, labelPadding=PADDING, **settings)
+    marked = [
+        {"test": _IS.format(mark), "value": color} for mark, color in ((QUIET, colors.quiet), (CHOSEN, colors.accent))
+    ]
+    color = {"condition": marked, "value": colors.text}
+    return alt.Axis(labelExpr=_LABEL, labelOverlap=False, labelColor=color, labelPadding=PADDING, **settings)
 
 
 def drawn(

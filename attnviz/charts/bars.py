@@ -1,68 +1,170 @@
-"""Bars of probabilities: before a change hollow and quiet, after it filled. All is drawn in pixels, as data."""
+"""Rows of bars and texts beside names: before a change bars are hollow and quiet, after it filled."""
 
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 import altair as alt
 
-from attnviz.charts import frame
-from attnviz.charts.frame import Frame, box, words
+from attnviz.charts import axes, frame
+from attnviz.charts.frame import Frame, box, text_width, words
 from attnviz.charts.picture import Form, Picture
-from attnviz.charts.theme import LINE, WORD_CHARACTER, Theme, config
+from attnviz.charts.theme import FONT, LINE, MONO, WORD_CHARACTER, Theme, config
 from attnviz.core.amounts import percent
 
 BEFORE, AFTER = "before the change", "after the change"
 
 THICK, THIN = 12, 8
-"""Pixels: a bar after a change, or of one run alone, and one before."""
+"""Pixels: a bar that is filled, and one that is hollow."""
 
-PERCENT = 48
-"""Pixels that a bar's number takes beside it."""
+STEP = 22
+"""Pixels from bar to bar."""
 
-SWATCH = 18
+PERCENT, GAP, SWATCH = 48, 18, 18
+"""Pixels that a bar's number takes beside it, between two columns, and of a bar in a legend."""
 
 NARROWEST = 330
 """Pixels in which titles and notes are broken if the bars are narrower."""
 
 
-def bar(x: float, y: float, probability: float, length: float, colors: Theme, *, before: bool = False) -> Frame:
-    """A bar around the line `y`, of `length` pixels for a probability of 1, and its number; NaN has no bar."""
-    is_number = probability == probability
-    end = x + (probability * length if is_number else 0)
-    color = (colors.quiet if before else colors.text) if is_number else colors.warning
-    return Frame(
-        boxes=(_ground(x, y, end, colors, before),) if is_number else (),
-        words=(words(end + 6, y, percent(probability), color),),
+@dataclass(frozen=True)
+class Column:
+    """A bar, or a text, for each name.
+
+    Attributes:
+        values: shares or amounts; NaN has no bar, and None nothing at all.
+        texts: what is written; where there are bars, their values in percent if none are given.
+        name, group: a caption, or what a legend says of the bars, and what stands over the captions; constants.
+        longest: the value whose bar has the whole length.
+        hollow: whether its bars stand back.
+        color: of the texts.
+    """
+
+    values: Sequence[float | None] = ()
+    texts: Sequence[str] = ()
+    name: str = ""
+    group: str = ""
+    longest: float = 1.0
+    hollow: bool = False
+    color: str = ""
+
+    def width(self, length: float) -> float:
+        wide = length + PERCENT if len(self.values) else max(map(text_width, self.texts), default=0.0)
+        return max(wide, text_width(self.name, WORD_CHARACTER))
+
+    def cells(self, bands: Sequence[str], begin: float, length: float, colors: Theme) -> Iterator[dict]:
+        """A row of the table for each bar or text."""
+        texts = self.texts or ["" if value is None else percent(value) for value in self.values]
+        for band, value, text in zip(bands, self.values or [None] * len(texts), texts, strict=True):
+            share = None if value is None or value != value else min(value / self.longest, 1.0)
+            color = colors.warning if value != value else colors.quiet if self.hollow or share == 0 else colors.text
+            end = begin + (share or 0.0) * length if self.values else begin - 6
+            cell = {"band": band, "begin": begin, "end": end, "share": share, "text": text, "mono": not self.values}
+            look = dict(zip(("fill", "stroke"), self.looks(colors), strict=True))
+            yield cell | look | {"color": self.color or color, "thick": self.thick}
+
+    @property
+    def thick(self) -> int:
+        return THIN if self.hollow else THICK
+
+    def looks(self, colors: Theme) -> tuple[str, str]:
+        """Fill and stroke of its bars."""
+        return (colors.background, colors.quiet) if self.hollow else (colors.ramp[5], colors.ramp[5])
+
+
+def picture(
+    names: Sequence[str],
+    columns: Sequence[Column],
+    title: str,
+    lines: Sequence[str],
+    colors: Theme,
+    *,
+    length: float = 190,
+    paired: bool = False,
+    marks: Mapping[int, str] | None = None,
+    below: Sequence[str] = (),
+) -> Picture:
+    """Draw columns beside each other under captions, or the bars of two under each other with a legend.
+
+    Args:
+        names: of the rows, as they may be drawn.
+        title, lines: what stands above, if there is a title.
+        length: pixels of the longest bar.
+        paired: whether the bars of a name are under each other.
+        marks: how names of rows are marked: `axes.QUIET` or `axes.CHOSEN`, by their positions.
+        below: lines under all.
+    """
+    bands, widths = axes.keys(names, marks or {}), [column.width(length) + GAP for column in columns]
+    barred = any(len(column.values) for column in columns[:1])
+    begins = [0.0] * len(columns) if paired else list(accumulate(widths[:-1], initial=0.0 if barred else GAP / 2))
+    cells = [
+        {"run": str(i * paired)} | cell
+        for i, (column, begin) in enumerate(zip(columns, begins, strict=False))
+        for cell in column.cells(bands, begin, length, colors)
+    ]
+    left, width = -max(map(text_width, names), default=0.0) - axes.PADDING, sum(begins[-1:] + widths[-1:]) - GAP
+    bottom = len(names) * STEP * (1 + paired)
+    around = _legend(columns, bottom + 10, colors) if paired else _captions(columns, begins, colors)
+    around += Frame(
+        words=tuple(words(0, bottom + 8 + (i + 0.5) * LINE, text, colors.text) for i, text in enumerate(below))
+    )
+    around += Frame(boxes=(box(-0.5, 0, 0.5, bottom, fill=colors.line, width=0),) if barred else ())
+    if title:
+        top = min((word["y"] for word in around.words), default=0.0)
+        wide = {"left": left, "width": width - left, "narrowest": NARROWEST}
+        around += frame.heading(title, lines, top=min(top - LINE / 2, -6) - 4, **wide, colors=colors)
+    return Picture(
+        _form(colors), {"bars": {name: [cell[name] for cell in cells] for name in _CELL}} | frame.tables(around)
     )
 
 
-def legend(x: float, top: float, texts: tuple[str, str], colors: Theme) -> Frame:
-    """What the two kinds of bars are, before and after, in two lines."""
+_CELL = ("band", "run", "begin", "end", "share", "text", "color", "mono", "fill", "stroke", "thick")
+
+
+def _captions(columns: Sequence[Column], begins: Sequence[float], colors: Theme) -> Frame:
+    """What columns are called, and over that the run that they are of."""
+    places = zip(begins, columns, strict=False)
+    said = [(x, text, above) for x, c in places for text, above in ((c.name, 0.5), (c.group, 1.5))]
+    return Frame(words=tuple(words(x, -above * LINE, text, colors.quiet) for x, text, above in said if text))
+
+
+def _legend(columns: Sequence[Column], top: float, colors: Theme) -> Frame:
+    """What the bars of each column are. No legend of Altair: with one run there is none, in the same specification."""
     drawn = Frame()
-    for i, text in enumerate(texts):
-        y = top + (i + 0.5) * (LINE + 2)
+    for i, column in enumerate(columns):
+        y, (fill, stroke), half = top + (i + 0.5) * LINE, column.looks(colors), column.thick / 2
         drawn += Frame(
-            boxes=(_ground(x, y, x + SWATCH, colors, i == 0),), words=(words(x + SWATCH + 8, y, text, colors.text),)
+            boxes=(box(0, y - half, SWATCH, y + half, fill=fill, stroke=stroke),),
+            words=(words(SWATCH + 8, y, column.name, colors.text),),
         )
     return drawn
 
 
-def picture(drawn: Frame, colors: Theme) -> Picture:
-    """A picture of nothing but a frame."""
-    return Picture(_form(colors), frame.tables(drawn))
-
-
-def word_width(text: str) -> float:
-    return frame.text_width(text, WORD_CHARACTER)
-
-
-def _ground(x: float, y: float, end: float, colors: Theme, before: bool) -> dict:
-    half = (THIN if before else THICK) / 2
-    if before:
-        return box(x, y - half, end, y + half, stroke=colors.quiet)
-    return box(x, y - half, end, y + half, fill=colors.ramp[5], width=0)
-
-
 @lru_cache(maxsize=4)
 def _form(colors: Theme) -> Form:
-    chart = alt.layer(*frame.layers(), width=1, height=1, autosize="pad")
+    """Bars and texts on an axis of names. Columns are placed in pixels, as only their texts say how wide they are."""
+    begin, end = (alt.X(f"{name}:Q", scale=None, axis=None) for name in ("begin", "end"))
+    scale = alt.Scale(padding=0)
+    base = alt.Chart(alt.NamedData("bars")).encode(
+        y=alt.Y("band:N", title=None, axis=axes.band_axis(colors), scale=scale),
+        yOffset=alt.YOffset("run:N", scale=scale),
+    )
+    bars = (
+        base.transform_filter("isValid(datum.share)")
+        .mark_bar(aria=False, tooltip=None, strokeWidth=1)
+        .encode(
+            x=begin,
+            x2="end:Q",
+            size=alt.Size("thick:Q", scale=None),
+            fill=alt.Fill("fill:N", scale=None),
+            stroke=alt.Stroke("stroke:N", scale=None),
+        )
+    )
+    font = alt.expr(f"datum.mono ? {json.dumps(MONO)} : {json.dumps(FONT)}")
+    texts = base.mark_text(align="left", baseline="middle", dx=6, font=font, aria=False, tooltip=None)
+    texts = texts.encode(x=end, text="text:N", fill=alt.Fill("color:N", scale=None))
+    step = alt.Step(STEP, **{"for": "offset"})
+    chart = alt.layer(*frame.layers(), bars, texts, height=step, width=1, autosize="pad")
     return Form.of(chart.configure(**config(colors)))

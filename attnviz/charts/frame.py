@@ -186,39 +186,38 @@ def tables(frame: Frame) -> dict[str, Table]:
 
 
 def layers() -> list[alt.Chart]:
-    """Layers that draw any frame, to be put above those of a map; their data are `tables`, by name."""
-    x, y = pixels()
-    base = {kind: alt.Chart(alt.NamedData(kind)).encode(x=x, y=y) for kind in KINDS}
+    """Layers that draw any frame, to be put above those of a map; their data are `tables`, by name.
+
+    Their places are no channels: where other layers have channels in pixels, Vega-Lite forgets the step of a band.
+    """
+    at = {name: alt.expr(f"datum.{name}") for name in ("x", "y")}
+    base = {kind: alt.Chart(alt.NamedData(kind)) for kind in KINDS}
     # Not the channel "color": Vega-Lite cannot share it between a scale (of the cells) and none (of the words).
     text = {"text": "text:N", "fill": alt.Fill("color:N", scale=None)}
-    mono = {"font": MONO, "baseline": "middle"} | _PLAIN
+    line = {"baseline": "middle"} | at | _PLAIN
+    mono = {"font": MONO} | line
+    ramp = {"width": RAMP_WIDTH, "height": RAMP_HEIGHT, "align": "left", "baseline": "top", "aspect": False}
     return [
-        base["images"]
-        .mark_image(width=RAMP_WIDTH, height=RAMP_HEIGHT, align="left", baseline="top", aspect=False, **_PLAIN)
-        .encode(url="uri:N"),
+        base["images"].mark_image(**ramp, **at, **_PLAIN).encode(url="uri:N"),
         base["boxes"]
-        .mark_rect(**_PLAIN)
+        .mark_rect(**at, x2=alt.expr("datum.x2"), y2=alt.expr("datum.y2"), **_PLAIN)
         .encode(
-            x2="x2:Q",
-            y2="y2:Q",
             fill=alt.Fill("fill:N", scale=None),
             stroke=alt.Stroke("stroke:N", scale=None),
             strokeWidth=alt.StrokeWidth("width:Q", scale=None),
         ),
         base["signs"]
-        .mark_point(filled=False, opacity=1, **_PLAIN)
+        .mark_point(filled=False, opacity=1, **at, **_PLAIN)
         .encode(
             shape=alt.Shape("path:N", scale=None),
             size=alt.Size("size:Q", scale=None),
             stroke=alt.Stroke("color:N", scale=None),
             strokeWidth=alt.StrokeWidth("width:Q", scale=None),
         ),
-        base["titles"]
-        .mark_text(align="left", baseline="middle", fontSize=TITLE_SIZE, fontWeight=600, **_PLAIN)
-        .encode(**text),
-        base["words"].mark_text(align="left", baseline="middle", **_PLAIN).encode(**text),
-        base["ticks"].mark_text(align="center", baseline="middle", **_PLAIN).encode(**text),
-        base["sides"].mark_text(align="center", baseline="middle", angle=270, **_PLAIN).encode(**text),
+        base["titles"].mark_text(align="left", fontSize=TITLE_SIZE, fontWeight=600, **line).encode(**text),
+        base["words"].mark_text(align="left", **line).encode(**text),
+        base["ticks"].mark_text(align="center", **line).encode(**text),
+        base["sides"].mark_text(align="center", angle=270, **line).encode(**text),
         base["rows"].mark_text(align="right", **mono).encode(**text),
         base["columns"].mark_text(align="left", angle=270, **mono).encode(**text),
         base["tokens"].mark_text(align="left", **mono).encode(**text),

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from attnviz import metrics
-from attnviz.charts import axes, bars, frame
-from attnviz.charts.frame import Frame, box, text_width, words
+from attnviz.charts import axes, bars
 from attnviz.charts.heatmap import subtitles_of
 from attnviz.charts.picture import Picture
 from attnviz.charts.theme import Theme, theme
@@ -12,12 +11,6 @@ from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
 from attnviz.metrics import NextWord
 from attnviz.words import OTHER_WORDS, quoted_token
-
-LENGTH, STEP, PAIR = 190, 24, 40
-"""Pixels: a bar of probability 1, and from word to word with one bar each and with two."""
-
-APART = 8
-"""Pixels from the middle of a word to the middles of its two bars."""
 
 NO_NUMBERS = "the probabilities are not numbers (NaN)"
 
@@ -51,20 +44,11 @@ def picture(
 def probabilities(found: Sequence[NextWord], title: str, lines: Sequence[str], colors: Theme) -> Picture:
     """Words and their bars, in pairs where what was before is known, under a title and lines."""
     compared = any(next.before is not None for next in found)
-    labels = [shown(next.word, axes.LONGEST_LABEL) for next in found]
-    left = -max(map(text_width, labels), default=0.0) - axes.PADDING
-    step = PAIR if compared else STEP
-    drawn = Frame(boxes=(box(-0.5, 0, 0.5, step * len(found), fill=colors.line, width=0),))
-    for i, (label, next) in enumerate(zip(labels, found, strict=True)):
-        y = (i + 0.5) * step
-        drawn += Frame(rows=(words(-axes.PADDING, y, label, colors.text),)) + _bars(next, y, colors)
+    columns = [bars.Column([next.probability for next in found], name=bars.AFTER if compared else "")]
     if compared:
-        texts = f"upper bar: {bars.BEFORE}", f"lower bar: {bars.AFTER}"
-        drawn += bars.legend(0, step * len(found) + 12, texts, colors)
-    width = LENGTH + bars.PERCENT - left
-    lines = lines if found else [NO_NUMBERS, *lines]
-    drawn += frame.heading(title, lines, left=left, top=-10, width=width, narrowest=bars.NARROWEST, colors=colors)
-    return bars.picture(drawn, colors)
+        columns.insert(0, bars.Column([next.before for next in found], name=bars.BEFORE, hollow=True))
+    names, lines = [shown(next.word, axes.LONGEST_LABEL) for next in found], lines if found else [NO_NUMBERS, *lines]
+    return bars.picture(names, columns, title, lines, colors, paired=compared)
 
 
 def title_of(record: Record, position: int, sentence: int = 0) -> str:
@@ -72,11 +56,3 @@ def title_of(record: Record, position: int, sentence: int = 0) -> str:
     token = quoted_token(metrics.token_at(record, position, sentence=sentence), position)
     what = "Most probable in place of" if metrics.fills_in(record) else "Next word after"
     return f"{what} {token} · {in_title(record.source)}"
-
-
-def _bars(next: NextWord, y: float, colors: Theme) -> Frame:
-    if next.before is None:
-        return bars.bar(0, y, next.probability, LENGTH, colors)
-    return bars.bar(0, y - APART, next.before, LENGTH, colors, before=True) + bars.bar(
-        0, y + APART, next.probability, LENGTH, colors
-    )

@@ -5,20 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnviz.charts import axes, bars, frame, panels, pixels
-from attnviz.charts.frame import Frame, Ramp, box, text_width, words
+from attnviz.charts.frame import Frame, Ramp, box
 from attnviz.charts.heatmap import subtitles_of
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.picture import Picture
 from attnviz.charts.size import size_beside
-from attnviz.charts.theme import Theme, theme
+from attnviz.charts.theme import theme
 from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
 from attnviz.metrics.beside import tiles
 from attnviz.metrics.rollout import Mixed
 from attnviz.views import groups
-
-LENGTH, STEP, APART = 150, 22, 26
-"""Pixels: the longest bar, from token to token, and between the bars of rollout and those of the flow."""
 
 MOST_BARS = 40
 """Of longer texts the tokens with the largest shares are shown; the table holds all."""
@@ -115,38 +112,20 @@ def row_picture(
         flow: (n,) of `metrics.rollout.flow` through the same layers.
         edits: whether the picture says what was changed.
     """
-    colors, shares = theme(dark), traced.shares[position]
-    order = np.argsort(-shares, kind="stable")[:MOST_BARS]
-    kept = sorted(order.tolist())
-    labels = [traced.called(i) for i in kept]
-    left = -max(map(text_width, labels), default=0.0) - axes.PADDING
-    drawn = Frame(
-        rows=tuple(words(-axes.PADDING, (i + 0.5) * STEP, label, colors.text) for i, label in enumerate(labels))
-    )
-    drawn += _bars(0.0, "rollout", shares[kept], colors)
-    right = LENGTH + bars.PERCENT + APART
-    if flow is not None:
-        drawn += _bars(right, "largest flow", flow[kept], colors)
+    shares = traced.shares[position]
+    kept = np.sort(np.argsort(-shares, kind="stable")[:MOST_BARS])
+    measured = {"rollout": shares} | ({} if flow is None else {"largest flow": flow})
+    columns = [
+        bars.Column(values[kept].tolist(), name=name, longest=float(values[kept].max(initial=0.0)) or 1.0)
+        for name, values in measured.items()
+    ]
     said = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
     lines = [*said, *left_out(traced), *subtitles_of(traced.record, edits=edits)]
-    wide = {"left": left, "width": right - left, "colors": colors}
-    drawn += frame.heading(row_title(traced, position), lines, top=-STEP - 6, **wide)
-    return bars.picture(drawn, colors)
+    labels = [traced.called(i) for i in kept.tolist()]
+    return bars.picture(labels, columns, row_title(traced, position), lines, theme(dark), length=150)
 
 
 def row_title(traced: Traced, position: int) -> str:
     """What is drawn of a row, beginning with constant words."""
     where = f"{traced.found.kind}, after layer {traced.layer}"
     return f"What reaches {traced.called(position)} · {where} · {in_title(traced.record.source)}"
-
-
-def _bars(x: float, name: str, values: np.ndarray, colors: Theme) -> Frame:
-    """A column of bars, the longest for the largest of them, under its name."""
-    longest = float(values.max(initial=0.0)) or 1.0
-    drawn = Frame(
-        words=(words(x, -STEP / 2, name, colors.quiet),),
-        boxes=(box(x - 0.5, 0, x + 0.5, STEP * len(values), fill=colors.line, width=0),),
-    )
-    for i, value in enumerate(values.tolist()):
-        drawn += bars.bar(x, (i + 0.5) * STEP, value, LENGTH / longest, colors)
-    return drawn

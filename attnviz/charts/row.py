@@ -1,17 +1,16 @@
 """One query worked in full, as a table that is a picture: a row per key, a column per step, a bar per weight."""
 
-from attnviz.charts import bars, frame
+from attnviz.charts import axes, bars
 from attnviz.charts.digits import digits
-from attnviz.charts.frame import Frame, box, text_width, words
 from attnviz.charts.picture import Picture
-from attnviz.charts.theme import LINE, Theme, theme
+from attnviz.charts.theme import theme
 from attnviz.core.display import shown
 from attnviz.core.record import Step
 from attnviz.core.tokens import Token
 from attnviz.walk import Row
 
-STEP, GAP, LENGTH = 22, 22, 120
-"""Pixels: from row to row, between columns, and a bar of weight 1."""
+LENGTH = 120
+"""Pixels of a bar of weight 1."""
 
 Column = tuple[str, list[str]]
 """What it is called, and a text for each key."""
@@ -66,27 +65,9 @@ def picture(
         selected: the key that is marked.
     """
     colors = theme(dark)
-    drawn, x = Frame(), 0.0
-    for name, texts in columns(row, step, keys):
-        part, width = _column(name, texts, x, colors)
-        drawn, x = drawn + part, x + width + GAP
-    for i, weight in enumerate(row.weights.tolist()):
-        if weight == weight:
-            y = (i + 0.5) * STEP
-            drawn += Frame(boxes=(box(x, y - 6, x + weight * LENGTH, y + 6, fill=colors.ramp[5], width=0),))
-    x += LENGTH
-    if selected in row.keys:
-        y = (selected - row.keys.start) * STEP
-        drawn += Frame(boxes=(box(-6, y, x, y + STEP, stroke=colors.accent, width=1.5),))
-    bottom = len(row.keys) * STEP + 8
-    for name, (text,) in totals(row):
-        drawn += Frame(words=(words(0, bottom + LINE / 2, f"{name} {text}", colors.text),))
-        bottom += LINE
-    drawn += frame.heading(title, lines, left=0, top=-LINE - 12, width=x, colors=colors)
-    return bars.picture(drawn, colors)
-
-
-def _column(name: str, texts: list[str], x: float, colors: Theme) -> tuple[Frame, float]:
-    width = max([text_width(text) for text in texts] + [bars.word_width(name)])
-    below = tuple(words(x, (i + 0.5) * STEP, text, colors.text) for i, text in enumerate(texts))
-    return Frame(words=(words(x, -0.5 * LINE, name, colors.quiet),), tokens=below), width
+    (_, names), *found = columns(row, step, keys)
+    drawn = [bars.Column(texts=texts, name=name, color=colors.text) for name, texts in found[:-1]]
+    drawn += [bars.Column(row.weights.tolist(), found[-1][1], name=found[-1][0])]
+    below = [f"{name} {text}" for name, (text,) in totals(row)]
+    marks = {} if selected not in row.keys else {row.keys.index(selected): axes.CHOSEN}
+    return bars.picture(names, drawn, title, lines, colors, length=LENGTH, marks=marks, below=below)

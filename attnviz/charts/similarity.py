@@ -1,14 +1,17 @@
 """How alike the sentences of a batch are to a model, and how far a change moved each: a small map with its numbers."""
 
+from functools import lru_cache
+
+import altair as alt
 import numpy as np
 
 from attnviz import metrics
-from attnviz.charts import axes, bars, frame, pixels
-from attnviz.charts.frame import Frame, Ramp, box, text_width, words
+from attnviz.charts import axes, frame, pixels
+from attnviz.charts.frame import Frame, text_width, words
 from attnviz.charts.heatmap import subtitles_of
 from attnviz.charts.maps import number
-from attnviz.charts.picture import Picture
-from attnviz.charts.theme import TEXT_SIZE, Theme, theme
+from attnviz.charts.picture import Form, Picture
+from attnviz.charts.theme import STOPS, TEXT_SIZE, Theme, config, theme
 from attnviz.core.display import in_title, isolated, shown
 from attnviz.core.record import Record
 from attnviz.words import turned
@@ -24,6 +27,7 @@ LONGEST_SENTENCE = 32
 
 MEASURE = "cosine of the sentences' vectors; 1: the same direction"
 MOVED = "moved: 1 less the cosine of a sentence's vector before the change and after it"
+SCALE = "cosine, from 0 to 1; below 0 looks like 0"
 
 
 def picture(record: Record, *, before: Record | None = None, dark: bool = False, edits: bool = True) -> Picture:
@@ -34,27 +38,18 @@ def picture(record: Record, *, before: Record | None = None, dark: bool = False,
     """
     colors, every = theme(dark), len(record.sentences)
     cosine = metrics.similarity(record).numpy()[:MOST_SENTENCES, :MOST_SENTENCES]
-    side = CELL * len(cosine)
     names = [f"{_shown(one.text)} {i}" for i, one in enumerate(record.sentences[:MOST_SENTENCES], 1)]
-    left = -max(map(text_width, names)) - axes.PADDING
-    drawn = _cells(cosine, colors) + _names(names, colors)
+    left, side = -max(map(text_width, names)) - axes.PADDING, CELL * len(cosine)
+    moved = [] if before is None else map(turned, metrics.shift(before, record).tolist()[:MOST_SENTENCES])
+    around = Frame(words=tuple(words(side + 12, (i + 0.5) * CELL, text, colors.text) for i, text in enumerate(moved)))
     if before is not None:
-        drawn += _moved(metrics.shift(before, record).tolist()[:MOST_SENTENCES], side, colors)
-    ramp = Ramp(
-        "cosine, from 0 to 1; below 0 looks like 0", pixels.ramp_uri(colors), ((0, "0"), (0.5, "0.5"), (1, "1"))
-    )
-    drawn += frame.legend([], ramp, top=side + 16, width=side, colors=colors)
+        around += Frame(words=(words(side + 12, -axes.PADDING - TEXT_SIZE / 2, "moved", colors.quiet),))
     notes = [MEASURE, MOVED if before is not None else ""]
     notes += [f"the first {MOST_SENTENCES} of {every} sentences"] if every > MOST_SENTENCES else []
-    drawn += frame.heading(
-        title_of(record),
-        [*notes, *subtitles_of(record, edits=edits)],
-        left=left,
-        top=-axes.PADDING - TEXT_SIZE - 14,
-        width=side - left,
-        colors=colors,
-    )
-    return bars.picture(drawn, colors)
+    lines = [*notes, *subtitles_of(record, edits=edits)]
+    around += frame.heading(title_of(record), lines, left=left, top=-CELL, width=side - left, colors=colors)
+    cells = _cells(cosine, axes.keys([isolated(name) for name in names], {}), colors)
+    return Picture(_form(colors), {"pairs": cells} | frame.tables(around))
 
 
 def title_of(record: Record) -> str:
@@ -66,36 +61,35 @@ def _shown(text: str) -> str:
     return shown(text, LONGEST_SENTENCE).replace("␣", " ")
 
 
-def _cells(cosine: np.ndarray, colors: Theme) -> Frame:
-    """A square per pair on the ramp, and its number in the color that is read best on it."""
-    drawn = Frame()
-    for i, j in np.ndindex(*cosine.shape):
-        x, y, value = j * CELL, i * CELL, float(cosine[i, j])
-        ground = pixels.color_at(value, colors) if value == value else colors.blocked
-        ink = pixels.readable(ground, colors) if value == value else colors.warning
-        drawn += Frame(
-            boxes=(box(x, y, x + CELL, y + CELL, fill=ground, stroke=colors.background),),
-            ticks=(words(x + CELL / 2, y + CELL / 2, number(value, ".2f"), ink),),
-        )
-    return drawn
+def _cells(cosine: np.ndarray, bands: list[str], colors: Theme) -> dict[str, list]:
+    """Each pair, with its number in the color that is read best on its ground; what is no number has no cosine."""
+    values, known = cosine.ravel().tolist(), np.isfinite(cosine).ravel().tolist()
+    inks = [
+        pixels.readable(pixels.color_at(v, colors), colors) if k else colors.warning
+        for v, k in zip(values, known, strict=True)
+    ]
+    rows, columns = (index.ravel().tolist() for index in np.indices(cosine.shape))
+    return {
+        "row": [bands[i] for i in rows],
+        "column": [j + 1 for j in columns],
+        "cosine": [value if k else None for value, k in zip(values, known, strict=True)],
+        "text": [number(value, ".2f") for value in values],
+        "ink": inks,
+    }
 
 
-def _names(names: list[str], colors: Theme) -> Frame:
-    """The sentences beside their rows with their numbers, counted from 1 as lines are, and these over the columns."""
-    middles = [(i + 0.5) * CELL for i in range(len(names))]
-    return Frame(
-        rows=tuple(
-            words(-axes.PADDING, y, isolated(name), colors.text) for y, name in zip(middles, names, strict=True)
-        ),
-        ticks=tuple(words(x, -axes.PADDING - TEXT_SIZE / 2, str(i), colors.text) for i, x in enumerate(middles, 1)),
+@lru_cache(maxsize=4)
+def _form(colors: Theme) -> Form:
+    """A square per pair, and its number; the sentences are beside their rows, counted from 1 as lines are."""
+    scale = alt.Scale(domain=STOPS, range=colors.ramp, interpolate="rgb", clamp=True)
+    legend = alt.Legend(title=SCALE, gradientLength=frame.RAMP_WIDTH, values=[0, 0.5, 1], format="g")
+    base = alt.Chart(alt.NamedData("pairs")).encode(
+        y=alt.Y("row:N", title=None, axis=axes.band_axis(colors), scale=alt.Scale(padding=0)),
+        x=alt.X("column:O", title=None, axis=alt.Axis(orient="top", labelAngle=0), scale=alt.Scale(padding=0)),
     )
-
-
-def _moved(moved: list[float], side: float, colors: Theme) -> Frame:
-    texts = [turned(value) for value in moved]
-    return Frame(
-        words=(
-            words(side + 12, -axes.PADDING - TEXT_SIZE / 2, "moved", colors.quiet),
-            *(words(side + 12, (i + 0.5) * CELL, text, colors.text) for i, text in enumerate(texts)),
-        )
-    )
+    ground = alt.when("isValid(datum.cosine)").then(alt.Color("cosine:Q", scale=scale, legend=legend))
+    squares = base.mark_rect(stroke=colors.background, aria=False, tooltip=None)
+    squares = squares.encode(color=ground.otherwise(alt.value(colors.blocked)))
+    texts = base.mark_text(aria=False, tooltip=None).encode(text="text:N", fill=alt.Fill("ink:N", scale=None))
+    chart = alt.layer(*frame.layers(), squares, texts, width=alt.Step(CELL), height=alt.Step(CELL), autosize="pad")
+    return Form.of(chart.configure(**config(colors)))

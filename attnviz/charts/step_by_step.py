@@ -1,22 +1,22 @@
 """What a model says after each word it reads: of a translator, how it writes word by word."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import zip_longest
 
 from attnviz import metrics
-from attnviz.charts import axes, bars, frame
-from attnviz.charts.frame import Frame, text_width, words
+from attnviz.charts import axes, bars
+from attnviz.charts.bars import Column
 from attnviz.charts.heatmap import subtitles_of
 from attnviz.charts.picture import Picture
-from attnviz.charts.theme import LINE, Theme, theme
+from attnviz.charts.theme import Theme, theme
 from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
 from attnviz.metrics import Said
 from attnviz.words import NO_BLANK
 
-STEP, LENGTH, GAP = 24, 70, 14
-"""Pixels: from row to row, a bar of probability 1, and between columns."""
+LENGTH = 70
+"""Pixels of a bar of probability 1."""
 
 MOST_ROWS = 40
 """Of longer texts so many rows are drawn; the table holds all."""
@@ -25,9 +25,6 @@ DIFFERS, NOTHING = "≠", "–"
 
 Row = tuple[int, Said | None, Said | None]
 """A position, what is said now, and what was said before the change; None where nothing was read any more."""
-
-Column = Callable[[float], tuple[Frame, float]]
-"""Draws a column that begins at some x, and says how wide it is."""
 
 
 def picture(
@@ -46,15 +43,10 @@ def picture(
     old = metrics.said(before, sentence=sentence) if compared else ()
     every = [((one or was).position, one, was) for one, was in zip_longest(now, old)]
     rows = _kept(every, compared)
-    drawn, x = Frame(), 0.0
-    for column in _columns(rows, old == () or _read_alike(every), compared, record, colors) if rows else ():
-        part, width = column(x)
-        drawn, x = drawn + part, x + width + GAP
+    columns = _columns(rows, old == () or _read_alike(every), compared, record, colors) if rows else []
     lines = [*_notes(rows, every, compared), *subtitles_of(record, edits=edits)]
-    top = -(1 + compared) * LINE - 14
-    title = title_of(record)
-    drawn += frame.heading(title, lines, left=0, top=top, width=x, narrowest=bars.NARROWEST, colors=colors)
-    return bars.picture(drawn, colors)
+    names, marks = [str(i) for i, _, _ in rows], dict.fromkeys(range(len(rows)), axes.QUIET)
+    return bars.picture(names, columns, title_of(record), lines, colors, length=LENGTH, marks=marks)
 
 
 def title_of(record: Record) -> str:
@@ -99,46 +91,26 @@ def _notes(rows: list[Row], every: list[Row], compared: bool) -> list[str]:
 
 
 def _columns(rows: list[Row], read_alike: bool, compared: bool, record: Record, colors: Theme) -> list[Column]:
-    """Positions, what was read, what was said before the change, marks, and what is said now."""
+    """What was read, what was said before the change, marks, and what is said now."""
     verb = "writes" if record.targets else "expects"
-    reads = partial(_reads, "in place of" if metrics.fills_in(record) else "reads")
-    numbers = partial(_texts, ("", ""), [str(i) for i, _, _ in rows], colors.quiet, colors)
+    reads = partial(_texts, "in place of" if metrics.fills_in(record) else "reads", colors.text)
     now, old = [row[1] for row in rows], [row[2] for row in rows]
     if not compared:
-        return [numbers, reads(now, "", colors), *_says(now, (verb, ""), colors)]
-    first, last = ([], []) if read_alike else ([reads(old, bars.BEFORE, colors)], [reads(now, bars.AFTER, colors)])
-    shared = [reads(now, "", colors)] if read_alike else []
+        return [reads(now, ""), *_says(now, verb, "", colors)]
     named = (bars.BEFORE, bars.AFTER) if read_alike else ("", "")
-    marks = partial(_texts, ("", ""), [DIFFERS if differs(row) else "" for row in rows], colors.accent, colors)
-    return [
-        *(numbers, *shared, *first, *_says(old, (verb, named[0]), colors, before=True)),
-        *(marks, *last, *_says(now, (verb, named[1]), colors)),
-    ]
+    first = [reads(now, "")] if read_alike else [reads(old, bars.BEFORE)]
+    last = [] if read_alike else [reads(now, bars.AFTER)]
+    marks = Column(texts=[DIFFERS if differs(row) else "" for row in rows], color=colors.accent)
+    before = _says(old, verb, named[0], colors, before=True)
+    return [*first, *before, marks, *last, *_says(now, verb, named[1], colors)]
 
 
-def _reads(caption: str, said: list[Said | None], group: str, colors: Theme) -> Column:
-    texts = [shown(one.token, axes.LONGEST_LABEL) if one else NOTHING for one in said]
-    return partial(_texts, (caption, group), texts, colors.text, colors)
+def _texts(caption: str, color: str, said: list[Said | None], group: str, sign: str = "", word: bool = False) -> Column:
+    texts = [sign + shown(one.word if word else one.token, axes.LONGEST_LABEL) if one else NOTHING for one in said]
+    return Column(texts=texts, name=caption, group=group, color=color)
 
 
-def _says(said: list[Said | None], captions: tuple[str, str], colors: Theme, *, before: bool = False) -> list[Column]:
+def _says(said: list[Said | None], verb: str, group: str, colors: Theme, *, before: bool = False) -> list[Column]:
     """The words and their bars."""
-    texts = [f"▸ {shown(one.word, axes.LONGEST_LABEL)}" if one else NOTHING for one in said]
-    color = colors.quiet if before else colors.text
-    return [partial(_texts, captions, texts, color, colors), partial(_bars, said, before, colors)]
-
-
-def _texts(captions: tuple[str, str], texts: list[str], color: str, colors: Theme, x: float) -> tuple[Frame, float]:
-    """Texts under a caption, and over it the name of the run that it is of, which may be wider than the column."""
-    above = (words(x, -(i + 0.5) * LINE, text, colors.quiet) for i, text in enumerate(captions) if text)
-    below = (words(x, (i + 0.5) * STEP, text, color) for i, text in enumerate(texts) if text)
-    wide = max((text_width(text) for text in texts), default=0.0)
-    return Frame(words=tuple(above), tokens=tuple(below)), max(wide, bars.word_width(captions[0]))
-
-
-def _bars(said: list[Said | None], before: bool, colors: Theme, x: float) -> tuple[Frame, float]:
-    drawn = Frame()
-    for i, one in enumerate(said):
-        if one is not None:
-            drawn += bars.bar(x, (i + 0.5) * STEP, one.probability, LENGTH, colors, before=before)
-    return drawn, LENGTH + bars.PERCENT
+    words = _texts(verb, colors.quiet if before else colors.text, said, group, "▸ ", True)
+    return [words, Column([one.probability if one else None for one in said], hollow=before)]

@@ -131,5 +131,17 @@ def config(colors: Theme) -> dict:
             "ticks": False,
             "grid": False,
         },
+        "legend": {
+            "orient": "bottom",
+            "titleColor": colors.quiet,
+            "titleFont": FONT,
+            "titleFontSize": TEXT_SIZE,
+            "titleFontWeight": "normal",
+            "titleLimit": 0,
+            "labelColor": colors.text,
+            "labelFont": FONT,
+            "labelFontSize": TEXT_SIZE,
+            "labelLimit": 0,
+        },
         "text": {"font": FONT, "fontSize": TEXT_SIZE, "color": colors.text},
     }

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from pictures import SITE, data, filled_of, heatmap, mask_grid, next_word, step_by_step, without_data
+from pictures import SITE, data, filled_of, heatmap, mask_grid, names, next_word, step_by_step, without_data
 
 from attnviz import figures, metrics, words
 from attnviz.core.masks import Subsequent
@@ -45,7 +45,7 @@ def test_a_blank_has_the_words_that_may_stand_in_its_place():
     chart = next_word(AFTER, 1, before=BEFORE, count=2)
 
     assert " ".join(texts(chart, "titles")) == "Most probable in place of '[M]' (1) · story"
-    assert texts(chart, "rows") == ["dog", "cat"]
+    assert names(chart) == ["dog", "cat"]
     assert figures.next_word(AFTER, 1).name == "story-blank-1-a-M-sat-M"
     assert words.next_word(AFTER, 1, count=1) == "Most probable in place of '[M]' (1): 'dog' 75.0%."
 
@@ -65,8 +65,8 @@ def test_blanks_stand_one_below_the_other():
 
     assert texts(chart, "titles") == ["Blanks, filled in · story"]
     assert "in place of" in texts(chart)
-    assert [text for text in texts(chart, "tokens") if text.startswith("▸")] == ["▸ cat", "▸ down", "▸ dog", "▸ down"]
-    assert {"1", "3"} <= set(texts(chart, "tokens"))
+    assert [text for text in texts(chart, "bars") if text.startswith("▸")] == ["▸ cat", "▸ down", "▸ dog", "▸ down"]
+    assert names(chart) == ["1", "3"]
     assert "another word than before: 1 of 2 rows, marked ≠" in texts(chart)
 
 
@@ -74,7 +74,7 @@ def test_where_there_is_no_blank_the_picture_says_so():
     chart = step_by_step(NONE, before=NONE)
 
     assert NO_BLANK in texts(chart)
-    assert texts(chart, "tokens") == []
+    assert texts(chart, "bars") == []
     assert without_data(chart) == without_data(step_by_step(BEFORE))
     assert figures.step_by_step(NONE).description == "There is no blank in the sentence to fill in."
     assert figures.step_by_step(NONE).table.empty

@@ -6,7 +6,7 @@ import pytest
 from pictures import HOSTILE, SITE, change, data, draw, record_of, without_data
 
 from attnviz import metrics, words
-from attnviz.charts.change import WIDTH, picture
+from attnviz.charts.change import picture
 from attnviz.charts.theme import CAUTIONS
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Prefix
@@ -15,25 +15,20 @@ WORDS = ["The", "cat", "sat"]
 OFF = Edits(heads_off=frozenset({(SITE, 1)}))
 
 
-def bars(chart):
-    return data(chart, "tokens of change")
-
-
 def test_a_bar_is_as_long_as_its_token_moved():
     before, after = record_of(WORDS), record_of(WORDS, edits=OFF)
     moved = metrics.output_change(before, after).tolist()
 
-    rows = bars(change(before, after))
+    rows = data(change(before, after), "bars")
 
-    assert [row["change"] for row in rows] == moved
-    assert [row["length"] for row in rows] == pytest.approx([m / max(moved) * WIDTH for m in moved])
+    assert [row["share"] for row in rows] == pytest.approx([m / max(moved) for m in moved])
     assert rows[0]["text"] == f"{moved[0]:.1%}"
 
 
 def test_a_token_that_did_not_move_says_zero():
     record = record_of(WORDS)
 
-    assert [(row["length"], row["text"]) for row in bars(change(record, record))] == [(0, "0")] * 3
+    assert [(row["share"], row["text"]) for row in data(change(record, record), "bars")] == [(0, "0.0%")] * 3
 
 
 def test_of_a_long_sentence_the_tokens_that_moved_most_are_drawn():
@@ -42,10 +37,11 @@ def test_of_a_long_sentence_the_tokens_that_moved_most_are_drawn():
     before, after = record_of(texts), record_of(texts, edits=OFF)
     moved = metrics.output_change(before, after)
 
-    rows = bars(change(before, after))
+    rows = data(change(before, after), "bars")
 
     most = sorted(moved.topk(40).indices.tolist())
-    assert [row["change"] for row in rows] == [moved[i].item() for i in most]
+    assert [row["band"][5:] for row in rows] == [texts[i] for i in most]
+    assert [row["share"] for row in rows] == pytest.approx([(moved[i] / moved.max()).item() for i in most])
     assert "40 of 100 tokens" in str(change(before, after).to_dict())
 
 
@@ -54,7 +50,7 @@ def test_what_is_not_a_number_has_no_bar():
     before = record_of(WORDS)
     after = record_of(WORDS, edits=Edits(mask=Prefix(0), empty_rows="nan"))
 
-    assert {(row["length"], row["text"]) for row in bars(change(before, after))} == {(0.0, "NaN")}
+    assert {(row["share"], row["text"]) for row in data(change(before, after), "bars")} == {(None, "NaN")}
 
 
 def test_infinite_and_no_numbers_read_alike_in_picture_and_words():
@@ -65,10 +61,10 @@ def test_infinite_and_no_numbers_read_alike_in_picture_and_words():
     for row, by in enumerate(moved):
         output[0, row] *= 1 + by
 
-    rows = bars(change(before, replace(after, output=output)))
+    rows = data(change(before, replace(after, output=output)), "bars")
     said = words.change(metrics.output_change(before, replace(after, output=output)).numpy(), [*WORDS, "down"])
 
-    assert [row["text"] for row in rows] == ["150.0%", "∞", "NaN", "0"]
+    assert [row["text"] for row in rows] == ["150.0%", "∞", "NaN", "0.0%"]
     assert said.endswith("'sat' (2) NaN, 'cat' (1) ∞, 'The' (0) 150.0%.")
 
 

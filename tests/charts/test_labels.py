@@ -3,11 +3,11 @@
 import math
 
 import pytest
-from pictures import HOSTILE, data, draw, labels, labels_of, record_of, without_data
+from pictures import HOSTILE, bars, data, draw, labels, labels_of, names, record_of, without_data
 
 from attnviz import figures, metrics
 from attnviz.charts.labels import MOST_LABELS, ONE_LABEL
-from attnviz.charts.next_word import LENGTH, NO_NUMBERS
+from attnviz.charts.next_word import NO_NUMBERS
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 
@@ -22,23 +22,23 @@ def texts(chart, name="words"):
 def test_each_class_has_a_bar_as_long_as_it_is_probable():
     chart = labels(BEFORE)
 
-    assert texts(chart, "rows") == ["good", "bad", "so so".replace(" ", "␣")]
-    lengths = [box["x2"] - box["x"] for box in data(chart, "boxes")[1:]]
-    assert lengths == pytest.approx([LENGTH * share for share in (0.5, 0.25, 0.25)])
+    assert names(chart) == ["good", "bad", "so so".replace(" ", "␣")]
+    assert bars(chart) == pytest.approx([0.5, 0.25, 0.25])
 
 
 def test_before_and_after_a_change_each_class_has_two_bars():
     chart = labels(AFTER, before=BEFORE)
 
-    assert texts(chart, "rows")[0] == "bad"
-    assert {"25.0%", "75.0%", "50.0%", "12.5%", "upper bar: before the change"} <= set(texts(chart))
+    assert names(chart)[0] == "bad"
+    assert {"25.0%", "75.0%", "50.0%", "12.5%"} <= set(texts(chart, "bars"))
+    assert {"before the change", "after the change"} <= set(texts(chart))
     assert without_data(chart) == without_data(labels(BEFORE))
 
 
 def test_of_many_classes_the_most_probable_are_drawn_and_the_table_holds_all():
     record = labels_of(TEXT, [float(i) for i in range(40)], names=[f"n{i}" for i in range(40)])
 
-    assert texts(labels(record), "rows") == [f"n{39 - i}" for i in range(MOST_LABELS)]
+    assert names(labels(record)) == [f"n{39 - i}" for i in range(MOST_LABELS)]
     assert f"the {MOST_LABELS} most probable of 40 labels" in texts(labels(record))
     assert len(figures.labels(record).table) == 40
 

@@ -4,9 +4,21 @@ import math
 from dataclasses import replace
 
 import pytest
-from pictures import HOSTILE, SITE, data, draw, next_word, record_of, story_of, translation_of, without_data
+from pictures import (
+    HOSTILE,
+    SITE,
+    bars,
+    data,
+    draw,
+    names,
+    next_word,
+    record_of,
+    story_of,
+    translation_of,
+    without_data,
+)
 
-from attnviz.charts.next_word import LENGTH, NO_NUMBERS
+from attnviz.charts.next_word import NO_NUMBERS
 from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
@@ -27,37 +39,31 @@ def texts(chart, name="words"):
     return [row["text"] for row in data(chart, name)]
 
 
-def bars_of(chart):
-    """Length and fill of each bar, from above to below; the first box is the line at zero, the last two the legend."""
-    return [(box["x2"] - box["x"], box["fill"]) for box in data(chart, "boxes")[1:]]
-
-
 def test_the_most_probable_words_have_bars_as_long_as_they_are_probable():
     chart = next_word(BEFORE, 1, count=2)
 
-    assert texts(chart, "rows") == ["is", "are"]
-    assert [length for length, _ in bars_of(chart)] == pytest.approx([0.88 * LENGTH, 0.1 * LENGTH])
-    assert {"88.0%", "10.0%"} <= set(texts(chart))
-    assert "after the change" not in " ".join(texts(chart))
+    assert names(chart) == ["is", "are"]
+    assert bars(chart) == pytest.approx([0.88, 0.1])
+    assert texts(chart, "bars") == ["88.0%", "10.0%"]
+    assert "after the change" not in texts(chart)
 
 
 def test_before_and_after_a_change_each_word_has_two_bars():
     """In the order of what is probable after; told apart by place, by fill and in words."""
     chart = next_word(AFTER, 1, before=BEFORE, count=2)
+    found = {(row["band"][5:], row["run"]): row for row in data(chart, "bars")}
 
-    assert texts(chart, "rows") == ["are", "is"]
-    bars = bars_of(chart)[:4]
-    assert [length for length, _ in bars] == pytest.approx([LENGTH * share for share in (0.1, 0.75, 0.88, 0.2)])
-    assert [fill for _, fill in bars] == [None, LIGHT.ramp[5]] * 2
-    edges = [y for box in data(chart, "boxes")[1:] for y in (box["y"], box["y2"])]
-    assert edges == sorted(edges)
-    assert {"upper bar: before the change", "lower bar: after the change"} <= set(texts(chart))
-    assert {"10.0%", "75.0%", "88.0%", "20.0%"} <= set(texts(chart))
+    assert names(chart) == ["are", "is"]
+    places = [("are", "0"), ("are", "1"), ("is", "0"), ("is", "1")]
+    assert [found[place]["share"] for place in places] == pytest.approx([0.1, 0.75, 0.88, 0.2])
+    assert [found[place]["fill"] for place in places] == [LIGHT.background, LIGHT.ramp[5]] * 2
+    assert [found[place]["text"] for place in places] == ["10.0%", "75.0%", "88.0%", "20.0%"]
+    assert {"before the change", "after the change"} <= set(texts(chart))
 
 
 def test_words_of_either_run_are_drawn():
     """A word that was the most probable before stays to be seen when it is no more."""
-    assert texts(next_word(AFTER, 1, before=BEFORE, count=1), "rows") == ["are", "is"]
+    assert names(next_word(AFTER, 1, before=BEFORE, count=1)) == ["are", "is"]
 
 
 def test_a_run_that_had_read_other_words_is_not_compared():
@@ -68,7 +74,7 @@ def test_a_run_that_had_read_other_words_is_not_compared():
 
     for position, alike in ((0, True), (1, True), (2, False), (3, False)):
         chart = next_word(after, position, before=before)
-        assert ("lower bar: after the change" in texts(chart)) == alike
+        assert ("after the change" in texts(chart)) == alike
         assert (OTHER_WORDS in " ".join(texts(chart))) == (not alike)
 
 
@@ -76,9 +82,9 @@ def test_probabilities_that_are_no_numbers_have_no_bars():
     neither, broken = next_word(without_numbers(BEFORE), 1), next_word(without_numbers(AFTER), 1, before=BEFORE)
 
     assert NO_NUMBERS in texts(neither)
-    assert bars_of(neither) == []
-    assert texts(broken).count("NaN") == 4
-    assert texts(broken, "rows") == ["is", "are", "was", "cat"]
+    assert bars(neither) == []
+    assert texts(broken, "bars").count("NaN") == 4
+    assert names(broken) == ["is", "are", "was", "cat"]
     assert draw(neither.to_dict(), broken.to_dict())[1].std() > 5
 
 

@@ -8,7 +8,6 @@ from pictures import data, draw, overview, without_data
 
 from attnviz import api
 from attnviz.charts.overview import LARGEST, SMALLEST, WIDTH
-from attnviz.charts.scatter import LEFT, SIDE
 from attnviz.charts.scatter import picture as scatter
 from attnviz.core.edits import Edits, Site
 from attnviz.metrics.heads import head_metrics
@@ -86,17 +85,14 @@ def test_another_sentence_leaves_the_specification(record):
 
 
 def test_a_head_stands_where_its_numbers_are(record):
-    """Left to right by the first, from below to above by the second."""
+    """Left to right by the first, from below to above by the second, on axes that begin at 0."""
     table = head_metrics(record)
     rows = data(marks(record, "entropy", "previous"), "heads")
 
     known = table.dropna(subset=["entropy", "previous"])
     assert len(rows) == len(known) < len(table)  # of cross-attention there is no previous token
-    by_entropy = sorted(range(len(rows)), key=lambda i: float(known["entropy"].iloc[i]))
-    assert [rows[i]["x"] for i in by_entropy] == sorted(row["x"] for row in rows)
-    by_previous = sorted(range(len(rows)), key=lambda i: float(known["previous"].iloc[i]))
-    assert [rows[i]["y"] for i in by_previous] == sorted((row["y"] for row in rows), reverse=True)
-    assert all(LEFT <= row["x"] <= LEFT + SIDE and 0 <= row["y"] <= SIDE for row in rows)
+    assert [row["at"] for row in rows] == known["entropy"].tolist()
+    assert [row["up"] for row in rows] == known["previous"].tolist()
 
 
 def test_heads_with_the_same_number_stand_on_each_other(record):
@@ -104,8 +100,9 @@ def test_heads_with_the_same_number_stand_on_each_other(record):
     table = head_metrics(record).assign(entropy=0.5)
     rows = data(marks(record, "entropy", table=table), "heads")
 
-    assert len({row["x"] for row in rows}) == 1
-    assert len({row["y"] for row in rows}) == len(rows) == len(table)
+    assert len({row["at"] for row in rows}) == 1
+    assert {row["x"] for row in rows} == {0.5}
+    assert len({row["up"] for row in rows}) == len(rows) == len(table)
 
 
 def test_the_chosen_head_is_above_all_others(record):

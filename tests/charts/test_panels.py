@@ -147,7 +147,7 @@ def test_a_row_in_full_shows_every_step_that_the_call_has():
     names = {one["text"] for one in data(figure.chart, "words")}
 
     assert {"q · k", "softcap", "/ 0.5", "mask", "− max", "exp", "weight"} <= names
-    assert {digits(value) for value in row.weights.tolist()} <= {one["text"] for one in data(figure.chart, "tokens")}
+    assert {digits(value) for value in row.weights.tolist()} <= {one["text"] for one in data(figure.chart, "bars")}
     assert figure.table["weights"].tolist() == row.weights.tolist()
     assert without_data(figure.chart) == without_data(figures.walk.row(record, SITE, 1, row).chart)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from pictures import HOSTILE, data, draw, record_of
+from pictures import HOSTILE, bars, data, draw, names, record_of
 
 from attnviz import figures, words
 from attnviz.charts import rollout as chart
@@ -50,12 +50,11 @@ def test_a_selected_row_is_outlined_whole():
 def test_bars_are_as_long_as_their_shares():
     """Those of rollout and of the flow each by its own largest; without a flow there is one column."""
     one = traced(shares=SHARES)
-    alone = data(chart.row_picture(one, 2).chart, "boxes")
-    both = data(chart.row_picture(one, 2, np.array([0.9, 0.3, 0.6])).chart, "boxes")
+    alone, both = (chart.row_picture(one, 2, flow).chart for flow in (None, np.array([0.9, 0.3, 0.6])))
 
-    lengths = [box["x2"] - box["x"] for box in both if box["width"] == 0 and box["x2"] - box["x"] > 1]
-    assert lengths == pytest.approx([75, 75, 150, 150, 50, 100])
-    assert len([box for box in alone if box["x2"] - box["x"] > 1]) == 3
+    assert bars(alone) == pytest.approx([0.5, 0.5, 1])
+    assert bars(both) == pytest.approx([0.5, 0.5, 1, 1, 1 / 3, 2 / 3])
+    assert [row["text"] for row in data(both, "bars")] == ["25.0%", "25.0%", "50.0%", "90.0%", "30.0%", "60.0%"]
 
 
 def test_numbers_beside_bars_and_in_tables_are_those_of_the_metrics():
@@ -63,7 +62,7 @@ def test_numbers_beside_bars_and_in_tables_are_those_of_the_metrics():
     one = traced(["one", "two", "three", "four"])
     reached = flow(one.found, 3).numpy()
     figure = figures.rollout.row(one, 3, reached)
-    shown = [word["text"] for word in data(figure.chart, "words")]
+    shown = [bar["text"] for bar in data(figure.chart, "bars")]
 
     assert figure.table["rollout"].tolist() == one.shares[3].tolist()
     assert figure.table["flow"].tolist() == reached.tolist()
@@ -78,11 +77,11 @@ def test_of_a_long_text_the_largest_are_shown_and_said():
     n = MOST_BESIDE + 4
     shares = torch.rand(n, n, generator=torch.Generator().manual_seed(3)).double().numpy()
     one = traced([f"w{i}" for i in range(n)], shares)
-    bars = data(chart.row_picture(one, 5).chart, "rows")
+    shown = names(chart.row_picture(one, 5).chart)
     drawing = chart.drawing_of(one, selected=7)
 
-    assert len(bars) == MOST_BARS
-    assert bars[0]["text"] == one.called(min(np.argsort(-shares[5])[:MOST_BARS]))
+    assert len(shown) == MOST_BARS
+    assert shown[0] == one.called(min(np.argsort(-shares[5])[:MOST_BARS]))
     assert drawing.panels[0].values[3, 2] == shares[6:8, 4:6].max()
     assert drawing.rest[0] == 7 // chart.tile_of(one) == 3
     assert any("2 × 2" in text for text in texts(drawing.frame, "words"))

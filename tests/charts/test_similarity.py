@@ -45,12 +45,14 @@ def test_shift_is_one_less_the_cosine():
 def test_each_pair_has_its_number_in_its_square():
     chart = similarity(BEFORE)
 
-    assert [row["text"] for row in data(chart, "ticks")[:9]] == [
+    assert texts(chart, "pairs") == [
         *("1.00", "0.71", "0.00"),
         *("0.71", "1.00", "-0.71"),
         *("0.00", "-0.71", "1.00"),
     ]
-    assert texts(chart, "rows") == ["A cat. 1", "A dog. 2", "Rain. 3"]
+    assert [row["row"][5:] for row in data(chart, "pairs")[::3]] == ["A cat. 1", "A dog. 2", "Rain. 3"]
+    assert [row["column"] for row in data(chart, "pairs")] == [1, 2, 3] * 3
+    assert [row["cosine"] for row in data(chart, "pairs")] == metrics.similarity(BEFORE).flatten().tolist()
     assert "moved" not in texts(chart)
 
 
@@ -58,7 +60,7 @@ def test_with_a_run_before_the_picture_says_how_far_each_sentence_moved():
     chart = similarity(AFTER, before=BEFORE)
 
     at = texts(chart).index("moved")
-    assert texts(chart)[at + 1 : at + 4] == ["1.0000", "0", "0"]
+    assert texts(chart)[at - 3 : at] == ["1.0000", "0", "0"]
     assert without_data(chart) == without_data(similarity(BEFORE))
 
 
@@ -76,7 +78,7 @@ def test_numbers_words_and_arrays_of_similarity():
 def test_a_vector_of_zeros_is_alike_to_nothing():
     record = vectors_of(TEXTS[:2], [[0.0, 0.0], [1.0, 0.0]])
 
-    assert texts(similarity(record), "ticks")[:4] == ["NaN", "NaN", "NaN", "1.00"]
+    assert texts(similarity(record), "pairs") == ["NaN", "NaN", "NaN", "1.00"]
     assert figures.similarity(record, before=record).description
     assert math.isnan(float(metrics.shift(record, record)[0]))
 
@@ -84,7 +86,7 @@ def test_a_vector_of_zeros_is_alike_to_nothing():
 def test_many_sentences_and_none_to_compare():
     many = vectors_of([f"s{i}" for i in range(30)], torch.eye(30).tolist())
 
-    assert len(texts(similarity(many), "rows")) == MOST_SENTENCES
+    assert len(texts(similarity(many), "pairs")) == MOST_SENTENCES**2
     assert "the first 12 of 30 sentences" in texts(similarity(many))
     assert len(figures.similarity(many).table) == 900
     assert words.similarity(vectors_of(["x"], [[1.0]])) == "Similarity of 1 sentence, the cosine of their vectors."

@@ -2,15 +2,26 @@
 
 import math
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from pictures import HOSTILE, SITE, data, draw, record_of, step_by_step, story_of, translation_of, without_data
+from pictures import (
+    HOSTILE,
+    SITE,
+    bars,
+    data,
+    draw,
+    names,
+    record_of,
+    step_by_step,
+    story_of,
+    translation_of,
+    without_data,
+)
 
 from attnviz.charts.frame import text_width
-from attnviz.charts.step_by_step import DIFFERS, LENGTH
-from attnviz.charts.theme import WORD_CHARACTER
+from attnviz.charts.step_by_step import DIFFERS
+from attnviz.charts.theme import CHARACTER, LIGHT, WORD_CHARACTER
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 
@@ -19,10 +30,10 @@ LA_VOITURE = ({"la": 0.9, "le": 0.1}, {"voiture": 0.7, "chat": 0.3}, {"<eos>": 1
 LA_CHAT_NOIR = ({"la": 0.9, "le": 0.1}, {"voiture": 0.4, "chat": 0.6}, {"noir": 1.0}, {"<eos>": 0.8, "et": 0.2})
 
 
-def texts(chart, name="tokens"):
-    """The texts of a picture, line by line."""
-    rows = sorted(data(chart, name), key=lambda row: (row["y"], row["x"]))
-    return [[row["text"] for row in rows if row["y"] == y] for y in dict.fromkeys(row["y"] for row in rows)]
+def texts(chart):
+    """The words of a picture, row by row, each after its position; not the numbers of bars."""
+    cells = [row for row in data(chart, "bars") if row["mono"] and row["text"]]
+    return [[name, *(cell["text"] for cell in cells if cell["band"][5:] == name)] for name in names(chart)]
 
 
 def said(chart):
@@ -34,10 +45,9 @@ def test_a_translator_writes_word_by_word_what_it_then_reads():
     chart = step_by_step(translation_of(CAR, *LA_VOITURE))
 
     assert texts(chart) == [["0", "<sos>", "▸ la"], ["1", "la", "▸ voiture"], ["2", "voiture", "▸ <eos>"]]
-    lengths = [box["x2"] - box["x"] for box in data(chart, "boxes")]
-    assert lengths == pytest.approx([0.9 * LENGTH, 0.7 * LENGTH, LENGTH])
+    assert bars(chart) == pytest.approx([0.9, 0.7, 1])
     assert "reads writes" in said(chart)
-    assert {"90.0%", "70.0%", "100.0%"} <= set(said(chart).split())
+    assert [row["text"] for row in data(chart, "bars") if not row["mono"]] == ["90.0%", "70.0%", "100.0%"]
 
 
 def test_a_language_model_expects_what_it_may_not_read():
@@ -61,9 +71,9 @@ def test_rows_that_say_another_word_than_before_are_marked():
     chart = step_by_step(after, before=before)
 
     assert texts(chart) == [["0", "the", "▸ cat", "▸ cat"], ["1", "keys", "▸ is", DIFFERS, "▸ are"]]
-    lengths = [box["x2"] - box["x"] for box in data(chart, "boxes")]
-    assert lengths == pytest.approx([LENGTH * share for share in (0.9, 0.8, 0.8, 0.7)])
-    assert [box["fill"] is None for box in data(chart, "boxes")] == [True, True, False, False]
+    assert bars(chart) == pytest.approx([0.9, 0.8, 0.8, 0.7])
+    fills = [row["fill"] for row in data(chart, "bars") if row["share"] is not None]
+    assert fills == [LIGHT.background, LIGHT.background, LIGHT.ramp[5], LIGHT.ramp[5]]
     assert "before the change" in said(chart)
     assert "after the change" in said(chart)
     assert "1 of 2 rows" in said(chart)
@@ -112,7 +122,7 @@ def test_what_is_no_number_has_no_bar():
     charts = step_by_step(broken), step_by_step(broken, before=record), step_by_step(broken, before=broken)
 
     assert texts(charts[0]) == [["0", "the", "▸ NaN"], ["1", "keys", "▸ NaN"]]
-    assert [len(data(chart, "boxes")) for chart in charts] == [0, 2, 0]
+    assert [len(bars(chart)) for chart in charts] == [0, 2, 0]
     assert "another word than before: in no row" in said(charts[2])
     for image in draw(*(chart.to_dict() for chart in charts)):
         assert image.std() > 5
@@ -129,7 +139,7 @@ def test_the_picture_says_where_its_weights_come_from_and_what_was_changed():
 
     chart = step_by_step(replace(record, provenance="pretrained"))
 
-    assert texts(chart, "titles") == [["Step by step · story"]]
+    assert [row["text"] for row in data(chart, "titles")] == ["Step by step · story"]
     assert "pretrained weights" in said(chart)
     assert "changed: encoder layer 0 head 1 off" in said(chart)
     with pytest.raises(InputError, match="predicts no words"):
@@ -143,13 +153,12 @@ def test_columns_keep_clear_of_each_other():
 
     chart = step_by_step(after, before=before)
 
-    drawn = [(row, text_width(row["text"])) for row in data(chart, "tokens")]
-    drawn += [(row, text_width(row["text"], WORD_CHARACTER)) for row in data(chart, "words") if row["y"] > 0]
-    drawn += [(box | {"y": (box["y"] + box["y2"]) / 2}, box["x2"] - box["x"]) for box in data(chart, "boxes")]
-    for y in {row["y"] for row, _ in drawn}:
-        line = sorted((row["x"], row["x"] + width) for row, width in drawn if row["y"] == y)
-        assert len(line) >= 7
-        assert all(left[1] < right[0] for left, right in pairwise(line))
+    cells = [row for row in data(chart, "bars") if row["text"]]
+    for band in {row["band"] for row in cells}:
+        line = [row for row in cells if row["band"] == band]
+        ends = [row["end"] + 6 + text_width(row["text"], CHARACTER if row["mono"] else WORD_CHARACTER) for row in line]
+        assert len(line) >= 6
+        assert all(end < right["begin"] for end, right in zip(ends, line[1:], strict=False))
 
 
 @pytest.mark.parametrize("dark", [False, True])
