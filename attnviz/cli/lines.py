@@ -116,7 +116,9 @@ def _pretrained(source: HuggingFace) -> list[str]:
         ("", "commit:", known.commit or "not known: from a folder or a package"),
         ("", "numbers:", f"{str(known.dtype).removeprefix('torch.')}, on {known.device}"),
         ("", "reads:", f"up to {known.longest:,} tokens" if known.longest else "as many tokens as memory holds"),
+        *([("", "because:", known.limit)] if known.limit else []),
         ("", "changes:", f"read-only: {source.read_only}" if source.read_only else "masks, heads, scale, temperature"),
+        *([("", "shows:", source.unseen)] if source.unseen else []),
     ]
     title = f"{source.name} ({source.provenance})"
     listed = columns([(f"  {value:>13,}", name) for value, name in sizes])

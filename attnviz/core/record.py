@@ -155,6 +155,7 @@ class Record:
         vectors: one vector per sentence, (B, d_model), the mean of its tokens' last hidden states; of a model that says
             nothing else.
         read_only: the model's attention is its own: its weights are known, but not the queries, keys and scores.
+        unseen: what of the model's attention is not among the steps, in words; None if all of it is.
     """
 
     sentences: tuple[Sentence, ...]
@@ -168,6 +169,7 @@ class Record:
     labels: tuple[tuple[str, ...], Tensor] | None = None
     vectors: Tensor | None = None
     read_only: bool = False
+    unseen: str | None = None
 
     @property
     def has_empty_rows(self) -> bool:

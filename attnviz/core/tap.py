@@ -46,8 +46,8 @@ class Tap:
         """One attention call with the edits applied; shapes as in `scaled_dot_product_attention`.
 
         Args:
-            sinks: (H,), for each head the score of one more key that holds nothing and is never masked, as in GPT-OSS:
-                what a query gives to it reaches no output. It is the last key of the step.
+            sinks: (H,) or (B, H, Q, 1), the score of one more key that holds nothing and is never masked, as in
+                GPT-OSS: what a query gives to it reaches no output. It is the last key of the step.
 
         Returns:
             The output per head, (B, H, Q, d_v); heads that are off give zeros. Dropout needs ``keep=False``, because a
@@ -143,7 +143,7 @@ def _with_sink(
         mask = _MaskBesideSink(mask, keys)
     elif mask is not None:
         mask = pad(mask.expand(*mask.shape[:-1], keys), (0, 1), value=True)
-    sink = pad(sinks.reshape(1, heads, 1, 1), (keys, 0))
+    sink = pad(sinks if sinks.dim() == 4 else sinks.reshape(1, heads, 1, 1), (keys, 0))
     bias = (
         _BiasBesideSink(one, keys) if isinstance(one, Bias) else pad(one.expand(*one.shape[:-1], keys), (0, 1))
         for one in scoring.bias

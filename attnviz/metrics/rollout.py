@@ -60,8 +60,10 @@ def mixed(record: Record, kind: str | None = None, *, sentence: int = 0, heads: 
         heads: one head, followed through all layers, or a name of `AGGREGATIONS`.
 
     Raises:
-        InputError: if there is no such stack, or it is too long, with the numbers.
+        InputError: if there is no such stack, not all of its layers are shown, or it is too long, with the numbers.
     """
+    if record.unseen:
+        raise InputError(f"Rollout and flow follow all layers, and here not all are shown. {record.unseen}")
     steps = _stack(record, kind)
     kind = steps[0].site.kind
     n = token_counts(record, steps[0], sentence)[0]

@@ -39,6 +39,11 @@ class Source(Protocol):
         """Why nothing about the attention can be changed; None if it can."""
         ...
 
+    @property
+    def unseen(self) -> str | None:
+        """What of the model's attention is not shown; None if all of it is."""
+        ...
+
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Cut texts into tokens, padded to one length."""
         ...

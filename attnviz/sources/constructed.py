@@ -23,6 +23,7 @@ class Constructed:
     name = "constructed"
     provenance = "constructed"
     read_only = None
+    unseen = None
     sites = constructed.Constructed.sites
     num_heads = constructed.Constructed.num_heads
     d_model = 4 * constructed.D_K

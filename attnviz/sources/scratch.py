@@ -57,6 +57,7 @@ class Scratch:
     provenance = "random"
     card = None
     read_only = None
+    unseen = None
 
     def __post_init__(self):
         for field, most in BOUNDS.items():

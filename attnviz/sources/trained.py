@@ -38,6 +38,7 @@ class Trained:
 
     provenance = "trained here"
     read_only = None
+    unseen = None
 
     def __post_init__(self):
         if self.step is not None and type(self.step) is not int:

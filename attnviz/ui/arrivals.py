@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from streamlit import runtime
 
-from attnviz.core.errors import AttnvizError, quoted
+from attnviz.core.errors import AttnvizError
 
 if TYPE_CHECKING:
     from attnviz.sources.huggingface.hub import Place, Progress
@@ -76,9 +76,11 @@ class Arrival:
             work()
         except AttnvizError as error:
             self._fail(error)
-        except Exception:
+        except Exception as error:
+            from attnviz.sources.huggingface import said
+
             logging.getLogger(__name__).exception("A model could not be loaded.")
-            self._fail(AttnvizError(f"{quoted(self.name, 120)} cannot be loaded, for a reason that the log tells."))
+            self._fail(said.fault(self.name, "loaded", error))
         finally:
             self.settled.set()
 
@@ -105,7 +107,6 @@ class Arrival:
         except Canceled:  # nothing is wrong with the model: who asks for it is asked again
             forget(self)
             raise
-        source.sites  # noqa: B018 (a first run, for which no page then waits)
         self.source, self.stage = source, "here"
 
     def _report(self, progress: "Progress") -> bool:

@@ -64,6 +64,8 @@ def edits_bar(
         kept = {"wrap": False, "vertical_alignment": "center", "gap": "small", "width": "content", "key": "changes"}
         row = st.container(horizontal=True, **kept)
         said = st.container(key="said")
+    if source.unseen:
+        quiet(source.unseen)
     if fixed:
         _left_out(source, edits, row)
         return Edits(), said

@@ -208,6 +208,7 @@ def card(source: Source) -> list[tuple[str, str]]:
         ("parameters", f"{known.parameters:,}"),
         ("tokens it knows", f"{known.vocabulary:,}"),
         ("longest text", f"{known.longest:,} tokens" if known.longest else "it names no limit"),
+        *([("why no longer", known.limit)] if known.limit else []),
         ("kept as", _kept(known)),
         ("from", f"commit {known.commit}" if known.commit else "files on this machine"),
     ]

@@ -85,7 +85,7 @@ def test_a_folder_comes_without_a_question(model):
 
     assert arrival.stage == "here"
     assert arrival.done
-    assert "_example" in vars(arrival.source)
+    assert arrival.source.loaded.heads
     assert arrival.source.num_heads == 2
     assert wait_for(str(model), "b") is arrival
 
@@ -252,7 +252,7 @@ def test_what_failed_is_tried_again_after_a_while(hub, monkeypatch):
 
 
 def test_a_mistake_of_ours_is_a_sentence_too(model, monkeypatch, caplog):
-    """The page says that it failed and the log why; no page waits forever."""
+    """The page says what happened and what to send us, the log holds the traceback; no page waits forever."""
 
     def load(place, report, room):
         raise ZeroDivisionError("a mistake")
@@ -261,7 +261,8 @@ def test_a_mistake_of_ours_is_a_sentence_too(model, monkeypatch, caplog):
     arrival = settled(wait_for(str(model), "a"))
 
     assert arrival.stage == "failed"
-    assert "cannot be loaded, for a reason that the log tells" in str(arrival.error)
+    assert "cannot be loaded: ZeroDivisionError, a mistake (attnviz 0" in str(arrival.error)
+    assert str(arrival.error).endswith("Please send us this sentence.")
     assert "a mistake" in caplog.text
 
 

@@ -54,6 +54,9 @@ def config(folder: Path, model: str) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found, dict) or not isinstance(found.get("model_type"), str):
             raise InputError(f"{what} does not name its model_type: it is not a model of transformers.")
+        listed = found.get("architectures")
+        if not (listed is None or (isinstance(listed, list) and all(isinstance(one, str) for one in listed))):
+            raise InputError(f"{what} says 'architectures': {quoted(listed)}; it must be a list of names of classes.")
         for key, number in _numbers(found):
             most = _most(key)
             if abs(number) > most:
@@ -110,6 +113,8 @@ def layers(found: dict[str, Any], held: Weights, model: str) -> None:
 def _counts(key: str) -> str | None:
     """What a setting counts, if that is known: "layers" for n_layer, encoder_layers, num_hidden_layers ..."""
     words = key.lower().split("_")
+    if "window" in words:  # Qwen's max_window_layers may be more than there are
+        return None
     for what in MOST:
         if (what in words or what[:-1] in words) and ({"num", "n", what} & set(words)):
             return what

@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import building, checks, files, hub, memory, opening, said, tapped
+from attnviz.sources.huggingface import building, checks, files, hub, memory, opening, said, sparse, tapped, trial
 from attnviz.sources.huggingface.hub import Place, Progress
 from attnviz.sources.huggingface.opening import Task
+from attnviz.sources.huggingface.trial import Shown
 from attnviz.sources.huggingface.turns import Turns
 
 UNREAD = ("pooler.",)
@@ -32,6 +33,8 @@ class Known:
         parameters: how many numbers were learned.
         size: bytes of its weights and buffers.
         vocabulary: for how many tokens it has vectors.
+        limit: why it reads no more than `longest` tokens, if attnviz says so.
+        shown: what its first runs showed of its attention.
     """
 
     tokenizer: Any
@@ -47,6 +50,8 @@ class Known:
     parameters: int
     size: int
     vocabulary: int
+    limit: str
+    shown: Shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,15 +102,20 @@ def load(
     held = checks.weights(place.folder, name, place.kind == "cached")
     checks.layers(found, held, name)
     with building.alone():
-        return _load(place, held, room)
+        loaded = _load(place, held, room)
+    return trial.tried(loaded)
 
 
 def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
     """What is done by one thread at a time."""
     folder, name = place.folder, place.name
     config, task, kind, tokenizer = opening.read(folder, name)
+    dense, limit = sparse.made_full(config)
     plan = _plan(kind, config, held, name)
     longest = _longest(plan, tokenizer)
+    if dense is None or (longest is not None and longest <= dense):
+        limit = ""
+    longest = min((one for one in (longest, dense) if one is not None), default=None)
     room.reserve(_numbers(plan) * max(_on(device, held.dtype).itemsize for device in memory.devices()))
     device, dtype = _device(plan, held.dtype, longest, name, room)
     model = _model(kind, folder, config, dtype, name, UNREAD if task == "vectors" else ()).to(device)
@@ -125,7 +135,9 @@ def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
         made_of=type(model).__name__,
         parameters=_numbers(model),
         size=sum(one.nbytes for one in (*model.parameters(), *model.buffers())),
-        vocabulary=model.get_input_embeddings().weight.shape[0],
+        vocabulary=_vocabulary(plan, name),
+        limit=limit,
+        shown=Shown(),
     )
 
 
@@ -138,13 +150,22 @@ def _plan(kind: Any, config: Any, held: checks.Weights, name: str) -> nn.Module:
     try:
         plan = building.plan(kind, config)
     except Exception as error:
-        raise AttnvizError(f"config.json of {said.name(name)} cannot be built: {opening.first(error)}") from None
+        raise AttnvizError(f"config.json of {said.name(name)} cannot be built: {said.first(error)}") from None
     computed = tuple(getattr(plan, "_keys_to_ignore_on_load_missing", None) or ())  # as Marian's positions are
     asked = _numbers(plan, without=UNREAD + computed)
     if asked > held.numbers:
         what = f"config.json of {said.name(name)} describes a model of {asked:,} numbers, and its files hold"
         raise InputError(f"{what} {held.numbers:,}. They do not belong together; fetch both again, or choose another.")
     return plan
+
+
+def _vocabulary(plan: nn.Module, name: str) -> int:
+    """Raises: InputError: if there is no table of tokens."""
+    try:
+        return plan.get_input_embeddings().weight.shape[0]
+    except (NotImplementedError, AttributeError):
+        what = f"{said.name(name)} ({type(plan).__name__}) has no table of vectors for tokens"
+        raise InputError(f"{what}; attnviz shows models that read tokens of text.") from None
 
 
 def _numbers(model: nn.Module, without: tuple[str, ...] = ()) -> int:
@@ -207,7 +228,7 @@ def _model(kind: Any, folder: Path, config: Any, dtype: torch.dtype, name: str, 
     try:
         model, info = building.build(kind, folder, config, dtype)
     except Exception as error:  # a file that vanished, no memory left
-        raise AttnvizError(f"The weights of {said.name(name)} cannot be loaded: {opening.first(error)}") from None
+        raise AttnvizError(f"The weights of {said.name(name)} cannot be loaded: {said.first(error)}") from None
     wrong = {one for one in info["missing_keys"] if not one.startswith(unread)}
     wrong |= {one[0] for one in info["mismatched_keys"]}
     if wrong or info["error_msgs"]:

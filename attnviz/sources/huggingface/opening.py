@@ -1,5 +1,6 @@
 """What is known of a model before its weights are read: its configuration, what it is for, its class and tokenizer."""
 
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +34,7 @@ def _config(folder: Path, name: str) -> Any:
     try:
         return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # whatever a class of transformers makes of odd settings
-        raise AttnvizError(f"config.json of {said.name(name)} does not fit a {kind}: {first(error)}") from None
+        raise AttnvizError(f"config.json of {said.name(name)} does not fit a {kind}: {said.first(error)}") from None
 
 
 def _class(config: Any, name: str) -> tuple[Task, Any]:
@@ -41,15 +42,15 @@ def _class(config: Any, name: str) -> tuple[Task, Any]:
     import transformers
     from transformers.models.auto import modeling_auto as names
 
-    listed = config.architectures or [""]
-    made, kind = str(listed[0]), config.model_type
+    made, kind = str((config.architectures or [""])[0]), config.model_type
 
     def among(table: str) -> bool:
         found = getattr(names, f"MODEL_{table}MAPPING_NAMES").get(kind)
         return made in ([found] if isinstance(found, str) else found or ())
 
     both = bool(getattr(config, "is_encoder_decoder", False))
-    fills = kind in names.MODEL_FOR_MASKED_LM_MAPPING_NAMES and kind != "electra" and made.endswith("ForPreTraining")
+    fills = kind in names.MODEL_FOR_MASKED_LM_MAPPING_NAMES and made.endswith("ForPreTraining")
+    fills = fills and kind not in ("electra", "funnel")  # which tell replaced tokens
     if any(hasattr(config, f"{sense}_config") for sense in ("vision", "audio", "image")):
         task, auto = None, None
     elif among("FOR_SEQUENCE_CLASSIFICATION_"):
@@ -67,7 +68,7 @@ def _class(config: Any, name: str) -> tuple[Task, Any]:
     model = auto and auto._model_mapping.get(type(config), None)
     if isinstance(model, tuple | list):
         model = next((one for one in model if one.__name__ == made), model[0])
-    if model is None or model.main_input_name != "input_ids" or not issubclass(model, transformers.PreTrainedModel):
+    if model is None or not _reads_text(model):
         raise InputError(
             f"{said.name(name)} ({made or kind}) is no language model: attnviz shows models that read text."
         )
@@ -76,6 +77,14 @@ def _class(config: Any, name: str) -> tuple[Task, Any]:
             f"{said.name(name)} ({made or kind}) has a decoder but no head that writes; choose one that has."
         )
     return task, model
+
+
+def _reads_text(model: type) -> bool:
+    """Whether a class is called with the numbers of tokens."""
+    from transformers import PreTrainedModel
+
+    of_text = issubclass(model, PreTrainedModel) and model.main_input_name == "input_ids"
+    return of_text and "input_ids" in signature(model.forward).parameters
 
 
 def _tokenizer(folder: Path, name: str) -> Any:
@@ -95,16 +104,10 @@ def _tokenizer(folder: Path, name: str) -> Any:
     except BaseException as error:  # a tokenizer written in Rust panics past Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise AttnvizError(f"The tokenizer of {said.name(name)} cannot be used: {first(error)}") from None
+        raise AttnvizError(f"The tokenizer of {said.name(name)} cannot be used: {said.first(error)}") from None
     if not tokenizer.is_fast:
         what = "is a slow one, which does not know the places of tokens in the text"
         raise InputError(f"The tokenizer of {said.name(name)} {what}; choose a model with a tokenizer.json.")
     if not pieces:
         raise AttnvizError(f"The tokenizer of {said.name(name)} finds no token in 'A test.'; it is damaged.")
     return tokenizer
-
-
-def first(error: BaseException) -> str:
-    """The beginning of what a library says, in one line, as the end of a sentence."""
-    text = f"it lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split()) or type(error).__name__
-    return (text if len(text) <= 200 else f"{text[:200]}…").rstrip(".") + "."

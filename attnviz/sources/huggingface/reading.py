@@ -43,7 +43,8 @@ def _tokens(tokenizer: Any, first: str, second: str | None = None) -> tuple[Toke
     if second is not None:
         parts = [first.rstrip(), second.lstrip()]
         begins.append(len(first) + len(PAIR) + len(second) - len(parts[1]))
-    cut = tokenizer(*parts, return_offsets_mapping=True, return_special_tokens_mask=True, verbose=False)
+    whole = {"truncation": False, "padding": False, "verbose": False}  # whatever its tokenizer.json says
+    cut = tokenizer(*parts, return_offsets_mapping=True, return_special_tokens_mask=True, **whole)
     encoding = cut.encodings[0]
     tokens, before, ended = [], None, 0
     places = zip(encoding.ids, encoding.offsets, encoding.word_ids, encoding.sequence_ids, strict=True)

@@ -1,24 +1,25 @@
 """One run of a loaded model: what it was computed from, and what the model says."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError
 from attnviz.core.record import Step
-from attnviz.core.scoring import Scoring
-from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
-from attnviz.sources.huggingface.loading import Loaded
-from attnviz.sources.huggingface.tapped import Run, named
+from attnviz.sources.huggingface import eager
+from attnviz.sources.huggingface.tapped import Run
+
+if TYPE_CHECKING:
+    from attnviz.sources.huggingface.loading import Loaded
 
 LONGEST_ANSWER = 64
 """So many tokens an encoder-decoder writes at most."""
 
 
-def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]:
+def inputs(sentences: tuple[Sentence, ...], loaded: "Loaded") -> dict[str, Tensor]:
     """What a model reads, (B, n): ids, which of them are no padding, and of a pair which text each is of."""
     ids = torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
     real = torch.arange(ids.shape[1]) < torch.tensor([[sentence.length] for sentence in sentences])
@@ -32,24 +33,22 @@ def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]
 
 
 def watched(
-    loaded: Loaded, edits: Edits, read: dict[str, Any], lengths: tuple[int, ...]
+    loaded: "Loaded", edits: Edits, read: dict[str, Any], lengths: tuple[int, ...]
 ) -> tuple[Any, tuple[Step, ...]]:
-    """Run a model once; gives what it gave, and a step per attention call.
-
-    Raises:
-        AttnvizError: if the model has attention that cannot be seen.
-    """
+    """Run a model once; gives what it gave, and a step per attention call."""
     model = loaded.model
-    settings = {"output_hidden_states": True} | ({"use_cache": False} if hasattr(model.config, "use_cache") else {})
     with loaded.turns.turn(), torch.inference_mode():
         if loaded.keeps_own_attention:
-            given = model(**read, output_attentions=True, **settings)
-            return given, _shown(model, given, lengths)
-        run = Run(model, edits, lengths)
-        given = model(**read, attnviz=run, **settings)
-    if not run.tap.steps:
-        raise AttnvizError(f"{type(model).__name__} has no attention that attnviz can see.")
+            given = model(**read, output_attentions=True, **settings(model))
+            return given, eager.steps(loaded, given, read, lengths)
+        run = Run(model, edits, lengths, layers=loaded.shown.layers, alone=loaded.shown.alone)
+        given = model(**read, attnviz=run, **settings(model))
     return given, tuple(run.tap.steps)
+
+
+def settings(model: nn.Module) -> dict[str, bool]:
+    """With which a model tells its hidden states, and keeps nothing for a next token."""
+    return {"output_hidden_states": True} | ({"use_cache": False} if hasattr(model.config, "use_cache") else {})
 
 
 def hidden(given: Any) -> Tensor:
@@ -63,29 +62,8 @@ def means(output: Tensor, sentences: tuple[Sentence, ...]) -> Tensor:
     return torch.stack([row[: one.length].mean(0) for row, one in zip(output, sentences, strict=True)])
 
 
-def _shown(model: nn.Module, given: Any, lengths: tuple[int, ...]) -> tuple[Step, ...]:
-    """Steps of attention that the model computed itself, from the weights it gave, n x n.
-
-    Queries and keys are not known: the logarithm of a weight stands as the bias of a score that is zero, so that the
-    softmax gives the weight back.
-    """
-    kind = "decoder" if model.can_generate() else "encoder"
-    steps = []
-    for layer, weights in enumerate(given.attentions):
-        weights = weights.float().cpu()
-        nothing = weights.new_zeros(*weights.shape[:2], weights.shape[2], 1)
-        mask = named(weights.amax(1, keepdim=True) > 0, *weights.shape[2:], lengths)
-        tap = Tap()
-        empty = nothing[:, :, :1].expand(-1, -1, weights.shape[3], -1)
-        tap.attend(
-            nothing, empty, empty, site=Site(kind, layer), scoring=Scoring(bias=weights.log(), scale=1.0), mask=mask
-        )
-        steps += tap.steps
-    return tuple(steps)
-
-
 def written(
-    loaded: Loaded, edits: Edits, read: dict[str, Tensor], lengths: tuple[int, ...]
+    loaded: "Loaded", edits: Edits, read: dict[str, Tensor], lengths: tuple[int, ...]
 ) -> tuple[Tensor, tuple[int, ...]]:
     """What an encoder-decoder writes, each time the most probable token, as what its decoder then reads.
 
@@ -100,11 +78,15 @@ def written(
     ids = torch.full((batch, 1), start, device=loaded.device)
     counts, ended = torch.ones(batch, dtype=torch.long), torch.zeros(batch, dtype=torch.bool, device=loaded.device)
     kept = {"attention_mask": read["attention_mask"], "use_cache": False}
+
+    def tap() -> dict[str, Run]:
+        run = Run(model, edits, lengths, layers=loaded.shown.layers, alone=loaded.shown.alone, keep=False)
+        return {} if loaded.keeps_own_attention else {"attnviz": run}
+
     with loaded.turns.turn(), torch.inference_mode():
-        memory = model.get_encoder()(**read, attnviz=Run(model, edits, lengths, keep=False))
+        memory = model.get_encoder()(**read, **tap())
         while ids.shape[1] < most:
-            run = Run(model, edits, lengths, keep=False)
-            given = model(decoder_input_ids=ids, encoder_outputs=memory, attnviz=run, **kept)
+            given = model(decoder_input_ids=ids, encoder_outputs=memory, **tap(), **kept)
             chosen = rules(ids, given.logits[:, -1].float()).argmax(-1)
             ended |= torch.isin(chosen, ends)
             if ended.all():
@@ -115,10 +97,19 @@ def written(
 
 
 def begins_with(model: Any) -> int:
-    """The token with which the decoder of an encoder-decoder begins."""
-    settings = getattr(model, "generation_config", None)
-    named = (getattr(settings, "decoder_start_token_id", None), model.config.decoder_start_token_id)
-    return next((id for id in (*named, getattr(settings, "bos_token_id", None)) if id is not None), 0)
+    """The token with which the decoder of an encoder-decoder begins, found as `generate` does; else, as T5's, padding.
+
+    Raises:
+        InputError: if the model names none.
+    """
+    names = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
+    settings = getattr(model, "generation_config", None), model.config
+    named = (getattr(one, name, None) for name in names for one in settings)
+    start = next((id for id in named if id is not None), None)
+    if start is None:
+        what = "does not say with which token its decoder begins"
+        raise InputError(f"{type(model).__name__} {what}; set decoder_start_token_id in its config.json.")
+    return start
 
 
 def _rules(settings: Any, device: torch.device) -> Any:

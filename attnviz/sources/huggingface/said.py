@@ -1,6 +1,10 @@
 """Words for what goes wrong between a name and a model."""
 
 import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
@@ -20,6 +24,51 @@ def size(count: float) -> str:
 
 def name(value: object) -> str:
     return quoted(value, 120)
+
+
+def first(error: BaseException) -> str:
+    """The beginning of what a library says, in one line, as the end of a sentence."""
+    text = f"it lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split()) or type(error).__name__
+    return (text if len(text) <= 200 else f"{text[:200]}…").rstrip(".") + "."
+
+
+@contextmanager
+def unforeseen(model: str, what: str = "run") -> Iterator[None]:
+    """Whatever a library raises in here becomes one sentence, which says what to send us.
+
+    Raises:
+        AttnvizError: names the model, what went wrong and the versions; one of ours passes as it is.
+    """
+    try:
+        yield
+    except AttnvizError:
+        raise
+    except BaseException as error:  # a tokenizer written in Rust panics past Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise fault(model, what, error) from error
+
+
+def fault(model: str, what: str, error: BaseException) -> AttnvizError:
+    """One sentence for an error that nobody foresaw."""
+    if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
+        return AttnvizError(
+            f"{name(model)} needs more memory than is free here. Shorten the text, or free some memory."
+        )
+    short = f"{type(error).__name__}, {first(error).rstrip('.')}"
+    return AttnvizError(f"{name(model)} cannot be {what}: {short} ({_versions()}). Please send us this sentence.")
+
+
+def _versions() -> str:
+    from attnviz import __version__
+
+    found = [f"attnviz {__version__}"]
+    for package in ("transformers", "tokenizers", "torch"):
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join([*found, f"Python {platform.python_version()}"])
 
 
 def hub() -> str:

@@ -1,12 +1,10 @@
 """A model of Hugging Face as a source: its own tokens, its attention through the tap, and what it says."""
 
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from attnviz.core.edits import Edits, Site
@@ -74,10 +72,12 @@ class HuggingFace:
     @property
     def read_only(self) -> str | None:
         """Why nothing can be changed in this model; None if it can."""
-        if not self.known.keeps_own_attention:
-            return None
-        what = f"{self.known.made_of} computes attention in its own code"
-        return f"{what}: its weights can be shown, but masks and heads cannot be changed."
+        return self.known.shown.read_only
+
+    @property
+    def unseen(self) -> str | None:
+        """What of its attention is not shown; None if all of it is."""
+        return self.known.shown.unseen
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -90,7 +90,7 @@ class HuggingFace:
 
     @property
     def d_model(self) -> int:
-        return self._example[1]
+        return self.known.shown.d_model
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Cut texts into tokens.
@@ -98,10 +98,12 @@ class HuggingFace:
         Raises:
             InputError: if there are more than the model reads, with both numbers, or one that it has no vector for.
         """
-        sentences = reading.sentences(self.known.tokenizer, texts)
+        with said.unforeseen(self.name, "given this text"):
+            sentences = reading.sentences(self.known.tokenizer, texts)
         longest, length = self.known.longest, max(sentence.length for sentence in sentences)
         if longest is not None and length > longest:
-            raise InputError(f"A sentence has {length:,} tokens; {self.name} reads up to {longest:,}. Shorten it.")
+            most = f"up to {longest:,}{self.known.limit and f' ({self.known.limit})'}"
+            raise InputError(f"A sentence has {length:,} tokens; {self.name} reads {most}. Shorten it.")
         for token in (token for one in sentences for token in one.tokens[: one.length]):
             if token.id >= self.known.vocabulary:
                 has = f"{self.name} has vectors for {self.known.vocabulary:,} tokens"
@@ -125,6 +127,7 @@ class HuggingFace:
             InputError: if something is changed in a model whose attention is its own, or a head that is not there; if
                 there are `targets` for a model that writes no other text; or if the run needs more memory than there
                 is, with the numbers.
+            AttnvizError: if the model fails on it, with what to send us.
         """
         if targets and self.known.task != "write":
             raise InputError(f"{self.name} writes no other text, so there is none to give to its decoder.")
@@ -136,6 +139,12 @@ class HuggingFace:
                 raise InputError(f"There is no head {head} at {site}; {has}.")
         loaded = self.loaded
         self._check_room(sentences)
+        with said.unforeseen(f"{self.name} ({loaded.made_of})"):
+            return self._record(loaded, sentences, edits, targets)
+
+    def _record(
+        self, loaded: Loaded, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
+    ) -> Record:
         read = running.inputs(sentences, loaded)
         lengths = tuple(sentence.length for sentence in sentences)
         if loaded.task == "write" and targets:
@@ -149,8 +158,8 @@ class HuggingFace:
         given, steps = running.watched(loaded, edits, read, lengths)
         output = running.hidden(given).float().cpu()
         says = self._says(given, output, sentences, targets)
-        own = loaded.keeps_own_attention
-        return Record(sentences, self.name, self.provenance, edits, steps, output, targets, read_only=own, **says)
+        known = {"read_only": loaded.keeps_own_attention, "unseen": self.unseen}
+        return Record(sentences, self.name, self.provenance, edits, steps, output, targets, **known, **says)
 
     def origin(self, record: Record, site: Site) -> None:
         """None: each family names its projections in its own way, and some fuse them or turn what they project."""
@@ -159,8 +168,10 @@ class HuggingFace:
         """Raises: InputError: with the numbers, if a run over a batch would need too much."""
         known, batch, length = self.known, len(sentences), len(sentences[0].tokens)
         config = known.config.get_text_config()
-        if known.task == "labels" and batch > 1 and getattr(known.config, "pad_token_id", None) is None:
-            raise InputError(f"{self.name} knows no padding, so it reads one sentence at a time; given {batch}.")
+        looks_for_end = known.task == "labels" and "decoder" in {site.kind for site in self.sites}
+        if looks_for_end and batch > 1 and getattr(config, "pad_token_id", None) is None:
+            what = f"{self.name} has no token for padding, by which it finds the end of each sentence"
+            raise InputError(f"{what}: it reads one sentence at a time, and there are {batch}. Leave one of them.")
         positions = batch * (running.LONGEST_ANSWER if known.task == "write" else length)
         logits = positions * config.vocab_size if known.task in ("next", "fill", "write") else 0
         if logits > MOST_LOGITS:
@@ -191,21 +202,9 @@ class HuggingFace:
         return {"prediction": Prediction(logits, Pieces(known.tokenizer, logits.shape[-1]), written, blanks)}
 
     @property
-    def heads(self) -> dict[Site, int]:
+    def heads(self) -> Mapping[Site, int]:
         """How many heads each site has."""
-        return self._example[0]
-
-    @cached_property
-    def _example(self) -> tuple[dict[Site, int], int]:
-        """The heads of each site, and d_model, from a run on a single token."""
-        loaded = self.loaded
-        one = torch.zeros(1, 1, dtype=torch.long, device=loaded.device)
-        both = loaded.task == "labels" and loaded.config.is_encoder_decoder  # BART labels where a text ends
-        read = {"input_ids": one + loaded.config.eos_token_id if both else one}
-        if loaded.task == "write":
-            read["decoder_input_ids"] = one
-        given, steps = running.watched(loaded, Edits(), read, (1,))
-        return {step.site: step.num_heads for step in steps}, running.hidden(given).shape[-1]
+        return self.known.shown.heads
 
 
 @dataclass(frozen=True)
@@ -272,7 +271,8 @@ def _loaded(name: str, report: Callable[[Progress], bool | None] = lambda progre
     def load() -> Loaded:
         nonlocal begun
         begun = True
-        return loading.load(hub.find(name), report, Others(name))
+        with said.unforeseen(name, "loaded"):
+            return loading.load(hub.find(name), report, Others(name))
 
     while True:
         try:

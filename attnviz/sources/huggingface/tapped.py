@@ -5,8 +5,10 @@ argument of the call, so two runs never meet.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from functools import cache, reduce
 from operator import and_
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -19,19 +21,34 @@ from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 
 NAME = "attnviz"
-CROSS = ("encdecattention", "encoder_attn", "crossattention", "cross_attn", "encoder_decoder_attention")
+CROSS = ("encdecattention", "encoder_attn", "cross", "encoder_decoder_attention")
 
 
 class Run:
     """One call of a model: a tap, and the site of each attention call, counted per kind.
 
     Layers are counted as they are called: some modules do not know their layer, and ALBERT calls one module for all.
+
+    Args:
+        layers: the number of a layer where it is not how many were called before.
+        alone: the kind of the attention of a model that has only one, where its parts do not say it right.
     """
 
-    def __init__(self, model: nn.Module, edits: Edits, lengths: tuple[int, ...] | None = None, *, keep: bool = True):
+    def __init__(
+        self,
+        model: nn.Module,
+        edits: Edits,
+        lengths: tuple[int, ...] | None = None,
+        *,
+        layers: Mapping[Site, int] = MappingProxyType({}),
+        alone: str | None = None,
+        keep: bool = True,
+    ):
+        self.modules: list[nn.Module] = []
+        self._layers = layers
         self.tap = Tap(edits, keep=keep)
         self.lengths = lengths
-        self._kinds = kinds(model)
+        self._kinds = kinds(model, alone)
         self._calls: Counter[str] = Counter()
 
     def site(self, module: nn.Module) -> Site:
@@ -39,11 +56,13 @@ class Run:
         kind = self._kinds.get(module)
         if kind is None:
             raise AttnvizError(f"{type(module).__name__} is not a part of the model that is run.")
+        self.modules.append(module)
         self._calls[kind] += 1
-        return Site(kind, self._calls[kind] - 1)
+        counted = Site(kind, self._calls[kind] - 1)
+        return Site(kind, self._layers.get(counted, counted.layer))
 
 
-def kinds(model: nn.Module) -> dict[nn.Module, str]:
+def kinds(model: nn.Module, alone: str | None = None) -> dict[nn.Module, str]:
     """Of each module the kind of attention it would compute: what it is called, and whose part it is, says it."""
     config = model.config
     both = bool(getattr(config, "is_encoder_decoder", False))
@@ -53,8 +72,8 @@ def kinds(model: nn.Module) -> dict[nn.Module, str]:
         if any(part.startswith(CROSS) for part in parts):
             return "cross"
         if both:
-            return "decoder" if "decoder" in parts else "encoder"
-        return "decoder" if getattr(module, "is_causal", False) else "encoder"
+            return "decoder" if any(part.endswith("decoder") for part in parts) else "encoder"
+        return alone or ("decoder" if getattr(module, "is_causal", False) else "encoder")
 
     return {module: kind(name, module) for name, module in model.named_modules()}
 
@@ -78,10 +97,13 @@ def use_on(model: nn.Module) -> bool:
 
 
 def _mask(*args: Any, **kwargs: Any) -> Tensor:
-    """The boolean mask, True = may attend, always explicit: left out for a kernel, decoders would see the future."""
-    from transformers.masking_utils import sdpa_mask
+    """What eager attention adds, always explicit: left out for a kernel, decoders would see the future.
 
-    return sdpa_mask(*args, **kwargs | {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False})
+    Not booleans: parts of a model that compute attention in their own code add it to their scores.
+    """
+    from transformers.masking_utils import eager_mask
+
+    return eager_mask(*args, **kwargs | {"allow_is_bidirectional_skip": False})
 
 
 def _attention(
@@ -95,17 +117,26 @@ def _attention(
     *,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
+    sinks: Tensor | None = None,
+    indices: Tensor | None = None,
+    block_indices: Tensor | None = None,
     position_bias: Tensor | None = None,
     attnviz: Run | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """What transformers calls: (B, H, n, d) in, where key and value may have fewer heads; (B, n, H, d_v) out."""
     if attnviz is None:
-        raise AttnvizError(f"{type(module).__name__} does not hand on what it is given: its attention cannot be seen.")
+        raise AttnvizError(f"{type(module).__name__} does not hand on what attnviz gives it.")
+    if block_indices is not None:
+        raise AttnvizError(f"{type(module).__name__} picks blocks of keys in its own code.")
     groups = query.shape[1] // key.shape[1]
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     mask, bias = _apart(attention_mask, position_bias, key.shape[2])
+    if indices is not None:  # of the keys that DeepSeek's indexer picks for each query, (B, Q, k)
+        picked = torch.zeros(len(query), 1, query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
+        picked.scatter_(-1, indices.long().unsqueeze(1), True)
+        mask = picked if mask is None else mask & picked
     output = attnviz.tap.attend(
         query,
         key,
@@ -113,7 +144,7 @@ def _attention(
         site=attnviz.site(module),
         mask=named(mask, query.shape[2], key.shape[2], attnviz.lengths),
         scoring=Scoring(scale=scaling, softcap=softcap, bias=bias),
-        sinks=s_aux,
+        sinks=s_aux if sinks is None else sinks,
     )
     return output.transpose(1, 2).contiguous(), None
 
@@ -154,4 +185,7 @@ def _windows(mask: Tensor, queries: int, keys: int) -> list[Mask]:
 
 def _is(rules: Mask, mask: Tensor, queries: int, keys: int) -> bool:
     named = rules.tensor(queries, keys).to(mask.device)
-    return named.shape[0] in (1, mask.shape[0]) and torch.equal(named.expand_as(mask), mask)
+    if named.shape[0] not in (1, mask.shape[0]):
+        return False
+    whole = mask.expand(*mask.shape[:2], queries, keys)  # LayoutLM gives one row for all queries
+    return torch.equal(named.expand_as(whole), whole)

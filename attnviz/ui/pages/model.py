@@ -33,8 +33,8 @@ def _pretrained(source: Source) -> None:
     with st.container(width=620):
         _title(source.name)
         large("A pretrained model of Hugging Face. What its heads do was not measured here.")
-        if source.read_only:
-            large(source.read_only)
+        for sentence in filter(None, (source.read_only, source.unseen)):
+            large(sentence)
         rows = "".join(
             f'<tr><td>{_plain(what)}</td><td class="number">{_plain(value)}</td></tr>'
             for what, value in pretrained.card(source)

@@ -208,7 +208,7 @@ def test_a_run_without_a_tap_is_an_error():
     model, (read, lengths) = build("Bert"), example("Bert")
     use_on(model)
 
-    with pytest.raises(Exception, match="cannot be seen"):
+    with pytest.raises(Exception, match="does not hand on"):
         answer(model, read, lengths)
 
 

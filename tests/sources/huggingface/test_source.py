@@ -385,7 +385,7 @@ def test_a_classifier_without_padding_reads_one_sentence(opened):
     model = opened(classifying("GPT2"), pad=None)
 
     assert run(model, TEXTS[:1]).labels[1].shape == (1, 3)
-    with pytest.raises(InputError, match="knows no padding, so it reads one sentence at a time; given 2"):
+    with pytest.raises(InputError, match=r"one sentence at a time, and there are 2\. Leave one"):
         run(model)
 
 

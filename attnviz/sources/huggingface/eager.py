@@ -1,0 +1,101 @@
+"""Attention that a model computes in its own code: the weights that it gives, as steps, where they are whole maps."""
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+from attnviz.core.record import Step
+from attnviz.core.scoring import Scoring
+from attnviz.core.tap import Tap
+from attnviz.sources.huggingface import said
+from attnviz.sources.huggingface.tapped import named
+
+if TYPE_CHECKING:
+    from attnviz.sources.huggingface.loading import Loaded
+
+SCORES = {"squeezebert": ("encoder", "decoder"), "prophetnet": ("encoder", "cross")}
+"""Kinds of attention for which a family, by its model_type, gives the scores before the softmax, masks added."""
+BLOCKED = -1e30
+"""Score below which a cell is masked: what families add for that is about the lowest float32."""
+
+
+def maps(given: Any, alone: str) -> dict[Site, Tensor]:
+    """What a model gives as its attention, by site, in the order of the calls.
+
+    Args:
+        alone: the kind of the attention of a model that has only one.
+    """
+    names = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
+    if not hasattr(given, "decoder_attentions"):
+        names = {alone: "attentions"}
+    found = {
+        Site(kind, layer): weights
+        for kind, name in names.items()
+        for layer, weights in enumerate(getattr(given, name, None) or ())
+        if isinstance(weights, Tensor)
+    }
+    return dict(sorted(found.items(), key=lambda one: (one[0].kind != "encoder", one[0].layer, one[0].kind == "cross")))
+
+
+def sizes(read: dict[str, Tensor]) -> dict[str, tuple[int, int]]:
+    """How many queries and keys a whole map of each kind has."""
+    n = read["input_ids"].shape[1]
+    m = read.get("decoder_input_ids", read["input_ids"]).shape[1]
+    return {"encoder": (n, n), "decoder": (m, m), "cross": (m, n)}
+
+
+def whole(model: Any, given: Any, read: dict[str, Tensor]) -> dict[Site, int]:
+    """The sites at which a model gave whole maps, with their heads."""
+    causal = _is_causal(given)
+    alone = "decoder" if (model.can_generate() if causal is None else causal) else "encoder"
+    found, family, expected = maps(given, alone), model.config.model_type, sizes(read)
+    return {site: one.shape[1] for site, one in found.items() if is_map(family, site, one, *expected[site.kind])}
+
+
+def _is_causal(given: Any) -> bool | None:
+    """Whether no query looks at a later key, by the weights of a run; None if one token tells nothing."""
+    weights = [one for one in getattr(given, "attentions", None) or () if isinstance(one, Tensor) and one.dim() == 4]
+    if not weights or weights[0].shape[-1] < 2:
+        return None
+    return all(not one.triu(1).any() for one in weights)
+
+
+def is_map(family: str, site: Site, weights: Tensor, queries: int, keys: int) -> bool:
+    """Whether something is (B, H, Q, K) weights of all queries over all keys: distributions, or scores of a family."""
+    if weights.dim() != 4 or weights.shape[2:] != (queries, keys):
+        return False
+    if site.kind in SCORES.get(family, ()):
+        return True
+    off = (weights.float().sum(-1) - 1).abs()
+    return not bool((weights < 0).any() or (off > 0.02).any())  # NaN is a weight of a model that is broken
+
+
+def steps(loaded: "Loaded", given: Any, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Step, ...]:
+    """Steps of attention that a model computed itself, n x n, at the sites that are shown.
+
+    Queries and keys are not known: the logarithm of a weight stands as the bias of a score that is zero, so that the
+    softmax gives the weight back.
+
+    Raises:
+        InputError: if the model cuts a text of this length into pieces.
+    """
+    expected, family = sizes(read), loaded.config.model_type
+    found = maps(given, next(iter(loaded.shown.heads)).kind)
+    made = []
+    for site in loaded.shown.heads:
+        weights = found[site].float().cpu()
+        if weights.dim() != 4 or weights.shape[2:] != expected[site.kind]:
+            cut = f"{said.name(loaded.name)} cuts a text of {read['input_ids'].shape[1]:,} tokens into pieces"
+            raise InputError(f"{cut}, of which there is no map of all queries and keys. Shorten the text.")
+        scored = site.kind in SCORES.get(family, ())
+        blocked = weights.amax(1, keepdim=True) <= (BLOCKED if scored else 0)
+        mask = named(~blocked, *weights.shape[2:], lengths)
+        bias = weights.masked_fill(blocked, 0) if scored else weights.log()
+        tap = Tap()
+        nothing = weights.new_zeros(*weights.shape[:2], sum(weights.shape[2:]), 1)
+        query, key = nothing.split(weights.shape[2:], 2)
+        tap.attend(query, key, key, site=site, scoring=Scoring(bias=bias, scale=1.0), mask=mask)
+        made += tap.steps
+    return tuple(made)

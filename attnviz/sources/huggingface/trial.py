@@ -1,0 +1,215 @@
+"""Tiny runs of a model that was just loaded: whether it runs, what of its attention is shown, what can be changed.
+
+What a class of transformers claims about itself is not believed: with attnviz's attention a model must give what it
+gives with its own, and what it calls attention must be one map of all queries and keys.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.record import Step
+from attnviz.core.tokens import Sentence
+from attnviz.sources.huggingface import eager, reading, running, said, tapped
+from attnviz.sources.huggingface.tapped import Run
+
+if TYPE_CHECKING:
+    from attnviz.sources.huggingface.loading import Loaded
+
+TEXTS = ["A test.", "A test of a few more words."]
+"""Texts of two lengths: windows and blocks have the shape of a map at one length only, and padding is tried."""
+BOUNDS = {torch.float64: 0.01, torch.float32: 0.01}
+"""Relative difference of the same hidden states, computed in two ways: rounding is far below, another formula above."""
+BOUND = 0.1
+"""The same in 16 bits."""
+OWN = "{} computes attention in its own code."
+NO_MAP = "gives nothing as its attention that is one map of all queries and keys"
+NONE: Mapping = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the first runs of a model showed.
+
+    Attributes:
+        heads: of each site that is shown, how many.
+        d_model: of the hidden states.
+        read_only: why nothing can be changed in it; None if it can.
+        unseen: what of its attention is not shown; None if all of it is.
+        layers: the numbers of its layers, at sites where they are not counted from 0 without a gap.
+        alone: the kind of its attention, where it has only one and its parts do not say it right.
+    """
+
+    heads: Mapping[Site, int] = NONE
+    d_model: int = 0
+    read_only: str | None = None
+    unseen: str | None = None
+    layers: Mapping[Site, int] = NONE
+    alone: str | None = None
+
+
+def tried(loaded: "Loaded") -> "Loaded":
+    """The same, with what its first runs showed.
+
+    Raises:
+        AttnvizError: one sentence that says why it cannot be run, or that it gives no attention.
+    """
+    kind = type(loaded.model).__name__
+    with loaded.turns.turn(), said.unforeseen(f"{loaded.name} ({kind})"):
+        if loaded.keeps_own_attention:
+            return _read_only(loaded, OWN.format(kind))
+        try:
+            return _through_the_tap(loaded)
+        except AttnvizError as error:
+            why = str(error)
+        except Exception as error:
+            why = f"{kind} fails with attnviz's attention: {said.first(error)}"
+        loaded.model.set_attn_implementation("eager")
+        return _read_only(loaded, why)
+
+
+def _read(loaded: "Loaded", texts: list[str]) -> tuple[dict[str, Tensor], tuple[int, ...]]:
+    """What a run reads, and the lengths; the decoder of an encoder-decoder reads one token less."""
+    sentences = tuple(map(_known(loaded), reading.sentences(loaded.tokenizer, texts)))
+    read = running.inputs(sentences, loaded)
+    if loaded.task == "write":
+        start = torch.full_like(read["input_ids"][:, :1], running.begins_with(loaded.model))
+        read["decoder_input_ids"] = torch.cat([start, read["input_ids"][:, 2:]], 1)
+    return read, tuple(one.length for one in sentences)
+
+
+def _known(loaded: "Loaded") -> Any:
+    """Of a sentence as much as a model reads, in tokens that it has vectors for."""
+
+    def known(sentence: Sentence) -> Sentence:
+        tokens = sentence.tokens[: loaded.longest]
+        tokens = tuple(replace(token, id=token.id % loaded.vocabulary) for token in tokens)
+        return replace(sentence, tokens=tokens, length=min(sentence.length, len(tokens)))
+
+    return known
+
+
+def _through_the_tap(loaded: "Loaded") -> "Loaded":
+    """Raises: AttnvizError: if another attention is computed than the model's own, or not all of it are maps."""
+    model, name = loaded.model, type(loaded.model).__name__
+    unpadded = loaded.task == "labels" and model.config.get_text_config().pad_token_id is None
+    read, lengths = _read(loaded, TEXTS[:1] if unpadded else TEXTS)
+    model.set_attn_implementation("eager")
+    with torch.inference_mode():
+        expected = running.hidden(model(**read, **running.settings(model)))
+    tapped.use_on(model)
+    given, run = _tapped(model, read, lengths)
+    alone = None
+    steps, hidden = run.tap.steps, running.hidden(given)
+    if not steps:
+        raise AttnvizError(OWN.format(name))
+    if not all(_is_whole(step, eager.sizes(read)) for step in steps):
+        raise AttnvizError(f"{name} has attention that is no map of all queries and keys.")
+    if {step.site.kind for step in steps} == {"encoder"} and all(map(_is_causal, steps)):
+        alone = "decoder"
+        given, run = _tapped(model, read, lengths, alone)
+        steps = run.tap.steps
+    real = (None,) * len(lengths) if "decoder_input_ids" in read else lengths
+    if hidden.shape != expected.shape or any(map(_differ, hidden, expected, real)):
+        raise AttnvizError(f"{name} gives other numbers with attnviz's attention than with its own.")
+    layers = {step.site: _number(model, module) for step, module in zip(steps, run.modules, strict=True)}
+    layers, unseen = _unseen(given, layers, "work in code of their own")
+    heads = {Site(step.site.kind, layers.get(step.site, step.site.layer)): step.num_heads for step in steps}
+    return replace(loaded, shown=Shown(heads, _width(loaded, hidden, read), None, unseen, layers, alone))
+
+
+def _tapped(
+    model: nn.Module, read: dict[str, Tensor], lengths: tuple[int, ...], alone: str | None = None
+) -> tuple[Any, Run]:
+    run = Run(model, Edits(), lengths, alone=alone)
+    with torch.inference_mode():
+        return model(**read, attnviz=run, **running.settings(model)), run
+
+
+def _is_whole(step: Step, sizes: dict[str, tuple[int, int]]) -> bool:
+    return (step.shape[2], step.shape[3] - step.has_sink) == sizes[step.site.kind]
+
+
+def _is_causal(step: Step) -> bool:
+    """Whether no query looks at a later key."""
+    n = step.shape[2]
+    return n > 1 and not any(step.weights(head)[:, :n].triu(1).any() for head in range(step.num_heads))
+
+
+def _differ(hidden: Tensor, expected: Tensor, length: int | None) -> bool:
+    """Of one sentence, without padding; never of NaN: a model that is broken is shown as it is."""
+    off, own = (hidden - expected)[:length].double().norm(), expected[:length].double().norm()
+    return bool(off > BOUNDS.get(hidden.dtype, BOUND) * own)
+
+
+def _number(model: nn.Module, module: nn.Module) -> int:
+    """The number in a module's name, as of "model.layers.7.self_attn"."""
+    path = next(name for name, one in model.named_modules() if one is module)
+    return int(next((part for part in reversed(path.split(".")) if part.isdecimal()), -1))
+
+
+def _read_only(loaded: "Loaded", why: str) -> "Loaded":
+    """Raises: InputError: if the model gives no maps."""
+    whole: dict[Site, int] | None = None
+    name, model = said.name(loaded.name), loaded.model
+    for text in TEXTS:
+        read, _ = _read(loaded, [text])
+        with torch.inference_mode():
+            given = model(**read, output_attentions=True, **running.settings(model))
+        found = eager.whole(model, given, read)
+        whole = found if whole is None else {site: heads for site, heads in found.items() if site in whole}
+    if not whole:
+        raise InputError(f"{name} ({type(model).__name__}) {NO_MAP}, so attnviz cannot show it.")
+    _, unseen = _unseen(given, {site: site.layer for site in whole}, "give no map of all queries and keys")
+    only = f"{why.rstrip('.')}: its weights can be shown, but masks and heads cannot be changed."
+    width = _width(loaded, running.hidden(given), read)
+    return replace(loaded, keeps_own_attention=True, shown=Shown(whole, width, only, unseen))
+
+
+def _width(loaded: "Loaded", hidden: Tensor, read: dict[str, Tensor]) -> int:
+    """Raises: InputError: if hidden states are not one for each token."""
+    rows = read.get("decoder_input_ids", read["input_ids"]).shape
+    if hidden.shape[:2] != rows:
+        what = f"{said.name(loaded.name)} ({type(loaded.model).__name__}) gives no vector for each token"
+        raise InputError(f"{what} ({rows[1]} tokens, hidden states of {tuple(hidden.shape)}), so it cannot be shown.")
+    return hidden.shape[-1]
+
+
+def _unseen(given: Any, shown: dict[Site, int], how: str) -> tuple[dict[Site, int], str | None]:
+    """What of the attention is not shown, by how many layers gave hidden states.
+
+    Args:
+        shown: the number that the layer of each site has in the model.
+        how: what the other layers do.
+
+    Returns:
+        The numbers, of kinds of which some layers are not shown; and the sentence, None if all of them are.
+    """
+    if hasattr(given, "decoder_hidden_states"):
+        layers = {kind: _count(getattr(given, f"{kind}_hidden_states", None)) for kind in ("encoder", "decoder")}
+        layers["cross"] = layers["decoder"]
+    else:
+        layers = {next(iter(shown)).kind: _count(getattr(given, "hidden_states", None))}
+    counts, partly, told = Counter(site.kind for site in shown), {}, []
+    for kind, total in layers.items():
+        numbers = {site: number for site, number in shown.items() if site.kind == kind}
+        if counts[kind] > total > 0:
+            told.append(f"{total} {kind} layers compute attention {counts[kind]} times; each counts as a layer here")
+        elif total and not counts[kind]:
+            told.append(f"the {kind} attention is not shown: its layers {how}")
+        elif counts[kind] < total:
+            listed = ", ".join(str(number) for number in numbers.values())
+            told.append(f"shown of {total} {kind} layers, counted from 0: {listed}; the others {how}")
+            partly |= numbers if len(set(numbers.values())) == len(numbers) else {}
+    return partly, f"{'; '.join(told).capitalize()}." if told else None
+
+
+def _count(hidden: tuple[Tensor, ...] | None) -> int:
+    return max(0, len(hidden or ()) - 1)

@@ -1,0 +1,86 @@
+"""Every class of transformers that reads text works, is shown read-only, or is refused in one sentence."""
+
+import shutil
+from collections.abc import Iterable
+
+import pytest
+import zoo
+from zoo import Kind
+
+from attnviz.sources.huggingface import source
+
+NAMED: dict[tuple[str, str], tuple[Kind, str]] = {
+    ("bert", "BertForMaskedLM"): ("works", ""),
+    ("llama", "LlamaForCausalLM"): ("works", ""),
+    ("t5", "T5ForConditionalGeneration"): ("works", ""),
+    ("big_bird", "BigBirdForMaskedLM"): ("read-only", "BigBirdForMaskedLM computes attention in its own code"),
+    ("bigbird_pegasus", "BigBirdPegasusForConditionalGeneration"): ("works", "The encoder attention is not shown"),
+    ("canine", "CanineModel"): ("refused", "no table of vectors for tokens"),
+    ("cpmant", "CpmAntForCausalLM"): ("refused", "no"),
+    ("diffllama", "DiffLlamaForCausalLM"): ("works", "2 decoder layers compute attention 4 times"),
+    ("clip_text_model", "CLIPTextModel"): ("works", ""),
+    ("doge", "DogeForCausalLM"): ("works", ""),
+    ("fsmt", "FSMTForConditionalGeneration"): ("read-only", "cannot be changed"),
+    ("funnel", "FunnelForMaskedLM"): ("read-only", "Shown of 7 encoder layers, counted from 0: 0, 1, 4, 5;"),
+    ("funnel", "FunnelBaseModel"): ("refused", "gives no vector for each token"),
+    ("hy_v4", "HYV4ForCausalLM"): ("works", ""),
+    ("inkling2_text", "Inkling2ForCausalLM"): ("works", ""),
+    ("jamba", "JambaForCausalLM"): ("works", "Shown of 2 decoder layers, counted from 0: 1; the others work in code"),
+    ("layoutlm", "LayoutLMForMaskedLM"): ("works", ""),
+    ("led", "LEDForConditionalGeneration"): ("read-only", "The encoder attention is not shown"),
+    ("longformer", "LongformerForMaskedLM"): ("refused", "one map of all queries and keys"),
+    ("longt5", "LongT5ForConditionalGeneration"): ("read-only", "The encoder attention is not shown"),
+    ("mamba", "MambaForCausalLM"): ("refused", "one map of all queries and keys"),
+    ("mra", "MraForMaskedLM"): ("refused", "one map of all queries and keys"),
+    ("mvp", "MvpForConditionalGeneration"): ("read-only", "cannot be changed"),
+    ("nemotron", "NemotronForCausalLM"): ("read-only", "NemotronAttention does not hand on what attnviz gives it"),
+    ("nllb-moe", "NllbMoeForConditionalGeneration"): ("works", ""),
+    ("pegasus_x", "PegasusXForConditionalGeneration"): ("works", "The encoder attention is not shown"),
+    ("prophetnet", "ProphetNetForConditionalGeneration"): ("read-only", "The cross attention is not shown"),
+    ("rwkv", "RwkvForCausalLM"): ("refused", "one map of all queries and keys"),
+    ("seamless_m4t", "SeamlessM4TForTextToText"): ("works", ""),
+    ("squeezebert", "SqueezeBertForMaskedLM"): ("read-only", "cannot be changed"),
+    ("stablelm", "StableLmForCausalLM"): ("read-only", "StableLmAttention does not hand on what attnviz gives it"),
+    ("yoso", "YosoForMaskedLM"): ("refused", "one map of all queries and keys"),
+}
+"""What is known of families that were once misread or failed."""
+
+
+def named(classes: Iterable[tuple[str, str]]) -> list:
+    return [pytest.param(*one, id="-".join(one)) for one in classes]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept(tmp_path):
+    """Many models are built: none stays in memory or on the disk."""
+    yield
+    source._models.clear()
+    shutil.rmtree(tmp_path)
+
+
+@pytest.mark.parametrize(("family", "name"), named(NAMED))
+def test_a_family_that_was_misread_is_not(family, name, tmp_path):
+    """Each has the outcome that is known, in true words; numbers, kinds and edits are held to its own attention."""
+    expected, words = NAMED[family, name]
+
+    kind, told = zoo.outcome(family, name, tmp_path)
+
+    assert kind == expected
+    assert (words in told) if words else not told
+    assert "\n" not in told
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("family", "name"), named(zoo.combinations()))
+def test_every_class_works_or_is_read_only_or_is_refused(family, name, tmp_path, record_property):
+    """What is shown equals the model's own eager attention; what is not shown is said in one sentence."""
+    if {family, name} & zoo.UNBUILT:
+        kind, told = "not built", zoo.unbuilt(family, name, tmp_path)
+    elif not zoo.reads_text(family, name):
+        kind, told = "no text", zoo.unbuilt(family, name, tmp_path)
+        assert "is no language model" in told
+    else:
+        kind, told = zoo.outcome(family, name, tmp_path)
+    record_property("outcome", (kind, family, name, told))
+
+    assert "\n" not in told

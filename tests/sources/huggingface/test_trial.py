@@ -1,0 +1,251 @@
+"""What a model is believed: only what its runs show; and whatever goes wrong is one sentence that says what to send."""
+
+import json
+import re
+import shutil
+from types import SimpleNamespace
+
+import pytest
+import torch
+import transformers
+import zoo
+from torch.nn import functional
+from torch.testing import assert_close
+
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.metrics.rollout import mixed
+from attnviz.sources.huggingface import running, source, tapped
+from attnviz.sources.huggingface.source import HuggingFace
+
+TO_SEND = re.compile(r"\(attnviz \S+, transformers \S+, tokenizers \S+, torch \S+, Python \S+\)\. Please send us this ")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept(tmp_path):
+    yield
+    source._models.clear()
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Save a tiny model of the zoo, with other settings in its files if some are given, and open it."""
+
+    def open(family, name, config=None, tokenizer=None, **sizes) -> HuggingFace:
+        folder = tmp_path / name
+        zoo.save(family, name, folder, **sizes)
+        for file, settings in (("config.json", config), ("tokenizer.json", tokenizer)):
+            if settings:
+                held = json.loads((folder / file).read_text(encoding="utf-8"))
+                (folder / file).write_text(json.dumps(held | settings), encoding="utf-8")
+        return HuggingFace(str(folder))
+
+    return open
+
+
+def run(model: HuggingFace, texts=zoo.TEXTS, **more):
+    return model.run(model.tokenize(list(texts)), **more)
+
+
+# What is unforeseen
+
+
+def test_an_error_in_a_run_says_what_to_send(opened, monkeypatch):
+    """The model, what went wrong in one line, and the versions; after it the model runs as before."""
+    model = opened("bert", "BertForMaskedLM")
+    before = run(model)
+
+    def forward(*_: object, **__: object):
+        raise RuntimeError("a shape\nis wrong")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(transformers.BertForMaskedLM, "forward", forward)
+        with pytest.raises(
+            AttnvizError, match=r"BertForMaskedLM.* cannot be run: RuntimeError, a shape is wr"
+        ) as caught:
+            run(model)
+
+    assert TO_SEND.search(str(caught.value))
+    assert "\n" not in str(caught.value)
+    assert torch.equal(run(model).output, before.output)
+
+
+def test_an_error_while_loading_says_what_to_send(opened):
+    """XMOD needs to be told a language, which only its own code knows."""
+    with pytest.raises(AttnvizError, match=r"cannot be run: ValueError, Input language unknown") as caught:
+        opened("xmod", "XmodForMaskedLM", config={"default_language": None})
+
+    assert TO_SEND.search(str(caught.value))
+
+
+def test_a_panic_of_a_tokenizer_says_what_to_send(opened, monkeypatch):
+    """It is written in Rust, and a panic is no Exception; an interrupt of the app is not taken for one."""
+    model = opened("bert", "BertForMaskedLM")
+
+    class PanicException(BaseException):
+        pass
+
+    def fails(error):
+        def sentences(*_: object):
+            raise error
+
+        monkeypatch.setattr(source.reading, "sentences", sentences)
+
+    fails(PanicException("index out of bounds"))
+    with pytest.raises(AttnvizError, match="cannot be given this text: PanicException, index out of bounds"):
+        model.tokenize(["A"])
+    fails(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        model.tokenize(["A"])
+
+
+def test_too_little_memory_is_no_fault_to_send(opened, monkeypatch):
+    """It says what to do here."""
+    model = opened("bert", "BertForMaskedLM")
+
+    def forward(*_: object, **__: object):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes.")
+
+    monkeypatch.setattr(transformers.BertForMaskedLM, "forward", forward)
+    with pytest.raises(AttnvizError, match=r"needs more memory than is free here\. Shorten the text"):
+        run(model)
+
+
+def test_a_model_that_is_refused_leaves_others_as_they_are(opened):
+    """A crash in one changes no number of another, nor what is loaded after it."""
+    model = opened("gpt2", "GPT2LMHeadModel")
+    before = run(model)
+    for family, name in (("rwkv", "RwkvForCausalLM"), ("yoso", "YosoForMaskedLM"), ("bros", "BrosModel")):
+        with pytest.raises(AttnvizError):
+            opened(family, name)
+    source._models.clear()
+
+    assert torch.equal(run(HuggingFace(model.model)).output, before.output)
+
+
+# What is not believed
+
+
+def test_attention_of_another_formula_is_not_changed(opened, monkeypatch):
+    """A model that gives other numbers with our attention is shown read-only: here T5, whose positions are lost."""
+    apart = tapped._apart
+    monkeypatch.setattr(tapped, "_apart", lambda mask, bias, keys: apart(mask, None, keys))
+    model = opened("t5", "T5EncoderModel")
+
+    assert model.read_only.startswith("T5EncoderModel gives other numbers with attnviz's attention than with its own:")
+    with pytest.raises(InputError, match="cannot be changed"):
+        run(model, edits=Edits(heads_off={(Site("encoder", 0), 0)}))
+    zoo.check(model, run(model))
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "kinds"),
+    [
+        ("squeezebert", "SqueezeBertModel", {"encoder"}),
+        ("prophetnet", "ProphetNetForConditionalGeneration", {"encoder", "decoder"}),
+    ],
+)
+def test_scores_that_a_family_calls_attention_become_its_weights(opened, monkeypatch, family, name, kinds):
+    """Held to every softmax that the model itself computes in the run."""
+    model, computed = opened(family, name), []
+    softmax = functional.softmax
+
+    def watched(scores, dim=None, **settings):
+        computed.append(softmax(scores, dim, **settings))
+        return computed[-1]
+
+    monkeypatch.setattr(functional, "softmax", watched)
+    record = run(model, zoo.TEXTS[:1])
+
+    assert {site.kind for site in record.sites} == kinds
+    for step in record.steps:
+        weights = torch.stack([step.weights(head) for head in range(step.num_heads)])
+        own = [one[0] for one in computed if one.shape[1:] == weights.shape]
+        assert any(torch.allclose(weights, one, atol=1e-6) for one in own)
+
+
+def test_layers_that_are_not_shown_are_not_followed(opened):
+    """Rollout would multiply maps between which a layer lies that nobody sees; those shown keep the model's numbers."""
+    record = run(opened("jamba", "JambaForCausalLM"))
+
+    assert record.sites == (Site("decoder", 1),)
+    with pytest.raises(InputError, match=r"^Rollout and flow follow all layers, and here not all are shown\. Shown"):
+        mixed(record)
+
+
+def test_a_text_that_a_model_cuts_into_pieces_is_refused(opened):
+    """Reformer sorts the tokens of a long text into chunks: then its weights are no map."""
+    model = opened("reformer", "ReformerModel", max_position_embeddings=192, axial_pos_shape=(8, 24))
+
+    assert run(model, ["a" * 60]).steps[0].shape[2:] == (61, 61)
+    with pytest.raises(InputError, match=r"cuts a text of 91 tokens into pieces.* Shorten the text"):
+        run(model, ["a" * 90])
+
+
+# Settings of its files
+
+
+def test_big_bird_is_shown_in_full_up_to_where_it_becomes_sparse(opened):
+    """To that length it gives the numbers of its own sparse setting, which switches there; beyond it is refused."""
+    model = opened("big_bird", "BigBirdModel", max_position_embeddings=200)
+    record = run(model, ["a" * 111])
+
+    assert transformers.AutoConfig.from_pretrained(model.model).attention_type == "block_sparse"
+    assert record.steps[0].shape[2:] == (112, 112)
+    zoo.check(model, run(model, ["a" * 111, "a"]))
+    sentence = r"has 113 tokens; .* reads up to 112 \(longer texts are read in sparse blocks"
+    with pytest.raises(InputError, match=sentence):
+        model.tokenize(["a" * 112])
+
+
+def test_chunks_of_the_feed_forward_part_change_nothing(opened):
+    """They only save memory, and fail where they do not divide the number of tokens."""
+    plain = run(opened("bert", "BertModel"))
+    source._models.clear()
+
+    assert torch.equal(run(opened("bert", "BertModel", config={"chunk_size_feed_forward": 3})).output, plain.output)
+
+
+@pytest.mark.parametrize("listed", [7, "BertModel", [7], {"a": 1}])
+def test_architectures_are_names(opened, listed):
+    """Else it cannot be known what the model is for."""
+    with pytest.raises(InputError, match=r"'architectures': .*; it must be a list of names of classes"):
+        opened("bert", "BertModel", config={"architectures": listed})
+
+
+def test_a_window_counts_no_layers(opened):
+    """Qwen2 names how many layers would have a window, more than there are."""
+    assert opened("qwen2", "Qwen2ForCausalLM", config={"max_window_layers": 80}).sites
+
+
+def test_a_decoder_without_a_first_token_begins_with_padding(opened):
+    """As T5's always does; one that names no token at all is refused with what to do."""
+    model = opened("t5", "T5ForConditionalGeneration")
+
+    assert not hasattr(model.known.config, "decoder_start_token_id")
+    assert run(model).targets[0].tokens[0].id == 0
+    nameless = SimpleNamespace(config=SimpleNamespace(), generation_config=None)
+    with pytest.raises(InputError, match=r"does not say with which token .* set decoder_start_token_id in its config"):
+        running.begins_with(nameless)
+
+
+def test_a_tokenizer_that_truncates_or_pads_does_neither(opened):
+    """Only the model's own limit counts, and a text beyond it is refused with both numbers."""
+    cut = {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0}
+    filled = {"strategy": {"Fixed": 40}, "direction": "Left", "pad_id": 0, "pad_type_id": 0, "pad_token": "<pad>"}
+    cut_and_filled = {"truncation": cut, "padding": filled | {"pad_to_multiple_of": None}}
+    model = opened("bert", "BertModel", tokenizer=cut_and_filled)
+    (sentence,) = model.tokenize(["A cat"])
+
+    assert [token.text for token in sentence.tokens] == [*"A", " ", *"cat", "</s>"]
+    with pytest.raises(InputError, match=r"has 101 tokens; .* reads up to 96"):
+        model.tokenize(["a" * 100])
+
+
+def test_an_encoder_that_classifies_needs_no_padding_token(opened):
+    """Only a decoder looks for the end of a text by it."""
+    model = opened("bert", "BertForSequenceClassification", config={"pad_token_id": None})
+
+    _, logits = run(model).labels
+    assert_close(logits[1], run(model, zoo.TEXTS[1:]).labels[1][0], rtol=1e-4, atol=1e-5)
