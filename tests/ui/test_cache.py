@@ -177,6 +177,7 @@ def records() -> list[Record]:
 def test_an_open_page_holds_no_record_outside_the_cache(name):
     """A hundred people who leave their pages open, with every menu unfolded, cost no more than the bound."""
     gc.collect()
+    gc.collect()
     before = len(records())
     app = AppTest.from_function(page_of, default_timeout=60, args=(name,))
     for setting, value in {"model": "scratch", "mask": "subsequent", "text": "the cat sat"}.items():
