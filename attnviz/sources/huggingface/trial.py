@@ -6,8 +6,7 @@ gives with its own, and what it calls attention must be one map of all queries a
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,7 +30,6 @@ BOUND = 0.1
 """The same in 16 bits."""
 OWN = "{} computes attention in its own code."
 NO_MAP = "gives nothing as its attention that is one map of all queries and keys"
-NONE: Mapping = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -47,11 +45,11 @@ class Shown:
         alone: the kind of its attention, where it has only one and its parts do not say it right.
     """
 
-    heads: Mapping[Site, int] = NONE
+    heads: Mapping[Site, int] = field(default_factory=dict)
     d_model: int = 0
     read_only: str | None = None
     unseen: str | None = None
-    layers: Mapping[Site, int] = NONE
+    layers: Mapping[Site, int] = field(default_factory=dict)
     alone: str | None = None
 
 
