@@ -165,8 +165,9 @@ def test_a_page_that_fails_keeps_no_other_waiting(monkeypatch):
 def page_of(name: str) -> None:
     from importlib import import_module
 
-    page = import_module(f"attnviz.ui.pages.{name}").page
-    page(*(() if name in ("heads", "masks", "steps", "compare") else (print,)))
+    from attnviz.ui import frame
+
+    frame.body(import_module(f"attnviz.ui.pages.{name}").page, frame.given())
 
 
 def records() -> list[Record]:
@@ -176,7 +177,6 @@ def records() -> list[Record]:
 @pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare", "model"])
 def test_an_open_page_holds_no_record_outside_the_cache(name):
     """A hundred people who leave their pages open, with every menu unfolded, cost no more than the bound."""
-    gc.collect()
     gc.collect()
     before = len(records())
     app = AppTest.from_function(page_of, default_timeout=60, args=(name,))
