@@ -55,6 +55,10 @@ EXAMPLES = {
 }
 
 
+WITHOUT_A_TRACE = {("bigbird", "transposed"), ("media", "transposed"), ("others", "inverted")}
+"""Other random keys, packed documents beside padding, and a window of each query alone: right masks themselves."""
+
+
 def grids(mask, mistake):
     grid = mask.grid(N)
     return [{"": grid, "inverted": ~grid, "transposed": grid.T}[mistake]]
@@ -71,6 +75,9 @@ def test_every_kind_is_recognized_with_a_mistake_or_without(name, mistake):
     mask = EXAMPLES[name]
     found = judge(grids(mask, mistake))
 
+    if (name, mistake) in WITHOUT_A_TRACE:
+        assert not found.mistake
+        return
     turned = mistake == "transposed" and torch.equal(mask.grid(N), mask.grid(N).T)
     assert found.is_exact
     assert found.mistake == ("" if turned else mistake)
