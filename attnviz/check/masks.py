@@ -40,7 +40,9 @@ def check_mask(laid: Laid, told: str | None, causal: bool | None, meant: Intent 
         judged = Judged.of(kinds.opened(mask, convention), meant)
     hides, reasons = _future(judged, causal)
     leaking = [] if causal is False else [*_leaks(laid, judged, causal, hides)]
-    findings += [one for one in of_judgement(laid, judged) if one.rule != "future-leak" or not leaking]
+    findings += [
+        one for one in of_judgement(laid, judged) if one.rule != "future-leak" or not (leaking or causal is False)
+    ]
     findings += [*leaking, *_empty(laid, judged, convention)]
     return Checked(convention, hides, reasons, tuple(findings), judged.judgement)
 

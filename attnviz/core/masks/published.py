@@ -65,7 +65,9 @@ def _causal(seen: Seen) -> Iterator[Mask]:
 
 
 def _lookahead(seen: Seen) -> Iterator[Mask]:
-    """Two keys of the future or more; with one it is rather off by one."""
+    """Two keys of the future or more; with one it is rather off by one, and beside a cache in the wrong place."""
+    if seen.first + seen.queries != seen.keys:
+        return
     yield from (mask for mask in Subsequent.fits(seen) if 1 < mask.offset < seen.keys - 1)
 
 

@@ -39,8 +39,7 @@ class Documents(Mask):
     def fits(cls, seen: Seen) -> Iterator[Mask]:
         """From where a query does not see the one before it; and from where it sees little of what that one sees."""
         yield cls(_lengths(seen.starts, seen.keys))
-        past = seen.said & (seen.distance < 0)
-        shared = (past[1:] & seen.said[:-1]).sum(1)
+        shared = (seen.said[1:] & seen.said[:-1]).sum(1)
         apart = 2 * shared < seen.said[:-1].sum(1)
         yield cls(_lengths((apart.nonzero().flatten() + 1 + seen.first).tolist(), seen.keys))
 
