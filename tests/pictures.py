@@ -1,11 +1,14 @@
 """Records of any tokens, without a tokenizer; pictures drawn in a process of their own."""
 
+import atexit
 import base64
 import io
 import json
 import subprocess
 import sys
+import threading
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import torch
@@ -44,9 +47,11 @@ HOSTILE = (
 _DRAW = """
 import base64, json, sys
 import vl_convert
-for spec in json.load(sys.stdin):
+def draw(spec):
     draw = vl_convert.vega_to_png if "/vega/" in spec["$schema"] else vl_convert.vegalite_to_png
-    print(base64.b64encode(draw(spec, allowed_base_urls=[])).decode())
+    return base64.b64encode(draw(spec, allowed_base_urls=[])).decode()
+for line in sys.stdin:
+    print(*map(draw, json.loads(line)), flush=True)
 """
 
 
@@ -116,14 +121,31 @@ def translation_of(words, *positions, edits=Edits(), heads=2):
     return replace(record, source="translator", sentences=source, steps=steps, targets=targets, prediction=prediction)
 
 
-def draw(*specs):
-    """PNG pixels of specifications, (height, width, 3) each; a failure to draw is this process's failure."""
-    done = subprocess.run(
-        [sys.executable, "-c", _DRAW], input=json.dumps(specs), capture_output=True, text=True, timeout=120
+@cache
+def _drawing() -> subprocess.Popen:
+    """One process draws the pictures of all tests: its first takes as long as ten others."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _DRAW], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="ascii"
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = done.stdout.split()
-    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(line))).convert("RGB")).astype(int) for line in lines]
+    atexit.register(process.kill)
+    return process
+
+
+def draw(*specs):
+    """PNG pixels of specifications, (height, width, 3) each; a failure to draw is that process's failure."""
+    process = _drawing()
+    patience = threading.Timer(120, process.kill)
+    patience.start()
+    try:
+        print(json.dumps(specs), file=process.stdin, flush=True)
+        answer = process.stdout.readline()
+    finally:
+        patience.cancel()
+    if not answer:
+        _drawing.cache_clear()
+        raise AssertionError("vl-convert ended; what it said stands in stderr.")
+    pictures = (Image.open(io.BytesIO(base64.b64decode(part))) for part in answer.split())
+    return [np.asarray(picture.convert("RGB")).astype(int) for picture in pictures]
 
 
 def data(chart, name):

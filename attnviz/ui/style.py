@@ -56,6 +56,12 @@ ul.text {padding-left: 1.25rem;}
 .equation mark {background: rgba(62, 163, 209, .22); color: inherit; border-bottom: 2px solid; border-radius: 2px;
                 padding: .1rem .15rem;}
 .equation sub {font-size: .7em;}
+.stApp .stCode pre .token {color: inherit;}
+.stApp .stCode .token:is(.keyword, .function, .class-name) {color: light-dark(#1265b0, #4aa3f0);}
+.stApp .stCode .token:is(.number, .boolean) {color: light-dark(#0d7468, #29b09d);}
+.stApp .stCode .token.string {color: light-dark(#067d2a, #21c354);}
+.stApp .stCode .token.operator {color: light-dark(#b04a00, #ed8b3a);}
+.stApp .stCode .token.comment {color: light-dark(#5b6675, #98a2b3);}
 .scrolls {overflow-x: auto; max-width: 100%;}
 .facts.walked {width: auto;}
 .facts.walked td, .facts.walked th {font-size: .875rem; padding: .2rem 1rem .2rem 0; white-space: nowrap;}

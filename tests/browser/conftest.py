@@ -6,7 +6,7 @@ import driver
 import pytest
 from playwright.sync_api import expect
 
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 
 
 def pytest_collection_modifyitems(items):
@@ -29,12 +29,32 @@ def server(tmp_path_factory):
         assert alive, log.read()
 
 
-@pytest.fixture
-def page(chromium):
-    """A fresh browser at 1440 x 900."""
-    context = chromium.new_context(viewport={"width": 1440, "height": 900}, accept_downloads=True)
-    page = context.new_page()
-    problems = driver.watch(page)
-    yield page
+@pytest.fixture(scope="session")
+def context(chromium):
+    """What the windows of all tests share: the app's code, as Chromium has compiled it."""
+    context = chromium.new_context(accept_downloads=True)
+    context.set_default_timeout(60_000)
+    yield context
     context.close()
-    assert problems == []
+
+
+@pytest.fixture
+def window(context):
+    """Opens a page: `window(390, scheme="dark")`. What goes wrong on any of them fails the test."""
+    with driver.windows(context) as window:
+        yield window
+
+
+@pytest.fixture
+def page(window):
+    """A page of 1440 x 900, in light."""
+    return window()
+
+
+@pytest.fixture
+def elsewhere(chromium):
+    """Opens a page in another browser, which knows nothing of the first."""
+    context = chromium.new_context()
+    with driver.windows(context) as window:
+        yield window
+    context.close()

@@ -1,25 +1,34 @@
 """A running app and a real Chromium, for tests, screenshots and benchmarks alike."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    *"--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking".split(),
+    *"--disable-component-update --disable-sync".split(),
+    "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,PaintHolding,MediaRouter",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
+"""No other host is found, not even by its number; the address bar, which nobody sees, loads no pages of its own."""
+
 ASKED_AT_EACH_LEVEL = ("/_stcore/health", "/_stcore/host-config")
 """Where Streamlit looks for its server: below the page first, which is not found, then above."""
+
+LOADING = 120_000
+"""Milliseconds in which a model comes, on a busy machine, to a server that has not loaded transformers yet."""
 
 OURS = ("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:", "about:", "file:")
 
@@ -33,7 +42,7 @@ def free_port() -> int:
 def start_app(port: int, log) -> subprocess.Popen:
     """Start the app as `make run` does, and wait until it answers."""
     process = launch_app(port, log)
-    for _ in range(300):
+    for _ in range(1200):
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1)
         except OSError:
@@ -41,7 +50,7 @@ def start_app(port: int, log) -> subprocess.Popen:
         else:
             return process
     process.terminate()
-    raise RuntimeError("The app did not answer within 30 seconds.")
+    raise RuntimeError("The app did not answer within 2 minutes.")
 
 
 def launch_app(port: int, log) -> subprocess.Popen:
@@ -73,9 +82,32 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def watch(page: Page) -> list[str]:
-    """What goes wrong on a page, as it happens; every request to another host fails."""
+@contextmanager
+def windows(context: BrowserContext) -> Iterator[Callable[..., Page]]:
+    """Opens pages of a size, in light or dark; at the end nothing may have gone wrong on any of them.
+
+    They share a context, so that Chromium compiles the app's code once. To Streamlit each is another session.
+    """
     problems: list[str] = []
+    pages: list[Page] = []
+
+    def window(width: int = 1440, height: int = 900, scheme: str = "light") -> Page:
+        page = context.new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme)
+        watch(page, problems)
+        pages.append(page)
+        return page
+
+    yield window
+    for page in pages:
+        page.close()
+    assert problems == []
+
+
+def watch(page: Page, problems: list[str] | None = None) -> list[str]:
+    """What goes wrong on a page, as it happens; every request to another host is a mistake."""
+    problems = [] if problems is None else problems
 
     def look(request):
         if not request.url.startswith(OURS):
@@ -85,24 +117,82 @@ def watch(page: Page) -> list[str]:
         if message.type == "error" and not message.location["url"].endswith(ASKED_AT_EACH_LEVEL):
             problems.append(f"console: {message.text[:500]} ({message.location['url'][:200]})")
 
-    page.route("**/*", lambda route: route.continue_() if route.request.url.startswith(OURS) else route.abort())
     page.on("request", look)
     page.on("console", hear)
     page.on("pageerror", lambda error: problems.append(f"page error: {str(error)[:500]}"))
     return problems
 
 
+SETTLED = """quiet => {
+    const app = document.querySelector('[data-testid=stApp]');
+    if (!app || app.dataset.testScriptState !== 'notRunning') return false;
+    if (app.querySelector('[data-testid=stStatusWidget], [data-testid=stSkeleton], [data-stale=true]')) return false;
+    if (window.changed === undefined) {
+        const note = () => window.changed = performance.now();
+        new MutationObserver(note).observe(document.body,
+            {subtree: true, childList: true, attributes: true, characterData: true});
+        note();
+    }
+    return performance.now() - window.changed >= quiet;
+}"""
+QUIET = 150
+"""Milliseconds without a change of the page after which its charts are painted."""
+
+
 def settled(page: Page) -> None:
-    """Wait until the app has run and every chart is painted.
+    """Wait until the app has run and nothing on the page changes any more.
 
     A click that has just been made may not have reached the server yet: expect what it brings, and then settle.
     """
-    page.wait_for_selector("[data-testid=stApp]", timeout=30_000)
-    page.wait_for_function(
-        """() => !document.querySelector('[data-testid=stStatusWidget]')
-            && document.querySelector('[data-testid=stApp]').dataset.testScriptState === 'notRunning'
-            && !document.querySelector('[data-testid=stSkeleton]')
-            && !document.querySelector('[data-stale=true]')""",
-        timeout=30_000,
+    page.wait_for_function(SETTLED, arg=QUIET, timeout=60_000)
+
+
+SHOWN = "[class*=st-key-picture] .marks, .facts, [role=tab]"
+
+
+def open_page(page: Page, address: str) -> None:
+    """Open an address and wait until its pictures are painted; a model may be loaded for it."""
+    page.goto(address)
+    page.wait_for_selector(SHOWN, timeout=LOADING)
+    settled(page)
+
+
+def picture(page: Page, name: str) -> Locator:
+    """What is painted of a picture."""
+    return page.locator(f".st-key-picture-{name} .marks")
+
+
+def click_at(page: Page, name: str, x: float, y: float) -> None:
+    """Click at a place of a picture, given as shares of its width and height; expect what it brings."""
+    box = picture(page, name).bounding_box()
+    page.mouse.click(box["x"] + x * box["width"], box["y"] + y * box["height"])
+
+
+def link(page: Page) -> str:
+    return page.evaluate("location.search")
+
+
+def expect_link(page: Page, *parts: str) -> None:
+    """The link comes to hold each of these, and the app to rest: a link is written at the end of a run."""
+    for part in parts:
+        expect(page).to_have_url(re.compile(rf"[?&]{re.escape(part)}"))
+    settled(page)
+
+
+def serious(page: Page) -> list[tuple[str, list[str]]]:
+    """What axe-core finds on a page that is serious or critical: the rule, and where it is broken."""
+    found = Axe().run(page).response["violations"]
+    return [
+        (one["id"], [node["html"][:160] for node in one["nodes"][:3]])
+        for one in found
+        if one["impact"] in ("critical", "serious")
+    ]
+
+
+def is_as_wide_as(page: Page, width: int) -> bool:
+    """Whether neither the page nor its main column is wider than that."""
+    return page.evaluate(
+        """width => document.documentElement.scrollWidth <= width
+            && document.querySelector('[data-testid=stMain]').scrollWidth <= width""",
+        width,
     )
-    page.wait_for_timeout(250)

@@ -5,7 +5,7 @@ import re
 
 import driver
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from driver import click_at, expect_link, link, picture
 from PIL import Image
 from playwright.sync_api import Page, expect
 
@@ -23,28 +23,6 @@ def type_sentence(page: Page, text: str) -> None:
     page.keyboard.press("Control+Enter")
     page.wait_for_function("text => new URLSearchParams(location.search).get('text') === text", arg=text)
     driver.settled(page)
-
-
-def picture(page: Page, name: str):
-    return page.locator(f".st-key-picture-{name} .marks")
-
-
-def click_at(page: Page, name: str, x: float, y: float) -> None:
-    """Click at a place of a picture, given as shares of its width and height."""
-    box = picture(page, name).bounding_box()
-    page.mouse.click(box["x"] + x * box["width"], box["y"] + y * box["height"])
-    page.wait_for_timeout(300)
-    driver.settled(page)
-
-
-def link(page: Page) -> str:
-    return page.evaluate("location.search")
-
-
-def expect_link(page: Page, *parts: str) -> None:
-    """The link comes to hold each of these: it is written at the end of a run."""
-    for part in parts:
-        expect(page).to_have_url(re.compile(rf"[?&]{re.escape(part)}"))
 
 
 def save(page: Page, name: str, label: str):
@@ -93,6 +71,7 @@ def test_a_click_pins_a_cell_and_a_second_click_or_escape_lets_it_go(page, serve
     driver.settled(page)
 
     click_at(page, "head", 0.5, 0.45)
+    expect_link(page, "cell=")
     page.keyboard.press("Escape")
 
     expect(words).to_have_text(before)
@@ -125,7 +104,7 @@ def test_a_head_switched_off_moves_the_output(page, server):
 
 
 def test_a_downloaded_png_is_the_picture(page, server):
-    """The file is named after what it shows, and its darkest cell is where the mask leaves one key only."""
+    """The file is named after what it shows, and drawn in many colors."""
     open_app(page, server, "?mask=subsequent&show=2")
     name, content = save(page, "head", "PNG")
 
@@ -133,7 +112,7 @@ def test_a_downloaded_png_is_the_picture(page, server):
     assert name.endswith(".png")
     image = Image.open(io.BytesIO(content)).convert("RGB")
     assert image.width > 600
-    assert len(set(image.getdata())) > 50
+    assert len(image.getcolors(maxcolors=image.width * image.height)) > 50
 
 
 def test_a_downloaded_svg_holds_the_tokens(page, server):
@@ -146,25 +125,19 @@ def test_a_downloaded_svg_holds_the_tokens(page, server):
         assert f">{token}</text>" in content.decode()
 
 
-def test_a_link_opens_the_same_picture(page, server, chromium):
+def test_a_link_opens_the_same_picture(page, server, elsewhere):
     """What stands in the address after some clicks gives the same words and marks in another browser."""
     open_app(page, server)
     type_sentence(page, SENTENCE)
     page.get_by_role("button", name="subsequent", exact=True).click()
     expect_link(page, "mask=subsequent")
-    driver.settled(page)
     page.locator("[class*=st-key-off-]").get_by_role("button", name="1", exact=True).click()
     expect_link(page, "off=e0.1")
-    driver.settled(page)
     click_at(page, "heads", 0.75, 0.65)
     expect_link(page, "show=3")
-    driver.settled(page)
     click_at(page, "head", 0.4, 0.5)
     expect_link(page, "cell=")
-    driver.settled(page)
-    context = chromium.new_context(viewport={"width": 1440, "height": 900})
-    other = context.new_page()
-    problems = driver.watch(other)
+    other = elsewhere()
     other.goto(page.evaluate("location.href"))
     expect(picture(other, "change")).to_be_visible()
     driver.settled(other)
@@ -173,8 +146,6 @@ def test_a_link_opens_the_same_picture(page, server, chromium):
         assert picture(other, name).text_content() == picture(page, name).text_content()
     assert other.locator(".words").text_content() == page.locator(".words").text_content()
     assert link(other) == link(page)
-    assert problems == []
-    context.close()
 
 
 def test_what_was_changed_is_kept_from_page_to_page(page, server):
@@ -183,10 +154,8 @@ def test_what_was_changed_is_kept_from_page_to_page(page, server):
     type_sentence(page, "one two three")
     page.get_by_role("button", name="window", exact=True).click()
     expect_link(page, "mask=window")
-    driver.settled(page)
     page.locator("[class*=st-key-off-]").get_by_role("button", name="0", exact=True).click()
     expect_link(page, "off=e0.0")
-    driver.settled(page)
     page.get_by_role("link", name="Masks").click()
     expect(picture(page, "mask")).to_contain_text("blocked by window")
     driver.settled(page)
@@ -208,21 +177,6 @@ def test_the_masks_page_opens_on_the_subsequent_grid(page, server):
     expect(picture(page, "mask")).to_contain_text("<sos>")
     expect(picture(page, "mask")).to_contain_text("<eos>")
     expect(picture(page, "mask")).to_contain_text("may attend")
-
-
-@pytest.mark.parametrize("path", ["", "masks"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_scrolls_pictures_not_the_page(chromium, server, path, scheme):
-    """At 390 pixels nothing is wider than the page, though a sentence of 30 words is."""
-    context = chromium.new_context(viewport={"width": 390, "height": 844}, color_scheme=scheme)
-    page = context.new_page()
-    problems = driver.watch(page)
-    open_app(page, server, f"{path}?text={'+'.join(['word'] * 30)}")
-
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
-    assert problems == []
-    context.close()
 
 
 @pytest.mark.parametrize("n", [64, 256, 512])
@@ -247,17 +201,3 @@ def test_the_keyboard_reaches_every_control(page, server):
     text = " | ".join(reached)
     for label in ("Sentence", "subsequent", "invert", "Display", "Take away", "Numbers"):
         assert label in text
-
-
-@pytest.mark.parametrize("path", ["", "masks", "?mask=subsequent&off=e0.1&cell=3.1"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(chromium, server, path, scheme):
-    """No critical or serious finding of axe-core, in light and in dark."""
-    context = chromium.new_context(viewport={"width": 1440, "height": 900}, color_scheme=scheme, bypass_csp=True)
-    page = context.new_page()
-    open_app(page, server, path)
-    found = Axe().run(page).response["violations"]
-    context.close()
-
-    serious = [v for v in found if v["impact"] in ("critical", "serious")]
-    assert [(v["id"], [node["html"][:160] for node in v["nodes"]][:3]) for v in serious] == []

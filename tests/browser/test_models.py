@@ -3,8 +3,7 @@
 import re
 
 import driver
-import pytest
-from axe_playwright_python.sync_playwright import Axe
+from driver import expect_link, link, picture
 from playwright.sync_api import Page, expect
 
 from attnviz.models import trained
@@ -17,17 +16,7 @@ STEPS = trained.checkpoints("translator")
 
 
 def open_page(page: Page, server: str, path: str = "") -> None:
-    page.goto(f"{server}/{path}")
-    page.wait_for_selector('[class*="st-key-picture"] .marks, .facts')
-    driver.settled(page)
-
-
-def picture(page: Page, name: str):
-    return page.locator(f".st-key-picture-{name} .marks")
-
-
-def link(page: Page) -> str:
-    return page.evaluate("location.search")
+    driver.open_page(page, f"{server}/{path}")
 
 
 def choose(page: Page, model: str) -> None:
@@ -130,9 +119,7 @@ def test_the_slider_goes_back_to_the_untrained_head(page, server):
     page.get_by_role("slider").focus()
     for _ in STEPS:
         page.keyboard.press("ArrowLeft")
-        page.wait_for_timeout(50)
-    page.wait_for_function("() => location.search.includes('step=0')")
-    driver.settled(page)
+    expect_link(page, "step=0")
 
     expect(picture(page, "head")).to_contain_text("translator after step 0")
     expect(picture(page, "heads")).to_contain_text("after step 0")
@@ -145,11 +132,10 @@ def test_what_stands_beside_the_picture_can_be_chosen(page, server):
     page.get_by_role("radio", name="next word").or_(page.get_by_role("button", name="next word")).first.click()
 
     expect(picture(page, "words")).to_contain_text("Next word after")
-    driver.settled(page)
-    assert "effect=next" in link(page)
+    expect_link(page, "effect=next")
 
 
-def test_a_link_opens_the_same_picture_of_a_model(page, server, chromium):
+def test_a_link_opens_the_same_picture_of_a_model(page, server, elsewhere):
     """Model, site, head, step and edits, in another browser."""
     open_page(page, server, "?model=induction")
     page.locator(".st-key-overview").get_by_role("button", name="0", exact=True).first.click()
@@ -160,9 +146,7 @@ def test_a_link_opens_the_same_picture_of_a_model(page, server, chromium):
     expect(picture(page, "head")).to_contain_text("after step")
     expect(picture(page, "heads")).to_contain_text("after step")
     driver.settled(page)
-    context = chromium.new_context(viewport={"width": 1440, "height": 900})
-    other = context.new_page()
-    problems = driver.watch(other)
+    other = elsewhere()
     other.goto(page.evaluate("location.href"))
     expect(picture(other, "words")).to_be_visible()
     driver.settled(other)
@@ -172,8 +156,6 @@ def test_a_link_opens_the_same_picture_of_a_model(page, server, chromium):
     for place in (".says", ".large", ".words"):
         assert other.locator(place).all_text_contents() == page.locator(place).all_text_contents()
     assert link(other) == link(page)
-    assert problems == []
-    context.close()
 
 
 def test_a_finding_on_the_model_page_opens_its_head(page, server):
@@ -197,37 +179,8 @@ def test_settings_of_a_page_survive_a_visit_to_the_model_page(page, server):
     expect(picture(page, "head")).to_be_visible()
     driver.settled(page)
 
-    for part in ("mask=window-7", "colors=logarithmic", "off="):
-        page.wait_for_function("part => location.search.includes(part)", arg=part)
+    expect_link(page, "mask=window-7", "colors=logarithmic", "off=")
     expect(page.get_by_label("keys before")).to_have_value("7")
-
-
-@pytest.mark.parametrize("path", ["", "masks", "model", "?model=story", "model?model=induction", "?model=induction"])
-def test_a_phone_scrolls_no_page_sideways(chromium, server, path):
-    """At 390 pixels nothing is wider than the page."""
-    context = chromium.new_context(viewport={"width": 390, "height": 844})
-    page = context.new_page()
-    problems = driver.watch(page)
-    open_page(page, server, path)
-
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-    assert page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
-    assert problems == []
-    context.close()
-
-
-@pytest.mark.parametrize("path", ["", "masks", "model", "?model=story&off=d0.0", "?site=e0&show=mean&text=zzz"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_with_a_trained_model(chromium, server, path, scheme):
-    """No critical or serious finding of axe-core, in light and in dark."""
-    context = chromium.new_context(viewport={"width": 1440, "height": 900}, color_scheme=scheme, bypass_csp=True)
-    page = context.new_page()
-    open_page(page, server, path)
-    found = Axe().run(page).response["violations"]
-    context.close()
-
-    serious = [v for v in found if v["impact"] in ("critical", "serious")]
-    assert [(v["id"], [node["html"][:160] for node in v["nodes"]][:3]) for v in serious] == []
 
 
 def test_the_next_word_is_that_after_the_selected_row(page, server):

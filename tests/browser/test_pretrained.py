@@ -6,7 +6,7 @@ from pathlib import Path
 
 import driver
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from driver import LOADING, picture
 from playwright.sync_api import Page, expect
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
@@ -14,9 +14,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
 import fake_hub
 
 NAME = "tiny/story"
-SLOW = 120_000
-"""Milliseconds in which a model comes, on a busy machine, to a server that has not loaded transformers yet."""
-
 BESIDE = """(marks, token) => {
     const middle = text => { const box = text.getBoundingClientRect(); return box.y + box.height / 2; };
     const texts = [...marks.querySelectorAll('text')];
@@ -27,13 +24,7 @@ BESIDE = """(marks, token) => {
 
 
 def open_minilm(page: Page, server: str, path: str = "?") -> None:
-    page.goto(f"{server}/{path}&model=huggingface&hf=all-MiniLM-L6-v2")
-    expect(page.locator('[class*="st-key-picture"] .marks, .facts').first).to_be_visible(timeout=SLOW)
-    driver.settled(page)
-
-
-def picture(page: Page, name: str):
-    return page.locator(f".st-key-picture-{name} .marks")
+    driver.open_page(page, f"{server}/{path}&model=huggingface&hf=all-MiniLM-L6-v2")
 
 
 def choose(page: Page, within: str, name: str) -> None:
@@ -110,7 +101,7 @@ def test_a_download_is_asked_for_shown_canceled_and_made(page, hub):
     page.goto(f"{app}/?model=huggingface&hf={NAME}&text=the+cat+sat")
     button = page.get_by_role("button", name=re.compile(r"^(download )?Download \d"))
 
-    expect(button).to_be_visible(timeout=SLOW)
+    expect(button).to_be_visible(timeout=LOADING)
     expect(page.get_by_text("is not on this machine")).to_be_visible()
     assert not [path for path in fake.paths("GET") if path.endswith(".safetensors")]
 
@@ -128,24 +119,5 @@ def test_a_download_is_asked_for_shown_canceled_and_made(page, hub):
     fake.fault = None
     button.click()
 
-    expect(picture(page, "head")).to_contain_text(f"Head 0 · decoder layer 0 · {NAME}", timeout=SLOW)
+    expect(picture(page, "head")).to_contain_text(f"Head 0 · decoder layer 0 · {NAME}", timeout=LOADING)
     expect(page.locator(".note")).to_have_count(0)
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "dark"), (390, "light")])
-def test_nothing_is_cut_off_and_axe_finds_nothing_serious(chromium, server, width, scheme):
-    """Wide and narrow, with a head off, and on the page of the model."""
-    context = chromium.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme, bypass_csp=True)
-    page = context.new_page()
-    problems, serious = driver.watch(page), []
-    for path in ("?off=e5.11&site=e5&show=11", "model?"):
-        open_minilm(page, server, path)
-        sideways = page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth")
-        found = Axe().run(page).response["violations"]
-        serious += [(path, one["id"]) for one in found if one["impact"] in ("critical", "serious")]
-
-        assert sideways <= width
-    context.close()
-
-    assert serious == []
-    assert problems == []

@@ -1,8 +1,9 @@
 """The page Steps in a real Chromium: steps are turned, cells chosen, knobs moved, the handout taken away."""
 
+import re
+
 import driver
-import pytest
-from axe_playwright_python.sync_playwright import Axe
+from driver import click_at, expect_link, picture
 from playwright.sync_api import Page, expect
 
 
@@ -11,24 +12,17 @@ def open_steps(page: Page, server: str, link: str = "") -> None:
     driver.settled(page)
 
 
-def click(page: Page, name: str, x: float, y: float) -> None:
-    """Click at a place of a picture, given in pixels from its corner."""
-    box = page.locator(f".st-key-picture-{name} .marks").bounding_box()
-    page.mouse.click(box["x"] + x, box["y"] + y)
-    page.wait_for_timeout(300)
-    driver.settled(page)
-
-
 def test_a_step_is_chosen_in_the_rail_and_turned_by_keyboard(page, server):
     """A click makes it large, Next goes on, the link keeps it."""
     open_steps(page, server)
-    click(page, "rail", 180, 20)
+    box = picture(page, "rail").bounding_box()
+    page.mouse.click(box["x"] + 180, box["y"] + 20)
 
     expect(page.get_by_label("Step", exact=False).first).to_be_visible()
-    assert "stage=embedding" in page.url
+    expect_link(page, "stage=embedding")
 
     page.get_by_role("button", name="Next").press("Enter")
-    page.wait_for_function("() => location.search.includes('stage=position')")
+    expect_link(page, "stage=position")
 
     page.reload()
     driver.settled(page)
@@ -38,38 +32,35 @@ def test_a_step_is_chosen_in_the_rail_and_turned_by_keyboard(page, server):
 def test_a_click_on_a_cell_chooses_query_and_key_everywhere(page, server):
     """The link holds the cell, the row in full is that of its query; a click on it again lets the key go."""
     open_steps(page, server, "stage=softmax")
-    box = page.locator(".st-key-picture-stage .marks").bounding_box()
-    click(page, "stage", box["width"] / 2, box["height"] / 2)
-    page.wait_for_function("() => location.search.includes('cell=')")
+    click_at(page, "stage", 0.5, 0.5)
+    expect_link(page, "cell=")
     query, key = page.evaluate("new URLSearchParams(location.search).get('cell')").split(".")
 
     expect(page.get_by_text(f"The products of one cell: query {query}, key {key}")).to_be_visible()
 
-    click(page, "stage", box["width"] / 2, box["height"] / 2)
-    page.wait_for_function("() => !location.search.includes('cell=')")
+    click_at(page, "stage", 0.5, 0.5)
+    expect(page).not_to_have_url(re.compile("[?&]cell="))
 
 
 def test_a_knob_moves_the_numbers_and_is_undone_by_its_chip(page, server):
     """Without the scale the row is sharper: before and after stand side by side."""
     open_steps(page, server)
     page.get_by_text("Divide by √d_k", exact=False).click()
-    page.wait_for_function("() => location.search.includes('tuned=unscaled')")
-    driver.settled(page)
+    expect_link(page, "tuned=unscaled")
 
     cells = page.locator(".st-key-play table").first.locator("td.number").all_inner_texts()
     before, after = map(float, cells[:2])
     assert after < before
 
     page.get_by_role("button", name="scores not scaled").click()
-    page.wait_for_function("() => !location.search.includes('tuned')")
+    expect(page).not_to_have_url(re.compile("[?&]tuned="))
 
 
 def test_positions_are_switched_for_the_model_itself(page, server):
     """The knob sets what the model's own settings show, and the step says that it is not there."""
     open_steps(page, server, "stage=position")
     page.locator(".st-key-play").get_by_text("Positions", exact=True).click()
-    page.wait_for_function("() => location.search.includes('positions=false')")
-    driver.settled(page)
+    expect_link(page, "positions=false")
 
     expect(page.get_by_text("No position is added", exact=False).first).to_be_visible()
 
@@ -85,16 +76,3 @@ def test_the_handout_is_one_file_that_asks_for_nothing(page, server, tmp_path):
     assert page.title() == "Attention, step by step"
     assert page.locator("img").count() >= 10
     assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 390])
-def test_axe_finds_nothing_serious_and_nothing_is_cut(page, server, scheme, width):
-    page.set_viewport_size({"width": width, "height": 900})
-    page.emulate_media(color_scheme=scheme)
-    open_steps(page, server, "mask=subsequent&cell=3.1&knobs=dropout-0.3-1&stage=mask")
-
-    found = Axe().run(page).response["violations"]
-
-    assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("critical", "serious")] == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width

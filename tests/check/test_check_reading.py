@@ -3,7 +3,6 @@
 import io
 import json
 import pickle
-import time
 import tracemalloc
 import zipfile
 
@@ -198,16 +197,15 @@ def test_a_header_that_promises_too_much_costs_nothing():
 
 
 def test_a_bomb_is_refused_by_its_directory():
-    """Sixty arrays of zeros unpack to 600 MB; their sizes stand in the directory, and nothing is unpacked."""
+    """Arrays of zeros unpack to 140 MB; their sizes stand in the directory, and nothing is unpacked."""
     bomb = packed(**{f"a{n}__npy": bytes(10**7) for n in range(14)})
-    start = time.perf_counter()
     tracemalloc.start()
     with pytest.raises(InputError, match="unpacks to 140,000,000 bytes in 14 arrays"):
         reading.read_file("a.npz", bomb)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    assert (len(bomb), peak < 2**20, time.perf_counter() - start < 5) == (len(bomb), True, True)
+    assert peak < 2**20
 
 
 def test_arrays_are_chosen_by_name():

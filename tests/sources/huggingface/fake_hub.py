@@ -4,7 +4,6 @@ import hashlib
 import json
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +14,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the a cat dog sat ran on mat and it was tired test .".split()
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+FOREVER = 120
+"""Seconds that a hub hangs: longer than any client may wait."""
+
 GPT2 = {"vocab_size": len(WORDS), "n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 16}
 GPT2 |= {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
 
@@ -102,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
         hub, path = self.hub, self.path.partition("?")[0]
         hub.asked.append((self.command, path, self.headers.get("Authorization")))
         if hub.fault == "hang":
-            hub.closing.wait()
+            hub.closing.wait(FOREVER)
         elif old := next((name for name in hub.renamed if f"/{name}/" in f"{path}/"), None):
             self.send_response(307)
             self.send_header("Location", self.path.replace(old, hub.renamed[old]))
@@ -178,13 +180,14 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if fault == "hang in a file":
                 self.wfile.write(data[: len(data) // 2])
-                self.hub.closing.wait()
+                self.hub.closing.wait(FOREVER)
+                self.close_connection = True
             elif fault == "trickle":
-                for byte in data:
+                for byte in data[: 10 * FOREVER]:
                     self.wfile.write(bytes([byte]))
-                    time.sleep(0.1)
-                    if self.hub.closing.is_set():
+                    if self.hub.closing.wait(0.1):
                         return
+                self.close_connection = True
             elif fault == "short":
                 self.wfile.write(data[: len(data) // 2])
                 self.close_connection = True

@@ -1,0 +1,45 @@
+"""Every page, on a phone and at a desk, in light and in dark: nothing is cut off, nobody is shut out."""
+
+import driver
+import pytest
+
+MINILM = "model=huggingface&hf=all-MiniLM-L6-v2"
+CAT = "compare?model=story&text=The+cat+sat+on+the+mat+because+it+was+tired."
+STATES = [
+    "",
+    "?model=story&off=d0.0",
+    "?model=induction",
+    "?site=e0&show=mean&text=zzz",
+    f"?model=scratch&text={'+'.join(['word'] * 30)}",
+    "?model=scratch&mask=subsequent&off=e0.1&cell=3.1",
+    "?model=scratch&as=lines&also=1-2&pins=q1",
+    "?model=scratch&as=text",
+    f"?off=e5.11&site=e5&show=11&{MINILM}",
+    "overview?model=translator",
+    "masks",
+    f"masks?model=scratch&text={'+'.join(['word'] * 30)}",
+    "masks?model=scratch&mask=subsequent.prefix-3.not-window-1.off-padding-5-7.painted-6_0&added=alibi&cell=3.5",
+    *(f"masks?model=scratch&tab={tab}" for tab in ("Conventions", "Empty+rows", "Leak+test", "Check")),
+    "steps?model=scratch&mask=subsequent&cell=3.1&knobs=dropout-0.3-1&stage=mask",
+    CAT,
+    f"{CAT}&b=model-translator",
+    "model",
+    "model?model=induction",
+    f"model?{MINILM}",
+]
+"""Links to each page as it opens, and with much on it. A new page has one here."""
+
+
+@pytest.mark.parametrize("path", STATES)
+def test_nothing_is_wider_than_the_page_and_axe_finds_nothing_serious(window, server, path):
+    """Opened at 390 pixels, widened to 1440, turned dark, made narrow again."""
+    page = window(390, 844)
+    driver.open_page(page, f"{server}/{path}")
+    for width, scheme in ((390, "light"), (1440, "light"), (1440, "dark"), (390, "dark")):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        driver.settled(page)
+
+        assert driver.is_as_wide_as(page, width)
+        if (width, scheme) != (390, "dark"):
+            assert driver.serious(page) == []
