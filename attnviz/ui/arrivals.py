@@ -4,7 +4,6 @@ A model is on its way once, however many sessions wait for it. A download is wai
 ends soon after the last of them is gone.
 """
 
-import logging
 import threading
 import time
 from collections import OrderedDict
@@ -79,7 +78,6 @@ class Arrival:
         except Exception as error:
             from attnviz.sources.huggingface import said
 
-            logging.getLogger(__name__).exception("A model could not be loaded.")
             self._fail(said.fault(self.name, "loaded", error))
         finally:
             self.settled.set()

@@ -1,5 +1,6 @@
 """Words for what goes wrong between a name and a model."""
 
+import logging
 import os
 import platform
 from collections.abc import Iterator
@@ -50,7 +51,8 @@ def unforeseen(model: str, what: str = "run") -> Iterator[None]:
 
 
 def fault(model: str, what: str, error: BaseException) -> AttnvizError:
-    """One sentence for an error that nobody foresaw."""
+    """One sentence for an error that nobody foresaw; the log gets its traceback."""
+    logging.getLogger(__name__).error("%s cannot be %s.", name(model), what, exc_info=error)
     if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
         return AttnvizError(
             f"{name(model)} needs more memory than is free here. Shorten the text, or free some memory."
