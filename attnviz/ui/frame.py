@@ -13,9 +13,9 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz.core import assets
 from attnviz.core.errors import AttnvizError, EmptyRowError
-from attnviz.ui import state, style
-from attnviz.ui.notes import note
-from attnviz.ui.state import Link
+from attnviz.ui.shared import state, style
+from attnviz.ui.shared.notes import note
+from attnviz.ui.shared.state import Link
 
 TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Model")
 
@@ -43,7 +43,7 @@ def app() -> None:
     """
 
     def shown(title: str) -> Callable[[], None]:
-        return lambda: body(import_module(f"attnviz.ui.pages.{title.lower()}").page, chosen, early, links)
+        return lambda: body(import_module(f"attnviz.ui.{title.lower()}.page").page, chosen, early, links)
 
     left = _left_for()  # first of all: whatever is drawn may be the end of this run
     st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
@@ -77,7 +77,8 @@ def _left_for() -> str:
 
 def given() -> tuple | None:
     """What is looked at: the model and the sentences, chosen in the input bar; None if there is nothing to look at."""
-    from attnviz.ui import inputs, settings
+    from attnviz.ui import settings
+    from attnviz.ui.shared import inputs
 
     state.arrive(settings.LINKED)
     return inputs.input_bar()
@@ -86,7 +87,7 @@ def given() -> tuple | None:
 @st.fragment
 def body(page: Page, chosen: tuple | None, early: DeltaGenerator | None = None, links: DeltaGenerator | None = None):
     """A page, which runs again by itself when something on it is used; an error ends it with one sentence."""
-    from attnviz.ui import cache
+    from attnviz.ui.shared import cache
 
     context = get_script_run_ctx()
     _ways[context.session_id] = Way(context.page_script_hash, context.page_script_hash)

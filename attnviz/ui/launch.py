@@ -13,14 +13,15 @@ from streamlit import cli_util, config
 from streamlit.web import cli
 from streamlit.web.server import server_util
 
+from attnviz import ui
 from attnviz.core.assets import PACKAGE
 from attnviz.core.errors import InputError, quoted
-from attnviz.ui import pages
 
 ANY = ("0.0.0.0", "::")
 """Addresses that stand for every interface of a machine."""
 
-PAGES = sorted({module.name for module in pkgutil.iter_modules(pages.__path__)} - {"main"})
+PAGES = sorted({room.name for room in pkgutil.iter_modules(ui.__path__) if room.ispkg} - {"shared"})
+"""Each page has a folder of its own."""
 
 OPEN = "--open"
 """Argument of the app's script; what follows it is the page to open, with its settings."""

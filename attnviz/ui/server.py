@@ -18,8 +18,8 @@ from streamlit import config
 
 from attnviz.ui import launch
 
-PAGE = Path(__file__).parent / "pages" / "main.py"
-"""What runs for each visitor. Not beside the folder "pages": a new server would take the files in it for pages."""
+PAGE = Path(__file__).parent / "main.py"
+"""What runs for each visitor. No folder beside it is called "pages": a new server would take its files for pages."""
 
 
 def _inline_scripts() -> str:
@@ -106,7 +106,7 @@ def warm() -> None:
     from attnviz.core.edits import Edits
     from attnviz.core.masks import Subsequent
     from attnviz.sources.trained import Trained
-    from attnviz.ui import cache, cores, effects, examples, looking
+    from attnviz.ui.shared import cache, cores, effects, examples, looking
 
     cores.settle()
     source, _ = cache.loadable(api.DEFAULT)

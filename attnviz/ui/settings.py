@@ -1,12 +1,12 @@
 """Every setting that a link holds, by its name: each is declared by the feature that it belongs to."""
 
-from attnviz.ui import editing, effects, examples, looking, masking, pretrained, scratch
 from attnviz.ui.compare import other
-from attnviz.ui.forms import choice
-from attnviz.ui.glance import numbers, reach
-from attnviz.ui.lab import added, checking, conventions, leaks, tabs
-from attnviz.ui.pages import overview
-from attnviz.ui.state import Setting
+from attnviz.ui.heads import forms as choice
+from attnviz.ui.masks import added, checking, conventions, leaks, tabs
+from attnviz.ui.overview import numbers, reach
+from attnviz.ui.overview import page as overview
+from attnviz.ui.shared import editing, effects, examples, looking, masking, pretrained, scratch
+from attnviz.ui.shared.state import Setting
 from attnviz.ui.steps import changes, parts, play, rail
 
 FEATURES = (

@@ -8,7 +8,8 @@ text, as a class does, in a model that predicts words; each of the others has a 
 heads, so most of their states were never seen before.
 
 Goals on two cores: of 30 users, 95 of 100 clicks are answered within 2 s; the server's memory stays below 1 GB for what
-it keeps (`attnviz.ui.cache.MOST_BYTES`) and 1.5 GB for what runs, with a model like MiniLM and texts of any length.
+it keeps (`MOST_BYTES` of attnviz.ui.shared.cache) and 1.5 GB for what runs, with a model like MiniLM and texts of any
+length.
 """
 
 import argparse

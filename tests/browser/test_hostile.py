@@ -20,7 +20,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Subsequent
 from attnviz.export import FORMATS
 from attnviz.sources.scratch import Scratch
-from attnviz.ui import cache
+from attnviz.ui.shared import cache
 
 SITE = Site("encoder", 0)
 LABEL, NAME = 16, 24

@@ -15,8 +15,8 @@ from huggingface_hub import constants
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.huggingface import hub as hubs
 from attnviz.sources.huggingface import source as sources
-from attnviz.ui import arrivals
-from attnviz.ui.arrivals import Arrival, fetch, leave, wait_for
+from attnviz.ui.shared import arrivals
+from attnviz.ui.shared.arrivals import Arrival, fetch, leave, wait_for
 
 NAME = "tiny/story"
 PATIENCE = 60

@@ -17,7 +17,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.sources.scratch import Scratch
-from attnviz.ui import cache, sizes
+from attnviz.ui.shared import cache, sizes
 
 SOURCE = Scratch(num_heads=2, d_model=16, num_layers=2)
 SITE = Site("encoder", 0)
@@ -167,7 +167,7 @@ def page_of(name: str) -> None:
 
     from attnviz.ui import frame
 
-    frame.body(import_module(f"attnviz.ui.pages.{name}").page, frame.given())
+    frame.body(import_module(f"attnviz.ui.{name}.page").page, frame.given())
 
 
 def records() -> list[Record]:
@@ -196,7 +196,7 @@ def test_an_open_page_holds_no_record_outside_the_cache(name):
 
 def test_a_file_whose_figure_gave_way_is_refused_in_one_sentence():
     """The button of an open menu asks the cache for its figure, and may come too late."""
-    from attnviz.ui import pictures
+    from attnviz.ui.shared import pictures
 
     figure = pictures.lent(cache.drawn(figures.heads, cache.record(SOURCE, ("the cat",)), SITE), "heads")
     assert figure().screen

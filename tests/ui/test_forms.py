@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
 from attnviz.core.errors import InputError
-from attnviz.ui.forms import choice, link
+from attnviz.ui.heads import forms as choice
+from attnviz.ui.heads import link
 
 
 def heads_page():
     from attnviz.ui import frame
-    from attnviz.ui.pages.heads import page
+    from attnviz.ui.heads.page import page
 
     frame.body(page, frame.given())
 

@@ -70,21 +70,21 @@ def test_a_number_beyond_all_numbers_is_a_bad_one(name, value):
 
 def steps_page():
     from attnviz.ui import frame
-    from attnviz.ui.pages.steps import page
+    from attnviz.ui.steps.page import page
 
     frame.body(page, frame.given())
 
 
 def overview_page():
     from attnviz.ui import frame
-    from attnviz.ui.pages.overview import page
+    from attnviz.ui.overview.page import page
 
     frame.body(page, frame.given())
 
 
 def compare_page():
     from attnviz.ui import frame
-    from attnviz.ui.pages.compare import page
+    from attnviz.ui.compare.page import page
 
     frame.body(page, frame.given())
 

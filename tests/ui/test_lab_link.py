@@ -8,9 +8,9 @@ from attnviz.core import masks
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask, Padding, Painted, Parameter, Prefix, Subsequent, Window
 from attnviz.core.stack import JOINS, Entry, Stack
-from attnviz.ui.lab import link
-from attnviz.ui.lab.link import Added
-from attnviz.ui.lab.rules import BY_NAME, PRESETS, RULES
+from attnviz.ui.shared import mask_link as link
+from attnviz.ui.shared.mask_link import Added
+from attnviz.ui.shared.rules import BY_NAME, PRESETS, RULES
 
 
 def values(f: Parameter):

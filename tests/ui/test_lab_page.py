@@ -6,10 +6,10 @@ from test_pages_steps import drawn
 from attnviz.charts.digits import digits
 from attnviz.core.masks import Painted, Random, Subsequent
 from attnviz.core.stack import Entry, Stack
-from attnviz.ui import masking
-from attnviz.ui.lab.rules import PRESETS
-from attnviz.ui.masking import MASK
-from attnviz.ui.state import State
+from attnviz.ui.shared import masking
+from attnviz.ui.shared.masking import MASK
+from attnviz.ui.shared.rules import PRESETS
+from attnviz.ui.shared.state import State
 
 
 def mask(app) -> str:

@@ -17,11 +17,11 @@ from attnviz.core.tokens import Token
 from attnviz.dialects import DIALECTS, dialect, handed_to
 from attnviz.dialects.mistaken import meant, mistaken
 from attnviz.leaks.mistakes import EXHIBITS, leak_test_of_exhibit
-from attnviz.ui.editing import OWN_MASK
-from attnviz.ui.lab.choices import CHECKED, FILE, LABELS, PASTED, READER
-from attnviz.ui.lab.leaks import PROMISE
-from attnviz.ui.lab.tabs import TAB
-from attnviz.ui.masking import MASK
+from attnviz.ui.masks.choices import CHECKED, FILE, LABELS, PASTED, READER
+from attnviz.ui.masks.leaks import PROMISE
+from attnviz.ui.masks.tabs import TAB
+from attnviz.ui.shared.editing import OWN_MASK
+from attnviz.ui.shared.masking import MASK
 
 RULES = st.sampled_from((masks.Subsequent(), masks.Window(1, 0), masks.Prefix(2), masks.Documents((2, 3))))
 ENTRIES = st.builds(Entry, RULES, st.sampled_from(("and", "or")), st.booleans(), st.booleans())

@@ -3,20 +3,20 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from attnviz.ui import cache, examples
-from attnviz.ui.masking import MASK
+from attnviz.ui.shared import cache, examples
+from attnviz.ui.shared.masking import MASK
 
 
 def heads_page():
     from attnviz.ui import frame
-    from attnviz.ui.pages.heads import page
+    from attnviz.ui.heads.page import page
 
     frame.body(page, frame.given())
 
 
 def masks_page():
     from attnviz.ui import frame
-    from attnviz.ui.pages.masks import page
+    from attnviz.ui.masks.page import page
 
     frame.body(page, frame.given())
 

@@ -11,7 +11,7 @@ from test_pages import html, opened
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
 from attnviz.ui.compare.link import LONGEST, Other, decode_other, encode_other
-from attnviz.ui.pretrained import OPENS, PACKED
+from attnviz.ui.shared.pretrained import OPENS, PACKED
 
 CAT = "The cat sat on the mat because it was tired."
 DOG = CAT.replace("cat", "dog")
@@ -19,7 +19,7 @@ DOG = CAT.replace("cat", "dog")
 
 def compare_page():
     from attnviz.ui import frame
-    from attnviz.ui.pages.compare import page
+    from attnviz.ui.compare.page import page
 
     frame.body(page, frame.given())
 

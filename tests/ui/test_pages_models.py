@@ -14,8 +14,8 @@ from attnviz.core.edits import Edits
 from attnviz.models import trained
 from attnviz.sources import cards
 from attnviz.sources import trained as trained_source
-from attnviz.ui import cache, examples
-from attnviz.ui.written import encode_heads
+from attnviz.ui.shared import cache, examples
+from attnviz.ui.shared.written import encode_heads
 
 CARD = cards.card("translator")
 SITE, HEAD = CARD.opens
@@ -26,7 +26,7 @@ STEPS = trained.checkpoints("translator")
 
 def model_page():
     from attnviz.ui import frame
-    from attnviz.ui.pages.model import page
+    from attnviz.ui.model.page import page
 
     frame.body(page, frame.given())
 

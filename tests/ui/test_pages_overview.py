@@ -7,14 +7,14 @@ from test_pages import html, opened
 
 from attnviz import api, words
 from attnviz.metrics.rollout import mixed, rollout
-from attnviz.ui.glance.numbers import LAYER, OFF, TITLES
+from attnviz.ui.overview.numbers import LAYER, OFF, TITLES
 
 SITE = "encoder layer 0"
 
 
 def overview_page():
     from attnviz.ui import frame
-    from attnviz.ui.pages.overview import page
+    from attnviz.ui.overview.page import page
 
     frame.body(page, frame.given())
 

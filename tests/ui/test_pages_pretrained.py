@@ -22,8 +22,8 @@ from huggingface_hub import constants
 from attnviz import api, metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.sources.huggingface import source as sources
-from attnviz.ui import arrivals
-from attnviz.ui.looking import COLORS, SENTENCE
+from attnviz.ui.shared import arrivals
+from attnviz.ui.shared.looking import COLORS, SENTENCE
 from attnviz.words import turned
 
 SIZES = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 14}

@@ -38,7 +38,7 @@ MODELS = [
 
 def steps_page():
     from attnviz.ui import frame
-    from attnviz.ui.pages.steps import page
+    from attnviz.ui.steps.page import page
 
     frame.body(page, frame.given())
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 import attnviz.ui
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
-from attnviz.ui import settings, written
-from attnviz.ui.examples import TEXT
-from attnviz.ui.state import PROBLEMS, State, read
+from attnviz.ui import settings
+from attnviz.ui.shared import written
+from attnviz.ui.shared.examples import TEXT
+from attnviz.ui.shared.state import PROBLEMS, State, read
 
 sites = st.builds(Site, st.sampled_from(KINDS), st.integers(0, 99))
 heads = st.frozensets(st.tuples(sites, st.integers(0, 99)), max_size=30)

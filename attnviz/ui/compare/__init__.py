@@ -1,1 +1,1 @@
-"""What the page Compare puts beside the chosen map."""
+"""Two maps that differ in one thing."""

@@ -6,9 +6,9 @@ from attnviz import figures, words
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.record import Record
 from attnviz.metrics import alike
-from attnviz.ui import cache, looking, pictures, state
-from attnviz.ui.notes import heading, in_words, quiet
-from attnviz.ui.state import control
+from attnviz.ui.shared import cache, looking, pictures, state
+from attnviz.ui.shared.notes import heading, in_words, quiet
+from attnviz.ui.shared.state import control
 
 ASKED = state.kept("compare heads", False)
 

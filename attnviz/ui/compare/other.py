@@ -15,10 +15,10 @@ from attnviz.core.record import Record
 from attnviz.metrics.beside import Side, written
 from attnviz.sources.base import Source
 from attnviz.sources.trained import Trained
-from attnviz.ui import arrivals, cache, looking, pretrained, state
 from attnviz.ui.compare.link import LONGEST, Other, decode_other, encode_other
-from attnviz.ui.notes import clean, label, note, quiet, unknown_words
-from attnviz.ui.state import State, control
+from attnviz.ui.shared import arrivals, cache, looking, pretrained, state
+from attnviz.ui.shared.notes import clean, label, note, quiet, unknown_words
+from attnviz.ui.shared.state import State, control
 
 TITLES = {
     "sentence": "another sentence",

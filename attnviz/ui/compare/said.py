@@ -3,8 +3,8 @@
 import streamlit as st
 
 from attnviz.metrics.beside import Beside, Side, vectors_apart
-from attnviz.ui import effects, looking, pictures, says
-from attnviz.ui.notes import quiet
+from attnviz.ui.shared import effects, looking, pictures, says
+from attnviz.ui.shared.notes import quiet
 
 ALONE = tuple(effect for effect in effects.EFFECTS if effect not in ("output vectors", "similarity"))
 """The figures that show what one run says."""

@@ -1,1 +1,1 @@
-"""The page Steps: one file per part of it."""
+"""One attention call step by step."""

@@ -6,7 +6,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.record import Record
 from attnviz.core.tokens import Token
 from attnviz.sources.base import Source
-from attnviz.ui import cache
+from attnviz.ui.shared import cache
 from attnviz.walk import MOST_TOKENS, Knobs
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from attnviz.core.origin import VECTORS, Change
 from attnviz.sources.base import Source
 from attnviz.sources.scratch import Scratch
-from attnviz.ui import cache, state
+from attnviz.ui.shared import cache, state
 from attnviz.ui.steps.link import decode_changes, encode_changes
 
 CHANGES = state.coded("changes", (), encode_changes, decode_changes)

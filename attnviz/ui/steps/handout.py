@@ -9,7 +9,7 @@ import streamlit as st
 from attnviz import figures
 from attnviz.charts import row as row_chart
 from attnviz.core.display import file_stem, in_title, shown
-from attnviz.ui import pictures
+from attnviz.ui.shared import pictures
 from attnviz.ui.steps import parts
 from attnviz.ui.steps.base import Walk
 from attnviz.ui.steps.words import INFLUENCE, SCALE, SOFTMAX, WHY

@@ -6,7 +6,7 @@ from html import escape
 import streamlit as st
 
 from attnviz.core.display import shown
-from attnviz.ui.notes import clean
+from attnviz.ui.shared.notes import clean
 
 LONGEST = 60
 

@@ -9,9 +9,9 @@ from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
 from attnviz.core.origin import MATRICES, VECTORS, Change
 from attnviz.sources.scratch import Scratch
-from attnviz.ui import state
-from attnviz.ui.notes import note, quiet
-from attnviz.ui.state import control
+from attnviz.ui.shared import state
+from attnviz.ui.shared.notes import note, quiet
+from attnviz.ui.shared.state import control
 from attnviz.ui.steps.base import Walk
 from attnviz.ui.steps.changes import CHANGES
 from attnviz.ui.steps.link import MOST_CHANGES

@@ -6,8 +6,8 @@ from attnviz import walk
 from attnviz.core.display import shown
 from attnviz.core.errors import InputError
 from attnviz.sources.scratch import Scratch
-from attnviz.ui import cache, state
-from attnviz.ui.notes import large, quiet
+from attnviz.ui.shared import cache, state
+from attnviz.ui.shared.notes import large, quiet
 from attnviz.ui.steps.base import Walk
 from attnviz.ui.steps.changes import CHANGES
 from attnviz.ui.steps.html import table

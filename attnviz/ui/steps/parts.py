@@ -6,9 +6,9 @@ from attnviz import figures, walk
 from attnviz.charts import row as row_chart
 from attnviz.charts.digits import digits
 from attnviz.core.amounts import short
-from attnviz.ui import cache, looking, pictures, state
-from attnviz.ui.notes import heading, in_words, large, quiet
-from attnviz.ui.state import control
+from attnviz.ui.shared import cache, looking, pictures, state
+from attnviz.ui.shared.notes import heading, in_words, large, quiet
+from attnviz.ui.shared.state import control
 from attnviz.ui.steps import numbers, order, rail
 from attnviz.ui.steps.base import Walk
 from attnviz.ui.steps.html import table

@@ -9,10 +9,10 @@ from attnviz import walk
 from attnviz.charts.digits import digits
 from attnviz.core.record import Record
 from attnviz.sources.scratch import Scratch
-from attnviz.ui import cache, state
-from attnviz.ui.notes import heading, quiet
-from attnviz.ui.scratch import BIAS, CLONED, POSITIONS
-from attnviz.ui.state import Setting, State, control
+from attnviz.ui.shared import cache, state
+from attnviz.ui.shared.notes import heading, quiet
+from attnviz.ui.shared.scratch import BIAS, CLONED, POSITIONS
+from attnviz.ui.shared.state import Setting, State, control
 from attnviz.ui.steps.base import Walk
 from attnviz.ui.steps.html import table
 from attnviz.ui.steps.link import Tuned, decode_knobs, decode_tuned, encode_knobs, encode_tuned

@@ -6,10 +6,10 @@ from html import escape
 import streamlit as st
 
 from attnviz import figures, walk
-from attnviz.ui import looking, pictures, state
-from attnviz.ui.looking import CELL
-from attnviz.ui.notes import clean, large, quiet
-from attnviz.ui.state import control
+from attnviz.ui.shared import looking, pictures, state
+from attnviz.ui.shared.looking import CELL
+from attnviz.ui.shared.notes import clean, large, quiet
+from attnviz.ui.shared.state import control
 from attnviz.ui.steps.base import Walk
 from attnviz.ui.steps.words import WHY
 from attnviz.walk import KEYS, Matrix, Stage

@@ -1,1 +1,0 @@
-"""The head that is shown as a map, as lines or as a text."""

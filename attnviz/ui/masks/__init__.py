@@ -1,0 +1,1 @@
+"""The mask lab: a mask composed rule by rule, explained, converted and tested."""

@@ -1,0 +1,194 @@
+"""The tab of the check: an array of one's own, or one of this page, and what is wrong with it."""
+
+import io
+import json
+import shlex
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import streamlit as st
+from torch import Tensor
+
+from attnviz import figures
+from attnviz.charts.evidence import evidence
+from attnviz.check import CONVENTIONS, KINDS, MEANT, MOST_CELLS, Finding, Report, check, reading
+from attnviz.check.telling import lines
+from attnviz.core.errors import AttnvizError
+from attnviz.core.masks import Mask
+from attnviz.ui.masks.base import Lab
+from attnviz.ui.masks.choices import CHECKED, FILE, MASK, PASTED, WEIGHTS
+from attnviz.ui.shared import pictures, state
+from attnviz.ui.shared.notes import clean, in_words, label, large, note, quiet
+from attnviz.ui.shared.state import control
+
+GUESSED = "guessed"
+MEANT_HELP = "A kind with any numbers and any padding, or this page's mask cell by cell. What differs is an error."
+CAUSAL = {"guessed": None, "yes": True, "no": False}
+
+WHAT = state.choice("checked", CHECKED, CHECKED[0])
+KIND, CONVENTION = state.kept("kind said", GUESSED), state.kept("convention said", GUESSED)
+FUTURE, FITS = state.kept("causal said", GUESSED), state.kept("fits", False)
+MEANT_TO_BE = state.kept("meant said", GUESSED)
+ARRAY: state.Setting[int | None] = state.kept("array", None)
+
+PAGE = "the mask of this page"
+
+EXAMPLE = "1 0 0 0 0\n0.6 0.4 0 0 0\n0.2 0.3 0.4 0 0.1\n0.1 0.4 0.2 0.3 0\n0.3 0.1 0.2 0.2 0.2"
+"""Weights of a causal head with one leak: position 2 sees position 4."""
+
+TYPED = state.kept("pasted", EXAMPLE)
+
+Array = np.ndarray | Tensor
+
+
+def tab(lab: Lab) -> None:
+    st.pills("Check", CHECKED, **control(WHAT), required=True, wrap=True)
+    what = state.get(WHAT)
+    try:
+        found = _given(lab, what)
+        if found is not None:
+            _check(lab, what, *found)
+    except AttnvizError as error:
+        note(str(error))
+
+
+def _given(lab: Lab, what: str) -> tuple[str, Array, float] | None:
+    """The array with its name, and half of the last digit of its numbers; None while nothing is given."""
+    if what == WEIGHTS:
+        step = lab.record.step(lab.site)
+        if step.shape[2] * step.shape[3] > MOST_CELLS:
+            quiet("This text is too long to be checked at once.")
+            return None
+        return "weights", step.weights(lab.head if isinstance(lab.head, int) else 0, sentence=lab.sentence), 0.0
+    if what == MASK:
+        return "mask", lab.mask.grid(*map(len, lab.tokens), sentence=lab.sentence if lab.mask.batch_size else 0), 0.0
+    if what == FILE:
+        file = st.file_uploader("A mask, weights or scores", [end[1:] for end in reading.ENDINGS], key="file")
+        return None if file is None else _chosen(reading.read_file(clean(file.name), file.getvalue()))
+    typed = st.text_area("Numbers: rows, nested lists, or a printed tensor", **control(TYPED), height=140)
+    return _chosen(reading.read_text(clean(typed), "what was pasted"))
+
+
+def _chosen(given: reading.Given) -> tuple[str, Array, float]:
+    """One array; of several the one that is chosen."""
+    names = list(given.arrays)
+    name = names[0]
+    if len(names) > 1:
+        known = next((i for i, name in enumerate(names) if reading.kind_by_name(name)), 0)
+        shown = {i: clean(name)[:80] for i, name in enumerate(names)}
+        chosen = known if state.get(ARRAY) not in shown else state.get(ARRAY)
+        name = names[chosen]
+        st.selectbox("Which array", range(len(names)), **control(ARRAY, chosen), format_func=shown.get)
+    return name, given.arrays[name], given.rounding
+
+
+def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> None:
+    """What the array is read as, what can be said instead, and what was found."""
+    said = _overrides(lab, name, what)
+    report = check(array, rounding=rounding, **said)
+    convention = f", {report.convention}: {CONVENTIONS[report.convention]}" if report.convention else ""
+    causal = ", the future blocked" if report.causal else ""
+    large(f"{report.kind.capitalize()}{convention}{causal}. (B, H, Q, K) = {report.shape}.")
+    for reason in report.reasons:
+        quiet(reason)
+    in_words(lines("", report)[-1].removesuffix(".") + ".")
+    for number, found in enumerate(report.findings):
+        _finding(lab, array, report, found, number)
+    _take_away(what, name, array, report, said)
+
+
+def _overrides(lab: Lab, name: str, what: str) -> dict[str, object]:
+    """What a person says of the array instead of having it guessed."""
+    behavior = {"required": True, "width": "content"}
+    with st.container(horizontal=True, gap="medium"):
+        kind = st.segmented_control("It holds", (GUESSED, *KINDS), **control(KIND), **behavior)
+        convention = GUESSED
+        if kind in (GUESSED, "mask"):
+            options = (GUESSED, *CONVENTIONS)
+            convention = st.selectbox("Convention of a mask", options, **control(CONVENTION), width=210)
+        options = (GUESSED, PAGE, *MEANT)
+        titled = {"format_func": _titled, "width": 270, "help": MEANT_HELP}
+        meant = st.selectbox("Meant to be", options, **control(MEANT_TO_BE), **titled)
+        causal = st.segmented_control("The future must be blocked", CAUSAL, **control(FUTURE), **behavior)
+        fits = what in (FILE, PASTED) and st.toggle(
+            "for the scores of this page", **control(FITS), help=_shape_help(lab)
+        )
+    known = reading.kind_by_name(name)
+    kind = known if kind == GUESSED else kind
+    own = "may-attend" if what == MASK and convention == GUESSED else None
+    return {
+        "kind": None if convention != GUESSED and kind != "mask" else kind,
+        "convention": own if convention == GUESSED else convention,
+        "causal": CAUSAL[causal],
+        "meant": _own(lab) if meant == PAGE else None if meant == GUESSED else meant,
+        "shape": lab.record.step(lab.site).shape if fits else None,
+    }
+
+
+def _own(lab: Lab) -> Mask:
+    """The mask of this page, of the sentence that is looked at."""
+    return lab.mask.of_sentence(lab.sentence) if lab.mask.batch_size else lab.mask
+
+
+def _titled(name: str) -> str:
+    """What a mask may be meant to be, as the list shows it: the usual name, and what it is."""
+    return f"{name}: {MEANT[name]}" if name in MEANT else name
+
+
+def _shape_help(lab: Lab) -> str:
+    return f"How it broadcasts to (B, H, Q, K) = {lab.record.step(lab.site).shape} is then explained."
+
+
+def _finding(lab: Lab, array: Array, report: Report, found: Finding, number: int) -> None:
+    """One finding: its rule, what it says, where, and the fix; the first picture of evidence stands open."""
+    kind = {"error": "error", "warning": "notice"}.get(found.severity, "remark")
+    with st.container(gap="xsmall", key=f"finding {number}"):
+        note(f"{found.severity} · {found.rule}: {found.says}", kind)
+        if found.fix:
+            quiet(f"Fix: {found.fix}")
+        if found.cells:
+            quiet(f"Where: {found.places()}.")
+        grid = evidence(array, report, found) if found.severity != "note" else None
+        if grid is not None:
+            folded = st.expander("The cells", not number, on_change="rerun", key=f"cells {number}")
+            if folded.open:
+                with folded:
+                    figure = figures.states(grid, dark=lab.dark)
+                    pictures.take_away(figure, f"evidence {number}")
+                    pictures.picture(figure, f"evidence {number}")
+
+
+def _take_away(what: str, name: str, array: Array, report: Report, said: dict[str, object]) -> None:
+    """The report as files, what was checked if it is of this page, and the command that does the same."""
+    told = clean("\n".join(lines(name, report)) + "\n")
+    data = json.dumps(report.to_json(), indent=1)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        label("The report")
+        held = pictures.lent(array, "npy")
+        save = partial(st.download_button, on_click="ignore", icon=":material/download:")
+        save("JSON", data, "check.json", "application/json", key="report json")
+        save("Text", told, "check.txt", "text/plain", key="report text")
+        if what in (WEIGHTS, MASK):
+            save("NPY", pictures.made(partial(_npy, held)), f"{name}.npy", key="checked npy", help="What was checked")
+    label("The same in the shell, with an exit status for CI")
+    st.code(clean(_command(what, name, said)), "sh", wrap_lines=True)
+
+
+def _npy(array: Callable[[], Array]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.asarray(array()), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _command(what: str, name: str, said: dict[str, object]) -> str:
+    """The command `check` with what was said."""
+    file = state.event("file").name if what == FILE else {PASTED: "-"}.get(what, f"{name}.npy")
+    parts = ["python -m attnviz check", shlex.quote(file)]
+    parts += [f"--array {shlex.quote(name)}"] if what == FILE and name else []
+    parts += [f"--{key} {said[key]}" for key in ("kind", "convention") if said[key]]
+    parts += [] if said["causal"] is None else ["--causal" if said["causal"] else "--no-causal"]
+    if meant := said["meant"]:
+        parts.append("--meant " + shlex.quote(meant if isinstance(meant, str) else json.dumps(meant.to_json())))
+    parts += ["--shape " + ",".join(map(str, said["shape"]))] if said["shape"] else []
+    return " ".join(parts)

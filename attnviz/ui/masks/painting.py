@@ -1,0 +1,105 @@
+"""Cells painted by hand: which entries at the end of a stack hold them, and what changes there."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import product
+
+from attnviz.core.masks import Full, Opened, Painted
+from attnviz.core.stack import Entry, Stack
+from attnviz.ui.shared import rules
+
+Cells = Iterable[tuple[int, int]]
+
+
+def painted(stack: Stack, cells: Cells, *, opened: bool, sentence: int = 0) -> Stack:
+    """The stack with some cells blocked, or opened.
+
+    What is painted last counts, so it is held by the last entries: one that blocks cells and one that opens them,
+    wherever the rules before them say otherwise. An entry that holds no cell is taken away.
+    """
+    cells, kinds = set(cells), (Painted, Opened)
+    there, missing = kinds if opened else kinds[::-1]
+    stack = _held(stack, there, lambda held: held - cells)
+    wrong = cells - opening(stack, cells, sentence) if opened else opening(stack, cells, sentence)
+    return _held(stack, missing, lambda held: held | wrong)
+
+
+def opening(stack: Stack, cells: Cells, sentence: int = 0) -> set[tuple[int, int]]:
+    """Those of some cells, (query, key), that the rules leave open."""
+    cells = list(cells)
+    if not cells:
+        return set()
+    (top, left), (bottom, right) = (tuple(map(end, zip(*cells, strict=True))) for end in (min, max))
+    rows, columns = slice(top, bottom + 1), slice(left, right + 1)
+    mask = stack.mask() or Full()
+    grid = mask.grid(bottom + 1, right + 1, sentence=sentence, rows=rows, columns=columns)
+    return {(query, key) for query, key in cells if grid[query - top, key - left]}
+
+
+def flipped(stack: Stack, cell: tuple[int, int], *, sentence: int = 0) -> Stack:
+    """The stack with one cell blocked if it was open, and opened if it was blocked."""
+    return painted(stack, [cell], opened=not opening(stack, [cell], sentence), sentence=sentence)
+
+
+@dataclass(frozen=True)
+class Drag:
+    """What a drag over cells does.
+
+    Attributes:
+        over: the bands of rows and columns that it went over, as the browser says them.
+        base: the stack before it.
+        opened: whether it opens cells or blocks them.
+        stack: the stack with it.
+        goes_on: whether the browser had said its beginning before: a slow drag is said in parts.
+    """
+
+    over: dict[str, list[str]]
+    base: Stack
+    opened: bool
+    stack: Stack
+    goes_on: bool
+
+    @property
+    def cells(self) -> set[tuple[int, int]]:
+        """Each (query, key) that it went over; a band begins with its number."""
+        bands = (self.over.get(name) or [] for name in ("query_band", "key_band"))
+        return set(product(*([int(str(band)[:4]) for band in some] for some in bands)))
+
+
+def dragged(stack: Stack, over: dict, before: Drag | None, sentence: int = 0) -> Drag:
+    """What a drag does to a stack: it blocks its cells or, if all of them are blocked, opens them.
+
+    Args:
+        before: the drag before it, of which this one may be more.
+    """
+    drag = Drag(over, stack, False, stack, False)
+    if before and before.stack == stack and before.cells < drag.cells:
+        drag = Drag(over, before.base, before.opened, stack, True)
+    else:
+        drag = replace(drag, opened=not opening(stack, drag.cells, sentence))
+    return replace(drag, stack=painted(drag.base, drag.cells, opened=drag.opened, sentence=sentence))
+
+
+def _held(stack: Stack, kind: type[Painted] | type[Opened], change) -> Stack:
+    """The stack with other cells in its entry of a kind among the last that are painted."""
+    index = next((i for i in _tail(stack) if isinstance(stack.entries[i].mask, kind)), None)
+    cells = change(set() if index is None else set(stack.entries[index].mask.cells))
+    if index is None:
+        return stack.added(rules.entry(kind(tuple(cells)))) if cells else stack
+    changed = replace(stack.entries[index], mask=kind(tuple(cells)))
+    return stack.replaced(index, changed) if cells else stack.removed(index)
+
+
+def _tail(stack: Stack) -> list[int]:
+    """The entries at the end that hold painted cells, from the last on."""
+    found = []
+    for index in reversed(range(len(stack.entries))):
+        entry = stack.entries[index]
+        if not _holds(entry):
+            break
+        found.append(index)
+    return found
+
+
+def _holds(entry: Entry) -> bool:
+    return isinstance(entry.mask, Painted | Opened) and entry == rules.entry(entry.mask)

@@ -1,0 +1,1 @@
+"""What the chosen model is."""

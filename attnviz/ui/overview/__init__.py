@@ -1,0 +1,1 @@
+"""Every head of the model at once: as maps, as numbers, over many texts."""

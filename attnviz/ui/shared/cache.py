@@ -1,0 +1,234 @@
+"""Sources, tokens, records and what was computed of them: frozen, so that sessions share them, and bounded by bytes.
+
+Whatever is kept for longer than a run of a page is kept here. What many ask for at once is computed once.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial, wraps
+from typing import ParamSpec, TypeVar
+
+import pandas as pd
+
+from attnviz import api
+from attnviz.core.edits import Edits
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.kept import Kept
+from attnviz.core.record import Record
+from attnviz.core.tokens import Sentence
+from attnviz.figures import Figure
+from attnviz.metrics.heads import head_metrics as head_metrics_of
+from attnviz.sources.base import Source
+from attnviz.sources.scratch import Scratch
+from attnviz.ui.shared import arrow, cores, sizes
+
+P, R = ParamSpec("P"), TypeVar("R")
+
+MOST_BYTES = 1_000_000_000
+"""Memory of all that the app keeps between runs of its pages: ten records of the longest texts that it takes."""
+
+KEPT: Kept = Kept(MOST_BYTES, sizes.parts)
+"""The one cache of all sessions."""
+
+LONG = 20_000_000
+"""Bytes of a record from which on a text is long."""
+
+MOST_LONG = 2
+"""Pages that show long texts at once: what they use is in memory whether or not it is kept, 500 MB each."""
+
+
+def kept(make: Callable[P, R]) -> Callable[P, R]:
+    """Keep what a function gives, by its arguments.
+
+    A record among the arguments is known by a weak reference, and so not held by the key.
+    """
+
+    @wraps(make)
+    def get(*args: P.args, **kwargs: P.kwargs) -> R:
+        return KEPT.get(_key(make, args, kwargs), partial(make, *args, **kwargs))
+
+    return get
+
+
+def _key(make: Callable, args: tuple, kwargs: dict[str, object]) -> tuple:
+    named = ((name, _known(value)) for name, value in kwargs.items())
+    return (make.__module__, make.__qualname__, *map(_known, args), *named)
+
+
+def _known(argument: object) -> object:
+    return weakref.ref(argument) if isinstance(argument, Record) else argument
+
+
+MOST_CHARACTERS = 20_000
+MOST_TOKENS = 4_096
+MOST_SENTENCES = 32
+MOST_NUMBERS = 8_000_000
+"""Tokens x d_model x sites: a record keeps three times as many float32, 100 MB."""
+MOST_WEIGHTS = 200_000_000
+"""Of all sentences, sites and heads: a few seconds for the run, and again for its pictures."""
+MOST_LOGITS = 2**26
+"""Of all tokens and words of a vocabulary: a record keeps them as float32, 256 MB."""
+
+
+@kept
+def source(name: str, step: int | None = None) -> Source:
+    """A source by its name, with its card and its words read.
+
+    Raises:
+        AttnvizError: names the file that is missing or damaged.
+    """
+    made = api.load(name) if step is None else api.load(name, step=step)
+    made.card, made.unknown(["a"])  # what cannot be read is to be known now
+    return made
+
+
+def loadable(name: str) -> tuple[Source, AttnvizError | None]:
+    """A source by its name or, if its files cannot be used, the first that can be, and what is wrong with the other."""
+    try:
+        return source(name), None
+    except AttnvizError as error:
+        for other in api.SOURCES:
+            try:
+                return source(other), error
+            except AttnvizError:
+                continue
+        raise
+
+
+def texts(typed: str) -> tuple[str, ...]:
+    """One sentence per line; empty lines are no sentences.
+
+    Raises:
+        InputError: if there is too much or nothing to look at.
+    """
+    if len(typed) > MOST_CHARACTERS:
+        raise InputError(
+            f"The text has {len(typed):,} characters; this page takes up to {MOST_CHARACTERS:,}. "
+            "Shorten it, or use attnviz from Python, where there is no such limit."
+        )
+    lines = tuple(line for line in typed.splitlines() if line.strip())
+    if not lines:
+        raise InputError("There is no text yet. Type a sentence above, or choose an example.")
+    if len(lines) > MOST_SENTENCES:
+        raise InputError(
+            f"There are {len(lines)} lines, and each line is a sentence of its own; this page takes up to "
+            f"{MOST_SENTENCES}. Join some lines."
+        )
+    return lines
+
+
+@kept
+def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
+    """The tokens.
+
+    Raises:
+        InputError: if they are too many; <sos> is not counted, so that a text which fits one page fits every page.
+    """
+    cut = source.tokenize(list(lines))
+    length = len(cut[0].tokens) - (isinstance(source, Scratch) and source.sos)
+    layers = len(source.sites)
+    if (tokens := length * len(cut)) > MOST_TOKENS:
+        raise InputError(
+            f"The text makes {tokens:,} tokens, padding included; this page takes up to {MOST_TOKENS:,}. Shorten it."
+        )
+    if tokens > (most := MOST_NUMBERS // (source.d_model * layers)):
+        raise InputError(
+            f"{tokens:,} tokens with d_model {source.d_model} and {layers} layers need too much memory; "
+            f"this page takes up to {most:,} tokens at that size. Shorten the text, or make the model smaller."
+        )
+    if (weights := tokens * length * source.num_heads * layers) > MOST_WEIGHTS:
+        raise InputError(
+            f"{tokens:,} tokens with {source.num_heads} heads and {layers} layers make {weights:,} weights; "
+            f"this page computes up to {MOST_WEIGHTS:,}. Shorten the text, or make the model smaller."
+        )
+    if tokens > (most := MOST_LOGITS // max(1, _vocabulary(source))):
+        raise InputError(
+            f"At each of {tokens:,} tokens the model gives each of {_vocabulary(source):,} words a probability, which "
+            f"needs too much memory; this page takes up to {most:,} tokens with this model. Shorten the text."
+        )
+    return cut
+
+
+def _vocabulary(source: Source) -> int:
+    """To how many words a model of Hugging Face gives a probability at each token; 0 of others, which have few."""
+    if source.provenance != "pretrained" or source.known.task not in ("next", "fill", "write"):
+        return 0
+    return source.known.vocabulary
+
+
+_used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary()
+"""Records that the cache has let go of while a page still uses them: until then they need not be run again."""
+
+
+def record(source: Source, lines: tuple[str, ...], edits: Edits = Edits()) -> Record:
+    """The run of a source on sentences with edits."""
+    key = "record", source, lines, edits
+    if _page.waits and _bytes_of_run(source, sentences(source, lines)) > LONG:
+        _long_texts.acquire()
+        _page.waits = False
+    return KEPT.get(key, partial(_run, key))
+
+
+@contextmanager
+def page() -> Iterator[None]:
+    """Around the run of a page: if its text is long it waits here for others with long texts, to its first record."""
+    _page.waits = True
+    try:
+        yield
+    finally:
+        if not _page.waits:
+            _long_texts.release()
+        _page.waits = False
+
+
+class _Page(threading.local):
+    waits = False
+    """Whether a page that runs in this thread has to wait before it shows a long text."""
+
+
+_page, _long_texts = _Page(), threading.BoundedSemaphore(MOST_LONG)
+
+
+def _run(key: tuple) -> Record:
+    """A record, with room made for it before."""
+    _, source, lines, edits = key
+    if (found := _used.get(key)) is None:
+        KEPT.reserve(key, _bytes_of_run(source, sentences(source, lines)))
+        with cores.used_by(source):
+            found = _used[key] = api.analyze(lines, source, edits)
+    return found
+
+
+def _bytes_of_run(source: Source, batch: tuple[Sentence, ...]) -> int:
+    """Queries, keys and values of a record, and what its model says, as float32."""
+    tokens = sum(len(sentence.tokens) for sentence in batch)
+    return 4 * tokens * (3 * source.d_model * len(source.sites) + _vocabulary(source))
+
+
+@kept
+def unknown(source: Source, lines: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The words that the source does not know, each with those it knows that are spelled most like it."""
+    return source.unknown(list(lines))
+
+
+@kept
+def head_metrics(record: Record, sentence: int) -> pd.DataFrame:
+    """The numbers of every head."""
+    return head_metrics_of(record, sentence)
+
+
+def drawn(make: Callable[..., Figure], *args, **settings) -> Figure:
+    """A figure anew, of which the picture on the screen and its words are kept: a figure itself holds its record.
+
+    So a picture that a click leaves as it was, or that others look at, is not made again.
+    """
+    figure = make(*args, **settings)
+    key = _key(make, args, settings)
+    return replace(
+        figure,
+        show=lambda: KEPT.get(("show", *key), lambda: arrow.shown(*figure.show())),
+        describe=lambda: KEPT.get(("describe", *key), figure.describe),
+    )

@@ -1,0 +1,101 @@
+"""The input bar: the model and the sentences, the same on every page and kept across pages."""
+
+import streamlit as st
+
+from attnviz.core.errors import AttnvizError
+from attnviz.sources.base import Source
+from attnviz.sources.scratch import Scratch
+from attnviz.ui.shared import cache, examples, missing, pretrained, scratch, state
+from attnviz.ui.shared.arrivals import Arrival
+from attnviz.ui.shared.examples import KNOWN, TEXT
+from attnviz.ui.shared.notes import clean, note, quiet, unknown_words
+from attnviz.ui.shared.pretrained import MODEL
+from attnviz.ui.shared.state import control
+from attnviz.ui.steps import changes
+
+MOST_PROBLEMS = 3
+"""Things that are said to be wrong with a link, at most."""
+
+
+def input_bar() -> tuple[Source, tuple[str, ...]] | None:
+    """The model and the sentences; where either cannot be used, None, and what stands in the place of the page."""
+    with st.container(horizontal=True, vertical_alignment="top", gap="small", key="input"):
+        with st.container(width=250, gap="xsmall"):
+            source, wrong = _model()
+        ready = not isinstance(source, AttnvizError | Arrival)
+        if ready:
+            state.put(KNOWN, examples.of_model(source))
+        texts = state.get(KNOWN) or _texts_before()
+        with st.container(width=600, gap="xsmall"):
+            text = _sentence(texts)
+        with st.container(width="stretch"):
+            examples.bar(texts)
+    error, lines = None, ()
+    try:
+        lines = cache.texts(clean(text))
+        if ready:
+            missing.drop(source)
+            cache.sentences(source, lines)
+    except AttnvizError as found:
+        error = found
+    _say_problems()
+    if wrong:
+        note(f"{wrong} Here is '{source.name}' instead.")
+    if not ready or error:
+        _instead(source if not ready else error)
+        return None
+    unknown_words(cache.unknown(source, lines), pretrained.unknown_token(source))
+    if TEXT.encode(text) is None:
+        note("This text is too long for a link: the address of this page leaves it out.", "notice")
+    return changes.applied(source, lines), lines
+
+
+def _instead(found: AttnvizError | Arrival) -> None:
+    """What stands in the place of a page: one sentence, or a model on its way."""
+    if isinstance(found, Arrival):
+        pretrained.ask_or_wait(found)
+    else:
+        note(str(found))
+        pretrained.try_again()
+
+
+def _texts_before() -> dict[str, str]:
+    """The examples while there is no model yet."""
+    return examples.FIRST if state.get(MODEL) == pretrained.NAME else examples.EXAMPLES
+
+
+def _say_problems() -> None:
+    if problems := state.get(state.PROBLEMS):
+        more = f" And {len(problems) - MOST_PROBLEMS} more." if len(problems) > MOST_PROBLEMS else ""
+        said = " ".join(problems[:MOST_PROBLEMS])
+        note(f"The link could not be read in full, so a default is shown. {said}{more}", "notice")
+
+
+def _sentence(texts: dict[str, str]) -> str:
+    """The text as typed, or what the model opens with."""
+    text = next(iter(texts.values())) if state.get(TEXT) is None else state.get(TEXT)
+    st.text_area(
+        "Sentence",
+        **control(TEXT, text, read=lambda reported: examples.typed(reported or "", texts)),
+        height=80,
+        label_visibility="collapsed",
+        placeholder="Type a sentence. A new line begins another one.",
+    )
+    return text
+
+
+def _model() -> tuple[Source | Arrival | AttnvizError, AttnvizError | None]:
+    """The model, with where its weights come from under it, and what is wrong with the chosen one if another stands in.
+
+    In the place of the model may stand what is wrong with its name or its sizes, or that it is on its way.
+    """
+    options = control(MODEL, step=examples.with_other_model(MODEL))
+    st.selectbox("Model", pretrained.offered(), label_visibility="collapsed", **options)
+    chosen = state.get(MODEL)
+    if chosen == pretrained.NAME:
+        return pretrained.field(), None
+    pretrained.leave()
+    source, wrong = cache.loadable(chosen)
+    if source.card:
+        quiet(f"{source.card.title} · {source.provenance}")
+    return scratch.source() if isinstance(source, Scratch) else source, wrong

@@ -1,0 +1,208 @@
+"""How a link writes a mask and what is added to the scores.
+
+A mask is its rules, from the first to the last, with dots between them: ``subsequent.window-4-1.or-prefix-3``. Numbers
+follow a rule's name, lists of them are joined with underscores (``documents-3_3``), a negative one begins with n, and
+trailing ones that are as the rule begins with are left out. Before the name stand the join where it is not the usual
+one of the rule, ``not`` and ``off``: ``and-not-off-window``. Painted cells are rectangles from query_key to query_key:
+``painted-0_1-2_3_4_5``. No rule at all is ``none``.
+
+What is added to the scores is ``alibi.relative-0.softcap-5``: the seed of the relative bias, the bound of the scores.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.masks import Mask, Parameter
+from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
+from attnviz.core.stack import JOINS, Entry, Stack
+from attnviz.ui.shared.rules import BY_NAME, MOST_ITEMS
+
+LONGEST = 6_000
+"""How many characters of a link a mask may take."""
+
+MOST_CELLS = 16_384
+"""How many cells may be painted."""
+
+EXAMPLE = "it should look like subsequent.window-2-0"
+
+Cells = Sequence[tuple[int, int]]
+
+
+def encode_stack(stack: Stack | None) -> str:
+    """Write a stack of rules.
+
+    Raises:
+        InputError: if it does not fit into a link.
+    """
+    if stack is None:
+        return ""
+    text = ".".join(map(_encode_entry, stack.entries)) or "none"
+    if len(text) > LONGEST:
+        raise InputError(
+            f"This mask takes {len(text):,} characters in the link; it may take {LONGEST:,}. Paint fewer cells."
+        )
+    return text
+
+
+def decode_stack(text: str) -> Stack | None:
+    """Read what `encode_stack` wrote.
+
+    Raises:
+        InputError: if it is anything else.
+    """
+    if not text or text == "none":
+        return Stack() if text else None
+    if len(text) > LONGEST:
+        raise InputError(f"A mask of {len(text):,} characters is too long; a link takes {LONGEST:,}.")
+    try:
+        return Stack(tuple(map(_decode_entry, text.split("."))))
+    except InputError:
+        raise
+    except AttnvizError as error:
+        raise InputError(str(error)) from None
+
+
+def _encode_entry(entry: Entry) -> str:
+    mask = entry.mask
+    before = [entry.join] if entry.join != mask.join else []
+    before += ["not"] * entry.negated + ["off"] * (not entry.on)
+    values = [(f, getattr(mask, f.name)) for f in mask.parameters()]
+    while values and values[-1][0].kind == "number" and values[-1][1] == values[-1][0].default:
+        values.pop()
+    written = [_encode_value(f, value) for f, value in values if f.kind != "cells" or value]
+    return "-".join([*before, mask.rule, *written])
+
+
+def _encode_value(f: Parameter, value) -> str:
+    if f.kind == "number":
+        return "" if value is None else _number(value)
+    if f.kind == "numbers":
+        return "_".join(map(_number, value))
+    return "-".join("_".join(map(str, rectangle)) for rectangle in rectangles(value))
+
+
+def _number(value: int) -> str:
+    return f"n{-value}" if value < 0 else str(value)
+
+
+def _decode_entry(text: str) -> Entry:
+    parts, said = text.split("-"), []
+    while parts and parts[0] in (*JOINS, "not", "off"):
+        said.append(parts.pop(0))
+    rule = BY_NAME.get(parts[0]) if parts else None
+    in_order = [word for word in (*JOINS, "not", "off") if word in said]
+    if rule is None or said != in_order or set(JOINS) <= set(said):
+        raise InputError(f"'{text[:40]}' is no rule of a mask; {EXAMPLE}.")
+    join = next((word for word in said if word in JOINS), rule.join)
+    return Entry(rule(**_decode_values(rule, parts[1:], text)), join, "not" in said, "off" not in said)
+
+
+def _decode_values(rule: type[Mask], parts: list[str], text: str) -> dict[str, object]:
+    known = rule.parameters()
+    if known[0].kind == "cells":
+        return {known[0].name: _decode_cells(parts, text)}
+    if len(parts) > len(known):
+        raise InputError(f"'{text[:40]}' holds {len(parts)} numbers; '{rule.rule}' takes {len(known)}.")
+    values = {f.name: _decode_value(f, part, rule, text) for f, part in zip(known, parts, strict=False)}
+    for f in known[len(parts) :]:
+        if f.kind == "numbers" and f.default is None:
+            raise InputError(f"'{text[:40]}' names no {f.label}; it should look like {rule.rule}-3_3.")
+        values[f.name] = f.default
+    return values
+
+
+def _decode_value(f: Parameter, part: str, rule: type[Mask], text: str) -> object:
+    if f.kind == "number":
+        return None if not part and not f.needed else _decode_number(f, part, rule, text)
+    items = part.split("_") if part else []
+    if len(items) > MOST_ITEMS:
+        raise InputError(f"'{rule.rule}' lists {len(items)} numbers; it takes up to {MOST_ITEMS}.")
+    return tuple(_decode_number(f, item, rule, text) for item in items)
+
+
+def _decode_number(f: Parameter, part: str, rule: type[Mask], text: str) -> int:
+    if not re.fullmatch(r"n?\d{1,6}", part, re.ASCII):
+        raise InputError(f"'{text[:40]}' cannot be read: its {f.label} is no whole number; {EXAMPLE}.")
+    value = int(part.replace("n", "-"))
+    if not f.least <= value <= f.most:
+        raise InputError(f"The {f.label} of '{rule.rule}' is {value}; it must be from {f.least} to {f.most:,}.")
+    return value
+
+
+def _decode_cells(parts: list[str], text: str) -> Cells:
+    cells: set[tuple[int, int]] = set()
+    for part in filter(None, parts):
+        found = re.fullmatch(r"(\d{1,5})_(\d{1,5})(?:_(\d{1,5})_(\d{1,5}))?", part, re.ASCII)
+        if not found:
+            raise InputError(f"'{text[:40]}' holds '{part[:20]}'; cells look like painted-0_1-2_3_4_5.")
+        top, left, bottom, right = (int(n) for n in (*found.groups()[:2], found[3] or found[1], found[4] or found[2]))
+        high, wide = bottom - top + 1, right - left + 1
+        if min(high, wide) < 1 or high * wide + len(cells) > MOST_CELLS:
+            raise InputError(f"'{part[:20]}' paints too many cells, or none; up to {MOST_CELLS:,} may be painted.")
+        cells |= set(product(range(top, bottom + 1), range(left, right + 1)))
+    return tuple(cells)
+
+
+def rectangles(cells: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
+    """Cells as few rectangles, each (query, key), or (query, key, last query, last key) if it holds more than one.
+
+    Stretches of a row are found first; equal ones in rows that follow each other are one rectangle.
+    """
+    runs: list[list[int]] = []  # row, first key, last key
+    for query, key in sorted(set(cells)):
+        if runs and runs[-1][0] == query and runs[-1][2] == key - 1:
+            runs[-1][2] = key
+        else:
+            runs.append([query, key, key])
+    grown: dict[tuple[int, int], list[int]] = {}  # the last rectangle of a stretch of keys
+    found: list[list[int]] = []
+    for query, first, last in runs:
+        box = grown.get((first, last))
+        if box and box[2] == query - 1:
+            box[2] = query
+        else:
+            grown[first, last] = box = [query, first, query, last]
+            found.append(box)
+    return [tuple(box[:2]) if box[:2] == box[2:] else tuple(box) for box in found]
+
+
+@dataclass(frozen=True)
+class Added:
+    """What is added to the scores, or bounds them: bias, never mask.
+
+    Attributes:
+        alibi: a penalty that grows with distance, another slope for each head.
+        relative: the seed of a relative position bias; None for none.
+        softcap: a bound that scores approach; None for none.
+    """
+
+    alibi: bool = False
+    relative: int | None = None
+    softcap: float | None = None
+
+    @property
+    def bias(self) -> tuple[Bias, ...]:
+        relative = () if self.relative is None else (RelativeBias(seed=self.relative),)
+        return (*([ALiBi()] if self.alibi else []), *relative)
+
+
+def encode_added(added: Added) -> str:
+    relative = "" if added.relative is None else f"relative-{added.relative}"
+    softcap = "" if added.softcap is None else f"softcap-{added.softcap:g}"
+    return ".".join(filter(None, ("alibi" * added.alibi, relative, softcap)))
+
+
+def decode_added(text: str) -> Added:
+    """Read what `encode_added` wrote.
+
+    Raises:
+        InputError: if it is anything else.
+    """
+    found = re.fullmatch(r"(alibi)?\.?(?:relative-(\d{1,4}))?\.?(?:softcap-(\d{1,3}(?:\.\d{1,2})?))?", text, re.ASCII)
+    added = found and Added(bool(found[1]), found[2] and int(found[2]), found[3] and float(found[3]))
+    if not added or added.softcap == 0 or encode_added(added) != text:
+        raise InputError(f"'{text[:40]}' does not name what is added; it should look like alibi.relative-0.softcap-5.")
+    return added

@@ -1,0 +1,87 @@
+"""The mask of the app: one stack of rules that every page shows and changes, with undo and redo."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from attnviz.core.errors import AttnvizError
+from attnviz.core.stack import Entry, History, Stack
+from attnviz.ui.shared import mask_link as link
+from attnviz.ui.shared import state
+from attnviz.ui.shared.state import Setting, State
+
+MASK = state.coded("mask", None, link.encode_stack, link.decode_stack)
+HISTORY: Setting[History | None] = state.kept("mask history", None)
+OPENING = state.kept("opening mask", Stack())
+"""The mask that a page begins with."""
+REFUSED = state.kept("mask refused", "")
+
+
+def of(now: State) -> Stack:
+    """The rules: those that somebody chose, else those that the page begins with."""
+    return now[OPENING] if now[MASK] is None else now[MASK]
+
+
+def current() -> Stack:
+    return of(state.now())
+
+
+def changed(now: State, change: Callable[[Stack], Stack]) -> State:
+    """With another mask, which can be undone; one that is refused, or that no link can hold, leaves it as it is."""
+    try:
+        stack = change(of(now))
+        link.encode_stack(stack)
+    except AttnvizError as error:
+        return now.put(REFUSED, str(error))
+    return _kept(now, _history(now).do(stack))
+
+
+def put(now: State, stack: Stack) -> State:
+    return changed(now, lambda _: stack)
+
+
+def amended(now: State, stack: Stack) -> State:
+    """With another mask in the place of the present one: one step of undo for a change that goes on."""
+    now = put(now, stack)
+    history = _history(now)
+    if history.present != stack or len(history.past) < 2:
+        return now
+    return _kept(now, History(stack, history.past[:-1]))
+
+
+def refused() -> str:
+    """Why the last change was refused, said once; empty if it was not."""
+    why = state.get(REFUSED)
+    state.put(REFUSED, "")
+    return why
+
+
+def undone(now: State) -> State:
+    return _kept(now, _history(now).undo())
+
+
+def redone(now: State) -> State:
+    return _kept(now, _history(now).redo())
+
+
+def can_undo() -> bool:
+    return bool(_history(state.now()).past)
+
+
+def can_redo() -> bool:
+    return bool(_history(state.now()).future)
+
+
+def _kept(now: State, history: History) -> State:
+    return now.put(HISTORY, history).put(MASK, history.present)
+
+
+def _history(now: State) -> History:
+    kept = now[HISTORY]
+    return History(of(now)) if kept is None else kept.do(of(now))
+
+
+def fitting(stack: Stack, sentences: int) -> tuple[Stack, tuple[Entry, ...]]:
+    """The stack for so many sentences, and which entries that are on are for another number, and so left out."""
+    left_out = tuple(e for e in stack.entries if e.on and e.mask.batch_size not in (None, sentences))
+    entries = (replace(e, on=False) if e in left_out else e for e in stack.entries)
+    return Stack(tuple(entries)), left_out

@@ -1,0 +1,159 @@
+"""A record and its figures on a page: drawn, said in words, as numbers, and taken away."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import NoReturn, TypeVar
+
+import streamlit as st
+
+from attnviz import words
+from attnviz.core.edits import Site
+from attnviz.core.errors import AttnvizError
+from attnviz.core.record import Record
+from attnviz.figures import Figure
+from attnviz.ui.shared import arrow, cache, state
+from attnviz.ui.shared.looking import CELL
+from attnviz.ui.shared.notes import in_words, note, quiet, unseen
+from attnviz.ui.shared.pretrained import session
+from attnviz.ui.shared.state import control
+from attnviz.views import View
+
+T = TypeVar("T")
+
+SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
+
+SIZE = state.kept("size", "2x")
+FAILED: state.Setting[list[str] | None] = state.kept("not made", None)
+"""Why a file could not be made: a list, as it is filled while no page runs."""
+
+
+def picture(figure: Figure, key: str, *, select: str | None = None, on_select=None, brush: bool = False) -> None:
+    """A figure in its own frame. `on_select` is called with what was clicked: a dict of fields, or None.
+
+    Args:
+        select: the name of the selection in the chart.
+        brush: whether `on_select` is also given what a drag went over, a dict of lists that is empty without one.
+    """
+    spec, data = arrow.shown(figure.screen, figure.screen_data)
+    form = "pixels" if "marks" in spec else "brush" if brush else "marks"
+
+    def clicked() -> None:
+        selection = state.event(f"{key} {form}")["selection"]
+        event = selection.get(select)
+        points = event if isinstance(event, list) else [event] if event else []
+        on_select(points[0] if points else None, *([selection.get("drag") or {}] if brush else []))
+
+    # A changed `alt` would build the chart anew, with a flicker: it stays, and the description stands beside the chart.
+    alt = "Chart, described in the text after it"
+    options = {"key": f"{key} {form}", "theme": None, "width": "content", "alt": alt}
+    if on_select is not None:
+        options |= {"on_select": clicked, "selection_mode": [select, "drag"] if form == "brush" else select}
+    with st.container(key=f"picture {key}", width="content"):
+        st.vega_lite_chart(data, spec, **options)
+        unseen(figure.description)
+
+
+def cell_in_words(
+    record: Record, site: Site, head: int | str, cell: tuple[int, int] | None, sentence: int, view: View
+) -> None:
+    """What the selected cell says; with none, what the strongest says, and how to select one."""
+    if cell is None:
+        in_words(words.strongest(record, site, head, sentence, view=view))
+    else:
+        in_words(words.cell(record, site, head, *cell, sentence=sentence, view=view))
+    how_to_select(cell is not None)
+
+
+def how_to_select(selected: bool) -> None:
+    """What a click on a cell does next."""
+    quiet("Click the cell again, or press Escape, to let it go." if selected else "Click a cell to read it in words.")
+
+
+def numbers(figure: Figure, key: str) -> None:
+    """The same numbers as a table, folded. Where a row is a cell, choosing it selects the cell: by keyboard, too."""
+    folded = st.expander("Numbers", on_change="rerun", key=f"numbers {key}")
+    if not folded.open:
+        return
+    table, options = figure.table, {}
+
+    def chosen() -> None:
+        rows = state.event(f"table {key}")["selection"]["rows"]
+        state.put(CELL, tuple(int(table.iloc[rows[0]][name]) for name in ("query", "key")) if rows else None)
+
+    if {"query", "key"} <= set(table.columns):
+        options = {"on_select": chosen, "selection_mode": "single-row"}
+    folded.dataframe(table, hide_index=True, key=f"table {key}", **options)
+    if said := table.attrs.get("note"):
+        folded.caption(said)
+
+
+def lent(value: T, key: str) -> Callable[[], T]:
+    """A value that this session may ask for after the run: it counts among all that is kept, and may give way.
+
+    Raises:
+        AttnvizError: by the function that is given, once the value gave way.
+    """
+    key = "lent", session(), key
+    cache.KEPT.put(key, value)
+    return lambda: cache.KEPT.get(key, _gave_way)
+
+
+def _gave_way() -> NoReturn:
+    raise AttnvizError("The server needed the memory that this file is made from. Close the menu, and open it again.")
+
+
+def made(file: Callable[[], bytes]) -> Callable[[], bytes]:
+    """A file for a download button. Where it fails the browser says only that; `not_made` says why in the next run.
+
+    The button holds what makes the file until the next run of its page: what is large in it is `lent`.
+    """
+    failed = state.get(FAILED) or []
+    state.put(FAILED, failed)
+
+    def contents() -> bytes:
+        try:
+            return file()
+        except AttnvizError as error:
+            failed[:] = [str(error)]
+            raise
+
+    return contents
+
+
+def not_made() -> None:
+    """Why the last file that was asked for could not be made, said once."""
+    if failed := state.get(FAILED):
+        note(failed.pop())
+
+
+def _file(figure: Callable[[], Figure], name: str, options: dict[str, int]) -> bytes:
+    from attnviz import export
+
+    return export.render(replace(figure()), name, **options)
+
+
+def take_away(figure: Figure, key: str, what: str = "") -> None:
+    """One button that opens every way to save a figure."""
+    menu = st.popover(f"Take away {what}".strip(), icon=":material/download:", on_change="rerun", key=f"take {key}")
+    if not menu.open:
+        return
+    from attnviz import export
+
+    shown = lent(replace(figure), key)  # a copy holds nothing yet of what a file needs
+    with menu:
+        size = st.segmented_control("PNG size", SIZES, **control(SIZE, at=key), required=True)
+        with st.container(horizontal=True, gap="small"):
+            for name, kind in export.FORMATS.items():
+                options = SIZES[size] if name == "png" else {}
+                st.download_button(
+                    name.upper(),
+                    help=kind.label,
+                    data=made(partial(_file, shown, name, options)),
+                    file_name=export.filename(figure, name, **options),
+                    mime=kind.mime,
+                    key=f"save {name} {key}",
+                    on_click="ignore",
+                )
+        not_made()
+        st.caption("The address of this page is a link to all that it shows.")

