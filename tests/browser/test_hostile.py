@@ -245,7 +245,7 @@ def test_half_a_character_that_gets_into_the_box_stops_nothing(page, server):
         box.dispatchEvent(new Event('input', {bubbles: true}));
     }""")
     page.get_by_label("Sentence").first.press("Control+Enter")
-    page.wait_for_function("location.search.includes('text=a')")
+    driver.settled(page)
     type_text(page, "fine again")
 
     assert problem(page, "the next text", expected("fine again")) == ""
