@@ -128,7 +128,7 @@ def _runs(
         except AttnvizError:
             if at_once == 1:
                 raise
-            at_once //= 2  # some models take fewer sentences at once, or one: see `HuggingFace.run`
+            at_once //= 2  # some models take fewer sentences at once, or one: as one without padding
             continue
         done += len(some)
         yield some, after

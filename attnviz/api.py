@@ -1,24 +1,22 @@
 """What attnviz can do, said once: the app, the shell and notebooks call the same."""
 
+import pkgutil
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from importlib import import_module
 from typing import Any
 
+from attnviz import sources
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
-from attnviz.sources import trained
+from attnviz.sources import base
 from attnviz.sources.base import Source
-from attnviz.sources.constructed import Constructed
-from attnviz.sources.scratch import Scratch
-from attnviz.sources.trained import Trained
 
-SOURCES: dict[str, type] = {
-    **dict.fromkeys(trained.NAMES, Trained),
-    "constructed": Constructed,
-    "scratch": Scratch,
-}
+for _module in pkgutil.iter_modules(sources.__path__):
+    import_module(f"{sources.__name__}.{_module.name}")
+
+SOURCES = dict(sorted(base.SOURCES.items(), key=lambda one: base.PROVENANCES.index(one[1].provenance)))
 """What there is to look at, by name; the first is what the app opens with."""
 
 DEFAULT = next(iter(SOURCES))
@@ -30,7 +28,7 @@ def load(name: str = DEFAULT, *, report: Callable[[Any], bool | None] | None = N
     Args:
         report: is told how far a download is, with a `sources.huggingface.hub.Progress`; if it gives False, that ends.
         settings: `step` of a trained model (after which step of its training); `num_heads`, `seed` and the other fields
-            of `Scratch` for "scratch".
+            of `sources.scratch.Scratch` for "scratch".
 
     Raises:
         InputError: names the sources, or the settings, that there are.
@@ -39,13 +37,11 @@ def load(name: str = DEFAULT, *, report: Callable[[Any], bool | None] | None = N
     """
     if name not in tuple(SOURCES):
         return _huggingface(name, report, settings)
-    make = SOURCES[name]
-    fixed = {"model": name} if make is Trained else {}
-    known = [field.name for field in fields(make) if field.name not in fixed]
+    known = SOURCES[name].settings()
     if unknown := [setting for setting in settings if setting not in known]:
         has = f"It has: {', '.join(known)}." if known else "It has none."
         raise InputError(f"The source '{name}' has no setting {quoted(unknown[0])}. {has}")
-    return make(**fixed, **settings)
+    return SOURCES[name].named(name, **settings)
 
 
 def _huggingface(name: str, report: Callable[[Any], bool | None] | None, settings: dict[str, object]) -> Source:

@@ -21,18 +21,14 @@ MOST_TEXTS = 1000
 MOST_BYTES = 1_000_000
 """Of a file of texts."""
 
-OWN = ("translator", "story", "induction")
-"""The models that know few words have held-out texts of their own; others read English."""
-
 Report = Callable[[int, int], bool | None]
 """Is told how many texts are done, of how many; if it gives False, that ends it."""
 
 
 def shipped(source: Source) -> tuple[str, ...]:
-    """Fifty texts that ship with attnviz: for a model trained here held-out ones, else English sentences."""
-    own = source.card is not None and source.card.name in OWN
-    name = source.card.name if own else "english"
-    return lines(assets.path(f"texts/{name}.txt").read_bytes())
+    """Fifty texts that ship with attnviz: held-out ones of a model that knows few words, else English sentences."""
+    own = assets.path(f"texts/{source.id}.txt")
+    return lines((own if own.is_file() and source.card else assets.path("texts/english.txt")).read_bytes())
 
 
 def lines(data: bytes) -> tuple[str, ...]:
@@ -88,7 +84,7 @@ def _runs(source: Source, texts: Sequence[str], edits: Edits) -> Iterator[Record
         except AttnvizError:
             if count == 1:
                 raise
-            most = count // 2  # some models take fewer sentences at once, or one: see `HuggingFace.run`
+            most = count // 2  # some models take fewer sentences at once, or one: as one without padding
             continue
         order = order[count:]
         yield record

@@ -309,7 +309,7 @@ def test_a_setting_of_random_weights_is_not_dropped_by_a_trained_model(run, flag
     named, unnamed = run("head", CAT, "--model", "translator", flag, *value), run("head", CAT, flag, *value)
 
     assert named == (2, "", f"attnviz: The model 'translator' has no {flag}; only --model scratch has.\n")
-    assert unnamed == (2, "", f"attnviz: {flag} is a setting of random weights; add --model scratch.\n")
+    assert unnamed == (2, "", f"attnviz: {flag} is a setting of another model; add --model scratch.\n")
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ class Leaky(Scratch):
     share: float = 0.001
     noise: float = 0.0
 
-    def run(self, sentences, edits=Edits()):
+    def run(self, sentences, edits=Edits(), targets=()):
         record = super().run(sentences, edits)
         output = record.output + self.share * record.output.roll(-1, 1)
         return replace(record, output=output + self.noise * torch.randn_like(output))
@@ -243,7 +243,7 @@ def test_a_token_that_never_reaches_the_model_is_not_probed():
     """A source that hides what stands at position 2."""
 
     class Deaf(Scratch):
-        def run(self, sentences, edits=Edits()):
+        def run(self, sentences, edits=Edits(), targets=()):
             plain = sentences[0].tokens[2]
             heard = (replace(one, tokens=(*one.tokens[:2], plain, *one.tokens[3:])) for one in sentences)
             return super().run(tuple(heard), edits)

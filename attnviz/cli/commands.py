@@ -79,7 +79,7 @@ def _mask(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     number = drawn["sentence"]
     queries, keys = record.tokens(site, sentence=number)
     predicted = record.predicted(site, sentence=number)
-    if record.provenance == "random":
+    if "sos" in source.settings():
         predicted = api.predicted(record.sentences[number])
     mask = record.step(site).mask or Full()
     return write(figures.mask(mask, queries, keys, predicted=predicted, **drawn), options)

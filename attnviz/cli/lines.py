@@ -10,25 +10,24 @@ from attnviz.core.amounts import percent
 from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
 from attnviz.core.tokens import Sentence
-from attnviz.sources.base import Source
+from attnviz.sources.base import Facts, Source
 from attnviz.sources.cards import Card
 from attnviz.sources.huggingface import hub
-from attnviz.sources.huggingface.source import HuggingFace
 from attnviz.tokenizers.vocabulary import UNK
 
 MOST_NOTES = 10
-"""So many unknown words are named."""
+"""Unknown words that are named, at most."""
 
 
 def unknown(source: Source, texts: list[str]) -> list[str]:
     """A line for each word that a model does not know, with known ones that are spelled like it."""
     words = source.unknown(texts)
-    found, unk = [], source.known.tokenizer.unk_token if isinstance(source, HuggingFace) else UNK
+    lines = []
     for word, nearest in list(words.items())[:MOST_NOTES]:
         near = f"; it knows {', '.join(map(repr, map(shown, nearest)))}" if nearest else ""
-        found.append(f"'{source.name}' does not know '{shown(word)}' and reads {unk}{near}.")
+        lines.append(f"'{source.name}' does not know '{shown(word)}' and reads {source.unknown_token}{near}.")
     more = len(words) - MOST_NOTES
-    return [*found, f"'{source.name}' does not know {more} more words."] if more > 0 else found
+    return [*lines, f"'{source.name}' does not know {more} more words."] if more > 0 else lines
 
 
 # Tokens
@@ -73,19 +72,16 @@ def _about(name: str) -> tuple[str, str]:
         card = api.load(name).card
     except AttnvizError as error:
         return api.SOURCES[name].provenance, str(error)
-    return api.SOURCES[name].provenance, card.does if card else _SCRATCH
-
-
-_SCRATCH = "Attention with random weights, from a seed: the mechanics without a meaning. Nothing is measured."
+    return api.SOURCES[name].provenance, card.does if card else api.SOURCES[name].does
 
 
 def card(source: Source) -> list[str]:
     """What is known about a model, and how."""
     card = source.card
-    if isinstance(source, HuggingFace):
-        return _pretrained(source)
+    if source.facts:
+        return _pretrained(source, source.facts)
     if card is None:
-        return [f"{source.name} ({source.provenance})", _SCRATCH]
+        return [f"{source.name} ({source.provenance})", source.does]
     sizes = columns([(f"  {value:>9,}", name) for name, value in card.sizes.items()])
     about = [f"{card.title} ({source.provenance})", card.does, "", card.made, card.trained_on, "", "Sizes:", *sizes]
     cannot = ["", "What it cannot do:", *(f"  {line}" for line in card.cannot)]
@@ -101,20 +97,18 @@ _TASKS = {
 }
 
 
-def _pretrained(source: HuggingFace) -> list[str]:
-    """What a model of Hugging Face says of itself; nothing of it was measured here."""
-    known = source.known
-    config, layers = known.config, Counter(site.kind for site in source.sites)
+def _pretrained(source: Source, known: Facts) -> list[str]:
+    """What a model says of itself; nothing of it was measured here."""
+    layers, names = Counter(site.kind for site in source.sites), list(known.labels)
     sizes = [(known.parameters, "parameters")]
     sizes += [(count, f"{kind} layers") for kind, count in layers.items()]
     sizes += [(source.num_heads, "heads per layer" if len(set(source.heads.values())) == 1 else "heads at most")]
     sizes += [(source.d_model, "numbers per token"), (known.vocabulary, "tokens known")]
-    names = [str(name) for name in (config.id2label or {}).values()] if known.task == "labels" else []
     about = [
         ("", "labels:", f"{len(names)}: {', '.join(map(shown, names[:10]))}{', ...' * (len(names) > 10)}"),
         ("", "class:", known.made_of),
         ("", "commit:", known.commit or "not known: from a folder or a package"),
-        ("", "numbers:", f"{str(known.dtype).removeprefix('torch.')}, on {known.device}"),
+        ("", "numbers:", f"{known.dtype}, on {known.device}"),
         ("", "reads:", f"up to {known.longest:,} tokens" if known.longest else "as many tokens as memory holds"),
         *([("", "because:", known.limit)] if known.limit else []),
         ("", "changes:", f"read-only: {source.read_only}" if source.read_only else "masks, heads, scale, temperature"),

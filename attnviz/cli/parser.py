@@ -1,6 +1,7 @@
 """The commands and options of the shell."""
 
 import argparse
+import json
 import os
 import re
 from collections.abc import Sequence
@@ -157,6 +158,8 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         "--model", metavar="NAME", help="see 'attnviz models' (translator); or a name or folder of Hugging Face"
     )
     model.add_argument("--step", type=int, metavar="N", help="as it was after this step of its training (the last)")
+    more = "another setting of the model, such as cloned=true; may be given several times"
+    model.add_argument("--set", action="append", type=_setting, default=[], metavar="NAME=VALUE", help=more)
     random = command.add_argument_group("settings of random weights, with --model scratch", argument_default=_ABSENT)
     random.add_argument("--tokenizer", help=f"{', '.join(tokenizers.NAMES)} (words)")
     sos = "begin each sentence with <sos> (for a mask only)"
@@ -228,6 +231,17 @@ def _add_picture(command: argparse.ArgumentParser) -> None:
 
 def _head(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdecimal() else text
+
+
+def _setting(text: str) -> tuple[str, object]:
+    """ "heads=3": a name, and a number, true or false, or a text."""
+    name, sign, value = text.partition("=")
+    if not (sign and name.isidentifier()):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is no setting; give NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def _port(text: str) -> int:

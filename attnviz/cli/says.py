@@ -12,7 +12,6 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.metrics import NextWord
 from attnviz.sources.base import Source
-from attnviz.sources.huggingface.source import HuggingFace
 
 
 def check(source: Source, before: Record | None, after: Record) -> None:
@@ -22,8 +21,7 @@ def check(source: Source, before: Record | None, after: Record) -> None:
     if after.vectors is not None and before is None and len(after.sentences) == 1:
         raise InputError(f"'{source.name}' gives a sentence a vector: give several, one on each line, or a change.")
     if metrics.fills_in(after) and not any(after.prediction.blanks):
-        mask = source.known.tokenizer.mask_token if isinstance(source, HuggingFace) else None
-        raise InputError(f"'{source.name}' fills in {mask}; write that in the place of a word.")
+        raise InputError(f"'{source.name}' fills in {source.mask_token}; write that in the place of a word.")
 
 
 def last(record: Record, sentence: int) -> int:

@@ -14,7 +14,6 @@ from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
-from attnviz.sources.scratch import Scratch
 from attnviz.views import PAIRS, View
 
 
@@ -31,19 +30,23 @@ def texts(typed: str) -> list[str]:
 
 
 def source(options: Namespace) -> Source:
-    """The model that was chosen. A setting of random weights is never a reason to take them unasked.
+    """The model that was chosen. A setting is never a reason to take the model that has it unasked.
 
     Raises:
         InputError: if a setting of another model was given.
     """
     name = options.model or api.DEFAULT
     given = {setting: getattr(options, setting) for setting in FLAGS if hasattr(options, setting)}
-    if given and name in tuple(api.SOURCES) and name != Scratch.name:
-        flag = FLAGS[next(iter(given))]
-        if options.model:
-            raise InputError(f"The model '{name}' has no {flag}; only --model {Scratch.name} has.")
-        raise InputError(f"{flag} is a setting of random weights; add --model {Scratch.name}.")
-    if name == Scratch.name and options.command == "mask":
+    given |= dict(options.set)
+    known = api.SOURCES[name].settings() if name in api.SOURCES else ()
+    if name in api.SOURCES and (unknown := [setting for setting in given if setting not in known]):
+        flag = FLAGS.get(unknown[0], f"setting {unknown[0]}")
+        owners = [one for one, made in api.SOURCES.items() if unknown[0] in made.settings()]
+        has = " or ".join(f"--model {one}" for one in owners) or "none"
+        if options.model or not owners:
+            raise InputError(f"The model '{name}' has no {flag}; only {has} has.")
+        raise InputError(f"{flag} is a setting of another model; add {has}.")
+    if options.command == "mask" and "sos" in known:
         given = {"sos": True} | given
     if options.step is not None:
         given["step"] = options.step
@@ -80,7 +83,7 @@ def head(options: Namespace, source: Source) -> int | str:
 
 
 def edits(options: Namespace, source: Source) -> Edits:
-    default = ["subsequent"] if source.name == Scratch.name and options.command == "mask" else []
+    default = ["subsequent"] if "sos" in source.settings() and options.command == "mask" else []
     masks = [rules.read(text) for text in options.masks or default]
     seen = site(options, source)
     off = {

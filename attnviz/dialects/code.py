@@ -6,7 +6,8 @@ weights in `weights`.
 """
 
 from attnviz.core.masks import And, Mask, Subsequent
-from attnviz.core.masks.writing import GRID, PREDICATE, ROW, Part, Writer, in_rows
+from attnviz.core.masks.pen import GRID, PREDICATE, ROW, Expression
+from attnviz.core.masks.writing import Writer, in_rows
 
 TORCH = "import torch\n"
 FUNCTIONAL = "import torch\nimport torch.nn.functional as F\n"
@@ -143,22 +144,24 @@ def padding_only(mask: Mask, queries: int, keys: int) -> bool:
     return bool((grid == grid[:, :, :1]).all())
 
 
-def _grid(mask: Mask, queries: int, keys: int) -> tuple[list[str], Part]:
+def _grid(mask: Mask, queries: int, keys: int) -> tuple[list[str], Expression]:
     """Lines, and an expression that is True where a query may attend; (Q, K), (B, 1, 1, K) or (B, 1, Q, K)."""
     writer = Writer(queries, keys, GRID)
     part = writer.write(mask)
     return writer.lines, part
 
 
-def _blocked(mask: Mask, queries: int, keys: int) -> tuple[list[str], Part]:
+def _blocked(mask: Mask, queries: int, keys: int) -> tuple[list[str], Expression]:
     """Lines, and an expression that is True where a query may not attend; shaped as in `_grid`."""
     if isinstance(mask, Subsequent):
-        return [], Part(f"torch.ones(queries, keys, {BOOLEANS}).triu({_above(mask, queries, keys)})", frozenset("QK"))
+        return [], Expression(
+            f"torch.ones(queries, keys, {BOOLEANS}).triu({_above(mask, queries, keys)})", frozenset("QK")
+        )
     lines, part = _grid(mask, queries, keys)
-    return lines, Part(part.denied, part.axes)
+    return lines, Expression(part.denied, part.axes)
 
 
-def _row(mask: Mask, queries: int, keys: int) -> tuple[list[str], Part]:
+def _row(mask: Mask, queries: int, keys: int) -> tuple[list[str], Expression]:
     """Lines, and an expression that is True for tokens, (B, K), of a mask in which every query sees the same keys."""
     if in_rows(mask, queries, keys):
         writer = Writer(queries, keys, ROW)
@@ -166,10 +169,10 @@ def _row(mask: Mask, queries: int, keys: int) -> tuple[list[str], Part]:
     else:
         lines, grid = _grid(mask, queries, keys)
         lines.append(f"may_attend = {grid.text}  # every query sees the same keys, so the first says it all")
-        part = Part(f"may_attend{'[:, 0, 0]' if mask.batch_size else '[0]'}", grid.axes)
+        part = Expression(f"may_attend{'[:, 0, 0]' if mask.batch_size else '[0]'}", grid.axes)
     if mask.batch_size:
         return lines, part
-    return lines, Part(f"{part.called}.expand(len(query), keys)", part.axes)
+    return lines, Expression(f"{part.called}.expand(len(query), keys)", part.axes)
 
 
 def _floats(mask: Mask, queries: int, keys: int, fill: str, words: str) -> list[str]:

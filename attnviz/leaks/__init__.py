@@ -69,7 +69,7 @@ def leak_test(
         before = source.run(chosen, run_with, fixed)
     changed = fixed[0] if look.kind == "decoder" and fixed else chosen[0]
     places = _places(changed, keys, most)
-    own = before if edits == Edits() else source.run(chosen, Edits(), *([fixed] if fixed else []))
+    own = before if edits == Edits() else source.run(chosen, Edits(), fixed)
     probe = Probe(source, chosen[0], fixed, run_with, look, before)
     moved, noise = probes.run(probe, changed, places, report)
     queries, columns = tokens(before, look)

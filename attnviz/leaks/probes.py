@@ -43,10 +43,8 @@ class Probe:
 
     def run(self, copies: Sequence[Sentence]) -> Record:
         """One batch of copies of what is changed, as the decoder's text or the model's."""
-        if not self.targets:
-            return self.source.run(tuple(copies), self.edits)
         sentences, targets = (self.sentence,) * len(copies), self.targets * len(copies)
-        if self.look.kind == "decoder":
+        if targets and self.look.kind == "decoder":
             targets = tuple(copies)
         else:
             sentences = tuple(copies)

@@ -1,61 +1,150 @@
-"""What every source promises."""
+"""What every source promises, and what it says that it can do."""
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, ClassVar, Self
 
 from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.sources.cards import Card
+from attnviz.tokenizers.vocabulary import UNK
+
+PROVENANCES = ("trained here", "constructed", "random", "pretrained")
+"""Where weights come from; sources are listed in this order."""
+
+SOURCES: dict[str, type["Source"]] = {}
+"""Every class of sources by the names under which it is offered."""
 
 
-class Source(Protocol):
-    """Turns sentences into tokens and tokens into a record. Frozen and hashable: results can be kept by it."""
+@dataclass(frozen=True)
+class Facts:
+    """What a model says of itself, where nothing of it was measured here.
+
+    Attributes:
+        task: "next" token, "fill" in a blank, "labels", "write" another text, or "vectors".
+        made_of: the name of its class.
+        parameters: how many numbers were learned.
+        vocabulary: for how many tokens it has vectors.
+        longest: how many tokens it reads at most, if it says so.
+        limit: why it reads no more, if attnviz says so.
+        dtype, device: of the weights, by name.
+        commit: of the files, if they came from a hub.
+        labels: the names of its classes, if it classifies.
+    """
+
+    task: str
+    made_of: str
+    parameters: int
+    vocabulary: int
+    longest: int | None
+    limit: str
+    dtype: str
+    device: str
+    commit: str | None
+    labels: tuple[str, ...] = ()
 
     @property
-    def name(self) -> str: ...
+    def words(self) -> int:
+        """Words to which it gives a probability at each token; 0 if it predicts none."""
+        return self.vocabulary if self.task in ("next", "fill", "write") else 0
+
+
+class Source(ABC):
+    """Turns sentences into tokens and tokens into a record. Frozen and hashable: results can be kept by it.
+
+    What a source can do it says here, and nobody asks of which class it is. A class with `names` in a module of
+    `attnviz.sources` is offered under them in the app, the shell and notebooks.
+
+    Attributes:
+        names: under which `attnviz.load` makes it; see `named`.
+        provenance: where the weights come from, of `PROVENANCES`.
+        title, does: of a source without a card: a name for people, and one sentence.
+        card: what was measured of the model; None if nothing was.
+        facts: what a model says of itself instead; None if it says nothing.
+        steps: the training steps whose weights were kept, the last that of the trained model; see `step`.
+        step: the training step; None for the last.
+        writes: whether it writes another text, so that `run` takes `targets`.
+        read_only: why nothing about the attention can be changed; None if it can.
+        unseen: what of the model's attention is not shown; None if all of it is.
+        unknown_token: as what a word is read that is not in the vocabulary.
+        mask_token: what is written in the place of a word to be filled in; None if nothing can be filled in.
+        is_loaded: whether the weights are in memory, so that a run need not wait for them.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ()
+    name: str
+    provenance: str
+    sites: tuple[Site, ...]
+    num_heads: int
+    d_model: int
+    title: ClassVar[str] = ""
+    does: ClassVar[str] = ""
+    card: Card | None = None
+    facts: Facts | None = None
+    steps: tuple[int, ...] = ()
+    step: int | None = None
+    writes: bool = False
+    read_only: str | None = None
+    unseen: str | None = None
+    unknown_token: str = UNK
+    mask_token: str | None = None
+    is_loaded: bool = True
+
+    def __init_subclass__(cls) -> None:
+        SOURCES.update(dict.fromkeys(cls.names, cls))
+
+    @classmethod
+    def named(cls, name: str, **settings: Any) -> Self:
+        """The source under one of its `names`."""
+        return cls(**settings)
+
+    @classmethod
+    def settings(cls) -> tuple[str, ...]:
+        """What can be chosen of it when it is made.
+
+        These have a meaning everywhere: "sos" (a sentence may begin with <sos>), "changes" (numbers set by hand).
+        A field made by `core.parameters.parameter` also has a control in the app.
+        """
+        made_of = fields(cls) if is_dataclass(cls) else ()
+        return tuple(field.name for field in made_of if field.init and field.name != "model")
 
     @property
-    def provenance(self) -> str:
-        """Where the weights come from: "random", "constructed", "trained here" or "pretrained"."""
-        ...
+    def id(self) -> str:
+        """The name by which `attnviz.load` makes it."""
+        return self.name
 
     @property
-    def sites(self) -> tuple[Site, ...]: ...
+    def heads(self) -> Mapping[Site, int]:
+        """How many heads each site has."""
+        return dict.fromkeys(self.sites, self.num_heads)
 
-    @property
-    def num_heads(self) -> int: ...
-
-    @property
-    def d_model(self) -> int: ...
-
-    @property
-    def card(self) -> Card | None:
-        """What is known about the model, and how; None if nothing was measured."""
-        ...
-
-    @property
-    def read_only(self) -> str | None:
-        """Why nothing about the attention can be changed; None if it can."""
-        ...
-
-    @property
-    def unseen(self) -> str | None:
-        """What of the model's attention is not shown; None if all of it is."""
-        ...
-
+    @abstractmethod
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Cut texts into tokens, padded to one length."""
-        ...
+
+    @abstractmethod
+    def run(
+        self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
+    ) -> Record:
+        """Run the model on a batch with some edits. The model is left as it was.
+
+        Args:
+            targets: what its decoder reads, of a model that writes; by default what the model writes.
+        """
+
+    def check_targets(self, targets: tuple[Sentence, ...]) -> None:
+        """Raises: InputError: if there are `targets` for a model that writes no other text."""
+        if targets and not self.writes:
+            raise InputError(f"'{self.name}' writes no other text, so there is none to give to its decoder.")
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         """The words that are not in the vocabulary, each with those that are and are spelled most like it."""
-        ...
-
-    def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:
-        """Run the model on a batch with some edits. The model is left as it was."""
-        ...
+        return {}
 
     def origin(self, record: Record, site: Site) -> Origin | None:
         """What the call at a site of one of its records was projected from, by running it again; None if not known."""
-        ...
+        return None

@@ -14,16 +14,16 @@ from attnviz.core.tokens import Sentence
 from attnviz.models import constructed
 from attnviz.models.multihead import Watching
 from attnviz.sources import cards
+from attnviz.sources.base import Source
 
 
 @dataclass(frozen=True)
-class Constructed:
+class Constructed(Source):
     """A previous-token, a first-token, a same-token, a uniform head, and an induction head above them, for any text."""
 
+    names = ("constructed",)
     name = "constructed"
     provenance = "constructed"
-    read_only = None
-    unseen = None
     sites = constructed.Constructed.sites
     num_heads = constructed.Constructed.num_heads
     d_model = 4 * constructed.D_K
@@ -35,11 +35,10 @@ class Constructed:
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         return tokenizers.batch(tokenizers.load("words"), texts)
 
-    def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
-        """None: every token has an id of its own."""
-        return {}
-
-    def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:
+    def run(
+        self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
+    ) -> Record:
+        self.check_targets(targets)
         tap = Tap(edits)
         output = _run(sentences, tap)
         return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output)

@@ -13,19 +13,21 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.core.kept import Kept
 from attnviz.core.masks import Padding
 from attnviz.core.origin import PROJECTIONS, VECTORS, Change, Embedded, Origin
+from attnviz.core.parameters import parameter, parameters
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.models.multihead import Watching
 from attnviz.models.positions import sinusoidal
 from attnviz.models.transformer import Stack
+from attnviz.sources.base import Source
 
-BOUNDS = {"d_model": 512, "num_heads": 32, "num_layers": 12, "seed": 2**31 - 1}
 MOST_CHANGES = 4096
-"""How many numbers can be set by hand."""
+"""Numbers that can be set by hand, at most."""
+COPIES = "W_K, W_V and W_O begin as copies of W_Q, as in a tutorial: the scores are then symmetric."
 
 
 @dataclass(frozen=True)
-class Scratch:
+class Scratch(Source):
     """Token embedding, sinusoidal positions, and layers of multi-head attention, all from one seed.
 
     With `sos` every sentence begins with ``<sos>``, as the input of a decoder does. A token's embedding depends on the
@@ -42,33 +44,38 @@ class Scratch:
         InputError: if a size is out of bounds, num_heads does not divide d_model, or a change has no place.
     """
 
-    tokenizer: str = "words"
+    tokenizer: str = parameter("Tokenizer", default="words", kind="choice", choices=tokenizers.NAMES)
     sos: bool = False
-    d_model: int = 64
-    num_heads: int = 4
-    num_layers: int = 2
-    bias: bool = True
-    positions: bool = True
-    seed: int = 0
-    cloned: bool = False
+    d_model: int = parameter("d_model", default=64, least=1, most=512)
+    num_heads: int = parameter("Heads", default=4, least=1, most=32)
+    num_layers: int = parameter("Layers", default=2, least=1, most=12)
+    seed: int = parameter("Seed", default=0, most=2**31 - 1)
+    positions: bool = parameter("Positions", default=True, kind="flag")
+    bias: bool = parameter("Bias", default=True, kind="flag")
+    cloned: bool = parameter("Cloned weights", default=False, kind="flag", help=COPIES)
     changes: tuple[Change, ...] = ()
 
+    names = ("scratch",)
     name = "scratch"
     provenance = "random"
-    card = None
-    read_only = None
-    unseen = None
+    title = "Random weights"
+    does = (
+        "Random weights, all from one seed: how attention is computed, how masks act and what sizes do, without a "
+        "meaning. Nothing is measured."
+    )
 
     def __post_init__(self):
-        for field, most in BOUNDS.items():
-            least, value = (0 if field == "seed" else 1), getattr(self, field)
-            if type(value) is not int or not least <= value <= most:
-                raise InputError(f"{field} is {quoted(value)}; it must be a whole number from {least} to {most}.")
+        sizes = {one.name: one for one in parameters(Scratch) if one.kind == "number"}
+        for name, size in sizes.items():
+            value = getattr(self, name)
+            if type(value) is not int or not size.least <= value <= size.most:
+                within = f"from {size.least} to {size.most}"
+                raise InputError(f"{name} is {quoted(value)}; it must be a whole number {within}.")
         if self.d_model % self.num_heads:
-            sizes = f"d_model is {self.d_model} and num_heads is {self.num_heads}"
-            fitting = [n for n in range(1, BOUNDS["num_heads"] + 1) if self.d_model % n == 0]
+            given = f"d_model is {self.d_model} and num_heads is {self.num_heads}"
+            fitting = [n for n in range(1, sizes["num_heads"].most + 1) if self.d_model % n == 0]
             near = sorted(sorted(fitting, key=lambda n: abs(n - self.num_heads))[:2])
-            raise InputError(f"{sizes}; num_heads must divide d_model. Try {' or '.join(map(str, near))} heads.")
+            raise InputError(f"{given}; num_heads must divide d_model. Try {' or '.join(map(str, near))} heads.")
         tokenizers.load(self.tokenizer)
         if not isinstance(self.changes, list | tuple):
             raise InputError(f"The changes are {quoted(self.changes)}; they must be a list of Change.")
@@ -89,11 +96,10 @@ class Scratch:
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         return tokenizers.batch(tokenizers.load(self.tokenizer), texts, sos=self.sos)
 
-    def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
-        """None: every token has an id of its own."""
-        return {}
-
-    def run(self, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Record:
+    def run(
+        self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
+    ) -> Record:
+        self.check_targets(targets)
         if not (sentences and sentences[0].tokens):
             raise InputError("There is no token to look at; type a sentence.")
         tap = _Changing(self, edits)
@@ -150,7 +156,7 @@ def _stack(source: Scratch) -> Stack:
     return _stacks.get(source, partial(_built, source))
 
 
-_stacks = Kept(200_000_000, lambda stack: sum(parameter.nbytes for parameter in stack.parameters()))
+_stacks = Kept(200_000_000, lambda stack: sum(weight.nbytes for weight in stack.parameters()))
 """Four of the largest models, or thousands of the usual ones."""
 
 
@@ -165,9 +171,9 @@ def _built(source: Scratch) -> Stack:
     with torch.random.fork_rng(devices=[]):
         stack = Stack("encoder", source.d_model, source.num_heads, source.num_layers, bias=source.bias).eval()
     generator = torch.Generator().manual_seed(source.seed)
-    for parameter in stack.parameters():
-        if parameter.dim() == 2:
-            nn.init.xavier_uniform_(parameter, generator=generator)
+    for weight in stack.parameters():
+        if weight.dim() == 2:
+            nn.init.xavier_uniform_(weight, generator=generator)
     if source.bias:
         for attention in (layer.attention for layer in stack.layers):
             for linear in (attention.w_q, attention.w_k, attention.w_v, attention.w_o):

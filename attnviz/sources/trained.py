@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,17 +16,16 @@ from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.models import trained
 from attnviz.models.multihead import Watching
-from attnviz.models.transformer import Embedding, EncoderDecoder, LanguageModel
+from attnviz.models.transformer import Embedding, EncoderDecoder
 from attnviz.sources import cards
+from attnviz.sources.base import Source
 from attnviz.tokenizers import vocabulary
 from attnviz.tokenizers.base import EOS, PAD, SOS, SPECIAL
 from attnviz.tokenizers.vocabulary import Vocabulary
 
-NAMES = ("translator", "story", "induction")
-
 
 @dataclass(frozen=True)
-class Trained:
+class Trained(Source):
     """A shipped model by its name, as it was after some step of its training; by default after the last.
 
     Raises:
@@ -36,9 +36,8 @@ class Trained:
     model: str = "translator"
     step: int | None = None
 
+    names = ("translator", "story", "induction")
     provenance = "trained here"
-    read_only = None
-    unseen = None
 
     def __post_init__(self):
         if self.step is not None and type(self.step) is not int:
@@ -52,14 +51,26 @@ class Trained:
                 what = f"lists {listed} words that the model {does}, and its weights are for {known}"
                 raise AttnvizError(f"The vocabulary {file} {what}; fetch both files again.")
 
+    @classmethod
+    def named(cls, name: str, **settings: Any) -> "Trained":
+        return cls(name, **settings)
+
     @property
     def name(self) -> str:
         return self.model if self.step is None else f"{self.model} after step {self.step}"
 
     @property
+    def id(self) -> str:
+        return self.model
+
+    @property
     def steps(self) -> tuple[int, ...]:
         """The steps of the training whose weights were kept; the last is the trained model."""
         return trained.checkpoints(self.model)
+
+    @property
+    def writes(self) -> bool:
+        return isinstance(self._model, EncoderDecoder)
 
     @property
     def card(self) -> cards.Card:
@@ -79,8 +90,7 @@ class Trained:
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """An encoder reads the words and <eos>; a decoder alone reads <sos> and the words."""
-        encodes = isinstance(self._model, EncoderDecoder)
-        sentences = tokenizers.batch(self._reads, texts, sos=not encodes, eos=encodes)
+        sentences = tokenizers.batch(self._reads, texts, sos=not self.writes, eos=self.writes)
         longest = self._model.config.longest
         for sentence in sentences:
             if sentence.length > longest:
@@ -101,11 +111,10 @@ class Trained:
         Raises:
             InputError: if there is no token, or `targets` for a model that writes no other text.
         """
-        if targets and isinstance(self._model, LanguageModel):
-            raise InputError(f"'{self.model}' writes no other text, so there is none to give to its decoder.")
+        self.check_targets(targets)
         tap, written = Tap(edits), ()
         with torch.inference_mode():
-            if isinstance(self._model, LanguageModel):
+            if not self.writes:
                 hidden, logits = self._model(self._ids(sentences), _lengths(sentences), tap=tap)
                 words = self._reads.names
             else:
@@ -124,7 +133,7 @@ class Trained:
         model, tap, ids = self._model, Watching(record.edits), self._ids(record.sentences)
         with torch.inference_mode():
             read = _embedded(model.embedding, ids)
-            if isinstance(model, LanguageModel):
+            if not self.writes:
                 model(ids, _lengths(record.sentences), tap=tap)
                 return tap.origin(site, read, read)
             memory = model.encode(ids, _lengths(record.sentences), tap=tap)

@@ -105,7 +105,6 @@ def warm() -> None:
     from attnviz import api, export, figures
     from attnviz.core.edits import Edits
     from attnviz.core.masks import Subsequent
-    from attnviz.sources.trained import Trained
     from attnviz.ui.shared import cache, cores, effects, examples, looking
 
     cores.settle()
@@ -116,8 +115,8 @@ def warm() -> None:
     for run in (before, after):
         for figure in (figures.heads(run, site), figures.head(run, site, head)):
             figure.screen  # noqa: B018 (its form is built now, and kept for all)
-    for step in source.steps if isinstance(source, Trained) else ():
-        run = cache.record(cache.source(source.model, step), lines)
+    for step in source.steps:
+        run = cache.record(cache.source(source.id, step), lines)
         figures.head(run, site, head).screen  # noqa: B018 (an untrained model writes more, and needs another form)
     for effect in effects.choices(before):
         effects.drawn(effect, before, before, 0).screen  # noqa: B018

@@ -5,12 +5,12 @@ from attnviz.ui.heads import forms as choice
 from attnviz.ui.masks import added, checking, conventions, leaks, tabs
 from attnviz.ui.overview import numbers, reach
 from attnviz.ui.overview import page as overview
-from attnviz.ui.shared import editing, effects, examples, looking, masking, pretrained, scratch
+from attnviz.ui.shared import editing, effects, examples, looking, masking, parameters, pretrained
 from attnviz.ui.shared.state import Setting
 from attnviz.ui.steps import changes, parts, play, rail
 
 FEATURES = (
-    *(pretrained, scratch, examples, looking, masking, editing, added, choice, effects),
+    *(pretrained, parameters, examples, looking, masking, editing, added, choice, effects),
     *(tabs, conventions, leaks, checking),
     *(play, changes, rail, parts),
     *(other, overview, numbers, reach),

@@ -1,6 +1,6 @@
 """Numbers of an attention call edited in a table."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ def editable(record: Record, source: Any, site: Site, head: int, matrix: str, *,
     Raises:
         InputError: if the source takes no such edits, there is no such matrix, or it is too large.
     """
-    if "changes" not in {field.name for field in fields(source)}:
+    if "changes" not in source.settings():
         raise InputError(f"The numbers of '{source.name}' cannot be edited; those of 'scratch' can.")
     if matrix not in MATRICES:
         raise InputError(f"There is no matrix {quoted(matrix)} to edit; there are {', '.join(MATRICES)}.")

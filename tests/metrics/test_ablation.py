@@ -104,7 +104,7 @@ def test_a_source_that_takes_one_sentence_at_a_time_is_swept_one_by_one():
     class Alone(type(api.load("constructed"))):
         most = 1
 
-        def run(self, sentences, edits=Edits()):
+        def run(self, sentences, edits=Edits(), targets=()):
             if len(sentences) > self.most:
                 raise InputError("One at a time.")
             return super().run(sentences, edits)
@@ -148,7 +148,7 @@ def test_what_is_no_number_is_missing_and_not_nothing(models):
     """Where a row of NaN makes the outputs, the vectors and what is said no numbers, nobody is told of no change."""
 
     class Vectors(type(api.load("constructed"))):
-        def run(self, sentences, edits=Edits()):
+        def run(self, sentences, edits=Edits(), targets=()):
             record = super().run(sentences, edits)
             return replace(record, vectors=record.output.mean(1))
 

@@ -12,6 +12,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import Canceled, InputError
 from attnviz.metrics.heads import METRICS, head_metrics
 from attnviz.metrics.roles import roles
+from attnviz.sources.trained import Trained
 from attnviz.training import texts as made
 
 SOURCE = api.load("constructed")
@@ -95,7 +96,7 @@ def test_a_file_that_cannot_be_read_says_why(data, says):
         texts.lines(data)
 
 
-@pytest.mark.parametrize("name", texts.OWN)
+@pytest.mark.parametrize("name", Trained.names)
 def test_shipped_texts_are_the_held_out_ones_and_known_to_their_model(name):
     """The file is what `python -m attnviz.training.texts` writes; no word of it is unknown."""
     source = api.load(name)

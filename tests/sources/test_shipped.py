@@ -7,7 +7,7 @@ from attnviz import api
 from attnviz.core.edits import Edits, Site
 from attnviz.core.record import Record
 from attnviz.models import trained
-from attnviz.sources.trained import NAMES, Trained
+from attnviz.sources.trained import Trained
 
 CARDS = [name for name in api.SOURCES if name != "scratch"]
 
@@ -45,7 +45,7 @@ def test_its_examples_are_in_its_vocabulary(name):
         assert record.output.isfinite().all()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", Trained.names)
 def test_its_moments_are_those_of_a_training(name):
     """From before the first step on; each can be read, and none is another."""
     steps = trained.checkpoints(name)
@@ -82,7 +82,7 @@ def test_what_was_read_twice_is_expected_again_unless_the_head_before_is_off():
     assert next_word(api.analyze(text, "induction", step=0))[1] < 0.1
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", Trained.names)
 def test_a_batch_of_examples_says_what_each_says_alone(name):
     examples = list(Trained(name).card.examples)
     together = api.analyze(examples, name)

@@ -25,7 +25,7 @@ def two(monkeypatch):
 
 def pretrained(weights: int) -> SimpleNamespace:
     """What `used_by` looks at of a model of Hugging Face."""
-    return SimpleNamespace(provenance="pretrained", known=SimpleNamespace(parameters=weights))
+    return SimpleNamespace(facts=SimpleNamespace(parameters=weights))
 
 
 SMALL, LARGE = pretrained(22_000_000), pretrained(110_000_000)

@@ -46,7 +46,7 @@ def chosen(app, model: str):
 def models(tmp_path, monkeypatch):
     """A copy of the shipped models, to be damaged; nothing that was read before is remembered."""
     found = assets.path
-    for name in trained_source.NAMES:
+    for name in trained_source.Trained.names:
         shutil.copytree(found(f"models/{name}"), tmp_path / "models" / name)
     monkeypatch.setattr(assets, "path", lambda name: tmp_path / name if name.startswith("models") else found(name))
     remembered = (trained.load, cards.card, trained_source._vocabularies)
@@ -403,8 +403,8 @@ def test_a_finding_on_the_model_page_leads_to_its_head():
 
 
 def test_random_weights_have_no_card():
-    """The page says in two sentences what they are."""
+    """The page says what they are."""
     app = opened(model_page, model="scratch")
 
-    assert "was never trained" in html(app)
+    assert "Random weights, all from one seed" in html(app)
     assert not app.get("vega_lite_chart")

@@ -3,17 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from attnviz.core.errors import MaskError, quoted
-from attnviz.core.masks.parameters import Parameter, parameters
-
-if TYPE_CHECKING:
-    from attnviz.core.masks.seen import Seen
-    from attnviz.core.masks.writing import Part, Pen
+from attnviz.core.masks.pen import Expression, Pen
+from attnviz.core.masks.seen import Seen
+from attnviz.core.parameters import Parameter, parameters
 
 ALIGNMENTS = ("top-left", "bottom-right")
 """Where the first query stands if there are more keys than queries: at the first key, or so that the last query stands
@@ -65,17 +63,17 @@ class Mask(ABC):
         return cls(**{one.name: one.default for one in cls.parameters() if one.default is not None})
 
     @classmethod
-    def fits(cls, seen: "Seen") -> Iterator["Mask"]:
+    def fits(cls, seen: Seen) -> Iterator["Mask"]:
         """The masks of this rule that a grid of an unknown rule may be, few of them; none for rules without a form."""
         yield from ()
 
-    def code(self, pen: "Pen") -> "Part | None":
+    def code(self, pen: Pen) -> Expression | None:
         """How it is written in PyTorch; None for a rule without a formula.
 
         The predicate itself, printed: so `allows` takes anything that has Python's operators. A rule that calls
         functions, or that people write in another way, has `code` of its own.
         """
-        return pen.traced(self) if self.parameters() else None
+        return pen.traced(self.allows) if self.parameters() else None
 
     @property
     def batch_size(self) -> int | None:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.parameters import parameter
-from attnviz.core.masks.writing import PREDICATE, Part, Pen
+from attnviz.core.masks.pen import PREDICATE, Expression, Pen
+from attnviz.core.parameters import parameter
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Cells(Mask):
         cells = torch.tensor([q * wide + k for q, k in self.cells], dtype=torch.int64)
         return torch.isin(query * wide + key, cells)
 
-    def written(self, pen: Pen, *, opened: bool) -> Part:
+    def written(self, pen: Pen, *, opened: bool) -> Expression:
         """All cells alike, and then these changed."""
-        writer, shift = pen.writer, pen.shift
-        inside = [(q - shift, k) for q, k in self.cells if 0 <= q - shift < writer.queries and 0 <= k < writer.keys]
+        shift = pen.shift
+        inside = [(q - shift, k) for q, k in self.cells if 0 <= q - shift < pen.queries and 0 <= k < pen.keys]
         start = "zeros" if opened else "ones"
-        writer.lines.append(f"{pen.name} = torch.{start}(queries, keys, dtype=torch.bool, device=query.device)")
+        pen.lines.append(f"{pen.name} = torch.{start}(queries, keys, dtype=torch.bool, device=query.device)")
         if inside:
             queries, keys = (list(side) for side in zip(*inside, strict=True))
-            writer.lines.append(f"{pen.name}[{queries}, {keys}] = {opened}")
-        return Part(f"{pen.name}[q_idx, kv_idx]" if pen.style == PREDICATE else pen.name, frozenset("QK"))
+            pen.lines.append(f"{pen.name}[{queries}, {keys}] = {opened}")
+        return Expression(f"{pen.name}[q_idx, kv_idx]" if pen.style == PREDICATE else pen.name, frozenset("QK"))

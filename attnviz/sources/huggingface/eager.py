@@ -1,6 +1,6 @@
 """Attention that a model computes in its own code: the weights that it gives, as steps, where they are whole maps."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -10,10 +10,8 @@ from attnviz.core.record import Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 from attnviz.sources.huggingface import said
+from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import named
-
-if TYPE_CHECKING:
-    from attnviz.sources.huggingface.loading import Loaded
 
 SCORES = {"squeezebert": ("encoder", "decoder"), "prophetnet": ("encoder", "cross")}
 """Kinds of attention for which a family, by its model_type, gives the scores before the softmax, masks added."""
@@ -72,7 +70,7 @@ def is_map(family: str, site: Site, weights: Tensor, queries: int, keys: int) ->
     return not bool((weights < 0).any() or (off > 0.02).any())  # NaN is a weight of a model that is broken
 
 
-def steps(loaded: "Loaded", given: Any, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Step, ...]:
+def steps(loaded: Loaded, given: Any, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Step, ...]:
     """Steps of attention that a model computed itself, n x n, at the sites that are shown.
 
     Queries and keys are not known: the logarithm of a weight stands as the bias of a score that is zero, so that the

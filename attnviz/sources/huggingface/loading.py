@@ -1,7 +1,6 @@
 """From a folder to a model and its tokenizer, ready to run: checked before anything is built, and complete after."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,64 +10,11 @@ from torch import nn
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.huggingface import building, checks, files, hub, memory, opening, said, sparse, tapped, trial
 from attnviz.sources.huggingface.hub import Place, Progress
-from attnviz.sources.huggingface.opening import Task
-from attnviz.sources.huggingface.trial import Shown
+from attnviz.sources.huggingface.loaded import Loaded, Shown
 from attnviz.sources.huggingface.turns import Turns
 
 UNREAD = ("pooler.",)
 """Weights that may be missing where only vectors of tokens are read."""
-
-
-@dataclass(frozen=True, eq=False)
-class Known:
-    """What stays known of a model that was loaded, also after its weights were let go of.
-
-    Attributes:
-        tokenizer: a fast one, which knows the place of each token in the text.
-        commit: of the hub's files, if they came from one.
-        dtype, device: of the weights.
-        longest: how many tokens the model reads at most, if it says so.
-        keeps_own_attention: it computes attention in its own code (eager), so the tap does not reach it.
-        made_of: the name of its class.
-        parameters: how many numbers were learned.
-        size: bytes of its weights and buffers.
-        vocabulary: for how many tokens it has vectors.
-        limit: why it reads no more than `longest` tokens, if attnviz says so.
-        shown: what its first runs showed of its attention.
-    """
-
-    tokenizer: Any
-    config: Any
-    name: str
-    commit: str | None
-    task: Task
-    dtype: torch.dtype
-    device: torch.device
-    longest: int | None
-    keeps_own_attention: bool
-    made_of: str
-    parameters: int
-    size: int
-    vocabulary: int
-    limit: str
-    shown: Shown
-
-
-@dataclass(frozen=True, eq=False)
-class Loaded(Known):
-    """A model that is ready to run. Nothing of it is ever changed.
-
-    Attributes:
-        model: in evaluation, without gradients.
-        turns: when it may run.
-    """
-
-    model: nn.Module
-    turns: Turns
-
-    @property
-    def known(self) -> Known:
-        return Known(**{field.name: getattr(self, field.name) for field in fields(Known)})
 
 
 class Room:

@@ -1,6 +1,6 @@
 """One run of a loaded model: what it was computed from, and what the model says."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,16 +10,14 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
 from attnviz.sources.huggingface import eager
+from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import Run
-
-if TYPE_CHECKING:
-    from attnviz.sources.huggingface.loading import Loaded
 
 LONGEST_ANSWER = 64
 """So many tokens an encoder-decoder writes at most."""
 
 
-def inputs(sentences: tuple[Sentence, ...], loaded: "Loaded") -> dict[str, Tensor]:
+def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]:
     """What a model reads, (B, n): ids, which of them are no padding, and of a pair which text each is of."""
     ids = torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
     real = torch.arange(ids.shape[1]) < torch.tensor([[sentence.length] for sentence in sentences])
@@ -33,7 +31,7 @@ def inputs(sentences: tuple[Sentence, ...], loaded: "Loaded") -> dict[str, Tenso
 
 
 def watched(
-    loaded: "Loaded", edits: Edits, read: dict[str, Any], lengths: tuple[int, ...]
+    loaded: Loaded, edits: Edits, read: dict[str, Any], lengths: tuple[int, ...]
 ) -> tuple[Any, tuple[Step, ...]]:
     """Run a model once; gives what it gave, and a step per attention call."""
     model = loaded.model
@@ -63,7 +61,7 @@ def means(output: Tensor, sentences: tuple[Sentence, ...]) -> Tensor:
 
 
 def written(
-    loaded: "Loaded", edits: Edits, read: dict[str, Tensor], lengths: tuple[int, ...]
+    loaded: Loaded, edits: Edits, read: dict[str, Tensor], lengths: tuple[int, ...]
 ) -> tuple[Tensor, tuple[int, ...]]:
     """What an encoder-decoder writes, each time the most probable token, as what its decoder then reads.
 

@@ -12,9 +12,11 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.core.kept import Kept
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tokens import Sentence, Token
+from attnviz.sources.base import Facts, Source
 from attnviz.sources.huggingface import hub, loading, memory, reading, running, said
 from attnviz.sources.huggingface.hub import Progress
-from attnviz.sources.huggingface.loading import Known, Loaded
+from attnviz.sources.huggingface.loaded import Known, Loaded
+from attnviz.tokenizers.vocabulary import UNK
 
 MOST_LOGITS = 2**28
 """Numbers (1 GiB) that may say how probable each word is at each position."""
@@ -33,7 +35,7 @@ def fetch(name: str, report: Callable[[Progress], bool | None] = lambda progress
 
 
 @dataclass(frozen=True)
-class HuggingFace:
+class HuggingFace(Source):
     """A model by its Hub name, perhaps with @revision, or by its folder.
 
     Its weights are loaded now, and kept while there is room: half of the memory holds models, and the one that was not
@@ -50,7 +52,6 @@ class HuggingFace:
     known: Known = field(init=False, repr=False, compare=False)
 
     provenance = "pretrained"
-    card = None
 
     def __post_init__(self):
         object.__setattr__(self, "known", _loaded(self.model).known)
@@ -60,24 +61,59 @@ class HuggingFace:
         return self.known.name
 
     @property
+    def id(self) -> str:
+        return self.model
+
+    @property
     def loaded(self) -> Loaded:
         """The model with its weights; ask once for each run, as they may be let go of at any time."""
         return _loaded(self.model)
 
     @property
     def is_loaded(self) -> bool:
-        """Whether its weights are kept, so that a run need not wait for them."""
         return self.model in _models
 
     @property
     def read_only(self) -> str | None:
-        """Why nothing can be changed in this model; None if it can."""
         return self.known.shown.read_only
 
     @property
     def unseen(self) -> str | None:
-        """What of its attention is not shown; None if all of it is."""
         return self.known.shown.unseen
+
+    @property
+    def writes(self) -> bool:
+        return self.known.task == "write"
+
+    @property
+    def facts(self) -> Facts:
+        known, labels = self.known, {}
+        if known.task == "labels":
+            labels = known.config.id2label or {}
+        return Facts(
+            known.task,
+            known.made_of,
+            known.parameters,
+            known.vocabulary,
+            known.longest,
+            known.limit,
+            str(known.dtype).removeprefix("torch."),
+            str(known.device),
+            known.commit,
+            tuple(map(str, labels.values())),
+        )
+
+    @property
+    def unknown_token(self) -> str:
+        return self.known.tokenizer.unk_token or UNK
+
+    @property
+    def mask_token(self) -> str | None:
+        return self.known.tokenizer.mask_token
+
+    @property
+    def heads(self) -> Mapping[Site, int]:
+        return self.known.shown.heads
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -129,8 +165,7 @@ class HuggingFace:
                 is, with the numbers.
             AttnvizError: if the model fails on it, with what to send us.
         """
-        if targets and self.known.task != "write":
-            raise InputError(f"{self.name} writes no other text, so there is none to give to its decoder.")
+        self.check_targets(targets)
         if self.read_only and edits != Edits():
             raise InputError(self.read_only)
         for site, head in sorted(edits.heads_off):
@@ -160,9 +195,6 @@ class HuggingFace:
         says = self._says(given, output, sentences, targets)
         known = {"read_only": loaded.keeps_own_attention, "unseen": self.unseen}
         return Record(sentences, self.name, self.provenance, edits, steps, output, targets, **known, **says)
-
-    def origin(self, record: Record, site: Site) -> None:
-        """None: each family names its projections in its own way, and some fuse them or turn what they project."""
 
     def _check_room(self, sentences: tuple[Sentence, ...]) -> None:
         """Raises: InputError: with the numbers, if a run over a batch would need too much."""
@@ -200,11 +232,6 @@ class HuggingFace:
             blanks = tuple(tuple(i for i, t in enumerate(one.tokens) if t.id == mask) for one in sentences)
         written = tuple(target.text for target in targets)
         return {"prediction": Prediction(logits, Pieces(known.tokenizer, logits.shape[-1]), written, blanks)}
-
-    @property
-    def heads(self) -> Mapping[Site, int]:
-        """How many heads each site has."""
-        return self.known.shown.heads
 
 
 @dataclass(frozen=True)

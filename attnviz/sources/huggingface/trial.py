@@ -5,9 +5,8 @@ gives with its own, and what it calls attention must be one map of all queries a
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +16,8 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
 from attnviz.sources.huggingface import eager, reading, running, said, tapped
+from attnviz.sources.huggingface.loaded import Loaded, Shown
 from attnviz.sources.huggingface.tapped import Run
-
-if TYPE_CHECKING:
-    from attnviz.sources.huggingface.loading import Loaded
 
 TEXTS = ["A test.", "A test of a few more words."]
 """Texts of two lengths: windows and blocks have the shape of a map at one length only, and padding is tried."""
@@ -32,28 +29,7 @@ OWN = "{} computes attention in its own code."
 NO_MAP = "gives nothing as its attention that is one map of all queries and keys"
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What the first runs of a model showed.
-
-    Attributes:
-        heads: of each site that is shown, how many.
-        d_model: of the hidden states.
-        read_only: why nothing can be changed in it; None if it can.
-        unseen: what of its attention is not shown; None if all of it is.
-        layers: the numbers of its layers, at sites where they are not counted from 0 without a gap.
-        alone: the kind of its attention, where it has only one and its parts do not say it right.
-    """
-
-    heads: Mapping[Site, int] = field(default_factory=dict)
-    d_model: int = 0
-    read_only: str | None = None
-    unseen: str | None = None
-    layers: Mapping[Site, int] = field(default_factory=dict)
-    alone: str | None = None
-
-
-def tried(loaded: "Loaded") -> "Loaded":
+def tried(loaded: Loaded) -> Loaded:
     """The same, with what its first runs showed.
 
     Raises:
@@ -73,7 +49,7 @@ def tried(loaded: "Loaded") -> "Loaded":
         return _read_only(loaded, why)
 
 
-def _read(loaded: "Loaded", texts: list[str]) -> tuple[dict[str, Tensor], tuple[int, ...]]:
+def _read(loaded: Loaded, texts: list[str]) -> tuple[dict[str, Tensor], tuple[int, ...]]:
     """What a run reads, and the lengths; the decoder of an encoder-decoder reads one token less."""
     sentences = tuple(map(_known(loaded), reading.sentences(loaded.tokenizer, texts)))
     read = running.inputs(sentences, loaded)
@@ -83,7 +59,7 @@ def _read(loaded: "Loaded", texts: list[str]) -> tuple[dict[str, Tensor], tuple[
     return read, tuple(one.length for one in sentences)
 
 
-def _known(loaded: "Loaded") -> Any:
+def _known(loaded: Loaded) -> Any:
     """Of a sentence as much as a model reads, in tokens that it has vectors for."""
 
     def known(sentence: Sentence) -> Sentence:
@@ -94,7 +70,7 @@ def _known(loaded: "Loaded") -> Any:
     return known
 
 
-def _through_the_tap(loaded: "Loaded") -> "Loaded":
+def _through_the_tap(loaded: Loaded) -> Loaded:
     """Raises: AttnvizError: if another attention is computed than the model's own, or not all of it are maps."""
     model, name = loaded.model, type(loaded.model).__name__
     unpadded = loaded.task == "labels" and model.config.get_text_config().pad_token_id is None
@@ -153,7 +129,7 @@ def _number(model: nn.Module, module: nn.Module) -> int:
     return int(next((part for part in reversed(path.split(".")) if part.isdecimal()), -1))
 
 
-def _read_only(loaded: "Loaded", why: str) -> "Loaded":
+def _read_only(loaded: Loaded, why: str) -> Loaded:
     """Raises: InputError: if the model gives no maps."""
     whole: dict[Site, int] | None = None
     name, model = said.name(loaded.name), loaded.model
@@ -171,7 +147,7 @@ def _read_only(loaded: "Loaded", why: str) -> "Loaded":
     return replace(loaded, keeps_own_attention=True, shown=Shown(whole, width, only, unseen))
 
 
-def _width(loaded: "Loaded", hidden: Tensor, read: dict[str, Tensor]) -> int:
+def _width(loaded: Loaded, hidden: Tensor, read: dict[str, Tensor]) -> int:
     """Raises: InputError: if hidden states are not one for each token."""
     rows = read.get("decoder_input_ids", read["input_ids"]).shape
     if hidden.shape[:2] != rows:

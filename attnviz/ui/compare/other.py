@@ -14,7 +14,6 @@ from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
 from attnviz.metrics.beside import Side, written
 from attnviz.sources.base import Source
-from attnviz.sources.trained import Trained
 from attnviz.ui.compare.link import LONGEST, Other, decode_other, encode_other
 from attnviz.ui.shared import arrivals, cache, looking, pretrained, state
 from attnviz.ui.shared.notes import clean, label, note, quiet, unknown_words
@@ -77,7 +76,7 @@ def side(a: Chosen) -> Side | AttnvizError:
 
 def _what(a: Chosen) -> Other:
     """In what B differs. What was chosen before in the same way is there again."""
-    chosen, options = state.get(B), [what for what in TITLES if what != "step" or len(_steps(a)) > 1]
+    chosen, options = state.get(B), [what for what in TITLES if what != "step" or len(a.source.steps) > 1]
     if chosen is None or chosen.what not in options:
         if chosen is not None:
             note(f"{quoted(a.source.name)} has no other steps of its training, so B is another sentence.", "notice")
@@ -102,7 +101,7 @@ def _begins(a: Chosen, what: str) -> Other:
         return Other(what, _another_head(a))
     if what == "model":
         return Other(what, _models(a)[0])
-    return Other(what, _steps(a)[0] if what == "step" else "")
+    return Other(what, a.source.steps[0] if what == "step" else "")
 
 
 def opening(a: Chosen) -> Other:
@@ -131,7 +130,7 @@ def _sentence(a: Chosen, other: Other) -> Side:
         raise InputError("B has no sentence yet. Type one above.")
     lines = cache.texts(clean(str(other.value)))
     cache.sentences(a.source, lines)
-    unknown_words(cache.unknown(a.source, lines), pretrained.unknown_token(a.source), "B")
+    unknown_words(cache.unknown(a.source, lines), a.source.unknown_token, "B")
     return Side(cache.record(a.source, lines, a.edits), a.site, a.head)
 
 
@@ -170,7 +169,7 @@ def _model(a: Chosen, other: Other) -> Side:
     source = cache.source(name) if name in api.SOURCES else _pretrained(name)
     lines = (a.text,)
     cache.sentences(source, lines)
-    unknown_words(cache.unknown(source, lines), pretrained.unknown_token(source), "B")
+    unknown_words(cache.unknown(source, lines), source.unknown_token, "B")
     record = cache.record(source, lines, a.edits)
     site = _site_like(a.site, a.record, record)
     head = a.head if isinstance(a.head, str) else min(a.head, record.step(site).num_heads - 1)
@@ -186,8 +185,7 @@ def _models(a: Chosen) -> list[str]:
     listed = pretrained.listed()
     loaded = [*([pretrained.OPENS] if find_spec(pretrained.PACKED) else []), *arrivals.here()]
     hub = [name for name in dict.fromkeys(loaded) if listed is None or name in listed]
-    own = a.source.model if a.source.provenance == "pretrained" else state.get(pretrained.MODEL)
-    return [name for name in (*api.SOURCES, *hub) if name != own]
+    return [name for name in (*api.SOURCES, *hub) if name != a.source.id]
 
 
 def _pretrained(name: str) -> Source:
@@ -210,14 +208,10 @@ def _untouched(a: Chosen, other: Other) -> Side:
     return replace(a.side, record=cache.record(a.source, a.lines))
 
 
-def _steps(a: Chosen) -> tuple[int, ...]:
-    return a.source.steps if isinstance(a.source, Trained) else ()
-
-
 def _step(a: Chosen, other: Other) -> Side:
-    steps, chosen = _steps(a), other.value
+    steps, chosen = a.source.steps, other.value
     if chosen not in steps:
         note(f"Step {chosen} was not kept; there are {', '.join(map(str, steps))}. B is step {steps[0]}.", "notice")
         chosen = steps[0]
     st.select_slider(f"B · {looking.step_in_words(chosen, steps[-1])}", steps, **_value("step", chosen), width=420)
-    return replace(a.side, record=cache.record(cache.source(a.source.model, chosen), a.lines, a.edits))
+    return replace(a.side, record=cache.record(cache.source(a.source.id, chosen), a.lines, a.edits))

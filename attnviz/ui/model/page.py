@@ -8,22 +8,16 @@ from attnviz.charts.curve import curve
 from attnviz.core.amounts import percent
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card, Finding, Measure
-from attnviz.sources.trained import Trained
 from attnviz.ui.shared import findings, looking, pretrained
 from attnviz.ui.shared.notes import clean, heading, large, quiet
 
-SCRATCH = (
-    "The model 'scratch' was never trained: its weights are random numbers, all from one seed.",
-    "It shows how attention is computed, how masks act and what sizes do, and it means nothing.",
-)
-
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    if source.provenance == "pretrained":
+    if source.facts:
         _pretrained(source)
     elif source.card is None:
-        _title("Random weights")
-        large(" ".join(SCRATCH))
+        _title(source.title)
+        large(source.does)
     else:
         _card(source, source.card)
 
@@ -77,9 +71,8 @@ def _opens(card: Card, found: Finding) -> bool:
 
 
 def _curve(source: Source, card: Card) -> None:
-    kept = source.steps if isinstance(source, Trained) else ()
     with st.container(key="picture curve"):
-        chart = curve(card.curve, kept=kept, width=330, height=110, dark=looking.is_dark())
+        chart = curve(card.curve, kept=source.steps, width=330, height=110, dark=looking.is_dark())
         st.altair_chart(chart, theme=None, width="content", key="curve")
     (_, _, first), (last, _, score) = card.curve[0], card.curve[-1]
     quiet(

@@ -22,7 +22,6 @@ from attnviz.core.tokens import Sentence
 from attnviz.figures import Figure
 from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.sources.base import Source
-from attnviz.sources.scratch import Scratch
 from attnviz.ui.shared import arrow, cores, sizes
 
 P, R = ParamSpec("P"), TypeVar("R")
@@ -128,7 +127,7 @@ def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
         InputError: if they are too many; <sos> is not counted, so that a text which fits one page fits every page.
     """
     cut = source.tokenize(list(lines))
-    length = len(cut[0].tokens) - (isinstance(source, Scratch) and source.sos)
+    length = len(cut[0].tokens) - getattr(source, "sos", False)
     layers = len(source.sites)
     if (tokens := length * len(cut)) > MOST_TOKENS:
         raise InputError(
@@ -153,10 +152,8 @@ def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
 
 
 def _vocabulary(source: Source) -> int:
-    """To how many words a model of Hugging Face gives a probability at each token; 0 of others, which have few."""
-    if source.provenance != "pretrained" or source.known.task not in ("next", "fill", "write"):
-        return 0
-    return source.known.vocabulary
+    """To how many words a model gives a probability at each token; 0 of models that ship, which know few."""
+    return source.facts.words if source.facts else 0
 
 
 _used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary()

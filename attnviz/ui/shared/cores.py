@@ -37,7 +37,7 @@ def settle() -> int:
 def used_by(source: Source) -> Iterator[None]:
     """While this source runs: all cores if it is large."""
     every = settle()
-    if source.provenance != "pretrained" or source.known.parameters < LARGE:
+    if source.facts is None or source.facts.parameters < LARGE:
         yield
         return
     torch.set_num_threads(every)

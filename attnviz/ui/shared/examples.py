@@ -6,7 +6,7 @@ from urllib.parse import quote
 import streamlit as st
 
 from attnviz.core.display import without_surrogates
-from attnviz.sources.base import Source
+from attnviz.sources.base import Facts, Source
 from attnviz.ui.shared import state
 from attnviz.ui.shared.state import Setting, State, control
 
@@ -79,14 +79,14 @@ def of_model(source: Source) -> dict[str, str]:
     """The examples of a model; the first is the one it opens with."""
     if source.card is not None:
         return {_label(text, source.card.examples): text for text in source.card.examples}
-    return _of_pretrained(source) if source.provenance == "pretrained" else EXAMPLES
+    return _of_facts(source, source.facts) if source.facts else EXAMPLES
 
 
-def _of_pretrained(source: Source) -> dict[str, str]:
-    """What a model of Hugging Face is good for, by what it says and reads."""
-    known, found = source.known, dict(FIRST)
-    if known.task == "fill" and known.tokenizer.mask_token:
-        found["a blank to fill in"] = f"The cat sat on the mat because it was {known.tokenizer.mask_token}."
+def _of_facts(source: Source, known: Facts) -> dict[str, str]:
+    """What a model is good for, by what it says and reads."""
+    found = dict(FIRST)
+    if known.task == "fill" and source.mask_token:
+        found["a blank to fill in"] = f"The cat sat on the mat because it was {source.mask_token}."
     if known.task == "next":
         found["words that come again"] = REPEATED
     if known.task == "vectors":

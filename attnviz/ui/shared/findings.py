@@ -6,7 +6,6 @@ from attnviz.charts.theme import CAUTIONS
 from attnviz.core.edits import Site
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Finding
-from attnviz.sources.trained import Trained
 from attnviz.ui import frame
 from attnviz.ui.shared import looking
 from attnviz.ui.shared.notes import large, quiet
@@ -14,15 +13,14 @@ from attnviz.ui.shared.notes import large, quiet
 
 def of_head(source: Source, site: Site, head: int | str) -> None:
     """What was found out about the head that is shown; where nothing was, which head to look at instead."""
-    if source.provenance == "pretrained":
+    if source.facts:
         quiet("Pretrained. What its heads do was not measured here.")
         return
     if source.card is None:
         quiet(f"{CAUTIONS[source.provenance].capitalize()}. What a head looks at here says nothing about language.")
         return
     if found := source.card.finding(site, head):
-        early = isinstance(source, Trained) and source.step is not None
-        large(f"{'Once trained, this head' if early else 'This head'} {_clause(found.does)}.")
+        large(f"{'Once trained, this head' if source.step is not None else 'This head'} {_clause(found.does)}.")
         quiet(f"How that is known: {_clause(found.known)}.")
         return
     what = "Nothing was measured for this head." if isinstance(head, int) else "These are all heads combined."

@@ -4,8 +4,7 @@ import streamlit as st
 
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
-from attnviz.sources.scratch import Scratch
-from attnviz.ui.shared import cache, examples, missing, pretrained, scratch, state
+from attnviz.ui.shared import cache, examples, missing, parameters, pretrained, state
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.examples import KNOWN, TEXT
 from attnviz.ui.shared.notes import clean, note, quiet, unknown_words
@@ -44,7 +43,7 @@ def input_bar() -> tuple[Source, tuple[str, ...]] | None:
     if not ready or error:
         _instead(source if not ready else error)
         return None
-    unknown_words(cache.unknown(source, lines), pretrained.unknown_token(source))
+    unknown_words(cache.unknown(source, lines), source.unknown_token)
     if TEXT.encode(text) is None:
         note("This text is too long for a link: the address of this page leaves it out.", "notice")
     return changes.applied(source, lines), lines
@@ -98,4 +97,4 @@ def _model() -> tuple[Source | Arrival | AttnvizError, AttnvizError | None]:
     source, wrong = cache.loadable(chosen)
     if source.card:
         quiet(f"{source.card.title} · {source.provenance}")
-    return scratch.source() if isinstance(source, Scratch) else source, wrong
+    return parameters.chosen(source), wrong

@@ -10,8 +10,6 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Record
 from attnviz.sources.base import Source
-from attnviz.sources.scratch import Scratch
-from attnviz.sources.trained import Trained
 from attnviz.ui.heads.link import decode_pins, encode_pins
 from attnviz.ui.shared import cache, state, written
 from attnviz.ui.shared.notes import label, note
@@ -111,14 +109,14 @@ def focus(source: Source, *, combined: bool = True) -> int | str:
 
 def step(source: Source) -> Source:
     """The same model as it was after some step of its training, by a slider; as it is where no steps were kept."""
-    if not isinstance(source, Trained) or len(source.steps) < 2:
+    if len(source.steps) < 2:
         return source
     steps, found = source.steps, state.get(STEP)
     chosen = found if found in steps else steps[-1]
     options = control(STEP, chosen, read=lambda step: None if step == steps[-1] else step)
     st.select_slider(step_in_words(chosen, steps[-1]), steps, **options, width=344)
     try:
-        return source if chosen == steps[-1] else cache.source(source.model, chosen)
+        return source if chosen == steps[-1] else cache.source(source.id, chosen)
     except AttnvizError as error:
         note(f"{error} Here it is as trained.")
         return source
@@ -133,7 +131,7 @@ def step_in_words(step: int, last: int) -> str:
 
 def with_sos(source: Source) -> Source:
     """The same source, its sentences beginning with <sos> if asked for; a trained model knows itself how to begin."""
-    if not isinstance(source, Scratch):
+    if "sos" not in source.settings():
         return source
     return replace(source, sos=st.toggle("begin with <sos> (shift right)", **control(SOS)))
 

@@ -1,7 +1,6 @@
 """What a link names and the model has not."""
 
 from attnviz.sources.base import Source
-from attnviz.sources.trained import Trained
 from attnviz.ui.heads.forms import ALSO
 from attnviz.ui.heads.link import encode_also
 from attnviz.ui.shared import state, written
@@ -27,7 +26,7 @@ def drop(source: Source) -> None:
         state.drop(SHOW, None, str(head), there)
     if beyond := tuple(head for head in also if head >= heads):
         state.drop(ALSO, tuple(head for head in also if head < heads), encode_also(beyond)[:40], there)
-    steps = source.steps if isinstance(source, Trained) else ()
+    steps = source.steps
     if step is not None and step not in steps:
         kept = ", ".join(map(str, steps)) or "none"
         state.drop(STEP, None, str(step), f"of the steps of its training these are kept: {kept}")

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -11,14 +10,11 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz import api
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.base import Source
+from attnviz.sources.base import Facts, Source
 from attnviz.ui.shared import arrivals, examples, state
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.notes import clean, large, quiet
 from attnviz.ui.shared.state import Setting, control
-
-if TYPE_CHECKING:
-    from attnviz.sources.huggingface.loading import Known
 
 NAME = "huggingface"
 """What the choice of a model calls all of them."""
@@ -104,24 +100,19 @@ def _name() -> str:
 def facts(source: Source) -> str:
     """Where the weights come from, what the model does, and how and where its numbers are kept, or that they made room
     for another model; broken between them."""
-    parts = [source.provenance, TASKS[source.known.task], _kept(source.known, ", ")]
+    parts = [source.provenance, TASKS[source.facts.task], _kept(source.facts, ", ")]
     if not source.is_loaded:
         parts.append("not in memory: a run loads it again")
     return " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
 
 
-def _kept(known: "Known", on: str = " on ") -> str:
-    return f"{str(known.dtype).removeprefix('torch.')}{on}{known.device}"
+def _kept(known: Facts, on: str = " on ") -> str:
+    return f"{known.dtype}{on}{known.device}"
 
 
 def leave() -> None:
     """This session waits for no model any more."""
     arrivals.leave(session())
-
-
-def unknown_token(source: Source) -> str:
-    """How a model reads a word that it does not know."""
-    return source.known.tokenizer.unk_token or "<unk>" if source.provenance == "pretrained" else "<unk>"
 
 
 def try_again() -> None:
@@ -196,7 +187,7 @@ def _size(count: int) -> str:
 
 def card(source: Source) -> list[tuple[str, str]]:
     """What is known of a model of which nothing was measured here, in pairs of what and how much."""
-    known = source.known
+    known = source.facts
     layers = Counter(site.kind for site in source.sites)
     heads = "heads per layer" if len(set(source.heads.values())) == 1 else "heads of a layer, at most"
     return [

@@ -8,7 +8,6 @@ from attnviz import walk
 from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
 from attnviz.core.origin import MATRICES, VECTORS, Change
-from attnviz.sources.scratch import Scratch
 from attnviz.ui.shared import state
 from attnviz.ui.shared.notes import note, quiet
 from attnviz.ui.shared.state import control
@@ -23,7 +22,7 @@ CALLED = {"query": "Q", "key": "K", "value": "V", "w_q": "W_Q", "w_k": "W_K", "w
 
 def edit(at: Walk) -> None:
     """Q, K, V or a projection of this head, as a table to type in."""
-    if not isinstance(at.source, Scratch):
+    if "changes" not in at.source.settings():
         quiet("Only the numbers of random weights can be edited: choose the model 'scratch'.")
         return
     matrix, options = state.get(MATRIX), {"format_func": CALLED.get, "label_visibility": "collapsed"}

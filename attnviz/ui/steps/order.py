@@ -5,7 +5,6 @@ from dataclasses import replace
 from attnviz import walk
 from attnviz.core.display import shown
 from attnviz.core.errors import InputError
-from attnviz.sources.scratch import Scratch
 from attnviz.ui.shared import cache, state
 from attnviz.ui.shared.notes import large, quiet
 from attnviz.ui.steps.base import Walk
@@ -31,7 +30,7 @@ def order(at: Walk) -> None:
     quiet("Before: " + " ".join(shown(token.text) for token in tokens[:length]))
     quiet("After: " + " ".join(shown(tokens[i].text) for i in found.order))
     large(found.says)
-    if isinstance(at.source, Scratch):
+    if "positions" in at.source.settings():
         _both(at)
     else:
         quiet("Only of random weights can positions be switched off: a trained model was trained with its own.")

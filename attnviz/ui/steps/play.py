@@ -8,10 +8,9 @@ import streamlit as st
 from attnviz import walk
 from attnviz.charts.digits import digits
 from attnviz.core.record import Record
-from attnviz.sources.scratch import Scratch
 from attnviz.ui.shared import cache, state
 from attnviz.ui.shared.notes import heading, quiet
-from attnviz.ui.shared.scratch import BIAS, CLONED, POSITIONS
+from attnviz.ui.shared.parameters import SETTINGS
 from attnviz.ui.shared.state import Setting, State, control
 from attnviz.ui.steps.base import Walk
 from attnviz.ui.steps.html import table
@@ -22,6 +21,8 @@ TUNED = state.coded("tuned", Tuned(), encode_tuned, decode_tuned)
 KNOBS = state.coded("knobs", Knobs(), encode_knobs, decode_knobs)
 
 TEMPERATURES = (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
+WAYS = {"positions": "Positions", "bias": "Biases", "cloned": "Clone W_Q as W_K, W_V, W_O"}
+"""Settings of a source by which its weights are made in another way."""
 NAMES = {"entropy": "entropy (nats)", "largest": "largest weight", "gradient": "softmax gradient", "row_sum": "row sum"}
 
 
@@ -33,7 +34,7 @@ def play(at: Walk) -> None:
         return
     _scores(at)
     _call(at)
-    if isinstance(at.source, Scratch):
+    if WAYS.keys() <= set(at.source.settings()):
         _weights(at)
 
 
@@ -102,12 +103,8 @@ def _rows_beside(at: Walk, found: walk.Exhibit, row: int) -> None:
 
 def _weights(at: Walk) -> None:
     """Random weights can also be made in another way; the settings are those of the model above."""
-    for setting, said in ((POSITIONS, "Positions"), (BIAS, "Biases"), (CLONED, "Clone W_Q as W_K, W_V, W_O")):
-        st.toggle(said, **control(setting, at="play", whole_page=True))
-    made = Scratch(at.source.tokenizer, sos=at.source.sos, **{n: getattr(at.source, n) for n in _SIZES})
-    if made != replace(at.source, changes=()):
-        other = replace(made, changes=at.source.changes)
+    for name, label in WAYS.items():
+        st.toggle(label, **control(SETTINGS[name], at="play", whole_page=True))
+    other = replace(at.source, **{name: SETTINGS[name].default for name in WAYS})
+    if other != at.source:
         _measures(at, cache.record(other, at.lines, at.edits), at.record, ("as it begins", "now"))
-
-
-_SIZES = ("d_model", "num_heads", "num_layers", "seed")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.parameters import check_numbers, parameter
 from attnviz.core.masks.seen import Seen
+from attnviz.core.parameters import check_numbers, parameter
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from itertools import pairwise
 import torch
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.parameters import numbers_of, parameter
+from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.masks.seen import Seen
-from attnviz.core.masks.writing import Part, Pen
+from attnviz.core.parameters import numbers_of, parameter
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class Documents(Mask):
         apart = 2 * shared < seen.said[:-1].sum(1)
         yield cls(_lengths((apart.nonzero().flatten() + 1 + seen.first).tolist(), seen.keys))
 
-    def code(self, pen: Pen) -> Part:
+    def code(self, pen: Pen) -> Expression:
         """By the number of the document that each position is in; positions beyond the last are in none."""
         ends = pen.numbers("ends", self.lengths, ".cumsum(0)  # where each document ends")
         query, key = pen.looked_up("document", lambda places: f"torch.bucketize({places}, {ends}, right=True)")
-        limits = [f"({key} < {len(self.lengths)})"] if sum(self.lengths) < pen.writer.keys else []
+        limits = [f"({key} < {len(self.lengths)})"] if sum(self.lengths) < pen.keys else []
         limits += [f"({pen.query.text} >= 0)"] if pen.shift < 0 else []
         same = f"{query} == {key}"
-        return Part(" & ".join([f"({same})", *limits]) if limits else same, frozenset("QK"), True)
+        return Expression(" & ".join([f"({same})", *limits]) if limits else same, frozenset("QK"), True)
 
     def __str__(self) -> str:
         return f"documents of {', '.join(map(str, self.lengths))}"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.pen import GRID, Expression, Pen
 from attnviz.core.masks.seen import Seen
-from attnviz.core.masks.writing import GRID, Part, Pen
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Full(Mask):
     def fits(cls, seen: Seen) -> Iterator[Mask]:
         yield cls()
 
-    def code(self, pen: Pen) -> Part:
+    def code(self, pen: Pen) -> Expression:
         if pen.style == GRID:
-            return Part("torch.ones(queries, keys, dtype=torch.bool, device=query.device)", frozenset("K"))
-        return Part(f"{pen.lone_key} >= 0", frozenset("K"), True)
+            return Expression("torch.ones(queries, keys, dtype=torch.bool, device=query.device)", frozenset("K"))
+        return Expression(f"{pen.lone_key} >= 0", frozenset("K"), True)
 
     def __str__(self) -> str:
         return "full"

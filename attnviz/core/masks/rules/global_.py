@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.parameters import numbers_of, parameter
+from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.masks.seen import Seen
-from attnviz.core.masks.writing import Part, Pen
+from attnviz.core.parameters import numbers_of, parameter
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Global(Mask):
         if 0 < len(found) <= seen.keys // 2:
             yield cls(tuple(found))
 
-    def code(self, pen: Pen) -> Part:
+    def code(self, pen: Pen) -> Expression:
         positions = pen.numbers("positions", self.positions)
         both = pen.looked_up("is_global", lambda places: f"torch.isin({places}, {positions})")
-        return Part(" | ".join(both), frozenset("QK"), True)
+        return Expression(" | ".join(both), frozenset("QK"), True)
 
     def __str__(self) -> str:
         return f"global tokens {', '.join(map(str, self.positions)) or 'none'}"

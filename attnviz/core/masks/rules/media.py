@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.parameters import check_numbers, numbers_of, parameter
+from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.masks.seen import Seen
-from attnviz.core.masks.writing import Part, Pen
+from attnviz.core.parameters import check_numbers, numbers_of, parameter
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Media(Mask):
         if images.any(0).all():
             yield cls(tuple(images.int().argmax(0).tolist()), size)
 
-    def code(self, pen: Pen) -> Part:
+    def code(self, pen: Pen) -> Expression:
         places = pen.numbers("places", self.places)
         image = pen.of_queries("image", lambda queries: f"torch.bucketize({queries}, {places}, right=True) - 1")
-        return Part(f"{(pen.key // self.size).text} == {image}", frozenset("QK"), True)
+        return Expression(f"{(pen.key // self.size).text} == {image}", frozenset("QK"), True)
 
     def __str__(self) -> str:
         return f"media at {', '.join(map(str, self.places)) or 'none'} ({self.size} keys each)"

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.parameters import check_numbers, parameter
 from attnviz.core.masks.seen import Seen
+from attnviz.core.parameters import check_numbers, parameter
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from attnviz.core.masks.cells import Cells
-from attnviz.core.masks.writing import Part, Pen
+from attnviz.core.masks.pen import Expression, Pen
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Opened(Cells):
     def allows(self, query, key, sentence):
         return self.among(query, key)
 
-    def code(self, pen: Pen) -> Part:
+    def code(self, pen: Pen) -> Expression:
         return self.written(pen, opened=True)
 
     def __str__(self) -> str:

@@ -7,9 +7,9 @@ import torch
 
 from attnviz.core.errors import MaskError
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.parameters import numbers_of, parameter
+from attnviz.core.masks.pen import GRID, PREDICATE, ROW, Expression, Pen
 from attnviz.core.masks.seen import Seen
-from attnviz.core.masks.writing import GRID, PREDICATE, ROW, Part, Pen
+from attnviz.core.parameters import numbers_of, parameter
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class Padding(Mask):
         self._check_sentence(sentence)
         return Padding((self.lengths[sentence],), self.left)
 
-    def code(self, pen: Pen) -> Part:
+    def code(self, pen: Pen) -> Expression:
         axis = {GRID: "[:, None, None, None]", ROW: "[:, None]", PREDICATE: "[b]"}[pen.style]
         name = pen.numbers("lengths", self.lengths)
         compared = f"< {name}{axis}" if self.left is None else f">= {self.left} - {name}{axis}"
-        return Part(f"{pen.lone_key} {compared}", frozenset("BK"), True)
+        return Expression(f"{pen.lone_key} {compared}", frozenset("BK"), True)
 
     def __str__(self) -> str:
         return "padding"

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.parameters import parameter
+from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.masks.seen import Seen
-from attnviz.core.masks.writing import Part, Pen
+from attnviz.core.parameters import parameter
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Prefix(Mask):
         if length:
             yield cls(length)
 
-    def code(self, pen: Pen) -> Part:
+    def code(self, pen: Pen) -> Expression:
         return pen.over_keys(f"{pen.lone_key} < {self.length}")
 
     def __str__(self) -> str:

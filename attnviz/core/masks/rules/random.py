@@ -8,8 +8,8 @@ from torch import Tensor
 
 from attnviz.core.errors import MaskError
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.parameters import check_numbers, parameter
-from attnviz.core.masks.writing import Pen
+from attnviz.core.masks.pen import Pen
+from attnviz.core.parameters import check_numbers, parameter
 
 WORD = 2**32 - 1
 

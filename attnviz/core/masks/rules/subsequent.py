@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.parameters import MOST, parameter
+from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.masks.seen import Seen
-from attnviz.core.masks.writing import Part, Pen
+from attnviz.core.parameters import MOST, parameter
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Subsequent(Mask):
         if seen.window:
             yield cls(seen.window[1])
 
-    def code(self, pen: Pen) -> Part:
+    def code(self, pen: Pen) -> Expression:
         return pen.band(None, pen.diagonal(self.offset))
 
     def __str__(self) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.parameters import parameter
+from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.masks.seen import Seen
-from attnviz.core.masks.writing import Part, Pen
+from attnviz.core.parameters import parameter
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Window(Mask):
         if seen.window:
             yield cls(*seen.window)
 
-    def code(self, pen: Pen) -> Part:
+    def code(self, pen: Pen) -> Expression:
         return pen.band(str(pen.shift - self.before), str(pen.shift + self.after))
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""The numbers that a rule takes, each declared once beside its field: how a control, a link and the shell know it."""
+"""What masks and sources are made from, each declared once beside its field for controls, links and the shell."""
 
 import operator
 from collections.abc import Iterable
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from typing import Any
 
 from attnviz.core.errors import MaskError, quoted
@@ -13,16 +13,18 @@ MOST = 4096
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a rule.
+    """One parameter of a mask or a source.
 
     Attributes:
-        name: of the field of its mask.
+        name: of its field.
         label: what the control is called.
         least, most: the bounds of its numbers in a control.
-        kind: "number", "numbers" for a list of them, or "cells", which are painted and not typed.
+        kind: "number", "numbers" for a list of them, "cells", which are painted and not typed, "flag" or "choice".
         default: what goes without saying; None where it depends on the tokens, or where it may be nothing.
         needed: whether a control may not be empty.
-        required: whether a mask cannot be made without it.
+        required: whether nothing can be made without it.
+        choices: of a choice.
+        help: one sentence beside the control.
     """
 
     name: str
@@ -30,13 +32,15 @@ class Parameter:
     least: int = 0
     most: int = MOST
     kind: str = "number"
-    default: int | None = None
+    default: Any = None
     needed: bool = True
     required: bool = False
+    choices: tuple[str, ...] = ()
+    help: str | None = None
 
 
 def parameter(label: str, *, default: Any = MISSING, start: int | None = None, **options: Any) -> Any:
-    """A field of a rule with what a control, a link and the shell need to know of it.
+    """A field with what a control, a link and the shell need to know of it.
 
     Args:
         default: of the field; without one it must be given.
@@ -47,9 +51,9 @@ def parameter(label: str, *, default: Any = MISSING, start: int | None = None, *
     return field(default=default, metadata={"parameter": {"label": label, "default": known, **options}})
 
 
-def parameters(rule: type) -> tuple[Parameter, ...]:
-    """The parameters of a rule, in the order of its fields."""
-    declared: Iterable[Field] = fields(rule)
+def parameters(made: type) -> tuple[Parameter, ...]:
+    """The parameters of a class of masks or sources, in the order of its fields."""
+    declared: Iterable[Field] = fields(made) if is_dataclass(made) else ()
     return tuple(
         Parameter(f.name, **f.metadata["parameter"], required=f.default is MISSING)
         for f in declared
