@@ -16,7 +16,7 @@ from attnviz.sources.base import Source
 for _module in pkgutil.iter_modules(sources.__path__):
     import_module(f"{sources.__name__}.{_module.name}")
 
-SOURCES = dict(sorted(base.SOURCES.items(), key=lambda one: base.PROVENANCES.index(one[1].provenance)))
+SOURCES = dict(sorted(base.CLASSES.items(), key=lambda one: base.PROVENANCES.index(one[1].provenance)))
 """What there is to look at, by name; the first is what the app opens with."""
 
 DEFAULT = next(iter(SOURCES))

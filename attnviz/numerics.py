@@ -16,7 +16,7 @@ from attnviz.core.errors import AttentionWarning, AttnvizError, EmptyRowError, M
 from attnviz.core.masks import Mask
 from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.tap import Tap
-from attnviz.models.transformer import Stack
+from attnviz.models.transformer import Layers
 
 FILLS = ("-inf", "-1e9", "finfo.min")
 """What stands for "masked"; the last is the lowest number of the type."""
@@ -192,7 +192,7 @@ def spread(
     batch, tap = mask.batch_size or 1, Tap(Edits(empty_rows=empty_rows))
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
-        stack = Stack("decoder", d_model, num_heads, layers)
+        stack = Layers("decoder", d_model, num_heads, layers)
         x, found = torch.randn(batch, n, d_model), []
         for number, layer in enumerate(stack.layers):
             x = layer(x, mask, None, None, tap=tap, site=Site("decoder", number))

@@ -3,14 +3,14 @@
 from attnviz.charts import axes, bars
 from attnviz.charts.picture import Picture
 from attnviz.charts.theme import theme
-from attnviz.walk import Spread
+from attnviz.walk import DotProducts
 
 TITLE = "Largest weight of a row of random scores"
 LINES = ("16 keys; the numbers of q and k are independent, with mean 0 and variance 1",)
 
 
 def picture(
-    spreads: tuple[Spread, ...], *, chosen: int | None = None, titled: bool = True, dark: bool = False
+    spreads: tuple[DotProducts, ...], *, chosen: int | None = None, titled: bool = True, dark: bool = False
 ) -> Picture:
     """Two bars for each d_k: hollow without the scale, filled with it.
 

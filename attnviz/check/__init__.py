@@ -6,7 +6,7 @@
     report.ok, report.findings
 
 `attnviz.check` is this module, and `check` the function in it. `attnviz.check.reading` reads files and pasted text,
-never a pickle. `RULES` lists every rule with its threshold.
+never a pickle. `CHECKS` lists every rule with its threshold.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.check.findings import AXES, MOST, RULES, SEVERITIES, Finding, Laid, Report
+from attnviz.check.findings import AXES, CHECKS, MOST, SEVERITIES, Finding, Laid, Report
 from attnviz.check.intent import MEANT, Intent
 from attnviz.check.kinds import CONVENTIONS, KINDS, floats_if_many, kind_of
 from attnviz.check.masks import check_mask
@@ -26,7 +26,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask
 from attnviz.core.stack import Stack
 
-__all__ = ["AXES", "CONVENTIONS", "KINDS", "MEANT", "MOST", "RULES", "SEVERITIES", "Finding", "Report", "check"]
+__all__ = ["AXES", "CHECKS", "CONVENTIONS", "KINDS", "MEANT", "MOST", "SEVERITIES", "Finding", "Report", "check"]
 
 MOST_CELLS = 2**24
 """So many cells are checked at once: 16 heads of 1,024 x 1,024."""

@@ -16,7 +16,7 @@ MOST = 1000
 
 AXES = ("batch", "head", "query", "key")
 
-RULES = {
+CHECKS = {
     "broadcast": "how the shape meets scores of (B, H, Q, K): note = how, error = not, or silently on other axes",
     "convention": "which convention a mask was read in and why: a guess unless it was said",
     "values": "a mask holds something else than booleans, 0 and 1, or 0 and one very negative number",
@@ -50,7 +50,7 @@ class Finding:
     """One thing that was found.
 
     Attributes:
-        rule: a name of `RULES`.
+        rule: a name of `CHECKS`.
         severity: one of `SEVERITIES`.
         says: one sentence.
         fix: what to do; empty for a note that asks for nothing.

@@ -129,9 +129,9 @@ def _measured(card: Card) -> list[str]:
 
 def _findings(card: Card) -> list[str]:
     found = []
-    for finding in card.findings:
+    for finding in card.behaviors:
         heads = f"head{'s' * (len(finding.heads) > 1)} {', '.join(map(str, finding.heads))}"
-        found += [f"  {finding.site} {heads} {finding.does}", f"    {finding.known}"]
+        found += [f"  {finding.site} {heads} {finding.does}", f"    {finding.evidence}"]
     return ["", "What heads do:", *found] if found else []
 
 

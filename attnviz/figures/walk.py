@@ -22,7 +22,7 @@ from attnviz.core.record import Record
 from attnviz.core.tokens import Token
 from attnviz.figures.figure import Figure, edited
 from attnviz.figures.figure import titled as title_with_edits
-from attnviz.walk import Matrix, Neurons, Part, Row, Spread, Stage
+from attnviz.walk import DotProducts, Matrix, Neurons, Part, Row, Stage
 
 
 def chain(
@@ -231,7 +231,7 @@ def neurons(found: Neurons, num_keys: int, d_k: int) -> Stage:
     return _tables("neurons", "Element by element", "q · k = Σ q ∘ k", matrices)
 
 
-def spread(spreads: tuple[Spread, ...], *, chosen: int | None = None, dark: bool = False) -> Figure:
+def spread(spreads: tuple[DotProducts, ...], *, chosen: int | None = None, dark: bool = False) -> Figure:
     """Why scores are divided by √d_k; see `charts.spread`."""
     draw = partial(spread_chart.picture, spreads, chosen=chosen, dark=dark)
     table = spread_table(spreads)
@@ -246,7 +246,7 @@ def spread(spreads: tuple[Spread, ...], *, chosen: int | None = None, dark: bool
     )
 
 
-def spread_table(spreads: tuple[Spread, ...]) -> pd.DataFrame:
+def spread_table(spreads: tuple[DotProducts, ...]) -> pd.DataFrame:
     """One row per d_k: the variances, and the mean measures of rows without and with the scale."""
     rows = [
         {"d_k": one.d_k, "variance": one.variance, "scaled_variance": one.scaled_variance}
@@ -257,7 +257,7 @@ def spread_table(spreads: tuple[Spread, ...]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _spread_in_words(one: Spread) -> str:
+def _spread_in_words(one: DotProducts) -> str:
     return f"d_k {one.d_k}: {digits(one.unscaled.largest)} as it is, {digits(one.scaled.largest)} scaled"
 
 

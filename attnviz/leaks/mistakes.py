@@ -12,7 +12,7 @@ from attnviz.core.tokens import Token
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class Mistake:
     """One layer of attention with a mask.
 
     Attributes:
@@ -46,17 +46,17 @@ def _forgotten(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tenso
 EXHIBITS = {
     one.name: one
     for one in (
-        Exhibit("as it should be", "Blocked scores are -inf before the softmax: nothing of them is left.", _right),
-        Exhibit(
+        Mistake("as it should be", "Blocked scores are -inf before the softmax: nothing of them is left.", _right),
+        Mistake(
             "after the softmax",
             "Weights of blocked keys are set to 0 after the softmax, and their scores stay in its denominator: each "
             "row depends on keys that it must not see, and sums to less than 1.",
             _after,
         ),
-        Exhibit(
+        Mistake(
             "inverted", "True and False are swapped: each query sees what it must not, and nothing else.", _inverted
         ),
-        Exhibit("not at all", "The mask is never handed over: each query sees every key.", _forgotten),
+        Mistake("not at all", "The mask is never handed over: each query sees every key.", _forgotten),
     )
 }
 """By their names, the right one first."""

@@ -19,7 +19,7 @@ from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import ALL, Record, Step
 from attnviz.metrics import measures
-from attnviz.metrics.measures import Block, Sums
+from attnviz.metrics.measures import RowBlock, Sums
 
 SELF = ("encoder", "decoder")
 
@@ -51,7 +51,7 @@ class Metric:
     high: float | None
     source: str
     means: str
-    measure: Callable[[Block], Sums]
+    measure: Callable[[RowBlock], Sums]
     kinds: tuple[str, ...] = KINDS
     needs: str = "weights"
 

@@ -17,7 +17,7 @@ from attnviz.metrics.combined import heads_that_differ
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class RowBlock:
     """Some rows of all heads of a step.
 
     Attributes:
@@ -108,7 +108,7 @@ Sums = tuple[Tensor, Tensor]
 """Numerator and denominator of a measure in a block, both (H,)."""
 
 
-def blocks(record: Record, step: Step, *, sentence: int, heads: int | None = None) -> list[Block]:
+def blocks(record: Record, step: Step, *, sentence: int, heads: int | None = None) -> list[RowBlock]:
     """A step in blocks of rows whose weights, of all its heads or of so many, are bounded in number."""
     looks, seen = record.tokens(step.site, sentence=sentence)
     lengths = token_counts(record, step, sentence)
@@ -116,7 +116,7 @@ def blocks(record: Record, step: Step, *, sentence: int, heads: int | None = Non
     special = torch.tensor([token.special for token in seen], dtype=torch.bool)
     slices = row_slices(step.shape[2], step.shape[3] * (heads or step.num_heads))
     at = torch.arange(step.shape[2])
-    return [Block(step, sentence, *lengths, queries, keys, special, rows, at[rows]) for rows in slices]
+    return [RowBlock(step, sentence, *lengths, queries, keys, special, rows, at[rows]) for rows in slices]
 
 
 def token_counts(record: Record, step: Step, sentence: int) -> tuple[int, int]:
@@ -127,20 +127,20 @@ def token_counts(record: Record, step: Step, sentence: int) -> tuple[int, int]:
     return queries - (len(looks.tokens) - looks.length), keys - (len(seen.tokens) - seen.length)
 
 
-def entropies(block: Block) -> Tensor:
+def entropies(block: RowBlock) -> Tensor:
     """-Σ w ln w of each row, (H, R), in nats; of a weight of 0 it is 0."""
     return torch.special.entr(block.weights).sum(-1)
 
 
-def entropy(block: Block) -> Sums:
+def entropy(block: RowBlock) -> Sums:
     return block.mean(entropies(block))
 
 
-def effective_keys(block: Block) -> Sums:
+def effective_keys(block: RowBlock) -> Sums:
     return block.mean(entropies(block).exp())
 
 
-def evenness(block: Block) -> Sums:
+def evenness(block: RowBlock) -> Sums:
     """Of rows that may attend to more than one key; a row of one key can only be pointed."""
     step, at = block.step, {"sentence": block.sentence}
     open_keys = [step.may_attend(h, block.rows, **at).sum(-1) for h in heads_that_differ(step, "mean")]
@@ -148,11 +148,11 @@ def evenness(block: Block) -> Sums:
     return block.mean(entropies(block))[0], widest.masked_fill(~block.counted, 0).sum(1)
 
 
-def confidence(block: Block) -> Sums:
+def confidence(block: RowBlock) -> Sums:
     return block.mean(block.weights.amax(-1))
 
 
-def distance(block: Block) -> Sums:
+def distance(block: RowBlock) -> Sums:
     """Of the weight on tokens: what a sink takes stands nowhere."""
     weights = block.weights[..., : len(block.queries)]
     far = (block.position[:, None] - torch.arange(len(block.queries))).abs().double()
@@ -161,7 +161,7 @@ def distance(block: Block) -> Sums:
     return means.masked_fill(~counted, 0).sum(1), counted.sum(1).double()
 
 
-def _at(block: Block, by: int) -> Sums:
+def _at(block: RowBlock, by: int) -> Sums:
     """The weight on the key so many places after the row, where there is a token."""
     at = block.position + by
     inside = (at >= 0) & (at < block.seen)
@@ -169,35 +169,35 @@ def _at(block: Block, by: int) -> Sums:
     return block.mean(block.weights.gather(-1, column).squeeze(-1), inside)
 
 
-def itself(block: Block) -> Sums:
+def itself(block: RowBlock) -> Sums:
     return _at(block, 0)
 
 
-def previous(block: Block) -> Sums:
+def previous(block: RowBlock) -> Sums:
     return _at(block, -1)
 
 
-def following(block: Block) -> Sums:
+def following(block: RowBlock) -> Sums:
     return _at(block, 1)
 
 
-def first(block: Block) -> Sums:
+def first(block: RowBlock) -> Sums:
     """In one text the first row is left out: it would look at itself."""
     return block.mean(block.weights[..., 0], block.position > 0 if block.one_text else None)
 
 
-def special(block: Block) -> Sums:
+def special(block: RowBlock) -> Sums:
     """Measured only where there is a special token among the keys that are not padding."""
     at = torch.arange(len(block.keys))
     among = block.special & ((at < block.seen) | (block.step.has_sink & (at == len(at) - 1)))
     return block.mean((block.weights * among).sum(-1), among.any())
 
 
-def duplicate(block: Block) -> Sums:
+def duplicate(block: RowBlock) -> Sums:
     return block.mean((block.weights * block.same).sum(-1), block.same.any(-1))
 
 
-def induction(block: Block) -> Sums:
+def induction(block: RowBlock) -> Sums:
     """The keys right after those that hold the row's token."""
     after = torch.zeros_like(block.same)
     after[:, 1:] = block.same[:, :-1]
@@ -205,7 +205,7 @@ def induction(block: Block) -> Sums:
     return block.mean((block.weights * after).sum(-1), after.any(-1))
 
 
-def asymmetry(block: Block) -> Sums:
+def asymmetry(block: RowBlock) -> Sums:
     """Over all pairs of tokens with a finite score either way, masked or not."""
     there, back = block.scores
     pairs = there.isfinite() & back.isfinite() & (block.position < block.looks)[:, None]
@@ -213,12 +213,12 @@ def asymmetry(block: Block) -> Sums:
     return (there - back).square().sum((1, 2)), 4 * there.square().sum((1, 2))
 
 
-def value_weighted(block: Block) -> Sums:
+def value_weighted(block: RowBlock) -> Sums:
     """Σ_j ‖w_ij v_j‖ of each row: how long all that a query takes would be, end to end."""
     return block.mean(torch.einsum("hrk,hk->hr", block.weights, block.value_norms))
 
 
-def output_share(block: Block) -> Sums:
+def output_share(block: RowBlock) -> Sums:
     """Over the rows that are measured in every head, so that the heads of a site share 1."""
     total = block.output_norms.sum(0)
     where = (total > 0) & block.counted.all(0)

@@ -8,7 +8,7 @@ import pandas as pd
 
 
 @dataclass(frozen=True)
-class Rule:
+class Threshold:
     """A name for heads one of whose numbers reaches a threshold.
 
     Attributes:
@@ -24,15 +24,15 @@ class Rule:
     unless: str | None = None
 
 
-RULES: tuple[Rule, ...] = (
-    Rule("previous token", "previous", 0.6),
-    Rule("next token", "next", 0.6),
-    Rule("itself", "self", 0.6),
-    Rule("first token (sink)", "first", 0.6),
-    Rule("special tokens", "special", 0.6, unless="first"),
-    Rule("same token elsewhere", "duplicate", 0.5),
-    Rule("induction", "induction", 0.5),
-    Rule("looks evenly", "evenness", 0.9),
+THRESHOLDS: tuple[Threshold, ...] = (
+    Threshold("previous token", "previous", 0.6),
+    Threshold("next token", "next", 0.6),
+    Threshold("itself", "self", 0.6),
+    Threshold("first token (sink)", "first", 0.6),
+    Threshold("special tokens", "special", 0.6, unless="first"),
+    Threshold("same token elsewhere", "duplicate", 0.5),
+    Threshold("induction", "induction", 0.5),
+    Threshold("looks evenly", "evenness", 0.9),
 )
 """More than half of the weight must be where the name says. Duplicates and induction are rarer, so half is enough."""
 
@@ -52,11 +52,11 @@ def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
     Args:
         row: one of `head_metrics`, or of the means that `texts.over_texts` gives, with its column `texts`.
     """
-    found = [role for rule in RULES if (role := _role(rule, row)) is not None]
+    found = [role for rule in THRESHOLDS if (role := _role(rule, row)) is not None]
     return tuple(sorted(found, key=lambda role: -role.value))
 
 
-def _role(rule: Rule, row: Mapping[str, Any] | pd.Series) -> Role | None:
+def _role(rule: Threshold, row: Mapping[str, Any] | pd.Series) -> Role | None:
     value = _value(rule.metric, row)
     if value is None or value < rule.least:
         return None

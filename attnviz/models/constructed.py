@@ -23,7 +23,7 @@ from attnviz.core.masks import Padding, Subsequent
 from attnviz.core.tap import Tap
 from attnviz.models.multihead import MultiHeadAttention
 from attnviz.models.positions import sinusoidal
-from attnviz.models.transformer import Stack
+from attnviz.models.transformer import Layers
 
 D_K = 64
 TOKEN, POSITION, PREVIOUS, NEXT = (slice(start, start + D_K) for start in range(0, 4 * D_K, D_K))
@@ -38,7 +38,7 @@ NONE = 0.9
 """What the first token offers instead to an induction head that finds nothing: below 1 and above chance."""
 
 
-class Constructed(nn.Module):
+class ConstructedHeads(nn.Module):
     """Two attention-only layers of four heads, d_k 64, without normalization, so that places stay what they are."""
 
     num_heads = 4
@@ -46,7 +46,7 @@ class Constructed(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.stack = Stack("decoder", 4 * D_K, self.num_heads, len(self.sites), norm=False)
+        self.stack = Layers("decoder", 4 * D_K, self.num_heads, len(self.sites), norm=False)
         with torch.no_grad():
             zero, one = (layer.attention for layer in self.stack.layers)
             for parameter in self.stack.parameters():
@@ -63,10 +63,10 @@ class Constructed(nn.Module):
 
 
 @cache
-def build() -> Constructed:
+def build() -> ConstructedHeads:
     """The model, made once, ready to run; the random numbers of the caller stay as they are."""
     with torch.random.fork_rng(devices=[]):
-        return Constructed().eval().requires_grad_(False)
+        return ConstructedHeads().eval().requires_grad_(False)
 
 
 def embed(ids: Tensor) -> Tensor:

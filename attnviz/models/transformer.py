@@ -55,7 +55,7 @@ class Layer(nn.Module):
         return x if self.feed_forward is None else x + self.feed_forward(x)
 
 
-class Stack(nn.Module):
+class Layers(nn.Module):
     """Layers one after another, as the encoder or the decoder of a model."""
 
     def __init__(self, kind: str, d_model: int, num_heads: int, num_layers: int, **layer: Any):
@@ -157,7 +157,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = Embedding(config.vocabulary, config)
-        self.stack = Stack("decoder", config.d_model, config.num_heads, config.num_layers, d_ff=config.d_ff)
+        self.stack = Layers("decoder", config.d_model, config.num_heads, config.num_layers, d_ff=config.d_ff)
         self.norm = nn.LayerNorm(config.d_model)
         self.unembedding = nn.Linear(config.d_model, config.vocabulary)
 
@@ -181,10 +181,10 @@ class EncoderDecoder(nn.Module):
         self.config = config
         sizes = (config.d_model, config.num_heads, config.num_layers)
         self.embedding = Embedding(config.vocabulary, config)
-        self.encoder = Stack("encoder", *sizes, d_ff=config.d_ff)
+        self.encoder = Layers("encoder", *sizes, d_ff=config.d_ff)
         self.memory_norm = nn.LayerNorm(config.d_model)
         self.written = Embedding(config.written, config)
-        self.decoder = Stack("decoder", *sizes, d_ff=config.d_ff, cross=True)
+        self.decoder = Layers("decoder", *sizes, d_ff=config.d_ff, cross=True)
         self.norm = nn.LayerNorm(config.d_model)
         self.unembedding = nn.Linear(config.d_model, config.written)
 

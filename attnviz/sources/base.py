@@ -16,7 +16,7 @@ from attnviz.tokenizers.vocabulary import UNK
 PROVENANCES = ("trained here", "constructed", "random", "pretrained")
 """Where weights come from; sources are listed in this order."""
 
-SOURCES: dict[str, type["Source"]] = {}
+CLASSES: dict[str, type["Source"]] = {}
 """Every class of sources by the names under which it is offered."""
 
 
@@ -95,7 +95,7 @@ class Source(ABC):
     is_loaded: bool = True
 
     def __init_subclass__(cls) -> None:
-        SOURCES.update(dict.fromkeys(cls.names, cls))
+        CLASSES.update(dict.fromkeys(cls.names, cls))
 
     @classmethod
     def named(cls, name: str, **settings: Any) -> Self:

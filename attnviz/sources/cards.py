@@ -21,13 +21,13 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Behavior:
     """What some heads of a site do, as a clause ("looks at ..."), and how that is known, as a sentence with numbers."""
 
     site: Site
     heads: tuple[int, ...]
     does: str
-    known: str
+    evidence: str
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Card:
         trained_on: what it has read.
         sizes: numbers by their names.
         measured: with the `command` that measures them.
-        findings: which heads do what.
+        behaviors: which heads do what.
         cannot: sentences.
         examples: texts in its vocabulary; the first is the one it opens with.
         opens: the site and the head to show first.
@@ -55,15 +55,15 @@ class Card:
     sizes: dict[str, int]
     measured: tuple[Measure, ...]
     command: str
-    findings: tuple[Finding, ...]
+    behaviors: tuple[Behavior, ...]
     cannot: tuple[str, ...]
     examples: tuple[str, ...]
     opens: tuple[Site, int]
     curve: tuple[tuple[int, float | None, float], ...] = ()
 
-    def finding(self, site: Site, head: int | str) -> Finding | None:
+    def behavior(self, site: Site, head: int | str) -> Behavior | None:
         """What is known of a head, if anything is."""
-        return next((found for found in self.findings if found.site == site and head in found.heads), None)
+        return next((one for one in self.behaviors if one.site == site and head in one.heads), None)
 
 
 @cache
@@ -87,7 +87,7 @@ def _card(data: dict[str, Any]) -> Card:
         **{name: _text(data[name]) for name in ("name", "title", "does", "made", "trained_on", "command")},
         sizes={name: _whole(size) for name, size in data["sizes"].items()},
         measured=tuple(_measure(**measure) for measure in data["measured"]),
-        findings=tuple(_finding(**found) for found in data["findings"]),
+        behaviors=tuple(_behavior(**one) for one in data["findings"]),
         cannot=tuple(map(_text, _list(data["cannot"]))),
         examples=tuple(map(_text, _list(data["examples"], least=1))),
         opens=(Site(opens["kind"], _whole(opens["layer"])), _whole(opens["head"])),
@@ -99,8 +99,8 @@ def _measure(what: str, value: float, goal: float | None) -> Measure:
     return Measure(_text(what), _share(value), None if goal is None else _share(goal))
 
 
-def _finding(kind: str, layer: int, heads: list[int], does: str, known: str) -> Finding:
-    return Finding(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), _text(does), _text(known))
+def _behavior(kind: str, layer: int, heads: list[int], does: str, known: str) -> Behavior:
+    return Behavior(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), _text(does), _text(known))
 
 
 # What a value must be; else TypeError or ValueError.

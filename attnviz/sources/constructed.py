@@ -24,8 +24,8 @@ class Constructed(Source):
     names = ("constructed",)
     name = "constructed"
     provenance = "constructed"
-    sites = constructed.Constructed.sites
-    num_heads = constructed.Constructed.num_heads
+    sites = constructed.ConstructedHeads.sites
+    num_heads = constructed.ConstructedHeads.num_heads
     d_model = 4 * constructed.D_K
 
     @property

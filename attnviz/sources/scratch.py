@@ -18,7 +18,7 @@ from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.models.multihead import Watching
 from attnviz.models.positions import sinusoidal
-from attnviz.models.transformer import Stack
+from attnviz.models.transformer import Layers
 from attnviz.sources.base import Source
 
 MOST_CHANGES = 4096
@@ -151,7 +151,7 @@ class _Changing(Watching):
         return super().attend(**given, site=site, **settings)
 
 
-def _stack(source: Scratch) -> Stack:
+def _stack(source: Scratch) -> Layers:
     """The layers, built once for all who ask."""
     return _stacks.get(source, partial(_built, source))
 
@@ -160,7 +160,7 @@ _stacks = Kept(200_000_000, lambda stack: sum(weight.nbytes for weight in stack.
 """Four of the largest models, or thousands of the usual ones."""
 
 
-def _built(source: Scratch) -> Stack:
+def _built(source: Scratch) -> Layers:
     """The layers, from the seed alone: whatever else draws random numbers meanwhile, here or in another thread.
 
     Biases are drawn after all weights, so that with and without them the weights are the same; as zeros, as training
@@ -169,7 +169,7 @@ def _built(source: Scratch) -> Stack:
     if source.changes:
         return _with_changes(_stack(replace(source, changes=())), source)
     with torch.random.fork_rng(devices=[]):
-        stack = Stack("encoder", source.d_model, source.num_heads, source.num_layers, bias=source.bias).eval()
+        stack = Layers("encoder", source.d_model, source.num_heads, source.num_layers, bias=source.bias).eval()
     generator = torch.Generator().manual_seed(source.seed)
     for weight in stack.parameters():
         if weight.dim() == 2:
@@ -185,7 +185,7 @@ def _built(source: Scratch) -> Stack:
     return stack
 
 
-def _with_changes(stack: Stack, source: Scratch) -> Stack:
+def _with_changes(stack: Layers, source: Scratch) -> Layers:
     """A copy with the numbers of the projections that the source has changed."""
     stack = copy.deepcopy(stack)
     for change in (change for change in source.changes if change.matrix in PROJECTIONS):

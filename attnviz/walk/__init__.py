@@ -13,7 +13,7 @@ from attnviz.walk.edited import editable, with_edited
 from attnviz.walk.equations import Part
 from attnviz.walk.growth import LENGTHS, Growth, growth
 from attnviz.walk.knobs import Exhibit, Knobs, dropped, exhibit
-from attnviz.walk.laws import Permutation, Spread, dot_product_variance, permutation
+from attnviz.walk.laws import DotProducts, Permutation, dot_product_variance, permutation
 from attnviz.walk.measures import Compared, Measures, compare, compare_rows, gradient_size, measures
 from attnviz.walk.rows import Neurons, Row, neurons, row
 from attnviz.walk.stages import KEYS, Matrix, Stage
@@ -27,6 +27,7 @@ __all__ = [
     "Against",
     "Check",
     "Compared",
+    "DotProducts",
     "Exhibit",
     "Growth",
     "Knobs",
@@ -36,7 +37,6 @@ __all__ = [
     "Part",
     "Permutation",
     "Row",
-    "Spread",
     "Stage",
     "chain",
     "check",

@@ -25,7 +25,7 @@ ALIKE = 1e-4
 
 
 @dataclass(frozen=True)
-class Spread:
+class DotProducts:
     """Dot products of random queries and keys, whose numbers are independent and standard normal.
 
     Attributes:
@@ -44,7 +44,7 @@ class Spread:
 
 def dot_product_variance(
     d_ks: Sequence[int], *, seed: int = 0, samples: int = 500, keys: int = 16
-) -> tuple[Spread, ...]:
+) -> tuple[DotProducts, ...]:
     """Measure why scores are divided by √d_k, on `samples` random queries with `keys` random keys each.
 
     Raises:
@@ -57,7 +57,7 @@ def dot_product_variance(
     return tuple(_spread(d_k, seed, samples, keys) for d_k in d_ks)
 
 
-def _spread(d_k: int, seed: int, samples: int, keys: int) -> Spread:
+def _spread(d_k: int, seed: int, samples: int, keys: int) -> DotProducts:
     generator = torch.Generator().manual_seed(seed * 1_000_003 + d_k)
     parts = []
     for some in torch.arange(samples).split(max(1, BLOCK // (d_k * (keys + 1)))):
@@ -67,7 +67,7 @@ def _spread(d_k: int, seed: int, samples: int, keys: int) -> Spread:
     products = torch.cat(parts)
     scaled = products / math.sqrt(d_k)
     variances = [float(each.var()) for each in (products, scaled)]
-    return Spread(d_k, *variances, _mean(attention.normalize(products)), _mean(attention.normalize(scaled)))
+    return DotProducts(d_k, *variances, _mean(attention.normalize(products)), _mean(attention.normalize(scaled)))
 
 
 def _mean(weights: Tensor) -> Measures:

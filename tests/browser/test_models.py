@@ -165,10 +165,10 @@ def test_a_link_opens_the_same_picture_of_a_model(page, server, elsewhere):
 
 def test_a_finding_on_the_model_page_opens_its_head(page, server):
     """The page of the heads shows the site and the head of the finding."""
-    found = CARD.findings[-1]
+    found = CARD.behaviors[-1]
     open_page(page, server, "model")
     expect(page.locator(".st-key-picture-curve .marks")).to_be_visible()
-    page.locator(f".st-key-to-finding-{len(CARD.findings) - 1}").get_by_role("button").click()
+    page.locator(f".st-key-to-finding-{len(CARD.behaviors) - 1}").get_by_role("button").click()
 
     expect(picture(page, "head")).to_contain_text(f"Head {found.heads[0]} · {found.site}")
     assert page.evaluate("location.pathname") in ("/", "/heads")

@@ -12,7 +12,7 @@ from arrays import B, H, N, additive, causal, padded, scores, weights
 
 from attnviz import api
 from attnviz.charts.evidence import evidence
-from attnviz.check import RULES, SEVERITIES, check
+from attnviz.check import CHECKS, SEVERITIES, check
 from attnviz.core.errors import InputError, ShapeError
 
 
@@ -92,10 +92,10 @@ RIGHT = {
 
 def test_every_rule_has_a_case():
     """A rule that nothing triggers is no rule."""
-    assert set(WRONG) == set(RULES)
+    assert set(WRONG) == set(CHECKS)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", CHECKS)
 def test_a_rule_speaks_where_something_is_wrong(rule):
     """With its severity, a sentence, a way to mend it and cells that show it, if there are any."""
     array, said, severity = WRONG[rule]

@@ -23,7 +23,7 @@ from attnviz.core.masks import (
     Subsequent,
     Window,
 )
-from attnviz.core.masks.published import BY_NAME, KINDS
+from attnviz.core.masks.published import BY_NAME, PUBLISHED
 
 SIZES = st.integers(5, 14)
 N = 12
@@ -65,7 +65,7 @@ def grids(mask, mistake):
 
 
 def test_every_kind_has_an_example():
-    assert set(EXAMPLES) == {kind.name for kind in KINDS}
+    assert set(EXAMPLES) == {kind.name for kind in PUBLISHED}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

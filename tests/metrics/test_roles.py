@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attnviz import api
 from attnviz.metrics.heads import METRICS, head_metrics
-from attnviz.metrics.roles import RULES, roles
+from attnviz.metrics.roles import THRESHOLDS, roles
 
 
 def test_heads_set_by_hand_are_called_what_they_were_set_to():
@@ -41,12 +41,12 @@ def test_a_first_token_that_is_special_is_named_once():
     assert [role.name for role in roles({"first": 0.2, "special": 0.9})] == ["special tokens"]
 
 
-@given(st.fixed_dictionaries({rule.metric: st.floats(0, 1) for rule in RULES}), st.integers(1, 40))
+@given(st.fixed_dictionaries({rule.metric: st.floats(0, 1) for rule in THRESHOLDS}), st.integers(1, 40))
 def test_evidence_repeats_the_number_and_says_of_how_many_texts(numbers, texts):
     """Every role reaches the threshold of its rule, the strongest comes first, and nothing is claimed beyond."""
     found = roles(numbers | {"texts": texts})
     where = "on this text" if texts == 1 else f"on average over {texts} texts"
-    rules = {rule.name: rule for rule in RULES}
+    rules = {rule.name: rule for rule in THRESHOLDS}
 
     assert [role.value for role in found] == sorted((role.value for role in found), reverse=True)
     for role in found:
@@ -54,5 +54,5 @@ def test_evidence_repeats_the_number_and_says_of_how_many_texts(numbers, texts):
         assert role.value == numbers[rule.metric] >= rule.least
         assert role.evidence == f"{role.name}: {role.value:.2f} {where}"
     assert {role.name for role in found} >= {
-        rule.name for rule in RULES if rule.unless is None and numbers[rule.metric] >= rule.least
+        rule.name for rule in THRESHOLDS if rule.unless is None and numbers[rule.metric] >= rule.least
     }

@@ -11,7 +11,7 @@ from attnviz.core.errors import AttnvizError, ShapeError
 from attnviz.core.masks import Padding, Subsequent
 from attnviz.core.tap import Tap
 from attnviz.models.multihead import MultiHeadAttention
-from attnviz.models.transformer import Stack
+from attnviz.models.transformer import Layers
 
 B, H, Q, K, D_K = 2, 3, 5, 7, 11
 D_MODEL = H * D_K
@@ -204,7 +204,7 @@ def test_a_mask_without_an_axis_of_heads_is_refused():
 
 def test_a_stack_hands_each_layer_its_own_site():
     """And adds each layer's output to its input: with all heads off, and no biases, nothing changes."""
-    stack, x = Stack("encoder", 12, 3, 4, bias=False), torch.randn(B, Q, 12)
+    stack, x = Layers("encoder", 12, 3, 4, bias=False), torch.randn(B, Q, 12)
     tap = Tap()
 
     output = stack(x, Subsequent(), tap=tap)
@@ -218,7 +218,7 @@ def test_a_stack_hands_each_layer_its_own_site():
 
 def test_a_stack_under_a_subsequent_mask_does_not_see_the_future():
     """Changing the last token changes the last output and no other."""
-    stack, x = Stack("encoder", 12, 3, 4), torch.randn(B, Q, 12)
+    stack, x = Layers("encoder", 12, 3, 4), torch.randn(B, Q, 12)
     changed = x.clone()
     changed[:, -1] += 1
 

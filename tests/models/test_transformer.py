@@ -13,7 +13,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Padding, Subsequent
 from attnviz.core.tap import Tap
-from attnviz.models.transformer import Config, EncoderDecoder, LanguageModel, Layer, Stack
+from attnviz.models.transformer import Config, EncoderDecoder, LanguageModel, Layer, Layers
 
 B, H, Q, K, D_K, D_FF = 2, 3, 5, 7, 11, 13
 D_MODEL = H * D_K
@@ -95,7 +95,7 @@ def test_a_layer_without_feed_forward_and_norm_only_adds_attention():
 
 
 def test_a_stack_is_its_layers_one_after_another():
-    stack = drawn(Stack("encoder", D_MODEL, H, 3, d_ff=D_FF))
+    stack = drawn(Layers("encoder", D_MODEL, H, 3, d_ff=D_FF))
     x = torch.randn(B, Q, D_MODEL, dtype=torch.float64)
     expected = x
     for layer in stack.layers:

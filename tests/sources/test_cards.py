@@ -8,7 +8,7 @@ import tiny
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
 from attnviz.sources import cards
-from attnviz.sources.cards import Finding, Measure
+from attnviz.sources.cards import Behavior, Measure
 
 GOOD = tiny.card("translator")
 
@@ -32,7 +32,7 @@ def test_a_card_is_read_as_it_is_written(read):
 
     assert card.opens == (Site("cross", 1), 2)
     assert card.measured == (Measure("of 100 sentences are right", 0.125, 0.9),)
-    assert card.findings == (Finding(Site("cross", 1), (2,), "looks about", "Seen once."),)
+    assert card.behaviors == (Behavior(Site("cross", 1), (2,), "looks about", "Seen once."),)
     assert card.curve == ((0, None, 0.0), (300, 1.5, 0.125))
     assert (card.name, card.sizes) == ("translator", {"words": 17, "parameters": 12345})
 
@@ -41,9 +41,9 @@ def test_what_is_known_of_a_head_is_found_by_its_place(read):
     """Of that head alone; of heads combined nothing is known."""
     card = read(json.dumps(GOOD).encode())
 
-    assert card.finding(Site("cross", 1), 2) == card.findings[0]
+    assert card.behavior(Site("cross", 1), 2) == card.behaviors[0]
     for site, head in ((Site("cross", 1), 1), (Site("cross", 0), 2), (Site("cross", 1), "mean")):
-        assert card.finding(site, head) is None
+        assert card.behavior(site, head) is None
 
 
 def without(name):

@@ -16,7 +16,7 @@ CARDS = [name for name in api.SOURCES if name != "scratch"]
 def test_a_card_speaks_of_places_that_the_model_has(name):
     source = api.load(name)
     card = source.card
-    places = [(card.opens[0], (card.opens[1],)), *((found.site, found.heads) for found in card.findings)]
+    places = [(card.opens[0], (card.opens[1],)), *((found.site, found.heads) for found in card.behaviors)]
 
     assert card.name == name
     assert card.measured

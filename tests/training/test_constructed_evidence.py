@@ -47,9 +47,9 @@ def test_the_shipped_card_is_what_a_fresh_measurement_gives(fresh):
 def test_every_head_has_a_finding():
     card = cards.card("constructed")
 
-    for site in model.Constructed.sites:
-        for head in range(model.Constructed.num_heads):
-            assert card.finding(site, head).does.startswith("looks at ")
+    for site in model.ConstructedHeads.sites:
+        for head in range(model.ConstructedHeads.num_heads):
+            assert card.behavior(site, head).does.startswith("looks at ")
 
 
 def test_texts_are_drawn_from_the_seed_alone():

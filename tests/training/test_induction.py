@@ -167,7 +167,7 @@ def test_every_head_has_a_finding():
 
     for site in trained.load("induction").config.sites:
         for head in range(2):
-            assert card.finding(site, head).does.startswith("looks at ")
+            assert card.behavior(site, head).does.startswith("looks at ")
 
 
 def test_the_files_stay_small():

@@ -74,7 +74,7 @@ def test_a_finding_is_told_of_the_head_that_does_it(found):
     for kind, clause in (("verb", "before the verb"), ("pronoun", "before he, she"), ("name", "second of two names")):
         layer, head = found.needed(kind, 1)
 
-        assert clause in stated.finding(Site("decoder", layer), head).does
+        assert clause in stated.behavior(Site("decoder", layer), head).does
 
 
 def test_every_example_is_in_the_vocabulary():

@@ -102,7 +102,7 @@ def test_goals_on_the_card_are_reached(told):
 
 
 def test_every_finding_names_heads_that_there_are(told):
-    for found in told.findings:
+    for found in told.behaviors:
         assert found.site in RECIPE.config.sites
         assert set(found.heads) <= set(range(RECIPE.config.num_heads))
         assert found.does.startswith("looks ")

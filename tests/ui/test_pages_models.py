@@ -19,7 +19,7 @@ from attnviz.ui.shared.written import encode_heads
 
 CARD = cards.card("translator")
 SITE, HEAD = CARD.opens
-FINDING = CARD.finding(SITE, HEAD)
+FINDING = CARD.behavior(SITE, HEAD)
 FIRST = CARD.examples[0]
 STEPS = trained.checkpoints("translator")
 
@@ -258,7 +258,7 @@ def test_outputs_are_compared_only_where_the_same_was_written():
 def test_a_head_of_which_nothing_is_known_says_which_to_look_at():
     """The button leads there."""
     source = cache.source("translator")
-    site, head = next((site, head) for site in source.sites for head in range(4) if CARD.finding(site, head) is None)
+    site, head = next((site, head) for site in source.sites for head in range(4) if CARD.behavior(site, head) is None)
     app = opened(model="translator", site=f"{site.kind[0]}{site.layer}", show=str(head))
 
     assert "Nothing was measured for this head." in html(app)
@@ -388,15 +388,15 @@ def test_the_model_page_says_what_is_known():
     for measure in CARD.measured:
         assert f">{percent(measure.value)}<" in html(app)
     assert app.code[0].value == CARD.command
-    assert len([b for b in app.button if b.key and b.key.startswith("to finding")]) == len(CARD.findings)
+    assert len([b for b in app.button if b.key and b.key.startswith("to finding")]) == len(CARD.behaviors)
     assert len(app.get("vega_lite_chart")) == 1
 
 
 def test_a_finding_on_the_model_page_leads_to_its_head():
     """The button puts site and head into the link."""
     app = opened(model_page, model="translator")
-    found = CARD.findings[-1]
-    app.button(key=f"to finding {len(CARD.findings) - 1}").click().run()
+    found = CARD.behaviors[-1]
+    app.button(key=f"to finding {len(CARD.behaviors) - 1}").click().run()
 
     assert app.query_params["site"] == f"{found.site.kind[0]}{found.site.layer}"
     assert app.query_params["show"] == str(found.heads[0])

@@ -15,7 +15,7 @@ from torch import Tensor
 from attnviz.core.explain import lengths
 from attnviz.core.explain.readings import MISTAKES, Reading, readings
 from attnviz.core.masks import Full, Mask
-from attnviz.core.masks.published import KINDS, Kind
+from attnviz.core.masks.published import PUBLISHED, Kind
 
 MISTAKEN = tuple(filter(None, MISTAKES))
 """What can be wrong."""
@@ -129,7 +129,7 @@ class Judgement:
         return sum(one.bits for one in self.found) if self.found else math.inf
 
 
-def judge(grids: Sequence[Tensor], kinds: Sequence[Kind] = KINDS, mistakes: Sequence[str] = MISTAKEN) -> Judgement:
+def judge(grids: Sequence[Tensor], kinds: Sequence[Kind] = PUBLISHED, mistakes: Sequence[str] = MISTAKEN) -> Judgement:
     """Explain grids, (Q, K), True = may attend, that were made in the same way: without a mistake if one can.
 
     Args:
@@ -155,7 +155,7 @@ def judge(grids: Sequence[Tensor], kinds: Sequence[Kind] = KINDS, mistakes: Sequ
 def under(
     grids: Sequence[Tensor],
     mistake: str,
-    kinds: Sequence[Kind] = KINDS,
+    kinds: Sequence[Kind] = PUBLISHED,
     differ: float = MOST_DIFFERENT,
     simpler: Judgement | None = None,
 ) -> Judgement:
@@ -173,7 +173,7 @@ def under(
 def explain(
     grid: Tensor,
     mistake: str = "",
-    kinds: Sequence[Kind] = KINDS,
+    kinds: Sequence[Kind] = PUBLISHED,
     limit: float = math.inf,
     differ: float = MOST_DIFFERENT,
 ) -> Explanation | None:
@@ -183,7 +183,7 @@ def explain(
         limit: bits that it takes at most, not counting the mistake.
         differ: the share of cells that may differ.
     """
-    if len(grid) == 1 and kinds is KINDS:  # one query shows its padding, and nothing else for certain
+    if len(grid) == 1 and kinds is PUBLISHED:  # one query shows its padding, and nothing else for certain
         kinds = [kind for kind in kinds if kind.name == "full"]
     best, limit, read = None, limit + MISTAKES[mistake], list(readings(grid, mistake))
     for random in (False, True):  # random keys explain much, and so come last

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.masks import Padding
-from attnviz.core.masks.seen import Seen
+from attnviz.core.masks.observed import Observed
 
 MISTAKES = {"": 0.0, "inverted": 4.0, "transposed": 5.0, "shifted": 5.0}
 """What can be wrong with a whole mask, and how surprising that is, in bits; "" is nothing."""
@@ -28,7 +28,7 @@ class Reading:
     """
 
     mistake: str
-    seen: Seen
+    seen: Observed
     padding: Padding | None = None
     spoiled: Tensor | None = None
     transposed: bool = False
@@ -43,7 +43,7 @@ class Reading:
 def readings(grid: Tensor, mistake: str) -> Iterator[Reading]:
     """A grid, (Q, K), as it has to be read if this mistake was made in it, or none; in both alignments."""
     queries, keys = grid.shape
-    for raw in (Seen.of(grid, first) for first in {0, max(0, keys - queries)}):
+    for raw in (Observed.of(grid, first) for first in {0, max(0, keys - queries)}):
         if not mistake:
             yield from _padded(Reading("", raw))
         elif mistake == "shifted":
@@ -52,14 +52,14 @@ def readings(grid: Tensor, mistake: str) -> Iterator[Reading]:
             yield from _turned(raw, mistake)
 
 
-def _moved(raw: Seen, by: int) -> Reading:
+def _moved(raw: Observed, by: int) -> Reading:
     """Each row as that of the query `by` further on, of which one is not known."""
     rows = torch.arange(raw.queries) == (0 if by > 0 else raw.queries - 1)
     seen = replace(raw, open=raw.open.roll(by, 0)).without(rows=rows)
     return Reading("shifted", seen, by=by)
 
 
-def _turned(raw: Seen, mistake: str) -> Iterator[Reading]:
+def _turned(raw: Observed, mistake: str) -> Iterator[Reading]:
     """The whole mask with the mistake, or all of it but the padding, which was joined to it afterwards."""
     yield from _padded(_undone(mistake, Reading(mistake, raw)))
     for reading in _padded(Reading(mistake, raw)):
@@ -72,7 +72,7 @@ def _undone(mistake: str, reading: Reading) -> Reading:
     seen, spoiled = reading.seen, reading.spoiled
     if mistake == "inverted":
         return replace(reading, seen=replace(seen, open=~seen.open))
-    turned = Seen(seen.open.T, seen.known.T, seen.first)
+    turned = Observed(seen.open.T, seen.known.T, seen.first)
     return replace(reading, seen=turned, spoiled=None if spoiled is None else spoiled.T, transposed=True)
 
 

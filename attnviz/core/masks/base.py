@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from attnviz.core.errors import MaskError, quoted
+from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import Expression, Pen
-from attnviz.core.masks.seen import Seen
 from attnviz.core.parameters import Parameter, parameters
 
 ALIGNMENTS = ("top-left", "bottom-right")
@@ -63,7 +63,7 @@ class Mask(ABC):
         return cls(**{one.name: one.default for one in cls.parameters() if one.default is not None})
 
     @classmethod
-    def fits(cls, seen: Seen) -> Iterator["Mask"]:
+    def fits(cls, seen: Observed) -> Iterator["Mask"]:
         """The masks of this rule that a grid of an unknown rule may be, few of them; none for rules without a form."""
         yield from ()
 

@@ -12,7 +12,7 @@ from attnviz.core.parameters import parameter
 
 
 @dataclass(frozen=True)
-class Cells(Mask):
+class SingleCells(Mask):
     """Single cells, (query, key), in order and each once."""
 
     cells: tuple[tuple[int, int], ...] = parameter("cells", kind="cells")

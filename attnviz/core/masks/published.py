@@ -1,6 +1,6 @@
 """The masks of published models, by name: what each is made of, where it is from, and which of them a grid may be.
 
-A kind proposes masks for a grid (`Seen`), read off it by the rules that it is made of; whoever asks compares them.
+A kind proposes masks for a grid (`Observed`), read off it by the rules that it is made of; whoever asks compares them.
 Padding stands beside every kind and is not among them.
 """
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.rules import (  # type: ignore[attr-defined]
     BlockDiffusion,
     Blocks,
@@ -24,7 +25,6 @@ from attnviz.core.masks.rules import (  # type: ignore[attr-defined]
     Subsequent,
     Window,
 )
-from attnviz.core.masks.seen import Seen
 
 SPAN = 3
 """Tokens of the shortest stretch within a causal mask that is taken to see itself both ways, such as an image; one open
@@ -51,54 +51,54 @@ class Kind:
     source: str
     bits: int
     numbers: int
-    masks: Callable[[Seen], Iterable[Mask]]
+    masks: Callable[[Observed], Iterable[Mask]]
     is_causal: bool | None = False
     random: bool = False
 
 
-def _full(seen: Seen) -> Iterator[Mask]:
+def _full(seen: Observed) -> Iterator[Mask]:
     yield Full()
 
 
-def _causal(seen: Seen) -> Iterator[Mask]:
+def _causal(seen: Observed) -> Iterator[Mask]:
     yield Subsequent()
 
 
-def _lookahead(seen: Seen) -> Iterator[Mask]:
+def _lookahead(seen: Observed) -> Iterator[Mask]:
     """Two keys of the future or more; with one it is rather off by one, and beside a cache in the wrong place."""
     if seen.first + seen.queries != seen.keys:
         return
     yield from (mask for mask in Subsequent.fits(seen) if 1 < mask.offset < seen.keys - 1)
 
 
-def _others(seen: Seen) -> Iterator[Mask]:
+def _others(seen: Observed) -> Iterator[Mask]:
     yield ~Window(0, 0)
 
 
-def _causal_window(seen: Seen) -> Iterator[Mask]:
+def _causal_window(seen: Observed) -> Iterator[Mask]:
     yield from (Window(mask.before, 0) for mask in Window.fits(seen) if mask.before < seen.keys - 1)
 
 
-def _window(seen: Seen) -> Iterator[Mask]:
+def _window(seen: Observed) -> Iterator[Mask]:
     """To both sides, and not further ahead than back."""
     yield from (mask for mask in Window.fits(seen) if 0 < mask.after <= mask.before < seen.keys - 1)
 
 
-def _dilated(seen: Seen) -> Iterator[Mask]:
+def _dilated(seen: Observed) -> Iterator[Mask]:
     yield from (mask for mask in Dilated.fits(seen) if mask.after <= mask.before)
 
 
-def _near(seen: Seen) -> Iterator[Mask]:
+def _near(seen: Observed) -> Iterator[Mask]:
     """Windows to both sides, as they stand beside global tokens."""
     yield from (mask for found in (_window, _dilated) for mask in found(seen) if mask.after == mask.before)
 
 
-def _prefix_lm(seen: Seen) -> Iterator[Mask]:
+def _prefix_lm(seen: Observed) -> Iterator[Mask]:
     ahead = seen.without(cells=~seen.future)
     yield from (Subsequent() | mask for mask in Prefix.fits(ahead) if mask.length < seen.keys)
 
 
-def _sinks(seen: Seen) -> Iterator[Mask]:
+def _sinks(seen: Observed) -> Iterator[Mask]:
     """Beyond the window: the first keys, open to all."""
     past = seen.without(cells=seen.future)
     for window in Window.fits(past):
@@ -106,49 +106,49 @@ def _sinks(seen: Seen) -> Iterator[Mask]:
         yield from (Subsequent() & (Window(window.before) | first) for first in Prefix.fits(far))
 
 
-def _longformer(seen: Seen) -> Iterator[Mask]:
+def _longformer(seen: Observed) -> Iterator[Mask]:
     for everyone in Global.fits(seen):
         rest = _beside(seen, everyone)
         yield from (near | everyone for near in _near(rest))
 
 
-def _bigbird(seen: Seen) -> Iterator[Mask]:
+def _bigbird(seen: Observed) -> Iterator[Mask]:
     yield from _window(seen)
     yield from _longformer(seen)
     yield from (mask for mask in Blocks.among_random(seen) if mask.before == mask.after)
 
 
-def _causal_global(seen: Seen) -> Iterator[Mask]:
+def _causal_global(seen: Observed) -> Iterator[Mask]:
     past = seen.without(cells=seen.future)
     for everyone in Global.fits(past):
         for window in Window.fits(_beside(past, everyone)):
             yield Subsequent() & (Window(window.before) | everyone)
 
 
-def _beside(seen: Seen, everyone: Global) -> Seen:
+def _beside(seen: Observed, everyone: Global) -> Observed:
     return seen.without(cells=everyone.shifted(seen.first).grid(seen.queries, seen.keys))
 
 
-def _block_causal(seen: Seen) -> Iterator[Mask]:
+def _block_causal(seen: Observed) -> Iterator[Mask]:
     yield from (Blocks(mask.size, seen.keys, 0) for mask in Blocks.fits(seen) if 1 < mask.size < seen.keys)
 
 
-def _blocks(seen: Seen) -> Iterator[Mask]:
+def _blocks(seen: Observed) -> Iterator[Mask]:
     yield from (mask for mask in Blocks.fits(seen) if mask.size > 1 and mask.after in (0, mask.before))
 
 
-def _causal_blocks(seen: Seen) -> Iterator[Mask]:
+def _causal_blocks(seen: Observed) -> Iterator[Mask]:
     past = seen.without(cells=seen.future)
     for mask in Blocks.fits(past):
         if mask.size > 1:
             yield Subsequent() & Blocks(mask.size, mask.before, 0, mask.first)
 
 
-def _documents(seen: Seen) -> Iterator[Mask]:
+def _documents(seen: Observed) -> Iterator[Mask]:
     yield from (mask for mask in Documents.fits(seen) if 1 < len(mask.lengths) < seen.keys)
 
 
-def _causal_documents(seen: Seen) -> Iterator[Mask]:
+def _causal_documents(seen: Observed) -> Iterator[Mask]:
     """Also with a window in each."""
     past = seen.without(cells=seen.future)
     for documents in _documents(past):
@@ -159,7 +159,7 @@ def _causal_documents(seen: Seen) -> Iterator[Mask]:
                 yield Window(window.before) & documents
 
 
-def _spans(seen: Seen) -> Iterator[Mask]:
+def _spans(seen: Observed) -> Iterator[Mask]:
     """Stretches whose tokens all see up to the last of them."""
     if seen.first or seen.queries != seen.keys:
         return
@@ -174,14 +174,14 @@ def _spans(seen: Seen) -> Iterator[Mask]:
         yield Subsequent() | Documents(tuple(lengths))
 
 
-def _padding(seen: Seen, left: bool) -> Iterator[Mask]:
+def _padding(seen: Observed, left: bool) -> Iterator[Mask]:
     """On one side; or none, where nothing was taken for padding before."""
     yield from (mask for mask in Padding.fits(seen) if (mask.left is not None) is left)
     if seen.known.all():
         yield Full()
 
 
-KINDS = (
+PUBLISHED = (
     Kind("full", "mask that blocks nothing", "Vaswani et al. 2017", 1, 0, _full),
     Kind("causal", "causal mask", "Vaswani et al. 2017, section 3.1", 1, 0, _causal, True),
     Kind("causal-window", "causal sliding window", "Mistral 7B, Jiang et al. 2023", 3, 1, _causal_window, True),
@@ -229,4 +229,4 @@ PADDING = (
 )
 """What stands beside every kind, alone."""
 
-BY_NAME = {kind.name: kind for kind in (*KINDS, *PADDING)}
+BY_NAME = {kind.name: kind for kind in (*PUBLISHED, *PADDING)}

@@ -80,9 +80,9 @@ def steps(loaded: Loaded, given: Any, read: dict[str, Tensor], lengths: tuple[in
         InputError: if the model cuts a text of this length into pieces.
     """
     expected, family = sizes(read), loaded.config.model_type
-    found = maps(given, next(iter(loaded.shown.heads)).kind)
+    found = maps(given, next(iter(loaded.trial.heads)).kind)
     made = []
-    for site in loaded.shown.heads:
+    for site in loaded.trial.heads:
         weights = found[site].float().cpu()
         if weights.dim() != 4 or weights.shape[2:] != expected[site.kind]:
             cut = f"{said.name(loaded.name)} cuts a text of {read['input_ids'].shape[1]:,} tokens into pieces"

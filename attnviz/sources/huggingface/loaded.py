@@ -13,7 +13,7 @@ from attnviz.sources.huggingface.turns import Turns
 
 
 @dataclass(frozen=True)
-class Shown:
+class Trial:
     """What the first runs of a model showed.
 
     Attributes:
@@ -48,7 +48,7 @@ class Known:
         size: bytes of its weights and buffers.
         vocabulary: for how many tokens it has vectors.
         limit: why it reads no more than `longest` tokens, if attnviz says so.
-        shown: what its first runs showed of its attention.
+        trial: what its first runs showed of its attention.
     """
 
     tokenizer: Any
@@ -65,7 +65,7 @@ class Known:
     size: int
     vocabulary: int
     limit: str
-    shown: Shown
+    trial: Trial
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from torch import nn
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.huggingface import building, checks, files, hub, memory, opening, said, sparse, tapped, trial
 from attnviz.sources.huggingface.hub import Place, Progress
-from attnviz.sources.huggingface.loaded import Loaded, Shown
+from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.turns import Turns
 
 UNREAD = ("pooler.",)
@@ -83,7 +83,7 @@ def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
         size=sum(one.nbytes for one in (*model.parameters(), *model.buffers())),
         vocabulary=_vocabulary(plan, name),
         limit=limit,
-        shown=Shown(),
+        trial=Trial(),
     )
 
 

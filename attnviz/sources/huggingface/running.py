@@ -39,7 +39,7 @@ def watched(
         if loaded.keeps_own_attention:
             given = model(**read, output_attentions=True, **settings(model))
             return given, eager.steps(loaded, given, read, lengths)
-        run = Run(model, edits, lengths, layers=loaded.shown.layers, alone=loaded.shown.alone)
+        run = Run(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone)
         given = model(**read, attnviz=run, **settings(model))
     return given, tuple(run.tap.steps)
 
@@ -78,7 +78,7 @@ def written(
     kept = {"attention_mask": read["attention_mask"], "use_cache": False}
 
     def tap() -> dict[str, Run]:
-        run = Run(model, edits, lengths, layers=loaded.shown.layers, alone=loaded.shown.alone, keep=False)
+        run = Run(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone, keep=False)
         return {} if loaded.keeps_own_attention else {"attnviz": run}
 
     with loaded.turns.turn(), torch.inference_mode():

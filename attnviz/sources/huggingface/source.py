@@ -75,11 +75,11 @@ class HuggingFace(Source):
 
     @property
     def read_only(self) -> str | None:
-        return self.known.shown.read_only
+        return self.known.trial.read_only
 
     @property
     def unseen(self) -> str | None:
-        return self.known.shown.unseen
+        return self.known.trial.unseen
 
     @property
     def writes(self) -> bool:
@@ -113,7 +113,7 @@ class HuggingFace(Source):
 
     @property
     def heads(self) -> Mapping[Site, int]:
-        return self.known.shown.heads
+        return self.known.trial.heads
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -126,7 +126,7 @@ class HuggingFace(Source):
 
     @property
     def d_model(self) -> int:
-        return self.known.shown.d_model
+        return self.known.trial.d_model
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Cut texts into tokens.

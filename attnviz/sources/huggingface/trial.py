@@ -16,7 +16,7 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
 from attnviz.sources.huggingface import eager, reading, running, said, tapped
-from attnviz.sources.huggingface.loaded import Loaded, Shown
+from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.tapped import Run
 
 TEXTS = ["A test.", "A test of a few more words."]
@@ -96,7 +96,7 @@ def _through_the_tap(loaded: Loaded) -> Loaded:
     layers = {step.site: _number(model, module) for step, module in zip(steps, run.modules, strict=True)}
     layers, unseen = _unseen(given, layers, "work in code of their own")
     heads = {Site(step.site.kind, layers.get(step.site, step.site.layer)): step.num_heads for step in steps}
-    return replace(loaded, shown=Shown(heads, _width(loaded, hidden, read), None, unseen, layers, alone))
+    return replace(loaded, trial=Trial(heads, _width(loaded, hidden, read), None, unseen, layers, alone))
 
 
 def _tapped(
@@ -144,7 +144,7 @@ def _read_only(loaded: Loaded, why: str) -> Loaded:
     _, unseen = _unseen(given, {site: site.layer for site in whole}, "give no map of all queries and keys")
     only = f"{why.rstrip('.')}: its weights can be shown, but masks and heads cannot be changed."
     width = _width(loaded, running.hidden(given), read)
-    return replace(loaded, keeps_own_attention=True, shown=Shown(whole, width, only, unseen))
+    return replace(loaded, keeps_own_attention=True, trial=Trial(whole, width, only, unseen))
 
 
 def _width(loaded: Loaded, hidden: Tensor, read: dict[str, Tensor]) -> int:

@@ -7,7 +7,7 @@ import streamlit as st
 from attnviz.charts.curve import curve
 from attnviz.core.amounts import percent
 from attnviz.sources.base import Source
-from attnviz.sources.cards import Card, Finding, Measure
+from attnviz.sources.cards import Behavior, Card, Measure
 from attnviz.ui.shared import findings, looking, pretrained
 from attnviz.ui.shared.notes import clean, heading, large, quiet
 
@@ -42,11 +42,11 @@ def _card(source: Source, card: Card) -> None:
             _title(card.title)
             large(card.does)
             heading("What its heads do")
-            for number, found in sorted(enumerate(card.findings), key=lambda one: not _opens(card, one[1])):
+            for number, found in sorted(enumerate(card.behaviors), key=lambda one: not _opens(card, one[1])):
                 with st.container(gap=None):
                     findings.link(found, f"finding {number}", leave=True)
                     _text(f"{found.does[:1].upper()}{found.does[1:].rstrip('. ')}.")
-                    quiet(f"How that is known: {found.known.rstrip('. ')}.")
+                    quiet(f"How that is known: {found.evidence.rstrip('. ')}.")
             heading("What it cannot do")
             _list(card.cannot)
         with st.container(width=560):
@@ -64,7 +64,7 @@ def _card(source: Source, card: Card) -> None:
             _sizes(card.sizes)
 
 
-def _opens(card: Card, found: Finding) -> bool:
+def _opens(card: Card, found: Behavior) -> bool:
     """Whether a finding is of the head that the model opens with: it is told first."""
     site, head = card.opens
     return found.site == site and head in found.heads

@@ -13,7 +13,7 @@ from attnviz.core.edits import KINDS, Edits
 from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.metrics.heads import METRICS, ROWS, Metric
-from attnviz.metrics.roles import RULES, roles
+from attnviz.metrics.roles import THRESHOLDS, roles
 from attnviz.sources.base import Source
 from attnviz.ui import frame
 from attnviz.ui.overview import numbers, reach, texts
@@ -27,7 +27,7 @@ SHOWN = ("confidence", "effective_keys", "distance", "previous", "self", "first"
 """The numbers that stand beside the maps; all are in the table."""
 
 KIND = state.several("kinds", KINDS)
-ROLE = state.choice("role", tuple(rule.name for rule in RULES))
+ROLE = state.choice("role", tuple(rule.name for rule in THRESHOLDS))
 ACROSS, UP = state.choice("across", TITLES), state.choice("up", TITLES)
 PAINTED: Setting[tuple] = state.kept("painted every", ())
 """Of which run all heads were painted last."""

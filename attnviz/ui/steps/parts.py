@@ -129,11 +129,11 @@ def scale(at: Walk) -> None:
 
 
 @cache.kept
-def _one_spread(d_k: int) -> walk.Spread:
+def _one_spread(d_k: int) -> walk.DotProducts:
     return walk.dot_product_variance((d_k,))[0]
 
 
-def spreads(d_ks: tuple[int, ...]) -> tuple[walk.Spread, ...]:
+def spreads(d_ks: tuple[int, ...]) -> tuple[walk.DotProducts, ...]:
     """What was measured of each d_k."""
     return tuple(map(_one_spread, d_ks))
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.seen import Seen
+from attnviz.core.masks.observed import Observed
 from attnviz.core.parameters import check_numbers, parameter
 
 
@@ -38,7 +38,7 @@ class BlockDiffusion(Mask):
         return inside & (own | before | clean)
 
     @classmethod
-    def fits(cls, seen: Seen) -> Iterator[Mask]:
+    def fits(cls, seen: Observed) -> Iterator[Mask]:
         """Half as long as the sequence; noised queries see one block of noised keys."""
         half = seen.keys // 2
         if seen.queries == seen.keys == 2 * half and not seen.first and half:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.seen import Seen
+from attnviz.core.masks.observed import Observed
 from attnviz.core.parameters import check_numbers, parameter
 
 
@@ -38,7 +38,7 @@ class Blocks(Mask):
         return near | (seen < self.first) | ((looking >= 0) & (looking < self.first))
 
     @classmethod
-    def fits(cls, seen: Seen) -> Iterator[Mask]:
+    def fits(cls, seen: Observed) -> Iterator[Mask]:
         """Of the sizes that the turns of the rows have in common, and of any where random keys hide them."""
         sizes = {math.gcd(*seen.turns), math.gcd(*seen.ends), int(seen.per_row[0])} - {0, 1}
         for size in sorted(sizes):
@@ -46,13 +46,13 @@ class Blocks(Mask):
                 yield from cls._of_size(seen, size)
 
     @classmethod
-    def among_random(cls, seen: Seen) -> Iterator[Mask]:
+    def among_random(cls, seen: Observed) -> Iterator[Mask]:
         """Of any size, where random keys make every row another."""
         for size in range(2, min(seen.keys // 2, 64) + 1):
             yield from cls._of_size(seen, size)
 
     @classmethod
-    def _of_size(cls, seen: Seen, size: int) -> Iterator[Mask]:
+    def _of_size(cls, seen: Observed, size: int) -> Iterator[Mask]:
         """Around itself as far as whole blocks are open, with the first blocks that are open to most."""
         if seen.first or seen.queries != seen.keys:
             return

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.seen import Seen
+from attnviz.core.masks.observed import Observed
 from attnviz.core.parameters import check_numbers, parameter
 
 
@@ -31,7 +31,7 @@ class Dilated(Mask):
         return near & (distance % self.step == 0)
 
     @classmethod
-    def fits(cls, seen: Seen) -> Iterator[Mask]:
+    def fits(cls, seen: Observed) -> Iterator[Mask]:
         """The first gap on either side is the step; as many of its multiples as are open."""
         near = seen.at_distance
         step = next((step for step in range(1, seen.keys) if near.get(-step) or near.get(step)), 0)

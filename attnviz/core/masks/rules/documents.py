@@ -7,8 +7,8 @@ from itertools import pairwise
 import torch
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import Expression, Pen
-from attnviz.core.masks.seen import Seen
 from attnviz.core.parameters import numbers_of, parameter
 
 
@@ -36,7 +36,7 @@ class Documents(Mask):
         return (documents[0] == documents[1]) & (documents[1] < len(self.lengths)) & (query >= 0)
 
     @classmethod
-    def fits(cls, seen: Seen) -> Iterator[Mask]:
+    def fits(cls, seen: Observed) -> Iterator[Mask]:
         """From where a query does not see the one before it; and from where it sees little of what that one sees."""
         yield cls(_lengths(seen.starts, seen.keys))
         shared = (seen.said[1:] & seen.said[:-1]).sum(1)

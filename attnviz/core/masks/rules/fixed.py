@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.seen import Seen
+from attnviz.core.masks.observed import Observed
 from attnviz.core.parameters import check_numbers, parameter
 
 
@@ -28,7 +28,7 @@ class Fixed(Mask):
         return (key <= query) & (own | (key % self.stride >= self.stride - self.summary))
 
     @classmethod
-    def fits(cls, seen: Seen) -> Iterator[Mask]:
+    def fits(cls, seen: Observed) -> Iterator[Mask]:
         """The first key is seen by one block alone, and so are others of it but its last ones."""
         if seen.first or seen.queries < 3:
             return

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import GRID, Expression, Pen
-from attnviz.core.masks.seen import Seen
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Full(Mask):
         return self
 
     @classmethod
-    def fits(cls, seen: Seen) -> Iterator[Mask]:
+    def fits(cls, seen: Observed) -> Iterator[Mask]:
         yield cls()
 
     def code(self, pen: Pen) -> Expression:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import Expression, Pen
-from attnviz.core.masks.seen import Seen
 from attnviz.core.parameters import numbers_of, parameter
 
 
@@ -35,7 +35,7 @@ class Global(Mask):
         return torch.isin(query, positions) | torch.isin(key, positions)
 
     @classmethod
-    def fits(cls, seen: Seen) -> Iterator[Mask]:
+    def fits(cls, seen: Observed) -> Iterator[Mask]:
         """Tokens that see nearly all that is known, and are seen by nearly all."""
         size = min(seen.queries, seen.keys - max(0, seen.first))
         if seen.first < 0 or size < 1:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import Expression, Pen
-from attnviz.core.masks.seen import Seen
 from attnviz.core.parameters import check_numbers, numbers_of, parameter
 
 
@@ -38,7 +38,7 @@ class Media(Mask):
         return key // self.size == torch.searchsorted(places, query.contiguous(), right=True) - 1
 
     @classmethod
-    def fits(cls, seen: Seen) -> Iterator[Mask]:
+    def fits(cls, seen: Observed) -> Iterator[Mask]:
         """As many keys as most queries see, and where each stretch of them is seen first."""
         size = seen.usual
         one_image = size == seen.keys == seen.queries  # which may as well be anything else

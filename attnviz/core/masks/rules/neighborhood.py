@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.seen import Seen
+from attnviz.core.masks.observed import Observed
 from attnviz.core.parameters import check_numbers, parameter
 
 
@@ -41,7 +41,7 @@ class Neighborhood(Mask):
         return inside & from_start & to_end
 
     @classmethod
-    def fits(cls, seen: Seen) -> Iterator[Mask]:
+    def fits(cls, seen: Observed) -> Iterator[Mask]:
         """As many keys as most queries see, and as far apart."""
         if seen.usual and not seen.first and seen.queries == seen.keys:
             yield cls(seen.usual, seen.keys, max(1, seen.gap))

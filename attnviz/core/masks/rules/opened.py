@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from attnviz.core.masks.cells import Cells
+from attnviz.core.masks.cells import SingleCells
 from attnviz.core.masks.pen import Expression, Pen
 
 
 @dataclass(frozen=True)
-class Opened(Cells):
+class Opened(SingleCells):
     """Opens single cells, (query, key), chosen by hand, and no other: ``mask | Opened(cells)`` opens them in a mask."""
 
     rule = "opened"

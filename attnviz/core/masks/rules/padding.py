@@ -7,8 +7,8 @@ import torch
 
 from attnviz.core.errors import MaskError
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import GRID, PREDICATE, ROW, Expression, Pen
-from attnviz.core.masks.seen import Seen
 from attnviz.core.parameters import numbers_of, parameter
 
 
@@ -46,7 +46,7 @@ class Padding(Mask):
         return self
 
     @classmethod
-    def fits(cls, seen: Seen) -> Iterator[Mask]:
+    def fits(cls, seen: Observed) -> Iterator[Mask]:
         """What no query sees at the end, or at the start; once more where a single cell is open there."""
         for most in (0, 1) if seen.queries > 5 else (0,):
             used = (seen.said.sum(0) > most).nonzero().flatten()

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from attnviz.core.masks.cells import Cells
+from attnviz.core.masks.cells import SingleCells
 from attnviz.core.masks.pen import Expression, Pen
 
 
 @dataclass(frozen=True)
-class Painted(Cells):
+class Painted(SingleCells):
     """Blocks single cells, (query, key), chosen by hand."""
 
     rule = "painted"

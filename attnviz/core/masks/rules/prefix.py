@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import Expression, Pen
-from attnviz.core.masks.seen import Seen
 from attnviz.core.parameters import parameter
 
 
@@ -25,7 +25,7 @@ class Prefix(Mask):
         return self
 
     @classmethod
-    def fits(cls, seen: Seen) -> Iterator[Mask]:
+    def fits(cls, seen: Observed) -> Iterator[Mask]:
         """Of cells that something else would have closed: the first keys that are open to most."""
         told = seen.known.any(0)
         closed = (2 * seen.said.sum(0) <= seen.known.sum(0)) & told

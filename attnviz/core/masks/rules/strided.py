@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
-from attnviz.core.masks.seen import Seen
+from attnviz.core.masks.observed import Observed
 from attnviz.core.parameters import check_numbers, parameter
 
 
@@ -28,7 +28,7 @@ class Strided(Mask):
         return (distance >= 0) & ((distance <= self.stride) | (distance % self.stride == 0))
 
     @classmethod
-    def fits(cls, seen: Seen) -> Iterator[Mask]:
+    def fits(cls, seen: Observed) -> Iterator[Mask]:
         """As many keys as it sees without a gap."""
         if seen.window and 1 < seen.window[0] < seen.keys - 1:
             yield cls(seen.window[0])

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import Expression, Pen
-from attnviz.core.masks.seen import Seen
 from attnviz.core.parameters import MOST, parameter
 
 
@@ -28,7 +28,7 @@ class Subsequent(Mask):
         return Subsequent(self.offset + offset)
 
     @classmethod
-    def fits(cls, seen: Seen) -> Iterator[Mask]:
+    def fits(cls, seen: Observed) -> Iterator[Mask]:
         """Up to the query itself, or some keys further for all."""
         if seen.window:
             yield cls(seen.window[1])

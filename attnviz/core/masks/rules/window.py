@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import Expression, Pen
-from attnviz.core.masks.seen import Seen
 from attnviz.core.parameters import parameter
 
 
@@ -22,7 +22,7 @@ class Window(Mask):
         return (key >= query - self.before) & (key <= query + self.after)
 
     @classmethod
-    def fits(cls, seen: Seen) -> Iterator[Mask]:
+    def fits(cls, seen: Observed) -> Iterator[Mask]:
         if seen.window:
             yield cls(*seen.window)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class Observed:
     """A grid of one sentence and one head.
 
     Attributes:
@@ -26,11 +26,13 @@ class Seen:
     first: int = 0
 
     @classmethod
-    def of(cls, grid: Tensor, first: int = 0) -> "Seen":
+    def of(cls, grid: Tensor, first: int = 0) -> "Observed":
         """All of a grid."""
         return cls(grid, torch.ones_like(grid), first)
 
-    def without(self, *, rows: Tensor | None = None, keys: Tensor | None = None, cells: Tensor | None = None) -> "Seen":
+    def without(
+        self, *, rows: Tensor | None = None, keys: Tensor | None = None, cells: Tensor | None = None
+    ) -> "Observed":
         """The same with rows (Q,), keys (K,) or cells (Q, K) that tell nothing."""
         known = self.known
         for hidden in (rows[:, None] if rows is not None else None, keys, cells):
@@ -121,12 +123,12 @@ class Seen:
         gaps = key.diff()[row.diff() == 0]
         return int(gaps.mode().values) if len(gaps) else 0
 
-    def in_blocks(self, size: int) -> "Seen":
+    def in_blocks(self, size: int) -> "Observed":
         """Which blocks of `size` queries and keys are open for the most part, and which are known at all."""
         edges = [torch.arange(0, length + size, size).clamp_max(length) for length in (self.queries, self.keys)]
         corners = [sums[edges[0]][:, edges[1]] for sums in self._sums]
         said, known = (part.diff(dim=0).diff(dim=1) for part in corners)
-        return Seen(2 * said > known, known > 0)
+        return Observed(2 * said > known, known > 0)
 
     @cached_property
     def _sums(self) -> tuple[Tensor, Tensor]:
