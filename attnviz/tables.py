@@ -68,60 +68,41 @@ def mask_table(
     Of more than `MOST_CELLS` cells, the first of each run of keys that are open, or that the same rule blocks.
     """
     keys = queries if keys is None else keys
-    many = len(queries) * len(keys) > MOST_CELLS
-    blocks = metrics.row_slices(len(queries), len(keys))
-    parts = [_mask_rules(mask, queries, keys, sentence, rows, runs=many) for rows in blocks]
-    q, k, rules = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    table = pd.DataFrame(
-        {
-            "query": q,
-            "query_token": _pick(queries, q),
-            "key": k,
-            "key_token": _pick(keys, k),
-            "may_attend": rules == "",
-            "rule": rules,
-        }
-    )
-    if many:
-        table.attrs["note"] = _RUNS.format(len(keys))
-    return table
+    size = len(queries), len(keys)
+    found = [(rows.start, *mask.reasons(*size, sentence=sentence, rows=rows)) for rows in metrics.row_slices(*size)]
+    parts = [_rules(reasons, codes.numpy(), size[0] * size[1], start) for start, reasons, codes in found]
+    i, j, rules = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    table = pd.DataFrame(_cells(i, j, queries, keys) | {"may_attend": rules == "", "rule": rules})
+    return _cut(table, size[0] * size[1], _RUNS.format(len(keys)))
 
 
 def seen_mask_table(seen: SeenMask) -> pd.DataFrame:
     """`mask_table` of a mask through a view, with a note on what the view did."""
     reasons, blocked = seen.blocked()
-    many = blocked.size > MOST_CELLS
-    listed = np.ones(blocked.shape, bool)
-    if many:
-        listed[:, 1:] = blocked[:, 1:] != blocked[:, :-1]
-    i, j = listed.nonzero()
-    rules = _pick(("", *reasons), blocked[i, j])
-    places = {
-        "query": seen.queries.starts[i],
-        "query_token": _pick(seen.queries.labels, i),
-        "key": seen.keys.starts[j],
-        "key_token": _pick(seen.keys.labels, j),
-    }
+    i, j, rules = _rules(reasons, blocked, blocked.size)
+    places = _cells(i, j, seen.queries.labels, seen.keys.labels, seen.queries.starts, seen.keys.starts)
     table = pd.DataFrame(places | {"may_attend": rules == "", "rule": rules})
-    if many:
-        table.attrs["note"] = _RUNS.format(len(seen.keys))
-    return _noted(table, seen)
+    return _noted(_cut(table, blocked.size, _RUNS.format(len(seen.keys))), seen)
 
 
 _RUNS = "Of {:,} keys, the first of each run that is open or blocked by the same rule."
 
 
-def _mask_rules(
-    mask: Mask, queries: Sequence[str], keys: Sequence[str], sentence: int, rows: slice, *, runs: bool
+def _rules(
+    reasons: Sequence[str], codes: np.ndarray, size: int, first: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Query, key and rule of the cells in some rows; with `runs`, of those with another rule than the key before."""
-    reasons, blocked = mask.reasons(len(queries), len(keys), sentence=sentence, rows=rows)
-    codes = blocked.numpy()
+    """Row, column and rule of cells; of a mask of too many cells, of those with another rule than the key before.
+
+    Args:
+        codes: (rows, columns); 0 where a query may attend, i where reasons[i - 1] blocks.
+        size: how many cells the whole mask has.
+        first: the number of the first row.
+    """
     listed = np.ones(codes.shape, bool)
-    if runs:
+    if size > MOST_CELLS:
         listed[:, 1:] = codes[:, 1:] != codes[:, :-1]
-    q, k = listed.nonzero()
-    return q + rows.start, k, _pick(("", *reasons), codes[q, k])
+    i, j = listed.nonzero()
+    return i + first, j, _pick(("", *reasons), codes[i, j])
 
 
 def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.DataFrame:
@@ -139,27 +120,22 @@ def comparison_table(found: Beside) -> pd.DataFrame:
     `STRONGEST` of each row that differ most.
     """
     size = np.abs(np.nan_to_num(found.difference, nan=-1.0))
-    i, j = (index.ravel() for index in np.indices(size.shape))
-    if many := size.size > MOST_CELLS:
-        j = np.argsort(-size, axis=1, kind="stable")[:, :STRONGEST]
-        i, j = np.repeat(np.arange(len(size)), j.shape[1]), j.ravel()
+    i, j = _largest(size)
     columns: dict[str, np.ndarray] = {}
     for end, (side, name) in enumerate(((found.a, "a"), (found.b, "b"))):
         for axis, (what, places, at) in enumerate((("query", found.rows, i), ("key", found.columns, j))):
             own = [pair[end] for pair in places]
-            columns[f"{what}_{name}"] = np.array([None if p is None else p for p in own], dtype=object)[at]
+            columns[f"{what}_{name}"] = np.array(own, dtype=object)[at]
             columns[f"{what}_token_{name}"] = _texts([p if p is None else side.tokens[axis][p].text for p in own])[at]
     (a, _), (b, _) = found.maps
     numbers = {"a": a[i, j], "b": b[i, j], "difference": found.difference[i, j], "variation": found.variation[i]}
-    table = pd.DataFrame(columns | numbers)
-    if many:
-        table.attrs["note"] = f"Of {size.shape[1]:,} keys, the {STRONGEST} of each query that differ most."
-    return table
+    note = f"Of {size.shape[1]:,} keys, the {STRONGEST} of each query that differ most."
+    return _cut(pd.DataFrame(columns | numbers), size.size, note)
 
 
 def alike_table(found: Divergences) -> pd.DataFrame:
     """One row per two heads: layer, head, other_layer, other_head, divergence (Jensen-Shannon, in nats)."""
-    i, j = (index.ravel() for index in np.indices(found.divergence.shape))
+    i, j = _every(found.divergence)
     layers, heads = (np.array(part) for part in ([s.layer for s, _ in found.heads], [h for _, h in found.heads]))
     places = {"layer": layers[i], "head": heads[i], "other_layer": layers[j], "other_head": heads[j]}
     return pd.DataFrame(places | {"divergence": found.divergence.ravel()})
@@ -170,16 +146,11 @@ def rollout_table(shares: np.ndarray, texts: Sequence[str]) -> pd.DataFrame:
 
     Of more than `MOST_CELLS` cells, the `STRONGEST` of each query.
     """
-    i, j = (index.ravel() for index in np.indices(shares.shape))
-    if many := shares.size > MOST_CELLS:
-        j = np.argsort(-shares, axis=1, kind="stable")[:, :STRONGEST]
-        i, j = np.repeat(np.arange(len(shares)), j.shape[1]), j.ravel()
-    names = _texts(texts)
-    places = {"query": i, "query_token": names[i], "key": j, "key_token": names[j]}
-    table = pd.DataFrame(places | {"share": shares[i, j]})
-    if many:
-        table.attrs["note"] = f"Of {len(shares):,} tokens, the {STRONGEST} with the largest shares of each query."
-    return table
+    i, j = _largest(shares)
+    table = pd.DataFrame(_cells(i, j, texts, texts) | {"share": shares[i, j]})
+    return _cut(
+        table, shares.size, f"Of {len(shares):,} tokens, the {STRONGEST} with the largest shares of each query."
+    )
 
 
 def reached_table(numbers: dict[str, np.ndarray], texts: Sequence[str]) -> pd.DataFrame:
@@ -192,32 +163,16 @@ def leaks_table(test: LeakTest) -> pd.DataFrame:
 
     `moved` is a share of the output's length, NaN where the key was not changed; `state` is one of `core.leaks.STATES`.
     """
-    i, j = (index.ravel() for index in np.indices(test.moved.shape))
-    return pd.DataFrame(
-        {
-            "query": i,
-            "query_token": _pick([token.text for token in test.queries], i),
-            "key": j,
-            "key_token": _pick([token.text for token in test.keys], j),
-            "moved": test.moved.numpy().ravel(),
-            "promised": test.promised.numpy().ravel(),
-            "state": _pick(STATES, test.states.numpy().ravel()),
-        }
-    )
+    i, j = _every(test.moved)
+    texts = ([token.text for token in tokens] for tokens in (test.queries, test.keys))
+    numbers = {"moved": test.moved.numpy().ravel(), "promised": test.promised.numpy().ravel()}
+    return pd.DataFrame(_cells(i, j, *texts) | numbers | {"state": _pick(STATES, test.states.numpy().ravel())})
 
 
 def labels_table(record: Record, *, before: Record | None = None, sentence: int = 0) -> pd.DataFrame:
     """One row per class, the most probable first: label, probability, and probability_before a change if asked for."""
     found = metrics.labels(record, before=before, sentence=sentence)
-    table = pd.DataFrame(
-        {
-            "label": _texts([one.word for one in found]),
-            "probability": np.array([one.probability for one in found], np.float64),
-        }
-    )
-    if before is None:
-        return table
-    return table.assign(probability_before=np.array([one.before for one in found], np.float64))
+    return _probabilities({"label": _texts([one.word for one in found])}, found, before is not None)
 
 
 def similarity_table(record: Record, *, before: Record | None = None) -> pd.DataFrame:
@@ -227,10 +182,47 @@ def similarity_table(record: Record, *, before: Record | None = None) -> pd.Data
     """
     cosine = metrics.similarity(record).numpy()
     texts = [sentence.text for sentence in record.sentences]
-    i, j = (index.ravel() for index in np.indices(cosine.shape))
+    i, j = _every(cosine)
     pairs = {"sentence": i, "text": _pick(texts, i), "other": j, "other_text": _pick(texts, j)}
     table = pd.DataFrame(pairs | {"similarity": cosine.ravel()})
     return table if before is None else table.assign(moved=metrics.shift(before, record).numpy()[i])
+
+
+def next_word_table(
+    record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5
+) -> pd.DataFrame:
+    """One row per word that is probable after a position: position, token, word, probability; see `metrics.next_words`.
+
+    Also probability_before, if a run `before` a change is given and has read the same up to there.
+    """
+    found = metrics.next_words(record, position, before=before, sentence=sentence, count=count)
+    token = _texts([metrics.token_at(record, position, sentence=sentence)] * len(found))
+    words = {"position": np.full(len(found), position), "token": token, "word": _texts([next.word for next in found])}
+    comparable = before is not None and metrics.read_alike(before, record, position, sentence=sentence)
+    return _probabilities(words, found, comparable)
+
+
+def step_by_step_table(record: Record, *, before: Record | None = None, sentence: int = 0) -> pd.DataFrame:
+    """One row per position (per blank, of a model that fills in): position, token, word, probability.
+
+    See `metrics.said`.
+
+    With a run `before` a change also token_before, word_before and probability_before; of two that have not read
+    equally many tokens, what one lacks is empty.
+    """
+    runs = {"": record} if before is None else {"": record, "_before": before}
+    predictions = {end: metrics.said(run, sentence=sentence) for end, run in runs.items()}
+    length = max(map(len, predictions.values()))
+    longest = max(predictions.values(), key=len)
+    columns = {"position": np.array([one.position for one in longest], np.int64)}
+    for end, found in predictions.items():
+        rows = [*found, *[None] * (length - len(found))]
+        columns |= {
+            f"token{end}": _texts([row and row.token for row in rows]),
+            f"word{end}": _texts([row and row.word for row in rows]),
+            f"probability{end}": np.array([row.probability if row else np.nan for row in rows], np.float64),
+        }
+    return pd.DataFrame(columns)
 
 
 def _noted(table: pd.DataFrame, seen: Seen | SeenMask) -> pd.DataFrame:
@@ -246,7 +238,7 @@ def _weights(seen: Seen, head: int | str, *, many: bool) -> pd.DataFrame:
     if many:
         return _strongest(seen, head)
     found = seen.cells([head])[0]
-    i, j = (index.ravel() for index in np.indices(found.weights.shape))
+    i, j = _every(found.weights)
     columns = _places(seen, i, j) | {
         "weight": found.weights.ravel(),
         "score": None if found.scores is None else found.scores.ravel(),
@@ -256,71 +248,24 @@ def _weights(seen: Seen, head: int | str, *, many: bool) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def next_word_table(
-    record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5
-) -> pd.DataFrame:
-    """One row per word that is probable after a position: position, token, word, probability; see `metrics.next_words`.
-
-    Also probability_before, if a run `before` a change is given and has read the same up to there.
-    """
-    found = metrics.next_words(record, position, before=before, sentence=sentence, count=count)
-    table = pd.DataFrame(
-        {
-            "position": np.full(len(found), position),
-            "token": _texts([metrics.token_at(record, position, sentence=sentence)] * len(found)),
-            "word": _texts([next.word for next in found]),
-            "probability": np.array([next.probability for next in found], np.float64),
-        }
-    )
-    if before is None or not metrics.read_alike(before, record, position, sentence=sentence):
-        return table
-    return table.assign(probability_before=np.array([next.before for next in found], np.float64))
-
-
-def step_by_step_table(record: Record, *, before: Record | None = None, sentence: int = 0) -> pd.DataFrame:
-    """One row per position (per blank, of a model that fills in): position, token, word, probability.
-
-    See `metrics.said`.
-
-    With a run `before` a change also token_before, word_before and probability_before; of two that have not read
-    equally many tokens, what one lacks is empty.
-    """
-    runs = {"": record} if before is None else {"": record, "_before": before}
-    said = {end: metrics.said(run, sentence=sentence) for end, run in runs.items()}
-    length = max(map(len, said.values()))
-    longest = max(said.values(), key=len)
-    columns = {"position": np.array([one.position for one in longest], np.int64)}
-    for end, found in said.items():
-        rows = [*found, *[None] * (length - len(found))]
-        columns |= {
-            f"token{end}": _texts([row and row.token for row in rows]),
-            f"word{end}": _texts([row and row.word for row in rows]),
-            f"probability{end}": np.array([row.probability if row else np.nan for row in rows], np.float64),
-        }
-    return pd.DataFrame(columns)
-
-
 def _places(seen: Seen, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
     """Columns that say of which query and key a row is, and what the query predicts if it does; `i` and `j` count the
     rows and columns that are seen."""
-    predicts = {} if seen.predicted is None else {"predicts": _pick(seen.predicted, i)}
-    query = {"query": seen.queries.starts[i], "query_token": _pick(seen.queries.labels, i)}
-    return query | predicts | {"key": seen.keys.starts[j], "key_token": _pick(seen.keys.labels, j)}
+    columns = _cells(i, j, seen.queries.labels, seen.keys.labels, seen.queries.starts, seen.keys.starts)
+    if seen.predicted is None:
+        return columns
+    names = ("query", "query_token", "predicts", "key", "key_token")
+    columns["predicts"] = _pick(seen.predicted, i)
+    return {name: columns[name] for name in names}
 
 
 def _strongest(seen: Seen, head: int | str) -> pd.DataFrame:
     """The strongest open keys of each query, strongest first, found row block by row block."""
     parts = [_strongest_block(seen, head, rows) for rows in seen.blocks()]
     i, j, weights, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    table = pd.DataFrame(
-        _places(seen, i, j)
-        | {
-            "weight": weights,
-            "score": scores if seen.has_scores(head) else None,
-            "state": _pick(metrics.STATES, np.where(np.isnan(weights), metrics.NAN, metrics.WEIGHT)),
-            "rule": "",
-        }
-    )
+    states = _pick(metrics.STATES, np.where(np.isnan(weights), metrics.NAN, metrics.WEIGHT))
+    numbers = {"weight": weights, "score": scores if seen.has_scores(head) else None, "state": states, "rule": ""}
+    table = pd.DataFrame(_places(seen, i, j) | numbers)
     table.attrs["note"] = f"Of {len(seen.keys):,} keys, the {STRONGEST} strongest that each query may attend to."
     return table
 
@@ -336,6 +281,51 @@ def _strongest_block(seen: Seen, head: int | str, rows: slice) -> tuple[np.ndarr
     known = np.zeros_like(found) if block.scores is None else np.take_along_axis(block.scores, chosen.numpy(), 1)
     i = np.repeat(np.arange(rows.start, rows.stop)[:, None], chosen.shape[1], axis=1)
     return i[kept], chosen.numpy()[kept], found[kept], known[kept]
+
+
+def _every(cells: np.ndarray | torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of every cell."""
+    i, j = np.indices(cells.shape)
+    return i.ravel(), j.ravel()
+
+
+def _largest(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of every cell; of more than `MOST_CELLS`, of the `STRONGEST` of each row."""
+    if cells.size <= MOST_CELLS:
+        return _every(cells)
+    j = np.argsort(-cells, axis=1, kind="stable")[:, :STRONGEST]
+    return np.repeat(np.arange(len(cells)), j.shape[1]), j.ravel()
+
+
+def _cells(
+    i: np.ndarray,
+    j: np.ndarray,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    query: np.ndarray | None = None,
+    key: np.ndarray | None = None,
+) -> dict[str, np.ndarray]:
+    """Columns that say of which query and key a row is, by its row and column; `query` and `key` are their positions,
+    where these are others."""
+    places = {"query": i if query is None else query[i], "query_token": _pick(queries, i)}
+    return places | {"key": j if key is None else key[j], "key_token": _pick(keys, j)}
+
+
+def _probabilities(
+    columns: dict[str, np.ndarray], found: Sequence[metrics.NextWord], with_before: bool
+) -> pd.DataFrame:
+    """With the probability of each word, and that before a change."""
+    table = pd.DataFrame(columns | {"probability": np.array([one.probability for one in found], np.float64)})
+    if not with_before:
+        return table
+    return table.assign(probability_before=np.array([one.before for one in found], np.float64))
+
+
+def _cut(table: pd.DataFrame, size: int, note: str) -> pd.DataFrame:
+    """With a note on what was left out, where there were too many cells."""
+    if size > MOST_CELLS:
+        table.attrs["note"] = note
+    return table
 
 
 def _pick(names: Sequence[str], codes: np.ndarray) -> np.ndarray:

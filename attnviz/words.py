@@ -6,7 +6,7 @@ import numpy as np
 
 from attnviz import metrics, views
 from attnviz.core import leaks as leak_tests
-from attnviz.core.amounts import percent
+from attnviz.core.amounts import counted, decimals, percent
 from attnviz.core.display import as_sentence, in_title, isolated, shown
 from attnviz.core.edits import Site
 from attnviz.core.leaks import LeakTest
@@ -124,8 +124,8 @@ def heads(record: Record, site: Site, largest: Sequence[str], *, sentence: int =
     queries, keys = len(seen.queries), len(seen.keys)
     most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
     off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
-    heads = "1 head" if step.num_heads == 1 else f"{step.num_heads} heads"
-    text = f"{heads} of {site}, each a map of {queries} queries by {keys} keys. Largest weight by head: {most}.{off}"
+    each = f"{counted(step.num_heads, 'head')} of {site}, each a map of {queries} queries by {keys} keys"
+    text = f"{each}. Largest weight by head: {most}.{off}"
     return " ".join([text, *map(as_sentence, seen.notes)])
 
 
@@ -164,8 +164,7 @@ def _ends(test: LeakTest, query: int, key: int) -> tuple[tuple[int, Token], ...]
 
 
 def count_of_leaks(test: LeakTest) -> str:
-    count = len(test.pairs)
-    return "no leak" if not count else "1 leak" if count == 1 else f"{count:,} leaks"
+    return counted(len(test.pairs), "leak") if test.pairs else "no leak"
 
 
 def leaks(test: LeakTest) -> str:
@@ -176,8 +175,8 @@ def leaks(test: LeakTest) -> str:
     found = f"{as_sentence(count_of_leaks(test))[:-1]}{f': {first}{more}' if pairs else ''}."
     changed, unused = int(test.tested.sum()), int(test.unused.sum())
     what = f"Compared: {test.where}, the output at {len(test.queries)} positions"
-    how = f"{what}, when each of {changed} token{'s' * (changed > 1)} is changed; promised: {test.promise}."
-    still = f"Of what may be seen, {unused:,} cell{'s' * (unused > 1)} did not move." if unused else ""
+    how = f"{what}, when each of {counted(changed, 'token')} is changed; promised: {test.promise}."
+    still = f"Of what may be seen, {counted(unused, 'cell')} did not move." if unused else ""
     edits = test.edits.in_words()
     parts = [found, how, still, *map(as_sentence, test.notes), f"Changed: {', '.join(edits)}." if edits else ""]
     return " ".join(filter(None, parts))
@@ -264,9 +263,8 @@ def similarity(record: Record, *, before: Record | None = None) -> str:
     )
     ends = dict(zip(("most", "least"), (pairs[:1], pairs[1:][-1:]), strict=True))
     named = [f"{what} alike {texts[i]} and {texts[j]}, {-c:.2f}" for what, found in ends.items() for c, i, j in found]
-    count = "1 sentence" if len(texts) == 1 else f"{len(texts)} sentences"
     listed = f": {'; '.join(named)}" if named else ""
-    text = f"Similarity of {count}, the cosine of their vectors{listed}."
+    text = f"Similarity of {counted(len(texts), 'sentence')}, the cosine of their vectors{listed}."
     if before is None:
         return text
     moved = metrics.shift(before, record).tolist()
@@ -278,9 +276,7 @@ def similarity(record: Record, *, before: Record | None = None) -> str:
 
 def turned(moved: float) -> str:
     """How far a vector turned (see `metrics.shift`): what is not quite nothing does not read as if it were."""
-    if moved != moved:
-        return "NaN"
-    return "<0.0001" if 0 < moved < 5e-5 else f"{moved:.4f}" if moved else "0"
+    return decimals(moved, 4) if moved else "0"
 
 
 FINE = 0.05
@@ -293,7 +289,7 @@ def compared(found: Beside) -> str:
     parts = []
     if row is not None:
         variation = float(found.variation[row])
-        moved = _number(variation, 4 if variation < FINE else 2)
+        moved = decimals(variation, 4 if variation < FINE else 2)
         parts.append(f"The row that changed most is {_place(found, 0, row)}: {moved} of its attention moved.")
     if cell is not None:
         parts.append(f"The cell: {compared_cell(found, *cell)}")
@@ -307,7 +303,7 @@ def compared_cell(found: Beside, row: int, column: int) -> str:
     more = float(found.difference[row, column])
     digits = 4 if 0 < abs(more) < FINE else 2
     each = [_gives(found, end, row, column, digits) for end in range(2)]
-    much = f": {'B' if more > 0 else 'A'} more by {_number(abs(more), digits)}" if more == more and more else ""
+    much = f": {'B' if more > 0 else 'A'} more by {decimals(abs(more), digits)}" if more == more and more else ""
     if None in each:
         said, name = (each[0], "A") if each[0] else (each[1], "B")
         return f"{said} in {name}; {'B' if name == 'A' else 'A'} has no such cell."
@@ -327,15 +323,7 @@ def _gives(found: Beside, end: int, row: int, column: int, digits: int) -> str |
     if states[row, column] == metrics.EMPTY:
         return f"{query} has no key left"
     weight = float(weights[row, column])
-    return f"{query} gives {_number(weight, digits)} to {key}"
-
-
-def _number(number: float, digits: int) -> str:
-    """What is not quite nothing does not read as if it were."""
-    if number != number:
-        return "NaN"
-    smallest = 10.0**-digits
-    return f"<{smallest:g}" if 0 < number < smallest / 2 else f"{number:.{digits}f}"
+    return f"{query} gives {decimals(weight, digits)} to {key}"
 
 
 def _place(found: Beside, axis: int, at: int) -> str:

@@ -7,7 +7,7 @@ from attnviz.charts.stage import Tokens, are_weights
 from attnviz.charts.theme import Theme, theme
 from attnviz.core.display import shown
 from attnviz.walk import Matrix, Stage
-from attnviz.walk.before import NOT_TAKEN_APART, READ_ONLY
+from attnviz.walk.stages import NOT_TAKEN_APART, READ_ONLY
 
 WIDTH = 318
 """Pixels of the whole rail, so that it fits a phone."""

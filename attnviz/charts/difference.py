@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnviz.charts import axes, frame, hatch, panels, pixels
-from attnviz.charts.digits import digits
 from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, box, text_width, words
 from attnviz.charts.heatmap import NOT_A_NUMBER, subtitles_of
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.size import Size, size_beside
 from attnviz.charts.theme import LINE, WORD_CHARACTER, Theme, theme
+from attnviz.core.amounts import digits
 from attnviz.core.display import in_title, shown
 from attnviz.core.tokens import Token
 from attnviz.metrics import BLOCKED

@@ -12,11 +12,11 @@ import altair as alt
 import numpy as np
 
 from attnviz.charts import frame, pixels
-from attnviz.charts.digits import digits
 from attnviz.charts.frame import Frame
 from attnviz.charts.picture import Form, Picture, Table, columns
 from attnviz.charts.screen import SCHEMA, at, frame_marks, parts
 from attnviz.charts.theme import FONT, MONO, TEXT_SIZE, Theme, config
+from attnviz.core.amounts import digits
 
 HUGE = 1e8
 """Numbers beyond this (-1e9, added as a mask) stand at the end of a scale instead of stretching it."""

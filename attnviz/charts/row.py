@@ -1,9 +1,9 @@
 """One query worked in full, as a table that is a picture: a row per key, a column per step, a bar per weight."""
 
 from attnviz.charts import axes, bars
-from attnviz.charts.digits import digits
 from attnviz.charts.picture import Picture
 from attnviz.charts.theme import theme
+from attnviz.core.amounts import digits
 from attnviz.core.display import shown
 from attnviz.core.record import Step
 from attnviz.core.tokens import Token

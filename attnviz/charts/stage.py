@@ -3,10 +3,10 @@
 import numpy as np
 
 from attnviz.charts import frame, panels, pixels
-from attnviz.charts.digits import short
 from attnviz.charts.frame import Frame, Ramp, text_width, words
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.theme import LINE, TEXT_SIZE, WORD_CHARACTER, Theme, theme
+from attnviz.core.amounts import in_cell
 from attnviz.core.display import shown
 from attnviz.core.tokens import Token
 from attnviz.walk import Matrix, Stage
@@ -185,12 +185,12 @@ def _numbers(panel: Panel, wide: float, high: float, colors: Theme) -> Frame:
     for (row, column), value in np.ndenumerate(panel.values):
         on_ramp = colored[row, column]
         color = pixels.readable(pixels.color_at(panel.place(value), ramp), colors) if on_ramp else colors.text
-        drawn.append(words((column + 0.5) * wide, panel.y + (row + 0.5) * high, short(value), color))
+        drawn.append(words((column + 0.5) * wide, panel.y + (row + 0.5) * high, in_cell(value), color))
     return Frame(ticks=tuple(drawn))
 
 
 def _legend(limit: float, signed: bool, top: float, colors: Theme) -> Frame:
     ramp = panels.ground(signed, colors)
-    ticks = ((0, f"−{short(limit)}"), (0.5, "0"), (1, short(limit))) if signed else ((0, "0"), (1, "1"))
+    ticks = ((0, f"−{in_cell(limit)}"), (0.5, "0"), (1, in_cell(limit))) if signed else ((0, "0"), (1, "1"))
     caption = "from negative over 0 to positive" if signed else "weight, from 0 to 1"
     return frame.legend([], Ramp(caption, pixels.ramp_uri(ramp), ticks), top=top, width=400, colors=colors)

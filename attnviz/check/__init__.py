@@ -26,8 +26,6 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask
 from attnviz.core.stack import Stack
 
-__all__ = ["AXES", "CHECKS", "CONVENTIONS", "KINDS", "MEANT", "MOST", "SEVERITIES", "Finding", "Report", "check"]
-
 MOST_CELLS = 2**24
 """So many cells are checked at once: 16 heads of 1,024 x 1,024."""
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnviz.core.amounts import counted
 from attnviz.core.explain import Judgement
 
 SEVERITIES = ("note", "warning", "error")
@@ -157,16 +158,17 @@ class Laid:
         cells = tuple(map(tuple, found[:MOST, kept].tolist()))
         return Finding(rule, severity, says, fix, tuple(AXES[axis] for axis in kept), cells, len(found))
 
+    def some(self, rule: str, severity: str, chosen: Tensor, says: str, fix: str = "", noun: str = "") -> list[Finding]:
+        """`finding` if any cells are chosen, else none; with a `noun` the sentence begins with how many."""
+        number = int(chosen.sum())
+        says = f"{counted(number, noun)} {says}" if noun else says
+        return [self.finding(rule, severity, says, fix, chosen)] if number else []
+
     def of_heads(self, rule: str, severity: str, says: str, fix: str, heads: Tensor) -> Finding:
         """A finding about whole heads, boolean (H,)."""
         axes = ("head",) if "head" in self.axes else ()
         cells = tuple((head,) if axes else () for head in heads.nonzero().flatten().tolist()[:MOST])
         return Finding(rule, severity, says, fix, axes, cells if axes else (), int(heads.sum()) if axes else 0)
-
-
-def many(count: int, noun: str) -> str:
-    """A number of things: "1 row", "2,000 rows"."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def future(queries: int, keys: int) -> Tensor:

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnviz.check.findings import Finding, Laid, future, many
+from attnviz.check.findings import Finding, Laid, future
 from attnviz.check.intent import Intent
+from attnviz.core.amounts import counted
 
 FEW = 4
 """Queries below which a mask that opens one key of the future for all may as well be a window."""
@@ -54,7 +55,7 @@ def leaks(laid: Laid, may_attend: Tensor, *, told: bool) -> Iterator[Finding]:
     nearest = open_ahead & ~torch.ones(queries, keys, dtype=torch.bool).tril(max(0, keys - queries) + 1)
     whom = "the key after it" if not nearest.any() else "keys after it"
     _, _, query, key = open_ahead.nonzero()[0].tolist()
-    rows = many(int(open_ahead.any(-1).sum()), "row")
+    rows = counted(int(open_ahead.any(-1).sum()), "row")
     says = f"Open to {whom} in {rows}: position {query} saw position {key}. Of all, {in_numbers(may_attend)}."
     fix = "Block them: tril(diagonal=0) is open, triu(diagonal=1) blocked."
     if not told:
@@ -69,9 +70,6 @@ def beyond(laid: Laid, is_open: Tensor, meant: Intent) -> Iterator[Finding]:
     for rule, cells in (("future-leak", extra & after & hidden), ("deviation", extra & ~(after & hidden))):
         if cells.any():
             _, _, query, key = cells.nonzero()[0].tolist()
-            says = (
-                f"{many(int(cells.sum()), 'cell')} open that {meant.title} blocks: position {query} saw position {key}."
-            )
-            yield laid.finding(
-                rule, "error", says, "Look for a mask that was not handed over, or is another one.", cells
-            )
+            says = f"open that {meant.title} blocks: position {query} saw position {key}."
+            fix = "Look for a mask that was not handed over, or is another one."
+            yield from laid.some(rule, "error", cells, says, fix, "cell")

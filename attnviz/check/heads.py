@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnviz.check.findings import Finding, Laid, many
+from attnviz.check.findings import Finding, Laid
 from attnviz.check.sums import closed_cells
+from attnviz.core.amounts import counted
 
 EVEN = 1e-3
 """Weights of a row that differ by less than this share of the largest are even."""
@@ -32,7 +33,7 @@ def check_heads(laid: Laid, known: Tensor, dead: Tensor) -> Iterator[Finding]:
     """
     weights = laid.values
     if dead.any():
-        says = f"{many(int(dead.sum()), 'head')} with the weight 0 everywhere: nothing is added by it."
+        says = f"{counted(int(dead.sum()), 'head')} with the weight 0 everywhere: nothing is added by it."
         yield laid.of_heads(
             "dead-head", "warning", says, "If they were not switched off, look for a mask or factor of 0.", dead
         )
@@ -42,7 +43,7 @@ def check_heads(laid: Laid, known: Tensor, dead: Tensor) -> Iterator[Finding]:
     if level.any():
         yield uniform(laid, level)
     if fixed.any():
-        says = f"{many(int(fixed.sum()), 'head')} with {FIXED:.0%} or more of each row on one and the same key."
+        says = f"{counted(int(fixed.sum()), 'head')} with {FIXED:.0%} or more of each row on one and the same key."
         yield laid.of_heads("dead-head", "note", says, "", fixed)
     plain = dead | (even_rows(weights, usable, 2 * laid.rounding) | (weights.amax(-1) >= FIXED)).all(-1).all(0)
     yield from identical(laid, plain)
@@ -50,7 +51,7 @@ def check_heads(laid: Laid, known: Tensor, dead: Tensor) -> Iterator[Finding]:
 
 
 def uniform(laid: Laid, heads: Tensor) -> Finding:
-    says = f"{many(int(heads.sum()), 'uniform head')}: every open key of a row counts the same, whatever it says."
+    says = f"{counted(int(heads.sum()), 'uniform head')}: every open key of a row counts the same, whatever it says."
     fix = (
         "Look for queries or keys that are 0, a temperature that is far too high, or -1e9 added to all scores of a row."
     )
@@ -123,7 +124,7 @@ def symmetric(laid: Laid, scores: Tensor, known: Tensor, *, relative: bool) -> I
     asked = torch.stack([can for can, _ in judged])
     heads = torch.stack([alike | ~can for can, alike in judged]).all(0) & asked.any(0)
     if heads.any():
-        says = f"{many(int(heads.sum()), 'head')} with symmetric scores, s(i, j) = s(j, i). Is W_Q = W_K?"
+        says = f"{counted(int(heads.sum()), 'head')} with symmetric scores, s(i, j) = s(j, i). Is W_Q = W_K?"
         yield laid.of_heads("symmetric-scores", "warning", says, SAME_WAY, heads)
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from attnviz.check.findings import Finding, Laid, future, many
+from attnviz.check.findings import Finding, Laid, future
 from attnviz.check.future import in_numbers
 from attnviz.check.grids import MOST_CELLS, Grids
 from attnviz.check.intent import Intent
 from attnviz.check.kinds import small
+from attnviz.core.amounts import counted
 from attnviz.core.explain import MISTAKEN, Judgement, judge, words
 
 ASK = "Say what the mask is meant to be."
@@ -135,7 +136,7 @@ def _unknown(laid: Laid, may_attend: Tensor) -> Iterator[Finding]:
             return
         empty = int((~may_attend.any(-1)).sum())
         if ahead.any() and (empty or 2 * int(may_attend.sum()) >= may_attend.numel()):
-            rows = f", and {many(empty, 'row')} sees nothing" if empty == 1 else f", and {empty:,} rows see nothing"
+            rows = f", and {counted(empty, 'row')} sees nothing" if empty == 1 else f", and {empty:,} rows see nothing"
             says = f"No query sees itself{rows * bool(empty)}: {in_numbers(may_attend)}."
             says = f"Open and blocked are probably swapped. {says}"
             yield laid.finding("inverted", "warning", says, f"{words.FIXES['inverted']} {ASK}", blocked)

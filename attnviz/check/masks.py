@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import torch
 
 from attnviz.check import kinds
-from attnviz.check.findings import Checked, Finding, Laid, future, many
+from attnviz.check.findings import Checked, Finding, Laid, future
 from attnviz.check.future import in_numbers, leaks, looks_causal
 from attnviz.check.guessing import evidence
 from attnviz.check.intent import Intent
 from attnviz.check.judged import Judged
 from attnviz.check.judged import findings as of_judgement
+from attnviz.core.amounts import counted
 from attnviz.core.explain import MISTAKEN, words
 
 WEAK = -1000.0
@@ -63,14 +64,15 @@ def _future(judged: Judged, causal: bool | None) -> tuple[bool, tuple[str, ...]]
     return bool(causal), ()
 
 
-def _weak_fill(laid: Laid) -> Iterator[Finding]:
+def _weak_fill(laid: Laid) -> list[Finding]:
     """Whether an additive mask blocks enough."""
     value = kinds.fill(laid.values)
-    if value is not None and value > WEAK:
-        left = torch.tensor(value, dtype=torch.float64).exp().item()
-        says = f"Blocked scores are lowered by {-value:.4g} only: {left:.2g} of their weight stays."
-        fix = "Fill with -inf, or torch.finfo(dtype).min."
-        yield laid.finding("weak-fill", "error" if value > -20 else "warning", says, fix, laid.values < 0)
+    if value is None or value <= WEAK:
+        return []
+    left = torch.tensor(value, dtype=torch.float64).exp().item()
+    says = f"Blocked scores are lowered by {-value:.4g} only: {left:.2g} of their weight stays."
+    severity, fix = "error" if value > -20 else "warning", "Fill with -inf, or torch.finfo(dtype).min."
+    return [laid.finding("weak-fill", severity, says, fix, laid.values < 0)]
 
 
 def _guess(laid: Laid, meant: Intent | None) -> tuple[str, Judged, Finding]:
@@ -94,18 +96,13 @@ def _guess(laid: Laid, meant: Intent | None) -> tuple[str, Judged, Finding]:
 
 def _values(laid: Laid) -> Iterator[Finding]:
     values = laid.values
-    if values.isnan().any():
-        says = "The mask holds NaN."
-        fix = "0 * -inf is NaN: do not multiply by -inf, use torch.where or masked_fill."
-        yield laid.finding("nan", "error", says, fix, values.isnan())
-    if (values == torch.inf).any():
-        yield laid.finding("inf", "error", "The mask holds +inf.", "Blocked is -inf, open is 0.", values == torch.inf)
+    fix = "0 * -inf is NaN: do not multiply by -inf, use torch.where or masked_fill."
+    yield from laid.some("nan", "error", values.isnan(), "The mask holds NaN.", fix)
+    yield from laid.some("inf", "error", values == torch.inf, "The mask holds +inf.", "Blocked is -inf, open is 0.")
     odd = (values != 0) & (values > kinds.VERY_NEGATIVE) & values.isfinite()
     if odd.any():
         says = f"The mask holds {values[odd][0].item():.4g} and other numbers that neither block nor leave open."
-        fix = (
-            "Numbers that are added to scores and change them are a bias; if they are scores or weights, say that kind."
-        )
+        fix = "Numbers added to scores that change them are a bias; if they are scores or weights, say that kind."
         yield laid.finding("values", "error", says, fix, odd)
 
 
@@ -115,18 +112,13 @@ def _empty(laid: Laid, judged: Judged, convention: str) -> Iterator[Finding]:
     as_known = judgement.found and not judgement.mistake
     meant = ~judged.expected.any(-1) if as_known else torch.zeros_like(empty)
     value = kinds.fill(laid.values) if convention == "additive" else None
-    what = (
-        "spreads over masked keys" if value is not None and value > -torch.inf else "is NaN after a softmax, or zeros"
-    )
-    if (wrong := empty & ~meant).any():
-        says = f"{many(int(wrong.sum()), 'row')} of {empty.numel():,} without a key left: such a row {what}."
-        fix = (
-            "Leave a key open (the first, or its own), or zero these rows of the output, and keep them out of the loss."
-        )
-        yield laid.finding("empty-row", "error", says, fix, wrong)
+    spreads = value is not None and value > -torch.inf
+    what = "such a row " + ("spreads over masked keys" if spreads else "is NaN after a softmax, or zeros")
+    zero = "ero these rows of the output, and keep them out of the loss."
+    wrong = empty & ~meant
+    says = f"{counted(int(wrong.sum()), 'row')} of {empty.numel():,} without a key left: {what}."
+    fix = f"Leave a key open (the first, or its own), or z{zero}"
+    yield from laid.some("empty-row", "error", wrong, says, fix)
     if (known := empty & meant).any():
-        says = (
-            f"{many(int(known.sum()), 'row')} without a key left, as {words.named(judgement)} has: such a row {what}."
-        )
-        fix = "Zero these rows of the output, and keep them out of the loss."
-        yield laid.finding("empty-row", "note", says, fix, known)
+        says = f"without a key left, as {words.named(judgement)} has: {what}."
+        yield from laid.some("empty-row", "note", known, says, f"Z{zero}", "row")

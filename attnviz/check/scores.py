@@ -3,7 +3,7 @@
 import torch
 
 from attnviz.check import heads
-from attnviz.check.findings import Checked, Laid, many
+from attnviz.check.findings import Checked, Laid
 from attnviz.check.future import beyond, in_numbers, leaks, looks_causal
 from attnviz.check.intent import Intent
 from attnviz.check.kinds import VERY_NEGATIVE
@@ -12,20 +12,14 @@ from attnviz.check.kinds import VERY_NEGATIVE
 def check_scores(laid: Laid, causal: bool | None, meant: Intent | None) -> Checked:
     """Whether the scores hide the future, and what is wrong with them."""
     scores, findings = laid.values, []
-    if scores.isnan().any():
-        fix = "Look for NaN in queries and keys: an empty row of the layer before, or numbers too large for float16."
-        findings.append(laid.finding("nan", "error", "Some scores are NaN.", fix, scores.isnan()))
-    if (scores == torch.inf).any():
-        fix = "float16 ends at 65,504: scale the queries before the product, or compute scores in float32."
-        findings.append(
-            laid.finding("inf", "error", "Some scores are +inf: the row becomes NaN.", fix, scores == torch.inf)
-        )
+    fix = "Look for NaN in queries and keys: an empty row of the layer before, or numbers too large for float16."
+    findings += laid.some("nan", "error", scores.isnan(), "Some scores are NaN.", fix)
+    fix = "float16 ends at 65,504: scale the queries before the product, or compute scores in float32."
+    findings += laid.some("inf", "error", scores == torch.inf, "Some scores are +inf: the row becomes NaN.", fix)
     blocked = scores <= VERY_NEGATIVE
-    empty = blocked.all(-1)
-    if empty.any():
-        says = f"{many(int(empty.sum()), 'row')} without a key left: every score blocks."
-        fix = "Leave each query a key, or set these rows to zero after the softmax."
-        findings.append(laid.finding("empty-row", "error", says, fix, empty))
+    fix = "Leave each query a key, or set these rows to zero after the softmax."
+    says = "without a key left: every score blocks."
+    findings += laid.some("empty-row", "error", blocked.all(-1), says, fix, "row")
     hides = bool(blocked.any()) and looks_causal(~blocked) if causal is None else causal
     if meant is not None and blocked.any():
         findings += beyond(laid, ~blocked, meant)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnviz.check.findings import Finding, Laid, future, many
+from attnviz.check.findings import Finding, Laid, future
+from attnviz.core.amounts import counted
 
 TOLERANCE = 1e-3
 """Scores of some hundreds in float32, rounded twice, already move a sum by 1e-4."""
@@ -41,7 +42,7 @@ def check_sums(laid: Laid, known: Tensor) -> Iterator[Finding]:
         fix = "Call model.eval(), or look at the weights before dropout."
         yield laid.finding("dropout-on", "error", says, fix, off)
     elif _masked_after(laid.values, sums, live, off, closed, near):
-        says = f"Masked after the softmax: {many(int(off.sum()), 'row')} with blocked keys sum to less than 1."
+        says = f"Masked after the softmax: {counted(int(off.sum()), 'row')} with blocked keys sum to less than 1."
         fix = "Mask the scores with -inf before the softmax, so that what is left is divided anew."
         yield laid.finding("masked-after-softmax", "error", says, fix, off)
     else:
@@ -51,7 +52,7 @@ def check_sums(laid: Laid, known: Tensor) -> Iterator[Finding]:
 def _row_sum(laid: Laid, sums: Tensor, off: Tensor) -> Finding:
     least, most = sums[off].min().item(), sums[off].max().item()
     between = f"{least:.4g}" if math.isclose(least, most, rel_tol=1e-4) else f"{least:.4g} to {most:.4g}"
-    says = f"{many(int(off.sum()), 'row')} of {off.numel():,} not summing to 1, but to {between}."
+    says = f"{counted(int(off.sum()), 'row')} of {off.numel():,} not summing to 1, but to {between}."
     fix = "Nothing may change weights after the softmax: keys cut off, heads summed, a mean over pieces, low precision."
     return laid.finding("row-sum", "error", says, fix, off)
 

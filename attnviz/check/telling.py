@@ -1,6 +1,7 @@
 """A report as text, for the shell and for the page."""
 
 from attnviz.check import SEVERITIES, Finding, Report
+from attnviz.core.amounts import counted
 from attnviz.core.errors import quoted
 
 
@@ -22,5 +23,5 @@ def _block(found: Finding) -> list[str]:
 
 def _count(report: Report) -> str:
     counts = [(sum(found.severity == one for found in report.findings), one) for one in reversed(SEVERITIES)]
-    told = ", ".join(f"{count} {name}{'s' * (count > 1)}" for count, name in counts if count)
+    told = ", ".join(counted(number, name) for number, name in counts if number)
     return told if report.worst in ("error", "warning") else f"Nothing wrong was found{told and f' ({told})'}."

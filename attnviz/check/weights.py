@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from attnviz.check import heads, sums
-from attnviz.check.findings import Checked, Finding, Laid, future, many
+from attnviz.check.findings import Checked, Finding, Laid, future
 from attnviz.check.future import beyond, in_numbers, leaks, looks_causal
 from attnviz.check.intent import Intent
 from attnviz.check.kinds import small
+from attnviz.core.amounts import counted
 from attnviz.core.explain import judge, words
 
 LEAK = 1e-6
@@ -46,36 +47,31 @@ def check_weights(laid: Laid, causal: bool | None, meant: Intent | None) -> Chec
 def _not_numbers(laid: Laid) -> Iterator[Finding]:
     values, nan = laid.values, laid.values.isnan()
     rows = nan.all(-1)
-    if rows.any():
-        says = f"{many(int(rows.sum()), 'row')} of NaN throughout: no key was left, and -inf was filled in."
-        fix = "Leave a key open in each row, or set these rows to zero: torch.nan_to_num after the softmax."
-        yield laid.finding("nan", "error", says, fix, rows)
+    says = "of NaN throughout: no key was left, and -inf was filled in."
+    fix = "Leave a key open in each row, or set these rows to zero: torch.nan_to_num after the softmax."
+    yield from laid.some("nan", "error", rows, says, fix, "row")
     single = nan & ~rows[..., None]
-    if single.any():
-        says = f"NaN in {many(int(single.sum()), 'cell')} of rows that hold numbers too: a softmax makes no such row."
-        yield laid.finding("nan", "error", says, "Look for what is done to the weights after the softmax.", single)
-    if values.isinf().any():
-        fix = "Weights are at most 1. If these are masked scores, say that they are scores."
-        yield laid.finding("inf", "error", "Some weights are infinite.", fix, values.isinf())
+    says = f"NaN in {counted(int(single.sum()), 'cell')} of rows that hold numbers too: a softmax makes no such row."
+    yield from laid.some("nan", "error", single, says, "Look for what is done to the weights after the softmax.")
+    fix = "Weights are at most 1. If these are masked scores, say that they are scores."
+    yield from laid.some("inf", "error", values.isinf(), "Some weights are infinite.", fix)
 
 
-def _range(laid: Laid, of_sums: list[Finding]) -> Iterator[Finding]:
+def _range(laid: Laid, of_sums: list[Finding]) -> list[Finding]:
     near = sums.tolerance(laid)
     outside = laid.values < -near
     if not any(found.rule == "dropout-on" for found in of_sums):
         outside = outside | (laid.values > 1 + near)
-    if outside.any():
-        says = f"{many(int(outside.sum()), 'weight')} below 0 or above 1, such as {laid.values[outside][0].item():.4g}."
-        fix = "A softmax gives none. If these are scores, from before the softmax, say so."
-        yield laid.finding("range", "error", says, fix, outside)
+    such = f", such as {laid.values[outside][0].item():.4g}" if outside.any() else ""
+    fix = "A softmax gives none. If these are scores, from before the softmax, say so."
+    return laid.some("range", "error", outside, f"below 0 or above 1{such}.", fix, "weight")
 
 
-def _empty(laid: Laid, known: Tensor) -> Iterator[Finding]:
+def _empty(laid: Laid, known: Tensor) -> list[Finding]:
     empty = (laid.values == 0).all(-1) & known
-    if empty.any():
-        says = f"{many(int(empty.sum()), 'row')} of 0 throughout: the query had no key left, and its output is 0."
-        fix = "If they are not padding, mend the mask: leave each query a key."
-        yield laid.finding("empty-row", "warning", says, fix, empty)
+    says = "of 0 throughout: the query had no key left, and its output is 0."
+    fix = "If they are not padding, mend the mask: leave each query a key."
+    return laid.some("empty-row", "warning", empty, says, fix, "row")
 
 
 def _uniform_over_all(laid: Laid) -> Tensor:
@@ -84,7 +80,7 @@ def _uniform_over_all(laid: Laid) -> Tensor:
     return (spread <= heads.EVEN * laid.values.amax(-1) + 2 * laid.rounding) & (laid.values.amin(-1) > 0)
 
 
-def _over_masked(laid: Laid, known: Tensor) -> Iterator[Finding]:
+def _over_masked(laid: Laid, known: Tensor) -> list[Finding]:
     """Rows spread evenly over all keys, where every other row of every head blocks some of them."""
     even = _uniform_over_all(laid) & known
     others = (known & ~even)[..., None]
@@ -94,12 +90,9 @@ def _over_masked(laid: Laid, known: Tensor) -> Iterator[Finding]:
     could = (others & ~after if backwards else others).any(2, keepdim=True).any(1, keepdim=True)
     blocked = could & ~open_cells.any(2, keepdim=True).any(1, keepdim=True)
     over = even & (blocked.any(-1) | (after.any(-1) & causal))
-    if over.any():
-        says = (
-            f"{many(int(over.sum()), 'row')} even over all keys, masked ones too: no key was left, and -1e9 filled in."
-        )
-        fix = "Leave each query a key, or fill with -inf and set empty rows to zero."
-        yield laid.finding("uniform-over-masked", "error", says, fix, over)
+    says = "even over all keys, masked ones too: no key was left, and -1e9 filled in."
+    fix = "Leave each query a key, or fill with -inf and set empty rows to zero."
+    return laid.some("uniform-over-masked", "error", over, says, fix, "row")
 
 
 def _inverted(laid: Laid, known: Tensor) -> list[Finding]:

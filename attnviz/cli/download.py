@@ -2,6 +2,7 @@
 
 from typing import TextIO
 
+from attnviz.core.amounts import size
 from attnviz.sources.huggingface import said
 from attnviz.sources.huggingface.hub import Progress
 
@@ -28,12 +29,12 @@ class Download:
     def __call__(self, progress: Progress) -> None:
         if not self._begun:
             self._begun = True
-            self._file.write(f"attnviz: {said.name(self._name)} is fetched: {said.size(progress.total)}.\n")
+            self._file.write(f"attnviz: {said.name(self._name)} is fetched: {size(progress.total)}.\n")
         if self._file.isatty():
             self._open = True
             share = progress.done / progress.total if progress.total else 1.0
             bar = ("#" * int(share * WIDTH)).ljust(WIDTH, ".")
-            self._file.write(f"\r{progress.what} [{bar}] {share:4.0%}  {said.size(progress.done)}\x1b[K")
+            self._file.write(f"\r{progress.what} [{bar}] {share:4.0%}  {size(progress.done)}\x1b[K")
         self._file.flush()
 
     def _end(self) -> None:

@@ -1,13 +1,15 @@
-"""Numbers for people: shares, and amounts of any size."""
+"""Numbers for people: shares, amounts, bytes, decimals and counts, said the same everywhere."""
 
 import math
+
+POWERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def percent(share: float, digits: int = 1) -> str:
     """A share in percent; what is not quite none or all of it does not read as if it were."""
     smallest = 10 ** -(digits + 2)
     if not math.isfinite(share):
-        return "NaN" if math.isnan(share) else "∞" if share > 0 else "−∞"
+        return _odd(share)
     if 0 < share < smallest / 2:
         return f"<{smallest:.{digits}%}"
     return f">{1 - smallest:.{digits}%}" if 1 - smallest / 2 <= share < 1 else f"{share:.{digits}%}"
@@ -15,7 +17,56 @@ def percent(share: float, digits: int = 1) -> str:
 
 def short(number: float, unit: str = "") -> str:
     """Three digits, a letter, and a unit: 12.3 M, or 12.3 MB."""
-    for power, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for power, letter in POWERS:
         if number >= 0.9995 * power:  # what would read 1e+03 of the smaller unit
             return f"{number / power:.3g} {letter}{unit}"
     return f"{number:.3g} {unit}".rstrip()
+
+
+def size(count: float) -> str:
+    """Bytes: "90.9 MB"; the largest unit is GB."""
+    power, letter = next((one for one in POWERS[1:] if count >= one[0]), (1, ""))
+    return f"{count / power:.1f} {letter}B" if letter else f"{count:.0f} bytes"
+
+
+def decimals(number: float, digits: int) -> str:
+    """So many digits after the point; what is not quite nothing does not read as if it were."""
+    if number != number:
+        return "NaN"
+    smallest = 10.0**-digits
+    return f"<{smallest:g}" if 0 < number < smallest / 2 else f"{number:.{digits}f}"
+
+
+def digits(value: float) -> str:
+    """Four places after the point; very large and very small numbers with an exponent."""
+    value = float(value)
+    if not math.isfinite(value):
+        return _odd(value)
+    plain = value == 0 or 1e-4 <= abs(value) < 1e5
+    return (f"{value + 0.0:.4f}" if plain else f"{value:.2e}").replace("-", "−")
+
+
+def in_cell(value: float) -> str:
+    """Three digits, for the inside of a cell."""
+    value = float(value)
+    if not math.isfinite(value):
+        return _odd(value)
+    amount = abs(value)
+    value = 0.0 if amount < 0.005 else value
+    plain = f"{value:.2f}" if amount < 9.995 else f"{value:.1f}" if amount < 99.95 else f"{value:.0f}"
+    return (plain if amount < 1e4 else f"{value:.0e}").replace("-", "−")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: "1 row", "2,000 rows"."""
+    return f"{number:,} {plural(noun, number)}"
+
+
+def plural(noun: str, number: int) -> str:
+    """A noun for a number of things: "row", "rows"."""
+    return noun if number == 1 else f"{noun}s"
+
+
+def _odd(value: float) -> str:
+    """A number that is not finite."""
+    return "NaN" if math.isnan(value) else "∞" if value > 0 else "−∞"

@@ -2,5 +2,3 @@
 
 from attnviz.dialects.dialect import DIALECTS, Dialect, dialect
 from attnviz.dialects.handing import Handed, Note, handed_to
-
-__all__ = ["DIALECTS", "Dialect", "Handed", "Note", "dialect", "handed_to"]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attnviz.core.amounts import plural
 from attnviz.core.errors import MaskError
 from attnviz.core.explain import Judgement, judge
 from attnviz.core.masks import Mask
@@ -159,4 +160,4 @@ def _keys(seen: Tensor) -> str:
         else:
             runs.append([place, place])
     words = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in runs)
-    return f"key{'s' if len(places) > 1 else ''} {words}"
+    return f"{plural('key', len(places))} {words}"

@@ -11,11 +11,11 @@ from attnviz.charts import panels
 from attnviz.charts import row as row_chart
 from attnviz.charts import spread as spread_chart
 from attnviz.charts import stage as stage_chart
-from attnviz.charts.digits import digits
 from attnviz.charts.heatmap import subtitles_of
 from attnviz.charts.panels import Panels
 from attnviz.charts.stage import Tokens
 from attnviz.charts.theme import theme
+from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.core.edits import Site
 from attnviz.core.record import Record

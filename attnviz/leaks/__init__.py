@@ -20,8 +20,6 @@ from attnviz.leaks.look import look_at, tokens, writes
 from attnviz.leaks.probes import Probe
 from attnviz.sources.base import Source
 
-__all__ = ["LeakTest", "leak_test", "leak_test_function"]
-
 
 def leak_test(
     source: Source,

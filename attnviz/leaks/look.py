@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attnviz.core.amounts import counted
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Record
@@ -32,7 +33,7 @@ class Look:
         if self.layer is not None:
             return str(Site(self.kind, self.layer))
         layers = sum(site.kind == self.kind for site in record.sites)
-        return f"{self.kind}, {layers} layer{'s' * (layers > 1)}"
+        return f"{self.kind}, {counted(layers, 'layer')}"
 
 
 def look_at(record: Record, site: Site | str | None) -> Look:

@@ -8,8 +8,6 @@ from attnviz.tokenizers.characters import Characters
 from attnviz.tokenizers.subword import Subword
 from attnviz.tokenizers.words import Words
 
-__all__ = ["NAMES", "Tokenizer", "batch", "load"]
-
 _KINDS = {"words": Words, "characters": Characters, "bpe": Subword}
 NAMES = tuple(_KINDS)
 

@@ -1,44 +1,35 @@
 """The stages from weights to what the layer gives."""
 
 from attnviz.walk import equations
-from attnviz.walk.before import NOT_TAKEN_APART, READ_ONLY
-from attnviz.walk.stages import Call, Stage, number, span
+from attnviz.walk.equations import Piece
+from attnviz.walk.stages import Call, Worked, attended, number, span, works_out
 
 
-def values(call: Call) -> Stage:
+def _join(call: Call) -> list[Piece]:
+    return equations.join(call.step.num_heads)
+
+
+@works_out("values", "Times V", "B H Q d_v", attended, needs="vectors")
+def values(call: Call) -> Worked:
     """Weights mix values."""
-    equation = equations.equation(equations.attend(call.step, call.knobs), "values")
-    shown = {"key": "values", "title": "Times V", "equation": equation} | call.shape("B", "H", "Q", "d_v")
-    if call.record.read_only:
-        return Stage(**shown, missing=READ_ONLY)
     found = call.mixed(call.head)
     table = call.rows_table("output", f"O of head {call.head}", "d_v", found)
-    changed = (
-        f"For each query {call.sizes['K']} values of {call.sizes['d_v']} numbers were multiplied by its weights and "
-        f"added: {span(found)}."
-    )
-    return Stage(**shown, matrices=(table,), changed=changed)
+    keys = f"{call.sizes['K']} values of {call.sizes['d_v']} numbers"
+    return [table], f"For each query {keys} were multiplied by its weights and added: {span(found)}."
 
 
-def concat(call: Call) -> Stage:
+@works_out("concat", "Concatenate", "B Q H·d_v", _join, needs="vectors")
+def concat(call: Call) -> Worked:
     """The outputs of all heads side by side."""
-    equation = equations.equation(equations.join(call.step.num_heads), "concat")
-    shown = {"key": "concat", "title": "Concatenate", "equation": equation} | call.shape("B", "Q", "H·d_v")
-    if call.record.read_only:
-        return Stage(**shown, missing=READ_ONLY)
     table = call.rows_table("concat", "Concat(O)", "H·d_v", call.joined)
     heads, d_v, off = call.step.num_heads, call.sizes["d_v"], sorted(call.heads_off)
     silent = f" Heads that are off give zeros: {', '.join(map(str, off))}." if off else ""
-    changed = f"{heads} outputs of {d_v} numbers stand side by side: {heads * d_v} for each query.{silent}"
-    return Stage(**shown, matrices=(table,), changed=changed)
+    return [table], f"{heads} outputs of {d_v} numbers stand side by side: {heads * d_v} for each query.{silent}"
 
 
-def output(call: Call) -> Stage:
+@works_out("output", "W_O", "B Q d_model", _join, needs="origin")
+def output(call: Call) -> Worked:
     """Heads are mixed for the first time."""
-    equation = equations.equation(equations.join(call.step.num_heads), "output")
-    shown = {"key": "output", "title": "W_O", "equation": equation} | call.shape("B", "Q", "d_model")
-    if call.record.read_only or call.origin is None:
-        return Stage(**shown, missing=READ_ONLY if call.record.read_only else NOT_TAKEN_APART)
     origin = call.origin
     found = origin.w_o(call.joined)
     of_head = origin.head_weight("w_o", call.head, call.step.num_heads)
@@ -52,4 +43,4 @@ def output(call: Call) -> Stage:
         f"{call.sizes['H·d_v']} numbers of all heads became {call.sizes['d_model']} for each query; of their length, "
         f"{lengths[1]} on average, head {call.head} alone would give {lengths[0]}."
     )
-    return Stage(**shown, matrices=tuple(tables), changed=changed)
+    return tables, changed

@@ -5,45 +5,34 @@ from torch import Tensor
 
 from attnviz.core.origin import Embedded
 from attnviz.walk import equations
-from attnviz.walk.stages import Call, Matrix, Stage, number
-
-READ_ONLY = "The model computes attention in its own code: only its weights are known."
-NOT_TAKEN_APART = "This model is not taken apart here: its numbers are known from the queries, keys and values on."
+from attnviz.walk.equations import Piece
+from attnviz.walk.stages import Call, Matrix, Worked, number, works_out
 
 
-def unknown(call: Call) -> str:
-    """Why what is before the queries is not known."""
-    return READ_ONLY if call.record.read_only else NOT_TAKEN_APART
+def _embed(call: Call) -> list[Piece]:
+    return equations.embed(call.origin is None or call.origin.query_tokens.positions is not None)
 
 
-def embedding(call: Call) -> Stage:
+def _project(call: Call) -> list[Piece]:
+    return equations.project(call.step.num_heads)
+
+
+@works_out("embedding", "Embedding", "B Q d_model", _embed, needs="origin")
+def embedding(call: Call) -> Worked:
     """Tokens become vectors."""
-    shown = {
-        "key": "embedding",
-        "title": "Embedding",
-        "equation": equations.equation(_embed(call), "embedding"),
-    } | call.shape("B", "Q", "d_model")
-    if call.origin is None:
-        return Stage(**shown, missing=unknown(call))
     tables = [
         call.table(f"words_{axis}", f"E[{axis} tokens]", (axis, "d_model"), tokens.words[call.sentence])
         for axis, tokens in _sides(call)
     ]
     n, d = tables[0].shape
-    return Stage(**shown, matrices=tuple(tables), changed=f"{n} tokens became {n} vectors of {d} numbers.")
+    return tables, f"{n} tokens became {n} vectors of {d} numbers."
 
 
-def position(call: Call) -> Stage:
+@works_out("position", "Position", "B Q d_model", _embed, needs="origin")
+def position(call: Call) -> Worked:
     """Where a token stands is added."""
-    shown = {
-        "key": "position",
-        "title": "Position",
-        "equation": equations.equation(_embed(call), "position"),
-    } | call.shape("B", "Q", "d_model")
-    if call.origin is None:
-        return Stage(**shown, missing=unknown(call))
     if call.origin.query_tokens.positions is None:
-        return Stage(**shown, missing="No position is added: this model does not know the order of the words.")
+        return "No position is added: this model does not know the order of the words."
     tables: list[Matrix] = []
     for axis, tokens in _sides(call):
         positions = tokens.positions
@@ -54,18 +43,12 @@ def position(call: Call) -> Stage:
     words, moved = call.origin.query_tokens.words[call.sentence], call.origin.query_tokens.positions
     lengths = number(words.norm(dim=-1).mean()), number(moved.norm(dim=-1).mean())
     changed = f"To vectors of length {lengths[0]} on average, positions of length {lengths[1]} were added."
-    return Stage(**shown, matrices=tuple(tables), changed=changed)
+    return tables, changed
 
 
-def layer_input(call: Call) -> Stage:
+@works_out("input", "Input of this layer", "B Q d_model", _embed, needs="origin")
+def layer_input(call: Call) -> Worked:
     """What stands between the embedding and this attention call."""
-    shown = {
-        "key": "input",
-        "title": "Input of this layer",
-        "equation": equations.equation(_embed(call), "input"),
-    } | call.shape("B", "Q", "d_model")
-    if call.origin is None:
-        return Stage(**shown, missing=unknown(call))
     site, before = call.step.site, _sum(call.origin.query_tokens, call.sentence)
     x = call.origin.query_input[call.sentence]
     tables = [call.table("x", "X", ("query", "d_model"), x)]
@@ -73,9 +56,7 @@ def layer_input(call: Call) -> Stage:
         seen = call.origin.key_input[call.sentence]
         tables.append(call.table("x_keys", "X of the keys", ("key", "d_model"), seen))
     if torch.equal(x, before):
-        return Stage(
-            **shown, matrices=tuple(tables), changed="No number changed: the first layer reads them as they are."
-        )
+        return tables, "No number changed: the first layer reads them as they are."
     before_it = [f"{site.layer} layer(s)"] * (site.layer > 0)
     before_it += ["the self-attention of this one"] * (site.kind == "cross")
     before_it += ["a normalization"] * call.origin.is_normalized
@@ -83,18 +64,12 @@ def layer_input(call: Call) -> Stage:
     below = below[:1].upper() + below[1:]
     lengths = number(before.norm(dim=-1).mean()), number(x.norm(dim=-1).mean())
     changed = f"{below}: vectors of length {lengths[0]} on average became vectors of length {lengths[1]}."
-    return Stage(**shown, matrices=tuple(tables), changed=changed)
+    return tables, changed
 
 
-def project(call: Call) -> Stage:
+@works_out("project", "W_Q, W_K, W_V", "B Q H·d_k", _project, needs="origin")
+def project(call: Call) -> Worked:
     """W_Q, W_K and W_V, for all heads at once."""
-    shown = {
-        "key": "project",
-        "title": "W_Q, W_K, W_V",
-        "equation": equations.equation(equations.project(call.step.num_heads), "project"),
-    } | call.shape("B", "Q", "H·d_k")
-    if call.origin is None:
-        return Stage(**shown, missing=unknown(call))
     tables: list[Matrix] = []
     for letter, axis, width in (("q", "query", "d_k"), ("k", "key", "d_k"), ("v", "key", "d_v")):
         linear, name = getattr(call.origin, f"w_{letter}"), letter.upper()
@@ -112,33 +87,27 @@ def project(call: Call) -> Stage:
         f"Vectors of {sizes['d_model']} numbers were multiplied by three matrices of {sizes['d_model']} x "
         f"{sizes['H·d_k']}, {biases}: queries, keys and values of all heads at once."
     )
-    return Stage(**shown, matrices=tuple(tables), changed=changed)
+    return tables, changed
 
 
-def split(call: Call) -> Stage:
+@works_out("split", "Split into heads", "B H Q d_k", _project, needs="vectors")
+def split(call: Call) -> Worked:
     """The columns of the projections become heads: what attention is given."""
-    shown = {
-        "key": "split",
-        "title": "Split into heads",
-        "equation": equations.equation(equations.project(call.step.num_heads), "split"),
-    } | call.shape("B", "H", "Q", "d_k")
-    if call.record.read_only:
-        return Stage(**shown, missing=READ_ONLY)
     step, at = call.step, (call.sentence, call.head)
-    tables = (
+    tables = [
         call.table("q", "Q", ("query", "d_k"), step.query[at]),
         call.table("k", "K", ("key", "d_k"), step.key[at]),
         call.table("v", "V", ("key", "d_v"), step.value[at]),
-    )
+    ]
     heads, d_k = step.num_heads, call.sizes["d_k"]
     if call.origin is None:
         changed = f"The model hands {heads} heads of {d_k} numbers to attention; this is head {call.head}."
-        return Stage(**shown, matrices=tables, changed=changed)
+        return tables, changed
     first = call.head * d_k
     cut = f"{heads * d_k} columns were cut into {heads} heads of {d_k}; head {call.head} has columns {first} to "
     edited = set_by_hand(call)
     rest = "No number changed." if not edited else f"Of its numbers, {edited} are set by hand."
-    return Stage(**shown, matrices=tables, changed=f"{cut}{first + d_k - 1}. {rest}")
+    return tables, f"{cut}{first + d_k - 1}. {rest}"
 
 
 def set_by_hand(call: Call) -> int:
@@ -149,10 +118,6 @@ def set_by_hand(call: Call) -> int:
         made = getattr(call.origin, f"w_{letter}")(given)[call.sentence].chunk(call.step.num_heads, -1)[call.head]
         count += int((made != have[call.sentence, call.head]).sum())
     return count
-
-
-def _embed(call: Call) -> list[equations.Piece]:
-    return equations.embed(call.origin is None or call.origin.query_tokens.positions is not None)
 
 
 def _is_cross(call: Call) -> bool:

@@ -1,5 +1,6 @@
 """A stage of the chain: what it is called, its equation, its shape, its numbers, and what changed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -9,8 +10,8 @@ from torch import Tensor
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record, Step
 from attnviz.core.tap import silence
-from attnviz.walk import knobs
-from attnviz.walk.equations import Part
+from attnviz.walk import equations, knobs
+from attnviz.walk.equations import Part, Piece
 from attnviz.walk.knobs import Knobs
 from attnviz.walk.windows import MOST_WIDTH, slice_of
 
@@ -19,6 +20,9 @@ KEYS = tuple(
     "output".split()
 )
 """What each step of a call is named by, the same in every run; in a link, too."""
+
+READ_ONLY = "The model computes attention in its own code: only its weights are known."
+NOT_TAKEN_APART = "This model is not taken apart here: its numbers are known from the queries, keys and values on."
 
 LETTERS = {"query": "Q", "key": "K"}
 """The letters of the axes that stand for tokens; others are called by their size: d_model, d_k, d_v."""
@@ -180,6 +184,42 @@ class Call:
         """The letters and sizes of a stage, as its arguments; how wide a head is, a read-only model does not say."""
         known = not (self.record.read_only and set(letters) & OF_HEADS)
         return {"letters": letters, "shape": tuple(self.sizes[letter] for letter in letters) if known else ()}
+
+
+Worked = tuple[list[Matrix], str] | str
+"""What a stage is worked out to: its numbers and what changed, or why the model has no such stage."""
+
+
+def works_out(
+    key: str, title: str, letters: str, pieces: Callable[[Call], list[Piece]], needs: str = ""
+) -> Callable[[Callable[[Call], Worked]], Callable[[Call], Stage]]:
+    """Makes a stage of a function that works it out.
+
+    Args:
+        letters: the axes of the whole tensor, blanks between.
+        pieces: of the equation that it stands in.
+        needs: "vectors" (queries, keys and values) or "origin" (what they were projected from); "" for weights.
+    """
+
+    def made(work: Callable[[Call], Worked]) -> Callable[[Call], Stage]:
+        def stage(call: Call) -> Stage:
+            equation = equations.equation(pieces(call), key)
+            known = {"key": key, "title": title, "equation": equation} | call.shape(*letters.split())
+            worked = READ_ONLY if needs and call.record.read_only else None
+            worked = worked or (NOT_TAKEN_APART if needs == "origin" and call.origin is None else work(call))
+            if isinstance(worked, str):
+                return Stage(**known, missing=worked)
+            matrices, changed = worked
+            return Stage(**known, matrices=tuple(matrices), changed=changed)
+
+        return stage
+
+    return made
+
+
+def attended(call: Call) -> list[Piece]:
+    """The equation of what a head computes."""
+    return equations.attend(call.step, call.knobs)
 
 
 def span(values: Tensor) -> str:

@@ -13,9 +13,9 @@ from attnviz import figures, tables, words
 from attnviz.charts import alike as alike_chart
 from attnviz.charts import difference as chart
 from attnviz.charts import frame, panels
-from attnviz.charts.digits import digits
 from attnviz.charts.size import MOST_BESIDE, size_beside
 from attnviz.charts.theme import theme
+from attnviz.core.amounts import digits
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Prefix, Subsequent

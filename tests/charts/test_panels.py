@@ -9,9 +9,9 @@ from pictures import HOSTILE, SITE, data, draw, record_of, without_data
 from attnviz import figures, walk
 from attnviz.charts import panels
 from attnviz.charts.difference import ComparedPanel
-from attnviz.charts.digits import digits, short
 from attnviz.charts.panels import Panel
 from attnviz.charts.theme import DARK, LIGHT
+from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent
 from attnviz.metrics import WEIGHT
@@ -42,7 +42,7 @@ def test_digits_are_the_number_to_four_places_or_three_digits(value):
     back = float(digits(value).replace("−", "-"))
 
     assert back == pytest.approx(value, abs=5.1e-5 if 1e-4 <= abs(value) < 1e5 else 0, rel=5.1e-3)
-    assert not short(value).startswith("−0.00")
+    assert not in_cell(value).startswith("−0.00")
 
 
 def test_numbers_that_are_none_are_named():
@@ -104,7 +104,7 @@ def test_a_stage_has_its_tokens_and_its_numbers_in_its_cells(cat):
     ticks = [row["text"] for row in data(figure.chart, "ticks")]
 
     assert [row["text"] for row in data(figure.chart, "rows")] == ["The", "cat", "sat", "<pad>"]
-    assert [short(value) for value in matrix.values.flatten().tolist()] == ticks[4:20]
+    assert [in_cell(value) for value in matrix.values.flatten().tolist()] == ticks[4:20]
     assert figure.table["value"].tolist() == matrix.values.double().flatten().tolist()
 
 

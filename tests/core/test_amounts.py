@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from attnviz.core.amounts import percent, short
+from attnviz.core.amounts import counted, decimals, percent, short, size
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,25 @@ def test_three_digits_never_read_as_a_power_of_ten(number, text):
     """Just below a thousand of a unit it is one of the next; without a unit nothing follows."""
     assert short(number, "B") == text
     assert short(number) == text.removesuffix("B").strip()
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (90_900_000, "90.9 MB"), (5e12, "5000.0 GB")],
+)
+def test_bytes_have_one_digit_after_the_point_and_end_at_gigabytes(count, text):
+    assert size(count) == text
+
+
+def test_what_is_not_quite_nothing_does_not_read_as_nothing():
+    assert [decimals(number, 2) for number in (0, 0.004, 0.005, 1, math.nan)] == [
+        "0.00",
+        "<0.01",
+        "0.01",
+        "1.00",
+        "NaN",
+    ]
+
+
+def test_one_thing_stands_in_the_singular():
+    assert [counted(number, "row") for number in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]

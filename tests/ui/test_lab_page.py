@@ -3,7 +3,7 @@
 from test_pages import button, captions, heads_page, html, masks_page, opened
 from test_pages_steps import drawn
 
-from attnviz.charts.digits import digits
+from attnviz.core.amounts import digits
 from attnviz.core.masks import Painted, Random, Subsequent
 from attnviz.core.stack import Entry, Stack
 from attnviz.ui.shared import masking

@@ -12,7 +12,7 @@ from test_pages import button, html, opened
 
 from attnviz import api, walk
 from attnviz.charts.chain import main
-from attnviz.charts.digits import digits
+from attnviz.core.amounts import digits
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
 from attnviz.core.origin import Change

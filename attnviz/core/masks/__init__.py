@@ -10,28 +10,10 @@ import torch
 from torch import Tensor
 
 from attnviz.core.errors import MaskError
-from attnviz.core.masks import rules
 from attnviz.core.masks.base import ALIGNMENTS, RULES, And, Mask, Not, Or, Shifted
 from attnviz.core.masks.reading import DEEPEST, LARGEST, from_json
 from attnviz.core.masks.rules import *  # noqa: F403
 from attnviz.core.parameters import Parameter
-
-__all__ = [
-    "ALIGNMENTS",
-    "DEEPEST",
-    "LARGEST",
-    "RULES",
-    "And",
-    "Mask",
-    "Not",
-    "Or",
-    "Parameter",
-    "Shifted",
-    "composable",
-    "from_json",
-    "subsequent_mask",
-    *rules.__all__,
-]
 
 USUAL = ("subsequent", "padding", "window", "dilated", "prefix", "documents", "global")
 """The rules that stand first in a list."""

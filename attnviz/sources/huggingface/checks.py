@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.huggingface import files, said
 
@@ -50,7 +51,7 @@ def config(folder: Path, model: str) -> dict[str, Any]:
     path = folder / files.CONFIG
     try:
         if path.stat().st_size > LONGEST_CONFIG:
-            raise InputError(f"{what} has {said.size(path.stat().st_size)}; {said.size(LONGEST_CONFIG)} is the most.")
+            raise InputError(f"{what} has {size(path.stat().st_size)}; {size(LONGEST_CONFIG)} is the most.")
         found = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found, dict) or not isinstance(found.get("model_type"), str):
             raise InputError(f"{what} does not name its model_type: it is not a model of transformers.")

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
 from attnviz.sources.huggingface import files, remote, said
 from attnviz.sources.huggingface.files import File
@@ -214,8 +215,8 @@ def _at_hub(model: str, revision: str | None) -> Place:
         raise InputError(f"{said.name(name)} has {only}; attnviz reads safetensors. Choose a model that has them.")
     for file in take:
         if not file.is_weights and file.size > files.LARGEST_TEXT:
-            most = said.size(files.LARGEST_TEXT)
-            raise InputError(f"{file.name} of {said.name(name)} has {said.size(file.size)}; {most} is the most.")
+            most = size(files.LARGEST_TEXT)
+            raise InputError(f"{file.name} of {said.name(name)} has {size(file.size)}; {most} is the most.")
     folder = _storage(model) / "snapshots" / commit
     missing = tuple(file for file in take if not (folder / file.name).is_file())
     place = Place(name, "download", None, commit, missing)
@@ -229,14 +230,12 @@ def _pickled(name: str) -> bool:
 
 def _bounds(place: Place) -> None:
     """Raises: InputError: with both numbers, if a download is more than is allowed, or than the disk has left."""
-    what = f"The files of {said.name(place.name)} have {said.size(place.size)}"
+    what = f"The files of {said.name(place.name)} have {size(place.size)}"
     if place.size > (bound := most()):
-        raise InputError(
-            f"{what}; at most {said.size(bound)} are fetched. Set ATTNVIZ_MAX_DOWNLOAD, or choose another."
-        )
+        raise InputError(f"{what}; at most {size(bound)} are fetched. Set ATTNVIZ_MAX_DOWNLOAD, or choose another.")
     there = next(one for one in (_cache(), *_cache().parents) if one.is_dir())
     if place.size > (free := shutil.disk_usage(there).free):
-        raise InputError(f"{what}, and the disk with the cache has {said.size(free)} left. Free some, or set HF_HOME.")
+        raise InputError(f"{what}, and the disk with the cache has {size(free)} left. Free some, or set HF_HOME.")
 
 
 def _teller(report: Callable[[Progress], bool | None], place: Place) -> Callable[[str, int], None]:
@@ -249,7 +248,7 @@ def _teller(report: Callable[[Progress], bool | None], place: Place) -> Callable
             return
         before = time.monotonic()
         if report(Progress(what, done, place.size)) is False:
-            raise Canceled(f"The download of {said.name(place.name)} was canceled after {said.size(done)}.")
+            raise Canceled(f"The download of {said.name(place.name)} was canceled after {size(done)}.")
 
     return tell
 

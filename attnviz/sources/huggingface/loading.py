@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.huggingface import building, checks, files, hub, memory, opening, said, sparse, tapped, trial
 from attnviz.sources.huggingface.hub import Place, Progress
@@ -155,7 +156,7 @@ def _fit(needs: int, devices: list[torch.device], name: str, room: Room) -> None
     """
     while needs > (free := max(map(memory.free, devices))):
         if not room.let_go(needs - free):
-            what = f"{said.name(name)} needs about {said.size(needs)} of memory, and {said.size(free)} are free here"
+            what = f"{said.name(name)} needs about {size(needs)} of memory, and {size(free)} are free here"
             raise InputError(f"{what}. Choose a smaller model.")
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from attnviz.core.amounts import size
 from attnviz.sources.huggingface import said
 
 CHILD = Path(__file__).with_name("fetch.py")
@@ -60,7 +61,7 @@ def fetch(
         for message in messages:
             now = time.monotonic()
             if now > ends:
-                raise said.refusal("late", name, revision, f"{said.size(came)} of {said.size(total)}")
+                raise said.refusal("late", name, revision, f"{size(came)} of {size(total)}")
             if message is None:
                 if now > last + patience:
                     raise said.refusal("stalled", name, revision, int(patience))
@@ -75,7 +76,7 @@ def fetch(
             if message:
                 last, patience, came = time.monotonic(), QUIET, came + message.get("came", 0)
             if came > total:
-                raise said.refusal("more", name, revision, said.size(total))
+                raise said.refusal("more", name, revision, size(total))
             yield came
     raise said.refusal("ended", name, revision)
 

@@ -14,15 +14,6 @@ from attnviz.core.errors import AttnvizError, InputError, quoted
 INSTALL = "pip install 'transformers>=5.23,<6'"
 
 
-def size(count: float) -> str:
-    """Bytes for people: "90.9 MB"."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError
-
-
 def name(value: object) -> str:
     return quoted(value, 120)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from attnviz.core.amounts import size
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.kept import Kept
@@ -212,8 +213,8 @@ class HuggingFace(Source):
         needs, others = memory.run(config, batch, length, own=known.keeps_own_attention), Others(self.model)
         while needs > (free := memory.free(known.device)):
             if _models.bytes - known.size < needs - free or not others.let_go(needs - free):
-                what = f"{batch * length:,} tokens need about {said.size(needs)} of memory in {self.name}"
-                raise InputError(f"{what}, and {said.size(free)} are free here. Shorten it.")
+                what = f"{batch * length:,} tokens need about {size(needs)} of memory in {self.name}"
+                raise InputError(f"{what}, and {size(free)} are free here. Shorten it.")
 
     def _says(
         self, given: Any, output: Tensor, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]

@@ -9,6 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz import api
+from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.base import Facts, Source
 from attnviz.ui.shared import arrivals, examples, state
@@ -133,9 +134,9 @@ def _ask(arrival: Arrival) -> None:
     from attnviz.sources.huggingface import said
 
     place = arrival.place
-    large(f"{place.name} is not on this machine. {_size(place.size)} would be downloaded from {said.hub()}:")
-    quiet(" · ".join(f"{file.name} {_size(file.size)}" for file in place.files))
-    label = f"Download {_size(place.size)}"
+    large(f"{place.name} is not on this machine. {size(place.size)} would be downloaded from {said.hub()}:")
+    quiet(" · ".join(f"{file.name} {size(file.size)}" for file in place.files))
+    label = f"Download {size(place.size)}"
     options = {"type": "primary", "icon": ":material/download:"}
     st.button(label, key="download", on_click=arrivals.fetch, args=(arrival.name, session()), **options)
 
@@ -174,15 +175,9 @@ def _tell(arrival: Arrival, stage: str, words: DeltaGenerator, bar: DeltaGenerat
         what = "Checking" if progress and progress.what == "checking" else what
         total = progress.total if progress else arrival.place.size
         done = min(progress.done, total) if progress else 0
-        bar.progress(done / total if total else 0.0, text=f"{_size(done)} of {_size(total)}")
+        bar.progress(done / total if total else 0.0, text=f"{size(done)} of {size(total)}")
     with words:
         large(f"{what} {arrival.name} …")
-
-
-def _size(count: int) -> str:
-    from attnviz.sources.huggingface import said
-
-    return said.size(count)
 
 
 def card(source: Source) -> list[tuple[str, str]]:

@@ -4,8 +4,7 @@ import streamlit as st
 
 from attnviz import figures, walk
 from attnviz.charts import row as row_chart
-from attnviz.charts.digits import digits
-from attnviz.core.amounts import short
+from attnviz.core.amounts import digits, short
 from attnviz.ui.shared import cache, looking, pictures, state
 from attnviz.ui.shared.notes import heading, in_words, large, quiet
 from attnviz.ui.shared.state import control

@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from attnviz import walk
-from attnviz.charts.digits import digits
+from attnviz.core.amounts import digits
 from attnviz.core.record import Record
 from attnviz.ui.shared import cache, state
 from attnviz.ui.shared.notes import heading, quiet
