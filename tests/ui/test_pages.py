@@ -51,6 +51,21 @@ def test_a_page_opens_without_a_complaint(page):
     assert len(app.get("vega_lite_chart")) == 2
 
 
+@pytest.mark.parametrize(("model", "cell"), [("scratch", "1.3"), ("story", "3.1"), ("translator", "2.1")])
+@PAGES
+def test_a_link_that_names_a_cell_names_its_site(page, model, cell):
+    """Each page begins at a site of its own; on another page the same link shows the cell of the same map."""
+    app = opened(page, model=model, cell=cell)
+
+    assert app.query_params["cell"] == cell
+    assert app.query_params["site"]
+
+    link = {"model": model} | dict(app.query_params.items())
+    other = opened(heads_page if page is masks_page else masks_page, **link)
+
+    assert other.query_params == app.query_params
+
+
 @PAGES
 @pytest.mark.parametrize(
     ("text", "words"),
