@@ -3,7 +3,8 @@
 import exhibits
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.testing import assert_close
@@ -28,7 +29,7 @@ def tensors(dtype=torch.float32, seed=0, n=N):
 # With the right conversion they are ours
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(share=st.floats(0.2, 0.9), seed=st.integers(0, 99))
 def test_with_the_mask_converted_all_give_our_numbers(share, seed):
     """To 1e-6, as long as every row keeps a key; the adapter's name says which convention it is for."""

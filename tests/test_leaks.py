@@ -7,7 +7,8 @@ from operator import and_
 import pytest
 import tiny
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
@@ -52,7 +53,7 @@ rules = st.one_of(
 )
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(st.lists(rules, min_size=1, max_size=3), st.integers(1, 3))
 def test_a_stack_sees_exactly_as_far_as_its_masks_reach(masks, layers):
     """Random weights move every output that a path of `layers` steps leads to, and no other."""

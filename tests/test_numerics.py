@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.core.errors import AttnvizError, EmptyRowError, MaskError, ShapeError
@@ -126,7 +127,7 @@ def test_the_table_holds_every_combination_once():
     assert len({(each.fill, each.how, each.dtype) for each in found}) == len(found) == 36
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(data=st.data())
 def test_a_row_that_is_called_right_is_a_distribution_over_its_keys(data):
     """And one that is called NaN, uniform or zeros is that: for any mask."""
@@ -173,7 +174,7 @@ def test_the_four_policies_side_by_side():
 
 
 @given(lengths=st.lists(st.integers(1, 7), min_size=1, max_size=4).map(tuple))
-@settings(max_examples=15)
+@examples(15)
 def test_one_nan_row_makes_its_whole_sentence_nan_in_the_next_layer(lengths):
     """Behind the first layer the padding is NaN, behind the second all of a padded sentence; a full one never."""
     n = max(lengths)

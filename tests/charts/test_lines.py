@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from pictures import HOSTILE, SITE, data, draw, lines, record_of, translation_of, without_data
 
@@ -46,7 +47,7 @@ def test_the_opacity_of_each_line_is_its_weight():
     assert "all 25 weights are lines" in said(lines(record, SITE, [2]))
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(least=st.floats(0, 1))
 def test_a_threshold_leaves_exactly_the_weights_from_it_on(least):
     """No weaker line is drawn and no stronger one left out, and the picture says how many of how many."""

@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 import torch
 import vl_convert
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from pictures import HOSTILE, SITE, draw, record_of
@@ -88,7 +89,7 @@ RULES = st.one_of(
 
 
 @given(st.lists(RULES | st.tuples(RULES, RULES).map(Or) | RULES.map(Not), min_size=1, max_size=16), st.integers(33, 41))
-@settings(max_examples=30)
+@examples(30)
 def test_every_cell_of_a_stack_names_the_rules_that_block_it(stack, n):
     """However many rules there are, and however many of their combinations occur."""
     mask = And(tuple(stack))
@@ -155,7 +156,7 @@ def test_a_saying_may_hold_any_character():
 
 
 @given(arrays(np.float32, (33, 35), elements=st.floats(width=32)))
-@settings(max_examples=25)
+@examples(25)
 def test_numbers_travel_to_their_last_bit(values):
     """Infinite ones, those that are none, and those that are next to nothing among them."""
     drawing = mask_grid.drawing_of(Subsequent(), ["w"] * 33, ["w"] * 35, below=READOUT)
@@ -184,7 +185,7 @@ HARD = (0.0, -0.0, 1.0, -1.0, 0.1, 2**-149, -(2**-127), 2**-126, 1 / 128, 123456
 
 
 @given(st.lists(st.floats(width=32), min_size=1, max_size=60))
-@settings(max_examples=5)
+@examples(5)
 def test_a_browser_reads_the_digits_of_any_float32(values):
     """Vega decodes bits to the decimal that lies nearest; what is no number, or infinite, says so."""
     values = np.array([*values, *HARD, math.inf, -math.inf, math.nan], np.float32)

@@ -5,11 +5,12 @@ from collections import Counter
 import numpy as np
 import published
 import pytest
+from examples import USUAL
 from hypothesis import settings
 
 from attnviz.check import check
 
-SIZES = range(3, 33) if settings().max_examples > 1000 else (3, 6, 8, 13, 16)
+SIZES = range(3, 33) if settings().max_examples > USUAL else (3, 6, 8, 13)
 """Queries of each mask; all thirty in `make sweep`."""
 
 NAMES = {

@@ -5,7 +5,8 @@ import warnings
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import D_K, D_V, B, H, K, Q, booleans, masks, slices, tensors
 from torch.nn import functional as F
@@ -183,7 +184,6 @@ def test_a_named_mask_is_the_tensor_it_stands_for():
 # Laws
 
 
-@settings(max_examples=60)
 @given(masks(), st.floats(0.05, 20), st.sampled_from(["zero", "uniform"]), st.integers(0, 9))
 def test_weights_are_distributions_over_allowed_keys(mask, temperature, policy, seed):
     """Rows sum to 1, blocked cells are exactly 0, nothing is negative; an empty row is what its policy says."""
@@ -200,7 +200,7 @@ def test_weights_are_distributions_over_allowed_keys(mask, temperature, policy, 
     assert weights[empty].eq(0 if policy == "zero" else 1 / K).all()
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(order=st.permutations(range(K)), seed=st.integers(0, 9))
 def test_the_order_of_the_keys_does_not_matter(order, seed):
     """Permuting keys, values and mask together permutes the columns of the weights and leaves the output."""
@@ -260,7 +260,6 @@ def test_low_temperatures_do_not_cost_digits():
     assert_close(logsumexp, torch.logsumexp(scores.double(), -1), rtol=1e-7, atol=1e-6)
 
 
-@settings(max_examples=40)
 @given(
     mask=st.none() | masks(),
     policy=st.sampled_from(["zero", "nan", "uniform"]),
@@ -414,7 +413,6 @@ def test_dropout_is_off_unless_asked_for():
 # Windows
 
 
-@settings(max_examples=40)
 @given(mask=masks(), rows=slices(Q), columns=slices(K))
 def test_a_window_of_scores_and_the_whole_log_sum_exp_give_that_window_of_the_weights(mask, rows, columns):
     """So a zoom costs what it shows."""

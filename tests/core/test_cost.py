@@ -1,7 +1,7 @@
 """What attention costs under a mask, counted by hand."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import B, K, Q, masks
 
@@ -37,7 +37,6 @@ def test_defaults():
     assert found.sparsity == 0
 
 
-@settings(max_examples=40)
 @given(masks(), st.integers(0, B - 1))
 def test_every_cell_is_counted(mask, sentence):
     """While there are not too many."""

@@ -5,7 +5,8 @@ import math
 import exhibits
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
@@ -56,7 +57,7 @@ def test_what_masks_before_the_softmax_does_not_leak(attend, options):
 
 
 @pytest.mark.filterwarnings("ignore::attnviz.core.errors.AttentionWarning")
-@settings(max_examples=12)
+@examples(12)
 @given(
     st.lists(
         st.one_of(

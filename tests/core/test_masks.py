@@ -5,7 +5,8 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import B, K, Q, hostile_json, masks, randoms, slices
 
@@ -163,7 +164,6 @@ def test_each_rule_looks_as_it_is_named(mask, drawing, words):
     assert str(mask) == words
 
 
-@settings(max_examples=100)
 @given(masks())
 def test_the_tensor_is_the_predicate_of_every_cell(mask):
     """(B or 1, 1, Q, K), boolean; `grid` is one sentence of it."""
@@ -177,7 +177,6 @@ def test_the_tensor_is_the_predicate_of_every_cell(mask):
         assert torch.equal(mask.grid(Q, K, sentence=sentence), expected)
 
 
-@settings(max_examples=60)
 @given(masks(), slices(Q), slices(K))
 def test_a_block_is_that_block_of_the_whole(mask, rows, columns):
     """Also empty blocks, and blocks that begin beyond the end."""
@@ -221,7 +220,6 @@ def test_a_subsequent_mask_of_less_than_nothing_is_refused():
 # Laws
 
 
-@settings(max_examples=60)
 @given(masks(), masks(), masks())
 def test_masks_are_a_boolean_algebra(a, b, c):
     """De Morgan, double negation, idempotence, commutativity, associativity, distributivity, absorption, identity."""
@@ -240,7 +238,6 @@ def test_masks_are_a_boolean_algebra(a, b, c):
     assert same(a | ~a, Full())
 
 
-@settings(max_examples=60)
 @given(masks(), masks(), masks())
 def test_equal_masks_are_equal_values(a, b, c):
     """So results can be kept by them: grouping does not matter, and a double negation is none."""
@@ -274,7 +271,6 @@ def test_masks_for_different_batches_do_not_combine():
 # Queries and keys of different lengths
 
 
-@settings(max_examples=60)
 @given(masks(), st.integers(0, K), st.integers(0, B - 1))
 def test_with_a_cache_a_mask_is_the_last_rows_of_the_full_one(mask, queries, sentence):
     """Aligned bottom-right, for every rule and however they are joined; top-left, the first rows."""
@@ -285,7 +281,6 @@ def test_with_a_cache_a_mask_is_the_last_rows_of_the_full_one(mask, queries, sen
     assert torch.equal(mask.aligned(queries, K, "top-left").grid(queries, K, sentence=sentence), full[:queries])
 
 
-@settings(max_examples=60)
 @given(masks(), st.integers(-9, 9), st.integers(-9, 9))
 def test_shifts_add_up(mask, once, again):
     """And the masks that they make go through JSON, have an inverse, and name the same number of reasons."""
@@ -316,7 +311,6 @@ def test_an_alignment_that_is_not_there_is_refused():
         Subsequent().aligned(2, 3, "center")
 
 
-@settings(max_examples=40)
 @given(masks(), st.integers(0, B - 1), slices(Q))
 def test_the_keys_left_are_the_row_sums(mask, sentence, rows):
     """Of any rows."""
@@ -335,7 +329,6 @@ def test_the_keys_left_of_a_long_input_are_counted_in_blocks():
 # Random keys
 
 
-@settings(max_examples=40)
 @given(randoms(), st.integers(1, 3))
 def test_every_query_draws_its_count_out_of_every_stretch(mask, stretches):
     """Neither more nor fewer, whatever the seed."""
@@ -369,7 +362,6 @@ def test_random_keys_are_the_same_everywhere():
 # Why a cell is blocked
 
 
-@settings(max_examples=80)
 @given(masks(), st.integers(0, B - 1), slices(Q), slices(K))
 def test_reasons_are_given_for_exactly_the_blocked_cells(mask, sentence, rows, columns):
     """`reasons`, `blocked_by` and the tensor agree in every cell, and no reason is listed that occurs nowhere."""
@@ -438,7 +430,6 @@ def test_a_sentence_that_is_not_there_is_refused(ask, sentence):
 # JSON
 
 
-@settings(max_examples=100)
 @given(masks())
 def test_masks_go_through_json_and_back(mask):
     """As an object, and as text."""
@@ -468,7 +459,7 @@ def test_the_json_of_a_mask_can_be_read():
     }
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(hostile_json)
 def test_hostile_json_is_a_mask_or_a_mask_error(data):
     """Whatever a link holds: never another exception, and what is taken is a mask that works."""
@@ -592,7 +583,6 @@ def test_what_is_at_the_bounds_is_taken():
 # Other conventions
 
 
-@settings(max_examples=50)
 @given(masks())
 def test_every_convention_goes_out_and_comes_back(mask):
     """And no two of them are the same for the same mask."""

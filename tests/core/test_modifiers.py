@@ -4,7 +4,8 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import H, K, Q, biases, slices
 from torch.testing import assert_close
@@ -13,7 +14,6 @@ from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.modifiers import ALiBi, RelativeBias, alibi_slopes
 
 
-@settings(max_examples=40)
 @given(biases, slices(Q), slices(K), slices(H))
 def test_a_block_of_a_bias_is_that_block_of_the_whole(bias, rows, columns, only):
     """(1, heads, rows, columns); also empty blocks."""
@@ -25,7 +25,7 @@ def test_a_block_of_a_bias_is_that_block_of_the_whole(bias, rows, columns, only)
     assert torch.equal(block, whole[:, only, rows, columns])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(biases)
 def test_with_a_cache_the_bias_is_the_last_rows_of_the_full_one(bias):
     """The last query stands at the last key."""
@@ -50,7 +50,7 @@ def test_the_slopes_of_the_paper(heads, slopes):
     assert alibi_slopes(heads) == pytest.approx(slopes, rel=1e-15)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(1, 20), st.integers(0, 9), st.integers(0, 9))
 def test_alibi_is_the_distance_times_the_slope(heads, queries, keys):
     """Cell by cell, with the slopes of the paper or given ones."""

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import B, masks
 
@@ -13,7 +14,6 @@ from attnviz.core.reach import LARGEST, reach
 N = 11
 
 
-@settings(max_examples=40)
 @given(masks(), st.integers(1, 5), st.integers(0, B - 1))
 def test_an_input_is_seen_where_a_path_leads_to_it(mask, layers, sentence):
     """Walked from each position, layer by layer; a position always keeps itself."""
@@ -34,7 +34,7 @@ def test_causal_attention_stays_causal(layers):
     assert torch.equal(reach(Subsequent(), N, layers), Subsequent().grid(N).expand(layers, N, N))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(0, 3), st.integers(0, 3), st.integers(1, 6))
 def test_a_window_grows_by_itself_with_each_layer(before, after, layers):
     """After l layers it is a window of l times the keys."""

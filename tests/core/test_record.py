@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import D_V, B, H, K, Q, booleans, masks, slices, tensors
 from torch.testing import assert_close
@@ -31,7 +31,6 @@ def step_of(query, key, value, mask=None, bias=None, softcap=None, **edits):
     return tap.steps[0], output
 
 
-@settings(max_examples=60)
 @given(
     mask=st.one_of(
         st.none(),

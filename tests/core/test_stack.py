@@ -4,7 +4,8 @@ from functools import reduce
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import B, K, Q, masks
 
@@ -34,7 +35,6 @@ def test_entries_are_joined_from_left_to_right():
     assert Stack((Entry(a, on=False),)).mask() is Stack().mask() is None
 
 
-@settings(max_examples=60)
 @given(stacks, st.integers(0, B - 1))
 def test_a_stack_is_its_entries_one_after_the_other(stack, sentence):
     """As booleans of one cell at a time; the keys left are the row sums."""
@@ -49,7 +49,7 @@ def test_a_stack_is_its_entries_one_after_the_other(stack, sentence):
     assert torch.equal(stack.keys_left(Q, K, sentence=sentence), expected.sum(1))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(stacks, st.integers(0, B - 1))
 def test_with_the_entries_to_blame_open_a_blocked_cell_is_open(stack, sentence):
     """Exactly the blocked cells have somebody to blame; each of them is on and is itself blocked there."""
@@ -106,7 +106,6 @@ def test_an_entry_that_is_not_there_is_refused(index):
             ask(index)
 
 
-@settings(max_examples=40)
 @given(stacks, st.sampled_from(ALIGNMENTS))
 def test_a_stack_is_aligned_as_its_mask_is(stack, alignment):
     """Whether its entries are shifted, or what they make."""
@@ -118,7 +117,6 @@ def test_a_stack_is_aligned_as_its_mask_is(stack, alignment):
 # Undo and redo
 
 
-@settings(max_examples=60)
 @given(st.lists(st.sampled_from(["undo", "redo", 0, 1, 2]), max_size=25))
 def test_history_goes_back_and_forth(steps):
     """As a list of stacks and a place in it do, in which what is new cuts off what was undone."""

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import D_K, D_V, B, H, K, Q, biases, booleans, masks, slices, tensors
 from torch.nn.functional import scaled_dot_product_attention as judge
@@ -36,7 +36,6 @@ def test_without_edits_the_output_is_plain_attention():
     assert tap.steps[0].site == SITE
 
 
-@settings(max_examples=40)
 @given(
     own=st.one_of(st.none(), masks(), st.just(booleans()), st.just(booleans((Q, K)))),
     mask=st.none() | masks(),
@@ -103,7 +102,6 @@ def test_switching_a_head_off_leaves_the_others():
     assert torch.equal(after[:, [0, 2]], before[:, [0, 2]])
 
 
-@settings(max_examples=40)
 @given(
     st.lists(biases, min_size=1, max_size=2),
     st.sampled_from([None, (1, 1, Q, K), (B, H, Q, K), (1, H, 1, K), (Q, K)]),

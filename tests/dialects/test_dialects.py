@@ -4,7 +4,8 @@ import re
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from rules import rules
 from torch import Tensor, nn
@@ -121,7 +122,7 @@ def as_ours(name: str, tensor: Tensor) -> Tensor:
 
 @pytest.mark.filterwarnings("ignore")  # of empty rows, and of FlexAttention without its compiler
 @pytest.mark.parametrize("name", [known.name for known in DIALECTS])
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_the_code_of_every_dialect_gives_our_weights(name, data):
     """It is executed as it is printed, for any mask that the dialect can say, and leaves our output and weights."""
@@ -147,7 +148,7 @@ def test_a_denial_denied_keeps_its_parentheses(name):
 @pytest.mark.parametrize(
     "name", [known.name for known in DIALECTS if known.name not in ("is_causal", "flex_attention")]
 )
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_the_tensor_of_a_dialect_is_ours_and_what_its_code_builds(name, data):
     """Read back by its convention it is the mask, cell by cell, and the code leaves the same in `mask`."""
@@ -162,7 +163,6 @@ def test_the_tensor_of_a_dialect_is_ours_and_what_its_code_builds(name, data):
     assert built.equal(mask.tensor(Q, K).expand(B, 1, Q, K))
 
 
-@settings(max_examples=40)
 @given(mask=masks)
 def test_the_mask_mod_is_the_mask_cell_by_cell(mask):
     """Evaluated by PyTorch over the grid."""
@@ -208,7 +208,7 @@ def test_a_rule_is_written_as_people_write_it(name, mask, idiom):
 
 @pytest.mark.parametrize("name", [known.name for known in DIALECTS if known.name != "is_causal"])
 @given(queries=st.integers(1, 9), keys=st.integers(1, 9))
-@settings(max_examples=4)
+@examples(4)
 @pytest.mark.filterwarnings("ignore")
 def test_code_of_a_formula_holds_for_other_lengths(name, queries, keys):
     """Pasted code reads the lengths from the tensors, also the difference of a cache."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from pictures import SITE, record_of
 
@@ -120,7 +121,7 @@ def test_a_head_is_compared_with_another_of_the_same_record():
         compare(record, record_of("x y".split()), SITE, 0)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(heads=st.integers(1, 5), n=st.integers(1, 6), causal=st.booleans())
 def test_divergences_are_means_over_rows_of_every_two_heads(heads, n, causal):
     """Against one call for each pair."""

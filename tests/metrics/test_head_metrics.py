@@ -6,7 +6,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from pictures import SITE, record_of, translation_of
 
@@ -80,7 +81,6 @@ def naive(record, head):
     }
 
 
-@settings(max_examples=40)
 @given(
     ids=st.lists(st.integers(0, 4), min_size=1, max_size=11),
     kind=st.sampled_from(["encoder", "decoder"]),
@@ -211,7 +211,7 @@ def test_a_sentence_in_a_batch_measures_as_it_does_alone():
     pd.testing.assert_frame_equal(together, head_metrics(api.analyze("x y x", source)), atol=1e-4)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     ids=st.lists(st.integers(0, 3), min_size=1, max_size=9), seed=st.integers(0, 99), temperature=st.floats(0.05, 20)
 )

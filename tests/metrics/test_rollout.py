@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from pictures import SITE, record_of
 
@@ -73,7 +74,7 @@ def test_flow_by_hand():
     assert flow(mixed_of(below), 1).tolist() == [0.25, 0.75, 0]
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(LAYERS, st.data())
 def test_flow_is_the_largest_there_is(drawn, data):
     """Against SciPy's, in whole numbers; bounded by 1, at least the rollout, and none from the future."""

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
-from hypothesis import HealthCheck, given, settings
+from examples import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
@@ -237,7 +238,7 @@ def test_pickles_are_never_loaded(file, tmp_path):
     assert trap.exists()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)
+@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_damage_is_refused_or_changes_numbers_only(file, data):
     """Bytes turned at random: one sentence, or a model of the same sizes."""

@@ -6,7 +6,8 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from test_pages import button, captions, html, masks_page, opened
 
@@ -43,7 +44,7 @@ def test_an_inverted_stack_opens_what_the_stack_blocks(stack):
         assert torch.equal(stack.inverted().mask().grid(5), ~stack.mask().grid(5))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(STACKS, st.sampled_from(READER))
 def test_a_mistaken_stack_blocks_what_the_reader_did_not_see(stack, reader):
     """As rules or cell by cell, the stack on the page is what came out of the wrong hands."""
