@@ -39,7 +39,7 @@ bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints ta
 load: $(VENV)/for-tests ## measure the app with 30 users at once; other numbers: make load ARGS="--users 10 --seconds 120"
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/load.py $(ARGS)
 
-sweep: $(VENV)/for-tests ## property tests with 50 times as many examples, another draw each time
+sweep: $(VENV)/for-tests ## laws with 50 times as many examples, another draw each time, and every class of transformers
 	$(BIN)/python -m pytest --hypothesis-profile=sweep -m "not browser" $(ARGS)
 
 kernels: $(VENV)/for-tests ## the tests of numbers as other CPUs compute, on one thread and on two
