@@ -24,7 +24,7 @@ from attnviz.metrics.heads import head_metrics
 from attnviz.sources.base import Source
 
 TOKENS = 2048
-"""So many tokens, copies counted, are run at once."""
+"""Most tokens in one run, copies counted."""
 
 Report = Callable[[int, int], bool | None]
 """Is told how many heads are done, of how many; if it gives False, that ends the sweep."""

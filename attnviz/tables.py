@@ -205,13 +205,13 @@ def next_word_table(
 def step_by_step_table(record: Record, *, before: Record | None = None, sentence: int = 0) -> pd.DataFrame:
     """One row per position (per blank, of a model that fills in): position, token, word, probability.
 
-    See `metrics.said`.
+    See `metrics.predicted_words`.
 
     With a run `before` a change also token_before, word_before and probability_before; of two that have not read
     equally many tokens, what one lacks is empty.
     """
     runs = {"": record} if before is None else {"": record, "_before": before}
-    predictions = {end: metrics.said(run, sentence=sentence) for end, run in runs.items()}
+    predictions = {end: metrics.predicted_words(run, sentence=sentence) for end, run in runs.items()}
     length = max(map(len, predictions.values()))
     longest = max(predictions.values(), key=len)
     columns = {"position": np.array([one.position for one in longest], np.int64)}

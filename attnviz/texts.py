@@ -16,7 +16,7 @@ from attnviz.metrics.heads import METRICS, head_metrics
 from attnviz.sources.base import Source
 
 TOKENS = 2048
-"""So many tokens are run at once, padding counted."""
+"""Most tokens in one run, padding counted."""
 MOST_TEXTS = 1000
 MOST_BYTES = 1_000_000
 """Of a file of texts."""

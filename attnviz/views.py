@@ -203,7 +203,7 @@ class Seen:
         """
         if self.record.predicted(self.site, sentence=self.sentence) is None:
             return None
-        says = {said.position: said.word for said in metrics.said(self.record, sentence=self.sentence)}
+        says = {said.position: said.word for said in metrics.predicted_words(self.record, sentence=self.sentence)}
         return self.queries.last([says.get(i, "") for i in range(self.step.shape[2])])
 
     def cells(self, heads: Sequence[int | str], tile: int = 1) -> list[Cells]:

@@ -19,7 +19,7 @@ from attnviz.metrics.compare import Alignment
 from attnviz.views import Groups, SeenMask, View
 
 MOST_NAMED = 3
-"""So many tokens are named in a description."""
+"""Tokens named in a description, at most."""
 
 
 def quoted_token(text: str, position: int | str) -> str:
@@ -216,7 +216,7 @@ OTHER_WORDS = "Before the change the model had read other words by then"
 
 def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
     """How much is said, where the model was least sure, and where it says other words than before a change."""
-    said, where = metrics.said(record, sentence=sentence), _where(record)
+    said, where = metrics.predicted_words(record, sentence=sentence), _where(record)
     if not said:
         return as_sentence(NO_BLANK)
     one = min(said, key=lambda one: np.nan_to_num(one.probability, nan=-1.0))
@@ -226,7 +226,7 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     text = f"{where.capitalize()} {each}, the most probable {word}. The least sure: {least}."
     if before is None:
         return text
-    old = metrics.said(before, sentence=sentence)
+    old = metrics.predicted_words(before, sentence=sentence)
     others = [(one, other) for one, other in zip(old, said, strict=False) if one.word != other.word]
     count = len(others) + abs(len(old) - len(said))
     if not count:

@@ -295,10 +295,10 @@ def test_a_mistake_is_answered_in_one_line(run, folder, tmp_path, kind, argument
 
 
 def test_without_transformers_one_sentence_says_what_to_install(run, folder, monkeypatch):
-    from attnviz.sources.huggingface import said
+    from attnviz.sources.huggingface import faults
 
     source._models.clear()
-    monkeypatch.setattr(said, "find_spec", lambda name: None)
+    monkeypatch.setattr(faults, "find_spec", lambda name: None)
     status, _, err = run("head", CAT, "--model", folder("BertModel"))
 
     assert status == 2

@@ -160,17 +160,17 @@ def test_what_is_said_after_each_token():
     """Without padding; what is no number is named."""
     record = story_of(["the", "cat", "<pad>"], {"cat": 0.75, "sat": 0.25}, {"sat": 1.0}, {"sat": 1.0}, length=2)
 
-    said = metrics.said(record)
+    said = metrics.predicted_words(record)
 
     assert [(one.token, one.word) for one in said] == [("the", "cat"), ("cat", "sat")]
     assert [one.probability for one in said] == pytest.approx([0.75, 1.0])
     for wrong in (math.nan, math.inf):
         logits = record.prediction.logits.clone()
         logits[0, 1, 0] = wrong
-        broken = metrics.said(replace(record, prediction=replace(record.prediction, logits=logits)))
+        broken = metrics.predicted_words(replace(record, prediction=replace(record.prediction, logits=logits)))
         assert [one.word for one in broken] == ["cat", "NaN"]
     with pytest.raises(InputError, match="predicts no words"):
-        metrics.said(record_of(WORDS))
+        metrics.predicted_words(record_of(WORDS))
 
 
 def test_next_words_are_those_of_either_run():

@@ -12,7 +12,7 @@ from attnviz.charts.picture import Picture
 from attnviz.charts.theme import Theme, theme
 from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
-from attnviz.metrics import Said
+from attnviz.metrics import PredictedWord
 from attnviz.words import NO_BLANK
 
 LENGTH = 70
@@ -23,7 +23,8 @@ MOST_ROWS = 40
 
 DIFFERS, NOTHING = "≠", "–"
 
-Row = tuple[int, Said | None, Said | None]
+Words = list[PredictedWord | None]
+Row = tuple[int, PredictedWord | None, PredictedWord | None]
 """A position, what is said now, and what was said before the change; None where nothing was read any more."""
 
 
@@ -39,8 +40,8 @@ def picture(
         edits: whether the picture says what was changed.
     """
     colors, compared = theme(dark), before is not None
-    now = metrics.said(record, sentence=sentence)
-    old = metrics.said(before, sentence=sentence) if compared else ()
+    now = metrics.predicted_words(record, sentence=sentence)
+    old = metrics.predicted_words(before, sentence=sentence) if compared else ()
     every = [((one or was).position, one, was) for one, was in zip_longest(now, old)]
     rows = _kept(every, compared)
     columns = _columns(rows, old == () or _read_alike(every), compared, record, colors) if rows else []
@@ -105,12 +106,12 @@ def _columns(rows: list[Row], read_alike: bool, compared: bool, record: Record, 
     return [*first, *before, marks, *last, *_says(now, verb, named[1], colors)]
 
 
-def _texts(caption: str, color: str, said: list[Said | None], group: str, sign: str = "", word: bool = False) -> Column:
+def _texts(caption: str, color: str, said: Words, group: str, sign: str = "", word: bool = False) -> Column:
     texts = [sign + shown(one.word if word else one.token, axes.LONGEST_LABEL) if one else NOTHING for one in said]
     return Column(texts=texts, name=caption, group=group, color=color)
 
 
-def _says(said: list[Said | None], verb: str, group: str, colors: Theme, *, before: bool = False) -> list[Column]:
+def _says(said: Words, verb: str, group: str, colors: Theme, *, before: bool = False) -> list[Column]:
     """The words and their bars."""
     words = _texts(verb, colors.quiet if before else colors.text, said, group, "▸ ", True)
     return [words, Column([one.probability if one else None for one in said], hollow=before)]

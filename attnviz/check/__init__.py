@@ -27,7 +27,7 @@ from attnviz.core.masks import Mask
 from attnviz.core.stack import Stack
 
 MOST_CELLS = 2**24
-"""So many cells are checked at once: 16 heads of 1,024 x 1,024."""
+"""Most cells of one check: 16 heads of 1,024 x 1,024."""
 
 
 def check(

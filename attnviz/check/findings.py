@@ -13,7 +13,7 @@ SEVERITIES = ("note", "warning", "error")
 """An error gives wrong attention; a warning is unusual and may be meant; a note says how the array was read."""
 
 MOST = 1000
-"""So many cells of a finding are kept."""
+"""Cells kept of a finding, at most."""
 
 AXES = ("batch", "head", "query", "key")
 

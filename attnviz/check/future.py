@@ -46,7 +46,7 @@ def in_numbers(may_attend: Tensor) -> str:
     )
 
 
-def leaks(laid: Laid, may_attend: Tensor, *, told: bool) -> Iterator[Finding]:
+def leaks(laid: Laid, may_attend: Tensor, *, stated: bool) -> Iterator[Finding]:
     """The open cells of the future."""
     open_ahead = may_attend & future(*may_attend.shape[2:])
     if not open_ahead.any():
@@ -58,9 +58,9 @@ def leaks(laid: Laid, may_attend: Tensor, *, told: bool) -> Iterator[Finding]:
     rows = counted(int(open_ahead.any(-1).sum()), "row")
     says = f"Open to {whom} in {rows}: position {query} saw position {key}. Of all, {in_numbers(may_attend)}."
     fix = "Block them: tril(diagonal=0) is open, triu(diagonal=1) blocked."
-    if not told:
+    if not stated:
         fix += " If they are meant, say that it is not causal."
-    yield laid.finding("future-leak", "error" if told else "warning", says, fix, open_ahead)
+    yield laid.finding("future-leak", "error" if stated else "warning", says, fix, open_ahead)
 
 
 def beyond(laid: Laid, is_open: Tensor, meant: Intent) -> Iterator[Finding]:

@@ -17,9 +17,9 @@ def evidence(open_where: Judged, masked_where: Judged) -> tuple[int, tuple[str, 
         masked_where: the same read as True = masked. The points of the two the other way round are the opposite.
     """
     ours, theirs = _rank(open_where), _rank(masked_where)
-    told = [small(words.is_what(one.judgement)) for one in (open_where, masked_where) if one.judgement.found]
-    if (open_where.is_right and masked_where.is_right) or (ours == theirs and len(told) == 2):
-        return 0, (f"Read so, {told[0]}; read the other way, {told[1]}.",)
+    readings = [small(words.is_what(one.judgement)) for one in (open_where, masked_where) if one.judgement.found]
+    if (open_where.is_right and masked_where.is_right) or (ours == theirs and len(readings) == 2):
+        return 0, (f"Read so, {readings[0]}; read the other way, {readings[1]}.",)
     if ours == theirs:
         return _marks(open_where.may_attend)
     better, worse = (open_where, masked_where) if ours < theirs else (masked_where, open_where)

@@ -13,7 +13,7 @@ EVEN = 1e-3
 """Weights of a row that differ by less than this share of the largest are even."""
 
 MOST_BY_CHANCE = 3
-"""So many pairs of weights must be even before a head is called uniform."""
+"""Even pairs of weights from which a head is called uniform."""
 
 CHANCE = 1e-6
 """How probable it may be that heads are equal, or scores look symmetric, by chance."""

@@ -66,15 +66,15 @@ class Judged:
 
 def findings(laid: Laid, judged: Judged) -> Iterator[Finding]:
     """Everything that a judgement says of a mask; of one that nothing explains what it looks like."""
-    judgement, told = judged.judgement, judged.meant is not None
+    judgement, stated = judged.judgement, judged.meant is not None
     if not judgement.found:
-        yield from _not_it(laid, judged.meant) if told else _unknown(laid, judged.may_attend)
+        yield from _not_it(laid, judged.meant) if stated else _unknown(laid, judged.may_attend)
         return
     if judgement.mistake:
         yield _mistake(laid, judged)
     if judged.wrong.any():
         yield from _differing(laid, judged)
-    elif not told and (says := words.ambiguous(judgement)):
+    elif not stated and (says := words.ambiguous(judgement)):
         yield laid.finding("ambiguous", "note", says, ASK)
 
 
@@ -85,14 +85,14 @@ def _not_it(laid: Laid, meant: Intent) -> Iterator[Finding]:
 
 def _mistake(laid: Laid, judged: Judged) -> Finding:
     """A mistake in the whole mask, with the cells that are open by it, or else blocked."""
-    judgement, told = judged.judgement, judged.meant is not None
-    says, unless = words.mistaken(judgement, judged.grids.each[0]), "" if told else words.otherwise(judgement)
+    judgement, stated = judged.judgement, judged.meant is not None
+    says, unless = words.mistaken(judgement, judged.grids.each[0]), "" if stated else words.otherwise(judgement)
     rule, fix = judgement.mistake, words.FIXES[judgement.mistake]
     if rule == "shifted" and judged.hides_future:
         rule, fix = "future-leak" if judgement.found[0].reading.by > 0 else "blocks-itself", OFF_BY_ONE
     if unless:
         says = f"{says.removesuffix('.')}; unless it is {unless}."
-    severity = "warning" if unless or (judgement.mistake == "shifted" and not told) else "error"
+    severity = "warning" if unless or (judgement.mistake == "shifted" and not stated) else "error"
     spoiled = judged.may_attend & ~judged.expected
     chosen = spoiled if spoiled.any() else judged.expected & ~judged.may_attend
     return laid.finding(rule, severity, says, fix, chosen)
@@ -100,9 +100,9 @@ def _mistake(laid: Laid, judged: Judged) -> Finding:
 
 def _differing(laid: Laid, judged: Judged) -> Iterator[Finding]:
     """Single cells that differ from what the mask is else; of the future apart, where that is to be hidden."""
-    judgement, told, is_open = judged.judgement, judged.meant is not None, judged.may_attend
-    severity, what = "error" if told else "warning", words.is_what(judgement)
-    meant = "" if told else f" If they are meant, {small(ASK)}"
+    judgement, stated, is_open = judged.judgement, judged.meant is not None, judged.may_attend
+    severity, what = "error" if stated else "warning", words.is_what(judgement)
+    meant = "" if stated else f" If they are meant, {small(ASK)}"
     hidden = not judgement.mistake and all(one.kind.is_causal is not False for one in judgement.found)
     ahead = judged.wrong & is_open & future(*is_open.shape[2:]) & hidden
     if ahead.any():

@@ -17,14 +17,14 @@ VERY_NEGATIVE = -1e4
 """A number that blocks when it is added to scores."""
 
 
-def kind_of(array: Tensor, told: str | None, convention: str | None) -> tuple[str, tuple[str, ...]]:
-    """What the numbers are, and why: `told`, a mask if a convention was said, or a guess from the numbers alone."""
-    if told is not None and told not in KINDS:
-        raise InputError(f"There is no kind {quoted(told)}. There are: {', '.join(KINDS)}.")
-    if convention is not None and told not in (None, "mask"):
-        raise InputError(f"Only a mask has a convention, and this is said to be {told}. Leave one of the two out.")
-    if told is not None:
-        return told, ()
+def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[str, tuple[str, ...]]:
+    """What the numbers are, and why: `stated`, a mask if a convention was said, or a guess from the numbers alone."""
+    if stated is not None and stated not in KINDS:
+        raise InputError(f"There is no kind {quoted(stated)}. There are: {', '.join(KINDS)}.")
+    if convention is not None and stated not in (None, "mask"):
+        raise InputError(f"Only a mask has a convention, and this is said to be {stated}. Leave one of the two out.")
+    if stated is not None:
+        return stated, ()
     if convention is not None:
         return "mask", ("It is read as a mask: a convention was said.",)
     if array.dtype is torch.bool:
@@ -68,19 +68,19 @@ def of_ones(array: Tensor) -> bool:
     return bool(blocks.any()) and bool(((array == 1) | blocks).all())
 
 
-def convention_of(array: Tensor, told: str | None) -> str | None:
-    """The convention that the values leave no choice about, or `told`; None if it is True = masked or the opposite.
+def convention_of(array: Tensor, stated: str | None) -> str | None:
+    """The convention that the values leave no choice about, or `stated`; None if it is True = masked or the opposite.
 
     Raises:
         InputError: if there is no such convention, or the values do not fit it.
     """
-    if told is not None and told not in CONVENTIONS:
-        raise InputError(f"There is no convention {quoted(told)}. There are: {', '.join(CONVENTIONS)}.")
+    if stated is not None and stated not in CONVENTIONS:
+        raise InputError(f"There is no convention {quoted(stated)}. There are: {', '.join(CONVENTIONS)}.")
     binary = array.dtype is torch.bool or bool(((array == 0) | (array == 1)).all())
-    if told is not None and (told == "additive") == binary and bool((array != 0).any()):
+    if stated is not None and (stated == "additive") == binary and bool((array != 0).any()):
         holds = "booleans or 0 and 1" if binary else "other numbers than 0 and 1"
-        raise InputError(f"The convention is said to be '{told}', and the mask holds {holds}. Say another, or none.")
-    return told if told or binary else "additive"
+        raise InputError(f"The convention is said to be '{stated}', and the mask holds {holds}. Say another, or none.")
+    return stated if stated or binary else "additive"
 
 
 def floats_if_many(mask: Tensor) -> Tensor:

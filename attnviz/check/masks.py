@@ -21,15 +21,15 @@ READINGS = tuple(mistake for mistake in MISTAKEN if mistake != "inverted")
 """What can be wrong with a mask in either of two conventions: of these it is inverted in one."""
 
 
-def check_mask(laid: Laid, told: str | None, causal: bool | None, meant: Intent | None) -> Checked:
+def check_mask(laid: Laid, stated: str | None, causal: bool | None, meant: Intent | None) -> Checked:
     """The convention of a mask, what it is, whether it hides the future, and what is wrong with it."""
     mask = laid.values
-    convention = kinds.convention_of(mask, told)
+    convention = kinds.convention_of(mask, stated)
     if convention == "additive" and kinds.of_ones(mask) and bool((mask == 1).any()):
         zeros = Laid(mask.masked_fill(mask == 1, 0), laid.axes, laid.eps, laid.rounding)
         says = "What is open holds 1 instead of 0: every open score grows by 1, which leaves the weights as they are."
         ones = laid.finding("values", "note", says, "Fill what is open with 0.", mask == 1)
-        found = check_mask(zeros, told, causal, meant)
+        found = check_mask(zeros, stated, causal, meant)
         return Checked(found.convention, found.hides_future, found.reasons, (ones, *found.findings), found.judgement)
     if convention == "additive" and bool((mask != 0).any()) and kinds.fill(mask) is None:
         return Checked(convention, bool(causal), (), tuple(_values(laid)))
@@ -51,7 +51,7 @@ def check_mask(laid: Laid, told: str | None, causal: bool | None, meant: Intent 
 def _leaks(laid: Laid, judged: Judged, causal: bool | None, hides: bool) -> Iterator[Finding]:
     """All of the future that is open, if it was said to be blocked, or if nothing else is known of the mask."""
     if causal or (hides and not judged.judgement.found):
-        yield from leaks(laid, judged.may_attend, told=causal is not None)
+        yield from leaks(laid, judged.may_attend, stated=causal is not None)
 
 
 def _future(judged: Judged, causal: bool | None) -> tuple[bool, tuple[str, ...]]:

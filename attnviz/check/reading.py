@@ -112,8 +112,8 @@ def _npz(name: str, content: bytes) -> dict[str, np.ndarray]:
             members = file.infolist()
             total = sum(member.file_size for member in members)
             if total > MOST_BYTES or len(members) > 1000:
-                told = f"{quoted(name)} unpacks to {total:,} bytes in {len(members):,} arrays"
-                raise InputError(f"{told}; at most {MOST_BYTES:,} in 1,000 are read.")
+                what = f"{quoted(name)} unpacks to {total:,} bytes in {len(members):,} arrays"
+                raise InputError(f"{what}; at most {MOST_BYTES:,} in 1,000 are read.")
             arrays = {}
             for member in members:
                 if not member.filename.endswith(".npy"):

@@ -27,7 +27,7 @@ def check_scores(laid: Laid, causal: bool | None, meant: Intent | None) -> Check
         says = "No score blocks a key: these are scores from before the mask, which show no leak."
         findings.append(laid.finding("future-leak", "note", says, "Check the mask or the weights."))
     elif hides:
-        findings += leaks(laid, ~blocked, told=causal is not None)
+        findings += leaks(laid, ~blocked, stated=causal is not None)
     known = ~scores.isnan().any(-1)
     usable = ~blocked & known[..., None]
     judged = scores.masked_fill(~usable, 0), usable, 2 * laid.rounding

@@ -64,8 +64,8 @@ def _mask(mask: Tensor, shape: Shape) -> tuple[tuple[str, ...], Finding]:
     wrong = [
         f"{axis} is {have} instead of {want}" for axis, have, want in _pairs(given, shape) if have not in (1, want)
     ]
-    told = f"A mask of {given} on scores of {_named(shape)}"
-    raises = f"{told} raises an error{_grows(given, shape)}"
+    what = f"A mask of {given} on scores of {_named(shape)}"
+    raises = f"{what} raises an error{_grows(given, shape)}"
     match given:
         case (first, _, last) if last in (1, keys) and first not in (1, heads) and first == batch * heads:
             fix = f"Hand over mask.view({batch}, {heads}, {given[1]}, {last})."
@@ -77,19 +77,19 @@ def _mask(mask: Tensor, shape: Shape) -> tuple[tuple[str, ...], Finding]:
                 return ("batch", "query", "key"), _error(says, fix)
             if not torch.equal(mask, mask[:1].expand_as(mask)):
                 says = (
-                    f"{told} silently gives the mask of sentence i to head i of every sentence, since B = H = {batch}."
+                    f"{what} silently gives the mask of sentence i to head i of every sentence, since B = H = {batch}."
                 )
                 return ("batch", "query", "key"), _error(says, fix)
         case (first, last) if first == batch > 1 and last == keys and wrong:
             says = f"{raises}: its rows are aligned with the queries, and they are sentences."
             return ("batch", "key"), _error(says, "Hand over mask[:, None, None, :], (B, 1, 1, K).")
         case (first, last) if first == batch == queries > 1 and last == keys and not _is_triangle(mask):
-            says = f"{told} gives row i to query i of every sentence; since B = Q = {batch}, it may be padding, (B, K)."
+            says = f"{what} gives row i to query i of every sentence; since B = Q = {batch}, it may be padding, (B, K)."
             fix = "If its rows are sentences, hand over mask[:, None, None, :]."
             return AXES[2:], Finding("broadcast", "warning", says, fix)
     axes = AXES[-len(given) :]
     if not wrong:
-        return axes, Finding("broadcast", "note", f"{told} {_repeated(given, shape)}.")
+        return axes, Finding("broadcast", "note", f"{what} {_repeated(given, shape)}.")
     turned = queries != keys and given[-2:] == (keys, queries)
     fix = "Hand over mask.mT: rows are queries." if turned else "Each axis must have its full size or 1."
     return axes, _error(f"{raises}: {', '.join(wrong)}.", fix)

@@ -23,5 +23,5 @@ def _block(found: Finding) -> list[str]:
 
 def _count(report: Report) -> str:
     counts = [(sum(found.severity == one for found in report.findings), one) for one in reversed(SEVERITIES)]
-    told = ", ".join(counted(number, name) for number, name in counts if number)
-    return told if report.worst in ("error", "warning") else f"Nothing wrong was found{told and f' ({told})'}."
+    listed = ", ".join(counted(number, name) for number, name in counts if number)
+    return listed if report.worst in ("error", "warning") else f"Nothing wrong was found{listed and f' ({listed})'}."

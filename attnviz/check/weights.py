@@ -38,7 +38,7 @@ def check_weights(laid: Laid, causal: bool | None, meant: Intent | None) -> Chec
     if meant is not None:
         findings += beyond(laid, open_cells, meant)
     elif hides and not inverted:
-        findings += leaks(laid, telling if causal is None else open_cells, told=causal is not None)
+        findings += leaks(laid, telling if causal is None else open_cells, stated=causal is not None)
     findings += heads.check_heads(laid, known, dead)
     taken = f"They are taken to be causal: {in_numbers(telling)}."
     return Checked(None, hides, (taken,) if hides and causal is None else (), tuple(findings))

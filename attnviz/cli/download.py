@@ -3,7 +3,7 @@
 from typing import TextIO
 
 from attnviz.core.amounts import size
-from attnviz.sources.huggingface import said
+from attnviz.sources.huggingface import faults
 from attnviz.sources.huggingface.hub import Progress
 
 WIDTH = 30
@@ -29,7 +29,7 @@ class Download:
     def __call__(self, progress: Progress) -> None:
         if not self._begun:
             self._begun = True
-            self._file.write(f"attnviz: {said.name(self._name)} is fetched: {size(progress.total)}.\n")
+            self._file.write(f"attnviz: {faults.name(self._name)} is fetched: {size(progress.total)}.\n")
         if self._file.isatty():
             self._open = True
             share = progress.done / progress.total if progress.total else 1.0

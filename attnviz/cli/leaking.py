@@ -13,7 +13,7 @@ from attnviz.leaks import leak_test
 from attnviz.sources.base import Source
 
 MOST_LISTED = 20
-"""So many leaks are printed."""
+"""Leaks printed, at most."""
 
 
 def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:

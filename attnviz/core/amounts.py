@@ -30,7 +30,7 @@ def size(count: float) -> str:
 
 
 def decimals(number: float, digits: int) -> str:
-    """So many digits after the point; what is not quite nothing does not read as if it were."""
+    """A number with some digits after the point; what is not quite nothing does not read as if it were."""
     if number != number:
         return "NaN"
     smallest = 10.0**-digits

@@ -15,7 +15,7 @@ LONGEST_NAME = 80
 """Of a file, without its extension."""
 
 LONGEST_END = 40
-"""Of it, kept for the end of a name while what stands before is cut."""
+"""Characters kept at the end of a shortened name."""
 
 _MARKS = 4
 _WHITESPACE = {"\t": "⇥", "\n": "↵", "\r": "↵", "\x85": "↵", "\u2028": "↵", "\u2029": "↵"}

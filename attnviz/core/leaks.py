@@ -21,16 +21,16 @@ STATES = ("not tested", "closed and still", "saw what it may", "did not see what
 NOT_TESTED, CLOSED, SAW, UNUSED, LEAK = range(5)
 
 MOST = 64
-"""So many tokens are changed at most, unless more are asked for: each costs a run."""
+"""Tokens changed unless more are asked for: each costs a run."""
 
 SAFETY = 10
-"""A leak moves an output more than so many times as far as the largest numerical noise."""
+"""Factor of the largest numerical noise beyond which an output has moved."""
 
 ROUNDINGS = 32
-"""And further than so many rounding errors of one number, where no noise was seen."""
+"""Rounding errors of one number beyond which an output has moved, where no noise was measured."""
 
 LOUD = 1000.0
-"""So many times as long is a changed key in two of three probes. Where a mask comes after the softmax and the weights
+"""Factor by which two of three probes lengthen the changed key. Where a mask comes after the softmax and the weights
 are normalized again, only a score far above the others shows it: the weights that are left round to zero."""
 
 UNSTEADY = 0.01

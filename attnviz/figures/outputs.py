@@ -120,7 +120,7 @@ def _next_words(found: Sequence[metrics.NextWord], named: str = "words") -> dict
 
 def _said(record: Record, sentence: int, end: str) -> dict[str, np.ndarray]:
     """What a run read and said, as arrays whose names have an `end`."""
-    said = metrics.said(record, sentence=sentence)
+    said = metrics.predicted_words(record, sentence=sentence)
     positions = {f"positions{end}": np.array([one.position for one in said])} if metrics.fills_in(record) else {}
     return positions | {
         f"tokens{end}": text_array([one.token for one in said]),

@@ -15,13 +15,13 @@ from attnviz.leaks.look import Look, output, tokens
 from attnviz.sources.base import Source
 
 TOKENS_AT_ONCE = 1024
-"""So many tokens are run in one batch: more would need more memory than one sentence gives reason to expect."""
+"""Most tokens in one batch: more would need more memory than one sentence gives reason to expect."""
 
 COPIES = 3
 """How often the unchanged sentence stands in a batch: first, in the middle and last."""
 
 TRIES = 2
-"""So many other tokens are tried where a changed one does not reach the model."""
+"""Other tokens tried where a changed one does not reach the model."""
 
 PROBES = "the a red cat ."
 """Where a sentence has no second word to put in the place of the first, one of these is."""

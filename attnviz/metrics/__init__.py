@@ -18,13 +18,13 @@ from attnviz.metrics.combined import (
 from attnviz.metrics.predictions import (
     NOT_A_NUMBER,
     NextWord,
-    Said,
+    PredictedWord,
     fills_in,
     labels,
     next_words,
+    predicted_words,
     predicting,
     read_alike,
-    said,
     token_at,
 )
 from attnviz.metrics.windows import BLOCKED, EMPTY, NAN, STATES, WEIGHT, Cells, cells, cells_of, largest_weight

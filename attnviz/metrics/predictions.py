@@ -49,7 +49,7 @@ NOT_A_NUMBER = "NaN"
 
 
 @dataclass(frozen=True)
-class Said:
+class PredictedWord:
     """What a model has just read at a position, and the word it holds most probable then, with its probability.
 
     Of a model that fills in, the token is a blank and the word what is expected in its place.
@@ -62,7 +62,7 @@ class Said:
     position: int
 
 
-def said(record: Record, *, sentence: int = 0) -> tuple[Said, ...]:
+def predicted_words(record: Record, *, sentence: int = 0) -> tuple[PredictedWord, ...]:
     """What a model says after each position that is not padding; of a model that fills in, at each blank.
 
     Raises:
@@ -74,7 +74,7 @@ def said(record: Record, *, sentence: int = 0) -> tuple[Said, ...]:
     most, at = logits.max(-1)
     found = zip(asked, at.tolist(), (most - logits.logsumexp(-1)).exp().tolist(), strict=True)
     return tuple(
-        Said(read.labels[position], NOT_A_NUMBER if isnan(p) else prediction.vocabulary[i], p, position)
+        PredictedWord(read.labels[position], NOT_A_NUMBER if isnan(p) else prediction.vocabulary[i], p, position)
         for position, i, p in found
     )
 

@@ -15,7 +15,7 @@ from attnviz.tokenizers.words import Words
 
 UNK = "<unk>"
 NEAREST = 3
-"""So many known words are named for one that is not known."""
+"""Suggestions for an unknown word, at most."""
 
 _ELISION = ("'", "’")
 _CLOSING = (".", ",", "!", "?")

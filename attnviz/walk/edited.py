@@ -12,7 +12,7 @@ from attnviz.core.origin import MATRICES, VECTORS, Change
 from attnviz.core.record import Record
 
 MOST_CELLS = 4096
-"""So many numbers a table has that can be edited."""
+"""Most numbers of a table that can be edited."""
 
 
 def editable(record: Record, source: Any, site: Site, head: int, matrix: str, *, sentence: int = 0) -> Tensor:

@@ -176,7 +176,7 @@ class Call:
 
     @property
     def of_window(self) -> str:
-        """Said where a sentence holds for the window alone."""
+        """PredictedWord where a sentence holds for the window alone."""
         whole = (len(self.queries), len(self.keys)) == self.step.shape[2:]
         return "" if whole else f" In the window of {len(self.queries)} queries and {len(self.keys)} keys:"
 

@@ -21,11 +21,11 @@ def texts(chart, name="words"):
 
 
 def test_only_blanks_say_something():
-    said = metrics.said(BEFORE)
+    said = metrics.predicted_words(BEFORE)
 
     assert [(one.position, one.token, one.word) for one in said] == [(1, "[M]", "cat"), (3, "[M]", "down")]
     assert said[0].probability == pytest.approx(0.75)
-    assert metrics.said(NONE) == ()
+    assert metrics.predicted_words(NONE) == ()
 
 
 def test_rows_of_a_map_say_it_at_blanks_alone():

@@ -82,7 +82,7 @@ def _padded(reading: Reading) -> Iterator[Reading]:
     seen = reading.seen
     for padding in dict.fromkeys(Padding.fits(seen)):
         closed = ~padding.grid(1, seen.keys)[0]
-        beside = replace(reading, seen=seen.without(keys=closed), padding=padding, spoiled=seen.said & closed)
+        beside = replace(reading, seen=seen.without(keys=closed), padding=padding, spoiled=seen.known_open & closed)
         yield beside
-        if seen.queries == seen.keys and not seen.said[closed].any():
+        if seen.queries == seen.keys and not seen.known_open[closed].any():
             yield replace(beside, seen=beside.seen.without(rows=closed), padded_queries=closed)

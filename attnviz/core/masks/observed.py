@@ -57,7 +57,7 @@ class Observed:
         return self.distance > 0
 
     @cached_property
-    def said(self) -> Tensor:
+    def known_open(self) -> Tensor:
         """The open cells that are known."""
         return self.open & self.known
 
@@ -73,8 +73,9 @@ class Observed:
         least = 1 - self.first - self.queries
         places = (self.distance - least).flatten()
         size = self.queries + self.keys - 1
-        known, said = (torch.bincount(places, cells.flatten().double(), size) for cells in (self.known, self.said))
-        some, most = known > 0, 2 * said > known
+        both = self.known, self.known_open
+        known, opened = (torch.bincount(places, cells.flatten().double(), size) for cells in both)
+        some, most = known > 0, 2 * opened > known
         return {
             least + i: most for i, (some, most) in enumerate(zip(some.tolist(), most.tolist(), strict=True)) if some
         }
@@ -102,13 +103,13 @@ class Observed:
         return self._nearly_all(0)
 
     def _nearly_all(self, axis: int) -> Tensor:
-        known, said = self.known.sum(axis), self.said.sum(axis)
-        return (10 * said >= 9 * known) & (known > 0)
+        known, opened = self.known.sum(axis), self.known_open.sum(axis)
+        return (10 * opened >= 9 * known) & (known > 0)
 
     @cached_property
     def per_row(self) -> Tensor:
         """How many open keys each query has, (Q,)."""
-        return self.said.sum(1)
+        return self.known_open.sum(1)
 
     @cached_property
     def usual(self) -> int:
@@ -119,7 +120,7 @@ class Observed:
     @cached_property
     def gap(self) -> int:
         """How far apart open keys of a row are most often; 0 if no row has two."""
-        row, key = self.said.nonzero().T
+        row, key = self.known_open.nonzero().T
         gaps = key.diff()[row.diff() == 0]
         return int(gaps.mode().values) if len(gaps) else 0
 
@@ -127,13 +128,13 @@ class Observed:
         """Which blocks of `size` queries and keys are open for the most part, and which are known at all."""
         edges = [torch.arange(0, length + size, size).clamp_max(length) for length in (self.queries, self.keys)]
         corners = [sums[edges[0]][:, edges[1]] for sums in self._sums]
-        said, known = (part.diff(dim=0).diff(dim=1) for part in corners)
-        return Observed(2 * said > known, known > 0)
+        opened, known = (part.diff(dim=0).diff(dim=1) for part in corners)
+        return Observed(2 * opened > known, known > 0)
 
     @cached_property
     def _sums(self) -> tuple[Tensor, Tensor]:
         """How many cells above and left of each corner are open and known, and known, (Q + 1, K + 1)."""
-        both = (torch.nn.functional.pad(cells.int(), (1, 0, 1, 0)) for cells in (self.said, self.known))
+        both = (torch.nn.functional.pad(cells.int(), (1, 0, 1, 0)) for cells in (self.known_open, self.known))
         return tuple(cells.cumsum(0).cumsum(1) for cells in both)
 
     @cached_property

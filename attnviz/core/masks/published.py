@@ -163,7 +163,7 @@ def _spans(seen: Observed) -> Iterator[Mask]:
     """Stretches whose tokens all see up to the last of them."""
     if seen.first or seen.queries != seen.keys:
         return
-    ahead, lengths, start = (seen.said & seen.future), [], 0
+    ahead, lengths, start = (seen.known_open & seen.future), [], 0
     furthest = (seen.keys - 1 - ahead.int().flip(1).argmax(1)).where(ahead.any(1), -1).tolist()
     while start < seen.keys:
         end = max(start, furthest[start]) + 1

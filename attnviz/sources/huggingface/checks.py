@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError, quoted
-from attnviz.sources.huggingface import files, said
+from attnviz.sources.huggingface import faults, files
 
 LONGEST_CONFIG = 2_000_000
 """Bytes."""
@@ -28,7 +28,7 @@ MOST = {"layers": 1_000, "heads": 4_096, "experts": 4_096, "labels": 100_000}
 or, if it is the base of rotary positions, below `ROTATION`."""
 LARGEST, ROTATION = 2**31, 10**15
 SHARED_LAYERS = 64
-"""So many layers may share one set of weights, as in ALBERT; more layers than tensors are not believed."""
+"""Layers that may share one set of weights, as in ALBERT; more layers than tensors are not believed."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def config(folder: Path, model: str) -> dict[str, Any]:
         InputError: names the number, or says that the folder holds no model.
         AttnvizError: if the file is damaged.
     """
-    what = f"config.json of {said.name(model)}"
+    what = f"config.json of {faults.name(model)}"
     path = folder / files.CONFIG
     try:
         if path.stat().st_size > LONGEST_CONFIG:
@@ -67,7 +67,7 @@ def config(folder: Path, model: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         raise AttnvizError(f"{what} is missing or damaged; fetch it again.") from None
     if "quantization_config" in found:
-        raise InputError(f"{said.name(model)} is quantized, which attnviz does not read. Choose the original model.")
+        raise InputError(f"{faults.name(model)} is quantized, which attnviz does not read. Choose the original model.")
     return found
 
 
@@ -83,7 +83,7 @@ def weights(folder: Path, model: str, cached: bool = False) -> Weights:
     """
     paths = files.weights(folder)
     if not paths:
-        raise InputError(f"{said.name(model)} has no model.safetensors; attnviz reads no weights as pickle.")
+        raise InputError(f"{faults.name(model)} has no model.safetensors; attnviz reads no weights as pickle.")
     tensors, numbers = 0, Counter()
     for path in paths:
         try:
@@ -96,10 +96,12 @@ def weights(folder: Path, model: str, cached: bool = False) -> Weights:
             if cached:
                 files.forget(path)
             after = "it has been deleted from the cache; try again" if cached else "fetch it again"
-            raise AttnvizError(f"The weights {path.name} of {said.name(model)} are damaged: {after}.") from None
+            raise AttnvizError(f"The weights {path.name} of {faults.name(model)} are damaged: {after}.") from None
     known = [(count, DTYPES[name]) for name, count in numbers.items() if name in DTYPES]
     if not known:
-        raise InputError(f"{said.name(model)} has weights of a type that attnviz does not read: {', '.join(numbers)}.")
+        raise InputError(
+            f"{faults.name(model)} has weights of a type that attnviz does not read: {', '.join(numbers)}."
+        )
     return Weights(tensors, numbers.total(), max(known, key=lambda one: one[0])[1])
 
 
@@ -107,7 +109,7 @@ def layers(found: dict[str, Any], held: Weights, model: str) -> None:
     """Raises: InputError: with both numbers, if there are more layers than tensors that could be theirs."""
     claimed = max((number for key, number in _numbers(found) if _counts(key) == "layers"), default=0)
     if claimed > max(SHARED_LAYERS, held.tensors):
-        what = f"{said.name(model)} says that it has {claimed} layers, and its files hold {held.tensors} tensors"
+        what = f"{faults.name(model)} says that it has {claimed} layers, and its files hold {held.tensors} tensors"
         raise InputError(f"{what}. They do not belong together; fetch both again, or choose another model.")
 
 

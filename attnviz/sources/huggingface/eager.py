@@ -9,7 +9,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
-from attnviz.sources.huggingface import said
+from attnviz.sources.huggingface import faults
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import named
 
@@ -85,7 +85,7 @@ def steps(loaded: Loaded, given: Any, read: dict[str, Tensor], lengths: tuple[in
     for site in loaded.trial.heads:
         weights = found[site].float().cpu()
         if weights.dim() != 4 or weights.shape[2:] != expected[site.kind]:
-            cut = f"{said.name(loaded.name)} cuts a text of {read['input_ids'].shape[1]:,} tokens into pieces"
+            cut = f"{faults.name(loaded.name)} cuts a text of {read['input_ids'].shape[1]:,} tokens into pieces"
             raise InputError(f"{cut}, of which there is no map of all queries and keys. Shorten the text.")
         scored = site.kind in SCORES.get(family, ())
         blocked = weights.amax(1, keepdim=True) <= (BLOCKED if scored else 0)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from attnviz.core.errors import AttnvizError
-from attnviz.sources.huggingface import said
+from attnviz.sources.huggingface import faults
 
 CONFIG, ONE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
@@ -63,7 +63,9 @@ def weights(folder: Path) -> tuple[Path, ...]:
         raise AttnvizError(f"The list of weights {INDEX} is damaged; fetch it again.") from None
     for name in names:
         if not (isinstance(name, str) and Path(name).name == name and (folder / name).is_file()):
-            raise AttnvizError(f"The weights {said.name(name)}, which {INDEX} lists, are not there; fetch them again.")
+            raise AttnvizError(
+                f"The weights {faults.name(name)}, which {INDEX} lists, are not there; fetch them again."
+            )
     return tuple(folder / name for name in names)
 
 
@@ -94,7 +96,7 @@ def check(folder: Path, digests: dict[str, str], model: str, told: Callable[[int
         if DIGEST.fullmatch(digest) and not _is(digest, path.resolve(), told):
             forget(path)
             raise AttnvizError(
-                f"The file {path.name} of {said.name(model)} was damaged on its way: its checksum is not the hub's. "
+                f"The file {path.name} of {faults.name(model)} was damaged on its way: its checksum is not the hub's. "
                 "It has been deleted; try again."
             )
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
-from attnviz.sources.huggingface import files, remote, said
+from attnviz.sources.huggingface import faults, files, remote
 from attnviz.sources.huggingface.files import File
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -79,7 +79,7 @@ def find(name: str) -> Place:
     only = allowed()
     if only is not None and name not in only:
         these = ", ".join(only) or "none"
-        raise InputError(f"{said.name(name)} may not be loaded here. The models of this server are: {these}.")
+        raise InputError(f"{faults.name(name)} may not be loaded here. The models of this server are: {these}.")
     if only is None and (place := _folder(name)):
         return place
     model, revision = _parts(name)
@@ -87,7 +87,7 @@ def find(name: str) -> Place:
         if place := _package():
             return place
         model = MINILM
-    said.need_transformers()
+    faults.need_transformers()
     return _cached(model, revision) or _at_hub(model, revision)
 
 
@@ -158,7 +158,7 @@ def _folder(name: str) -> Place | None:
     if not looks:
         return None
     what = "has no config.json: it holds no model of transformers" if there else "is not there"
-    raise InputError(f"The folder {said.name(name)} {what}. Give one that save_pretrained has written.")
+    raise InputError(f"The folder {faults.name(name)} {what}. Give one that save_pretrained has written.")
 
 
 def _parts(name: str) -> tuple[str, str | None]:
@@ -166,7 +166,7 @@ def _parts(name: str) -> tuple[str, str | None]:
     model, at, revision = name.partition("@") if isinstance(name, str) else ("", "", "")
     bad = "--" in model or ".." in name or model.endswith((".git", ".", "-")) or len(model) > 96 if model else True
     if bad or not NAME.fullmatch(model) or (at and not REVISION.fullmatch(revision)):
-        raise said.refusal("no name", name, None)
+        raise faults.refusal("no name", name, None)
     return model, revision if at else None
 
 
@@ -188,17 +188,12 @@ def _package() -> Place | None:
 
 
 def _cached(model: str, revision: str | None) -> Place | None:
-    storage = _storage(model)
-    commit = revision or "main"
-    if not re.fullmatch("[0-9a-f]{40}", commit):
-        try:
-            commit = (storage / "refs" / commit).read_text(encoding="ascii").strip()
-        except (OSError, ValueError):
-            return None
-    folder = storage / "snapshots" / commit
-    if not (re.fullmatch("[0-9a-f]{40}", commit) and files.whole(folder)):
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(model, files.CONFIG, cache_dir=_cache(), revision=revision)
+    if not isinstance(config, str) or not files.whole(folder := Path(config).parent):
         return None
-    return Place(_full(model, revision), "cached", folder, commit)
+    return Place(_full(model, revision), "cached", folder, folder.name)
 
 
 def _at_hub(model: str, revision: str | None) -> Place:
@@ -208,15 +203,15 @@ def _at_hub(model: str, revision: str | None) -> Place:
         if isinstance(file["name"], str) and isinstance(file["size"], int) and file["size"] >= 0:
             sizes[file["name"]] = File(file["name"], file["size"], file["digest"] or "")
     if not re.fullmatch("[0-9a-f]{40}", str(commit)) or files.CONFIG not in sizes:
-        raise said.refusal("file", name, revision)
+        raise faults.refusal("file", name, revision)
     take = [sizes[one] for one in files.wanted(sizes)]
     if not any(file.is_weights for file in take):
         only = "only weights as pickle, which can run code" if any(map(_pickled, sizes)) else "no weights"
-        raise InputError(f"{said.name(name)} has {only}; attnviz reads safetensors. Choose a model that has them.")
+        raise InputError(f"{faults.name(name)} has {only}; attnviz reads safetensors. Choose a model that has them.")
     for file in take:
         if not file.is_weights and file.size > files.LARGEST_TEXT:
             most = size(files.LARGEST_TEXT)
-            raise InputError(f"{file.name} of {said.name(name)} has {size(file.size)}; {most} is the most.")
+            raise InputError(f"{file.name} of {faults.name(name)} has {size(file.size)}; {most} is the most.")
     folder = _storage(model) / "snapshots" / commit
     missing = tuple(file for file in take if not (folder / file.name).is_file())
     place = Place(name, "download", None, commit, missing)
@@ -230,7 +225,7 @@ def _pickled(name: str) -> bool:
 
 def _bounds(place: Place) -> None:
     """Raises: InputError: with both numbers, if a download is more than is allowed, or than the disk has left."""
-    what = f"The files of {said.name(place.name)} have {size(place.size)}"
+    what = f"The files of {faults.name(place.name)} have {size(place.size)}"
     if place.size > (bound := most()):
         raise InputError(f"{what}; at most {size(bound)} are fetched. Set ATTNVIZ_MAX_DOWNLOAD, or choose another.")
     there = next(one for one in (_cache(), *_cache().parents) if one.is_dir())
@@ -248,7 +243,7 @@ def _teller(report: Callable[[Progress], bool | None], place: Place) -> Callable
             return
         before = time.monotonic()
         if report(Progress(what, done, place.size)) is False:
-            raise Canceled(f"The download of {said.name(place.name)} was canceled after {size(done)}.")
+            raise Canceled(f"The download of {faults.name(place.name)} was canceled after {size(done)}.")
 
     return tell
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import building, checks, files, hub, memory, opening, said, sparse, tapped, trial
+from attnviz.sources.huggingface import building, checks, faults, files, hub, memory, opening, sparse, tapped, trial
 from attnviz.sources.huggingface.hub import Place, Progress
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.turns import Turns
@@ -38,7 +38,7 @@ def load(
         InputError: if it is no language model, or does not fit, with both numbers.
         AttnvizError: if its files are missing, damaged, or do not belong together.
     """
-    said.need_transformers()
+    faults.need_transformers()
     place = hub.find(place) if isinstance(place, str) else place
     name = place.name
     _fit(sum(file.size for file in place.files if file.is_weights), memory.devices(), name, room)
@@ -97,11 +97,11 @@ def _plan(kind: Any, config: Any, held: checks.Weights, name: str) -> nn.Module:
     try:
         plan = building.plan(kind, config)
     except Exception as error:
-        raise AttnvizError(f"config.json of {said.name(name)} cannot be built: {said.first(error)}") from None
+        raise AttnvizError(f"config.json of {faults.name(name)} cannot be built: {faults.first(error)}") from None
     computed = tuple(getattr(plan, "_keys_to_ignore_on_load_missing", None) or ())  # as Marian's positions are
     asked = _numbers(plan, without=UNREAD + computed)
     if asked > held.numbers:
-        what = f"config.json of {said.name(name)} describes a model of {asked:,} numbers, and its files hold"
+        what = f"config.json of {faults.name(name)} describes a model of {asked:,} numbers, and its files hold"
         raise InputError(f"{what} {held.numbers:,}. They do not belong together; fetch both again, or choose another.")
     return plan
 
@@ -111,7 +111,7 @@ def _vocabulary(plan: nn.Module, name: str) -> int:
     try:
         return plan.get_input_embeddings().weight.shape[0]
     except (NotImplementedError, AttributeError):
-        what = f"{said.name(name)} ({type(plan).__name__}) has no table of vectors for tokens"
+        what = f"{faults.name(name)} ({type(plan).__name__}) has no table of vectors for tokens"
         raise InputError(f"{what}; attnviz shows models that read tokens of text.") from None
 
 
@@ -156,7 +156,7 @@ def _fit(needs: int, devices: list[torch.device], name: str, room: Room) -> None
     """
     while needs > (free := max(map(memory.free, devices))):
         if not room.let_go(needs - free):
-            what = f"{said.name(name)} needs about {size(needs)} of memory, and {size(free)} are free here"
+            what = f"{faults.name(name)} needs about {size(needs)} of memory, and {size(free)} are free here"
             raise InputError(f"{what}. Choose a smaller model.")
 
 
@@ -175,11 +175,11 @@ def _model(kind: Any, folder: Path, config: Any, dtype: torch.dtype, name: str, 
     try:
         model, info = building.build(kind, folder, config, dtype)
     except Exception as error:  # a file that vanished, no memory left
-        raise AttnvizError(f"The weights of {said.name(name)} cannot be loaded: {said.first(error)}") from None
+        raise AttnvizError(f"The weights of {faults.name(name)} cannot be loaded: {faults.first(error)}") from None
     wrong = {one for one in info["missing_keys"] if not one.startswith(unread)}
     wrong |= {one[0] for one in info["mismatched_keys"]}
     if wrong or info["error_msgs"]:
         some = ", ".join(sorted(wrong)[:3]) + (", ..." if len(wrong) > 3 else "")
-        what = f"The files of {said.name(name)} lack {len(wrong)} weights of the model, or have them in another shape"
+        what = f"The files of {faults.name(name)} lack {len(wrong)} weights of the model, or have them in another shape"
         raise AttnvizError(f"{what}: {some or info['error_msgs'][0]}. Choose another model.")
     return model.eval().requires_grad_(False)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import building, checks, files, said
+from attnviz.sources.huggingface import building, checks, faults, files
 
 Task = Literal["next", "fill", "labels", "write", "vectors"]
 """What a model says: the next token, what a mask hides, a label, another text, or only vectors."""
@@ -30,11 +30,11 @@ def _config(folder: Path, name: str) -> Any:
     kind = found["model_type"]
     if kind not in CONFIG_MAPPING:
         own = " It would need code of its own, which attnviz does not run." if "auto_map" in found else ""
-        raise InputError(f"{said.name(name)} is a {said.name(kind)}, which transformers does not know.{own}")
+        raise InputError(f"{faults.name(name)} is a {faults.name(kind)}, which transformers does not know.{own}")
     try:
         return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # whatever a class of transformers makes of odd settings
-        raise AttnvizError(f"config.json of {said.name(name)} does not fit a {kind}: {said.first(error)}") from None
+        raise AttnvizError(f"config.json of {faults.name(name)} does not fit a {kind}: {faults.first(error)}") from None
 
 
 def _class(config: Any, name: str) -> tuple[Task, Any]:
@@ -70,11 +70,11 @@ def _class(config: Any, name: str) -> tuple[Task, Any]:
         model = next((one for one in model if one.__name__ == made), model[0])
     if model is None or not _reads_text(model):
         raise InputError(
-            f"{said.name(name)} ({made or kind}) is no language model: attnviz shows models that read text."
+            f"{faults.name(name)} ({made or kind}) is no language model: attnviz shows models that read text."
         )
     if both and auto is transformers.AutoModel:
         raise InputError(
-            f"{said.name(name)} ({made or kind}) has a decoder but no head that writes; choose one that has."
+            f"{faults.name(name)} ({made or kind}) has a decoder but no head that writes; choose one that has."
         )
     return task, model
 
@@ -97,17 +97,17 @@ def _tokenizer(folder: Path, name: str) -> Any:
     from transformers import AutoTokenizer
 
     if not any((folder / one).is_file() for one in files.VOCABULARIES):
-        raise InputError(f"{said.name(name)} has no tokenizer (tokenizer.json); choose a model that has one.")
+        raise InputError(f"{faults.name(name)} has no tokenizer (tokenizer.json); choose a model that has one.")
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         pieces = tokenizer("A test.")["input_ids"]
     except BaseException as error:  # a tokenizer written in Rust panics past Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise AttnvizError(f"The tokenizer of {said.name(name)} cannot be used: {said.first(error)}") from None
+        raise AttnvizError(f"The tokenizer of {faults.name(name)} cannot be used: {faults.first(error)}") from None
     if not tokenizer.is_fast:
         what = "is a slow one, which does not know the places of tokens in the text"
-        raise InputError(f"The tokenizer of {said.name(name)} {what}; choose a model with a tokenizer.json.")
+        raise InputError(f"The tokenizer of {faults.name(name)} {what}; choose a model with a tokenizer.json.")
     if not pieces:
-        raise AttnvizError(f"The tokenizer of {said.name(name)} finds no token in 'A test.'; it is damaged.")
+        raise AttnvizError(f"The tokenizer of {faults.name(name)} finds no token in 'A test.'; it is damaged.")
     return tokenizer

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.core.amounts import size
-from attnviz.sources.huggingface import said
+from attnviz.sources.huggingface import faults
 
 CHILD = Path(__file__).with_name("fetch.py")
 START, PROBE, QUIET = 9.0, 5.0, 10.0
@@ -35,12 +35,12 @@ def probe(name: str, revision: str | None) -> dict[str, Any]:
         until = time.monotonic() + START
         for message in messages:
             if message is None and time.monotonic() > until:
-                raise said.refusal("slow", name, revision, int(PROBE))
+                raise faults.refusal("slow", name, revision, int(PROBE))
             if message and "ready" in message:
                 until = time.monotonic() + PROBE
             elif message:
                 return _answer(message, name, revision)
-    raise said.refusal("ended", name, revision)
+    raise faults.refusal("ended", name, revision)
 
 
 def fetch(
@@ -61,30 +61,30 @@ def fetch(
         for message in messages:
             now = time.monotonic()
             if now > ends:
-                raise said.refusal("late", name, revision, f"{size(came)} of {size(total)}")
+                raise faults.refusal("late", name, revision, f"{size(came)} of {size(total)}")
             if message is None:
                 if now > last + patience:
-                    raise said.refusal("stalled", name, revision, int(patience))
+                    raise faults.refusal("stalled", name, revision, int(patience))
             elif message.get("wait"):
                 check()
                 ends += time.monotonic() - now
                 go_on()
             elif not {"ready", "came", "file"} & message.keys():
                 if _answer(message, name, revision)["commit"] != commit:
-                    raise said.refusal("moved", name, revision)
+                    raise faults.refusal("moved", name, revision)
                 return
             if message:
                 last, patience, came = time.monotonic(), QUIET, came + message.get("came", 0)
             if came > total:
-                raise said.refusal("more", name, revision, size(total))
+                raise faults.refusal("more", name, revision, size(total))
             yield came
-    raise said.refusal("ended", name, revision)
+    raise faults.refusal("ended", name, revision)
 
 
 def _answer(message: dict[str, Any], name: str, revision: str | None) -> dict[str, Any]:
     if word := message.get("error"):
         detail = next((message[key] for key in ("status", "host", "type") if key in message), None)
-        raise said.refusal(word, name, revision, detail)
+        raise faults.refusal(word, name, revision, detail)
     return message
 
 

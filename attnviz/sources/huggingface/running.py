@@ -14,7 +14,7 @@ from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import Run
 
 LONGEST_ANSWER = 64
-"""So many tokens an encoder-decoder writes at most."""
+"""Tokens that an encoder-decoder writes, at most."""
 
 
 def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from attnviz.core.kept import Kept
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Facts, Source
-from attnviz.sources.huggingface import hub, loading, memory, reading, running, said
+from attnviz.sources.huggingface import faults, hub, loading, memory, reading, running
 from attnviz.sources.huggingface.hub import Progress
 from attnviz.sources.huggingface.loaded import Known, Loaded
 from attnviz.tokenizers.vocabulary import UNK
@@ -135,7 +135,7 @@ class HuggingFace(Source):
         Raises:
             InputError: if there are more than the model reads, with both numbers, or one that it has no vector for.
         """
-        with said.unforeseen(self.name, "given this text"):
+        with faults.unforeseen(self.name, "given this text"):
             sentences = reading.sentences(self.known.tokenizer, texts)
         longest, length = self.known.longest, max(sentence.length for sentence in sentences)
         if longest is not None and length > longest:
@@ -175,7 +175,7 @@ class HuggingFace(Source):
                 raise InputError(f"There is no head {head} at {site}; {has}.")
         loaded = self.loaded
         self._check_room(sentences)
-        with said.unforeseen(f"{self.name} ({loaded.made_of})"):
+        with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
             return self._record(loaded, sentences, edits, targets)
 
     def _record(
@@ -299,7 +299,7 @@ def _loaded(name: str, report: Callable[[Progress], bool | None] = lambda progre
     def load() -> Loaded:
         nonlocal begun
         begun = True
-        with said.unforeseen(name, "loaded"):
+        with faults.unforeseen(name, "loaded"):
             return loading.load(hub.find(name), report, Others(name))
 
     while True:

@@ -15,7 +15,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
-from attnviz.sources.huggingface import eager, reading, running, said, tapped
+from attnviz.sources.huggingface import eager, faults, reading, running, tapped
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.tapped import Run
 
@@ -36,7 +36,7 @@ def tried(loaded: Loaded) -> Loaded:
         AttnvizError: one sentence that says why it cannot be run, or that it gives no attention.
     """
     kind = type(loaded.model).__name__
-    with loaded.turns.turn(), said.unforeseen(f"{loaded.name} ({kind})"):
+    with loaded.turns.turn(), faults.unforeseen(f"{loaded.name} ({kind})"):
         if loaded.keeps_own_attention:
             return _read_only(loaded, OWN.format(kind))
         try:
@@ -44,7 +44,7 @@ def tried(loaded: Loaded) -> Loaded:
         except AttnvizError as error:
             why = str(error)
         except Exception as error:
-            why = f"{kind} fails with attnviz's attention: {said.first(error)}"
+            why = f"{kind} fails with attnviz's attention: {faults.first(error)}"
         loaded.model.set_attn_implementation("eager")
         return _read_only(loaded, why)
 
@@ -132,7 +132,7 @@ def _number(model: nn.Module, module: nn.Module) -> int:
 def _read_only(loaded: Loaded, why: str) -> Loaded:
     """Raises: InputError: if the model gives no maps."""
     whole: dict[Site, int] | None = None
-    name, model = said.name(loaded.name), loaded.model
+    name, model = faults.name(loaded.name), loaded.model
     for text in TEXTS:
         read, _ = _read(loaded, [text])
         with torch.inference_mode():
@@ -151,7 +151,7 @@ def _width(loaded: Loaded, hidden: Tensor, read: dict[str, Tensor]) -> int:
     """Raises: InputError: if hidden states are not one for each token."""
     rows = read.get("decoder_input_ids", read["input_ids"]).shape
     if hidden.shape[:2] != rows:
-        what = f"{said.name(loaded.name)} ({type(loaded.model).__name__}) gives no vector for each token"
+        what = f"{faults.name(loaded.name)} ({type(loaded.model).__name__}) gives no vector for each token"
         raise InputError(f"{what} ({rows[1]} tokens, hidden states of {tuple(hidden.shape)}), so it cannot be shown.")
     return hidden.shape[-1]
 

@@ -76,9 +76,9 @@ class Arrival:
         except AttnvizError as error:
             self._fail(error)
         except Exception as error:
-            from attnviz.sources.huggingface import said
+            from attnviz.sources.huggingface import faults
 
-            self._fail(said.fault(self.name, "loaded", error))
+            self._fail(faults.fault(self.name, "loaded", error))
         finally:
             self.settled.set()
 
@@ -86,9 +86,9 @@ class Arrival:
         self.error, self.stage, self.begun = error, "failed", time.monotonic()
 
     def _find(self) -> None:
-        from attnviz.sources.huggingface import hub, said
+        from attnviz.sources.huggingface import faults, hub
 
-        said.need_transformers()
+        faults.need_transformers()
         self.place = hub.find(self.name)
         if self.place.kind == "download":
             self.stage = "asking"

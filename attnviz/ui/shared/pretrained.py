@@ -131,10 +131,10 @@ def ask_or_wait(arrival: Arrival) -> None:
 
 
 def _ask(arrival: Arrival) -> None:
-    from attnviz.sources.huggingface import said
+    from attnviz.sources.huggingface import faults
 
     place = arrival.place
-    large(f"{place.name} is not on this machine. {size(place.size)} would be downloaded from {said.hub()}:")
+    large(f"{place.name} is not on this machine. {size(place.size)} would be downloaded from {faults.hub()}:")
     quiet(" · ".join(f"{file.name} {size(file.size)}" for file in place.files))
     label = f"Download {size(place.size)}"
     options = {"type": "primary", "icon": ":material/download:"}

@@ -14,7 +14,7 @@ from families import OWN, build
 from safetensors.torch import load_file, save_file
 
 from attnviz.core.errors import AttnvizError
-from attnviz.sources.huggingface import checks, files, hub, loading, memory, said
+from attnviz.sources.huggingface import checks, faults, files, hub, loading, memory
 from attnviz.sources.huggingface.hub import Place
 
 SIZES = {
@@ -355,7 +355,7 @@ def test_a_tokenizer_that_panics_or_is_slow_is_said(story, monkeypatch):
 
 def test_without_transformers_it_is_said_how_to_install_it(story, monkeypatch):
     """It is an extra: the rest of attnviz needs none of it."""
-    monkeypatch.setattr(said, "find_spec", lambda name: None)
+    monkeypatch.setattr(faults, "find_spec", lambda name: None)
 
     assert "pip install 'transformers>=5.23,<6'" in refusal(story)
 

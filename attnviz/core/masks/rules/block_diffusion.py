@@ -42,7 +42,7 @@ class BlockDiffusion(Mask):
         """Half as long as the sequence; noised queries see one block of noised keys."""
         half = seen.keys // 2
         if seen.queries == seen.keys == 2 * half and not seen.first and half:
-            noised = seen.said[:half, :half].sum(1)
+            noised = seen.known_open[:half, :half].sum(1)
             sizes = {int(noised[0]), int(noised.mode().values)}
             yield from (cls(size, half) for size in sizes if 0 < size <= half)
 

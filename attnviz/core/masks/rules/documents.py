@@ -39,8 +39,8 @@ class Documents(Mask):
     def fits(cls, seen: Observed) -> Iterator[Mask]:
         """From where a query does not see the one before it; and from where it sees little of what that one sees."""
         yield cls(_lengths(seen.starts, seen.keys))
-        shared = (seen.said[1:] & seen.said[:-1]).sum(1)
-        apart = 2 * shared < seen.said[:-1].sum(1)
+        shared = (seen.known_open[1:] & seen.known_open[:-1]).sum(1)
+        apart = 2 * shared < seen.known_open[:-1].sum(1)
         yield cls(_lengths((apart.nonzero().flatten() + 1 + seen.first).tolist(), seen.keys))
 
     def code(self, pen: Pen) -> Expression:

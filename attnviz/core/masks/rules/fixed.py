@@ -32,10 +32,10 @@ class Fixed(Mask):
         """The first key is seen by one block alone, and so are others of it but its last ones."""
         if seen.first or seen.queries < 3:
             return
-        column = seen.said[:, 0].int()
+        column = seen.known_open[:, 0].int()
         stride = int(column.cumprod(0).sum())
         if 1 < stride < seen.queries:
-            summary = int(seen.said[-1, :stride].flip(0).int().cumprod(0).sum())
+            summary = int(seen.known_open[-1, :stride].flip(0).int().cumprod(0).sum())
             if 0 < summary < stride:
                 yield cls(stride, summary)
 

@@ -44,7 +44,7 @@ class Media(Mask):
         one_image = size == seen.keys == seen.queries  # which may as well be anything else
         if not size or seen.first or seen.keys % size or one_image:
             return
-        images = seen.said.view(seen.queries, -1, size).sum(2) * 2 > size
+        images = seen.known_open.view(seen.queries, -1, size).sum(2) * 2 > size
         if images.any(0).all():
             yield cls(tuple(images.int().argmax(0).tolist()), size)
 

@@ -49,7 +49,7 @@ class Padding(Mask):
     def fits(cls, seen: Observed) -> Iterator[Mask]:
         """What no query sees at the end, or at the start; once more where a single cell is open there."""
         for most in (0, 1) if seen.queries > 5 else (0,):
-            used = (seen.said.sum(0) > most).nonzero().flatten()
+            used = (seen.known_open.sum(0) > most).nonzero().flatten()
             if len(used) and used[-1] < seen.keys - 1:
                 yield cls((int(used[-1]) + 1,))
             if len(used) and used[0] > 0:

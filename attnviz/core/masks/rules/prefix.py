@@ -28,7 +28,7 @@ class Prefix(Mask):
     def fits(cls, seen: Observed) -> Iterator[Mask]:
         """Of cells that something else would have closed: the first keys that are open to most."""
         told = seen.known.any(0)
-        closed = (2 * seen.said.sum(0) <= seen.known.sum(0)) & told
+        closed = (2 * seen.known_open.sum(0) <= seen.known.sum(0)) & told
         length = int(closed.int().argmax()) if closed.any() else seen.keys
         while length and not told[length - 1]:
             length -= 1
