@@ -22,32 +22,21 @@ OUTPUT = "output = weights @ value"
 PER_HEAD = "average_attn_weights=False"
 
 
+CALL = "output = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)"
+
+
 def sdpa(mask: Mask, queries: int, keys: int) -> str:
     lines, may_attend = _grid(mask, queries, keys)
-    return _code(
-        FUNCTIONAL,
-        HEADED,
-        *lines,
-        f"mask = {may_attend.text}  # True = may attend",
-        "output = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)",
-    )
+    return _code(FUNCTIONAL, HEADED, *lines, f"mask = {may_attend.text}  # True = may attend", CALL)
 
 
 def sdpa_additive(mask: Mask, queries: int, keys: int) -> str:
-    return _code(
-        FUNCTIONAL,
-        HEADED,
-        *_floats(mask, queries, keys, 'float("-inf")', "-inf"),
-        "output = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)",
-    )
+    return _code(FUNCTIONAL, HEADED, *_floats(mask, queries, keys, 'float("-inf")', "-inf"), CALL)
 
 
 def is_causal(mask: Mask, queries: int, keys: int) -> str:
-    return _code(
-        FUNCTIONAL.removeprefix("import torch\n"),
-        HEADED.partition("\n")[0],
-        "output = F.scaled_dot_product_attention(query, key, value, is_causal=True)  # aligned top-left",
-    )
+    call = "output = F.scaled_dot_product_attention(query, key, value, is_causal=True)  # aligned top-left"
+    return _code(FUNCTIONAL.removeprefix("import torch\n"), HEADED.partition("\n")[0], call)
 
 
 def multihead(mask: Mask, queries: int, keys: int) -> str:
@@ -59,8 +48,7 @@ def multihead(mask: Mask, queries: int, keys: int) -> str:
         lines.append(f"key_padding_mask = {real.denied}  # True = padding")
         given += ", key_padding_mask=key_padding_mask"
     more, blocked = _blocked(mask, queries, keys)
-    lines += more
-    lines.append(f"mask = {blocked.text}  # True = blocked")
+    lines += [*more, f"mask = {blocked.text}  # True = blocked"]
     if mask.batch_size:
         lines.append("mask = mask.expand(-1, -1, queries, keys)[:, 0].repeat_interleave(attention.num_heads, 0)")
     return _code(TORCH, MODULE, *lines, f"output, weights = attention(query, key, value, {given}, {PER_HEAD})")
@@ -68,27 +56,19 @@ def multihead(mask: Mask, queries: int, keys: int) -> str:
 
 def key_padding_mask(mask: Mask, queries: int, keys: int) -> str:
     lines, real = _row(mask, queries, keys)
-    return _code(
-        TORCH,
-        MODULE,
-        *lines,
-        f"mask = {real.denied}  # True = padding",
-        f"output, weights = attention(query, key, value, key_padding_mask=mask, {PER_HEAD})",
-    )
+    call = f"output, weights = attention(query, key, value, key_padding_mask=mask, {PER_HEAD})"
+    return _code(TORCH, MODULE, *lines, f"mask = {real.denied}  # True = padding", call)
 
 
 def flex(mask: Mask, queries: int, keys: int) -> str:
     writer = Writer(queries, keys, PREDICATE)
     may_attend = writer.write(mask).text
     batch = "len(query)" if mask.batch_size else "None"
-    return _code(
-        f"{TORCH}from torch.nn.attention.flex_attention import create_block_mask, flex_attention\n",
-        HEADED,
-        *writer.lines,
-        f"\n\ndef mask_mod(b, h, q_idx, kv_idx):  # True = may attend\n    return {may_attend}\n\n",
-        f"block_mask = create_block_mask(mask_mod, {batch}, None, queries, keys, device=query.device)",
-        "output = flex_attention(query, key, value, block_mask=block_mask)  # fast inside torch.compile",
-    )
+    imports = f"{TORCH}from torch.nn.attention.flex_attention import create_block_mask, flex_attention\n"
+    mask_mod = f"\n\ndef mask_mod(b, h, q_idx, kv_idx):  # True = may attend\n    return {may_attend}\n\n"
+    made = f"block_mask = create_block_mask(mask_mod, {batch}, None, queries, keys, device=query.device)"
+    call = "output = flex_attention(query, key, value, block_mask=block_mask)  # fast inside torch.compile"
+    return _code(imports, HEADED, *writer.lines, mask_mod, made, call)
 
 
 def huggingface(mask: Mask, queries: int, keys: int) -> str:
@@ -101,41 +81,20 @@ def huggingface(mask: Mask, queries: int, keys: int) -> str:
         lines = _floats(mask, queries, keys, LOWEST, "the lowest number")
         lines.append("mask = mask.expand(len(query), 1, queries, keys)  # with four axes it is taken as it is")
         added = "mask"
-    return _code(
-        TORCH,
-        HEADED,
-        *lines,
-        "# model(input_ids, attention_mask=mask); an eager layer of it computes:",
-        SCORES,
-        f"weights = (scores + {added}).softmax(-1)",
-        OUTPUT,
-    )
+    lines.append("# model(input_ids, attention_mask=mask); an eager layer of it computes:")
+    return _code(TORCH, HEADED, *lines, SCORES, f"weights = (scores + {added}).softmax(-1)", OUTPUT)
 
 
 def zero_is_masked(mask: Mask, queries: int, keys: int) -> str:
     lines, may_attend = _grid(mask, queries, keys)
-    return _code(
-        TORCH,
-        HEADED,
-        *lines,
-        f"mask = {may_attend.called}.long()  # 0 = masked",
-        SCORES,
-        "weights = scores.masked_fill(mask == 0, -1e9).softmax(-1)",
-        OUTPUT,
-    )
+    lines.append(f"mask = {may_attend.called}.long()  # 0 = masked")
+    return _code(TORCH, HEADED, *lines, SCORES, "weights = scores.masked_fill(mask == 0, -1e9).softmax(-1)", OUTPUT)
 
 
 def true_is_masked(mask: Mask, queries: int, keys: int) -> str:
     lines, blocked = _blocked(mask, queries, keys)
-    return _code(
-        TORCH,
-        HEADED,
-        *lines,
-        f"mask = {blocked.text}  # True = masked",
-        SCORES,
-        'weights = scores.masked_fill(mask, float("-inf")).softmax(-1)',
-        OUTPUT,
-    )
+    weights = 'weights = scores.masked_fill(mask, float("-inf")).softmax(-1)'
+    return _code(TORCH, HEADED, *lines, f"mask = {blocked.text}  # True = masked", SCORES, weights, OUTPUT)
 
 
 def padding_only(mask: Mask, queries: int, keys: int) -> bool:

@@ -13,6 +13,10 @@ from attnviz.dialects import code
 from attnviz.dialects.printout import printed
 
 
+def _says_all(mask: Mask, queries: int, keys: int) -> str:
+    return ""
+
+
 @dataclass(frozen=True)
 class Dialect:
     """A convention of masks.
@@ -32,7 +36,7 @@ class Dialect:
     empty_rows: str
     _tensor: Callable[[Tensor], Tensor] = field(repr=False, compare=False)
     _code: Callable[[Mask, int, int], str] = field(repr=False, compare=False)
-    _refuses: Callable[[Mask, int, int], str] = field(repr=False, compare=False)
+    _refuses: Callable[[Mask, int, int], str] = field(default=_says_all, repr=False, compare=False)
 
     def refuses(self, mask: Mask, queries: int, keys: int) -> str:
         """Why this mask cannot be said in this dialect, as one sentence; empty if it can."""
@@ -73,11 +77,7 @@ class Dialect:
         return "" if self.refuses(mask, queries, keys) else self._code(mask, queries, keys)
 
 
-def _says_all(mask: Mask, queries: int, keys: int) -> str:
-    return ""
-
-
-def _needs_subsequent(mask: Mask, queries: int, keys: int) -> str:
+def _not_causal(mask: Mask, queries: int, keys: int) -> str:
     differs = (mask.tensor(queries, keys) != Subsequent().tensor(queries, keys)).nonzero()
     if not len(differs):
         return ""
@@ -88,7 +88,7 @@ def _needs_subsequent(mask: Mask, queries: int, keys: int) -> str:
     )
 
 
-def _needs_padding(mask: Mask, queries: int, keys: int) -> str:
+def _no_padding(mask: Mask, queries: int, keys: int) -> str:
     if code.padding_only(mask, queries, keys):
         return ""
     grid = mask.tensor(queries, keys)
@@ -109,34 +109,19 @@ def _as_it_is(mask: Tensor) -> Tensor:
     return mask
 
 
-SDPA = "F.scaled_dot_product_attention"
-MULTIHEAD = "nn.MultiheadAttention"
+SDPA, MULTIHEAD = "F.scaled_dot_product_attention", "nn.MultiheadAttention"
+ADDED, CAUSAL = "0 = may attend, -inf = blocked; added to the scores", "the future is blocked, aligned top-left"
+FLEX = "block_mask=create_block_mask(mask_mod, ...)"
+TOKENS = (
+    "1 = token, 0 = padding (a decoder blocks the future by itself); with four axes 0 = may attend, the lowest "
+    "number = blocked, added to the scores"
+)
 
 DIALECTS = (
-    Dialect("sdpa", SDPA, "True = may attend", "attn_mask=mask, boolean", "zero", _as_it_is, code.sdpa, _says_all),
-    Dialect(
-        "sdpa_additive",
-        SDPA,
-        "0 = may attend, -inf = blocked; added to the scores",
-        "attn_mask=mask, floating point",
-        "zero",
-        to_additive,
-        code.sdpa_additive,
-        _says_all,
-    ),
-    Dialect(
-        "is_causal",
-        SDPA,
-        "the future is blocked, aligned top-left",
-        "is_causal=True, no tensor",
-        "zero",
-        _as_it_is,
-        code.is_causal,
-        _needs_subsequent,
-    ),
-    Dialect(
-        "attn_mask", MULTIHEAD, "True = blocked", "attn_mask=mask", "nan", to_true_is_masked, code.multihead, _says_all
-    ),
+    Dialect("sdpa", SDPA, "True = may attend", "attn_mask=mask, boolean", "zero", _as_it_is, code.sdpa),
+    Dialect("sdpa_additive", SDPA, ADDED, "attn_mask=mask, floating point", "zero", to_additive, code.sdpa_additive),
+    Dialect("is_causal", SDPA, CAUSAL, "is_causal=True, no tensor", "zero", _as_it_is, code.is_causal, _not_causal),
+    Dialect("attn_mask", MULTIHEAD, "True = blocked", "attn_mask=mask", "nan", to_true_is_masked, code.multihead),
     Dialect(
         "key_padding_mask",
         MULTIHEAD,
@@ -145,29 +130,10 @@ DIALECTS = (
         "nan",
         to_true_is_masked,
         code.key_padding_mask,
-        _needs_padding,
+        _no_padding,
     ),
-    Dialect(
-        "flex_attention",
-        "FlexAttention",
-        "mask_mod: True = may attend",
-        "block_mask=create_block_mask(mask_mod, ...)",
-        "zero",
-        _as_it_is,
-        code.flex,
-        _says_all,
-    ),
-    Dialect(
-        "huggingface",
-        "Hugging Face",
-        "1 = token, 0 = padding (a decoder blocks the future by itself); with four axes 0 = may attend, the lowest "
-        "number = blocked, added to the scores",
-        "attention_mask=mask",
-        "uniform",
-        _lowest,
-        code.huggingface,
-        _says_all,
-    ),
+    Dialect("flex_attention", "FlexAttention", "mask_mod: True = may attend", FLEX, "zero", _as_it_is, code.flex),
+    Dialect("huggingface", "Hugging Face", TOKENS, "attention_mask=mask", "uniform", _lowest, code.huggingface),
     Dialect(
         "zero_is_masked",
         "mask == 0, as in The Annotated Transformer",
@@ -176,7 +142,6 @@ DIALECTS = (
         "uniform",
         to_zero_is_masked,
         code.zero_is_masked,
-        _says_all,
     ),
     Dialect(
         "true_is_masked",
@@ -186,7 +151,6 @@ DIALECTS = (
         "nan",
         to_true_is_masked,
         code.true_is_masked,
-        _says_all,
     ),
 )
 """Every dialect, in the order in which they are shown."""

@@ -85,7 +85,7 @@ def test_a_folder_comes_without_a_question(model):
 
     assert arrival.stage == "here"
     assert arrival.done
-    assert arrival.source.loaded.shown.heads
+    assert arrival.source.loaded.trial.heads
     assert arrival.source.num_heads == 2
     assert wait_for(str(model), "b") is arrival
 

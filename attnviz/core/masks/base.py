@@ -1,8 +1,10 @@
 """What every mask is, and how masks are joined and changed: `And`, `Or`, `Not`, `Shifted`."""
 
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from functools import reduce
 from typing import Any, ClassVar, Self
 
 import torch
@@ -208,6 +210,7 @@ class Mask(ABC):
 @dataclass(frozen=True)
 class _Group(Mask):
     masks: tuple[Mask, ...]
+    joined: ClassVar[Callable[[Tensor, Tensor], Tensor]]
 
     def __post_init__(self):
         object.__setattr__(self, "masks", tuple(self.masks))
@@ -218,6 +221,9 @@ class _Group(Mask):
     @property
     def batch_size(self):
         return _common_batch(self.masks)
+
+    def allows(self, query, key, sentence):
+        return reduce(type(self).joined, (mask.allows(query, key, sentence) for mask in self.masks))
 
     def blockers(self, query, key, sentence):
         return {f"({self})": ~self.allows(query, key, sentence)}
@@ -237,12 +243,7 @@ class And(_Group):
     """Open where every one of its masks is open."""
 
     rule = "and"
-
-    def allows(self, query, key, sentence):
-        allowed = self.masks[0].allows(query, key, sentence)
-        for mask in self.masks[1:]:
-            allowed = allowed & mask.allows(query, key, sentence)
-        return allowed
+    joined = operator.and_
 
     def blockers(self, query, key, sentence):
         blockers: dict[str, Tensor] = {}
@@ -257,12 +258,7 @@ class Or(_Group):
     """Open where at least one of its masks is open."""
 
     rule = "or"
-
-    def allows(self, query, key, sentence):
-        allowed = self.masks[0].allows(query, key, sentence)
-        for mask in self.masks[1:]:
-            allowed = allowed | mask.allows(query, key, sentence)
-        return allowed
+    joined = operator.or_
 
 
 @dataclass(frozen=True)
