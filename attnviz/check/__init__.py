@@ -10,6 +10,7 @@ never a pickle. `CHECKS` lists every rule with its threshold.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -66,15 +67,14 @@ def check(
     size = scores_shape(shape)
     kind, reasons = kind_of(tensor, kind, convention)
     intent = None if meant is None else Intent.of(meant)
-    values, axes, findings = lay(tensor, kind, size)
+    values, axes, of_shape = lay(tensor, kind, size)
     if kind == "mask":
-        checked = check_mask(Laid(floats_if_many(values), axes), convention, causal, intent)
+        report = check_mask(Laid(floats_if_many(values), axes), convention, causal, intent)
     else:
         laid = Laid(values.double() if values.dtype is torch.float64 else values.float(), axes, eps, rounding)
-        checked = {"weights": check_weights, "scores": check_scores}[kind](laid, causal, intent)
-    findings = sorted([*findings, *checked.findings], key=lambda one: -SEVERITIES.index(one.severity))
-    shape, reasons = tuple(values.shape), (*reasons, *checked.reasons)
-    return Report(kind, checked.convention, checked.hides_future, shape, reasons, tuple(findings), checked.judgement)
+        report = {"weights": check_weights, "scores": check_scores}[kind](laid, causal, intent)
+    findings = sorted([*of_shape, *report.findings], key=lambda one: -SEVERITIES.index(one.severity))
+    return replace(report, reasons=(*reasons, *report.reasons), findings=tuple(findings))
 
 
 def _numbers(array: Tensor | np.ndarray) -> Tensor:

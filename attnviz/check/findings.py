@@ -1,5 +1,6 @@
 """What a check finds: a rule, a sentence, the cells that show it, and what to do."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,17 +123,6 @@ class Report:
         return {**read, "reasons": list(self.reasons), "ok": self.ok, "worst": self.worst, "findings": findings}
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What an array was read as, and what was found; as in `Report`."""
-
-    convention: str | None
-    hides_future: bool
-    reasons: tuple[str, ...]
-    findings: tuple[Finding, ...]
-    judgement: Judgement = Judgement()
-
-
 @dataclass(frozen=True, eq=False)
 class Laid:
     """An array laid out as (B, H, Q, K).
@@ -148,6 +138,18 @@ class Laid:
     axes: tuple[str, ...]
     eps: float = 0.0
     rounding: float = 0.0
+
+    def report(
+        self,
+        kind: str,
+        convention: str | None,
+        causal: bool,
+        reasons: tuple[str, ...],
+        findings: Iterable[Finding],
+        judgement: Judgement = Judgement(),
+    ) -> Report:
+        """What it was read as, and what was found."""
+        return Report(kind, convention, causal, tuple(self.values.shape), reasons, tuple(findings), judgement)
 
     def finding(self, rule: str, severity: str, says: str, fix: str, chosen: Tensor | None = None) -> Finding:
         """A finding whose cells are those of a boolean tensor, (B, H, Q, K), or (B, H, Q) for rows."""

@@ -1,11 +1,12 @@
 """Checks of a mask: what it is, inverted, transposed, empty rows, leaks of the future, and numbers that are no mask."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
 from attnviz.check import kinds
-from attnviz.check.findings import Checked, Finding, Laid, future
+from attnviz.check.findings import Finding, Laid, Report, future
 from attnviz.check.future import in_numbers, leaks, looks_causal
 from attnviz.check.guessing import evidence
 from attnviz.check.intent import Intent
@@ -21,7 +22,7 @@ READINGS = tuple(mistake for mistake in MISTAKEN if mistake != "inverted")
 """What can be wrong with a mask in either of two conventions: of these it is inverted in one."""
 
 
-def check_mask(laid: Laid, stated: str | None, causal: bool | None, meant: Intent | None) -> Checked:
+def check_mask(laid: Laid, stated: str | None, causal: bool | None, meant: Intent | None) -> Report:
     """The convention of a mask, what it is, whether it hides the future, and what is wrong with it."""
     mask = laid.values
     convention = kinds.convention_of(mask, stated)
@@ -30,9 +31,9 @@ def check_mask(laid: Laid, stated: str | None, causal: bool | None, meant: Inten
         says = "What is open holds 1 instead of 0: every open score grows by 1, which leaves the weights as they are."
         ones = laid.finding("values", "note", says, "Fill what is open with 0.", mask == 1)
         found = check_mask(zeros, stated, causal, meant)
-        return Checked(found.convention, found.hides_future, found.reasons, (ones, *found.findings), found.judgement)
+        return replace(found, findings=(ones, *found.findings))
     if convention == "additive" and bool((mask != 0).any()) and kinds.fill(mask) is None:
-        return Checked(convention, bool(causal), (), tuple(_values(laid)))
+        return laid.report("mask", convention, bool(causal), (), _values(laid))
     findings = list(_weak_fill(laid)) if convention == "additive" else []
     if convention is None:
         convention, judged, guess = _guess(laid, meant)
@@ -45,7 +46,7 @@ def check_mask(laid: Laid, stated: str | None, causal: bool | None, meant: Inten
         one for one in of_judgement(laid, judged) if one.rule != "future-leak" or not (leaking or causal is False)
     ]
     findings += [*leaking, *_empty(laid, judged, convention)]
-    return Checked(convention, hides, reasons, tuple(findings), judged.judgement)
+    return laid.report("mask", convention, hides, reasons, findings, judged.judgement)
 
 
 def _leaks(laid: Laid, judged: Judged, causal: bool | None, hides: bool) -> Iterator[Finding]:

@@ -3,13 +3,13 @@
 import torch
 
 from attnviz.check import heads
-from attnviz.check.findings import Checked, Laid
+from attnviz.check.findings import Laid, Report
 from attnviz.check.future import beyond, in_numbers, leaks, looks_causal
 from attnviz.check.intent import Intent
 from attnviz.check.kinds import VERY_NEGATIVE
 
 
-def check_scores(laid: Laid, causal: bool | None, meant: Intent | None) -> Checked:
+def check_scores(laid: Laid, causal: bool | None, meant: Intent | None) -> Report:
     """Whether the scores hide the future, and what is wrong with them."""
     scores, findings = laid.values, []
     fix = "Look for NaN in queries and keys: an empty row of the layer before, or numbers too large for float16."
@@ -37,4 +37,4 @@ def check_scores(laid: Laid, causal: bool | None, meant: Intent | None) -> Check
     findings += heads.identical(laid, heads.even_rows(*judged).all(-1).all(0))
     findings += heads.symmetric(laid, scores.masked_fill(blocked, -torch.inf), known & ~even[:, None], relative=False)
     taken = f"They are taken to be causal: {in_numbers(~blocked)}."
-    return Checked(None, hides, (taken,) if hides and causal is None else (), tuple(findings))
+    return laid.report("scores", None, hides, (taken,) if hides and causal is None else (), findings)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from attnviz.check import heads, sums
-from attnviz.check.findings import Checked, Finding, Laid, future
+from attnviz.check.findings import Finding, Laid, Report, future
 from attnviz.check.future import beyond, in_numbers, leaks, looks_causal
 from attnviz.check.intent import Intent
 from attnviz.check.kinds import small
@@ -16,7 +16,7 @@ LEAK = 1e-6
 """A weight on the future above this leaks; a softmax leaves less of what was filled with a very negative number."""
 
 
-def check_weights(laid: Laid, causal: bool | None, meant: Intent | None) -> Checked:
+def check_weights(laid: Laid, causal: bool | None, meant: Intent | None) -> Report:
     """Whether the weights hide the future, and what is wrong with them."""
     findings = list(_not_numbers(laid))
     weights = laid.values.nan_to_num(0.0, 0.0, 0.0)
@@ -41,7 +41,7 @@ def check_weights(laid: Laid, causal: bool | None, meant: Intent | None) -> Chec
         findings += leaks(laid, telling if causal is None else open_cells, stated=causal is not None)
     findings += heads.check_heads(laid, known, dead)
     taken = f"They are taken to be causal: {in_numbers(telling)}."
-    return Checked(None, hides, (taken,) if hides and causal is None else (), tuple(findings))
+    return laid.report("weights", None, hides, (taken,) if hides and causal is None else (), findings)
 
 
 def _not_numbers(laid: Laid) -> Iterator[Finding]:

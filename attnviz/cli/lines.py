@@ -108,7 +108,7 @@ def _pretrained(source: Source, known: Facts) -> list[str]:
         ("", "labels:", f"{len(names)}: {', '.join(map(shown, names[:10]))}{', ...' * (len(names) > 10)}"),
         ("", "class:", known.made_of),
         ("", "commit:", known.commit or "not known: from a folder or a package"),
-        ("", "numbers:", f"{known.dtype}, on {known.device}"),
+        ("", "numbers:", f"{known.number_type}, on {known.device}"),
         ("", "reads:", f"up to {known.longest:,} tokens" if known.longest else "as many tokens as memory holds"),
         *([("", "because:", known.limit)] if known.limit else []),
         ("", "changes:", f"read-only: {source.read_only}" if source.read_only else "masks, heads, scale, temperature"),

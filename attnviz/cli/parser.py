@@ -133,7 +133,7 @@ def _add_leaks(command: argparse.ArgumentParser) -> None:
     test.add_argument("--layer", type=int, metavar="N", help="the output of this attention alone, counted from 0")
     own = "the mask that each layer is to keep (the model's own with --mask, also with --no-own-mask)"
     test.add_argument("--promised", metavar="MASK", help=own)
-    test.add_argument("--most", type=int, default=64, metavar="N", help="so many tokens are changed at most (64)")
+    test.add_argument("--most", type=int, default=64, metavar="N", help="tokens changed, at most (64)")
 
 
 def _add_check(command: argparse.ArgumentParser) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, Self
 
+import torch
+
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.origin import Origin
@@ -20,7 +22,7 @@ CLASSES: dict[str, type["Source"]] = {}
 """Every class of sources by the names under which it is offered."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Facts:
     """What a model says of itself, where nothing of it was measured here.
 
@@ -31,7 +33,7 @@ class Facts:
         vocabulary: for how many tokens it has vectors.
         longest: how many tokens it reads at most, if it says so.
         limit: why it reads no more, if attnviz says so.
-        dtype, device: of the weights, by name.
+        dtype, device: of the weights.
         commit: of the files, if they came from a hub.
         labels: the names of its classes, if it classifies.
     """
@@ -42,10 +44,15 @@ class Facts:
     vocabulary: int
     longest: int | None
     limit: str
-    dtype: str
-    device: str
+    dtype: torch.dtype
+    device: torch.device
     commit: str | None
     labels: tuple[str, ...] = ()
+
+    @property
+    def number_type(self) -> str:
+        """The type of the weights by its name: "float32"."""
+        return str(self.dtype).removeprefix("torch.")
 
     @property
     def words(self) -> int:

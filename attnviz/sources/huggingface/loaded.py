@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-import torch
 from torch import nn
 
 from attnviz.core.edits import Site
-from attnviz.sources.huggingface.opening import Task
+from attnviz.sources.base import Facts
 from attnviz.sources.huggingface.turns import Turns
 
 
@@ -33,42 +32,27 @@ class Trial:
     alone: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Known:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Known(Facts):
     """What stays known of a model that was loaded, also after its weights were let go of.
 
     Attributes:
+        name: as it is called.
         tokenizer: a fast one, which knows the place of each token in the text.
-        commit: of the hub's files, if they came from one.
-        dtype, device: of the weights.
-        longest: how many tokens the model reads at most, if it says so.
         keeps_own_attention: it computes attention in its own code (eager), so the tap does not reach it.
-        made_of: the name of its class.
-        parameters: how many numbers were learned.
         size: bytes of its weights and buffers.
-        vocabulary: for how many tokens it has vectors.
-        limit: why it reads no more than `longest` tokens, if attnviz says so.
         trial: what its first runs showed of its attention.
     """
 
+    name: str
     tokenizer: Any
     config: Any
-    name: str
-    commit: str | None
-    task: Task
-    dtype: torch.dtype
-    device: torch.device
-    longest: int | None
     keeps_own_attention: bool
-    made_of: str
-    parameters: int
     size: int
-    vocabulary: int
-    limit: str
     trial: Trial
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Loaded(Known):
     """A model that is ready to run. Nothing of it is ever changed.
 

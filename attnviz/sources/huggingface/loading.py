@@ -84,6 +84,7 @@ def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
         size=sum(one.nbytes for one in (*model.parameters(), *model.buffers())),
         vocabulary=_vocabulary(plan, name),
         limit=limit,
+        labels=tuple(map(str, (model.config.id2label or {}).values())) if task == "labels" else (),
         trial=Trial(),
     )
 

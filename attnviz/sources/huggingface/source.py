@@ -13,7 +13,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.core.kept import Kept
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tokens import Sentence, Token
-from attnviz.sources.base import Facts, Source
+from attnviz.sources.base import Source
 from attnviz.sources.huggingface import faults, hub, loading, memory, reading, running
 from attnviz.sources.huggingface.hub import Progress
 from attnviz.sources.huggingface.loaded import Known, Loaded
@@ -87,22 +87,8 @@ class HuggingFace(Source):
         return self.known.task == "write"
 
     @property
-    def facts(self) -> Facts:
-        known, labels = self.known, {}
-        if known.task == "labels":
-            labels = known.config.id2label or {}
-        return Facts(
-            known.task,
-            known.made_of,
-            known.parameters,
-            known.vocabulary,
-            known.longest,
-            known.limit,
-            str(known.dtype).removeprefix("torch."),
-            str(known.device),
-            known.commit,
-            tuple(map(str, labels.values())),
-        )
+    def facts(self) -> Known:
+        return self.known
 
     @property
     def unknown_token(self) -> str:

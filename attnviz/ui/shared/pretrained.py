@@ -108,7 +108,7 @@ def facts(source: Source) -> str:
 
 
 def _kept(known: Facts, on: str = " on ") -> str:
-    return f"{known.dtype}{on}{known.device}"
+    return f"{known.number_type}{on}{known.device}"
 
 
 def leave() -> None:
