@@ -195,11 +195,11 @@ def _divergence(old: Tensor, new: Tensor) -> Tensor:
     return terms.where(old != -torch.inf, 0).sum(-1).clamp(min=0)
 
 
-def _table(before: Record, heads: tuple[tuple[Site, int], ...], found: list[_Effect]) -> pd.DataFrame:
+def _table(before: Record, heads: tuple[tuple[Site, int], ...], effects: list[_Effect]) -> pd.DataFrame:
     names = [(str(site), site.kind, site.layer, head) for site, head in heads]
     table = pd.DataFrame(names, columns=["site", "kind", "layer", "head"])
     for name in EFFECTS:
-        table[name] = pd.array([_mean(getattr(one, name)) for one in found], dtype="Float64")
+        table[name] = pd.array([_mean(getattr(one, name)) for one in effects], dtype="Float64")
     batch = [head_metrics(before, b).set_index(["site", "head"])["confidence"] for b in range(len(before.sentences))]
     mean = pd.concat(batch, axis=1).mean(axis=1)
     table["confidence"] = pd.array([mean[name, head] for name, _, _, head in names], dtype="Float64")

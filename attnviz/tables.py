@@ -113,32 +113,33 @@ def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.Data
     return pd.DataFrame({"position": positions, "token": _pick(labels, positions), "change": change})
 
 
-def comparison_table(found: Beside) -> pd.DataFrame:
+def comparison_table(both: Beside) -> pd.DataFrame:
     """One row per cell of two maps on one grid: query_a, key_a, query_b, key_b with their tokens, a, b, difference.
 
     Also variation, of the row. A place that one map lacks is empty; of more than `MOST_CELLS` cells, the
     `STRONGEST` of each row that differ most.
     """
-    size = np.abs(np.nan_to_num(found.difference, nan=-1.0))
+    size = np.abs(np.nan_to_num(both.difference, nan=-1.0))
     i, j = _largest(size)
     columns: dict[str, np.ndarray] = {}
-    for end, (side, name) in enumerate(((found.a, "a"), (found.b, "b"))):
-        for axis, (what, places, at) in enumerate((("query", found.rows, i), ("key", found.columns, j))):
+    for end, (side, name) in enumerate(((both.a, "a"), (both.b, "b"))):
+        for axis, (what, places, at) in enumerate((("query", both.rows, i), ("key", both.columns, j))):
             own = [pair[end] for pair in places]
             columns[f"{what}_{name}"] = np.array(own, dtype=object)[at]
             columns[f"{what}_token_{name}"] = _texts([p if p is None else side.tokens[axis][p].text for p in own])[at]
-    (a, _), (b, _) = found.maps
-    numbers = {"a": a[i, j], "b": b[i, j], "difference": found.difference[i, j], "variation": found.variation[i]}
+    (a, _), (b, _) = both.maps
+    numbers = {"a": a[i, j], "b": b[i, j], "difference": both.difference[i, j], "variation": both.variation[i]}
     note = f"Of {size.shape[1]:,} keys, the {STRONGEST} of each query that differ most."
     return _cut(pd.DataFrame(columns | numbers), size.size, note)
 
 
-def alike_table(found: Divergences) -> pd.DataFrame:
+def alike_table(divergences: Divergences) -> pd.DataFrame:
     """One row per two heads: layer, head, other_layer, other_head, divergence (Jensen-Shannon, in nats)."""
-    i, j = _every(found.divergence)
-    layers, heads = (np.array(part) for part in ([s.layer for s, _ in found.heads], [h for _, h in found.heads]))
+    i, j = _every(divergences.divergence)
+    layers = np.array([site.layer for site, _ in divergences.heads])
+    heads = np.array([head for _, head in divergences.heads])
     places = {"layer": layers[i], "head": heads[i], "other_layer": layers[j], "other_head": heads[j]}
-    return pd.DataFrame(places | {"divergence": found.divergence.ravel()})
+    return pd.DataFrame(places | {"divergence": divergences.divergence.ravel()})
 
 
 def rollout_table(shares: np.ndarray, texts: Sequence[str]) -> pd.DataFrame:
@@ -312,13 +313,13 @@ def _cells(
 
 
 def _probabilities(
-    columns: dict[str, np.ndarray], found: Sequence[metrics.NextWord], with_before: bool
+    columns: dict[str, np.ndarray], ranked: Sequence[metrics.NextWord], with_before: bool
 ) -> pd.DataFrame:
     """With the probability of each word, and that before a change."""
-    table = pd.DataFrame(columns | {"probability": np.array([one.probability for one in found], np.float64)})
+    table = pd.DataFrame(columns | {"probability": np.array([one.probability for one in ranked], np.float64)})
     if not with_before:
         return table
-    return table.assign(probability_before=np.array([one.before for one in found], np.float64))
+    return table.assign(probability_before=np.array([one.before for one in ranked], np.float64))
 
 
 def _cut(table: pd.DataFrame, size: int, note: str) -> pd.DataFrame:

@@ -215,20 +215,20 @@ OTHER_WORDS = "Before the change the model had read other words by then"
 
 
 def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
-    """How much is said, where the model was least sure, and where it says other words than before a change."""
-    said, where = metrics.predicted_words(record, sentence=sentence), _where(record)
-    if not said:
+    """How much is predicted, where the model was least sure, and where it says other words than before a change."""
+    now, where = metrics.predicted_words(record, sentence=sentence), _where(record)
+    if not now:
         return as_sentence(NO_BLANK)
-    one = min(said, key=lambda one: np.nan_to_num(one.probability, nan=-1.0))
+    one = min(now, key=lambda one: np.nan_to_num(one.probability, nan=-1.0))
     least = f"{quoted(one.word)} {percent(one.probability)}, {where} {quoted_token(one.token, one.position)}"
     what, word = ("blank", "word") if metrics.fills_in(record) else ("token", "next word")
-    each = f"1 {what}" if len(said) == 1 else f"each of {len(said)} {what}s"
+    each = f"1 {what}" if len(now) == 1 else f"each of {len(now)} {what}s"
     text = f"{where.capitalize()} {each}, the most probable {word}. The least sure: {least}."
     if before is None:
         return text
     old = metrics.predicted_words(before, sentence=sentence)
-    others = [(one, other) for one, other in zip(old, said, strict=False) if one.word != other.word]
-    count = len(others) + abs(len(old) - len(said))
+    others = [(one, other) for one, other in zip(old, now, strict=False) if one.word != other.word]
+    count = len(others) + abs(len(old) - len(now))
     if not count:
         return f"{text} All are as before the change."
     named = "; ".join(
@@ -283,41 +283,41 @@ FINE = 0.05
 """Smaller differences are said with four digits after the point."""
 
 
-def compared(found: Beside) -> str:
+def compared(both: Beside) -> str:
     """Which row changed most from A to B and which cell, and which tokens only one of them has."""
-    row, cell = found.most_row, found.most_cell
+    row, cell = both.most_row, both.most_cell
     parts = []
     if row is not None:
-        variation = float(found.variation[row])
+        variation = float(both.variation[row])
         moved = decimals(variation, 4 if variation < FINE else 2)
-        parts.append(f"The row that changed most is {_place(found, 0, row)}: {moved} of its attention moved.")
+        parts.append(f"The row that changed most is {_place(both, 0, row)}: {moved} of its attention moved.")
     if cell is not None:
-        parts.append(f"The cell: {compared_cell(found, *cell)}")
+        parts.append(f"The cell: {compared_cell(both, *cell)}")
     if not parts:
         parts.append("Nothing changed: wherever both have the token, A and B are the same map.")
-    return " ".join([*parts, *_unpaired(found)])
+    return " ".join([*parts, *_unpaired(both)])
 
 
-def compared_cell(found: Beside, row: int, column: int) -> str:
+def compared_cell(both: Beside, row: int, column: int) -> str:
     """One cell of two maps as a sentence; the places are those of their grid."""
-    more = float(found.difference[row, column])
+    more = float(both.difference[row, column])
     digits = 4 if 0 < abs(more) < FINE else 2
-    each = [_gives(found, end, row, column, digits) for end in range(2)]
+    each = [_gives(both, end, row, column, digits) for end in range(2)]
     much = f": {'B' if more > 0 else 'A'} more by {decimals(abs(more), digits)}" if more == more and more else ""
     if None in each:
-        said, name = (each[0], "A") if each[0] else (each[1], "B")
-        return f"{said} in {name}; {'B' if name == 'A' else 'A'} has no such cell."
+        clause, name = (each[0], "A") if each[0] else (each[1], "B")
+        return f"{clause} in {name}; {'B' if name == 'A' else 'A'} has no such cell."
     return f"{each[0]} in A, and in B {each[1]}{much}."
 
 
-def _gives(found: Beside, end: int, row: int, column: int, digits: int) -> str | None:
+def _gives(both: Beside, end: int, row: int, column: int, digits: int) -> str | None:
     """What a cell of A (0) or B (1) says; None if it has no such cell."""
-    weights, states = found.maps[end]
+    weights, states = both.maps[end]
     if states[row, column] == BLANK:
         return None
-    side = (found.a, found.b)[end]
-    both = ((found.rows, row), (found.columns, column))
-    query, key = (quoted_token(side.tokens[axis][p[at][end]].text, p[at][end]) for axis, (p, at) in enumerate(both))
+    side = (both.a, both.b)[end]
+    places = ((both.rows, row), (both.columns, column))
+    query, key = (quoted_token(side.tokens[axis][p[at][end]].text, p[at][end]) for axis, (p, at) in enumerate(places))
     if states[row, column] == metrics.BLOCKED:
         return f"{query} may not look at {key}"
     if states[row, column] == metrics.EMPTY:
@@ -326,9 +326,9 @@ def _gives(found: Beside, end: int, row: int, column: int, digits: int) -> str |
     return f"{query} gives {decimals(weight, digits)} to {key}"
 
 
-def _place(found: Beside, axis: int, at: int) -> str:
+def _place(both: Beside, axis: int, at: int) -> str:
     """A row or a column of the grid: by its token in A and, where that is another one, in B."""
-    each = zip((found.a, found.b), (found.rows, found.columns)[axis][at], strict=True)
+    each = zip((both.a, both.b), (both.rows, both.columns)[axis][at], strict=True)
     named = [(side.tokens[axis][i].text, i) for side, i in each if i is not None]
     texts = [quoted_token(text, i) for text, i in named]
     if len(named) == 1 or named[0][0] == named[1][0]:
@@ -336,27 +336,27 @@ def _place(found: Beside, axis: int, at: int) -> str:
     return f"{texts[0]}, in B {texts[1]}"
 
 
-def _unpaired(found: Beside) -> list[str]:
+def _unpaired(both: Beside) -> list[str]:
     """Which tokens differ, or are only on one side; once where queries and keys are the same."""
-    alignments = {(a.changed, a.only_before, a.only_after): axis for axis, a in enumerate(_alignments(found))}
-    said = []
+    alignments = {(a.changed, a.only_before, a.only_after): axis for axis, a in enumerate(_alignments(both))}
+    sentences = []
     for axis in alignments.values():
-        found_here = _alignments(found)[axis]
-        for ends, side, name in ((found_here.only_before, found.a, "A"), (found_here.only_after, found.b, "B")):
+        found_here = _alignments(both)[axis]
+        for ends, side, name in ((found_here.only_before, both.a, "A"), (found_here.only_after, both.b, "B")):
             tokens = [quoted_token(side.tokens[axis][i].text, i) for i in ends[:MOST_NAMED]]
             more = f" and {len(ends) - MOST_NAMED} more" if len(ends) > MOST_NAMED else ""
             if tokens:
-                said.append(f"Only in {name}, and left blank: {', '.join(tokens)}{more}.")
-    return said
+                sentences.append(f"Only in {name}, and left blank: {', '.join(tokens)}{more}.")
+    return sentences
 
 
-def _alignments(found: Beside) -> tuple[Alignment, Alignment]:
-    return found.comparison.queries, found.comparison.keys
+def _alignments(both: Beside) -> tuple[Alignment, Alignment]:
+    return both.comparison.queries, both.comparison.keys
 
 
-def alike(found: Divergences, site: Site, head: int) -> str:
+def alike(divergences: Divergences, site: Site, head: int) -> str:
     """Which heads look most like one, and which least."""
-    near = found.nearest(site, head, len(found.heads))
+    near = divergences.nearest(site, head, len(divergences.heads))
     if not near:
         return f"There is no other head to compare {site} head {head} with."
     listed = ", ".join(f"{place} head {number} ({how_far:.3f})" for place, number, how_far in near[:MOST_NAMED])
@@ -369,10 +369,14 @@ def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:
     """Of rollout, (n, n): from which token most comes on the whole, and where most of another one stands."""
     most = int(shares.mean(0).argmax())
     part = f"{percent(float(shares[:, most].mean()))} of what stands at the {len(texts)} positions, on average"
-    said = f"Most comes from {quoted_token(texts[most], most)}: {part}."
+    most_of_all = f"Most comes from {quoted_token(texts[most], most)}: {part}."
     others = np.where(np.eye(len(texts), dtype=bool), 0.0, shares)
     row, column = (int(i) for i in np.unravel_index(others.argmax(), others.shape))
-    return said if len(texts) < 2 else f"{said} Most of another token: {_reaches(shares, texts, row, column)}."
+    return (
+        most_of_all
+        if len(texts) < 2
+        else f"{most_of_all} Most of another token: {_reaches(shares, texts, row, column)}."
+    )
 
 
 def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:

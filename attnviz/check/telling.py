@@ -15,10 +15,10 @@ def lines(name: str, report: Report) -> list[str]:
     return [head, *(f"  {reason}" for reason in report.reasons), *blocks, "", _count(report)]
 
 
-def _block(found: Finding) -> list[str]:
-    rows = [f"{found.severity} {found.rule}", f"  {found.says}"]
-    rows += [f"  at: {found.places()}"] if found.cells else []
-    return [*rows, f"  fix: {found.fix}"] if found.fix else rows
+def _block(finding: Finding) -> list[str]:
+    rows = [f"{finding.severity} {finding.rule}", f"  {finding.says}"]
+    rows += [f"  at: {finding.places()}"] if finding.cells else []
+    return [*rows, f"  fix: {finding.fix}"] if finding.fix else rows
 
 
 def _count(report: Report) -> str:

@@ -101,7 +101,7 @@ class Tree:
     lines: np.ndarray
 
 
-def tree(found: Divergences) -> Tree:
+def tree(divergences: Divergences) -> Tree:
     """Average linkage over √divergence, which is a metric (Endres and Schindelin 2003), drawn by SciPy as numbers.
 
     Raises:
@@ -110,25 +110,25 @@ def tree(found: Divergences) -> Tree:
     from scipy.cluster.hierarchy import dendrogram, linkage
     from scipy.spatial.distance import squareform
 
-    if len(found.heads) < 2:
+    if len(divergences.heads) < 2:
         raise InputError("A tree needs at least two heads.")
-    joined = linkage(squareform(np.sqrt(found.divergence), checks=False), "average", optimal_ordering=True)
+    joined = linkage(squareform(np.sqrt(divergences.divergence), checks=False), "average", optimal_ordering=True)
     drawn = dendrogram(joined, no_plot=True)
     places = (np.array(drawn["icoord"]) - 5) / 10  # SciPy puts the leaves at 5, 15, 25 ...
     return Tree(joined, tuple(drawn["leaves"]), np.stack([places, np.array(drawn["dcoord"])], -1))
 
 
-def map2d(found: Divergences) -> np.ndarray:
+def map2d(divergences: Divergences) -> np.ndarray:
     """A place for each head, (N, 2), so that distances are as near as can be to √divergence: classical scaling.
 
     √divergence can be had exactly in enough dimensions (Fuglede and Topsøe 2004), of which these are the widest two.
     Each axis points to where its farthest head is. Source: Torgerson 1952.
     """
-    n = len(found.heads)
+    n = len(divergences.heads)
     if not n:
         return np.zeros((0, 2))
     center = np.eye(n) - 1 / n
-    values, vectors = np.linalg.eigh(-center @ found.divergence @ center / 2)
+    values, vectors = np.linalg.eigh(-center @ divergences.divergence @ center / 2)
     places = np.zeros((n, 2))
     for axis, at in enumerate(np.argsort(values)[::-1][:2]):
         along = vectors[:, at] * np.sqrt(max(values[at], 0.0))

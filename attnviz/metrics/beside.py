@@ -170,12 +170,12 @@ def vectors_apart(a: Side, b: Side) -> float | None:
     return None if one.shape != other.shape else float(1 - torch.cosine_similarity(one, other, dim=0))
 
 
-def places(found: Alignment) -> Places:
+def places(alignment: Alignment) -> Places:
     """All tokens of two rows in one order; those that only one has stand where they stand there."""
-    end = len(found.pairs) + len(found.only_before), len(found.pairs) + len(found.only_after)
+    end = len(alignment.pairs) + len(alignment.only_before), len(alignment.pairs) + len(alignment.only_after)
     every: list[tuple[int | None, int | None]] = []
     i = j = 0
-    for one, other in (*found.pairs, end):
+    for one, other in (*alignment.pairs, end):
         every += [(alone, None) for alone in range(i, one)] + [(None, alone) for alone in range(j, other)]
         every.append((one, other))
         i, j = one + 1, other + 1

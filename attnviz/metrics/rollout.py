@@ -94,18 +94,18 @@ def _stack(record: Record, kind: str | None) -> list[Step]:
     return steps
 
 
-def rollout(found: Mixed) -> Tensor:
+def rollout(mixed_layers: Mixed) -> Tensor:
     """Attention rollout after each layer, (L, n, n): of what stands at row i, how much came from token j.
 
     Rows sum to 1. The later layer stands left: R_l = Ã_l R_(l-1). In a decoder nothing comes from the future.
     """
-    traced = [found.layers[0]]
-    for layer in found.layers[1:]:
+    traced = [mixed_layers.layers[0]]
+    for layer in mixed_layers.layers[1:]:
         traced.append(layer @ traced[-1])
     return torch.stack(traced)
 
 
-def flow(found: Mixed, position: int) -> Tensor:
+def flow(mixed_layers: Mixed, position: int) -> Tensor:
     """Attention flow from what stands at a position after the last layer to each token, (n,), each from 0 to 1.
 
     Each is the largest flow through the whole graph, so together they may be above 1. Computed by networkx.
@@ -113,16 +113,16 @@ def flow(found: Mixed, position: int) -> Tensor:
     Raises:
         InputError: if there is no such position, or the graph is too large, with the numbers.
     """
-    n, depth = len(found.tokens), len(found.layers)
+    n, depth = len(mixed_layers.tokens), len(mixed_layers.layers)
     if not 0 <= position < n:
         raise InputError(f"There is no position {position}; there are {n}, counted from 0.")
-    edges = int((found.layers > 0).sum())
+    edges = int((mixed_layers.layers > 0).sum())
     if edges > MOST_EDGES:
         raise InputError(f"A graph of {edges:,} edges is too large for flows; at most {MOST_EDGES:,}. Shorten it.")
     import networkx
     from networkx.algorithms.flow import build_residual_network, shortest_augmenting_path
 
-    residual = build_residual_network(_graph(networkx, found.layers), "capacity")
+    residual = build_residual_network(_graph(networkx, mixed_layers.layers), "capacity")
     start, reached = (depth, position), torch.zeros(n, dtype=torch.float64)
     for token in range(n):
         if (0, token) in residual and start in residual:
