@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.amounts import counted
+from attnviz.core.errors import quoted
 from attnviz.core.explain import Judgement
 
 SEVERITIES = ("note", "warning", "error")
@@ -73,6 +74,12 @@ class Finding:
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "axes": list(self.axes), "cells": [list(cell) for cell in self.cells]}
 
+    def lines(self) -> list[str]:
+        """As text."""
+        rows = [f"{self.severity} {self.rule}", f"  {self.says}"]
+        rows += [f"  at: {self.places()}"] if self.cells else []
+        return [*rows, f"  fix: {self.fix}"] if self.fix else rows
+
     def places(self, most: int = 5) -> str:
         """The first cells in words: "head 1 query 0 key 3; head 1 query 0 key 4; ... (12 in all)"."""
         named = [" ".join(f"{axis} {n}" for axis, n in zip(self.axes, cell, strict=True)) for cell in self.cells[:most]]
@@ -115,6 +122,21 @@ class Report:
     def rules(self, *severities: str) -> set[str]:
         """The rules that were found, of these severities or of all."""
         return {found.rule for found in self.findings if found.severity in (severities or SEVERITIES)}
+
+    def lines(self, name: str = "") -> list[str]:
+        """As text: what the array was read as, a block for each finding, and a count.
+
+        Args:
+            name: of the array.
+        """
+        called, convention = f"{quoted(name)}: " * bool(name), f", {self.convention}" * bool(self.convention)
+        read = f"{called}{self.kind}{convention}{', causal' * self.causal}, (B, H, Q, K) = {self.shape}"
+        blocks = [line for finding in self.findings for line in ["", *finding.lines()]]
+        counts = [(sum(one.severity == each for one in self.findings), each) for each in reversed(SEVERITIES)]
+        total = ", ".join(counted(number, severity) for number, severity in counts if number)
+        if self.worst not in ("error", "warning"):
+            total = f"Nothing wrong was found{total and f' ({total})'}."
+        return [read, *(f"  {reason}" for reason in self.reasons), *blocks, "", total]
 
     def to_json(self) -> dict[str, Any]:
         read = {"kind": self.kind, "convention": self.convention, "causal": self.causal, "shape": list(self.shape)}

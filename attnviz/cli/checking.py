@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from attnviz.check import MEANT, Report, check, reading
-from attnviz.check.telling import lines
 from attnviz.cli import rules
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.masks import Mask
@@ -27,7 +26,7 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
         say(json.dumps([{"array": name, **report.to_json()} for name, report in reports.items()], indent=1))
     else:
         for number, (name, report) in enumerate(reports.items()):
-            for line in [""] * bool(number) + lines(name, report):
+            for line in [""] * bool(number) + report.lines(name):
                 say(line)
     failing = ("error", "warning") if options.strict else ("error",)
     return int(any(report.worst in failing for report in reports.values()))

@@ -85,11 +85,6 @@ class Stack:
         others = self.removed(index).entries
         return Stack((*others[:to], self.entries[index], *others[to:]))
 
-    def toggled(self, index: int) -> "Stack":
-        """The stack with one entry off if it was on, and on if it was off."""
-        self._check(index)
-        return self.replaced(index, replace(self.entries[index], on=not self.entries[index].on))
-
     def replaced(self, index: int, entry: Entry) -> "Stack":
         """The stack with another entry at a place."""
         self._check(index)

@@ -15,11 +15,10 @@ from typing import Any
 
 import pandas as pd
 import torch
-from torch import Tensor
 
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
-from attnviz.core.record import ALL, Record, Step
+from attnviz.core.record import Record, Step
 from attnviz.metrics import measures
 from attnviz.metrics.measures import RowBlock, Sums
 
@@ -112,20 +111,3 @@ def _columns(record: Record, step: Step, sentence: int) -> dict[str, list[Any]]:
     where = {"site": [str(site)] * heads, "kind": [site.kind] * heads, "layer": [site.layer] * heads}
     found = {name: [a / b if b else None for a, b in zip(*both.tolist(), strict=True)] for name, both in sums.items()}
     return where | {"head": list(range(heads))} | found | {"rows": rows.tolist(), "left_out": left_out.tolist()}
-
-
-def value_weighted(
-    record: Record, site: Site, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
-) -> Tensor:
-    """‖w_ij v_j‖ of each cell of a window of one head, (rows, columns), in units of the values (before W_O).
-
-    Source: Kobayashi et al. 2020, Attention is Not Only a Weight; a cell with a large weight may be small here.
-
-    Raises:
-        InputError: if the record is read only, so that no values are known.
-    """
-    if record.read_only:
-        raise InputError(f"The values of '{record.source}' are not known, only its weights.")
-    step = record.step(site)
-    weights = step.weights(head, rows, columns, sentence=sentence)
-    return weights * step.value[sentence, head, columns].to(weights.dtype).norm(dim=-1)

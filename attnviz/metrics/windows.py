@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,21 +48,9 @@ class Cells:
     tile: int = 1
 
 
-def cells(
-    step: Step,
-    head: int | str,
-    *,
-    sentence: int = 0,
-    rows: slice = ALL,
-    columns: slice = ALL,
-    tile: int = 1,
-    scores: bool = True,
-) -> Cells:
-    """The weights, scores, states and rules of a window; with a `tile` above 1, pooled to the largest of each tile.
-
-    `scores` is whether the step's are the model's own; of a record that is read only they are not.
-    """
-    return cells_of(step, [head], sentence=sentence, rows=rows, columns=columns, tile=tile, scores=scores)[0]
+def cells(step: Step, head: int | str, **window: Any) -> Cells:
+    """`cells_of` one head."""
+    return cells_of(step, [head], **window)[0]
 
 
 def cells_of(
@@ -74,9 +63,11 @@ def cells_of(
     tile: int = 1,
     scores: bool = True,
 ) -> list[Cells]:
-    """`cells` of several heads; what they share is computed once.
+    """The weights, scores, states and rules of a window of several heads; what they share is computed once.
 
-    Pooling goes through blocks of rows: memory grows with the tokens, not with their square.
+    With a `tile` above 1 they are pooled to the largest of each tile. `scores` is whether the step's are the model's
+    own; of a record that is read only they are not. Pooling goes through blocks of rows: memory grows with the tokens,
+    not with their square.
     """
     window = {"sentence": sentence, "rows": rows, "columns": columns}
     one_mask = step.mask is None or isinstance(step.mask, Mask)

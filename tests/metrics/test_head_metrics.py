@@ -9,7 +9,7 @@ import torch
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import SITE, record_of, translation_of
+from pictures import SITE, translation_of
 
 from attnviz import api
 from attnviz.core.edits import KINDS, Edits, Site
@@ -18,7 +18,7 @@ from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.record import Record
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
-from attnviz.metrics.heads import METRICS, head_metrics, metric, value_weighted
+from attnviz.metrics.heads import METRICS, head_metrics, metric
 
 NAMES = [one.name for one in METRICS]
 
@@ -226,17 +226,6 @@ def test_every_number_stays_in_its_range_and_shares_sum_to_one(ids, seed, temper
     assert (table["entropy"] <= math.log(len(ids)) + 1e-6).all()
     assert (table["effective_keys"] <= len(ids) + 1e-5).all()
     assert table["output_share"].sum() == pytest.approx(1)
-
-
-def test_weighted_values_are_lengths_of_weights_times_values():
-    record = record_of("a b c d".split())
-    step = record.step(SITE)
-    expected = (step.weights(1).unsqueeze(-1) * step.value[0, 1]).norm(dim=-1)
-
-    torch.testing.assert_close(value_weighted(record, SITE, 1), expected)
-    torch.testing.assert_close(value_weighted(record, SITE, 1, slice(1, 3), slice(2, 4)), expected[1:3, 2:4])
-    with pytest.raises(InputError, match="only its weights"):
-        value_weighted(replace(record, read_only=True), SITE, 0)
 
 
 def test_every_metric_says_what_it_is():

@@ -12,11 +12,8 @@ LARGEST = 100_000
 """Bounds of what `from_json` accepts: levels of nesting; numbers in one list, and the size of each number."""
 
 
-def from_json(data: str | dict[str, Any], *, depth: int = 0) -> Mask:
+def from_json(data: str | dict[str, Any]) -> Mask:
     """Make the mask that `Mask.to_json` described, from the object or its text.
-
-    Args:
-        depth: how many of the `DEEPEST` levels are taken already by what the mask will stand in.
 
     Raises:
         MaskError: says what is wrong, for data from a link or a file.
@@ -26,7 +23,7 @@ def from_json(data: str | dict[str, Any], *, depth: int = 0) -> Mask:
             data = json.loads(data)
         except (ValueError, RecursionError):
             raise MaskError("The mask is not valid JSON.") from None
-    return _read(data, depth)
+    return _read(data, 0)
 
 
 def _read(data: Any, depth: int) -> Mask:

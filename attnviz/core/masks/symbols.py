@@ -1,6 +1,7 @@
 """Numbers and truths as text: what Python's operators do to them is printed, as it would be typed."""
 
 from dataclasses import dataclass
+from functools import partialmethod
 
 COMPARED, EITHER, BOTH, SUM, PRODUCT, DENIED, ATOM = range(7)
 """How tightly an expression holds together, from comparisons to single names, as Python reads it."""
@@ -40,42 +41,22 @@ class Symbol:
     def __sub__(self, other: "Symbol | int") -> "Symbol":
         return self + -other if isinstance(other, int) else self._joined("-", other, SUM)
 
-    def __mul__(self, other: "Symbol | int") -> "Symbol":
-        return self._joined("*", other, PRODUCT)
-
-    def __floordiv__(self, other: "Symbol | int") -> "Symbol":
-        return self._joined("//", other, PRODUCT)
-
-    def __mod__(self, other: "Symbol | int") -> "Symbol":
-        return self._joined("%", other, PRODUCT)
-
     def __rsub__(self, other: int) -> "Symbol":
         return Symbol(str(other), frozenset())._joined("-", self, SUM)
-
-    def __and__(self, other: "Symbol") -> "Symbol":
-        return self._joined("&", other, BOTH)
-
-    def __or__(self, other: "Symbol") -> "Symbol":
-        return self._joined("|", other, EITHER)
 
     def __invert__(self) -> "Symbol":
         return Symbol(f"~({self.text})" if self.is_loose else f"~{self.text}", self.axes, DENIED)
 
-    def __lt__(self, other: "Symbol | int") -> "Symbol":
-        return self._joined("<", other, COMPARED)
-
-    def __le__(self, other: "Symbol | int") -> "Symbol":
-        return self._joined("<=", other, COMPARED)
-
-    def __gt__(self, other: "Symbol | int") -> "Symbol":
-        return self._joined(">", other, COMPARED)
-
-    def __ge__(self, other: "Symbol | int") -> "Symbol":
-        return self._joined(">=", other, COMPARED)
-
-    def __eq__(self, other: "Symbol | int") -> "Symbol":  # type: ignore[override]
-        return self._joined("==", other, COMPARED)
-
+    __mul__ = partialmethod(_joined, "*", rank=PRODUCT)
+    __floordiv__ = partialmethod(_joined, "//", rank=PRODUCT)
+    __mod__ = partialmethod(_joined, "%", rank=PRODUCT)
+    __and__ = partialmethod(_joined, "&", rank=BOTH)
+    __or__ = partialmethod(_joined, "|", rank=EITHER)
+    __lt__ = partialmethod(_joined, "<", rank=COMPARED)
+    __le__ = partialmethod(_joined, "<=", rank=COMPARED)
+    __gt__ = partialmethod(_joined, ">", rank=COMPARED)
+    __ge__ = partialmethod(_joined, ">=", rank=COMPARED)
+    __eq__ = partialmethod(_joined, "==", rank=COMPARED)
     __hash__ = None
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import building, checks, faults, files, hub, memory, opening, sparse, tapped, trial
+from attnviz.sources.huggingface import building, checks, faults, files, hub, memory, opening, tapped, trial
 from attnviz.sources.huggingface.hub import Place, Progress
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.turns import Turns
@@ -57,7 +57,7 @@ def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
     """What is done by one thread at a time."""
     folder, name = place.folder, place.name
     config, task, kind, tokenizer = opening.read(folder, name)
-    dense, limit = sparse.made_full(config)
+    dense, limit = _made_full(config)
     plan = _plan(kind, config, held, name)
     longest = _longest(plan, tokenizer)
     if dense is None or (longest is not None and longest <= dense):
@@ -87,6 +87,24 @@ def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
         labels=tuple(map(str, (model.config.id2label or {}).values())) if task == "labels" else (),
         trial=Trial(),
     )
+
+
+def _made_full(config: Any) -> tuple[int | None, str]:
+    """Undo settings that save memory or time and change no number, so that all of attention is seen.
+
+    Feed-forward parts in chunks fail on lengths that chunks do not divide. BigBird's sparse attention has the weights
+    of its full one, and up to some length it switches to that itself.
+
+    Returns:
+        How many tokens the model reads so at most, or None; and why no more.
+    """
+    if getattr(config, "chunk_size_feed_forward", 0):
+        config.chunk_size_feed_forward = 0
+    if getattr(config, "attention_type", None) != "block_sparse":
+        return None, ""
+    config.attention_type = "original_full"
+    dense = (5 + 2 * config.num_random_blocks) * config.block_size
+    return dense, "longer texts are read in sparse blocks, which attnviz does not show"
 
 
 def _plan(kind: Any, config: Any, held: checks.Weights, name: str) -> nn.Module:

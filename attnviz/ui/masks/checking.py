@@ -13,7 +13,6 @@ from torch import Tensor
 from attnviz import figures
 from attnviz.charts.evidence import evidence
 from attnviz.check import CONVENTIONS, KINDS, MEANT, MOST_CELLS, Finding, Report, check, reading
-from attnviz.check.telling import lines
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Mask
 from attnviz.ui.masks.base import Lab
@@ -92,7 +91,7 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
     large(f"{report.kind.capitalize()}{convention}{causal}. (B, H, Q, K) = {report.shape}.")
     for reason in report.reasons:
         quiet(reason)
-    in_words(lines("", report)[-1].removesuffix(".") + ".")
+    in_words(report.lines()[-1].removesuffix(".") + ".")
     for number, found in enumerate(report.findings):
         _finding(lab, array, report, found, number)
     _take_away(what, name, array, report, said)
@@ -161,7 +160,7 @@ def _finding(lab: Lab, array: Array, report: Report, found: Finding, number: int
 
 def _take_away(what: str, name: str, array: Array, report: Report, said: dict[str, object]) -> None:
     """The report as files, what was checked if it is of this page, and the command that does the same."""
-    told = clean("\n".join(lines(name, report)) + "\n")
+    told = clean("\n".join(report.lines(name)) + "\n")
     data = json.dumps(report.to_json(), indent=1)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         label("The report")
