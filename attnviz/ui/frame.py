@@ -13,11 +13,8 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz.core import assets
 from attnviz.core.errors import AttnvizError, EmptyRowError
-from attnviz.ui.shared import state, style
-from attnviz.ui.shared.notes import note
-from attnviz.ui.shared.state import Link
-
-TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Model")
+from attnviz.ui.shared import arrivals, pages, state
+from attnviz.ui.shared.text import STYLE, note
 
 Page = Callable[..., None]
 
@@ -34,6 +31,7 @@ class Way:
 
 
 _ways: dict[str, Way] = {}
+"""By session; those of sessions that ended go when another one begins."""
 
 
 def app() -> None:
@@ -47,17 +45,17 @@ def app() -> None:
 
     left = _left_for()  # first of all: whatever is drawn may be the end of this run
     st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
-    pages = [_page(title, shown(title)) for title in TITLES]
-    page = st.navigation(pages, position="hidden")
-    for other in pages:
+    every = [pages.page(title, shown(title)) for title in pages.TITLES]
+    page = st.navigation(every, position="hidden")
+    for other in every:
         if other._script_hash == left:
             st.switch_page(other, query_params=state.now().link())
-    style.apply()
+    st.html(STYLE)
     st.logo(str(assets.path("logo.svg")), size="large")
     early, links = st.empty(), st.container(horizontal=True, key="pages")
     if not state.get(state.BEGUN):  # the others come at the end of a run, and the first one imports what takes seconds
         with early.container(horizontal=True, key="pages-first"):
-            _links(state.address())
+            pages.links(state.address())
     chosen = given()
     page.run()
 
@@ -69,6 +67,9 @@ def _left_for() -> str:
     what was typed, as if the page were still the one before.
     """
     context = get_script_run_ctx()
+    if context.session_id not in _ways:
+        for ended in [session for session in tuple(_ways) if not arrivals.is_there(session)]:
+            _ways.pop(ended, None)
     way, page = _ways.setdefault(context.session_id, Way()), context.page_script_hash
     if page != way.shown or context.is_history_navigation:
         way.asked = page
@@ -101,19 +102,5 @@ def body(page: Page, chosen: tuple | None, early: DeltaGenerator | None = None, 
     state.write()
     if links is not None:
         with links:
-            _links(state.now().link())
+            pages.links(state.now().link())
         early.empty()
-
-
-def go_to(title: str) -> None:
-    """Open another page, with all that was chosen."""
-    st.switch_page(_page(title), query_params=state.now().link())
-
-
-def _links(link: Link) -> None:
-    for title in TITLES:
-        st.page_link(_page(title), query_params=link)
-
-
-def _page(title: str, run: Callable[[], None] = lambda: None) -> st.Page:
-    return st.Page(run, title=title, url_path=title.lower(), default=title == TITLES[0])

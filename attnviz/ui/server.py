@@ -105,11 +105,11 @@ def warm() -> None:
     from attnviz import api, export, figures
     from attnviz.core.edits import Edits
     from attnviz.core.masks import Subsequent
-    from attnviz.ui.shared import cache, cores, effects, examples, looking
+    from attnviz.ui.shared import cache, cores, examples, look, says
 
     cores.settle()
     source, _ = cache.loadable(api.DEFAULT)
-    site, head = looking.opening_site(source), looking.opening_head(source)
+    site, head = look.opening_site(source), look.opening_head(source)
     lines = cache.texts(examples.opening_text(source))
     before, after = (cache.record(source, lines, edits) for edits in (Edits(), Edits(Subsequent())))
     for run in (before, after):
@@ -118,8 +118,8 @@ def warm() -> None:
     for step in source.steps:
         run = cache.record(cache.source(source.id, step), lines)
         figures.head(run, site, head).screen  # noqa: B018 (an untrained model writes more, and needs another form)
-    for effect in effects.choices(before):
-        effects.drawn(effect, before, before, 0).screen  # noqa: B018
+    for effect in says.choices(before):
+        says.drawn(effect, before, before, 0).screen  # noqa: B018
     gc.collect()
     gc.freeze()
     export.warm()

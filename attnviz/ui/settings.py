@@ -1,19 +1,17 @@
 """Every setting that a link holds, by its name: each is declared by the feature that it belongs to."""
 
 from attnviz.ui.compare import other
-from attnviz.ui.heads import forms as choice
-from attnviz.ui.masks import added, checking, conventions, leaks, tabs
-from attnviz.ui.overview import numbers, reach
-from attnviz.ui.overview import page as overview
-from attnviz.ui.shared import editing, effects, examples, looking, masking, parameters, pretrained
-from attnviz.ui.shared.state import Setting
-from attnviz.ui.steps import changes, parts, play, rail
+from attnviz.ui.heads import forms
+from attnviz.ui.masks import checking, conventions, lab, leaks
+from attnviz.ui.masks import page as masks
+from attnviz.ui.overview import every, numbers, reach
+from attnviz.ui.shared import changes, edits, examples, look, mask, parameters, pretrained, says
+from attnviz.ui.shared.setting import Setting
+from attnviz.ui.steps import parts, play, rail
 
 FEATURES = (
-    *(pretrained, parameters, examples, looking, masking, editing, added, choice, effects),
-    *(tabs, conventions, leaks, checking),
-    *(play, changes, rail, parts),
-    *(other, overview, numbers, reach),
+    *(pretrained, parameters, changes, examples, look, mask, edits, says),
+    *(forms, every, numbers, reach, lab, masks, conventions, leaks, checking, play, rail, parts, other),
 )
 """The modules that declare settings, in the order of the controls."""
 

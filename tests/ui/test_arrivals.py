@@ -162,7 +162,7 @@ def test_one_download_keeps_nobody_who_has_not_said_yes(hub):
 def test_a_download_waits_a_moment_for_a_page_that_is_loaded_again(hub, monkeypatch):
     """The same person comes back as another session, and is not asked again."""
     there = {"before"}
-    monkeypatch.setattr(arrivals, "_is_there", lambda session: session in there)
+    monkeypatch.setattr(arrivals, "is_there", lambda session: session in there)
     arrival = fetching(hub, "before")
     there.clear()
     time.sleep(3 * hubs.EVERY)
@@ -181,7 +181,7 @@ def test_a_download_waits_a_moment_for_a_page_that_is_loaded_again(hub, monkeypa
 def test_a_question_to_which_nobody_is_there_is_forgotten(hub, monkeypatch):
     """Its sizes would grow old."""
     there = {"a"}
-    monkeypatch.setattr(arrivals, "_is_there", lambda session: session in there)
+    monkeypatch.setattr(arrivals, "is_there", lambda session: session in there)
     arrival = settled(wait_for(NAME, "a"))
 
     assert wait_for(NAME, "a") is arrival

@@ -3,13 +3,7 @@
 from html import unescape
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
-
-from attnviz.core.errors import InputError
-from attnviz.ui.heads import forms as choice
-from attnviz.ui.heads import link
 
 
 def heads_page():
@@ -29,28 +23,6 @@ def opened(**parts) -> AppTest:
 
 def html(app: AppTest) -> str:
     return unescape(" ".join(element.proto.body for element in app.get("html")))
-
-
-positions = st.integers(0, 999_999)
-pins = st.frozensets(st.tuples(st.sampled_from(("query", "key")), positions), max_size=9)
-
-
-@given(pins, st.lists(st.integers(0, 999), unique=True, max_size=9).map(tuple), st.sampled_from(link.LEAST[1:]))
-def test_what_is_picked_survives_the_link(pins, also, least):
-    """Reading what was written gives the same tokens, heads and weight."""
-    assert link.decode_pins(link.encode_pins(pins)) == pins
-    assert link.decode_also(link.encode_also(also)) == also
-    assert choice.LEAST_DRAWN.decode([choice.LEAST_DRAWN.encode(least)]) == least
-
-
-@given(st.text(max_size=30))
-def test_any_other_text_is_refused_with_a_sentence(text):
-    """A link may hold anything; it is read, or refused by the one error whose words can be shown."""
-    for encode, decode in ((link.encode_pins, link.decode_pins), (link.encode_also, link.decode_also)):
-        try:
-            assert decode(encode(decode(text))) == decode(text)
-        except InputError as error:
-            assert str(error).endswith(".")
 
 
 def test_a_link_shows_lines_of_several_heads_and_what_is_picked():

@@ -8,9 +8,10 @@ from attnviz.core import masks
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask, Padding, Painted, Parameter, Prefix, Subsequent, Window
 from attnviz.core.stack import JOINS, Entry, Stack
+from attnviz.ui.masks.presets import PRESETS
 from attnviz.ui.shared import mask_link as link
-from attnviz.ui.shared.mask_link import Added
-from attnviz.ui.shared.rules import BY_NAME, PRESETS, RULES
+from attnviz.ui.shared.edits import ADDED
+from attnviz.ui.shared.mask_link import BY_NAME, RULES
 
 
 def values(f: Parameter):
@@ -80,14 +81,10 @@ def test_a_rule_can_be_written_with_the_numbers_it_begins_with(name):
 @given(st.text(max_size=60) | st.text("subequntwidorpf.-_0123456789", max_size=60))
 def test_any_other_text_is_refused_with_a_sentence(text):
     """A link may hold anything; it is read, or refused by the one error whose words can be shown."""
-    for decode, encode in (
-        (link.decode_stack, link.encode_stack),
-        (link.decode_added, link.encode_added),
-    ):
-        try:
-            assert decode(encode(decode(text))) == decode(text)
-        except InputError as error:
-            assert str(error).endswith(".")
+    try:
+        assert link.decode_stack(link.encode_stack(link.decode_stack(text))) == link.decode_stack(text)
+    except InputError as error:
+        assert str(error).endswith(".")
 
 
 @pytest.mark.parametrize(
@@ -143,21 +140,13 @@ def test_a_painted_square_is_one_rectangle():
     assert link.rectangles(square) == [(3, 5, 39, 49)]
 
 
-@given(st.booleans(), st.none() | st.integers(0, 9999), st.none() | st.integers(1, 9990).map(lambda n: n / 10))
-def test_what_is_added_to_scores_survives_the_link(alibi, relative, softcap):
-    """Reading what was written gives the same biases."""
-    added = Added(alibi, relative, softcap)
-
-    assert link.decode_added(link.encode_added(added)) == added
-
-
 @pytest.mark.parametrize(
     "text", ["alibi.", "softcap-0", "softcap-5.alibi", "relative", "relative-٣", "alibi softcap-1"]
 )
 def test_what_is_no_bias_is_refused(text):
     """Order, bounds and digits are checked."""
     with pytest.raises(InputError, match="does not name what is added"):
-        link.decode_added(text)
+        ADDED.decode([text])
 
 
 @pytest.mark.parametrize("name", PRESETS)

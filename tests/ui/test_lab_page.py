@@ -6,10 +6,10 @@ from test_pages_steps import drawn
 from attnviz.core.amounts import digits
 from attnviz.core.masks import Painted, Random, Subsequent
 from attnviz.core.stack import Entry, Stack
-from attnviz.ui.shared import masking
-from attnviz.ui.shared.masking import MASK
-from attnviz.ui.shared.rules import PRESETS
-from attnviz.ui.shared.state import State
+from attnviz.ui.masks.presets import PRESETS
+from attnviz.ui.shared import mask as masking
+from attnviz.ui.shared.mask import MASK
+from attnviz.ui.shared.setting import State
 
 
 def mask(app) -> str:

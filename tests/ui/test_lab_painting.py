@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from attnviz.core.masks import Full, Opened, Painted, Subsequent, Window
 from attnviz.core.stack import Entry, Stack
 from attnviz.ui.masks import painting
-from attnviz.ui.shared.rules import CAUSAL
+from attnviz.ui.masks.presets import CAUSAL
 
 N = 7
 cells = st.tuples(st.integers(0, N - 1), st.integers(0, N - 1))

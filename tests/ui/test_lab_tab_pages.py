@@ -18,11 +18,12 @@ from attnviz.core.tokens import Token
 from attnviz.dialects import DIALECTS, dialect, handed_to
 from attnviz.dialects.mistaken import meant, mistaken
 from attnviz.leaks.mistakes import EXHIBITS, leak_test_of_exhibit
-from attnviz.ui.masks.choices import CHECKED, FILE, LABELS, PASTED, READER
+from attnviz.ui.masks.checking import CHECKED, FILE, PASTED
+from attnviz.ui.masks.conventions import LABELS, READER
+from attnviz.ui.masks.lab import TAB
 from attnviz.ui.masks.leaks import PROMISE
-from attnviz.ui.masks.tabs import TAB
-from attnviz.ui.shared.editing import OWN_MASK
-from attnviz.ui.shared.masking import MASK
+from attnviz.ui.shared.edits import OWN_MASK
+from attnviz.ui.shared.mask import MASK
 
 RULES = st.sampled_from((masks.Subsequent(), masks.Window(1, 0), masks.Prefix(2), masks.Documents((2, 3))))
 ENTRIES = st.builds(Entry, RULES, st.sampled_from(("and", "or")), st.booleans(), st.booleans())
@@ -45,7 +46,7 @@ def test_an_inverted_stack_opens_what_the_stack_blocks(stack):
 
 
 @examples(30)
-@given(STACKS, st.sampled_from(READER))
+@given(STACKS, st.sampled_from(tuple(READER)))
 def test_a_mistaken_stack_blocks_what_the_reader_did_not_see(stack, reader):
     """As rules or cell by cell, the stack on the page is what came out of the wrong hands."""
     mask = stack.mask() or masks.Full()

@@ -4,7 +4,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from attnviz.ui.shared import cache, examples
-from attnviz.ui.shared.masking import MASK
+from attnviz.ui.shared.mask import MASK
 
 
 def heads_page():

@@ -4,13 +4,10 @@ import re
 from importlib.util import find_spec
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from test_pages import html, opened
 
-from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
-from attnviz.ui.compare.link import LONGEST, Other, decode_other, encode_other
+from attnviz.ui.compare.other import LONGEST, B
 from attnviz.ui.shared.pretrained import OPENS, PACKED
 
 CAT = "The cat sat on the mat because it was tired."
@@ -40,25 +37,6 @@ def charts(app) -> int:
     return len(app.get("vega_lite_chart"))
 
 
-OTHERS = st.one_of(
-    st.text(st.characters(exclude_categories=("C", "Z"), include_characters=" "), max_size=30).map(
-        lambda text: Other("sentence", text)
-    ),
-    st.tuples(st.builds(Site, st.sampled_from(KINDS), st.integers(0, 999)), st.integers(0, 999)).map(
-        lambda head: Other("head", head)
-    ),
-    st.integers(0, 999_999_999).map(lambda step: Other("step", step)),
-    st.just(Other("untouched")),
-    st.just(Other("model", "owner/some-model")),
-)
-
-
-@given(OTHERS)
-def test_a_link_gives_back_what_b_is(other):
-    """Written and read again, it is the same."""
-    assert decode_other(encode_other(other)) == other
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -80,7 +58,7 @@ def test_a_link_gives_back_what_b_is(other):
 def test_a_link_that_says_nothing_of_b_is_refused(text):
     """One sentence says what it should look like; of the text at most 40 characters are repeated."""
     with pytest.raises(InputError, match="does not say in what B differs") as error:
-        decode_other(text)
+        B.decode([text])
 
     assert len(str(error.value)) < 200
 

@@ -15,7 +15,7 @@ from attnviz.models import trained
 from attnviz.sources import cards
 from attnviz.sources import trained as trained_source
 from attnviz.ui.shared import cache, examples
-from attnviz.ui.shared.written import encode_heads
+from attnviz.ui.shared.edits import OFF
 
 CARD = cards.card("translator")
 SITE, HEAD = CARD.opens
@@ -246,7 +246,7 @@ def test_outputs_are_compared_only_where_the_same_was_written():
     for site in source.sites:
         for off in ({(site, 0)}, {(site, head) for head in range(source.num_heads)}):
             same = cache.record(source, (FIRST,), Edits(heads_off=off)).prediction.written == before
-            app = opened(model="translator", effect="output vectors", off=encode_heads(off))
+            app = opened(model="translator", effect="output vectors", off=OFF.encode(off))
 
             assert ("wrote another text" in html(app)) == (not same)
             assert len(app.get("vega_lite_chart")) == 2 + same

@@ -23,7 +23,7 @@ from attnviz import api, metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.sources.huggingface import source as sources
 from attnviz.ui.shared import arrivals
-from attnviz.ui.shared.looking import COLORS, SENTENCE
+from attnviz.ui.shared.look import COLORS, SENTENCE
 from attnviz.words import turned
 
 SIZES = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 14}

@@ -3,6 +3,7 @@
 import ast
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,13 +11,28 @@ from hypothesis import strategies as st
 import attnviz.ui
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
+from attnviz.core.origin import MATRICES, Change
 from attnviz.ui import settings
-from attnviz.ui.shared import written
+from attnviz.ui.compare.other import B, Other
+from attnviz.ui.heads.forms import ALSO
+from attnviz.ui.shared.changes import CHANGES
+from attnviz.ui.shared.edits import ADDED, OFF, TUNED, Added, Tuned
 from attnviz.ui.shared.examples import TEXT
-from attnviz.ui.shared.state import PROBLEMS, State, read
+from attnviz.ui.shared.look import CELL, PINS, SITE, VIEW
+from attnviz.ui.shared.setting import PROBLEMS, State, read
+from attnviz.ui.steps.play import KNOBS
+from attnviz.views import PAIRS, SPECIAL, View
+from attnviz.walk import Knobs
 
-sites = st.builds(Site, st.sampled_from(KINDS), st.integers(0, 99))
-heads = st.frozensets(st.tuples(sites, st.integers(0, 99)), max_size=30)
+small = st.integers(0, 300)
+sites = st.builds(Site, st.sampled_from(KINDS), small)
+heads = st.tuples(sites, small)
+positions = st.integers(0, 99_999)
+halves = st.integers(1, 180).map(lambda n: n / 2)
+numbers = st.floats(-9e5, 9e5, width=32).filter(lambda x: x == 0 or abs(x) > 1e-6)
+changes = st.builds(Change, sites, small, st.sampled_from(MATRICES), small, small, numbers, small)
+printable = st.text(st.characters(exclude_categories=("C", "Z"), include_characters=" "), max_size=30)
+seeds = st.integers(0, 10**9 - 1)
 UI = Path(attnviz.ui.__file__).parent
 
 LINKS = {
@@ -35,33 +51,52 @@ LINKS = {
 """One spelling of every setting but some, as links hold them that people have kept."""
 
 
-@given(heads)
-def test_heads_that_are_off_survive_the_link(off):
-    """Reading what was written gives the same heads."""
-    assert written.decode_heads(written.encode_heads(off)) == off
+VALUES = {
+    OFF: st.frozensets(heads, max_size=30),
+    SITE: sites,
+    CELL: st.tuples(positions, positions),
+    PINS: st.frozensets(st.tuples(st.sampled_from(("query", "key")), positions), max_size=9),
+    ALSO: st.lists(small, unique=True, max_size=9).map(tuple),
+    VIEW: st.builds(View, st.booleans(), st.sampled_from(SPECIAL), st.sampled_from(tuple(PAIRS))),
+    ADDED: st.builds(Added, st.booleans(), st.none() | st.integers(0, 9999), st.none() | halves),
+    TUNED: st.builds(Tuned, halves, st.booleans()),
+    KNOBS: st.builds(Knobs, st.booleans(), st.sampled_from(("replace", "add")), st.sampled_from((0.1, 0.35)), seeds),
+    CHANGES: st.lists(changes, max_size=5).map(tuple),
+    B: st.one_of(
+        st.builds(Other, st.just("sentence"), printable),
+        st.builds(Other, st.just("head"), heads),
+        st.builds(Other, st.just("step"), seeds),
+        st.sampled_from((Other("untouched"), Other("model", "owner/some-model"))),
+    ),
+}
+"""The settings that are written in a way of their own, and values of them."""
 
 
-@given(st.none() | st.tuples(st.integers(0, 99_999), st.integers(0, 99_999)))
-def test_the_selected_cell_survives_the_link(cell):
-    """Reading what was written gives the same cell."""
-    assert written.decode_cell(written.encode_cell(cell)) == cell
+@pytest.mark.parametrize("setting", VALUES, ids=lambda setting: setting.name)
+@given(st.data())
+def test_what_is_chosen_survives_the_link(setting, data):
+    """Reading what was written gives the same; numbers set by hand to the last digit of float32."""
+    value = data.draw(VALUES[setting])
+    back = setting.decode([setting.encode(value)])
+
+    if setting is CHANGES:
+        assert [one.place for one in back] == [one.place for one in value]
+        assert [np.float32(one.value) for one in back] == [np.float32(one.value) for one in value]
+    else:
+        assert back == value
 
 
-@given(st.text(max_size=40))
-def test_any_other_text_is_refused_with_a_sentence(text):
-    """A link may hold anything; it is read, or refused by the one error whose words can be shown."""
-    for decode, encode in ((written.decode_heads, written.encode_heads), (written.decode_cell, written.encode_cell)):
-        try:
-            assert decode(encode(decode(text))) == decode(text)
-        except InputError as error:
-            assert "should look like" in str(error)
+def test_too_many_parts_are_refused():
+    """A link takes 200 numbers set by hand."""
+    with pytest.raises(InputError, match="201 parts; a link takes 200"):
+        CHANGES.decode(["-".join(["e0_0_wq_0_0_0_1"] * 201)])
 
 
 @pytest.mark.parametrize("text", ["e0", "x0.1", "e0.1-", "e٣.1", "e-1.0", "e0.1 ", "e1000.1"])
 def test_what_does_not_name_heads_is_refused(text):
     """Letters, digits and order are all checked; digits of other scripts are not digits here."""
     with pytest.raises(InputError, match="does not name heads"):
-        written.decode_heads(text)
+        OFF.decode([text])
 
 
 @pytest.mark.parametrize("name", settings.LINKED)
@@ -147,14 +182,12 @@ WIDGETS = (
 
 
 def test_every_widget_with_a_value_belongs_to_a_setting():
-    """Its key, its value and what follows come from one place: none is given by hand."""
+    """Its key, its value and what follows come from one place: no page draws one by hand."""
     by_hand = [
         f"{path.name}:{call.lineno}"
         for path, tree in trees().items()
         for call in ast.walk(tree)
         if isinstance(call, ast.Call) and getattr(call.func, "attr", "") in WIDGETS
-        if any(word.arg in ("key", "on_change", "default", "value") for word in call.keywords)
-        or all(word.arg is not None for word in call.keywords)
     ]
 
     assert by_hand == []

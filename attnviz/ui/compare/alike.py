@@ -6,11 +6,13 @@ from attnviz import figures, words
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.record import Record
 from attnviz.metrics import alike
-from attnviz.ui.shared import cache, looking, pictures, state
-from attnviz.ui.shared.notes import heading, in_words, quiet
+from attnviz.ui.shared import cache, look, pictures
+from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import heading, in_words, quiet
 
-ASKED = state.kept("compare heads", False)
+ASKED = kept("compare heads", False)
 
 AT_ONCE, MOST_WORK = 40_000_000, 400_000_000
 """Heads x heads x cells of a map that take two seconds, and half a minute: the first at once, the others if asked."""
@@ -21,10 +23,10 @@ def _divergences(record: Record, kind: str, sentence: int) -> alike.Divergences:
     return alike.divergences(record, kind, sentence)
 
 
-def panel(record: Record, site: Site, head: int | str, sentence: int) -> None:
+def panel(at: Look) -> None:
     """A matrix under a tree, and a map; a click shows a head."""
     heading("This head against all others")
-    steps = [step for step in record.steps if step.site.kind == site.kind]
+    steps = [step for step in at.record.steps if step.site.kind == at.site.kind]
     heads = sum(step.num_heads for step in steps)
     if heads < 2:
         quiet("There is no other head of this kind.")
@@ -32,28 +34,29 @@ def panel(record: Record, site: Site, head: int | str, sentence: int) -> None:
     if (work := heads**2 * max(step.shape[2] * step.shape[3] for step in steps)) > MOST_WORK:
         quiet(f"{heads} heads of {steps[0].shape[2]:,} tokens are too many to compare here ({work:,} pairs of cells).")
         return
-    if work > AT_ONCE and not st.toggle(f"Compare all {heads} heads: this takes some seconds", **control(ASKED)):
+    if work > AT_ONCE and not control(st.toggle, f"Compare all {heads} heads: this takes some seconds", ASKED):
         return
     with st.spinner(f"Comparing {heads} heads …", show_time=True):
-        found = _divergences(record, site.kind, sentence)
+        found = _divergences(at.record, at.site.kind, at.sentence)
     if len(found.heads) < 2:
         quiet("No two heads have a row in common in which both look at something.")
         return
-    focused = (site, head) if (site, head) in found.heads else None
+    focused = (at.site, at.head) if (at.site, at.head) in found.heads else None
     if focused:
         in_words(words.alike(found, *focused))
     quiet("Heads are called by their layer and number. Click one to compare it.")
-    drawn = {"focused": focused, "dark": looking.is_dark(), "rev": looking.rev("head")}
+    drawn = {"focused": focused, "dark": at.dark, "rev": look.rev("head")}
     each = (("alike", figures.compare.alike, "heads matrix"), ("alike map", figures.compare.alike_map, "heads map"))
     with st.container(horizontal=True, gap="large"):
         for key, make, what in each:
             with st.container(width="content"):
-                figure = make(record, found, **drawn)
-                pictures.picture(figure, key, select="head", on_select=_select)
-                pictures.take_away(figure, key, what)
-                pictures.numbers(figure, key)
+                figure = make(at.record, found, **drawn)
+                pictures.show(figure, key, what, table=True, select="head", on_select=_select)
 
 
-def _select(point: dict | None) -> None:
-    if point is not None and looking.counted(point, "head") and point["kind"] in KINDS:
-        looking.look_at(Site(str(point["kind"]), int(point["layer"])), int(point["head"]))
+def _show(point: dict) -> None:
+    if point["kind"] in KINDS:
+        look.look_at(Site(str(point["kind"]), int(point["layer"])), int(point["head"]))
+
+
+_select = look.clicks("head", _show)

@@ -1,4 +1,8 @@
-"""B: what of it differs from A, chosen by a person."""
+"""B: what of it differs from A, chosen by a person.
+
+In a link another sentence is ``sentence-The dog sat.``, another model ``model-story``, another head ``head-c1.2``
+(cross layer 1, head 2), another step of the training ``step-100``, and the original model ``untouched``.
+"""
 
 import re
 from collections.abc import Callable
@@ -14,10 +18,20 @@ from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
 from attnviz.metrics.beside import Side, written
 from attnviz.sources.base import Source
-from attnviz.ui.compare.link import LONGEST, Other, decode_other, encode_other
-from attnviz.ui.shared import arrivals, cache, looking, pretrained, state
-from attnviz.ui.shared.notes import clean, label, note, quiet, unknown_words
-from attnviz.ui.shared.state import State, control
+from attnviz.ui.shared import arrivals, cache, look, pretrained, state
+from attnviz.ui.shared.look import PLACE, Look, Place, place_of, place_text
+from attnviz.ui.shared.setting import Setting, State, coded, kept, reader
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import clean, note, quiet, unknown_words
+
+LONGEST = 2_000
+"""Characters of a sentence, and of the name of a model."""
+
+SWAPS = (("cat", "dog"), ("dog", "cat"), ("black", "red"), ("red", "black"), ("boy", "girl"), ("man", "woman"))
+"""One word for another, for a sentence to begin with."""
+
+PATIENCE = 30.0
+"""Seconds for a pretrained model to be read from this machine."""
 
 TITLES = {
     "sentence": "another sentence",
@@ -27,54 +41,59 @@ TITLES = {
     "step": "another training step",
 }
 
-B = state.coded("b", None, encode_other, decode_other)
-KEPT: state.Setting[dict[str, Other]] = state.kept("b kept", {})
-"""What was chosen last of each kind."""
-
-SWAPS = (("cat", "dog"), ("dog", "cat"), ("black", "red"), ("red", "black"), ("boy", "girl"), ("man", "woman"))
-"""One word for another, for a sentence to begin with."""
-
-PATIENCE = 30.0
-"""Seconds for a pretrained model to be read from this machine."""
-
 
 @dataclass(frozen=True)
-class Chosen:
-    """What A is: everything that B shares with it but for one thing."""
+class Other:
+    """The one thing in which B differs from A.
 
-    source: Source
-    lines: tuple[str, ...]
-    sentence: int
-    edits: Edits
-    site: Site
-    head: int | str
+    Attributes:
+        what: one of `TITLES`.
+        value: a sentence, the name of a model, a head, or the step of a training; "" of the original model.
+    """
 
-    @property
-    def record(self) -> Record:
-        """From the cache: what a session holds of a page holds no record."""
-        return cache.record(self.source, self.lines, self.edits)
+    what: str
+    value: str | int | Place = ""
 
-    @property
-    def side(self) -> Side:
-        return Side(self.record, self.site, self.head, self.sentence)
-
-    @property
-    def text(self) -> str:
-        return self.lines[self.sentence]
+    def __str__(self) -> str:
+        value = place_text(self.value) if isinstance(self.value, tuple) else self.value
+        return self.what if self.what == "untouched" else f"{self.what}-{value}"
 
 
-def side(a: Chosen) -> Side | AttnvizError:
+def _read(text: str) -> Other:
+    what, _, value = text.partition("-")
+    if what in ("sentence", "model") and len(value) <= LONGEST and value.isprintable() and (value or what != "model"):
+        return Other(what, value)
+    return _read_others[what](text) if what in _read_others else _read_others["untouched"](text)
+
+
+_like = ("does not say in what B differs from A", "sentence-The dog sat, head-c1.2, model-story, step-100 or untouched")
+_read_others = {
+    "head": reader(f"head-{PLACE}", lambda m: Other("head", place_of(m)), *_like),
+    "step": reader(r"step-(\d{1,9})", lambda m: Other("step", int(m[1])), *_like),
+    "untouched": reader("untouched", lambda m: Other("untouched"), *_like),
+}
+
+B: Setting[Other | None] = coded("b", None, str, _read)
+KEPT: Setting[dict[str, Other]] = kept("b kept", {})
+"""What was chosen last of each kind."""
+
+
+def side_of(at: Look) -> Side:
+    """A: what the page looks at."""
+    return Side(at.record, at.site, at.head, at.sentence)
+
+
+def side(a: Look) -> Side | AttnvizError:
     """The controls of B, and B; or why there is none."""
     other = _what(a)
+    make = {"sentence": _sentence, "head": _head, "model": _model, "untouched": _untouched, "step": _step}[other.what]
     try:
-        return {"sentence": _sentence, "head": _head, "model": _model, "untouched": _untouched, "step": _step}[
-            other.what
-        ](a, other)
+        return make(a, other)
     except AttnvizError as error:
         return error
 
 
-def _what(a: Chosen) -> Other:
+def _what(a: Look) -> Other:
     """In what B differs. What was chosen before in the same way is there again."""
     chosen, options = state.get(B), [what for what in TITLES if what != "step" or len(a.source.steps) > 1]
     if chosen is None or chosen.what not in options:
@@ -88,13 +107,12 @@ def _what(a: Chosen) -> Other:
         return now.put(B, now[KEPT].get(what) or _begins(a, what))
 
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        label("A is what is chosen above. B is")
-        shown = {"format_func": TITLES.__getitem__, **control(B, chosen.what, at="what", step=choose)}
-        st.pills("B is", options, required=True, wrap=True, label_visibility="collapsed", **shown)
+        shown = {"shown": chosen.what, "at": "what", "step": choose, "format_func": TITLES.__getitem__}
+        control(st.pills, "B is", B, options, lead="A is what is chosen above. B is", **shown)
     return chosen
 
 
-def _begins(a: Chosen, what: str) -> Other:
+def _begins(a: Look, what: str) -> Other:
     if what == "sentence":
         return Other(what, _swapped(a))
     if what == "head":
@@ -104,28 +122,34 @@ def _begins(a: Chosen, what: str) -> Other:
     return Other(what, a.source.steps[0] if what == "step" else "")
 
 
-def opening(a: Chosen) -> Other:
+def opening(a: Look) -> Other:
     """What a page begins with: one word changed if the model knows another one, else another head."""
-    return _begins(a, "sentence" if _swapped(a) != a.text else "head")
+    return _begins(a, "sentence" if _swapped(a) != _text(a) else "head")
 
 
-def _swapped(a: Chosen) -> str:
+def _swapped(a: Look) -> str:
     """The sentence with one word changed, for one that the model knows; as it is if there is none."""
     for word, other in SWAPS:
-        changed, found = re.subn(rf"\b{word}\b", other, a.text, count=1)
+        changed, found = re.subn(rf"\b{word}\b", other, _text(a), count=1)
         if found and len(changed) <= LONGEST and not cache.unknown(a.source, (other,)):
             return changed
-    return a.text[:LONGEST]
+    return _text(a)[:LONGEST]
 
 
-def _value(what: str, value: object, read: Callable[[Any], object] = lambda value: value) -> dict[str, Any]:
+def _text(a: Look) -> str:
+    return a.lines[a.sentence]
+
+
+def _ask(widget: Callable, title: str, what: str, value: object, *args: object, **options) -> None:
     """The control of what B has in the place of A's."""
-    return control(B, value, at=what, read=lambda value: Other(what, read(value)))
+    read: Callable[[Any], object] = options.pop("read", lambda value: value)
+    options |= {"shown": value, "at": what, "read": lambda value: Other(what, read(value))}
+    control(widget, title, B, *args, **options)
 
 
-def _sentence(a: Chosen, other: Other) -> Side:
-    options = {"max_chars": LONGEST, "label_visibility": "collapsed", "width": 600}
-    st.text_input("The sentence of B", **_value("sentence", other.value, _plain), **options)
+def _sentence(a: Look, other: Other) -> Side:
+    options = {"max_chars": LONGEST, "lead": "", "width": 600, "read": _plain}
+    _ask(st.text_input, "The sentence of B", "sentence", other.value, **options)
     if not str(other.value).strip():
         raise InputError("B has no sentence yet. Type one above.")
     lines = cache.texts(clean(str(other.value)))
@@ -139,18 +163,18 @@ def _plain(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in clean(text))[:LONGEST]
 
 
-def _head(a: Chosen, other: Other) -> Side:
+def _head(a: Look, other: Other) -> Side:
     every = [(step.site, head) for step in a.record.steps for head in range(step.num_heads)]
     chosen = other.value
     if chosen not in every:
         chosen = _another_head(a)
         note(f"There is no {other.value[0]} head {other.value[1]}, so B is {chosen[0]} head {chosen[1]}.", "notice")
-    options = {"format_func": lambda one: f"{one[0]} head {one[1]}", "label_visibility": "collapsed", "width": 260}
-    st.selectbox("The head of B", every, **_value("head", chosen), **options)
-    return replace(a.side, site=chosen[0], head=chosen[1])
+    options = {"format_func": lambda one: f"{one[0]} head {one[1]}", "lead": "", "width": 260}
+    _ask(st.selectbox, "The head of B", "head", chosen, every, **options)
+    return replace(side_of(a), site=chosen[0], head=chosen[1])
 
 
-def _another_head(a: Chosen) -> tuple[Site, int]:
+def _another_head(a: Look) -> tuple[Site, int]:
     """The next head of the layer, or the first of another layer."""
     number = a.head if isinstance(a.head, int) else -1
     heads = a.record.step(a.site).num_heads
@@ -159,15 +183,15 @@ def _another_head(a: Chosen) -> tuple[Site, int]:
     return next((site for site in a.record.sites if site != a.site), a.site), 0
 
 
-def _model(a: Chosen, other: Other) -> Side:
+def _model(a: Look, other: Other) -> Side:
     names = _models(a)
     name = other.value
     if name not in names:
         note(f"B cannot be the model {quoted(str(name))} here, so it is {quoted(names[0])}.", "notice")
         name = names[0]
-    st.selectbox("The model of B", names, **_value("model", name), label_visibility="collapsed", width=260)
+    _ask(st.selectbox, "The model of B", "model", name, names, lead="", width=260)
     source = cache.source(name) if name in api.SOURCES else _pretrained(name)
-    lines = (a.text,)
+    lines = (_text(a),)
     cache.sentences(source, lines)
     unknown_words(cache.unknown(source, lines), source.unknown_token, "B")
     record = cache.record(source, lines, a.edits)
@@ -180,7 +204,7 @@ def _model(a: Chosen, other: Other) -> Side:
     return Side(record, site, head)
 
 
-def _models(a: Chosen) -> list[str]:
+def _models(a: Look) -> list[str]:
     """The models that ship with attnviz, and the pretrained ones that are there, but for A's."""
     listed = pretrained.listed()
     loaded = [*([pretrained.OPENS] if find_spec(pretrained.PACKED) else []), *arrivals.here()]
@@ -189,7 +213,7 @@ def _models(a: Chosen) -> list[str]:
 
 
 def _pretrained(name: str) -> Source:
-    arrival = arrivals.wait_for(name, pretrained.session())
+    arrival = arrivals.wait_for(name, state.session())
     arrival.settled.wait(PATIENCE)
     if arrival.source is None:
         raise arrival.error or InputError(f"{quoted(name)} is not here yet. Choose it once as the model above.")
@@ -202,16 +226,16 @@ def _site_like(site: Site, a: Record, b: Record) -> Site:
     return site if site in reads else ([one for one in reads if one.kind == site.kind] or reads)[-1]
 
 
-def _untouched(a: Chosen, other: Other) -> Side:
+def _untouched(a: Look, other: Other) -> Side:
     if a.edits == Edits():
         quiet("Nothing is changed in A, so both are the same. Switch heads off or set a mask above.")
-    return replace(a.side, record=cache.record(a.source, a.lines))
+    return replace(side_of(a), record=cache.record(a.source, a.lines))
 
 
-def _step(a: Chosen, other: Other) -> Side:
+def _step(a: Look, other: Other) -> Side:
     steps, chosen = a.source.steps, other.value
     if chosen not in steps:
         note(f"Step {chosen} was not kept; there are {', '.join(map(str, steps))}. B is step {steps[0]}.", "notice")
         chosen = steps[0]
-    st.select_slider(f"B · {looking.step_in_words(chosen, steps[-1])}", steps, **_value("step", chosen), width=420)
-    return replace(a.side, record=cache.record(cache.source(a.source.id, chosen), a.lines, a.edits))
+    _ask(st.select_slider, f"B · {look.step_in_words(chosen, steps[-1])}", "step", chosen, steps, width=420)
+    return replace(side_of(a), record=cache.record(cache.source(a.source.id, chosen), a.lines, a.edits))

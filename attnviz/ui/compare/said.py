@@ -3,10 +3,10 @@
 import streamlit as st
 
 from attnviz.metrics.beside import Beside, Side, vectors_apart
-from attnviz.ui.shared import effects, looking, pictures, says
-from attnviz.ui.shared.notes import quiet
+from attnviz.ui.shared import look, pictures, says
+from attnviz.ui.shared.text import quiet
 
-ALONE = tuple(effect for effect in effects.EFFECTS if effect not in ("output vectors", "similarity"))
+ALONE = tuple(effect for effect in says.KEYS if effect not in (says.OUTPUT, says.ALIKE))
 """The figures that show what one run says."""
 
 
@@ -22,12 +22,10 @@ def both(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -
             with st.container(width=560, key=f"said {name}"):
                 says.one(name, side.record, other.record, position, (side.sentence, other.sentence), positions)
                 if effect:
-                    shown = {"sentence": side.sentence, "dark": looking.is_dark()}
-                    figure = effects.drawn(effect, side.record, None, position, **shown)
-                    key = f"{effects.KEYS[effect]} {name}"
-                    pictures.picture(figure, key)
-                    pictures.take_away(figure, key, f"{effects.KEYS[effect]} of {name}")
-                    pictures.numbers(figure, key)
+                    shown = {"sentence": side.sentence, "dark": look.is_dark()}
+                    figure = says.drawn(effect, side.record, None, position, **shown)
+                    key = says.KEYS[effect]
+                    pictures.show(figure, f"{key} {name}", f"{key} of {name}", table=True)
 
 
 def _vectors(a: Side, b: Side) -> None:
@@ -35,21 +33,21 @@ def _vectors(a: Side, b: Side) -> None:
     if apart is None:
         quiet("The models give vectors of different lengths, which cannot be compared.")
     else:
-        says.vectors_apart(apart)
+        st.html(f'<div class="says">{says.vectors_apart(apart)}</div>')
 
 
 def _positions(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -> tuple[int, int]:
     """After which token each is asked for a word: at the query of the selected cell, where both have one."""
-    last = tuple(says.position(side.record, side.site, None, side.sentence) for side in (a, b))
+    last = tuple(look.asked_at(side.record, side.site, None, side.sentence) for side in (a, b))
     if found is None or cell is None or (a.site.kind == "encoder" and a.record.targets):
         return last
     row = found.rows[cell[0]]
-    asked = (says.position(s.record, s.site, (i, 0), s.sentence) for s, i in zip((a, b), row, strict=True))
+    asked = (look.asked_at(s.record, s.site, (i, 0), s.sentence) for s, i in zip((a, b), row, strict=True))
     return last if None in row else tuple(asked)
 
 
 def _effect(a: Side, b: Side) -> str | None:
     """Which figure is shown of both; None if there is none that both have."""
-    each = [effects.choices(side.record, side.sentence) for side in (a, b)]
+    each = [says.choices(side.record, side.sentence) for side in (a, b)]
     options = [effect for effect in each[0] if effect in each[1] and effect in ALONE]
-    return effects.one_of(options, "What both say") if options else None
+    return says.one_of(options, "What both say") if options else None

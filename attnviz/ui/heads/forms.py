@@ -1,78 +1,81 @@
-"""Map, lines or text: the choice, what belongs to it, and what a click does."""
+"""Map, lines or text: the choice, what belongs to it, and what a click does.
+
+In a link the heads that are drawn beside the one in focus are ``0-3``.
+"""
 
 from collections.abc import Callable
 
 import streamlit as st
 
-from attnviz import figures, views, words
+from attnviz import figures, views
 from attnviz.charts.shade import shade_of
 from attnviz.core.edits import Site
-from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.figures.lines import token_in_words
-from attnviz.sources.base import Source
-from attnviz.ui.heads.link import FORMS, LEAST, SIDES, decode_also, encode_also
-from attnviz.ui.shared import cache, looking, pictures, state
-from attnviz.ui.shared.looking import CELL, PINS
-from attnviz.ui.shared.notes import in_words, label, quiet
-from attnviz.ui.shared.state import Setting, State, control
+from attnviz.ui.shared import cache, look, pictures, state
+from attnviz.ui.shared.look import CELL, PINS, Look
+from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
+from attnviz.ui.shared.state import MOST_PILLS, control
+from attnviz.ui.shared.text import in_words, label, quiet
 from attnviz.views import View
 
-FORM = state.choice("as", FORMS, FORMS[0])
-ALSO = state.coded("also", (), encode_also, decode_also, of="model")
-LEAST_DRAWN: Setting[float | None] = state.choice("least", {least: f"{least:g}" for least in LEAST if least})
-SIDE = state.choice("side", SIDES, SIDES[0])
-
 KEYS = {"map": "head", "lines": "lines", "text": "text"}
-"""What the picture of a form is called on the page."""
+"""The ways to show a head, and what the picture of each is called on the page."""
 
-Cell = tuple[int, int] | None
+SIDES = ("from", "to")
+LEAST = (None, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+"""Smallest weights with a line; None for the strongest alone."""
+
+MOST_BESIDE = 15
+"""Heads drawn beside the one in focus."""
+
+_read_also = each(reader(r"\d{1,3}", lambda m: int(m[0]), "does not name heads to draw", "0-3"), 64)
+
+FORM = choice("as", tuple(KEYS), "map")
+ALSO = coded(
+    "also",
+    (),
+    lambda heads: "-".join(map(str, heads)),
+    lambda text: tuple(dict.fromkeys(_read_also(text))),
+    "model",
+    lacks=look.lacks_head,
+)
+LEAST_DRAWN: Setting[float | None] = choice("least", {least: f"{least:g}" for least in LEAST if least})
+SIDE = choice("side", SIDES, SIDES[0])
 
 
 def form() -> str:
     """How the head is shown."""
-    st.segmented_control("Shown as", FORMS, **control(FORM), required=True, label_visibility="collapsed")
-    return state.get(FORM)
+    return control(st.segmented_control, "Shown as", FORM, tuple(KEYS), lead="")
 
 
-def controls(chosen: str, source: Source, site: Site, focus: int | str) -> None:
+def controls(form: str, at: Look) -> None:
     """What can be chosen of this form alone."""
-    if chosen == "map":
+    if form == "map":
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="form"):
-        if chosen == "lines":
-            _of_lines(source, focus)
+        if form == "lines":
+            _of_lines(at)
         else:
-            label("Attention")
-            options = {"required": True, "label_visibility": "collapsed", **control(SIDE, step=_other_side(site))}
-            st.segmented_control("Attention of the token", SIDES, **options)
+            options = {"lead": "Attention", "step": _other_side(at.site)}
+            control(st.segmented_control, "Attention of the token", SIDE, SIDES, **options)
             label("the token that you click")
 
 
-def _of_lines(source: Source, focus: int | str) -> None:
-    others = [head for head in range(source.num_heads) if head != focus]
+def _of_lines(at: Look) -> None:
+    others = [head for head in range(at.source.num_heads) if head != at.head]
     if others:
-        label("Beside it, heads")
         drawn = [head for head in state.get(ALSO) if head in others]
-        behavior = {"label_visibility": "collapsed", **control(ALSO, drawn, read=lambda heads: tuple(sorted(heads)))}
-        if len(others) < looking.MOST_PILLS:
-            st.pills("Heads beside it", others, selection_mode="multi", wrap=True, **behavior)
+        options = {"shown": drawn, "lead": "Beside it, heads", "read": lambda heads: tuple(sorted(heads))}
+        if len(others) < MOST_PILLS:
+            control(st.pills, "Heads beside it", ALSO, others, selection_mode="multi", **options)
         else:
-            st.multiselect("Heads beside it", others, max_selections=MOST_BESIDE, width=300, **behavior)
-    label("Weights from")
-    options = {"format_func": _from, "label_visibility": "collapsed", "width": 150, **control(LEAST_DRAWN)}
-    st.selectbox("Weights from which on there are lines", LEAST, **options)
+            control(st.multiselect, "Heads beside it", ALSO, others, max_selections=MOST_BESIDE, width=300, **options)
+    options = {"format_func": lambda least: f"{least:g}" if least else "the strongest", "width": 150}
+    control(st.selectbox, "Weights from which on there are lines", LEAST_DRAWN, LEAST, lead="Weights from", **options)
     if state.get(PINS):
         options = {"type": "tertiary", "icon": ":material/close:", "key": "let go"}
         st.button("let tokens go", on_click=_let_go, **options)
-
-
-MOST_BESIDE = 15
-"""So many heads can be drawn beside the one in focus."""
-
-
-def _from(least: float | None) -> str:
-    return "the strongest" if least is None else f"{least:g}"
 
 
 def _let_go() -> None:
@@ -98,80 +101,74 @@ def _end(now: State) -> str:
     return "query" if now[SIDE] == "from" else "key"
 
 
-def figure(
-    form: str, record: Record, site: Site, focus: int | str, cell: Cell, source: Source, options: dict
-) -> Figure:
+def figure(form: str, at: Look, shown: dict) -> Figure:
     """The head as it was chosen to be shown."""
-    shown = {"sentence": options["sentence"], "dark": options["dark"], "view": options["view"], "selected": cell}
-    shown["rev"] = looking.rev("cell")
+    drawn = at.drawn | {"view": shown["view"]}
     if form == "lines":
-        also = [head for head in state.get(ALSO) if head != focus and head < source.num_heads]
+        also = [head for head in state.get(ALSO) if head != at.head and head < at.source.num_heads]
         asked = {"least": state.get(LEAST_DRAWN), "pins": state.get(PINS)}
-        return cache.drawn(figures.lines, record, site, (focus, *also[:MOST_BESIDE]), **asked, **shown)
+        return cache.drawn(figures.lines, at.record, at.site, (at.head, *also[:MOST_BESIDE]), **asked, **drawn)
     if form == "text":
-        asked = {"side": state.get(SIDE), "domain": options["domain"]}
-        chosen = _token(record, site, cell, options["sentence"], options["view"])
-        return cache.drawn(figures.text_strip, record, site, focus, chosen=chosen, **asked, **shown)
-    shown |= {"domain": options["domain"], "row_sums": options["row_sums"]}
-    return cache.drawn(figures.head, record, site, focus, **shown)
+        asked = {"side": state.get(SIDE), "domain": shown["domain"], "chosen": _token(at, shown["view"])}
+        return cache.drawn(figures.text_strip, at.record, at.site, at.head, **asked, **drawn)
+    return cache.drawn(figures.head, at.record, at.site, at.head, **drawn | shown)
 
 
-def _token(record: Record, site: Site, cell: Cell, sentence: int, view: View) -> int | None:
+def _token(at: Look, view: View) -> int | None:
     """The token of the text: of the selected cell, else the first that is picked, else none, where it is seen."""
     end = _end(state.now())
     side = 0 if end == "query" else 1
-    picked = [cell[side]] if cell else [at for one, at in sorted(state.get(PINS)) if one == end]
-    seen = views.see(record, site, sentence=sentence, view=view)
+    picked = [at.cell[side]] if at.cell else [place for one, place in sorted(state.get(PINS)) if one == end]
+    seen = views.see(at.record, at.site, sentence=at.sentence, view=view)
     part = (seen.queries, seen.keys)[side]
-    return next((at for at in picked if part.at(at) is not None), None)
+    return next((place for place in picked if part.at(place) is not None), None)
 
 
-def select(form: str):
+def select(form: str) -> Callable[[dict | None], None]:
     """What a click on a form does; it is called with what was clicked, or with None on Escape."""
-    return {"map": looking.select, "lines": _select_line, "text": _select_token}[form]
+    return {"map": look.select, "lines": _select_line, "text": _select_token}[form]
 
 
-def _select_line(point: dict | None) -> None:
+def _line_clicked(point: dict) -> None:
     """A line is selected or let go, a token picked or let go, a head of the legend left as it is."""
-    if point is None:
-        _let_go()
-    elif looking.counted(point, "cell"):
-        query, key = int(point["query"]), int(point["key"])
-        cell, pins = state.get(CELL), state.get(PINS)
-        if query >= 0 and key >= 0:
-            state.put(CELL, None if cell == (query, key) else (query, key))
-        elif query >= 0 or key >= 0:
-            pin = ("query", query) if query >= 0 else ("key", key)
-            held = cell is not None and pin == ("query", cell[0])
-            state.put(CELL, None if held else cell)
-            state.put(PINS, pins - {pin} if held else pins ^ {pin})
+    query, key = look.cell_of(point)
+    if query >= 0 and key >= 0:
+        look.toggle_cell((query, key))
+    elif query >= 0 or key >= 0:
+        cell, pins, pin = state.get(CELL), state.get(PINS), _pin(query, key)
+        held = cell is not None and pin == ("query", cell[0])
+        state.put(CELL, None if held else cell)
+        state.put(PINS, pins - {pin} if held else pins ^ {pin})
 
 
-def _select_token(point: dict | None) -> None:
+def _token_clicked(point: dict) -> None:
     """A token becomes the one whose attention is shown, from it or to it, as its text is of queries or of keys."""
-    if point is None:
-        _let_go()
-    elif looking.counted(point, "cell"):
-        query, key = int(point["query"]), int(point["key"])
-        state.put(CELL, None)
-        state.put(SIDE, "from" if query >= 0 else "to")
-        state.put(PINS, frozenset({("query", query) if query >= 0 else ("key", key)}))
+    query, key = look.cell_of(point)
+    state.put(CELL, None)
+    state.put(SIDE, "from" if query >= 0 else "to")
+    state.put(PINS, frozenset({_pin(query, key)}))
 
 
-def said(form: str, record: Record, site: Site, focus: int | str, cell: Cell, options: dict) -> None:
+def _pin(query: int, key: int) -> tuple[str, int]:
+    return ("query", query) if query >= 0 else ("key", key)
+
+
+_select_line = look.clicks("cell", _line_clicked, _let_go)
+_select_token = look.clicks("cell", _token_clicked, _let_go)
+
+
+def said(form: str, at: Look, view: View) -> None:
     """What is selected, in words, and how to select."""
-    at = {"sentence": options["sentence"], "view": options["view"]}
+    where = {"sentence": at.sentence, "view": view}
     if form == "text":
-        chosen = _token(record, site, cell, options["sentence"], options["view"])
-        in_words(token_in_words(shade_of(record, site, focus, chosen=chosen, side=state.get(SIDE), **at)))
+        shade = shade_of(at.record, at.site, at.head, chosen=_token(at, view), side=state.get(SIDE), **where)
+        in_words(token_in_words(shade))
         quiet("Click a token to see its attention; point at one to read its weight.")
         return
+    pictures.cell_in_words(at, view)
     if form == "map":
-        pictures.cell_in_words(record, site, focus, cell, options["sentence"], options["view"])
-        return
-    said = words.strongest(record, site, focus, **at) if cell is None else words.cell(record, site, focus, *cell, **at)
-    in_words(said)
-    if cell is not None:
+        pictures.how_to_select(at.cell is not None)
+    elif at.cell is not None:
         quiet("Click the line again, or press Escape, to let it go.")
     else:
         quiet("Point at a token to see its lines alone, click it to pick it. Click a line to read it in words.")

@@ -3,50 +3,51 @@
 import streamlit as st
 
 from attnviz import figures
-from attnviz.core.edits import Edits
 from attnviz.sources.base import Source
-from attnviz.ui.heads import forms as choice
-from attnviz.ui.shared import cache, editing, effects, findings, looking, pictures, says
+from attnviz.ui.heads import forms
+from attnviz.ui.shared import cache, edits, findings, look, pictures, says
+from attnviz.ui.shared.look import Look
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    edits_bar = st.container(gap="xsmall")
+    bar = st.container(gap="xsmall")
     with st.container(horizontal=True, gap="medium"):
         left, right = st.container(width=344, key="overview"), st.container(width="stretch")
     with left:
-        site = looking.site(source, looking.opening_site(source))
-        sentence = looking.sentence(lines)
-        source = looking.step(source)
-        overview = st.container()
-    with edits_bar:
-        edits, said = editing.edits_bar(source, lines)
-    record = cache.record(source, lines, edits)
-    before = cache.record(source, lines) if edits != Edits() else None
+        site = look.site(source)
+        sentence = look.sentence(lines)
+        source = look.step(source)
+        every = st.container()
+    with bar:
+        changed, said = edits.edits_bar(source, lines)
     with right, st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        focus = looking.focus(source)
-        form = choice.form()
-        options = looking.display(record, site, sentence, form=form)
+        at = Look(source, lines, changed, sentence, site, look.focus(source))
+        form = forms.form()
+        shown = look.display(at, form)
         menu = st.container(width="content")
-    cell = looking.selected(record, site)
-    shown = {"sentence": sentence, "dark": looking.is_dark(), "domain": options["domain"], "view": options["view"]}
     with said:
-        says.line(record, before, position=says.position(record, site, cell, sentence), sentence=sentence)
-    with overview:
-        every = cache.drawn(figures.heads, record, site, focused=focus, rev=looking.rev("head"), **shown)
-        pictures.picture(every, "heads", select="head", on_select=looking.select_head)
-        editing.heads_on(source, site)
-        pictures.take_away(every, "heads", "all heads")
-        pictures.numbers(every, "heads")
+        says.line(at)
+    with every:
+        _every(at, shown)
     with right:
-        choice.controls(form, source, site, focus)
-        shown |= options
-        head, key = choice.figure(form, record, site, focus, cell, source, shown), choice.KEYS[form]
+        forms.controls(form, at)
+        figure, key = forms.figure(form, at, shown), forms.KEYS[form]
         with menu:
-            pictures.take_away(head, key)
+            pictures.take_away(figure, key)
         with st.container(horizontal=True, gap="medium"):
-            pictures.picture(head, key, select="cell", on_select=choice.select(form))
+            pictures.picture(figure, key, select="cell", on_select=forms.select(form))
             with st.container(width="stretch", key="beside"):
-                findings.of_head(source, site, focus)
-                choice.said(form, record, site, focus, cell, shown)
-                effects.panel(record, before, site, cell, sentence)
-        pictures.numbers(head, key)
+                findings.of_head(source, site, at.head)
+                forms.said(form, at, shown["view"])
+                says.panel(at)
+        pictures.numbers(figure, key)
+
+
+def _every(at: Look, shown: dict) -> None:
+    """All heads of the site, to choose one and to switch some off."""
+    drawn = {"sentence": at.sentence, "dark": at.dark, "domain": shown["domain"], "view": shown["view"]}
+    figure = cache.drawn(figures.heads, at.record, at.site, focused=at.head, rev=look.rev("head"), **drawn)
+    pictures.picture(figure, "heads", select="head", on_select=look.select_head)
+    edits.heads_on(at.source, at.site)
+    pictures.take_away(figure, "heads", "all heads")
+    pictures.numbers(figure, "heads")

@@ -7,44 +7,36 @@ from attnviz.core.display import shown
 from attnviz.core.masks import Full
 from attnviz.core.stack import Stack
 from attnviz.ui.masks import painting
-from attnviz.ui.masks.base import Lab
-from attnviz.ui.shared import masking, state
-from attnviz.ui.shared.notes import quiet
+from attnviz.ui.masks.lab import Lab
+from attnviz.ui.shared import mask, pictures, state
+from attnviz.ui.shared.setting import Setting, kept
+from attnviz.ui.shared.text import quiet
 
 MOST = 24
-"""So many tokens fit into the table."""
+"""Tokens for which the table has room."""
 
-SHOWN: state.Setting[tuple[int, pd.DataFrame | None]] = state.kept("boxes shown", (0, None))
-"""The table that stands, and the how manieth it is."""
+SHOWN: Setting[tuple[int, pd.DataFrame | None]] = kept("boxes shown", (0, None))
+"""The table that stands, and its number."""
 
 
 def table(lab: Lab) -> None:
     """Folded: a row for each query, a checkbox for each key; checked is may attend. Shows the rules alone."""
-    folded = st.expander("Checkboxes, for the keyboard", on_change="rerun", key="boxes")
-    if not folded.open:
-        return
-    queries, keys = lab.tokens
-    with folded:
-        if max(len(queries), len(keys)) > MOST:
-            quiet(f"The table has room for {MOST} tokens; this sentence has {max(len(queries), len(keys))}.")
+    with pictures.folded("Checkboxes, for the keyboard", "boxes") as is_open:
+        if not is_open:
+            return
+        if max(lab.lengths) > MOST:
+            quiet(f"The table has room for {MOST} tokens; this sentence has {max(lab.lengths)}.")
             return
         quiet("Checked: the query of the row may look at the key of the column. Space turns a checkbox around.")
-        grid = (lab.stack.mask() or Full()).grid(len(queries), len(keys), sentence=lab.sentence)
-        names = [f"{j} {shown(token.text)}" for j, token in enumerate(keys)]
-        frame = pd.DataFrame(grid.numpy(), columns=names)
-        frame.insert(0, "query", [f"{i} {shown(token.text)}" for i, token in enumerate(queries)])
+        queries, keys = ([f"{i} {shown(token.text)}" for i, token in enumerate(part)] for part in lab.tokens)
+        grid = (lab.stack.mask() or Full()).grid(*lab.lengths, sentence=lab.sentence)
+        frame = pd.DataFrame(grid.numpy(), columns=keys)
+        frame.insert(0, "query", queries)
         frame.insert(1, "keys left", grid.sum(1).numpy())
-        number, table = _standing(frame)
+        number, standing = _standing(frame)
         key = f"boxes {number}"
-        st.data_editor(
-            table,
-            key=key,
-            on_change=_checked,
-            args=(lab.stack, lab.sentence, key),
-            disabled=["query", "keys left"],
-            hide_index=True,
-            alt="The mask as checkboxes",
-        )
+        options = {"on_change": _checked, "args": (lab.stack, lab.sentence, key), "alt": "The mask as checkboxes"}
+        st.data_editor(standing, key=key, disabled=["query", "keys left"], hide_index=True, **options)
 
 
 def _standing(frame: pd.DataFrame) -> tuple[int, pd.DataFrame]:
@@ -67,19 +59,14 @@ def _with(frame: pd.DataFrame, edited: dict) -> pd.DataFrame:
 
 def _checked(stack: Stack, sentence: int, key: str) -> None:
     """Paint the cells that differ from their checkboxes."""
-    edited = state.event(key)["edited_rows"]
-    cells = {
-        (int(row), int(column.split(" ", 1)[0])): value
-        for row, boxes in edited.items()
-        for column, value in boxes.items()
-    }
     for opened in (True, False):
-        asked = [cell for cell, value in cells.items() if bool(value) is opened]
-        wrong = (
-            set(asked) - painting.opening(stack, asked, sentence)
-            if opened
-            else painting.opening(stack, asked, sentence)
-        )
-        if wrong:
+        asked = {
+            (int(row), int(column.split(" ", 1)[0]))
+            for row, boxes in state.event(key)["edited_rows"].items()
+            for column, value in boxes.items()
+            if bool(value) is opened
+        }
+        are_open = painting.opening(stack, asked, sentence)
+        if wrong := asked - are_open if opened else are_open:
             stack = painting.painted(stack, wrong, opened=opened, sentence=sentence)
-    state.change(masking.put, stack)
+    state.change(mask.put, stack)

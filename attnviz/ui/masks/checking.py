@@ -15,35 +15,37 @@ from attnviz.charts.evidence import evidence
 from attnviz.check import CONVENTIONS, KINDS, MEANT, MOST_CELLS, Finding, Report, check, reading
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Mask
-from attnviz.ui.masks.base import Lab
-from attnviz.ui.masks.choices import CHECKED, FILE, MASK, PASTED, WEIGHTS
+from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import pictures, state
-from attnviz.ui.shared.notes import clean, in_words, label, large, note, quiet
+from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import clean, in_words, label, large, note, quiet
+
+WEIGHTS, MASK, FILE, PASTED = CHECKED = ("this head's weights", "this mask", "a file", "pasted numbers")
+"""What can be checked."""
 
 GUESSED = "guessed"
 MEANT_HELP = "A kind with any numbers and any padding, or this page's mask cell by cell. What differs is an error."
 CAUSAL = {"guessed": None, "yes": True, "no": False}
 
-WHAT = state.choice("checked", CHECKED, CHECKED[0])
-KIND, CONVENTION = state.kept("kind said", GUESSED), state.kept("convention said", GUESSED)
-FUTURE, FITS = state.kept("causal said", GUESSED), state.kept("fits", False)
-MEANT_TO_BE = state.kept("meant said", GUESSED)
-ARRAY: state.Setting[int | None] = state.kept("array", None)
+WHAT = choice("checked", CHECKED, WEIGHTS)
+KIND, CONVENTION = kept("kind said", GUESSED), kept("convention said", GUESSED)
+FUTURE, FITS = kept("causal said", GUESSED), kept("fits", False)
+MEANT_TO_BE = kept("meant said", GUESSED)
+ARRAY: Setting[int | None] = kept("array", None)
 
 PAGE = "the mask of this page"
 
 EXAMPLE = "1 0 0 0 0\n0.6 0.4 0 0 0\n0.2 0.3 0.4 0 0.1\n0.1 0.4 0.2 0.3 0\n0.3 0.1 0.2 0.2 0.2"
 """Weights of a causal head with one leak: position 2 sees position 4."""
 
-TYPED = state.kept("pasted", EXAMPLE)
+TYPED = kept("pasted", EXAMPLE)
 
 Array = np.ndarray | Tensor
 
 
 def tab(lab: Lab) -> None:
-    st.pills("Check", CHECKED, **control(WHAT), required=True, wrap=True)
-    what = state.get(WHAT)
+    what = control(st.pills, "Check", WHAT, CHECKED)
     try:
         found = _given(lab, what)
         if found is not None:
@@ -59,13 +61,13 @@ def _given(lab: Lab, what: str) -> tuple[str, Array, float] | None:
         if step.shape[2] * step.shape[3] > MOST_CELLS:
             quiet("This text is too long to be checked at once.")
             return None
-        return "weights", step.weights(lab.head if isinstance(lab.head, int) else 0, sentence=lab.sentence), 0.0
+        return "weights", step.weights(lab.number, sentence=lab.sentence), 0.0
     if what == MASK:
-        return "mask", lab.mask.grid(*map(len, lab.tokens), sentence=lab.sentence if lab.mask.batch_size else 0), 0.0
+        return "mask", lab.mask.grid(*lab.lengths, sentence=lab.masked), 0.0
     if what == FILE:
         file = st.file_uploader("A mask, weights or scores", [end[1:] for end in reading.ENDINGS], key="file")
         return None if file is None else _chosen(reading.read_file(clean(file.name), file.getvalue()))
-    typed = st.text_area("Numbers: rows, nested lists, or a printed tensor", **control(TYPED), height=140)
+    typed = control(st.text_area, "Numbers: rows, nested lists, or a printed tensor", TYPED, height=140)
     return _chosen(reading.read_text(clean(typed), "what was pasted"))
 
 
@@ -76,9 +78,8 @@ def _chosen(given: reading.Given) -> tuple[str, Array, float]:
     if len(names) > 1:
         known = next((i for i, name in enumerate(names) if reading.kind_by_name(name)), 0)
         shown = {i: clean(name)[:80] for i, name in enumerate(names)}
-        chosen = known if state.get(ARRAY) not in shown else state.get(ARRAY)
-        name = names[chosen]
-        st.selectbox("Which array", range(len(names)), **control(ARRAY, chosen), format_func=shown.get)
+        options = {"shown": state.one_of(ARRAY, shown, known), "format_func": shown.get}
+        name = names[control(st.selectbox, "Which array", ARRAY, range(len(names)), **options)]
     return name, given.arrays[name], given.rounding
 
 
@@ -99,20 +100,17 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
 
 def _overrides(lab: Lab, name: str, what: str) -> dict[str, object]:
     """What a person says of the array instead of having it guessed."""
-    behavior = {"required": True, "width": "content"}
     with st.container(horizontal=True, gap="medium"):
-        kind = st.segmented_control("It holds", (GUESSED, *KINDS), **control(KIND), **behavior)
+        kind = control(st.segmented_control, "It holds", KIND, (GUESSED, *KINDS), width="content")
         convention = GUESSED
         if kind in (GUESSED, "mask"):
             options = (GUESSED, *CONVENTIONS)
-            convention = st.selectbox("Convention of a mask", options, **control(CONVENTION), width=210)
+            convention = control(st.selectbox, "Convention of a mask", CONVENTION, options, width=210)
         options = (GUESSED, PAGE, *MEANT)
         titled = {"format_func": _titled, "width": 270, "help": MEANT_HELP}
-        meant = st.selectbox("Meant to be", options, **control(MEANT_TO_BE), **titled)
-        causal = st.segmented_control("The future must be blocked", CAUSAL, **control(FUTURE), **behavior)
-        fits = what in (FILE, PASTED) and st.toggle(
-            "for the scores of this page", **control(FITS), help=_shape_help(lab)
-        )
+        meant = control(st.selectbox, "Meant to be", MEANT_TO_BE, options, **titled)
+        causal = control(st.segmented_control, "The future must be blocked", FUTURE, CAUSAL, width="content")
+        fits = what in (FILE, PASTED) and control(st.toggle, "for the scores of this page", FITS, help=_shape_help(lab))
     known = reading.kind_by_name(name)
     kind = known if kind == GUESSED else kind
     own = "may-attend" if what == MASK and convention == GUESSED else None
@@ -150,12 +148,10 @@ def _finding(lab: Lab, array: Array, report: Report, found: Finding, number: int
             quiet(f"Where: {found.places()}.")
         grid = evidence(array, report, found) if found.severity != "note" else None
         if grid is not None:
-            folded = st.expander("The cells", not number, on_change="rerun", key=f"cells {number}")
-            if folded.open:
-                with folded:
+            with pictures.folded("The cells", f"cells {number}", not number) as is_open:
+                if is_open:
                     figure = figures.states(grid, dark=lab.dark)
-                    pictures.take_away(figure, f"evidence {number}")
-                    pictures.picture(figure, f"evidence {number}")
+                    pictures.show(figure, f"evidence {number}", menu=st.container())
 
 
 def _take_away(what: str, name: str, array: Array, report: Report, said: dict[str, object]) -> None:

@@ -4,28 +4,33 @@ import streamlit as st
 
 from attnviz import api, figures
 from attnviz.core.masks import ALIGNMENTS
-from attnviz.core.stack import Stack
 from attnviz.ui.masks import added, boxes, explain, painting, rulelist
-from attnviz.ui.masks.base import Lab
-from attnviz.ui.shared import looking, masking, pictures, state
-from attnviz.ui.shared.notes import quiet
+from attnviz.ui.masks.lab import Lab
+from attnviz.ui.shared import look, mask, pictures, state
+from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import quiet
 from attnviz.views import View
 
-DRAG: state.Setting[painting.Drag | None] = state.kept("drag", None)
+DRAG: Setting[painting.Drag | None] = kept("drag", None)
 """The last drag, of which the browser may say more."""
-PAINT = state.kept("paint", False)
-OTHER, QUERIES = state.kept("other lengths", False), state.kept("number of queries", None)
-ALIGNMENT = state.kept("alignment of the grid", ALIGNMENTS[0])
+PAINT = kept("paint", False)
+OTHER, QUERIES = kept("other lengths", False), kept("number of queries", None)
+ALIGNMENT = kept("alignment of the grid", ALIGNMENTS[0])
 
 SIDE = 370
 """Pixels of a map, so that both stand side by side, right of the rules."""
 
+HELP_PAINT = (
+    "A click blocks an open cell and opens a blocked one. A drag blocks cells; if all of them are, it opens them."
+)
+HELP_ALIGNED = (
+    "top-left: at the first key, as is_causal of PyTorch's SDPA. bottom-right: so that the last query stands at the "
+    "last key, as with a cache."
+)
+
 
 def tab(lab: Lab) -> None:
-    record, site, sentence = lab.record, lab.site, lab.sentence
-    cell = looking.selected(record, site)
-    shown = {"sentence": sentence, "selected": cell, "dark": lab.dark, "rev": looking.rev("cell"), "side": SIDE}
     with st.container(horizontal=True, gap="small", key="compose"):
         with st.container(width=248, gap="small", key="list"):
             rulelist.rules(lab)
@@ -36,23 +41,22 @@ def tab(lab: Lab) -> None:
                 place = st.container()
             with st.container(width="content"):
                 with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                    options = looking.display(record, site, sentence)
+                    shown = look.display(lab)
                     beside = st.container(width="content")
-                head = figures.head(record, site, lab.head, **shown, **options)
-                with beside:
-                    pictures.take_away(head, "head")
-                pictures.picture(head, "head", select="cell", on_select=looking.select)
+                head = figures.head(lab.record, lab.site, lab.head, side=SIDE, **lab.drawn, **shown)
+                pictures.show(head, "head", menu=beside, select="cell", on_select=look.select)
     with controls:
-        paint = _paint()
+        paint = control(st.toggle, "Paint", PAINT, help=HELP_PAINT)
         menu = st.container(width="content")
         lengths = _other_lengths(lab)
     with place:
-        grid = _grid(lab, paint, lengths, options["view"], shown)
+        grid = _other_grid(lab, *lengths) if lengths else _grid(lab, paint, shown["view"])
     with menu:
         pictures.take_away(grid, "mask", "mask")
-    pictures.cell_in_words(record, site, lab.head, cell, sentence, options["view"])
-    explain.explained(lab, cell)
-    added.shown(lab, cell)
+    pictures.cell_in_words(lab, shown["view"])
+    pictures.how_to_select(lab.cell is not None)
+    explain.explained(lab)
+    added.shown(lab)
     boxes.table(lab)
     left, right = st.columns(2)
     with left:
@@ -61,46 +65,43 @@ def tab(lab: Lab) -> None:
         pictures.numbers(head, "head")
 
 
-def _grid(lab: Lab, paint: bool, lengths: tuple[int, str] | None, view, shown: dict) -> figures.Figure:
-    """The mask as a picture, with as many queries as there are, or with another number of them."""
-    queries, keys = lab.tokens
-    if lengths:
-        count, alignment = lengths
-        some = queries[:count] if alignment == ALIGNMENTS[0] else queries[len(queries) - count :]
-        mask = lab.mask.aligned(count, len(keys), alignment)
-        grid = figures.mask(mask, some, keys, sentence=lab.sentence, dark=lab.dark, counted=True)
-        pictures.picture(grid, "mask")
-        quiet(
-            f"{count} queries, {len(keys)} keys, aligned {alignment}. In the model's own runs they are what they are."
-        )
-        return grid
+def _grid(lab: Lab, paint: bool, view: View) -> figures.Figure:
+    """The mask as a picture, on which cells can be painted."""
     brush = paint and view == View()
-    shown = shown | {"predicted": _predicted(lab), "view": view, "counted": True, "brush": brush}
-    grid = figures.mask(lab.mask, queries, keys, **shown)
-    chosen = _painting(lab.stack, lab.sentence) if paint else looking.select
+    shown = {"predicted": _predicted(lab), "view": view, "counted": True, "brush": brush, "side": SIDE}
+    grid = figures.mask(lab.mask, *lab.tokens, **lab.drawn, **shown)
+    chosen = _painting(lab) if paint else look.select
     pictures.picture(grid, "mask", select="cell", on_select=chosen, brush=brush)
     return grid
 
 
-def _paint() -> bool:
-    said = (
-        "A click blocks an open cell and opens a blocked one. A drag blocks cells; if all of them are, it opens them."
-    )
-    return st.toggle("Paint", **control(PAINT), help=said)
+def _other_grid(lab: Lab, count: int, alignment: str) -> figures.Figure:
+    """The mask with another number of queries."""
+    queries, keys = lab.tokens
+    some = queries[:count] if alignment == ALIGNMENTS[0] else queries[len(queries) - count :]
+    aligned = lab.mask.aligned(count, len(keys), alignment)
+    grid = figures.mask(aligned, some, keys, sentence=lab.sentence, dark=lab.dark, counted=True)
+    pictures.picture(grid, "mask")
+    quiet(f"{count} queries, {len(keys)} keys, aligned {alignment}. In the model's own runs they are what they are.")
+    return grid
 
 
-def _painting(stack: Stack, sentence: int):
+def _painting(lab: Lab):
     """What a click or a drag does to the rules."""
+
+    def flip(point: dict) -> None:
+        state.change(mask.put, painting.flipped(lab.stack, look.cell_of(point), sentence=lab.sentence))
+
+    clicked = look.clicks("cell", flip)
 
     def painted(point: dict | None, drag: dict | None = None) -> None:
         before = state.get(DRAG)
         if drag and (before is None or before.over != drag):
-            made = painting.dragged(stack, drag, before, sentence)
+            made = painting.dragged(lab.stack, drag, before, lab.sentence)
             state.put(DRAG, made)
-            state.change(masking.amended if made.goes_on else masking.put, made.stack)
-        elif point is not None and looking.counted(point, "cell"):
-            cell = int(point["query"]), int(point["key"])
-            state.change(masking.put, painting.flipped(stack, cell, sentence=sentence))
+            state.change(mask.amended if made.goes_on else mask.put, made.stack)
+        else:
+            clicked(point)
         if not drag:
             state.put(DRAG, None)
 
@@ -109,24 +110,16 @@ def _painting(stack: Stack, sentence: int):
 
 def _other_lengths(lab: Lab) -> tuple[int, str] | None:
     """Another number of queries than there are, and how they are aligned; None for those that there are."""
-    queries, keys = lab.tokens
-    if lab.site.kind == "cross" or len(keys) < 2:
+    queries, keys = lab.lengths
+    if lab.site.kind == "cross" or keys < 2:
         return None
     with st.popover("Lengths", icon=":material/straighten:"):
-        other = st.toggle("Another number of queries", **control(OTHER))
+        other = control(st.toggle, "Another number of queries", OTHER)
         st.caption("For the grid alone: as if a cache held the keys before, or none did.")
-        count = state.get(QUERIES)
-        count = count if count and count <= len(queries) else max(1, len(queries) // 2)
-        st.number_input("Queries", 1, len(queries), **control(QUERIES, count), disabled=not other)
-        alignment = st.segmented_control(
-            "The first query stands",
-            ALIGNMENTS,
-            **control(ALIGNMENT),
-            required=True,
-            disabled=not other,
-            help="top-left: at the first key, as is_causal of PyTorch's SDPA. bottom-right: so that the last query "
-            "stands at the last key, as with a cache.",
-        )
+        count = state.one_of(QUERIES, range(1, queries + 1), max(1, queries // 2))
+        control(st.number_input, "Queries", QUERIES, 1, queries, shown=count, disabled=not other)
+        options = {"disabled": not other, "help": HELP_ALIGNED}
+        alignment = control(st.segmented_control, "The first query stands", ALIGNMENT, ALIGNMENTS, **options)
     return (count, alignment) if other else None
 
 

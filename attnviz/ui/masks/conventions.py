@@ -16,64 +16,76 @@ from attnviz.core.explain.words import mistaken as mistaken_words
 from attnviz.core.masks import ALIGNMENTS, Mask
 from attnviz.core.record import Record
 from attnviz.core.stack import Stack
-from attnviz.dialects import Handed, dialect, handed_to
+from attnviz.dialects import DIALECTS, Handed, dialect, handed_to
 from attnviz.dialects.mistaken import meant, mistaken
-from attnviz.ui.masks.base import Lab
-from attnviz.ui.masks.choices import DIALECT, LABELS, READER
-from attnviz.ui.masks.leaks import BEFORE, MEANT, PROMISE
-from attnviz.ui.masks.tabs import TAB
-from attnviz.ui.shared import cache, looking, masking, pictures, state
-from attnviz.ui.shared.editing import OWN_MASK
-from attnviz.ui.shared.masking import MASK
-from attnviz.ui.shared.notes import heading, in_words, label, large, note, quiet
+from attnviz.dialects.readers import READERS
+from attnviz.ui.masks.lab import LEAKS, TAB, Lab
+from attnviz.ui.masks.leaks import BEFORE, MEANT, PROMISE, WAS_MEANT
+from attnviz.ui.shared import cache, look, mask, pictures, state
+from attnviz.ui.shared.edits import OWN_MASK
+from attnviz.ui.shared.mask import MASK
+from attnviz.ui.shared.setting import State, choice
 from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import heading, in_words, label, large, note, quiet
 
-DIALECT_SHOWN = state.choice("dialect", {name: LABELS[name] for name in DIALECT}, DIALECT[0])
-WRITTEN = state.choice("written", {name: LABELS[name] for name in READER})
-READ_BY = state.choice("reader", {name: LABELS[name] for name in READER}, "attn_mask")
-ALIGNMENT = state.choice("alignment", ALIGNMENTS, ALIGNMENTS[0])
+LABELS = {
+    "sdpa": "SDPA, boolean",
+    "sdpa_additive": "SDPA, additive",
+    "is_causal": "SDPA, is_causal",
+    "attn_mask": "MultiheadAttention, attn_mask",
+    "key_padding_mask": "MultiheadAttention, key_padding_mask",
+    "flex_attention": "FlexAttention",
+    "huggingface": "Hugging Face",
+    "zero_is_masked": "mask == 0",
+    "true_is_masked": "mask == True",
+}
+"""What each dialect is called on a button, and so in the link."""
+
+DIALECT = {known.name: LABELS[known.name] for known in DIALECTS}
+READER = {name: LABELS[name] for name in READERS}
+
+DIALECT_SHOWN = choice("dialect", DIALECT, next(iter(DIALECT)))
+WRITTEN = choice("written", READER)
+READ_BY = choice("reader", READER, "attn_mask")
+ALIGNMENT = choice("alignment", ALIGNMENTS, ALIGNMENTS[0])
 
 MOST_HANDED = 256
-"""So many queries and keys are handed to the wrong reader."""
+"""Queries and keys that are handed to the wrong reader at most."""
 
 MOST_ROWS = 4
-"""So many rows are said in words before the rest is folded."""
+"""Rows that are said in words; of more the rest is folded."""
 
 
 def tab(lab: Lab) -> None:
-    queries, keys = lab.tokens
-    st.pills("The same mask for", DIALECT, **control(DIALECT_SHOWN), format_func=LABELS.get, required=True, wrap=True)
-    name = state.get(DIALECT_SHOWN)
-    mask = lab.mask if len(queries) == len(keys) else _aligned(lab.mask, len(queries), len(keys))
-    _dialect(lab, mask, name)
+    queries, keys = lab.lengths
+    name = control(st.pills, "The same mask for", DIALECT_SHOWN, DIALECT, format_func=LABELS.get)
+    aligned = lab.mask
+    if queries != keys:  # with more keys than queries: where the first query stands
+        alignment = control(st.segmented_control, "Queries are aligned", ALIGNMENT, ALIGNMENTS)
+        aligned = lab.mask.aligned(queries, keys, alignment)
+    _dialect(lab, aligned, name)
     heading("Hand it to the wrong reader")
-    if max(len(queries), len(keys)) > MOST_HANDED:
+    if max(queries, keys) > MOST_HANDED:
         quiet(f"This is shown for up to {MOST_HANDED} tokens. Shorten the text.")
     else:
-        _wrong_reader(lab, mask)
-
-
-def _aligned(mask: Mask, queries: int, keys: int) -> Mask:
-    """With more keys than queries: where the first query stands."""
-    st.segmented_control("Queries are aligned", ALIGNMENTS, **control(ALIGNMENT), required=True)
-    return mask.aligned(queries, keys, state.get(ALIGNMENT))
+        _wrong_reader(lab, aligned)
 
 
 def _dialect(lab: Lab, mask: Mask, name: str) -> None:
     """One dialect: what it says, its grid, its code and its tensor; or why it cannot say this mask."""
-    known, (queries, keys) = dialect(name), lab.tokens
+    known = dialect(name)
     large(f"{known.title}: {known.says}.")
-    if why := known.refuses(mask, len(queries), len(keys)):
+    if why := known.refuses(mask, *lab.lengths):
         note(f"{LABELS[name]} cannot say this mask. {why}", "notice")
         return
-    grid = charts.convention(mask, known, queries, keys, sentence=lab.sentence)
+    grid = charts.convention(mask, known, *lab.tokens, sentence=lab.sentence)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             _picture(lab, grid, "convention")
         with st.container(key="beside convention"):
             label(f"To copy: {known.call}")
             try:
-                st.code(known.code(mask, len(queries), len(keys)), "python", wrap_lines=True)
+                st.code(known.code(mask, *lab.lengths), "python", wrap_lines=True)
             except AttnvizError as error:
                 note(str(error), "notice")
             if lab.edits.bias:
@@ -82,7 +94,7 @@ def _dialect(lab: Lab, mask: Mask, name: str) -> None:
                 )
             if name != "is_causal":
                 label("The same as a tensor")
-                _printout(known.printout(mask, len(queries), len(keys)))
+                _printout(known.printout(mask, *lab.lengths))
 
 
 def _printout(text: str) -> None:
@@ -92,27 +104,23 @@ def _printout(text: str) -> None:
 
 
 def _picture(lab: Lab, grid: Grid, key: str) -> None:
-    """A grid with the button that takes it away; where its cells are those of the page, a click selects one."""
-    own = tuple(map(len, (grid.rows, grid.columns))) == tuple(map(len, lab.tokens)) and grid.titles == Grid.titles
-    cell = looking.selected(lab.record, lab.site) if own else None
-    figure = figures.states(grid, dark=lab.dark, selected=cell, rev=looking.rev("cell"))
-    pictures.take_away(figure, key)
-    clicks = {"select": "cell", "on_select": looking.select} if own else {}
-    pictures.picture(figure, key, **clicks)
+    """A grid with the button that exports it; where its cells are those of the page, a click selects one."""
+    own = (len(grid.rows), len(grid.columns)) == lab.lengths and grid.titles == Grid.titles
+    figure = figures.states(grid, dark=lab.dark, selected=lab.cell if own else None, rev=look.rev("cell"))
+    clicks = {"select": "cell", "on_select": look.select} if own else {}
+    pictures.show(figure, key, menu=st.container(), **clicks)
 
 
 def _wrong_reader(lab: Lab, mask: Mask) -> None:
     """Two choices, and what becomes of the mask between them."""
-    queries, keys = lab.tokens
-    writers = [name for name in READER if not dialect(name).refuses(mask, len(queries), len(keys))]
-    written = state.get(WRITTEN) if state.get(WRITTEN) in writers else writers[0]
-    read_as, options = state.get(READ_BY), {"format_func": LABELS.get, "width": 300}
+    writers = [name for name in READER if not dialect(name).refuses(mask, *lab.lengths)]
+    options = {"format_func": LABELS.get, "width": 300}
     with st.container(horizontal=True, gap="medium"):
-        st.selectbox("The mask is written for", writers, **control(WRITTEN, written), **options)
-        st.selectbox("and read by", READER, **control(READ_BY), **options)
-    head = lab.head if isinstance(lab.head, int) else 0
+        written = state.one_of(WRITTEN, writers)
+        control(st.selectbox, "The mask is written for", WRITTEN, writers, shown=written, **options)
+        read_as = control(st.selectbox, "and read by", READ_BY, READER, **options)
     try:
-        read = _handed(mask, len(queries), len(keys), written, read_as, lab.record, lab.site, head)
+        read = _handed(mask, *lab.lengths, written, read_as, lab.record, lab.site, lab.number)
     except AttnvizError as error:
         note(str(error), "notice")
         return
@@ -121,14 +129,11 @@ def _wrong_reader(lab: Lab, mask: Mask) -> None:
         return
     _said(read, lambda: _use(lab, mask, read))
     with st.container(horizontal=True, gap="large"):
-        for grid, key in (
-            (charts.handed(read, queries, keys, sentence=lab.sentence), "handed"),
-            (charts.weights_read(read, queries, keys, sentence=lab.sentence), "handed weights"),
-        ):
+        for make, key in ((charts.handed, "handed"), (charts.weights_read, "handed weights")):
             with st.container(width="content"):
-                _picture(lab, grid, key)
-    if _ends(lab.record, lab.site, head)[0] is not None:
-        quiet(f"The weights are of the queries and keys of {lab.site} head {head}.")
+                _picture(lab, make(read, *lab.tokens, sentence=lab.sentence), key)
+    if _ends(lab.record, lab.site, lab.number)[0] is not None:
+        quiet(f"The weights are of the queries and keys of {lab.site} head {lab.number}.")
 
 
 def _said(read: Handed, use: Callable[[], None]) -> None:
@@ -155,23 +160,16 @@ def _use(lab: Lab, mask: Mask, read: Handed) -> None:
         return
     fixed = bool(lab.source.read_only)
     said = lab.source.read_only or "The page takes the mask that the reader saw, and the leak test shows what follows."
-    arguments = (meant(mask, *map(len, lab.tokens)), mistaken(mask, read, sentence=lab.sentence))
-    options = {"icon": ":material/bug_report:", "help": said, "disabled": fixed, "on_click": _take, "args": arguments}
-    st.button("Use this mistaken mask", key="mistake", **options)
+    arguments = (meant(mask, *lab.lengths), mistaken(mask, read, sentence=lab.sentence))
+    options = {"icon": ":material/bug_report:", "help": said, "disabled": fixed}
+    st.button("Use this mistaken mask", key="mistake", on_click=state.change, args=(_take, *arguments), **options)
 
 
-def _take(right: Stack, wrong: Stack) -> None:
+def _take(now: State, right: Stack, wrong: Stack) -> State:
     """The mistaken mask alone, and on to the leak test; what was meant, and what there was, is kept beside it."""
-    before = state.get(MASK), state.get(OWN_MASK)
-    state.change(masking.put, wrong)
-    for setting, value in (
-        (BEFORE, before),
-        (MEANT, right),
-        (OWN_MASK, False),
-        (PROMISE, "what was meant"),
-        (TAB, "Leak test"),
-    ):
-        state.put(setting, value)
+    before = now[MASK], now[OWN_MASK]
+    now = mask.put(now, wrong).put(BEFORE, before).put(MEANT, right)
+    return now.put(OWN_MASK, False).put(PROMISE, WAS_MEANT).put(TAB, LEAKS)
 
 
 @cache.kept

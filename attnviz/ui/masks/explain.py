@@ -1,7 +1,5 @@
 """The mask in words: which rule blocks the selected cell, what its query sees after some layers, and what it costs."""
 
-from html import escape
-
 import streamlit as st
 
 from attnviz.core import reach
@@ -9,74 +7,73 @@ from attnviz.core.amounts import percent, short
 from attnviz.core.cost import Amount, cost
 from attnviz.core.display import shown
 from attnviz.core.masks import Mask
-from attnviz.ui.masks.base import Lab
-from attnviz.ui.shared import cache, state
-from attnviz.ui.shared.notes import clean, heading, quiet
+from attnviz.core.tokens import Token
+from attnviz.ui.masks.lab import Lab
+from attnviz.ui.shared import cache
+from attnviz.ui.shared.look import Cell
+from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import Markup, heading, plain, quiet, table
 from attnviz.words import quoted_token
 
-LAYERS = state.kept("layers reached", 3)
+LAYERS = kept("layers reached", 3)
 
 MOST_LAYERS = 8
 MOST_REACHED = 1024
-"""Of longer texts the receptive field takes too long for a page."""
+"""Tokens up to which the receptive field is computed."""
 MOST_SQUARES = 48
-"""Of so many tokens the inputs that are seen are drawn; of more they are counted."""
+"""Tokens up to which the inputs that are seen are drawn; more are counted."""
 
 FAR = 128 * 1024
-"""How long a long text is."""
+"""Tokens of a long text."""
 COUNTED = 2**19
-"""So many cells are counted at most: random keys take longest, a sixth of a second."""
+"""Cells counted at most: random keys take longest, a sixth of a second."""
 
 cost_of = cache.kept(cost)
 
 
-def explained(lab: Lab, cell: tuple[int, int] | None) -> None:
+def explained(lab: Lab) -> None:
     """Everything below the pictures."""
-    if cell is not None:
-        quiet(blamed(lab, cell))
+    if lab.cell is not None:
+        quiet(blamed(lab, lab.cell))
     left, right = st.columns(2, gap="large")
     with left:
-        _reached(lab, cell)
+        _reached(lab)
     with right:
         _costs(lab)
 
 
-def blamed(lab: Lab, cell: tuple[int, int]) -> str:
+def blamed(lab: Lab, cell: Cell) -> str:
     """Which rules block a cell, by their names and places in the list, and how many keys its query has left."""
     query, key = cell
-    queries, keys = lab.tokens
-    left = int(lab.mask.keys_left(len(queries), len(keys), sentence=lab.sentence, rows=slice(query, query + 1)))
-    count = f"Query {quoted_token(queries[query].text, query)} has {left} of {len(keys)} keys left."
+    left = int(lab.mask.keys_left(*lab.lengths, sentence=lab.sentence, rows=slice(query, query + 1)))
+    token = quoted_token(lab.tokens[0][query].text, query)
     found = lab.stack.blame(query, key, sentence=lab.sentence)
     rules = [f"rule {i + 1}: {'not ' * lab.stack.entries[i].negated}{lab.stack.entries[i].mask}" for i in found]
-    if rules:
-        said = f"Blocked by {'; '.join(rules)}."
-    elif lab.mask.blocked_by(query, key, sentence=lab.sentence):
-        said = "No rule blocks it: the model's own mask does."
-    else:
-        said = "No rule blocks it."
-    return f"{said} {count}"
+    why = f"Blocked by {'; '.join(rules)}." if rules else "No rule blocks it."
+    if not rules and lab.mask.blocked_by(query, key, sentence=lab.sentence):
+        why = "No rule blocks it: the model's own mask does."
+    return f"{why} Query {token} has {left} of {lab.lengths[1]} keys left."
 
 
-def _reached(lab: Lab, cell: tuple[int, int] | None) -> None:
+def _reached(lab: Lab) -> None:
     """Which inputs one query sees after 1, 2, ... layers under the mask."""
-    queries, keys = lab.tokens
+    size, keys = lab.lengths
     heading("What a query sees through layers")
     if lab.site.kind == "cross":
         quiet("In cross-attention queries and keys are different sentences: what is seen does not grow with layers.")
         return
-    if len(queries) > MOST_REACHED or len(queries) != len(keys):
+    if size > MOST_REACHED or size != keys:
         quiet(f"This is computed for up to {MOST_REACHED:,} tokens, as many queries as keys.")
         return
-    query = len(queries) - 1 if cell is None else cell[0]
-    layers = st.slider("Layers", 1, MOST_LAYERS, **control(LAYERS), width=280)
-    seen = _seen(lab.mask, len(queries), layers, lab.sentence)[:, query]
-    rows = "".join(_layer(i + 1, row.tolist(), queries) for i, row in enumerate(seen))
-    token = quoted_token(queries[query].text, query)
+    query, tokens = lab.cell[0] if lab.cell else size - 1, lab.tokens[0]
+    layers = control(st.slider, "Layers", LAYERS, 1, MOST_LAYERS, width=280)
+    seen = _seen(lab.mask, size, layers, lab.sentence)[:, query]
+    token = quoted_token(tokens[query].text, query)
     after = "" if layers == 1 else "s"
-    quiet(f"{token} sees {int(seen[-1].sum())} of {len(keys)} inputs after {layers} layer{after}, itself included.")
-    st.html(f'<table class="reach">{rows}</table>')
+    quiet(f"{token} sees {int(seen[-1].sum())} of {keys} inputs after {layers} layer{after}, itself included.")
+    rows = [(str(i), _squares(row.tolist(), tokens), str(int(row.sum()))) for i, row in enumerate(seen, 1)]
+    table(rows, css="reach", numbers=(2,), rows_named=True)
 
 
 @cache.kept
@@ -84,28 +81,27 @@ def _seen(mask: Mask, size: int, layers: int, sentence: int):
     return reach.reach(mask, size, layers, sentence=sentence)
 
 
-def _layer(layer: int, seen: list[bool], tokens) -> str:
-    squares = ""
-    if len(seen) <= MOST_SQUARES:
-        squares = "".join(_square(i, seen[i], token.text) for i, token in enumerate(tokens))
-    return f'<tr><th scope="row">{layer}</th><td>{squares}</td><td class="number">{sum(seen)}</td></tr>'
-
-
-def _square(i: int, is_seen: bool, text: str) -> str:
-    title = escape(clean(f"{shown(text)} ({i}): {'seen' if is_seen else 'not seen'}"))
-    return f'<i class="{"seen" if is_seen else "unseen-input"}" title="{title}"></i>'
+def _squares(seen: list[bool], tokens: tuple[Token, ...]) -> Markup:
+    if len(seen) > MOST_SQUARES:
+        return Markup("")
+    squares = []
+    for i, (is_seen, token) in enumerate(zip(seen, tokens, strict=True)):
+        title = plain(f"{shown(token.text)} ({i}): {'seen' if is_seen else 'not seen'}")
+        squares.append(f'<i class="{"seen" if is_seen else "unseen-input"}" title="{title}"></i>')
+    return Markup("".join(squares))
 
 
 def _costs(lab: Lab) -> None:
     """How much of full attention the mask leaves, for this text and for a long one."""
-    queries, keys = (len(tokens) for tokens in lab.tokens)
-    asked = {"sentence": lab.sentence, "counted": COUNTED, **_sizes(lab)}
-    now, far = (cost_of(lab.mask, *n, **asked) for n in ((queries, keys), (FAR, FAR)))
-    rows = "".join(_row(name, said(now), said(far)) for name, said in ROWS)
+    queries, keys = lab.lengths
+    heads, step = lab.source.num_heads, lab.record.step(lab.site)
+    d_k = lab.source.d_model // heads if lab.record.read_only else step.query.shape[-1]
+    asked = {"sentence": lab.sentence, "counted": COUNTED, "heads": heads, "d_k": d_k}
+    now, far = (cost_of(lab.mask, *size, **asked) for size in ((queries, keys), (FAR, FAR)))
     heading("What it costs in one layer")
     here = f"{queries} tokens" if queries == keys else f"{queries} × {keys} tokens"
-    heads = "".join(f'<th scope="col" class="number">{name}</th>' for name in (here, "128k tokens"))
-    st.html(f'<table class="facts costs"><tr><td></td>{heads}</tr>{rows}</table>')
+    rows = [(name, number(now), number(far)) for name, number in ROWS]
+    table(rows, ("", here, "128k tokens"), css="facts costs", numbers=(1, 2), rows_named=True)
     quiet(
         "Of full attention: what a kernel does that skips every blocked cell. One that skips none does it all. "
         "Memory is of the scores, if they are held. "
@@ -113,23 +109,12 @@ def _costs(lab: Lab) -> None:
     )
 
 
-def _row(title: str, *numbers: str) -> str:
-    cells = "".join(f'<td class="number">{number}</td>' for number in numbers)
-    return f'<tr><th scope="row">{title}</th>{cells}</tr>'
-
-
-def _sizes(lab: Lab) -> dict[str, int]:
-    heads, step = lab.source.num_heads, lab.record.step(lab.site)
-    d_k = lab.source.d_model // heads if lab.record.read_only else step.query.shape[-1]
-    return {"heads": heads, "d_k": d_k}
-
-
 def _flops(amount: Amount) -> float:
     return amount.flops_scores + amount.flops_output
 
 
-def _of(part: str, full: str) -> str:
-    return f"{part} <small>of {full}</small>"
+def _of(part: str, full: str) -> Markup:
+    return Markup(f"{part} <small>of {full}</small>")
 
 
 ROWS = (

@@ -14,23 +14,28 @@ from attnviz.core.stack import Stack
 from attnviz.core.tokens import Token
 from attnviz.leaks import leak_test, mistakes, probes
 from attnviz.sources.base import Source
-from attnviz.ui.masks.base import Lab
-from attnviz.ui.masks.choices import EXHIBIT, FUTURE, LAYER, PROMISES, TESTED, WAS_MEANT
-from attnviz.ui.shared import cache, cores, looking, masking, pictures, state
-from attnviz.ui.shared import mask_link as link
-from attnviz.ui.shared.editing import OWN_MASK
-from attnviz.ui.shared.masking import MASK
-from attnviz.ui.shared.notes import in_words, label, large, note, quiet
-from attnviz.ui.shared.state import Setting, control
+from attnviz.ui.masks.lab import Lab
+from attnviz.ui.shared import cache, cores, look, mask, mask_link, pictures, state
+from attnviz.ui.shared.edits import OWN_MASK
+from attnviz.ui.shared.mask import MASK
+from attnviz.ui.shared.setting import Setting, State, choice, coded, kept
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import in_words, label, large, note, quiet
 
-MEANT = state.coded("meant", None, link.encode_stack, link.decode_stack)
+WHOLE, LAYER, EXHIBIT = TESTED = ("the whole model", "this layer", "an exhibit")
+"""What the leak test tests."""
+
+WAS_MEANT, SAID, FUTURE = PROMISES = ("what was meant", "this mask", "no future")
+"""What is held against what moved."""
+
+MEANT = coded("meant", None, mask_link.encode_stack, mask_link.decode_stack)
 """The mask that was meant, where that of the page is a mistake on purpose."""
-BEFORE: Setting[tuple[Stack | None, bool] | None] = state.kept("before mistake", None)
+BEFORE: Setting[tuple[Stack | None, bool] | None] = kept("before mistake", None)
 """The mask before such a mistake, and whether the model's own was on."""
-TEST = state.choice("tested", TESTED, TESTED[0])
-APPLIED = state.choice("applied", tuple(mistakes.EXHIBITS), next(iter(mistakes.EXHIBITS)))
-PROMISE = state.choice("promise", PROMISES)
-ASKED: Setting[tuple] = state.kept("leaks asked", ())
+TEST = choice("tested", TESTED, WHOLE)
+APPLIED = choice("applied", tuple(mistakes.EXHIBITS), next(iter(mistakes.EXHIBITS)))
+PROMISE = choice("promise", PROMISES)
+ASKED: Setting[tuple] = kept("leaks asked", ())
 """The test that takes long and was asked for."""
 
 Tokens = tuple[Token, ...]
@@ -51,25 +56,19 @@ def tab(lab: Lab) -> None:
             promised = _promised(lab)
     try:
         if tested == EXHIBIT:
-            _exhibit(lab, how)
+            test = _exhibited(how, lab.mask, *lab.tokens, lab.masked)
+            _result(lab, test, mistakes.EXHIBITS[how].says)
             return
-        test = _model(lab, lab.site if tested == LAYER else _kind(lab), promised)
+        test = _model(lab, lab.site if tested == LAYER else lab.site.kind, promised)
     except AttnvizError as error:
         note(str(error), "notice")
         return
     if test is not None:
-        _result(lab, test)
+        _result(lab, test, HOW)
 
 
 def _choice(title: str, options: tuple[str, ...], setting: Setting[str]) -> str:
-    label(title)
-    chosen = state.get(setting) if state.get(setting) in options else options[0]
-    st.pills(title, options, **control(setting, chosen), wrap=True, required=True, label_visibility="collapsed")
-    return chosen
-
-
-def _kind(lab: Lab) -> str:
-    return lab.site.kind
+    return control(st.pills, title, setting, options, shown=state.one_of(setting, options), lead=title)
 
 
 def _mistaken() -> None:
@@ -78,15 +77,15 @@ def _mistaken() -> None:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         label("The mask of this page is a mistake on purpose.")
-        st.button("Undo the mistake", key="undo mistake", icon=":material/undo:", on_click=_undo)
+        options = {"icon": ":material/undo:", "on_click": state.change, "args": (_undo,)}
+        st.button("Undo the mistake", key="undo mistake", **options)
 
 
-def _undo() -> None:
+def _undo(now: State) -> State:
     """What there was before; of a mistake that a link brought, what was meant."""
-    mask, own_mask = state.get(BEFORE) or (state.get(MEANT), True)
-    state.change(masking.put, mask or Stack())
-    for setting, value in ((MASK, mask), (MEANT, None), (OWN_MASK, own_mask), (BEFORE, None)):
-        state.put(setting, value)
+    before, own_mask = now[BEFORE] or (now[MEANT], True)
+    now = mask.put(now, before or Stack()).put(MASK, before)
+    return now.put(MEANT, None).put(OWN_MASK, own_mask).put(BEFORE, None)
 
 
 def _promised(lab: Lab) -> Mask | None:
@@ -94,26 +93,26 @@ def _promised(lab: Lab) -> Mask | None:
     meant = state.get(MEANT)
     possible = {WAS_MEANT: meant is not None, FUTURE: lab.site.kind != "cross"}
     chosen = _choice("Promised", tuple(name for name in PROMISES if possible.get(name, True)), PROMISE)
-    if chosen == WAS_MEANT and meant is not None:
+    if chosen == WAS_MEANT:
         return meant.mask() or Full()
-    return Subsequent() if chosen == FUTURE and possible[FUTURE] else None
+    return Subsequent() if chosen == FUTURE else None
 
 
 def _model(lab: Lab, place: Site | str, promised: Mask | None) -> LeakTest | None:
     """The test of the model; if it takes long, when it is asked for."""
     edits = replace(lab.edits, mask=None) if lab.source.read_only else lab.edits
     asked = (lab.source, lab.lines, edits, place, promised, lab.sentence)
-    tokens, layers = len(lab.seen[lab.sentence].tokens), len(lab.source.sites)
-    if probes.seconds(lab.source.d_model, min(tokens, MOST), layers) <= QUICK:
+    tokens, layers = min(len(lab.seen[lab.sentence].tokens), MOST), len(lab.source.sites)
+    if probes.seconds(lab.source.d_model, tokens, layers) <= QUICK:
         return _kept(asked)
     if state.get(ASKED) != asked:
-        quiet(f"Each of {min(tokens, MOST)} tokens is changed and the model run again: that takes a while here.")
+        quiet(f"Each of {tokens} tokens is changed and the model run again: that takes a while here.")
         if not st.button("Test for leaks", key="test leaks", type="primary"):
             return None
         state.put(ASKED, asked)
-    place = st.empty()
-    test = _kept(asked, report=lambda done, of: place.progress(done / of, f"{done} of {of} tokens changed"))
-    place.empty()
+    bar = st.empty()
+    test = _kept(asked, report=lambda done, of: bar.progress(done / of, f"{done} of {of} tokens changed"))
+    bar.empty()
     return test
 
 
@@ -137,32 +136,24 @@ def _test(
         return leak_test(source, sentences, edits, site=place, promised=promised, sentence=sentence, **more)
 
 
-def _exhibit(lab: Lab, how: str) -> None:
-    """One layer with random numbers, in which the mask is applied as it was chosen."""
-    exhibit = mistakes.EXHIBITS[how]
-    test = _exhibited(how, lab.mask, *lab.tokens, lab.sentence if lab.mask.batch_size else 0)
-    _result(lab, test, exhibit.says)
-
-
 @cache.kept
 def _exhibited(how: str, mask: Mask, queries: Tokens, keys: Tokens, sentence: int) -> LeakTest:
+    """One layer with random numbers, in which the mask is applied as it was chosen."""
     return mistakes.leak_test_of_exhibit(how, mask, queries, keys, sentence=sentence)
 
 
-def _result(lab: Lab, test: LeakTest, says: str = HOW) -> None:
+def _result(lab: Lab, test: LeakTest, says: str) -> None:
     """How many leaks there are, the grid, and the selected cell in words."""
-    cell = looking.selected(lab.record, lab.site)
-    inside = cell is not None and all(i < n for i, n in zip(cell, test.moved.shape, strict=True))
-    figure = figures.leaks(test, dark=lab.dark, selected=cell if inside else None, rev=looking.rev("cell"))
+    cell = lab.cell if lab.cell and all(i < n for i, n in zip(lab.cell, test.moved.shape, strict=True)) else None
+    figure = figures.leaks(test, dark=lab.dark, selected=cell, rev=look.rev("cell"))
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
-            pictures.take_away(figure, "leaks")
-            pictures.picture(figure, "leaks", select="cell", on_select=looking.select)
+            pictures.show(figure, "leaks", menu=st.container(), select="cell", on_select=look.select)
         with st.container(key="beside leaks"):
             large(f"{words.count_of_leaks(test).capitalize()}.")
             quiet(says)
-            if inside or test.pairs:
-                said = words.leak(test, *(cell if inside else test.pairs[0]))
+            if cell or test.pairs:
+                said = words.leak(test, *(cell or test.pairs[0]))
                 in_words(f"{said[0].upper()}{said[1:]}.")
-            pictures.how_to_select(inside)
+            pictures.how_to_select(cell is not None)
     pictures.numbers(figure, "leaks")

@@ -1,39 +1,45 @@
 """The mask lab: a mask beside the weights it causes, composed, explained and tested."""
 
+from dataclasses import replace
+from functools import partial
+
 import streamlit as st
 
-from attnviz.core.edits import Edits
 from attnviz.core.masks import Full, Mask
 from attnviz.core.stack import Stack
 from attnviz.sources.base import Source
-from attnviz.ui.masks.base import Lab
-from attnviz.ui.masks.tabs import tabs
-from attnviz.ui.shared import cache, editing, looking, masking, says
-from attnviz.ui.shared.rules import CAUSAL
+from attnviz.ui.masks import checking, compose, conventions, leaks, numerics
+from attnviz.ui.masks.lab import TAB, TABS, Lab
+from attnviz.ui.masks.presets import CAUSAL
+from attnviz.ui.shared import edits, look, mask, says
+from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.setting import flag
+from attnviz.ui.shared.state import control, tabs
+
+SOS = flag("sos", True)
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    source = looking.step(looking.with_sos(source))
-    decodes = any(site.kind == "decoder" for site in source.sites)  # then it has a mask of its own to show
+    if "sos" in source.settings():  # a trained model knows itself how to begin
+        source = replace(source, sos=control(st.toggle, "begin with <sos> (shift right)", SOS))
+    source = look.step(source)
+    decoder = next((site for site in source.sites if site.kind == "decoder"), None)  # it has a mask of its own to show
     with st.container(gap="xsmall"):
-        opening = Stack() if decodes else CAUSAL
-        edits, said = editing.edits_bar(source, lines, opening=opening, shortcuts=False)
-    record = cache.record(source, lines, edits)
-    before = cache.record(source, lines) if edits != Edits() else None
+        opening = Stack() if decoder else CAUSAL
+        changed, said = edits.edits_bar(source, lines, opening=opening, shortcuts=False)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        site = looking.site(source, looking.masked_site(source))
-        sentence = looking.sentence(lines)
-        head = looking.focus(source)
-    cell = looking.selected(record, site)
+        site = look.site(source, decoder or source.sites[0])
+        sentence = look.sentence(lines)
+        at = Look(source, lines, changed, sentence, site, look.focus(source))
     with said:
-        says.line(record, before, position=says.position(record, site, cell, sentence), sentence=sentence)
-    stack, _ = masking.fitting(masking.current(), len(lines))
-    mask = _mask(source, record, site, stack)
-    dark = looking.is_dark()
-    tabs(Lab(source, lines, sentence, site, head, stack, mask, edits, dark))
+        says.line(at)
+    stack, _ = mask.fitting(mask.current(), len(lines))
+    lab = Lab(*at.run, sentence, site, at.head, at.dark, stack=stack, mask=_mask(at, stack))
+    made = (compose.tab, conventions.tab, numerics.tab, leaks.tab, checking.tab)
+    tabs(TAB, {name: partial(tab, lab) for name, tab in zip(TABS, made, strict=True)})
 
 
-def _mask(source, record, site, stack: Stack) -> Mask:
+def _mask(at: Look, stack: Stack) -> Mask:
     """The mask of a site; of a model that is read-only, what was composed."""
-    mask = stack.mask() if source.read_only else record.step(site).mask
+    mask = stack.mask() if at.source.read_only else at.record.step(at.site).mask
     return mask if isinstance(mask, Mask) else Full()

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import product, takewhile
 
 from attnviz.core.masks import Full, Opened, Painted
 from attnviz.core.stack import Entry, Stack
-from attnviz.ui.shared import rules
+from attnviz.ui.shared.mask_link import usual
 
 Cells = Iterable[tuple[int, int]]
 
@@ -85,21 +85,15 @@ def _held(stack: Stack, kind: type[Painted] | type[Opened], change) -> Stack:
     index = next((i for i in _tail(stack) if isinstance(stack.entries[i].mask, kind)), None)
     cells = change(set() if index is None else set(stack.entries[index].mask.cells))
     if index is None:
-        return stack.added(rules.entry(kind(tuple(cells)))) if cells else stack
+        return stack.added(usual(kind(tuple(cells)))) if cells else stack
     changed = replace(stack.entries[index], mask=kind(tuple(cells)))
     return stack.replaced(index, changed) if cells else stack.removed(index)
 
 
 def _tail(stack: Stack) -> list[int]:
     """The entries at the end that hold painted cells, from the last on."""
-    found = []
-    for index in reversed(range(len(stack.entries))):
-        entry = stack.entries[index]
-        if not _holds(entry):
-            break
-        found.append(index)
-    return found
+    return [*takewhile(lambda i: _holds(stack.entries[i]), reversed(range(len(stack.entries))))]
 
 
 def _holds(entry: Entry) -> bool:
-    return isinstance(entry.mask, Painted | Opened) and entry == rules.entry(entry.mask)
+    return isinstance(entry.mask, Painted | Opened) and entry == usual(entry.mask)

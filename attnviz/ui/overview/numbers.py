@@ -1,6 +1,7 @@
 """The numbers of all heads as one table: of the text at hand, with what each head changes when it is off."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,15 +9,14 @@ import pandas as pd
 import streamlit as st
 
 from attnviz import ablation
-from attnviz.charts.overview import Head
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
-from attnviz.core.record import Record
 from attnviz.metrics.heads import METRICS
 from attnviz.metrics.roles import roles
-from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, cores, state
-from attnviz.ui.shared.notes import large, note, quiet
+from attnviz.ui.shared.look import Look, Place
+from attnviz.ui.shared.setting import Setting, choice, kept
+from attnviz.ui.shared.text import large, note, quiet
 
 LAYER = "by layer"
 """The order of the model itself."""
@@ -30,8 +30,8 @@ OFF = {
 
 TITLES = {metric.name: metric.title for metric in METRICS} | OFF
 
-SORT = state.choice("sort", {LAYER: LAYER} | TITLES, LAYER)
-SWEEP: state.Setting[tuple] = state.kept("sweep", (None, None, None))
+SORT = choice("sort", {LAYER: LAYER} | TITLES, LAYER)
+SWEEP: Setting[tuple] = kept("sweep", (None, None, None))
 """Of which run each head was switched off, what that changed, and the same in words."""
 
 
@@ -49,11 +49,11 @@ class Numbers:
     names: tuple[str, ...]
     swept: str | None
 
-    def row(self, head: Head) -> pd.Series | None:
+    def row(self, head: Place) -> pd.Series | None:
         at = {one: place for place, one in enumerate(heads_of(self.table))}.get(head)
         return None if at is None else self.table.iloc[at]
 
-    def ordered(self, by: str, kinds: tuple[str, ...], role: str | None) -> list[tuple[Head, float | None]]:
+    def ordered(self, by: str, kinds: tuple[str, ...], role: str | None) -> list[tuple[Place, float | None]]:
         """The heads of some kinds and of one role, those with the largest number first; without a number last."""
         table = self.table[self.table["kind"].isin(kinds)]
         if role:
@@ -65,12 +65,12 @@ class Numbers:
         return list(zip(heads_of(table), found, strict=True))
 
 
-def numbers(source: Source, lines: tuple[str, ...], edits: Edits, record: Record, sentence: int) -> Numbers:
+def numbers(at: Look) -> Numbers:
     """Every metric of every head, its roles on this text, and what was measured with it off."""
-    table = cache.head_metrics(record, sentence).drop(columns="site")
+    table = cache.head_metrics(at.record, at.sentence).drop(columns="site")
     table.insert(3, "role", [", ".join(role.name for role in roles(row)) for _, row in table.iterrows()])
     run, off, swept = state.get(SWEEP)
-    if run == (source, lines, edits):
+    if run == at.run:
         there = [name for name in OFF if off[name].notna().any()]
         table = table.merge(off[["kind", "layer", "head", *there]], how="left", on=["kind", "layer", "head"])
     else:
@@ -79,10 +79,10 @@ def numbers(source: Source, lines: tuple[str, ...], edits: Edits, record: Record
     return Numbers(table, names, swept)
 
 
-def switch_each_off(source: Source, lines: tuple[str, ...], edits: Edits, known: Numbers) -> None:
+def switch_each_off(at: Look, known: Numbers) -> None:
     """A button that switches off one head after the other, and then what that showed."""
-    if source.read_only:
-        quiet(f"Heads cannot be switched off one by one here. {source.read_only}")
+    if at.source.read_only:
+        quiet(f"Heads cannot be switched off one by one here. {at.source.read_only}")
         return
     if known.swept is not None:
         large(known.swept)
@@ -90,27 +90,29 @@ def switch_each_off(source: Source, lines: tuple[str, ...], edits: Edits, known:
     quiet("How much does the output change when a head is off? Not what its weights say: it has to be tried.")
     if not st.button("Switch each head off in turn", key="switch each off", icon=":material/power_settings_new:"):
         return
-    heads = len(known.table)
-    bar = st.progress(0.0, f"0 of {heads} heads")
-
-    def report(done: int, of: int) -> None:
-        bar.progress(done / max(1, of), f"{done} of {of} heads")
-
     try:
-        with cores.used_by(source):
-            found = ablation.sweep(source, cache.sentences(source, lines), edits, report)
+        with progress(len(known.table), "heads") as report, cores.used_by(at.source):
+            found = ablation.sweep(at.source, cache.sentences(at.source, at.lines), at.edits, report)
     except AttnvizError as error:
         note(str(error))
         return
-    state.put(SWEEP, ((source, lines, edits), found.table, found.in_words()))  # without its record
+    state.put(SWEEP, (at.run, found.table, found.in_words()))  # without its record
     state.put(SORT, next((name for name in OFF if found.table[name].notna().any()), LAYER))
     st.rerun()
 
 
-def head_of(point: Mapping[str, Any]) -> Head:
+@contextmanager
+def progress(count: int, what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar; gives what tells it how far it is."""
+    bar = st.progress(0.0, f"0 of {count} {what}")
+    yield lambda done, of: bar.progress(done / max(1, of), f"{done} of {of} {what}")
+    bar.empty()
+
+
+def head_of(point: Mapping[str, Any]) -> Place:
     """The head that a row or a click names."""
     return Site(point["kind"], int(point["layer"])), int(point["head"])
 
 
-def heads_of(table: pd.DataFrame) -> list[Head]:
+def heads_of(table: pd.DataFrame) -> list[Place]:
     return [head_of(row) for row in table[["kind", "layer", "head"]].to_dict("records")]

@@ -4,20 +4,20 @@ import pandas as pd
 import streamlit as st
 
 from attnviz import texts
-from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
-from attnviz.sources.base import Source
-from attnviz.ui.overview.numbers import TITLES
+from attnviz.ui.overview.numbers import TITLES, progress
 from attnviz.ui.shared import cores, state
-from attnviz.ui.shared.notes import note, quiet
+from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import note, quiet
 
-MEASURED: state.Setting[tuple[tuple, pd.DataFrame] | None] = state.kept("over texts", None)
+MEASURED: Setting[tuple[tuple, pd.DataFrame] | None] = kept("over texts", None)
 """Of which model, texts and edits, and the numbers."""
-NUMBER = state.kept("number over texts", None)
+NUMBER = kept("number over texts", None)
 
 
-def over_many_texts(source: Source, edits: Edits) -> None:
+def over_many_texts(at: Look) -> None:
     """Measure on the texts that ship with attnviz or on a file, on request; then means and spreads as a table."""
     quiet(
         "One text can mislead. Measured on fifty texts that ship with attnviz, or on a file with a text on each line:"
@@ -26,34 +26,23 @@ def over_many_texts(source: Source, edits: Edits) -> None:
         given = st.file_uploader("Texts", type=["txt"], key="texts", label_visibility="collapsed", width=330)
         asked = st.button("Measure on many texts", key="measure texts", icon=":material/functions:")
     try:
-        lines = texts.lines(given.getvalue()) if given else texts.shipped(source)
-        key = (source, lines, edits)
+        lines = texts.lines(given.getvalue()) if given else texts.shipped(at.source)
+        key = (at.source, lines, at.edits)
         if asked:
-            state.put(MEASURED, (key, _measured(source, lines, edits)))
+            with progress(len(lines), "texts") as report, cores.used_by(at.source):
+                state.put(MEASURED, (key, texts.over_texts(at.source, lines, report, at.edits)))
     except AttnvizError as error:
         note(str(error))
         return
-    kept = state.get(MEASURED)
-    if kept and kept[0] == key:
-        _table(kept[1], len(lines))
-
-
-def _measured(source: Source, lines: tuple[str, ...], edits: Edits) -> pd.DataFrame:
-    bar = st.progress(0.0, f"0 of {len(lines)} texts")
-
-    def report(done: int, of: int) -> None:
-        bar.progress(done / of, f"{done} of {of} texts")
-
-    with cores.used_by(source):
-        found = texts.over_texts(source, lines, report, edits)
-    bar.empty()
-    return found
+    measured = state.get(MEASURED)
+    if measured and measured[0] == key:
+        _table(measured[1], len(lines))
 
 
 def _table(found: pd.DataFrame, count: int) -> None:
     there = [name for name in TITLES if name in found and found[name].notna().any()]
-    name = state.get(NUMBER) if state.get(NUMBER) in there else there[0]
-    st.selectbox("Number", there, **control(NUMBER, name), format_func=TITLES.__getitem__, width=330)
+    options = {"shown": state.one_of(NUMBER, there), "format_func": TITLES.__getitem__, "width": 330}
+    name = control(st.selectbox, "Number", NUMBER, there, **options)
     shown = found[["kind", "layer", "head", name, f"{name}_spread", f"{name}_texts"]]
     shown = shown.sort_values(name, ascending=False, na_position="last")
     shown.columns = ["kind", "layer", "head", "mean", "standard deviation", "texts"]

@@ -112,7 +112,7 @@ class Arrival:
         self.progress = progress
         if progress.what == "checking" and progress.done >= progress.total:
             self.stage, self.begun = "loading", time.monotonic()
-        if any(map(_is_there, tuple(self.sessions))):
+        if any(map(is_there, tuple(self.sessions))):
             self.seen = time.monotonic()
         return bool(self.sessions) and time.monotonic() - self.seen < GRACE
 
@@ -129,7 +129,7 @@ def wait_for(name: str, session: str) -> Arrival:
         if found is None or (found.stage == "failed" and time.monotonic() - found.begun > RETRY):
             found = _arrivals[name] = Arrival(name)
             found._begin("finding", found._find)
-        if found.stage != "fetching" or not any(map(_is_there, found.sessions)):
+        if found.stage != "fetching" or not any(map(is_there, found.sessions)):
             found.sessions.add(session)
         _arrivals.move_to_end(name)
         _forget_old("here", MOST_HERE)
@@ -179,7 +179,7 @@ def failed(name: str) -> Arrival | None:
 def _forget_unasked() -> None:
     """What nobody is there to say yes to: its sizes would grow old."""
     for name, arrival in tuple(_arrivals.items()):
-        if arrival.stage == "asking" and not any(map(_is_there, arrival.sessions)):
+        if arrival.stage == "asking" and not any(map(is_there, arrival.sessions)):
             del _arrivals[name]
 
 
@@ -189,6 +189,6 @@ def _forget_old(stage: Stage, most: int) -> None:
         del _arrivals[name]
 
 
-def _is_there(session: str) -> bool:
+def is_there(session: str) -> bool:
     """Whether the page of a session is open; without a server, as in a test, it is."""
     return not runtime.exists() or bool(runtime.get_instance().is_active_session(session))

@@ -7,8 +7,8 @@ import streamlit as st
 
 from attnviz.core.display import without_surrogates
 from attnviz.sources.base import Facts, Source
-from attnviz.ui.shared import state
-from attnviz.ui.shared.state import Setting, State, control
+from attnviz.ui.shared.setting import Setting, State, kept
+from attnviz.ui.shared.state import control
 
 EXAMPLES = {
     "The cat sat on the mat": "The cat sat on the mat",
@@ -26,7 +26,7 @@ PAIR = "The cat sat on the mat. ||| It was tired."
 ALIKE = "The cat sat on the mat.\nA kitten rested on the rug.\nThe bank raised its interest rates."
 
 SHOWN = 4
-"""So many pills are in view; the others are behind a button."""
+"""Pills in view; more are behind a button."""
 LONGEST_LABEL = 26
 """Characters of an example on its pill."""
 
@@ -40,9 +40,9 @@ def _encode(text: str) -> str | None:
 
 TEXT: Setting[str | None] = Setting("text", None, _encode, lambda values: values[-1])
 """What was typed; None for the text that the model opens with."""
-KNOWN: Setting[dict[str, str]] = state.kept("examples", {})
+KNOWN: Setting[dict[str, str]] = kept("examples", {})
 """The examples of the model that was shown last."""
-EXAMPLE = state.kept("example", None)
+EXAMPLE = kept("example", None)
 
 
 def bar(texts: dict[str, str]) -> None:
@@ -62,7 +62,7 @@ def _pills(title: str, names: list[str], texts: dict[str, str], at: str = "") ->
     def take(now: State, name: str | None) -> State:
         return now if name is None else now.without("text").put(TEXT, typed(texts[name], texts))
 
-    st.pills(title, names, **control(EXAMPLE, None, at=at, step=take), label_visibility="collapsed", wrap=True)
+    control(st.pills, title, EXAMPLE, names, shown=None, lead="", at=at, step=take, required=False)
 
 
 def typed(text: str, texts: dict[str, str]) -> str | None:

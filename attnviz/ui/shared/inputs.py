@@ -4,13 +4,13 @@ import streamlit as st
 
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, examples, missing, parameters, pretrained, state
+from attnviz.ui.shared import cache, changes, examples, parameters, pretrained, state
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.examples import KNOWN, TEXT
-from attnviz.ui.shared.notes import clean, note, quiet, unknown_words
 from attnviz.ui.shared.pretrained import MODEL
+from attnviz.ui.shared.setting import PROBLEMS
 from attnviz.ui.shared.state import control
-from attnviz.ui.steps import changes
+from attnviz.ui.shared.text import clean, note, quiet, unknown_words
 
 MOST_PROBLEMS = 3
 """Things that are said to be wrong with a link, at most."""
@@ -33,7 +33,7 @@ def input_bar() -> tuple[Source, tuple[str, ...]] | None:
     try:
         lines = cache.texts(clean(text))
         if ready:
-            missing.drop(source)
+            state.drop_missing(source)
             cache.sentences(source, lines)
     except AttnvizError as found:
         error = found
@@ -64,7 +64,7 @@ def _texts_before() -> dict[str, str]:
 
 
 def _say_problems() -> None:
-    if problems := state.get(state.PROBLEMS):
+    if problems := state.get(PROBLEMS):
         more = f" And {len(problems) - MOST_PROBLEMS} more." if len(problems) > MOST_PROBLEMS else ""
         said = " ".join(problems[:MOST_PROBLEMS])
         note(f"The link could not be read in full, so a default is shown. {said}{more}", "notice")
@@ -73,13 +73,9 @@ def _say_problems() -> None:
 def _sentence(texts: dict[str, str]) -> str:
     """The text as typed, or what the model opens with."""
     text = next(iter(texts.values())) if state.get(TEXT) is None else state.get(TEXT)
-    st.text_area(
-        "Sentence",
-        **control(TEXT, text, read=lambda reported: examples.typed(reported or "", texts)),
-        height=80,
-        label_visibility="collapsed",
-        placeholder="Type a sentence. A new line begins another one.",
-    )
+    behavior = {"read": lambda reported: examples.typed(reported or "", texts), "height": 80}
+    behavior["placeholder"] = "Type a sentence. A new line begins another one."
+    control(st.text_area, "Sentence", TEXT, shown=text, lead="", **behavior)
     return text
 
 
@@ -88,9 +84,8 @@ def _model() -> tuple[Source | Arrival | AttnvizError, AttnvizError | None]:
 
     In the place of the model may stand what is wrong with its name or its sizes, or that it is on its way.
     """
-    options = control(MODEL, step=examples.with_other_model(MODEL))
-    st.selectbox("Model", pretrained.offered(), label_visibility="collapsed", **options)
-    chosen = state.get(MODEL)
+    options = {"lead": "", "step": examples.with_other_model(MODEL)}
+    chosen = control(st.selectbox, "Model", MODEL, pretrained.offered(), **options)
     if chosen == pretrained.NAME:
         return pretrained.field(), None
     pretrained.leave()

@@ -1,24 +1,27 @@
-"""How a link writes a mask and what is added to the scores.
+"""How a link writes a mask.
 
 A mask is its rules, from the first to the last, with dots between them: ``subsequent.window-4-1.or-prefix-3``. Numbers
 follow a rule's name, lists of them are joined with underscores (``documents-3_3``), a negative one begins with n, and
 trailing ones that are as the rule begins with are left out. Before the name stand the join where it is not the usual
 one of the rule, ``not`` and ``off``: ``and-not-off-window``. Painted cells are rectangles from query_key to query_key:
 ``painted-0_1-2_3_4_5``. No rule at all is ``none``.
-
-What is added to the scores is ``alibi.relative-0.softcap-5``: the seed of the relative bias, the bound of the scores.
 """
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import product
 
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.masks import Mask, Parameter
-from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
+from attnviz.core.masks import Mask, Parameter, composable
 from attnviz.core.stack import JOINS, Entry, Stack
-from attnviz.ui.shared.rules import BY_NAME, MOST_ITEMS
+
+RULES = composable()
+"""Every rule; the last two hold the cells that are painted on the picture."""
+
+BY_NAME = {rule.rule: rule for rule in RULES}
+
+MOST_ITEMS = 64
+"""Lengths or positions that one rule may list."""
 
 LONGEST = 6_000
 """How many characters of a link a mask may take."""
@@ -29,6 +32,11 @@ MOST_CELLS = 16_384
 EXAMPLE = "it should look like subsequent.window-2-0"
 
 Cells = Sequence[tuple[int, int]]
+
+
+def usual(mask: Mask) -> Entry:
+    """A mask joined as its rule usually is."""
+    return Entry(mask, mask.join)
 
 
 def encode_stack(stack: Stack | None) -> str:
@@ -167,42 +175,3 @@ def rectangles(cells: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
             grown[first, last] = box = [query, first, query, last]
             found.append(box)
     return [tuple(box[:2]) if box[:2] == box[2:] else tuple(box) for box in found]
-
-
-@dataclass(frozen=True)
-class Added:
-    """What is added to the scores, or bounds them: bias, never mask.
-
-    Attributes:
-        alibi: a penalty that grows with distance, another slope for each head.
-        relative: the seed of a relative position bias; None for none.
-        softcap: a bound that scores approach; None for none.
-    """
-
-    alibi: bool = False
-    relative: int | None = None
-    softcap: float | None = None
-
-    @property
-    def bias(self) -> tuple[Bias, ...]:
-        relative = () if self.relative is None else (RelativeBias(seed=self.relative),)
-        return (*([ALiBi()] if self.alibi else []), *relative)
-
-
-def encode_added(added: Added) -> str:
-    relative = "" if added.relative is None else f"relative-{added.relative}"
-    softcap = "" if added.softcap is None else f"softcap-{added.softcap:g}"
-    return ".".join(filter(None, ("alibi" * added.alibi, relative, softcap)))
-
-
-def decode_added(text: str) -> Added:
-    """Read what `encode_added` wrote.
-
-    Raises:
-        InputError: if it is anything else.
-    """
-    found = re.fullmatch(r"(alibi)?\.?(?:relative-(\d{1,4}))?\.?(?:softcap-(\d{1,3}(?:\.\d{1,2})?))?", text, re.ASCII)
-    added = found and Added(bool(found[1]), found[2] and int(found[2]), found[3] and float(found[3]))
-    if not added or added.softcap == 0 or encode_added(added) != text:
-        raise InputError(f"'{text[:40]}' does not name what is added; it should look like alibi.relative-0.softcap-5.")
-    return added

@@ -7,15 +7,16 @@ from attnviz.core.errors import InputError
 from attnviz.core.parameters import Parameter, parameters
 from attnviz.sources.base import Source
 from attnviz.ui.shared import state
-from attnviz.ui.shared.state import Setting, control
+from attnviz.ui.shared.setting import Setting, choice, flag, whole
+from attnviz.ui.shared.state import control
 
 
 def _setting(one: Parameter) -> Setting:
     if one.kind == "flag":
-        return state.flag(one.name, one.default)
+        return flag(one.name, one.default)
     if one.kind == "choice":
-        return state.choice(one.name, one.choices, one.default)
-    return state.whole(one.name, one.default, one.least, one.most)
+        return choice(one.name, one.choices, one.default)
+    return whole(one.name, one.default, one.least, one.most)
 
 
 SETTINGS = {one.name: _setting(one) for made in api.SOURCES.values() for one in parameters(made)}
@@ -33,14 +34,11 @@ def chosen(source: Source) -> Source | InputError:
         columns = st.columns(2)
         ordered = [one for kind in ("number", "flag") for one in known if one.kind == kind]
         for i, one in enumerate(ordered):
-            behavior = control(SETTINGS[one.name]) | {"help": one.help}
-            if one.kind == "flag":
-                columns[i % 2].toggle(one.label, **behavior)
-            else:
-                columns[i % 2].number_input(one.label, one.least, one.most, **behavior)
+            widget = columns[i % 2].toggle if one.kind == "flag" else columns[i % 2].number_input
+            bounds = () if one.kind == "flag" else (one.least, one.most)
+            control(widget, one.label, SETTINGS[one.name], *bounds, help=one.help)
     for one in (one for one in known if one.kind == "choice"):
-        options = {"required": True, "label_visibility": "collapsed", "width": "stretch"}
-        st.segmented_control(one.label, one.choices, **control(SETTINGS[one.name]), **options)
+        control(st.segmented_control, one.label, SETTINGS[one.name], one.choices, lead="", width="stretch")
     try:
         return type(source)(**{one.name: state.get(SETTINGS[one.name]) for one in known})
     except InputError as error:

@@ -1,31 +1,55 @@
-"""A record and its figures on a page: drawn, said in words, as numbers, and taken away."""
+"""Figures on a page: drawn, as numbers, and exported."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import NoReturn, TypeVar
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import words
-from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
-from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.ui.shared import arrow, cache, state
-from attnviz.ui.shared.looking import CELL
-from attnviz.ui.shared.notes import in_words, note, quiet, unseen
-from attnviz.ui.shared.pretrained import session
+from attnviz.ui.shared.look import CELL, Look, cell_of
+from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import in_words, note, quiet, unseen
 from attnviz.views import View
 
 T = TypeVar("T")
 
 SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
 
-SIZE = state.kept("size", "2x")
-FAILED: state.Setting[list[str] | None] = state.kept("not made", None)
+SIZE = kept("size", "2x")
+FAILED: Setting[list[str] | None] = kept("not made", None)
 """Why a file could not be made: a list, as it is filled while no page runs."""
+
+
+def show(
+    figure: Figure,
+    key: str,
+    what: str = "",
+    *,
+    menu: DeltaGenerator | None = None,
+    table: bool = False,
+    select: str | None = None,
+    on_select: Callable | None = None,
+) -> None:
+    """A figure, the button that exports it, and if asked for its numbers.
+
+    Args:
+        what: what the button names.
+        menu: where the button is; under the picture if nowhere else.
+        select, on_select: see `picture`.
+    """
+    picture(figure, key, select=select, on_select=on_select)
+    with menu or nullcontext():
+        take_away(figure, key, what)
+    if table:
+        numbers(figure, key)
 
 
 def picture(figure: Figure, key: str, *, select: str | None = None, on_select=None, brush: bool = False) -> None:
@@ -54,15 +78,13 @@ def picture(figure: Figure, key: str, *, select: str | None = None, on_select=No
         unseen(figure.description)
 
 
-def cell_in_words(
-    record: Record, site: Site, head: int | str, cell: tuple[int, int] | None, sentence: int, view: View
-) -> None:
-    """What the selected cell says; with none, what the strongest says, and how to select one."""
-    if cell is None:
-        in_words(words.strongest(record, site, head, sentence, view=view))
+def cell_in_words(at: Look, view: View) -> None:
+    """What the selected cell says; with none, what the strongest says."""
+    where = {"sentence": at.sentence, "view": view}
+    if at.cell is None:
+        in_words(words.strongest(at.record, at.site, at.head, **where))
     else:
-        in_words(words.cell(record, site, head, *cell, sentence=sentence, view=view))
-    how_to_select(cell is not None)
+        in_words(words.cell(at.record, at.site, at.head, *at.cell, **where))
 
 
 def how_to_select(selected: bool) -> None:
@@ -70,22 +92,30 @@ def how_to_select(selected: bool) -> None:
     quiet("Click the cell again, or press Escape, to let it go." if selected else "Click a cell to read it in words.")
 
 
+@contextmanager
+def folded(title: str, key: str, opened: bool = False) -> Iterator[bool]:
+    """A part of the page that is folded; gives whether it is open, and what is drawn then stands in it."""
+    fold = st.expander(title, opened, on_change="rerun", key=key)
+    with fold:
+        yield fold.open
+
+
 def numbers(figure: Figure, key: str) -> None:
     """The same numbers as a table, folded. Where a row is a cell, choosing it selects the cell: by keyboard, too."""
-    folded = st.expander("Numbers", on_change="rerun", key=f"numbers {key}")
-    if not folded.open:
-        return
-    table, options = figure.table, {}
+    with folded("Numbers", f"numbers {key}") as is_open:
+        if not is_open:
+            return
+        table, options = figure.table, {}
 
-    def chosen() -> None:
-        rows = state.event(f"table {key}")["selection"]["rows"]
-        state.put(CELL, tuple(int(table.iloc[rows[0]][name]) for name in ("query", "key")) if rows else None)
+        def chosen() -> None:
+            rows = state.event(f"table {key}")["selection"]["rows"]
+            state.put(CELL, cell_of(table.iloc[rows[0]].to_dict()) if rows else None)
 
-    if {"query", "key"} <= set(table.columns):
-        options = {"on_select": chosen, "selection_mode": "single-row"}
-    folded.dataframe(table, hide_index=True, key=f"table {key}", **options)
-    if said := table.attrs.get("note"):
-        folded.caption(said)
+        if {"query", "key"} <= set(table.columns):
+            options = {"on_select": chosen, "selection_mode": "single-row"}
+        st.dataframe(table, hide_index=True, key=f"table {key}", **options)
+        if remark := table.attrs.get("note"):
+            st.caption(remark)
 
 
 def lent(value: T, key: str) -> Callable[[], T]:
@@ -94,7 +124,7 @@ def lent(value: T, key: str) -> Callable[[], T]:
     Raises:
         AttnvizError: by the function that is given, once the value gave way.
     """
-    key = "lent", session(), key
+    key = "lent", state.session(), key
     cache.KEPT.put(key, value)
     return lambda: cache.KEPT.get(key, _gave_way)
 
@@ -142,7 +172,7 @@ def take_away(figure: Figure, key: str, what: str = "") -> None:
 
     shown = lent(replace(figure), key)  # a copy holds nothing yet of what a file needs
     with menu:
-        size = st.segmented_control("PNG size", SIZES, **control(SIZE, at=key), required=True)
+        size = control(st.segmented_control, "PNG size", SIZE, SIZES, at=key)
         with st.container(horizontal=True, gap="small"):
             for name, kind in export.FORMATS.items():
                 options = SIZES[size] if name == "png" else {}

@@ -14,8 +14,9 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.base import Facts, Source
 from attnviz.ui.shared import arrivals, examples, state
 from attnviz.ui.shared.arrivals import Arrival
-from attnviz.ui.shared.notes import clean, large, quiet
-from attnviz.ui.shared.state import Setting, control
+from attnviz.ui.shared.setting import Setting, choice
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import clean, large, quiet
 
 NAME = "huggingface"
 """What the choice of a model calls all of them."""
@@ -29,7 +30,7 @@ def offered() -> tuple[str, ...]:
     return (*api.SOURCES, *([] if listed() == () else [NAME]))
 
 
-MODEL = Setting("model", api.DEFAULT, str, lambda values: state.choice("model", offered()).decode(values))
+MODEL = Setting("model", api.DEFAULT, str, lambda values: choice("model", offered()).decode(values))
 
 EVERY = 0.4
 """Seconds between two looks at how far a model is."""
@@ -49,7 +50,7 @@ def _one_of_the_models(values: Sequence[str]) -> str:
     names = listed()
     if names == ():
         raise InputError("there is no such setting.")
-    return values[-1] if names is None else state.choice("hf", names).decode(values)
+    return values[-1] if names is None else choice("hf", names).decode(values)
 
 
 HF: Setting[str | None] = Setting("hf", None, str, _one_of_the_models)
@@ -63,25 +64,21 @@ def listed() -> tuple[str, ...] | None:
     return hub.allowed()
 
 
-def session() -> str:
-    context = get_script_run_ctx()
-    return context.session_id if context else ""
-
-
 def field() -> Source | Arrival | AttnvizError:
     """The name of a model, and the model; or that it is on its way, or why there is none."""
     names, name = listed(), _name()
-    options = {"label_visibility": "collapsed", **control(HF, name, step=examples.with_other_model(HF))}
+    options = {"shown": name, "lead": "", "step": examples.with_other_model(HF)}
     if names is not None:
-        st.selectbox("Model of Hugging Face", names, **options)
+        control(st.selectbox, "Model of Hugging Face", HF, names, **options)
     else:
-        st.text_input("Hub name or folder", placeholder="Hub name or folder, such as gpt2", **options)
+        options["placeholder"] = "Hub name or folder, such as gpt2"
+        control(st.text_input, "Hub name or folder", HF, **options)
         name = clean(name).strip()
     if not name:
         leave()
         what = "There is no model yet. Type its name at huggingface.co, such as gpt2 or google-bert/bert-base-uncased"
         return InputError(f"{what}, or the path of a folder that save_pretrained has written.")
-    arrival = arrivals.wait_for(name, session())
+    arrival = arrivals.wait_for(name, state.session())
     arrival.settled.wait(AT_ONCE)
     if arrival.stage == "failed":
         return arrival.error
@@ -113,7 +110,7 @@ def _kept(known: Facts, on: str = " on ") -> str:
 
 def leave() -> None:
     """This session waits for no model any more."""
-    arrivals.leave(session())
+    arrivals.leave(state.session())
 
 
 def try_again() -> None:
@@ -124,7 +121,7 @@ def try_again() -> None:
 
 def ask_or_wait(arrival: Arrival) -> None:
     """What stands on the page until the model is here."""
-    if arrival.asks(session()):
+    if arrival.asks(state.session()):
         _ask(arrival)
     else:
         _wait(arrival)
@@ -138,7 +135,7 @@ def _ask(arrival: Arrival) -> None:
     quiet(" · ".join(f"{file.name} {size(file.size)}" for file in place.files))
     label = f"Download {size(place.size)}"
     options = {"type": "primary", "icon": ":material/download:"}
-    st.button(label, key="download", on_click=arrivals.fetch, args=(arrival.name, session()), **options)
+    st.button(label, key="download", on_click=arrivals.fetch, args=(arrival.name, state.session()), **options)
 
 
 def _wait(arrival: Arrival) -> None:
@@ -162,7 +159,7 @@ def _watch(arrival: Arrival, stage: str) -> None:
     _tell(arrival, stage, words, bar)
     if not get_script_run_ctx().fragment_ids_this_run:  # first let the page come to its end
         return
-    while arrival.stage == stage and session() in arrival.sessions:
+    while arrival.stage == stage and state.session() in arrival.sessions:
         arrival.settled.wait(EVERY)
         _tell(arrival, stage, words, bar)
     st.rerun()

@@ -1,73 +1,99 @@
-"""What the model says, and what it said before anything was changed."""
+"""What the model says, and what it said before anything was changed: in a line, and as a figure."""
 
 import math
+from dataclasses import dataclass
 from difflib import SequenceMatcher
-from html import escape
 
 import streamlit as st
 
-from attnviz import metrics
+from attnviz import figures, metrics
 from attnviz.core.display import shown
-from attnviz.core.edits import Site
+from attnviz.core.errors import ShapeError
 from attnviz.core.record import Record
-from attnviz.ui.shared.notes import clean
+from attnviz.figures import Figure
+from attnviz.ui.shared import cache, pictures, state
+from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.setting import choice
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import plain, quiet
 from attnviz.words import turned
 
 NOTHING = "(nothing)"
 NO_NUMBERS = "the probabilities are not numbers"
 
 
-def line(record: Record, before: Record | None, *, position: int, sentence: int = 0) -> None:
-    """The text that the model wrote, a word, a label, or how alike sentences are; with `before`, both.
+@dataclass(frozen=True)
+class Said:
+    """What a model says, or that it says nothing.
 
-    Args:
-        position: after which token the next word is asked for, or which blank, of a model that predicts.
+    Attributes:
+        verb: "says" or "writes"; "" where there is nothing to say.
+        place: after which token, or in place of which.
+        text: what it says, in quotes if it is a word or a label.
+        detail: how probable that is.
     """
-    if said := _line(record, before, position, sentence):
-        st.html(f'<div class="says" role="status">{said}</div>')
+
+    verb: str
+    place: str = ""
+    text: str = ""
+    detail: str = ""
 
 
-def _line(record: Record, before: Record | None, position: int, sentence: int) -> str:
+def said(record: Record, position: int, sentence: int) -> Said | None:
+    """What a model says of a sentence, after a token or in place of one; None of a model without words.
+
+    A model that fills in blanks says nothing where there are none.
+    """
     if record.labels is not None:
-        return _compared(f"{_quiet('It says')}", _label(record, sentence), before and _label(before, sentence))
-    if record.vectors is not None:
-        return _vectors(record, before, sentence)
+        return Said("says", "", *_first(metrics.labels(record, sentence=sentence)))
     if record.prediction is None:
-        return ""
+        return None
     if record.prediction.written:
-        return _written(record, before, position, sentence)
-    if metrics.fills_in(record) and not record.prediction.blanks[sentence]:
+        return Said("writes", "", record.prediction.written[sentence] or NOTHING)
+    fills = metrics.fills_in(record)
+    if fills and not record.prediction.blanks[sentence]:
+        return Said("")
+    token = f"'{shown(record.read[sentence].tokens[position].text)}' ({position})"
+    place = f"{'In place of' if fills else 'After'} {token}"
+    return Said("says", place, *_first(metrics.next_words(record, position, sentence=sentence, count=1)))
+
+
+def _first(found: tuple[metrics.NextWord, ...]) -> tuple[str, str]:
+    """The most probable word or label in quotes, and its probability; or that there is none."""
+    return (f"'{shown(found[0].word)}'", f"{found[0].probability:.2f}") if found else (NOTHING, NO_NUMBERS)
+
+
+def line(at: Look, position: int | None = None) -> None:
+    """The text that the model wrote, a word, a label, or how alike sentences are; before the edits, too."""
+    position = at.position if position is None else position
+    if made := _line(at, position) if at.record.vectors is None or at.record.labels is not None else _vectors(at):
+        st.html(f'<div class="says" role="status">{made}</div>')
+
+
+def _line(at: Look, position: int) -> str:
+    now = said(at.record, position, at.sentence)
+    if now is None:
+        return ""
+    if not now.verb:
         return _quiet("There is no blank in the sentence for the model to fill in.")
-    return _word_at(record, before, position, sentence)
-
-
-def position(record: Record, site: Site, cell: tuple[int, int] | None, sentence: int) -> int:
-    """Where to ask for a word: at the query of the selected cell, else after the last token; of blanks at the first."""
-    looks = cell is not None and not (site.kind == "encoder" and record.targets)
-    chosen = cell[0] if looks and cell[0] < len(record.read[sentence].tokens) else record.read[sentence].length - 1
-    blanks = record.prediction.blanks[sentence] if metrics.fills_in(record) else ()
-    return blanks[0] if blanks and chosen not in blanks else chosen
-
-
-def _written(record: Record, before: Record | None, position: int, sentence: int) -> str:
-    now = record.prediction.written[sentence] or NOTHING
-    if before is None:
-        return f"{_quiet('It writes')} <b>{_plain(now)}</b>"
-    then = before.prediction.written[sentence] or NOTHING
+    then = at.before and said(at.before, position, at.sentence)
+    if not then:
+        return _spoken("It", now, f"<b>{plain(now.text)}</b>")
+    if now.verb == "says":
+        same = now.text == then.text
+        before = f"{_quiet('before')} {_word(then.text, same)} {_quiet(then.detail)}"
+        return f"<span>{_spoken('It', now, _word(now.text, same))}</span><span>{before}</span>"
     if now == then:
-        return f"{_quiet('It still writes')} <b>{_plain(now)}</b>"
-    old, new = _differing(then, now)
+        return f"{_quiet('It still writes')} <b>{plain(now.text)}</b>"
+    old, new = _differing(then.text, now.text)
     return f"<span>{_quiet('It now writes')} {new}</span><span>{_quiet('before')} {old}</span>"
 
 
-def _differing(before: str, after: str) -> tuple[str, str]:
-    """Both texts as HTML, with the words that are not in the other underlined and bold."""
-    old, new = before.split(), after.split()
-    olds, news = [], []
-    for same, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        olds += [_word(word, same == "equal") for word in old[a:b]]
-        news += [_word(word, same == "equal") for word in new[c:d]]
-    return " ".join(olds), " ".join(news)
+def _spoken(who: str, one: Said, text: str) -> str:
+    """Who says it, where, what, and how probable that is: "After 'cat' (1) it says 'sat' 0.31"."""
+    who = who.lower() if one.place and who == "It" else who
+    detail = f" {_quiet(one.detail)}" if one.detail else ""
+    return f"{_quiet(f'{one.place} {who} {one.verb}'.strip())} {text}{detail}"
 
 
 def one(
@@ -80,86 +106,53 @@ def one(
         positions: after which token each of both is asked; `position` is this run's.
     """
     theirs = next((at for at in positions if at != position), position)
-    if said := _one(name, record, other, position, theirs, sentences):
-        st.html(f'<div class="says">{said}</div>')
+    mine, yours = said(record, position, sentences[0]), said(other, theirs, sentences[1])
+    st.html(f'<div class="says">{_one(name, mine, yours)}</div>')
 
 
-def _one(name: str, record: Record, other: Record, position: int, theirs: int, sentences: tuple[int, int]) -> str:
-    mine, yours = sentences
-    if record.labels is not None:
-        then = _label(other, yours) if other.labels is not None else None
-        return _alone(f"{name} says", _label(record, mine), then)
-    if record.prediction is None:
+def _one(name: str, mine: Said | None, yours: Said | None) -> str:
+    if mine is None:
         return _quiet(f"{name} says nothing.")
-    if record.prediction.written:
-        now = record.prediction.written[mine] or NOTHING
-        written = other.prediction.written if other.prediction is not None else ()
-        text = _differing(written[yours] or NOTHING, now)[1] if written else _plain(now)
-        return f"{_quiet(f'{name} writes')} {text}"
-    if metrics.fills_in(record) and not record.prediction.blanks[mine]:
+    if not mine.verb:
         return _quiet(f"{name} has no blank in its sentence to fill in.")
-    token = f"'{shown(record.read[mine].tokens[position].text)}' ({position})"
-    asked = f"In place of {token} {name} says" if metrics.fills_in(record) else f"After {token} {name} says"
-    then = None
-    if other.prediction is not None and not other.prediction.written:
-        then = _most_probable(other, theirs, yours)
-    return _alone(asked, _most_probable(record, position, mine), then)
+    alike = yours is not None and (yours.verb, bool(yours.place)) == (mine.verb, bool(mine.place))
+    if mine.verb == "says":
+        return _spoken(name, mine, _word(mine.text, not alike or yours.text == mine.text))
+    return _spoken(name, mine, _differing(yours.text, mine.text)[1] if alike else plain(mine.text))
 
 
-def _alone(asked: str, now: tuple[str, str], other: tuple[str, str] | None) -> str:
-    """What is said; underlined if the other says something else."""
-    return f"{_quiet(asked)} {_word(now[0], other is None or now[0] == other[0])} {_quiet(now[1])}"
-
-
-def vectors_apart(moved: float) -> None:
-    """How far the vectors of two sentences are apart."""
-    apart = f"<b>{_plain(turned(moved))}</b> {_quiet('(1 less the cosine)')}"
-    st.html(f'<div class="says">{_quiet("The vectors of A and B are apart by")} {apart}</div>')
+def _differing(before: str, after: str) -> tuple[str, str]:
+    """Both texts as HTML, with the words that are not in the other underlined and bold."""
+    old, new = before.split(), after.split()
+    olds, news = [], []
+    for same, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        olds += [_word(word, same == "equal") for word in old[a:b]]
+        news += [_word(word, same == "equal") for word in new[c:d]]
+    return " ".join(olds), " ".join(news)
 
 
 def _word(word: str, same: bool) -> str:
-    return _plain(word) if same else f"<u>{_plain(word)}</u>"
+    return plain(word) if same else f"<u>{plain(word)}</u>"
 
 
-def _word_at(record: Record, before: Record | None, position: int, sentence: int) -> str:
-    """The most probable word after a token, or in place of a blank."""
-    token = f"'{shown(record.read[sentence].tokens[position].text)}' ({position})"
-    asked = f"In place of {token} it says" if metrics.fills_in(record) else f"After {token} it says"
-    was = before and _most_probable(before, position, sentence)
-    return _compared(_quiet(asked), _most_probable(record, position, sentence), was)
+def _quiet(text: str) -> str:
+    return f'<span class="quiet">{plain(text)}</span>'
 
 
-def _compared(asked: str, now: tuple[str, str], was: tuple[str, str] | None) -> str:
-    """What is said, and what was said before a change; another word is underlined."""
-    if was is None:
-        return f"{asked} <b>{_plain(now[0])}</b> {_quiet(now[1])}"
-    same = now[0] == was[0]
-    old = f"<span>{_quiet('before')} {_word(was[0], same)} {_quiet(was[1])}</span>"
-    return f"<span>{asked} {_word(now[0], same)} {_quiet(now[1])}</span>{old}"
+def vectors_apart(moved: float, what: str = "The vectors of A and B are apart by") -> str:
+    """How far two vectors are apart, as HTML."""
+    return f"{_quiet(what)} <b>{plain(turned(moved))}</b> {_quiet('(1 less the cosine)')}"
 
 
-def _most_probable(record: Record, position: int, sentence: int) -> tuple[str, str]:
-    return _first(metrics.next_words(record, position, sentence=sentence, count=1))
-
-
-def _label(record: Record, sentence: int) -> tuple[str, str]:
-    return _first(metrics.labels(record, sentence=sentence))
-
-
-def _first(found: tuple[metrics.NextWord, ...]) -> tuple[str, str]:
-    """The most probable word or label in quotes, and its probability; or that there is none."""
-    return (f"'{shown(found[0].word)}'", f"{found[0].probability:.2f}") if found else (NOTHING, NO_NUMBERS)
-
-
-def _vectors(record: Record, before: Record | None, sentence: int) -> str:
+def _vectors(at: Look) -> str:
     """How far a change moved the sentence's vector; of several sentences, which two are most alike."""
-    if before is not None:
-        moved = turned(float(metrics.shift(before, record)[sentence]))
-        return f"{_quiet('The vector of the sentence moved by')} <b>{_plain(moved)}</b> {_quiet('(1 less the cosine)')}"
-    count = len(record.sentences)
+    if at.before is not None:
+        moved = float(metrics.shift(at.before, at.record)[at.sentence])
+        return vectors_apart(moved, "The vector of the sentence moved by")
+    count = len(at.record.sentences)
     if count == 1:
         return ""
-    alike = metrics.similarity(record)
+    alike = metrics.similarity(at.record)
     pairs = [(float(alike[i, j]), i + 1, j + 1) for i in range(count) for j in range(i + 1, count)]
     cosine, first, second = max((pair for pair in pairs if pair[0] == pair[0]), default=(math.nan, 0, 0))
     if math.isnan(cosine):
@@ -168,9 +161,75 @@ def _vectors(record: Record, before: Record | None, sentence: int) -> str:
     return f"{_quiet(most)} <b>{cosine:.2f}</b>"
 
 
-def _quiet(text: str) -> str:
-    return f'<span class="quiet">{_plain(text)}</span>'
+KEYS = {
+    "step by step": "steps",
+    "next word": "words",
+    "output vectors": "change",
+    "blanks": "blanks",
+    "one blank": "blank",
+    "labels": "labels",
+    "similarity": "similarity",
+}
+"""The figures of what a model says, and what each is called on the page."""
+
+STEPS, NEXT, OUTPUT, BLANKS, BLANK, LABELS, ALIKE = KEYS
+EFFECT = choice("effect", tuple(KEYS), of="model")
 
 
-def _plain(text: str) -> str:
-    return escape(clean(text))
+def panel(at: Look) -> None:
+    """One figure, and a choice of which if the model says anything."""
+    effect = one_of(choices(at.record, at.sentence), "What the model says")
+    if effect == OUTPUT and at.before is None:
+        if at.record.provenance != "random":
+            how = "" if at.record.read_only else " Switch a head off, or set a mask."
+            quiet(f"Nothing is changed, so no output vector moved.{how}")
+        return
+    try:
+        figure = drawn(effect, at.record, at.before, at.position, sentence=at.sentence, dark=at.dark)
+    except ShapeError as error:  # the model wrote another text
+        quiet(str(error))
+        return
+    pictures.picture(figure, KEYS[effect])
+    if effect == OUTPUT:
+        quiet(figure.description)
+    pictures.take_away(figure, KEYS[effect], KEYS[effect])
+    pictures.numbers(figure, KEYS[effect])
+
+
+def choices(record: Record, sentence: int = 0) -> list[str]:
+    """What can be shown; first what the model says, then how its output moved."""
+    if record.labels is not None:
+        return [LABELS, OUTPUT]
+    if record.vectors is not None and len(record.sentences) > 1:
+        return [ALIKE, OUTPUT]
+    if record.prediction is None:
+        return [OUTPUT]
+    if metrics.fills_in(record):
+        blanks = len(record.prediction.blanks[sentence])
+        return [*([BLANK] if blanks else []), *([BLANKS] if blanks > 1 else []), OUTPUT]
+    return [STEPS, NEXT, OUTPUT] if record.prediction.written else [NEXT, OUTPUT]
+
+
+def drawn(effect: str, record: Record, before: Record | None, position: int, **shown) -> Figure:
+    """The figure of one choice.
+
+    Args:
+        position: after which token the next word is asked for, or which blank.
+    """
+    if effect in (STEPS, BLANKS):
+        return cache.drawn(figures.step_by_step, record, before=before, **shown)
+    if effect in (NEXT, BLANK):
+        return cache.drawn(figures.next_word, record, position, before=before, **shown)
+    if effect == LABELS:
+        return cache.drawn(figures.labels, record, before=before, **shown)
+    if effect == ALIKE:
+        return cache.drawn(figures.similarity, record, before=before, dark=shown["dark"])
+    return cache.drawn(figures.change, before, record, **shown)
+
+
+def one_of(options: list[str], title: str) -> str:
+    """The chosen one of some figures, else the first."""
+    chosen = state.one_of(EFFECT, options)
+    if len(options) > 1:
+        control(st.segmented_control, title, EFFECT, options, shown=chosen, lead="")
+    return chosen

@@ -1,159 +1,41 @@
-"""What a person has chosen, as one frozen value: the link is that value, written.
+"""The state of a session, its way from the link and back, and the widgets that show it and change it.
 
-A setting is declared once, beside the control that draws it, by the feature that owns it: what the link calls it, what
-it is where nobody chose, how it is written and read. An event is a step from one state to the next. A widget remembers
-nothing: before it is drawn it is given its value, and what it reports becomes a part of the state.
+An event is a step from one state to the next. A widget remembers nothing: before it is drawn it is given its value, and
+what it reports becomes a part of the state.
 """
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from attnviz.core.errors import InputError
+from attnviz.ui.shared.setting import PROBLEMS, Link, Part, Setting, State, kept, read
+
+if TYPE_CHECKING:
+    from attnviz.sources.base import Source
 
 T = TypeVar("T")
 
-Link = dict[str, list[str]]
-"""The parameters of an address, each with its values."""
-
 MOST_SEEN = 100
 """Addresses of a session whose states are kept for Back and Forward."""
-
-
-@dataclass(frozen=True)
-class Setting(Generic[T]):
-    """One thing that can be chosen.
-
-    Attributes:
-        name: what the link calls it.
-        default: what it is where nobody chose.
-        encode: how the link writes it, None for what a link cannot hold; without it, it is in no link.
-        decode: how the link is read.
-        of: what it is about: it is let go of with the "model", the "text" or the "link" that it was chosen for.
-    """
-
-    name: str
-    default: T = field(compare=False)
-    encode: Callable[[T], str | Sequence[str] | None] | None = field(default=None, compare=False)
-    decode: Callable[[Sequence[str]], T] | None = field(default=None, compare=False)
-    of: str = field(default="", compare=False)
-
-
-def coded(name: str, default: T, encode: Callable[[T], str], decode: Callable[[str], T], of: str = "") -> Setting[T]:
-    """A setting with a way of its own to be written."""
-    return Setting(name, default, encode, lambda values: decode(".".join(values)), of)
-
-
-def choice(name: str, options: Iterable[str] | Mapping[T, str], default: T | None = None) -> Setting[T]:
-    """One of some options; of a mapping, the link writes the values."""
-    written = dict(options) if isinstance(options, Mapping) else {option: option for option in options}
-    read = {text: option for option, text in written.items()}
-
-    def decode(values: Sequence[str]) -> T:
-        return read[_all(values, read.__contains__, f"one of {', '.join(read)}")[-1]]
-
-    return Setting(name, default, written.__getitem__, decode)
-
-
-def several(name: str, options: Sequence[str]) -> Setting[tuple[str, ...]]:
-    """Some of the options, each a parameter of its own; all of them where nobody chose."""
-
-    def decode(values: Sequence[str]) -> tuple[str, ...]:
-        return tuple(_all([value for value in values if value], options.__contains__, f"one of {', '.join(options)}"))
-
-    return Setting(name, (), tuple, decode)
-
-
-def flag(name: str, default: bool) -> Setting[bool]:
-    return replace(choice(name, {True: "true", False: "false"}, default))
-
-
-def whole(name: str, default: T, least: int, most: int) -> Setting[int | T]:
-    """A whole number within bounds."""
-
-    def fits(value: str) -> bool:
-        return bool(re.fullmatch(r"-?\d{1,12}", value, re.ASCII)) and least <= int(value) <= most
-
-    def decode(values: Sequence[str]) -> int:
-        return int(_all(values, fits, f"a whole number from {least} to {most}")[-1])
-
-    return Setting(name, default, str, decode)
-
-
-def kept(name: str, default: T, of: str = "") -> Setting[T]:
-    """What a session remembers and a link does not."""
-    return Setting(name, default, of=of)
-
-
-def _all(values: Sequence[str], fits: Callable[[str], bool], what: str) -> Sequence[str]:
-    for value in values:
-        if not fits(value):
-            raise InputError(f"'{value[:40]}' is not {what}.")
-    return values
-
-
-@dataclass(frozen=True)
-class State:
-    """Everything that was chosen; of all else the default holds."""
-
-    chosen: Mapping[Setting, Any] = field(default_factory=dict)
-
-    def __getitem__(self, setting: Setting[T]) -> T:
-        return self.chosen.get(setting, setting.default)
-
-    def put(self, setting: Setting[T], value: T) -> "State":
-        """The state with another value of a setting."""
-        chosen = {one: other for one, other in self.chosen.items() if one != setting}
-        if setting.encode is None or value != setting.default:
-            chosen[setting] = value
-        return State(chosen)
-
-    def without(self, *of: str) -> "State":
-        """The state without what is about a model, a text or a link."""
-        return State({setting: value for setting, value in self.chosen.items() if setting.of not in of})
-
-    def linked(self) -> "State":
-        """The state without what is in no link."""
-        return State({setting: value for setting, value in self.chosen.items() if setting.encode})
-
-    def link(self) -> Link:
-        """The state as a link holds it."""
-        written = {one.name: one.encode(value) for one, value in self.chosen.items() if one.encode}
-        return {
-            name: [text] if isinstance(text, str) else [*text] for name, text in written.items() if text is not None
-        }
-
-
-PROBLEMS: Setting[tuple[str, ...]] = kept("problems", (), of="link")
-"""What of the link that was opened could not be read."""
-
-
-def read(link: Link, settings: Mapping[str, Setting]) -> State:
-    """The state that a link holds; what cannot be read is left as it is without a link, and named."""
-    state, problems = State(), []
-    for name, values in link.items():
-        setting = settings.get(name)
-        if setting is None:
-            problems.append(f"{name[:40]}: there is no such setting.")
-            continue
-        try:
-            state = state.put(setting, setting.decode(values))
-        except InputError as error:
-            problems.append(f"{name}: {error}")
-    return state.put(PROBLEMS, tuple(problems))
-
+MOST_PILLS = 16
+"""Options of a choice; more are a list."""
 
 SEEN: Setting[Mapping[tuple, State]] = kept("seen", {})
 """The states of this session, by the links that hold them."""
-
 BEGUN = kept("begun", False)
 """Whether the session has taken a link."""
+CHECKED = kept("link checked", False, of="link")
+"""Whether the model has what the link names."""
 
 _KEY, _OWN = "state", object()
+
+
+def session() -> str:
+    """The session's name at the server; without one, as in a test, it has none."""
+    context = get_script_run_ctx()
+    return context.session_id if context else ""
 
 
 def now() -> State:
@@ -161,11 +43,11 @@ def now() -> State:
     return st.session_state.get(_KEY) or State()
 
 
-def get(setting: Setting[T]) -> T:
+def get(setting: Setting[T] | Part[T]) -> T:
     return now()[setting]
 
 
-def put(setting: Setting[T], value: T) -> None:
+def put(setting: Setting[T] | Part[T], value: T) -> None:
     change(lambda state: state.put(setting, value))
 
 
@@ -174,37 +56,52 @@ def change(step: Callable[..., State], *args: object) -> None:
     st.session_state[_KEY] = step(now(), *args)
 
 
-def drop(setting: Setting[T], value: T, written: str, there: str) -> None:
-    """Take another value than that of the link, and say why."""
-    put(setting, value)
-    put(PROBLEMS, (*get(PROBLEMS), f"{setting.name}: {written} is not there; {there}."))
+def one_of(setting: Setting[T], options: Iterable[T], other: T = _OWN) -> T:
+    """The value of a setting if it is one of some options, else another one, or the first of them."""
+    options, chosen = list(options), get(setting)
+    return chosen if chosen in options else options[0] if other is _OWN else other
 
 
 def control(
-    setting: Setting[T],
+    widget: Callable[..., Any],
+    title: str,
+    setting: Setting[T] | Part[T],
+    *args: object,
     shown: object = _OWN,
-    *,
+    lead: str | None = None,
     at: str = "",
     read: Callable[[Any], T] = lambda reported: reported,
     step: Callable[[State, Any], State] | None = None,
     whole_page: bool = False,
-) -> dict[str, Any]:
-    """What a widget is drawn with: its key, the value that it shows, and the step that follows what it reports.
+    **options: object,
+) -> Any:
+    """Draw a widget of Streamlit with the value of a setting, and give what the widget gives: what it shows.
 
     Args:
+        args: of the widget, such as its options or its bounds.
         shown: the value on the widget, where that is not the setting itself.
+        lead: what stands left of it in the place of its title, "" for nothing.
         at: tells the widgets of one setting apart.
         read: what the setting becomes by what the widget reports.
         step: where more than the setting changes: the next state, by what the widget reports.
         whole_page: whether the setting belongs to what stands outside of the fragment that the widget is in.
+        options: of the widget.
     """
     key = f"{setting.name} {at}".strip()
     shown = get(setting) if shown is _OWN else shown
-    st.session_state[key] = (
-        shown  # always: on another page it is another widget, which would begin with its first option
-    )
+    # always: on another page it is another widget, which would begin with its first option
+    st.session_state[key] = shown
     step = step or (lambda now, reported: now.put(setting, read(reported)))
-    return {"key": key, "on_change": _report, "args": (key, shown, step, whole_page)}
+    name = widget.__name__
+    if name in ("pills", "segmented_control") and "selection_mode" not in options:
+        options = {"required": True} | options
+    if name == "pills":
+        options["wrap"] = True
+    if lead is not None:
+        options["label_visibility"] = "collapsed"
+    if lead:
+        st.caption(lead, width="content")
+    return widget(title, *args, key=key, on_change=_report, args=(key, shown, step, whole_page), **options)
 
 
 def _report(key: str, shown: object, step: Callable[[State, Any], State], whole_page: bool) -> None:
@@ -214,6 +111,21 @@ def _report(key: str, shown: object, step: Callable[[State, Any], State], whole_
     change(step, st.session_state[key])
     if whole_page:
         st.rerun()
+
+
+def pick(title: str, setting: Setting[T], options: list, **behavior: Any) -> Any:
+    """One of some options, as pills; of many, from a list."""
+    if len(options) > MOST_PILLS:
+        return control(st.selectbox, title, setting, options, width=110, **behavior)
+    return control(st.pills, title, setting, options, **behavior)
+
+
+def tabs(setting: Setting[str], parts: Mapping[str, Callable[[], None]]) -> None:
+    """Tabs, and what is in the open one. Which one that is stands in the link."""
+    for place, draw in zip(control(st.tabs, [*parts], setting), parts.values(), strict=True):
+        if place.open:
+            with place:
+                draw()
 
 
 def event(key: str) -> Any:
@@ -232,6 +144,28 @@ def arrive(settings: Mapping[str, Setting]) -> None:
     opened = opened or read(link, settings)
     rest = {setting: value for setting, value in now().without("link").chosen.items() if not setting.encode}
     st.session_state[_KEY] = State(rest | dict(opened.chosen)).put(BEGUN, True)
+
+
+def drop_missing(source: "Source") -> None:
+    """Once for each link, when its model is known: let go of what the model does not have, and say so."""
+    if get(CHECKED):
+        return
+    put(CHECKED, True)
+    for setting, value in now().chosen.items():
+        if setting.lacks is None:
+            continue
+        many = isinstance(value, tuple | frozenset)
+        lost = {one: why for one in (value if many else (value,)) if (why := setting.lacks(source, one))}
+        if lost:
+            left = type(value)(one for one in value if one not in lost) if many else setting.default
+            gone = type(value)(lost) if many else value
+            drop(setting, left, setting.encode(gone)[:40], next(iter(lost.values())))
+
+
+def drop(setting: Setting[T], value: T, written: str, why: str) -> None:
+    """Take another value than that of the link, and say why."""
+    put(setting, value)
+    put(PROBLEMS, (*get(PROBLEMS), f"{setting.name}: {written} is not there; {why}."))
 
 
 def write() -> None:

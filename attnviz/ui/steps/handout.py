@@ -7,11 +7,10 @@ from functools import partial
 import streamlit as st
 
 from attnviz import figures
-from attnviz.charts import row as row_chart
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.ui.shared import pictures
 from attnviz.ui.steps import parts
-from attnviz.ui.steps.base import Walk
+from attnviz.ui.steps.walked import Walk
 from attnviz.ui.steps.words import INFLUENCE, SCALE, SOFTMAX, WHY
 from attnviz.walk import Stage
 
@@ -63,11 +62,8 @@ def sections(at: Walk, every: tuple[Stage, ...]) -> list:
 def _step(at: Walk, number: int, stage: Stage):
     from attnviz.export.handout import Section
 
-    shown = {"sentence": at.sentence, "selected": at.selected}
-    groups = _groups(stage)
-    drawn = tuple(
-        figures.walk.stage(at.record, at.site, at.head, stage, group, titled=False, **shown) for group in groups
-    )
+    where = {"sentence": at.sentence, "selected": at.selected}
+    drawn = tuple(_figure(at, stage, group, **where) for group in _groups(stage))
     texts = (f"Shape: {stage.sizes}.", stage.missing or stage.changed, WHY[stage.key])
     return Section(f"{number}. {stage.title}", stage.text, texts, drawn)
 
@@ -80,19 +76,20 @@ def _groups(stage: Stage) -> list[tuple]:
     return [group for group in each if group]
 
 
+def _figure(at: Walk, stage: Stage, matrices: tuple, **more) -> figures.Figure:
+    return figures.walk.stage(at.record, at.site, at.head, stage, matrices, titled=False, **more)
+
+
 def _row(at: Walk) -> list:
     from attnviz.export.handout import Section
 
-    found, (queries, keys) = parts.worked(at), at.tokens
-    key, columns = parts.key_of(at, found), row_chart.columns(found, at.record.step(at.site), keys)
-    rows = [list(cells) for cells in zip(*(texts for _, texts in columns), strict=True)]
-    totals = row_chart.totals(found)
-    tables = (([name for name, _ in columns], rows), ([name for name, _ in totals], [[t[0] for _, t in totals]]))
-    title = f"Query {at.query}, {shown(queries[at.query].text)}, in full"
-    both = figures.walk.products(found, key), figures.walk.values(found, len(keys))
-    drawn = [figures.walk.stage(at.record, at.site, at.head, one, one.matrices, titled=False) for one in both]
+    found = parts.worked(at)
+    key, token = parts.key_of(at, found), shown(at.tokens[0][at.query].text)
+    tables = parts.worked_table(at, found), parts.totals(found)
+    both = figures.walk.products(found, key), figures.walk.values(found, len(at.tokens[1]))
+    drawn = [_figure(at, one, one.matrices) for one in both]
     return [
-        Section(title, "", (SOFTMAX, found.digits), (), tables),
+        Section(f"Query {at.query}, {token}, in full", "", (SOFTMAX, found.digits), (), tables),
         Section(f"The products of one cell: query {at.query}, key {key}", both[0].text, (), (drawn[0],)),
         Section("Weighted values and their sum", both[1].text, (INFLUENCE,), (drawn[1],)),
     ]

@@ -9,13 +9,13 @@ from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
 from attnviz.core.origin import MATRICES, VECTORS, Change
 from attnviz.ui.shared import state
-from attnviz.ui.shared.notes import note, quiet
+from attnviz.ui.shared.changes import CHANGES, MOST_CHANGES
+from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.steps.base import Walk
-from attnviz.ui.steps.changes import CHANGES
-from attnviz.ui.steps.link import MOST_CHANGES
+from attnviz.ui.shared.text import note, quiet
+from attnviz.ui.steps.walked import Walk
 
-MATRIX, REFUSED = state.kept("matrix", "query"), state.kept("not edited", "")
+MATRIX, REFUSED = kept("matrix", "query"), kept("not edited", "")
 
 CALLED = {"query": "Q", "key": "K", "value": "V", "w_q": "W_Q", "w_k": "W_K", "w_v": "W_V", "w_o": "W_O"}
 
@@ -25,14 +25,13 @@ def edit(at: Walk) -> None:
     if "changes" not in at.source.settings():
         quiet("Only the numbers of random weights can be edited: choose the model 'scratch'.")
         return
-    matrix, options = state.get(MATRIX), {"format_func": CALLED.get, "label_visibility": "collapsed"}
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.segmented_control("Matrix", (*VECTORS, *MATRICES[:4]), **control(MATRIX), required=True, **options)
+        options = {"lead": "", "format_func": CALLED.get}
+        matrix = control(st.segmented_control, "Matrix", MATRIX, (*VECTORS, *MATRICES[:4]), **options)
         if changed := len(state.get(CHANGES)):
             st.button(f"Let go of {changed} edited number(s)", on_click=_set, args=((),), type="tertiary")
-    where = {"sentence": at.sentence}
     try:
-        table = walk.editable(at.record, at.source, at.site, at.head, matrix, **where)
+        table = walk.editable(at.record, at.source, at.site, at.head, matrix, sentence=at.sentence)
     except AttnvizError as error:
         quiet(str(error))
         return
@@ -41,13 +40,8 @@ def edit(at: Walk) -> None:
     frame.index = [
         f"{i} {shown(at.tokens[matrix != 'query'][i].text)}" if matrix in VECTORS else f"{i}" for i in frame.index
     ]
-    st.data_editor(
-        frame,
-        key=key,
-        on_change=_edited,
-        args=(at, matrix, frame, key),
-        column_config={name: st.column_config.NumberColumn(format="%.4f") for name in frame},
-    )
+    columns = {name: st.column_config.NumberColumn(format="%.4f") for name in frame}
+    st.data_editor(frame, key=key, on_change=_edited, args=(at, matrix, frame, key), column_config=columns)
     if problem := state.get(REFUSED):
         note(problem)
         state.put(REFUSED, "")

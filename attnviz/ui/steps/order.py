@@ -6,10 +6,9 @@ from attnviz import walk
 from attnviz.core.display import shown
 from attnviz.core.errors import InputError
 from attnviz.ui.shared import cache, state
-from attnviz.ui.shared.notes import large, quiet
-from attnviz.ui.steps.base import Walk
-from attnviz.ui.steps.changes import CHANGES
-from attnviz.ui.steps.html import table
+from attnviz.ui.shared.changes import CHANGES
+from attnviz.ui.shared.text import large, quiet
+from attnviz.ui.steps.walked import Walk, table
 
 MOST_TOKENS = 512
 

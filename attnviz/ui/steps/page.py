@@ -2,54 +2,33 @@
 
 import streamlit as st
 
-from attnviz.core.display import shown
-from attnviz.core.edits import Edits, Site
-from attnviz.core.record import Record
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, editing, looking, pictures, says, state
-from attnviz.ui.shared.looking import CELL
-from attnviz.ui.shared.notes import label, quiet
-from attnviz.ui.shared.state import State, control
+from attnviz.ui.shared import edits, look, pictures, says, state
+from attnviz.ui.shared.look import CELL, QUERY, Look
+from attnviz.ui.shared.setting import State
+from attnviz.ui.shared.text import quiet
 from attnviz.ui.steps import handout, parts, play, rail
-from attnviz.ui.steps.base import Walk
 from attnviz.ui.steps.play import KNOBS
-from attnviz.ui.steps.rail import QUERY
+from attnviz.ui.steps.walked import Walk
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    edits_bar = st.container(gap="xsmall")
+    bar = st.container(gap="xsmall")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        site = looking.site(source, looking.opening_site(source))
-        sentence = looking.sentence(lines)
-        source = looking.step(source)
-        head = looking.focus(source, combined=False)
+        site = look.site(source)
+        sentence = look.sentence(lines)
+        source = look.step(source)
+        head = look.focus(source, combined=False)
         place = st.container(width="content")
-    with edits_bar:
-        edits, said = editing.edits_bar(source, lines)
-    record = cache.record(source, lines, edits)
-    before = cache.record(source, lines) if edits != Edits() else None
-    with place:
-        query, key = _query(record, site, sentence)
+    with bar:
+        changed, said = edits.edits_bar(source, lines)
+    at = Look(source, lines, changed, sentence, site, head)
+    with place, st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        query = look.query("Query", at.tokens[0], at.cell, step=_with_query)
     with said:
-        says.line(record, before, position=says.position(record, site, (query, 0), sentence), sentence=sentence)
-    knobs, dark = state.get(KNOBS), looking.is_dark()
-    _chain(Walk(source, lines, sentence, site, head, edits, query, key, knobs, dark))
-
-
-def _query(record: Record, site: Site, sentence: int) -> tuple[int, int | None]:
-    """The query that is worked, and the key if a cell is selected."""
-    cell = looking.selected(record, site)
-    tokens = record.tokens(site, sentence=sentence)[0]
-    chosen = cell[0] if cell else state.get(QUERY)
-    typed = [i for i, token in enumerate(tokens) if not token.special]
-    if chosen is None or chosen >= len(tokens):
-        chosen = typed[-1] if typed else 0
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        label("Query")
-        names = [f"{i} · {shown(token.text)}" for i, token in enumerate(tokens)]
-        options = {"format_func": names.__getitem__, "label_visibility": "collapsed"}
-        st.selectbox("Query", range(len(tokens)), width=170, **options, **control(QUERY, chosen, step=_with_query))
-    return chosen, cell[1] if cell else None
+        says.line(at, look.asked_at(at.record, site, (query, 0), sentence))
+    key = at.cell[1] if at.cell else None
+    _chain(Walk(*at.run, sentence, site, head, at.dark, query=query, key=key, knobs=state.get(KNOBS)))
 
 
 def _with_query(now: State, query: int) -> State:

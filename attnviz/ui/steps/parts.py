@@ -1,24 +1,29 @@
 """What stands under the stages, in tabs. Each is a function of a `Walk`, and runs when its tab is open."""
 
+from collections.abc import Callable
+from functools import partial
+
 import streamlit as st
 
 from attnviz import figures, walk
 from attnviz.charts import row as row_chart
 from attnviz.core.amounts import digits, short
-from attnviz.ui.shared import cache, looking, pictures, state
-from attnviz.ui.shared.notes import heading, in_words, large, quiet
-from attnviz.ui.shared.state import control
+from attnviz.ui.shared import cache, pictures, state
+from attnviz.ui.shared.setting import choice
+from attnviz.ui.shared.state import control, tabs
+from attnviz.ui.shared.text import heading, in_words, large, quiet
 from attnviz.ui.steps import numbers, order, rail
-from attnviz.ui.steps.base import Walk
-from attnviz.ui.steps.html import table
-from attnviz.ui.steps.link import PARTS
+from attnviz.ui.steps.walked import Walk, table
 from attnviz.ui.steps.words import CLONES, INFLUENCE, SCALE, SOFTMAX
+
+PARTS = ("Query in full", "Element by element", "Why the scale", "Word order", "Edit numbers", "PyTorch and cost")
+"""The tabs under the stages."""
 
 COST_HEAD = ("tokens", "FLOPs of Q Kᵀ", "FLOPs of weights V", "bytes of scores")
 D_KS = (1, 4, 16, 64, 256, 1024)
 D_K = tuple(2**i for i in range(11))
-PART = state.choice("part", PARTS, PARTS[0])
-DK = state.choice("dk", {one: str(one) for one in D_K})
+PART = choice("part", PARTS, PARTS[0])
+DK = choice("dk", {one: str(one) for one in D_K})
 
 USUAL = 64
 """The d_k to begin with where that of the model is not known."""
@@ -26,15 +31,13 @@ USUAL = 64
 
 def parts(at: Walk) -> None:
     """All tabs, and what is in the open one. Which one that is stands in the link."""
-    made = (row, neurons, scale, order.order, numbers.edit, checks)
-    every = st.tabs(PARTS, **control(PART))
-    for place, part in zip(every, made, strict=True):
-        if place.open:
-            with place:
-                if at.source.read_only and part not in (scale, order.order):
-                    quiet(at.source.read_only)
-                else:
-                    part(at)
+
+    def part(draw: Callable[[Walk], None]) -> Callable[[], None]:
+        if at.source.read_only and draw not in (scale, order.order):
+            return partial(quiet, at.source.read_only)
+        return partial(draw, at)
+
+    tabs(PART, dict(zip(PARTS, map(part, (row, neurons, scale, order.order, numbers.edit, checks)), strict=True)))
 
 
 def worked(at: Walk) -> walk.Row:
@@ -51,20 +54,18 @@ def key_of(at: Walk, found: walk.Row) -> int:
 def row(at: Walk) -> None:
     """One query worked in full."""
     found, (queries, keys) = worked(at), at.tokens
-    key, step = key_of(at, found), at.record.step(at.site)
+    key = key_of(at, found)
     figure = figures.walk.row(at.record, at.site, at.head, found, sentence=at.sentence, key=key, dark=at.dark)
     with st.container(horizontal=True, vertical_alignment="center"):
         large(f"How the query {queries[at.query].text} ({at.query}) shares its attention")
         pictures.take_away(figure, "row")
     if at.knobs.in_words:
         quiet(f"Worked as attention does it, without: {', '.join(at.knobs.in_words)}.")
-    columns = row_chart.columns(found, step, keys)
-    rows = [list(cells) for cells in zip(*(texts for _, texts in columns), strict=True)]
-    numbered = tuple(range(1, len(columns)))
-    table([name for name, _ in columns], rows, numbers=numbered, marked=found.keys.index(key))
+    head, rows = worked_table(at, found)
+    table(head, rows, numbers=tuple(range(1, len(head))), marked=found.keys.index(key))
     if len(found.keys) < len(keys):
         quiet(f"Keys {found.keys.start} to {found.keys.stop - 1} of {len(keys):,}. The sums are over all keys.")
-    table(*_totals(found), numbers=(0, 1, 2))
+    table(*totals(found), numbers=(0, 1, 2))
     quiet(f"{SOFTMAX} {found.digits}")
     if found.state != "weights":
         quiet(f"This row is {'an empty row: ' + found.empty_rows if found.state == 'empty row' else 'not a number'}.")
@@ -77,16 +78,20 @@ def row(at: Walk) -> None:
     quiet(INFLUENCE + (" This head is off: zeros are handed on instead." if found.is_off else ""))
 
 
-def _totals(found: walk.Row) -> tuple[list[str], list[list[str]]]:
+def worked_table(at: Walk, found: walk.Row) -> tuple[list[str], list[list[str]]]:
+    """The keys of a query, one row each: head and rows."""
+    columns = row_chart.columns(found, at.record.step(at.site), at.tokens[1])
+    return [name for name, _ in columns], [list(cells) for cells in zip(*(texts for _, texts in columns), strict=True)]
+
+
+def totals(found: walk.Row) -> tuple[list[str], list[list[str]]]:
     totals = row_chart.totals(found)
     return [name for name, _ in totals], [[texts[0] for _, texts in totals]]
 
 
 def _table_of(at: Walk, stage: walk.Stage, key: str) -> None:
-    shown = {"sentence": at.sentence, "selected": at.selected, "dark": at.dark, "rev": looking.rev("cell")}
-    figure = figures.walk.stage(at.record, at.site, at.head, stage, stage.matrices, **shown)
-    pictures.picture(figure, key, select="cell", on_select=rail.select(at))
-    pictures.take_away(figure, key)
+    figure = figures.walk.stage(at.record, at.site, at.head, stage, stage.matrices, **at.drawn)
+    pictures.show(figure, key, select="cell", on_select=rail.select(at))
 
 
 def neurons(at: Walk) -> None:
@@ -108,7 +113,7 @@ def scale(at: Walk) -> None:
     with st.container(horizontal=True, gap="large"):
         with st.container(width=560):
             d_k = state.get(DK) or min(D_K, key=lambda one: abs(one - (own or USUAL)))
-            st.select_slider(f"d_k (of this model: {own})" if own else "d_k", D_K, **control(DK, d_k))
+            control(st.select_slider, f"d_k (of this model: {own})" if own else "d_k", DK, D_K, shown=d_k)
             found = spreads((d_k,))[0]
             rows = [
                 ["variance of the scores", digits(found.variance), digits(found.scaled_variance)],
@@ -120,9 +125,7 @@ def scale(at: Walk) -> None:
             quiet(f"In theory the variance of q·k is d_k = {d_k}, and of q·k / √d_k it is 1.")
         with st.container(width="stretch"):
             figure = figures.walk.spread(spreads(tuple(sorted({*D_KS, d_k}))), chosen=d_k, dark=at.dark)
-            pictures.picture(figure, "spread")
-            pictures.take_away(figure, "spread")
-            pictures.numbers(figure, "spread")
+            pictures.show(figure, "spread", table=True)
     if not at.source.read_only:
         quiet(f"{CLONES}")
 

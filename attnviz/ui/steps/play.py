@@ -1,7 +1,9 @@
-"""Knobs that change this call or the whole model, each with what it does to the chosen row before and after."""
+"""Knobs that change this call or the whole model, each with what it does to the chosen row before and after.
+
+In a link what is done in the shown call alone is ``after.add.dropout-0.3-7`` (share, seed).
+"""
 
 from dataclasses import replace
-from typing import Any
 
 import streamlit as st
 
@@ -9,16 +11,29 @@ from attnviz import walk
 from attnviz.core.amounts import digits
 from attnviz.core.record import Record
 from attnviz.ui.shared import cache, state
-from attnviz.ui.shared.notes import heading, quiet
+from attnviz.ui.shared.edits import TUNED
 from attnviz.ui.shared.parameters import SETTINGS
-from attnviz.ui.shared.state import Setting, State, control
-from attnviz.ui.steps.base import Walk
-from attnviz.ui.steps.html import table
-from attnviz.ui.steps.link import Tuned, decode_knobs, decode_tuned, encode_knobs, encode_tuned
+from attnviz.ui.shared.setting import coded, reader
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import heading, quiet
+from attnviz.ui.steps.walked import Walk, table
 from attnviz.walk import Knobs
 
-TUNED = state.coded("tuned", Tuned(), encode_tuned, decode_tuned)
-KNOBS = state.coded("knobs", Knobs(), encode_knobs, decode_knobs)
+
+def _knobs_text(knobs: Knobs) -> str:
+    after, add = "after" * knobs.mask_after_softmax, "add" * (knobs.masking == "add")
+    dropout = f"dropout-{knobs.dropout_p:g}-{knobs.dropout_seed}" if knobs.dropout_p else ""
+    return ".".join(filter(None, (after, add, dropout)))
+
+
+_read_knobs = reader(
+    r"(after)?\.?(add)?\.?(?:dropout-(0\.\d{1,2})-(\d{1,9}))?",
+    lambda m: Knobs(bool(m[1]), "add" if m[2] else "replace", float(m[3] or 0), int(m[4] or 0)),
+    "cannot be read",
+    "after.add.dropout-0.3-7",
+    _knobs_text,
+)
+KNOBS = coded("knobs", Knobs(), _knobs_text, _read_knobs, "edits")
 
 TEMPERATURES = (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 WAYS = {"positions": "Positions", "bias": "Biases", "cloned": "Clone W_Q as W_K, W_V, W_O"}
@@ -39,23 +54,13 @@ def play(at: Walk) -> None:
 
 
 def _scores(at: Walk) -> None:
-    tuned = state.get(TUNED)
-    st.toggle("Divide by √d_k (the model's own scale)", **_field(TUNED, "scaled"))
-    nearest = min(TEMPERATURES, key=lambda one: abs(one - tuned.temperature))
-    options = sorted({*TEMPERATURES, tuned.temperature}) if nearest != tuned.temperature else TEMPERATURES
-    st.select_slider("Temperature", options, **_field(TUNED, "temperature"), format_func=lambda one: f"{one:g}")
+    control(st.toggle, "Divide by √d_k (the model's own scale)", TUNED.part("scaled"))
+    part = TUNED.part("temperature")
+    options = sorted({*TEMPERATURES, state.get(part)})
+    control(st.select_slider, "Temperature", part, options, format_func=lambda one: f"{one:g}")
     plain = replace(at.edits, temperature=1.0, scale=None)
     before = at.record if plain == at.edits else cache.record(at.source, at.lines, plain)
     _measures(at, before, at.record, ("before", "now"))
-
-
-def _field(setting: Setting, name: str) -> dict[str, Any]:
-    """The control of one field of a setting."""
-
-    def step(now: State, value: object) -> State:
-        return now.put(setting, replace(now[setting], **{name: round(value, 2) if name == "dropout_p" else value}))
-
-    return control(setting, getattr(state.get(setting), name), at=name, step=step)
 
 
 def _measures(at: Walk, before: Record, after: Record, named: tuple[str, str]) -> None:
@@ -71,15 +76,15 @@ def _call(at: Walk) -> None:
     """What is done in the shown call alone."""
     knobs = at.knobs
     masked = at.record.step(at.site).mask is not None
-    help_mask = "" if masked else "This call has no mask. Set one above."
-    options = {"disabled": not masked, "help": help_mask, **_field(KNOBS, "mask_after_softmax")}
-    st.toggle("Mask after the softmax (wrong)", **options)
-    options = {"format_func": {"replace": "replace with −∞", "add": "add −1e9"}.get, "required": True}
-    options |= {"disabled": not masked or knobs.mask_after_softmax}
-    st.segmented_control("Masking", ("replace", "add"), **_field(KNOBS, "masking"), **options)
+    options = {"disabled": not masked, "help": "" if masked else "This call has no mask. Set one above."}
+    control(st.toggle, "Mask after the softmax (wrong)", KNOBS.part("mask_after_softmax"), **options)
+    fills = {"replace": "replace with −∞", "add": "add −1e9"}
+    options = {"format_func": fills.get, "disabled": not masked or knobs.mask_after_softmax}
+    control(st.segmented_control, "Masking", KNOBS.part("masking"), tuple(fills), **options)
     left, right = st.columns([3, 2])
-    left.slider("Dropout", 0.0, 0.9, step=0.1, **_field(KNOBS, "dropout_p"))
-    right.number_input("Seed", 0, 999_999_999, disabled=not knobs.dropout_p, **_field(KNOBS, "dropout_seed"))
+    share, seed = KNOBS.part("dropout_p"), KNOBS.part("dropout_seed")
+    control(left.slider, "Dropout", share, 0.0, 0.9, None, 0.1, read=lambda share: round(share, 2))
+    control(right.number_input, "Seed", seed, 0, 999_999_999, disabled=not knobs.dropout_p)
     if knobs.in_words:
         step, where = at.record.step(at.site), {"sentence": at.sentence}
         found = walk.exhibit(step, at.head, knobs, queries=at.windows["queries"], **where)
@@ -104,7 +109,7 @@ def _rows_beside(at: Walk, found: walk.Exhibit, row: int) -> None:
 def _weights(at: Walk) -> None:
     """Random weights can also be made in another way; the settings are those of the model above."""
     for name, label in WAYS.items():
-        st.toggle(label, **control(SETTINGS[name], at="play", whole_page=True))
+        control(st.toggle, label, SETTINGS[name], at="play", whole_page=True)
     other = replace(at.source, **{name: SETTINGS[name].default for name in WAYS})
     if other != at.source:
         _measures(at, cache.record(other, at.lines, at.edits), at.record, ("as it begins", "now"))

@@ -1,22 +1,22 @@
 """The rail of stages, and the one that is large."""
 
 import re
-from html import escape
+from collections.abc import Callable
 
 import streamlit as st
 
 from attnviz import figures, walk
-from attnviz.ui.shared import looking, pictures, state
-from attnviz.ui.shared.looking import CELL
-from attnviz.ui.shared.notes import clean, large, quiet
+from attnviz.ui.shared import look, pictures, state
+from attnviz.ui.shared.look import QUERY
+from attnviz.ui.shared.setting import choice, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.steps.base import Walk
+from attnviz.ui.shared.text import large, plain, quiet
+from attnviz.ui.steps.walked import Walk
 from attnviz.ui.steps.words import WHY
 from attnviz.walk import KEYS, Matrix, Stage
 
-STAGE = state.choice("stage", KEYS)
-QUERY = state.whole("query", None, 0, 999_999)
-PROJECTION = state.kept("projection", "Q")
+STAGE = choice("stage", KEYS)
+PROJECTION = kept("projection", "Q")
 
 OPENING = "products"
 """The stage that is large where nobody chose."""
@@ -31,22 +31,15 @@ def stages(at: Walk) -> tuple[Stage, ...]:
 def current(every: tuple[Stage, ...]) -> int:
     """Which stage is large."""
     keys = [stage.key for stage in every]
-    chosen = state.get(STAGE)
-    if chosen in keys:
-        return keys.index(chosen)
-    return keys.index("softmax" if every[keys.index(OPENING)].missing else OPENING)
+    opening = "softmax" if every[keys.index(OPENING)].missing else OPENING
+    return keys.index(state.one_of(STAGE, keys, opening))
 
 
 def rail(at: Walk, every: tuple[Stage, ...], chosen: int) -> figures.Figure:
     """All stages, to choose one."""
-    shown = {"sentence": at.sentence, "selected": at.selected, "dark": at.dark, "rev": looking.rev("stage")}
-    figure = figures.walk.chain(at.record, at.site, at.head, every, current=every[chosen].key, **shown)
-    keys = [stage.key for stage in every]
-
-    def choose(point: dict | None) -> None:
-        if point is not None and looking.counted(point, "stage"):
-            state.put(STAGE, keys[int(point["stage"])])
-
+    drawn = at.drawn | {"rev": look.rev("stage")}
+    figure = figures.walk.chain(at.record, at.site, at.head, every, current=every[chosen].key, **drawn)
+    choose = look.clicks("stage", lambda point: state.put(STAGE, every[int(point["stage"])].key))
     pictures.picture(figure, "rail", select="stage", on_select=choose)
     return figure
 
@@ -58,15 +51,8 @@ def turn(every: tuple[Stage, ...], chosen: int) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="turn", **nowrap):
         before, after = max(0, chosen - 1), min(len(every) - 1, chosen + 1)
         _go("Back", "chevron_left", keys[before], chosen == 0)
-        other = control(STAGE, chosen, at="chosen", read=keys.__getitem__)
-        st.selectbox(
-            "Step",
-            range(len(keys)),
-            format_func=names.__getitem__,
-            label_visibility="collapsed",
-            width=190,
-            **other,
-        )
+        options = {"shown": chosen, "at": "chosen", "read": keys.__getitem__, "format_func": names.__getitem__}
+        control(st.selectbox, "Step", STAGE, range(len(keys)), lead="", width=190, **options)
         _go("Next", "chevron_right", keys[after], chosen == len(keys) - 1)
 
 
@@ -84,8 +70,7 @@ def stage(at: Walk, stage: Stage) -> figures.Figure | None:
     figure = None
     if stage.matrices:
         matrices = _chosen(stage)
-        shown = {"sentence": at.sentence, "selected": at.selected, "dark": at.dark, "rev": looking.rev("cell")}
-        figure = figures.walk.stage(at.record, at.site, at.head, stage, matrices, **shown)
+        figure = figures.walk.stage(at.record, at.site, at.head, stage, matrices, **at.drawn)
         pictures.picture(figure, "stage", select="cell", on_select=select(at))
     if stage.changed:
         large(stage.changed)
@@ -104,7 +89,7 @@ def equation(stage: Stage) -> None:
 
 def _symbols(text: str) -> str:
     """Letters after an underscore as an index."""
-    return re.sub(r"_(\w+)", r"<sub>\1</sub>", escape(clean(text)))
+    return re.sub(r"_(\w+)", r"<sub>\1</sub>", plain(text))
 
 
 def _chosen(stage: Stage) -> tuple[Matrix, ...]:
@@ -113,22 +98,17 @@ def _chosen(stage: Stage) -> tuple[Matrix, ...]:
         return stage.matrices[:1]
     if stage.key != "project":
         return stage.matrices
-    st.segmented_control("Projection", tuple("QKV"), **control(PROJECTION), required=True)
-    ends = state.get(PROJECTION).lower()
+    ends = control(st.segmented_control, "Projection", PROJECTION, tuple("QKV")).lower()
     return tuple(matrix for matrix in stage.matrices if matrix.key in (f"w_{ends}", f"b_{ends}", f"{ends}_all"))
 
 
-def select(at: Walk):
+def select(at: Walk) -> Callable[[dict | None], None]:
     """What a click in a table does: it chooses a query, a key, or both; the same cell again lets the key go."""
 
-    def clicked(point: dict | None) -> None:
-        if point is None:
-            state.put(CELL, None)
-        elif looking.counted(point, "cell"):
-            query, key = int(point["query"]), int(point["key"])
-            query = at.query if query < 0 else query
-            state.put(QUERY, query)
-            cell = None if key < 0 else (query, key)
-            state.put(CELL, None if cell == state.get(CELL) else cell)
+    def chosen(point: dict) -> None:
+        query, key = look.cell_of(point)
+        query = at.query if query < 0 else query
+        state.put(QUERY, query)
+        look.toggle_cell(None if key < 0 else (query, key))
 
-    return clicked
+    return look.clicks("cell", chosen, look.let_go)

@@ -1,56 +1,40 @@
-"""What every part of the page Steps is given."""
+"""What every part of the page Steps is given, and the tables on it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from attnviz.core.edits import Edits, Site
-from attnviz.core.record import Record
-from attnviz.core.tokens import Token
-from attnviz.sources.base import Source
-from attnviz.ui.shared import cache
+from attnviz.core.display import shown
+from attnviz.ui.shared import look, text
+from attnviz.ui.shared.look import Look
 from attnviz.walk import MOST_TOKENS, Knobs
 
+LONGEST = 60
+"""Characters of a cell of a table."""
 
-@dataclass(frozen=True, eq=False)
-class Walk:
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Walk(Look):
     """What is looked at.
 
     Attributes:
-        source: the model.
-        lines: the sentences.
-        sentence: which of them, counted from 0.
-        site, head: the attention call.
-        edits: everything that is changed.
         query: the chosen query.
         key: the chosen key; None for none.
         knobs: what is done in the shown call alone.
-        dark: the color scheme.
     """
 
-    source: Source
-    lines: tuple[str, ...]
-    sentence: int
-    site: Site
-    head: int
-    edits: Edits
     query: int
     key: int | None
     knobs: Knobs
-    dark: bool
-
-    @property
-    def record(self) -> Record:
-        """The run with the edits, from the cache: what a session holds of a page holds no record."""
-        return cache.record(self.source, self.lines, self.edits)
-
-    @property
-    def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
-        """The tokens of the queries and of the keys."""
-        return self.record.tokens(self.site, sentence=self.sentence)
 
     @property
     def selected(self) -> tuple[int, int]:
         """The chosen query and key; -1 for no key."""
         return self.query, -1 if self.key is None else self.key
+
+    @property
+    def drawn(self) -> dict[str, Any]:
+        return {"sentence": self.sentence, "selected": self.selected, "dark": self.dark, "rev": look.rev("cell")}
 
     @property
     def windows(self) -> dict[str, slice]:
@@ -66,3 +50,9 @@ def window(around: int, size: int) -> slice:
     """At most 64 neighbors, with one of them in the middle where there is room on both sides."""
     first = max(0, min(around - MOST_TOKENS // 2, size - MOST_TOKENS))
     return slice(first, min(size, first + MOST_TOKENS))
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], **style) -> None:
+    """A small table in a frame that scrolls; see `attnviz.ui.shared.text.table_html`."""
+    cut = [[shown(cell, LONGEST).replace("␣", " ") for cell in row] for row in (head, *rows)]
+    text.table(cut[1:], cut[0], css="facts walked", named="Table", **style)

@@ -5,15 +5,14 @@ from dataclasses import replace
 
 from attnviz.core.errors import AttnvizError
 from attnviz.core.stack import Entry, History, Stack
-from attnviz.ui.shared import mask_link as link
-from attnviz.ui.shared import state
-from attnviz.ui.shared.state import Setting, State
+from attnviz.ui.shared import mask_link, state
+from attnviz.ui.shared.setting import Setting, State, coded, kept
 
-MASK = state.coded("mask", None, link.encode_stack, link.decode_stack)
-HISTORY: Setting[History | None] = state.kept("mask history", None)
-OPENING = state.kept("opening mask", Stack())
+MASK = coded("mask", None, mask_link.encode_stack, mask_link.decode_stack, "edits")
+HISTORY: Setting[History | None] = kept("mask history", None)
+OPENING = kept("opening mask", Stack())
 """The mask that a page begins with."""
-REFUSED = state.kept("mask refused", "")
+REFUSED = kept("mask refused", "")
 
 
 def of(now: State) -> Stack:
@@ -29,10 +28,10 @@ def changed(now: State, change: Callable[[Stack], Stack]) -> State:
     """With another mask, which can be undone; one that is refused, or that no link can hold, leaves it as it is."""
     try:
         stack = change(of(now))
-        link.encode_stack(stack)
+        mask_link.encode_stack(stack)
     except AttnvizError as error:
         return now.put(REFUSED, str(error))
-    return _kept(now, _history(now).do(stack))
+    return _kept(now, history(now).do(stack))
 
 
 def put(now: State, stack: Stack) -> State:
@@ -42,10 +41,25 @@ def put(now: State, stack: Stack) -> State:
 def amended(now: State, stack: Stack) -> State:
     """With another mask in the place of the present one: one step of undo for a change that goes on."""
     now = put(now, stack)
-    history = _history(now)
-    if history.present != stack or len(history.past) < 2:
+    done = history(now)
+    if done.present != stack or len(done.past) < 2:
         return now
-    return _kept(now, History(stack, history.past[:-1]))
+    return _kept(now, History(stack, done.past[:-1]))
+
+
+def without(now: State, i: int) -> State:
+    """Without one of its rules."""
+    return changed(now, lambda stack: stack.removed(i))
+
+
+def with_entry(now: State, i: int, values: Callable[[], dict[str, object]]) -> State:
+    """With another join or another sign of a rule, or the rule on or off."""
+    return changed(now, lambda stack: stack.replaced(i, replace(stack.entries[i], **values())))
+
+
+def with_numbers(now: State, i: int, values: Callable[[], dict[str, object]]) -> State:
+    """With other numbers of a rule, which may be refused."""
+    return with_entry(now, i, lambda: {"mask": replace(of(now).entries[i].mask, **values())})
 
 
 def refused() -> str:
@@ -56,28 +70,20 @@ def refused() -> str:
 
 
 def undone(now: State) -> State:
-    return _kept(now, _history(now).undo())
+    return _kept(now, history(now).undo())
 
 
 def redone(now: State) -> State:
-    return _kept(now, _history(now).redo())
+    return _kept(now, history(now).redo())
 
 
-def can_undo() -> bool:
-    return bool(_history(state.now()).past)
-
-
-def can_redo() -> bool:
-    return bool(_history(state.now()).future)
+def history(now: State) -> History:
+    kept = now[HISTORY]
+    return History(of(now)) if kept is None else kept.do(of(now))
 
 
 def _kept(now: State, history: History) -> State:
     return now.put(HISTORY, history).put(MASK, history.present)
-
-
-def _history(now: State) -> History:
-    kept = now[HISTORY]
-    return History(of(now)) if kept is None else kept.do(of(now))
 
 
 def fitting(stack: Stack, sentences: int) -> tuple[Stack, tuple[Entry, ...]]:

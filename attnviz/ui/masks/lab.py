@@ -1,0 +1,48 @@
+"""What every tab of the mask lab is given, and which tab is open."""
+
+from dataclasses import dataclass
+
+from attnviz.core.masks import Mask
+from attnviz.core.stack import Stack
+from attnviz.core.tokens import Sentence
+from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.setting import choice
+
+COMPOSE, CONVENTIONS, EMPTY_ROWS, LEAKS, CHECK = TABS = (
+    "Compose",
+    "Conventions",
+    "Empty rows",
+    "Leak test",
+    "Check",
+)
+TAB = choice("tab", TABS, COMPOSE)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Lab(Look):
+    """What is looked at in the lab.
+
+    Attributes:
+        stack: the rules as a person composed them, also those that are off.
+        mask: who may attend to whom at the site: the model's own mask and the rules together; Full if there is none. Of
+            a model that is read-only, what the rules would be.
+    """
+
+    stack: Stack
+    mask: Mask
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """How many queries and keys there are."""
+        queries, keys = self.tokens
+        return len(queries), len(keys)
+
+    @property
+    def seen(self) -> tuple[Sentence, ...]:
+        """The sentences whose tokens are the keys."""
+        return self.record.read if self.site.kind == "decoder" else self.record.sentences
+
+    @property
+    def masked(self) -> int:
+        """The sentence of the mask: its only one, where it holds for every sentence."""
+        return self.sentence if self.mask.batch_size else 0

@@ -1,0 +1,128 @@
+"""All heads as maps, in an order that can be chosen, and two of their numbers against each other."""
+
+import time
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from attnviz import figures
+from attnviz.core.edits import KINDS
+from attnviz.core.record import Record
+from attnviz.metrics.roles import THRESHOLDS
+from attnviz.sources.base import Source
+from attnviz.ui.overview.numbers import LAYER, SORT, TITLES, Numbers, head_of, numbers
+from attnviz.ui.shared import cache, look, pictures, state
+from attnviz.ui.shared.look import SHOW, SITE, Look, Place
+from attnviz.ui.shared.setting import Setting, choice, kept, several
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import sideways
+
+KIND = several("kinds", KINDS)
+ROLE = choice("role", tuple(rule.name for rule in THRESHOLDS))
+ACROSS, UP = choice("across", TITLES), choice("up", TITLES)
+PAINTED: Setting[tuple] = kept("painted every", ())
+"""The run of which all heads were painted last."""
+
+PAINTING = 0.08
+"""Seconds that a browser takes to paint 144 heads."""
+
+Order = tuple[Place, ...] | None
+"""The heads that are shown; None for all of them in the order of the model."""
+
+select = look.clicks("every", lambda point: look.look_at(*head_of(point)))
+
+
+def framed(source: Source, record: Record) -> Place:
+    """The head that is framed: the chosen one, else the one that the model opens with."""
+    site, head = state.get(SITE), state.get(SHOW)
+    chosen = (site or look.opening_site(source), head if isinstance(head, int) else look.opening_head(source))
+    there = chosen[0] in record.sites and chosen[1] < record.step(chosen[0]).num_heads
+    return chosen if there else (record.steps[0].site, 0)
+
+
+def maps(at: Look, bar: DeltaGenerator, place: DeltaGenerator) -> tuple[Numbers, Order]:
+    """All heads as maps, and their numbers: first the maps, where they need no number, which takes longer."""
+    if plain := _asks_for_no_number(at):
+        _draw(at, place, None, None)
+        _let_paint(at.run)
+    known = numbers(at)
+    with bar:
+        order, captions = _order(known)
+    every = _figure(at, order, captions) if plain else _draw(at, place, order, captions)
+    with bar:
+        pictures.take_away(every, "every")
+    return known, order
+
+
+def _figure(at: Look, order: Order, captions: tuple[str, ...] | None) -> figures.Figure:
+    drawn = {"sentence": at.sentence, "dark": at.dark, "rev": look.rev("every"), "focused": (at.site, at.head)}
+    return cache.drawn(figures.overview.overview, at.record, order=order, captions=captions, **drawn)
+
+
+def _draw(at: Look, place: DeltaGenerator, order: Order, captions: tuple[str, ...] | None) -> figures.Figure:
+    figure = _figure(at, order, captions)
+    with place:
+        sideways("all heads")
+        pictures.picture(figure, "every", select="head", on_select=select)
+    return figure
+
+
+def _let_paint(run: tuple) -> None:
+    """Leave the processor to the browser for a moment, where something new is to be painted.
+
+    As a rule both are on one machine. On two cores a picture takes twice as long beside the sums that come next.
+    """
+    if state.get(PAINTED) != run:
+        state.put(PAINTED, run)
+        time.sleep(PAINTING)
+
+
+def _asks_for_no_number(at: Look) -> bool:
+    """Whether all heads are shown in the order of the model."""
+    by, kinds, role = (state.get(setting) for setting in (SORT, KIND, ROLE))
+    return by == LAYER and not role and (not kinds or len(kinds) == len({site.kind for site in at.record.sites}))
+
+
+def _order(known: Numbers) -> tuple[Order, tuple[str, ...] | None]:
+    """The heads to show, in which order, and what is said of each."""
+    by = state.one_of(SORT, (LAYER, *known.names))
+    options = {"shown": by, "format_func": lambda name: TITLES.get(name, name), "width": 330}
+    control(st.selectbox, "Order", SORT, (LAYER, *known.names), lead="Order", **options)
+    there = [kind for kind in KINDS if (known.table["kind"] == kind).any()]
+    kinds = [kind for kind in there if kind in state.get(KIND)] or there
+    if len(there) > 1:
+        options = {"shown": kinds, "read": lambda chosen: () if len(chosen) == len(there) else tuple(chosen)}
+        control(st.pills, "Kinds", KIND, there, lead="", selection_mode="multi", **options)
+    names = sorted({name for listed in known.table["role"] for name in listed.split(", ") if name})
+    role = state.one_of(ROLE, names, None)
+    if names:
+        options = {"index": None, "placeholder": "any", "width": 190}
+        control(st.selectbox, "Looks like", ROLE, names, shown=role, lead="Looks like", **options)
+    if by == LAYER and not role and len(kinds) == len(there):
+        return None, None
+    found = known.ordered(by, tuple(kinds), role)
+    captions = tuple("–" if value is None else f"{value:.2f}" for _, value in found) if by != LAYER else None
+    return tuple(head for head, _ in found), captions
+
+
+def against(at: Look, known: Numbers) -> None:
+    """Two numbers against each other, and one alone."""
+    up = "distance" if known.table["distance"].notna().all() else "output_share"
+    drawn = {"titles": TITLES, "dark": at.dark, "focused": (at.site, at.head), "rev": look.rev("every")}
+    with st.container(horizontal=True, gap="large"):
+        with st.container(width="content"):
+            with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+                x = _number(known, "Across", ACROSS, "confidence")
+                y = _number(known, "Up", UP, up)
+            scatter = figures.overview.scatter(at.record, known.table, x, y, **drawn)
+            pictures.show(scatter, "scatter", select="head", on_select=select)
+        with st.container(width="content"):
+            histogram = figures.overview.scatter(at.record, known.table, x, None, **drawn)
+            pictures.show(histogram, "histogram", select="head", on_select=select)
+
+
+def _number(known: Numbers, title: str, setting: Setting[str], opening: str) -> str:
+    """A column of the table, by its title."""
+    chosen = state.one_of(setting, known.names, opening if opening in known.names else known.names[0])
+    options = {"shown": chosen, "format_func": TITLES.__getitem__, "width": 290}
+    return control(st.selectbox, title, setting, known.names, **options)

@@ -1,0 +1,296 @@
+"""The edits bar and the active heads: what differs from the original model.
+
+In a link heads that are off are ``e0.1-e0.3``; what changes the scores of all calls is ``unscaled.temperature-0.5``;
+what is added to them is ``alibi.relative-0.softcap-5``: the seed of the relative bias, the bound of the scores.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError
+from attnviz.core.masks import Mask
+from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
+from attnviz.core.scoring import EMPTY_ROWS
+from attnviz.core.stack import Entry, Stack
+from attnviz.sources.base import Source
+from attnviz.ui.shared import cache, look, mask, state
+from attnviz.ui.shared.look import Place
+from attnviz.ui.shared.mask import MASK
+from attnviz.ui.shared.mask_link import BY_NAME, usual
+from attnviz.ui.shared.setting import State, choice, coded, flag, reader
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import label, note, quiet
+
+LONGEST_CHIP = 60
+"""Characters on a chip; of longer lists of heads the first are named."""
+
+SHORTCUTS = ("subsequent", "window", "prefix")
+"""Rules that a page offers as pills; all others are composed in the mask lab."""
+
+
+@dataclass(frozen=True)
+class Added:
+    """What is added to the scores, or bounds them: bias, never mask.
+
+    Attributes:
+        alibi: a penalty that grows with distance, another slope for each head.
+        relative: the seed of a relative position bias; None for none.
+        softcap: a bound that scores approach; None for none.
+    """
+
+    alibi: bool = False
+    relative: int | None = None
+    softcap: float | None = None
+
+    @property
+    def bias(self) -> tuple[Bias, ...]:
+        relative = () if self.relative is None else (RelativeBias(seed=self.relative),)
+        return (*([ALiBi()] if self.alibi else []), *relative)
+
+    def __str__(self) -> str:
+        relative = "" if self.relative is None else f"relative-{self.relative}"
+        softcap = "" if self.softcap is None else f"softcap-{self.softcap:g}"
+        return ".".join(filter(None, ("alibi" * self.alibi, relative, softcap)))
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What is done to the scores of every call.
+
+    Attributes:
+        temperature: divides them.
+        scaled: whether they are multiplied by the model's own scale; else by 1.
+    """
+
+    temperature: float = 1.0
+    scaled: bool = True
+
+    @property
+    def scale(self) -> float | None:
+        """The scale in the place of the model's own; None for that."""
+        return None if self.scaled else 1.0
+
+    def __str__(self) -> str:
+        temperature = "" if self.temperature == 1 else f"temperature-{self.temperature:g}"
+        return ".".join(filter(None, ("unscaled" * (not self.scaled), temperature)))
+
+
+_read_added = reader(
+    r"(alibi)?\.?(?:relative-(\d{1,4}))?\.?(?:softcap-(?!0$)(\d{1,3}(?:\.\d{1,2})?))?",
+    lambda m: Added(bool(m[1]), m[2] and int(m[2]), m[3] and float(m[3])),
+    "does not name what is added",
+    "alibi.relative-0.softcap-5",
+    str,
+)
+_read_tuned = reader(
+    r"(unscaled)?\.?(?:temperature-(?!0$)(\d{1,2}(?:\.\d{1,3})?|100))?",
+    lambda m: Tuned(float(m[2] or 1), not m[1]),
+    "cannot be read",
+    "unscaled.temperature-0.5",
+    str,
+)
+
+
+def _off_text(off: frozenset[Place]) -> str:
+    return "-".join(map(look.place_text, sorted(off)))
+
+
+OFF = coded(
+    "off",
+    frozenset(),
+    _off_text,
+    lambda text: frozenset(look.read_places(text)),
+    "model edits",
+    lacks=look.lacks_place,
+)
+OWN_MASK = flag("own_mask", True, "edits")
+EMPTY = choice("empty", EMPTY_ROWS, EMPTY_ROWS[0], "edits")
+ADDED = coded("added", Added(), str, _read_added, "edits")
+TUNED = coded("tuned", Tuned(), str, _read_tuned, "edits")
+
+
+def edits_bar(
+    source: Source, lines: tuple[str, ...], *, opening: Stack = Stack(), shortcuts: bool = True
+) -> tuple[Edits, DeltaGenerator]:
+    """Toggle masks, and see and undo what is changed. Gives the edits, and the place for what the model says to them.
+
+    A model that is read-only is left as it is: its controls are disabled, and what a link would change is named.
+
+    Args:
+        opening: the mask that is on as long as nobody has chosen any.
+        shortcuts: whether some masks stand there as pills.
+    """
+    fixed = bool(source.read_only)
+    hidden = _hidden(source, lines)
+    state.put(mask.OPENING, Stack() if fixed else opening)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="edits"):
+        if shortcuts:
+            _shortcuts(fixed)
+        help = f"It hides {hidden}."
+        own_mask = not hidden or control(st.toggle, "the model's own mask", OWN_MASK, help=help, disabled=fixed)
+        stack, left_out = mask.fitting(mask.current(), len(lines))
+        edits = _edits(source, stack, own_mask)
+        if not fixed:
+            edits = replace(edits, empty_rows=_empty_rows(source, lines, edits))
+    for one in left_out:
+        many = f"The {name_of(one)} is for {one.mask.batch_size} sentence(s), and there are {len(lines)}"
+        note(f"{many}: it is left out. Give it the lengths of all sentences on the page Masks.", "notice")
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        kept = {"wrap": False, "vertical_alignment": "center", "gap": "small", "width": "content", "key": "changes"}
+        row = st.container(horizontal=True, **kept)
+        said = st.container(key="said")
+    if source.unseen:
+        quiet(source.unseen)
+    if fixed:
+        _left_out(source, edits, row)
+        return Edits(), said
+    with row:
+        _chips(edits, stack, hidden)
+    return edits, said
+
+
+def _edits(source: Source, stack: Stack, own_mask: bool) -> Edits:
+    heads_off = frozenset((site, head) for site, head in state.get(OFF) if not look.lacks_place(source, (site, head)))
+    added, tuned = state.get(ADDED), state.get(TUNED)
+    scores = {"temperature": tuned.temperature, "scale": tuned.scale, "bias": added.bias, "softcap": added.softcap}
+    return Edits(stack.mask(), heads_off, own_mask=own_mask, **scores)
+
+
+def _left_out(source: Source, edits: Edits, row: DeltaGenerator) -> None:
+    """Why nothing can be changed in a model, and what is set and so is left out."""
+    with row:
+        label("Read-only: nothing can be changed in this model.")
+    if edits == Edits():
+        quiet(source.read_only)
+        return
+    note(f"{source.read_only} Left out: {'; '.join(edits.in_words())}.", "notice")
+    _reset_button("let go of these changes")
+
+
+def _hidden(source: Source, lines: tuple[str, ...]) -> str:
+    """What the model's own mask hides: the future, padding, both, or nothing."""
+    future = any(site.kind == "decoder" for site in source.sites)
+    padding = len({sentence.length for sentence in cache.sentences(source, lines)}) > 1
+    return " and ".join(["the future"] * future + ["padding"] * padding)
+
+
+def _shortcuts(fixed: bool) -> None:
+    """Some rules as pills, with the numbers of those that are on. A pill adds a rule, or takes it away."""
+    on = {one.mask.rule: i for i, one in reversed([*enumerate(mask.current().entries)]) if one.on}
+    options = {"shown": [name for name in SHORTCUTS if name in on], "at": "rules", "step": _choose}
+    control(st.pills, "Mask", MASK, SHORTCUTS, lead="Mask", selection_mode="multi", disabled=fixed, **options)
+    for name, key in (("window", "before"), ("window", "after"), ("prefix", "length")):
+        if name in on:
+            rule = mask.current().entries[on[name]].mask
+            number(on[name], rule, key, at=f"{name} {key}", width=116, disabled=fixed, required=True)
+
+
+def number(i: int, rule: Mask, name: str, *, at: str, lead: bool = True, **options: object) -> None:
+    """One number of a rule of the mask."""
+    parameter = next(one for one in rule.parameters() if one.name == name)
+
+    def step(now: State, typed: float | None) -> State:
+        return mask.with_numbers(now, i, lambda: {name: typed})
+
+    shown = {"shown": getattr(rule, name), "lead": parameter.label if lead else None, "at": at, "step": step}
+    control(st.number_input, parameter.label, MASK, parameter.least, parameter.most, **shown, **options)
+
+
+def _choose(now: State, chosen: list[str]) -> State:
+    return mask.changed(now, lambda stack: _with_shortcuts(stack, chosen))
+
+
+def _with_shortcuts(stack: Stack, chosen: list[str]) -> Stack:
+    """Take away what was let go of; add what is new: a prefix before the rules that block, as it opens the future."""
+    entries = [e for e in stack.entries if not e.on or e.mask.rule not in SHORTCUTS or e.mask.rule in chosen]
+    on = {e.mask.rule for e in entries if e.on}
+    for name in (name for name in SHORTCUTS if name in chosen and name not in on):
+        causal = next((i + 1 for i, e in enumerate(entries) if e.on and e.mask.rule == "subsequent"), len(entries))
+        at = {"subsequent": 0, "prefix": causal}.get(name, len(entries))
+        entries.insert(at, usual(BY_NAME[name].started(0, ())))
+    return Stack(tuple(entries))
+
+
+def _empty_rows(source: Source, lines: tuple[str, ...], edits: Edits) -> str:
+    """What a row without keys gets; asked for only where there is one."""
+    try:
+        if not cache.record(source, lines, edits).has_empty_rows:
+            return EMPTY_ROWS[0]
+    except AttnvizError:  # the page says it where its pictures would stand: first come the edits, to be taken back
+        return EMPTY_ROWS[0]
+    return control(st.pills, "Rows without keys", EMPTY, EMPTY_ROWS, lead="Rows without keys")
+
+
+def name_of(entry: Entry, *, first: bool = True) -> str:
+    """A rule as it is called: "subsequent mask", "or prefix of 2", "not padding mask"."""
+    rule = str(entry.mask)
+    rule += " mask" if rule == entry.mask.rule else ""
+    return " ".join(filter(None, ("or" * (entry.join == "or" and not first), "not" * entry.negated, rule)))
+
+
+def _chips(edits: Edits, stack: Stack, hidden: str) -> None:
+    """One removable chip for each thing that is changed, and one button that resets all."""
+    if edits == Edits():
+        label("Nothing is changed: this is the model as it is.")
+        return
+    label("Changed")
+    _reset_button("reset all")
+    on = [(i, one) for i, one in enumerate(stack.entries) if one.on]
+    for i, one in on:
+        _chip(name_of(one, first=i == on[0][0]), mask.without, i, key=f"chip mask {i}")
+    relative, softcap = state.get(ADDED).relative, edits.softcap
+    for setting, changed, said in (
+        (ADDED.part("alibi"), state.get(ADDED).alibi, "ALiBi bias"),
+        (ADDED.part("relative"), relative is not None, f"relative bias, seed {relative}"),
+        (ADDED.part("softcap"), softcap is not None, f"softcap {softcap or 0:g}"),
+        (TUNED.part("temperature"), edits.temperature != 1, f"temperature {edits.temperature:g}"),
+        (TUNED.part("scaled"), edits.scale is not None, "scores not scaled"),
+        (OWN_MASK, not edits.own_mask, f"{hidden} not masked"),
+        (EMPTY, edits.empty_rows != EMPTY_ROWS[0], f"rows without keys: {edits.empty_rows}"),
+    ):
+        if changed:
+            _chip(said, State.put, setting, setting.default)
+    for site in sorted({site for site, _ in edits.heads_off}):
+        heads = sorted(edits.off(site))
+        numbers = ", ".join(map(str, heads))
+        _chip(f"{site} {'head' if len(heads) == 1 else 'heads'} {numbers} off", _with_off, site, ())
+
+
+def _chip(label: str, undo: Callable[..., State], *args: object, key: str = "") -> None:
+    shown = label if len(label) <= LONGEST_CHIP else f"{label[:LONGEST_CHIP].rsplit(',', 1)[0]}, …"
+    shown += " off" * (shown != label and label.endswith(" off"))
+    options = {"on_click": state.change, "args": (undo, *args), "help": "Undo this change"}
+    st.button(shown, key=key or f"chip {label}", icon=":material/close:", **options)
+
+
+def _reset_button(title: str) -> None:
+    st.button(title, key="reset", on_click=state.change, args=(_reset,), type="tertiary", wrap=False)
+
+
+def _reset(now: State) -> State:
+    """Back to the original model; on a page that begins with a mask, no mask is then a choice."""
+    now = mask.put(now, Stack()).without("edits")
+    return now.put(MASK, Stack()) if now[mask.OPENING].entries else now
+
+
+def heads_on(source: Source, site: Site) -> None:
+    """Heads on and off, as pills."""
+    heads, fixed = range(source.num_heads), bool(source.read_only)
+    off = set() if fixed else {head for place, head in state.get(OFF) if place == site}
+    on = [head for head in heads if head not in off]
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        options = {"shown": on, "at": f"on {site}", "selection_mode": "multi", "disabled": fixed}
+        options["step"] = lambda now, on: _with_off(now, site, {*heads} - {*on})
+        control(st.pills, "Heads on", OFF, heads, lead="Heads on", **options)
+        for name, key, heads_off in (("all", "all on", ()), ("none", "all off", heads), ("invert", "invert", on)):
+            options = {"on_click": state.change, "args": (_with_off, site, heads_off)}
+            st.button(name, key=key, type="tertiary", disabled=fixed, **options)
+
+
+def _with_off(now: State, site: Site, heads: Iterable[int]) -> State:
+    """With these heads of a site off, and no others of it."""
+    return now.put(OFF, Edits(heads_off=now[OFF]).with_heads_off(site, frozenset(heads)).heads_off)

@@ -1,0 +1,397 @@
+"""What a page looks at: model, texts, site, head, training step and cell, and how weights become colors.
+
+In a link a site is ``c1`` (cross layer 1), a selected cell ``2.1`` (query 2, key 1), heads ``e0.1-e0.3`` (encoder layer
+0 head 1, and 3), picked tokens ``q2-k5``, and a view ``words.hide.ab``: pieces merged, special tokens hidden, of a pair
+only what text A sees of text B.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import streamlit as st
+
+from attnviz import metrics, views
+from attnviz.core.display import shown
+from attnviz.core.edits import BY_LETTER, Edits, Site
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.record import Record
+from attnviz.core.tokens import Token
+from attnviz.sources.base import Source
+from attnviz.ui.shared import cache, state
+from attnviz.ui.shared.setting import State, choice, coded, each, flag, kept, reader, whole
+from attnviz.ui.shared.state import control, pick
+from attnviz.ui.shared.text import note
+from attnviz.views import SPECIAL, View
+
+COMBINED = ("mean", "max", "min")
+"""How all heads can be shown as one."""
+DOMAINS = {"0 to 1": "fixed", "0 to largest": "shared", "logarithmic": "log"}
+PAIRS = {"A to A": "aa", "A to B": "ab", "B to A": "ba", "B to B": "bb"}
+"""How the link writes which text of a pair looks at which."""
+
+Cell = tuple[int, int]
+Place = tuple[Site, int]
+"""A site and a head of it."""
+
+
+def site_text(site: Site) -> str:
+    return f"{site.kind[0]}{site.layer}"
+
+
+def place_text(place: Place) -> str:
+    return f"{site_text(place[0])}.{place[1]}"
+
+
+def place_of(found: Any) -> Place:
+    """The head that three groups of a match name."""
+    return Site(BY_LETTER[found[1]], int(found[2])), int(found[3])
+
+
+def view_text(view: View) -> str:
+    parts = ("words" * view.words, view.special if view.special != SPECIAL[0] else "", PAIRS.get(view.pair, ""))
+    return ".".join(filter(None, parts))
+
+
+def _lacks_site(source: Source, site: Site | None) -> str:
+    return "" if site in (None, *source.sites) else _what_there_is(source)
+
+
+def lacks_head(source: Source, head: int | str | None) -> str:
+    return _what_there_is(source) if isinstance(head, int) and head >= source.num_heads else ""
+
+
+def lacks_place(source: Source, place: Place) -> str:
+    return _lacks_site(source, place[0]) or lacks_head(source, place[1])
+
+
+def _what_there_is(source: Source) -> str:
+    sites = ", ".join(map(str, source.sites))
+    return f"the model has {sites} with {source.num_heads} head(s) each, counted from 0"
+
+
+def _lacks_step(source: Source, step: int | None) -> str:
+    there = ", ".join(map(str, source.steps)) or "none"
+    return "" if step in (None, *source.steps) else f"of the steps of its training these are kept: {there}"
+
+
+def _head_of(found: Any) -> int | str:
+    return int(found[0]) if found[0].isdigit() else found[0]
+
+
+def _view_of(found: Any) -> View:
+    pair = next((pair for pair, letters in PAIRS.items() if letters == found[3]), "all")
+    return View(bool(found[1]), found[2] or SPECIAL[0], pair)
+
+
+def _pin_of(found: Any) -> tuple[str, int]:
+    return {"q": "query", "k": "key"}[found[1]], int(found[2])
+
+
+def pins_text(pins: frozenset[tuple[str, int]]) -> str:
+    return "-".join(f"{end[0]}{position}" for end, position in sorted(pins, reverse=True))
+
+
+PLACE = r"([edc])(\d{1,3})\.(\d{1,3})"
+read_places = each(reader(PLACE, place_of, "does not name heads", "e0.1-e0.3"), 2000)
+_read_site = reader(
+    r"([edc])(\d{1,3})", lambda m: Site(BY_LETTER[m[1]], int(m[2])), "does not name a layer", "e0, d1 or c1"
+)
+_read_head = reader(
+    rf"\d{{1,3}}|{'|'.join(COMBINED)}",
+    _head_of,
+    "does not name a head",
+    f"a number or one of {', '.join(COMBINED)}",
+)
+_read_cell = reader(r"(\d{1,6})\.(\d{1,6})", lambda m: (int(m[1]), int(m[2])), "does not name a cell", "2.1")
+_read_view = reader(
+    rf"(words)?\.?({'|'.join(SPECIAL[1:])})?\.?({'|'.join(PAIRS.values())})?",
+    _view_of,
+    "does not name a view",
+    "words.hide.ab",
+    view_text,
+)
+_read_pins = each(reader(r"([qk])(\d{1,6})", _pin_of, "does not name tokens", "q2-k5"), 200)
+
+SITE = coded("site", None, site_text, _read_site, "model", lacks=_lacks_site)
+SHOW = coded("show", None, str, _read_head, "model", lacks=lacks_head)
+STEP = whole("step", None, 0, 999_999_999, "model", lacks=_lacks_step)
+CELL = coded("cell", None, lambda cell: f"{cell[0]}.{cell[1]}", _read_cell, "text")
+PINS = coded("pins", frozenset(), pins_text, lambda text: frozenset(_read_pins(text)), "text")
+QUERY = whole("query", None, 0, 999_999)
+SENTENCE = whole("sentence", 1, 1, cache.MOST_SENTENCES)
+COLORS = choice("colors", tuple(DOMAINS), "0 to 1")
+SUMS = flag("sums", False)
+VIEW = coded("view", View(), view_text, _read_view)
+CELLS_CHECKED = kept("cells checked", False, of="link")
+"""Whether the picture has what the link selects."""
+REVS = kept("revs", {})
+"""Clicks, by what was clicked."""
+
+
+def is_dark() -> bool:
+    return st.context.theme.type == "dark"
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What a page looks at.
+
+    Attributes:
+        source: the model.
+        lines: the sentences.
+        edits: everything that is changed.
+        sentence: which of the sentences, counted from 0.
+        site: the attention call.
+        head: by number, or the name of an aggregation.
+        dark: the color scheme.
+    """
+
+    source: Source
+    lines: tuple[str, ...]
+    edits: Edits
+    sentence: int
+    site: Site
+    head: int | str
+    dark: bool = field(default_factory=is_dark)
+
+    @property
+    def record(self) -> Record:
+        """The run with the edits, from the cache: what a session holds of a page holds no record."""
+        return cache.record(self.source, self.lines, self.edits)
+
+    @property
+    def untouched(self) -> Record:
+        """The run without edits."""
+        return cache.record(self.source, self.lines)
+
+    @property
+    def before(self) -> Record | None:
+        """The run without edits, where there are any."""
+        return self.untouched if self.edits != Edits() else None
+
+    @property
+    def run(self) -> tuple:
+        """What the record is of."""
+        return self.source, self.lines, self.edits
+
+    @property
+    def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        """The tokens of the queries and of the keys."""
+        return self.record.tokens(self.site, sentence=self.sentence)
+
+    @property
+    def number(self) -> int:
+        """The head, or the first one where all are combined."""
+        return self.head if isinstance(self.head, int) else 0
+
+    @cached_property
+    def cell(self) -> Cell | None:
+        """The selected cell, if the picture has it."""
+        return selected(self.record, self.site)
+
+    @property
+    def position(self) -> int:
+        """Where to ask for a word: at the query of the cell, else after the last token; of blanks at the first."""
+        return asked_at(self.record, self.site, self.cell, self.sentence)
+
+    @property
+    def drawn(self) -> dict[str, Any]:
+        """What a picture of cells is drawn with."""
+        return {"sentence": self.sentence, "selected": self.cell, "dark": self.dark, "rev": rev("cell")}
+
+
+def asked_at(record: Record, site: Site, cell: Cell | None, sentence: int) -> int:
+    """After which token a word is asked for, or in place of which."""
+    looks = cell is not None and not (site.kind == "encoder" and record.targets)
+    chosen = cell[0] if looks and cell[0] < len(record.read[sentence].tokens) else record.read[sentence].length - 1
+    blanks = record.prediction.blanks[sentence] if metrics.fills_in(record) else ()
+    return blanks[0] if blanks and chosen not in blanks else chosen
+
+
+def opening_site(source: Source) -> Site:
+    """Where to begin: at the site that the model's card opens with, else at the first."""
+    opens = source.card.opens[0] if source.card else None
+    return opens if opens in source.sites else source.sites[0]
+
+
+def opening_head(source: Source) -> int:
+    """Which head to begin with: the one that the model's card opens with, else the first."""
+    head = source.card.opens[1] if source.card else 0
+    return head if head < source.num_heads else 0
+
+
+def site(source: Source, default: Site | None = None) -> Site:
+    """The attention call to look at."""
+    found = state.get(SITE)
+    chosen = found if found in source.sites else default or opening_site(source)
+    if found is None and (state.get(CELL) or state.get(PINS)):  # a cell is of a site, and each page begins at its own
+        state.put(SITE, chosen)
+
+    def other_kind(now: State, kind: str) -> State:
+        """In the same layer if it has one; what was selected stands for other tokens there."""
+        of_kind = [site for site in source.sites if site.kind == kind]
+        return now.without("text").put(SITE, next((one for one in of_kind if one.layer == chosen.layer), of_kind[0]))
+
+    kinds = list(dict.fromkeys(site.kind for site in source.sites))
+    layers = [site.layer for site in source.sites if site.kind == chosen.kind]
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
+        if len(kinds) > 1:
+            pick("Kind of attention", SITE, kinds, shown=chosen.kind, lead="", at="kind", step=other_kind)
+        if len(layers) > 1:
+            layer = {"shown": chosen.layer, "at": "layer", "read": lambda layer: Site(chosen.kind, layer)}
+            pick("Layer", SITE, layers, lead="Layer", **layer)
+    return chosen
+
+
+def look_at(site: Site, head: int) -> None:
+    """Show a site, and one head of it."""
+    state.put(SITE, site)
+    state.put(SHOW, head)
+
+
+def sentence(lines: tuple[str, ...]) -> int:
+    """The sentence of the batch to look at, counted from 0."""
+    if state.get(SENTENCE) > len(lines):
+        state.put(SENTENCE, 1)
+    if len(lines) > 1:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            control(st.pills, "Sentence of the batch", SENTENCE, range(1, len(lines) + 1), lead="Sentence")
+    return state.get(SENTENCE) - 1
+
+
+def focus(source: Source, *, combined: bool = True) -> int | str:
+    """The head to look at, by number, or where that can be chosen the name of an aggregation."""
+    options = [*range(source.num_heads), *(COMBINED if combined else ())]
+    chosen = state.one_of(SHOW, options, opening_head(source))
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        pick("Head to look at", SHOW, options, shown=chosen, lead="Head")
+    return chosen
+
+
+def step(source: Source) -> Source:
+    """The same model as it was after some step of its training, by a slider; as it is where no steps were kept."""
+    if len(source.steps) < 2:
+        return source
+    *_, last = steps = source.steps
+    chosen = state.one_of(STEP, steps, last)
+    options = {"shown": chosen, "read": lambda step: None if step == last else step, "width": 344}
+    control(st.select_slider, step_in_words(chosen, last), STEP, steps, **options)
+    try:
+        return source if chosen == last else cache.source(source.id, chosen)
+    except AttnvizError as error:
+        note(f"{error} Here it is as trained.")
+        return source
+
+
+def step_in_words(step: int, last: int) -> str:
+    """What is seen after a step of the training."""
+    if step == last:
+        return f"Trained: after all {last:,} steps"
+    return f"In training: after {step:,} of {last:,} steps" if step else f"Untrained: after 0 of {last:,} steps"
+
+
+def query(title: str, tokens: tuple[Token, ...], cell: Cell | None = None, **behavior: Any) -> int:
+    """The token whose row is shown: that of a cell, else the chosen one, else the last that somebody typed."""
+    typed = [i for i, token in enumerate(tokens) if not token.special]
+    chosen = cell[0] if cell else state.one_of(QUERY, range(len(tokens)), typed[-1] if typed else 0)
+    names = [f"{i} · {shown(token.text)}" for i, token in enumerate(tokens)]
+    behavior |= {"shown": chosen, "format_func": names.__getitem__, "width": 170}
+    control(st.selectbox, title, QUERY, range(len(tokens)), lead=title, **behavior)
+    return chosen
+
+
+def display(at: Look, form: str = "map") -> dict[str, object]:
+    """How weights become colors, whether row sums stand beside them, and what of the map is seen.
+
+    Lines have no colors of weights, and sums stand beside a map alone: there these choices wait.
+    """
+    with st.popover("Display", icon=":material/palette:"):
+        colors = control(st.segmented_control, "Colors", COLORS, DOMAINS, disabled=form == "lines")
+        sums = control(st.toggle, "Row sums", SUMS, disabled=form != "map")
+        view = _view(at)
+    return {"domain": DOMAINS[colors], "row_sums": sums, "view": view}
+
+
+def _view(at: Look) -> View:
+    """What of a map is seen: only what means something for its tokens can be chosen."""
+    chosen = {}
+    every = [token for part in at.tokens for token in part]
+    if any(token.joined for token in every):
+        chosen["words"] = control(st.toggle, "Merge pieces into words", VIEW.part("words"))
+    if any(token.special for token in every):
+        chosen["special"] = control(st.segmented_control, "Special tokens", VIEW.part("special"), SPECIAL)
+    if all(any(token.segment for token in part) for part in at.tokens):
+        chosen["pair"] = control(st.segmented_control, "Pair of texts", VIEW.part("pair"), tuple(views.PAIRS))
+    try:
+        view = View(**chosen)
+        views.see(at.record, at.site, sentence=at.sentence, view=view)
+    except InputError as error:  # a text of special tokens alone
+        note(str(error), "notice")
+        return View()
+    return view
+
+
+def clicks(
+    what: str, step: Callable[[dict], None], gone: Callable[[], None] = lambda: None
+) -> Callable[[dict | None], None]:
+    """What a click on a picture does, once, and what Escape does."""
+
+    def clicked(point: dict | None) -> None:
+        if point is None:
+            gone()
+        elif int(point.get("rev", -1)) == rev(what):  # else it is an older one that the browser repeats
+            state.put(REVS, state.get(REVS) | {what: rev(what) + 1})
+            step(point)
+
+    return clicked
+
+
+def rev(what: str) -> int:
+    """How many clicks there were: carried in a picture's data, so that the same place can be clicked again."""
+    return state.get(REVS).get(what, 0)
+
+
+def toggle_cell(cell: Cell | None) -> None:
+    """Select a cell; the selected one is let go."""
+    state.put(CELL, None if cell == state.get(CELL) else cell)
+
+
+def cell_of(point: dict) -> Cell:
+    return int(point["query"]), int(point["key"])
+
+
+def let_go() -> None:
+    state.put(CELL, None)
+
+
+select = clicks("cell", lambda point: toggle_cell(cell_of(point)), let_go)
+"""Keep the cell that was clicked; a second click, or Escape, lets it go."""
+
+select_head = clicks("head", lambda point: state.put(SHOW, int(point["head"])))
+"""Show the head that was clicked."""
+
+
+def selected(record: Record, site: Site) -> Cell | None:
+    """The selected cell, if the picture has it."""
+    queries, keys = record.step(site).shape[2:]
+    if not state.get(CELLS_CHECKED):
+        _drop_missing(queries, keys)
+    cell = state.get(CELL)
+    return cell if cell and cell[0] < queries and cell[1] < keys else None
+
+
+def _drop_missing(queries: int, keys: int) -> None:
+    """Let go of what the link selects and the picture has not, and say so."""
+    cell, pins = state.get(CELL), state.get(PINS)
+    state.put(CELLS_CHECKED, True)
+    size = f"the picture has {queries} queries and {keys} keys, counted from 0"
+    missing = frozenset((side, at) for side, at in pins if at >= (queries if side == "query" else keys))
+    beyond = bool(cell) and not (cell[0] < queries and cell[1] < keys)
+    if beyond:
+        state.drop(CELL, None, CELL.encode(cell), size)
+    if missing:
+        state.drop(PINS, pins - missing, pins_text(missing)[:40], size)
+    if beyond or missing:
+        st.rerun()

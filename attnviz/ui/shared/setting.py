@@ -1,0 +1,204 @@
+"""Settings, and the one frozen state that holds what was chosen of them: the link is that state, written."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from attnviz.core.errors import AttnvizError, InputError
+
+if TYPE_CHECKING:
+    from attnviz.sources.base import Source
+
+T = TypeVar("T")
+
+Link = dict[str, list[str]]
+"""The parameters of an address, each with its values."""
+
+
+@dataclass(frozen=True)
+class Setting(Generic[T]):
+    """One thing that can be chosen, declared by the feature that it belongs to.
+
+    Attributes:
+        name: what the link calls it.
+        default: what it is where nobody chose.
+        encode: how the link writes it, None for what a link cannot hold; without it, it is in no link.
+        decode: how the link is read.
+        of: what it is about, in words: it goes with the "model", the "text", the "link" or the "edits".
+        lacks: of a model and a value, or one of several values: why the model does not have it; "" if it has.
+    """
+
+    name: str
+    default: T = field(compare=False)
+    encode: Callable[[T], str | Sequence[str] | None] | None = field(default=None, compare=False)
+    decode: Callable[[Sequence[str]], T] | None = field(default=None, compare=False)
+    of: str = field(default="", compare=False)
+    lacks: "Callable[[Source, Any], str] | None" = field(default=None, compare=False)
+
+    def part(self, name: str) -> "Part":
+        """One field of a setting whose values are dataclasses."""
+        return Part(self, name)
+
+
+@dataclass(frozen=True)
+class Part(Generic[T]):
+    """One field of a setting: it is read, put and drawn as a setting is."""
+
+    setting: Setting
+    field: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.setting.name} {self.field}"
+
+    @property
+    def default(self) -> T:
+        return getattr(self.setting.default, self.field)
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that was chosen; of all else the default holds."""
+
+    chosen: Mapping[Setting, Any] = field(default_factory=dict)
+
+    def __getitem__(self, setting: Setting[T] | Part[T]) -> T:
+        if isinstance(setting, Part):
+            return getattr(self[setting.setting], setting.field)
+        return self.chosen.get(setting, setting.default)
+
+    def put(self, setting: Setting[T] | Part[T], value: T) -> "State":
+        """The state with another value of a setting."""
+        if isinstance(setting, Part):
+            return self.put(setting.setting, replace(self[setting.setting], **{setting.field: value}))
+        chosen = {one: other for one, other in self.chosen.items() if one != setting}
+        if setting.encode is None or value != setting.default:
+            chosen[setting] = value
+        return State(chosen)
+
+    def without(self, *of: str) -> "State":
+        """The state without what is about a model, a text, a link or edits."""
+        return State({one: value for one, value in self.chosen.items() if not {*one.of.split()} & {*of}})
+
+    def linked(self) -> "State":
+        """The state without what is in no link."""
+        return State({setting: value for setting, value in self.chosen.items() if setting.encode})
+
+    def link(self) -> Link:
+        """The state as a link holds it."""
+        written = {one.name: one.encode(value) for one, value in self.chosen.items() if one.encode}
+        return {
+            name: [text] if isinstance(text, str) else [*text] for name, text in written.items() if text is not None
+        }
+
+
+def kept(name: str, default: T, of: str = "") -> Setting[T]:
+    """What a session remembers and a link does not."""
+    return Setting(name, default, of=of)
+
+
+def coded(
+    name: str, default: T, encode: Callable[[T], str], decode: Callable[[str], T], of: str = "", **more
+) -> Setting[T]:
+    """A setting with a way of its own to be written; an empty text is the default."""
+    return Setting(
+        name, default, encode, lambda values: decode(".".join(values)) if any(values) else default, of, **more
+    )
+
+
+def choice(name: str, options: Iterable[str] | Mapping[T, str], default: T | None = None, of: str = "") -> Setting[T]:
+    """One of some options; of a mapping, the link writes the values."""
+    written = dict(options) if isinstance(options, Mapping) else {option: option for option in options}
+    read = {text: option for option, text in written.items()}
+
+    def decode(values: Sequence[str]) -> T:
+        return read[_all(values, read.__contains__, f"one of {', '.join(read)}")[-1]]
+
+    return Setting(name, default, written.__getitem__, decode, of)
+
+
+def several(name: str, options: Sequence[str]) -> Setting[tuple[str, ...]]:
+    """Some of the options, each a parameter of its own; all of them where nobody chose."""
+
+    def decode(values: Sequence[str]) -> tuple[str, ...]:
+        return tuple(_all([value for value in values if value], options.__contains__, f"one of {', '.join(options)}"))
+
+    return Setting(name, (), tuple, decode)
+
+
+def flag(name: str, default: bool, of: str = "") -> Setting[bool]:
+    return choice(name, {True: "true", False: "false"}, default, of)
+
+
+def whole(name: str, default: T, least: int, most: int, of: str = "", **more) -> Setting[int | T]:
+    """A whole number within bounds."""
+
+    def fits(value: str) -> bool:
+        return bool(re.fullmatch(r"-?\d{1,12}", value, re.ASCII)) and least <= int(value) <= most
+
+    def decode(values: Sequence[str]) -> int:
+        return int(_all(values, fits, f"a whole number from {least} to {most}")[-1])
+
+    return Setting(name, default, str, decode, of, **more)
+
+
+def _all(values: Sequence[str], fits: Callable[[str], bool], what: str) -> Sequence[str]:
+    for value in values:
+        if not fits(value):
+            raise InputError(f"'{value[:40]}' is not {what}.")
+    return values
+
+
+def reader(
+    pattern: str, make: Callable[[re.Match], T], wrong: str, like: str, write: Callable[[T], str] | None = None
+) -> Callable[[str], T]:
+    """How a text is read that a pattern matches as a whole; any other is refused with one that can be read.
+
+    Args:
+        make: the value of a match; it may refuse, too.
+        wrong: what is wrong with other texts, such as "does not name a cell".
+        write: the text of a value, where each value is to have one text.
+    """
+
+    def decode(text: str) -> T:
+        found = re.fullmatch(pattern, text, re.ASCII)
+        try:
+            value = make(found) if found else None
+        except AttnvizError:
+            found = None
+        if not found or (write and write(value) != text):
+            raise InputError(f"'{text[:40]}' {wrong}; it should look like {like}.")
+        return value
+
+    return decode
+
+
+def each(decode: Callable[[str], T], most: int) -> Callable[[str], tuple[T, ...]]:
+    """How several are read, with hyphens between them."""
+
+    def decode_all(text: str) -> tuple[T, ...]:
+        if text.count("-") >= most:
+            raise InputError(f"'{text[:40]}' … holds {text.count('-') + 1} parts; a link takes {most}.")
+        return tuple(map(decode, text.split("-"))) if text else ()
+
+    return decode_all
+
+
+PROBLEMS: Setting[tuple[str, ...]] = kept("problems", (), of="link")
+"""What of the link that was opened could not be read."""
+
+
+def read(link: Link, settings: Mapping[str, Setting]) -> State:
+    """The state that a link holds; what cannot be read is left as it is without a link, and named."""
+    state, problems = State(), []
+    for name, values in link.items():
+        setting = settings.get(name)
+        if setting is None:
+            problems.append(f"{name[:40]}: there is no such setting.")
+            continue
+        try:
+            state = state.put(setting, setting.decode(values))
+        except InputError as error:
+            problems.append(f"{name}: {error}")
+    return state.put(PROBLEMS, tuple(problems))

@@ -1,0 +1,129 @@
+"""Text on a page, shown as typed: nothing in it is read as markup."""
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+import streamlit as st
+
+from attnviz.core.display import shown, without_surrogates
+
+STYLE = Path(__file__).with_name("style.css")
+
+MOST_UNKNOWN = 4
+"""Unknown words that are named."""
+
+
+class Markup(str):
+    """A cell that is HTML already."""
+
+
+def clean(text: str) -> str:
+    """Without what cannot be sent to a browser."""
+    return without_surrogates(text).replace("\0", "\N{SYMBOL FOR NULL}")
+
+
+def plain(text: str) -> str:
+    """A text as HTML shows it."""
+    return text if isinstance(text, Markup) else escape(clean(text))
+
+
+def block(text: str, css: str, tag: str = "div", role: str = "") -> None:
+    """A text in an element of its own."""
+    named = f' role="{role}"' if role else ""
+    st.html(f'<{tag} class="{css}"{named}>{plain(text)}</{tag}>')
+
+
+def note(text: str, kind: str = "error") -> None:
+    """One plain sentence about what is wrong or left out."""
+    block(text, f"note {kind}", role="alert" if kind == "error" else "status")
+
+
+def in_words(text: str) -> None:
+    """The sentence about what is selected."""
+    block(text, "words", role="status")
+
+
+def large(text: str) -> None:
+    """A sentence that stands out beside a picture or under a title."""
+    block(text, "large")
+
+
+def quiet(text: str) -> None:
+    """A remark beside a picture."""
+    block(text, "quiet")
+
+
+def title(text: str) -> None:
+    """What a page of text is about."""
+    block(text, "heading", "h2")
+
+
+def heading(text: str) -> None:
+    """What the part of the page under it is about."""
+    block(text, "section", "h3")
+
+
+def unseen(text: str) -> None:
+    """For those who cannot see the picture before it."""
+    block(text, "unseen", "p")
+
+
+def sideways(what: str) -> None:
+    """On a narrow screen: that a picture goes on, and what is there."""
+    block(f"Scroll the picture sideways to see {what}.", "quiet narrow")
+
+
+def label(text: str) -> None:
+    """What the controls right of it are about."""
+    st.caption(text, width="content")
+
+
+def table(rows: Sequence[Sequence[str]], head: Sequence[str] = (), **style) -> None:
+    """A small table; see `table_html`."""
+    st.html(table_html(rows, head, **style))
+
+
+def table_html(
+    rows: Sequence[Sequence[str]],
+    head: Sequence[str] = (),
+    *,
+    numbers: Sequence[int] = (),
+    marked: int | None = None,
+    css: str = "facts",
+    named: str = "",
+    rows_named: bool = False,
+) -> str:
+    """A small table.
+
+    Args:
+        numbers: which columns hold numbers.
+        marked: the row that stands out.
+        named: what the frame is called in which it scrolls; without it, it has none.
+        rows_named: whether the first column names the rows.
+    """
+
+    def line(cells: Sequence[str], tag: str, marks: str = "") -> str:
+        made = []
+        for i, cell in enumerate(cells):
+            name = "th" if rows_named and not i else tag
+            scope = "" if name == "td" else f' scope="{"col" if tag == "th" else "row"}"'
+            kind = ' class="number"' if i in numbers else ""
+            made.append(f"<{name}{scope}{kind}>{plain(cell)}</{name}>")
+        return f"<tr{marks}>{''.join(made)}</tr>"
+
+    top = f"<thead>{line(head, 'th')}</thead>" if head else ""
+    body = "".join(line(row, "td", ' class="marked"' if i == marked else "") for i, row in enumerate(rows))
+    made = f'<table class="{css}">{top}<tbody>{body}</tbody></table>'
+    return f'<div class="scrolls" role="region" aria-label="{named}" tabindex="0">{made}</div>' if named else made
+
+
+def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>", who: str = "This model") -> None:
+    """Which words the model does not know, each with a known one that is spelled most like it."""
+    if not unknown:
+        return
+    named = [f"'{shown(word)}'" + (f" (nearest: '{near[0]}')" if near else "") for word, near in unknown.items()]
+    more = f" and {len(named) - MOST_UNKNOWN} more" if len(named) > MOST_UNKNOWN else ""
+    them = "it" if len(named) == 1 else "them"
+    known = f"{who} does not know {', '.join(named[:MOST_UNKNOWN])}{more}; it reads {them} as {shown(read_as)}."
+    note(known, "notice")
