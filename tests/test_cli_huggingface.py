@@ -370,7 +370,7 @@ def test_a_download_that_is_canceled_leaves_nothing_half(tmp_path, tmp_path_fact
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
 
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (130, ""), err
     first, second = err.splitlines()
     assert "is fetched: " in first
     assert second == "attnviz: Canceled. Files that are whole are kept."

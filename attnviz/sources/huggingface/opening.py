@@ -70,7 +70,7 @@ def _class(config: Any, name: str) -> tuple[Task, Any]:
         model = next((one for one in model if one.__name__ == made), model[0])
     if model is None or not _reads_text(model):
         raise InputError(
-            f"{faults.name(name)} ({made or kind}) is no language model: attnviz shows models that read text."
+            f"{faults.name(name)} ({made or kind}) does not read text alone: attnviz shows language models."
         )
     if both and auto is transformers.AutoModel:
         raise InputError(

@@ -26,7 +26,7 @@ BOUNDS = {torch.float64: 0.01, torch.float32: 0.01}
 BOUND = 0.1
 """The same in 16 bits."""
 OWN = "{} computes attention in its own code."
-NO_MAP = "gives nothing as its attention that is one map of all queries and keys"
+NO_MAP = "has no attention that is one map of all queries and keys"
 
 
 def tried(loaded: Loaded) -> Loaded:

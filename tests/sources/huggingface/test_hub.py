@@ -201,7 +201,7 @@ def test_a_download_ends_when_it_is_canceled(world):
 
 
 def test_the_small_files_are_judged_before_the_weights_come(world):
-    """What is no language model is not fetched first."""
+    """What does not read text alone is not fetched first."""
 
     def refuse(folder: Path) -> None:
         assert (folder / "config.json").is_file()

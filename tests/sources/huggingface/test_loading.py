@@ -197,7 +197,7 @@ def test_what_reads_no_text_is_no_language_model(story, tmp_path, kind):
     config.architectures = [kind]
     config.save_pretrained(folder)
 
-    assert "is no language model" in refusal(folder)
+    assert "does not read text alone" in refusal(folder)
 
 
 def test_a_missing_weight_is_named(story, tmp_path):
@@ -380,7 +380,7 @@ def test_what_cannot_be_used_is_not_fetched(tmp_path, story, monkeypatch):
         loaded = loading.load("tiny/story@v1")
 
         assert (loaded.name, loaded.commit, loaded.task) == ("tiny/story@v1", fake_hub.COMMIT, "next")
-        with pytest.raises(AttnvizError, match="no language model"):
+        with pytest.raises(AttnvizError, match="does not read text alone"):
             loading.load("tiny/picture")
         del fake.files["tiny/mute"]["tokenizer.json"]
         with pytest.raises(AttnvizError, match="no tokenizer"):
