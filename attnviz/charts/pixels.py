@@ -1,12 +1,12 @@
-"""Maps as images: one palette PNG, cell-exact, written with nothing but zlib."""
+"""Maps as images: one palette PNG, cell-exact."""
 
 import base64
-import struct
-import zlib
+import io
 from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
+from PIL import Image
 
 from attnviz.charts import hatch
 from attnviz.charts.theme import STOPS, Theme
@@ -84,19 +84,10 @@ def shades(shade: np.ndarray) -> np.ndarray:
 
 def png(image: np.ndarray, colors: np.ndarray) -> bytes:
     """A palette PNG of uint8 indices (height, width) into (at most 256, 3) colors."""
-    height, width = image.shape
-    raw = np.zeros((height, width + 1), np.uint8)
-    raw[:, 1:] = image
-    parts = (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
-        (b"PLTE", colors.tobytes()),
-        (b"IDAT", zlib.compress(raw.tobytes(), 6)),
-        (b"IEND", b""),
-    )
-    chunks = (
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+    picture, file = Image.fromarray(image, "P"), io.BytesIO()
+    picture.putpalette(colors.tobytes())
+    picture.save(file, "PNG")
+    return file.getvalue()
 
 
 def data_uri(image: np.ndarray, colors: np.ndarray) -> str:
