@@ -4,7 +4,6 @@ import streamlit as st
 
 from attnviz import figures, words
 from attnviz.core.edits import KINDS, Site
-from attnviz.core.record import Record
 from attnviz.metrics import alike
 from attnviz.ui.shared import cache, look, pictures
 from attnviz.ui.shared.look import Look
@@ -18,9 +17,7 @@ AT_ONCE, MOST_WORK = 40_000_000, 400_000_000
 """Heads x heads x cells of a map that take two seconds, and half a minute: the first at once, the others if asked."""
 
 
-@cache.kept
-def _divergences(record: Record, kind: str, sentence: int) -> alike.Divergences:
-    return alike.divergences(record, kind, sentence)
+_divergences = cache.kept(alike.divergences)
 
 
 def panel(at: Look) -> None:

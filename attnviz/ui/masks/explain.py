@@ -2,11 +2,10 @@
 
 import streamlit as st
 
-from attnviz.core import reach
 from attnviz.core.amounts import percent, short
 from attnviz.core.cost import Amount, cost
 from attnviz.core.display import shown
-from attnviz.core.masks import Mask
+from attnviz.core.reach import reach
 from attnviz.core.tokens import Token
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import cache
@@ -29,7 +28,7 @@ FAR = 128 * 1024
 COUNTED = 2**19
 """Cells counted at most: random keys take longest, a sixth of a second."""
 
-cost_of = cache.kept(cost)
+cost_of, reach_of = cache.kept(cost), cache.kept(reach)
 
 
 def explained(lab: Lab) -> None:
@@ -68,17 +67,12 @@ def _reached(lab: Lab) -> None:
         return
     query, tokens = lab.cell[0] if lab.cell else size - 1, lab.tokens[0]
     layers = control(st.slider, "Layers", LAYERS, 1, MOST_LAYERS, width=280)
-    seen = _seen(lab.mask, size, layers, lab.sentence)[:, query]
+    seen = reach_of(lab.mask, size, layers, sentence=lab.sentence)[:, query]
     token = quoted_token(tokens[query].text, query)
     after = "" if layers == 1 else "s"
     quiet(f"{token} sees {int(seen[-1].sum())} of {keys} inputs after {layers} layer{after}, itself included.")
     rows = [(str(i), _squares(row.tolist(), tokens), str(int(row.sum()))) for i, row in enumerate(seen, 1)]
     table(rows, css="reach", numbers=(2,), rows_named=True)
-
-
-@cache.kept
-def _seen(mask: Mask, size: int, layers: int, sentence: int):
-    return reach.reach(mask, size, layers, sentence=sentence)
 
 
 def _squares(seen: list[bool], tokens: tuple[Token, ...]) -> Markup:

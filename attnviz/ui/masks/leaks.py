@@ -11,7 +11,6 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.leaks import MOST, LeakTest
 from attnviz.core.masks import Full, Mask, Subsequent
 from attnviz.core.stack import Stack
-from attnviz.core.tokens import Token
 from attnviz.leaks import leak_test, mistakes, probes
 from attnviz.sources.base import Source
 from attnviz.ui.masks.lab import Lab
@@ -38,8 +37,6 @@ PROMISE = choice("promise", PROMISES)
 ASKED: Setting[tuple] = kept("leaks asked", ())
 """The test that takes long and was asked for."""
 
-Tokens = tuple[Token, ...]
-
 HOW = "One token after the other is changed and the model run again. Whose output moves has seen the change."
 
 QUICK = 1.5
@@ -56,7 +53,7 @@ def tab(lab: Lab) -> None:
             promised = _promised(lab)
     try:
         if tested == EXHIBIT:
-            test = _exhibited(how, lab.mask, *lab.tokens, lab.masked)
+            test = _exhibited(how, lab.mask, *lab.tokens, sentence=lab.masked)
             _result(lab, test, mistakes.EXHIBITS[how].says)
             return
         test = _model(lab, lab.site if tested == LAYER else lab.site.kind, promised)
@@ -136,10 +133,8 @@ def _test(
         return leak_test(source, sentences, edits, site=place, promised=promised, sentence=sentence, **more)
 
 
-@cache.kept
-def _exhibited(how: str, mask: Mask, queries: Tokens, keys: Tokens, sentence: int) -> LeakTest:
-    """One layer with random numbers, in which the mask is applied as it was chosen."""
-    return mistakes.leak_test_of_exhibit(how, mask, queries, keys, sentence=sentence)
+_exhibited = cache.kept(mistakes.leak_test_of_exhibit)
+"""The test of one layer with random numbers, in which the mask is applied as it was chosen."""
 
 
 def _result(lab: Lab, test: LeakTest, says: str) -> None:

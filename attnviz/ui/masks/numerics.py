@@ -8,7 +8,7 @@ from attnviz.charts.states import Grid
 from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import Record
-from attnviz.numerics import Outcome, Policy, Spread
+from attnviz.numerics import Outcome, Policy
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.masks.presets import LEFT_PADDING, PRESETS
 from attnviz.ui.masks.rulelist import shorter, sizes
@@ -130,9 +130,7 @@ def _picture(lab: Lab, grid: Grid, key: str) -> None:
     pictures.show(figures.states(grid, dark=lab.dark), key, menu=st.container())
 
 
-@cache.kept
-def _spread(mask: Mask, n: int) -> Spread:
-    return numerics.spread(mask, n)
+_spread = cache.kept(numerics.spread)
 
 
 @cache.kept

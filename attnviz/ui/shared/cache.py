@@ -11,8 +11,6 @@ from dataclasses import replace
 from functools import partial, wraps
 from typing import ParamSpec, TypeVar
 
-import pandas as pd
-
 from attnviz import api
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, InputError
@@ -211,10 +209,8 @@ def unknown(source: Source, lines: tuple[str, ...]) -> dict[str, tuple[str, ...]
     return source.unknown(list(lines))
 
 
-@kept
-def head_metrics(record: Record, sentence: int) -> pd.DataFrame:
-    """The numbers of every head."""
-    return head_metrics_of(record, sentence)
+head_metrics = kept(head_metrics_of)
+"""The numbers of every head."""
 
 
 def drawn(make: Callable[..., Figure], *args, **settings) -> Figure:

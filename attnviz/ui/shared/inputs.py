@@ -33,7 +33,7 @@ def input_bar() -> tuple[Source, tuple[str, ...]] | None:
     try:
         lines = cache.texts(clean(text))
         if ready:
-            state.drop_missing(source)
+            state.drop_missing("model", source)
             cache.sentences(source, lines)
     except AttnvizError as found:
         error = found

@@ -32,6 +32,8 @@ PAIRS = {"A to A": "aa", "A to B": "ab", "B to A": "ba", "B to B": "bb"}
 """How the link writes which text of a pair looks at which."""
 
 Cell = tuple[int, int]
+Pin = tuple[str, int]
+"""A side ("query" or "key") and a position."""
 Place = tuple[Site, int]
 """A site and a head of it."""
 
@@ -76,6 +78,16 @@ def _lacks_step(source: Source, step: int | None) -> str:
     return "" if step in (None, *source.steps) else f"of the steps of its training these are kept: {there}"
 
 
+def _lacks_cell(sizes: tuple[int, int], cell: Cell | None) -> str:
+    queries, keys = sizes
+    there = cell is None or (cell[0] < queries and cell[1] < keys)
+    return "" if there else f"the picture has {queries} queries and {keys} keys, counted from 0"
+
+
+def _lacks_pin(sizes: tuple[int, int], pin: Pin) -> str:
+    return _lacks_cell(sizes, (pin[1], 0) if pin[0] == "query" else (0, pin[1]))
+
+
 def _head_of(found: Any) -> int | str:
     return int(found[0]) if found[0].isdigit() else found[0]
 
@@ -85,11 +97,11 @@ def _view_of(found: Any) -> View:
     return View(bool(found[1]), found[2] or SPECIAL[0], pair)
 
 
-def _pin_of(found: Any) -> tuple[str, int]:
+def _pin_of(found: Any) -> Pin:
     return {"q": "query", "k": "key"}[found[1]], int(found[2])
 
 
-def pins_text(pins: frozenset[tuple[str, int]]) -> str:
+def _pins_text(pins: frozenset[Pin]) -> str:
     return "-".join(f"{end[0]}{position}" for end, position in sorted(pins, reverse=True))
 
 
@@ -117,15 +129,13 @@ _read_pins = each(reader(r"([qk])(\d{1,6})", _pin_of, "does not name tokens", "q
 SITE = coded("site", None, site_text, _read_site, "model", lacks=_lacks_site)
 SHOW = coded("show", None, str, _read_head, "model", lacks=lacks_head)
 STEP = whole("step", None, 0, 999_999_999, "model", lacks=_lacks_step)
-CELL = coded("cell", None, lambda cell: f"{cell[0]}.{cell[1]}", _read_cell, "text")
-PINS = coded("pins", frozenset(), pins_text, lambda text: frozenset(_read_pins(text)), "text")
+CELL = coded("cell", None, lambda cell: f"{cell[0]}.{cell[1]}", _read_cell, "text", lacks=_lacks_cell)
+PINS = coded("pins", frozenset(), _pins_text, lambda text: frozenset(_read_pins(text)), "text", lacks=_lacks_pin)
 QUERY = whole("query", None, 0, 999_999)
 SENTENCE = whole("sentence", 1, 1, cache.MOST_SENTENCES)
 COLORS = choice("colors", tuple(DOMAINS), "0 to 1")
 SUMS = flag("sums", False)
 VIEW = coded("view", View(), view_text, _read_view)
-CELLS_CHECKED = kept("cells checked", False, of="link")
-"""Whether the picture has what the link selects."""
 REVS = kept("revs", {})
 """Clicks, by what was clicked."""
 
@@ -376,22 +386,7 @@ select_head = clicks("head", lambda point: state.put(SHOW, int(point["head"])))
 def selected(record: Record, site: Site) -> Cell | None:
     """The selected cell, if the picture has it."""
     queries, keys = record.step(site).shape[2:]
-    if not state.get(CELLS_CHECKED):
-        _drop_missing(queries, keys)
+    if state.drop_missing("text", (queries, keys)):
+        st.rerun()
     cell = state.get(CELL)
     return cell if cell and cell[0] < queries and cell[1] < keys else None
-
-
-def _drop_missing(queries: int, keys: int) -> None:
-    """Let go of what the link selects and the picture has not, and say so."""
-    cell, pins = state.get(CELL), state.get(PINS)
-    state.put(CELLS_CHECKED, True)
-    size = f"the picture has {queries} queries and {keys} keys, counted from 0"
-    missing = frozenset((side, at) for side, at in pins if at >= (queries if side == "query" else keys))
-    beyond = bool(cell) and not (cell[0] < queries and cell[1] < keys)
-    if beyond:
-        state.drop(CELL, None, CELL.encode(cell), size)
-    if missing:
-        state.drop(PINS, pins - missing, pins_text(missing)[:40], size)
-    if beyond or missing:
-        st.rerun()

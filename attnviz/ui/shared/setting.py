@@ -3,12 +3,9 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from attnviz.core.errors import AttnvizError, InputError
-
-if TYPE_CHECKING:
-    from attnviz.sources.base import Source
 
 T = TypeVar("T")
 
@@ -26,7 +23,7 @@ class Setting(Generic[T]):
         encode: how the link writes it, None for what a link cannot hold; without it, it is in no link.
         decode: how the link is read.
         of: what it is about, in words: it goes with the "model", the "text", the "link" or the "edits".
-        lacks: of a model and a value, or one of several values: why the model does not have it; "" if it has.
+        lacks: of what there is (see `state.drop_missing`) and a value, or one of several: why it is not there, or "".
     """
 
     name: str
@@ -34,7 +31,7 @@ class Setting(Generic[T]):
     encode: Callable[[T], str | Sequence[str] | None] | None = field(default=None, compare=False)
     decode: Callable[[Sequence[str]], T] | None = field(default=None, compare=False)
     of: str = field(default="", compare=False)
-    lacks: "Callable[[Source, Any], str] | None" = field(default=None, compare=False)
+    lacks: Callable[[Any, Any], str] | None = field(default=None, compare=False)
 
     def part(self, name: str) -> "Part":
         """One field of a setting whose values are dataclasses."""

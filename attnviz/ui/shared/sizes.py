@@ -1,7 +1,7 @@
 """How much memory a value holds, part by part: what two values share has one address, and so counts once."""
 
+import gc
 import sys
-from dataclasses import fields, is_dataclass
 from functools import partial
 from types import CellType, FunctionType, MethodType
 from typing import Any
@@ -50,34 +50,12 @@ def _part(one: Any) -> tuple[int, int, list]:
             return id(one), int(np.sum(one.memory_usage(deep=True))), list(one.attrs.values())
         case Shown():
             return id(one), one.nbytes, []
-        case dict():
-            return id(one), sys.getsizeof(one), [*one, *one.values()]
-        case list() | tuple() | set() | frozenset():
-            return id(one), sys.getsizeof(one), list(one)
-    return id(one), sys.getsizeof(one), _held(one)
-
-
-def _held(one: Any) -> list:
-    """What a function or an object of ours holds."""
-    match one:
         case FunctionType():
-            return [*(one.__closure__ or ()), *(one.__defaults__ or ()), one.__dict__]
-        case MethodType():
-            return [one.__self__]
-        case partial():
-            return [one.func, one.args, one.keywords]
-        case CellType():
-            return _content(one)
-    if hasattr(one, "__wrapped__"):  # functools.cache around a function
-        return [one.__wrapped__]
-    if not type(one).__module__.startswith("attnviz."):
-        return []
-    held = [getattr(one, field.name, None) for field in fields(one)] if is_dataclass(one) else []
-    return [*held, *getattr(one, "__dict__", {}).values()]
-
-
-def _content(cell: CellType) -> list:
-    try:
-        return [cell.cell_contents]
-    except ValueError:  # it is empty
-        return []
+            held = [*(one.__closure__ or ()), *(one.__defaults__ or ()), one.__dict__]
+        case dict() | list() | tuple() | set() | frozenset() | MethodType() | partial() | CellType():
+            held = gc.get_referents(one)
+        case _ if hasattr(one, "__wrapped__"):  # functools.cache around a function
+            held = [one.__wrapped__]
+        case _:
+            held = gc.get_referents(one) if type(one).__module__.startswith("attnviz.") else []
+    return id(one), sys.getsizeof(one), held

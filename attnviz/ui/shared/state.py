@@ -5,15 +5,12 @@ what it reports becomes a part of the state.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz.ui.shared.setting import PROBLEMS, Link, Part, Setting, State, kept, read
-
-if TYPE_CHECKING:
-    from attnviz.sources.base import Source
 
 T = TypeVar("T")
 
@@ -26,8 +23,8 @@ SEEN: Setting[Mapping[tuple, State]] = kept("seen", {})
 """The states of this session, by the links that hold them."""
 BEGUN = kept("begun", False)
 """Whether the session has taken a link."""
-CHECKED = kept("link checked", False, of="link")
-"""Whether the model has what the link names."""
+CHECKED: Setting[tuple[str, ...]] = kept("link checked", (), of="link")
+"""What of the link was held against what there is: what is of the model, and what of the text."""
 
 _KEY, _OWN = "state", object()
 
@@ -146,26 +143,27 @@ def arrive(settings: Mapping[str, Setting]) -> None:
     st.session_state[_KEY] = State(rest | dict(opened.chosen)).put(BEGUN, True)
 
 
-def drop_missing(source: "Source") -> None:
-    """Once for each link, when its model is known: let go of what the model does not have, and say so."""
-    if get(CHECKED):
-        return
-    put(CHECKED, True)
+def drop_missing(of: str, there: Any) -> bool:
+    """Once for each link: let go of what the model or the picture does not have, and say so.
+
+    Args:
+        of: what the settings are about.
+        there: the model, or how many queries and keys there are: what `Setting.lacks` is asked with.
+    """
+    if of in get(CHECKED):
+        return False
+    put(CHECKED, (*get(CHECKED), of))
+    before = get(PROBLEMS)
     for setting, value in now().chosen.items():
-        if setting.lacks is None:
+        if setting.lacks is None or of not in setting.of.split():
             continue
-        many = isinstance(value, tuple | frozenset)
-        lost = {one: why for one in (value if many else (value,)) if (why := setting.lacks(source, one))}
+        many = isinstance(value, tuple | frozenset) and isinstance(setting.default, tuple | frozenset)
+        lost = {one: why for one in (value if many else (value,)) if (why := setting.lacks(there, one))}
         if lost:
-            left = type(value)(one for one in value if one not in lost) if many else setting.default
-            gone = type(value)(lost) if many else value
-            drop(setting, left, setting.encode(gone)[:40], next(iter(lost.values())))
-
-
-def drop(setting: Setting[T], value: T, written: str, why: str) -> None:
-    """Take another value than that of the link, and say why."""
-    put(setting, value)
-    put(PROBLEMS, (*get(PROBLEMS), f"{setting.name}: {written} is not there; {why}."))
+            put(setting, type(value)(one for one in value if one not in lost) if many else setting.default)
+            gone = setting.encode(type(value)(lost) if many else value)[:40]
+            put(PROBLEMS, (*get(PROBLEMS), f"{setting.name}: {gone} is not there; {next(iter(lost.values()))}."))
+    return get(PROBLEMS) != before
 
 
 def write() -> None:
