@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attnviz import __version__, tokenizers
@@ -82,36 +82,8 @@ def build() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
     for name, help in COMMANDS.items():
         command = commands.add_parser(name, help=help, description=f"Give {help}.", allow_abbrev=False)
-        if name == "app":
-            _add_app(command)
-            continue
-        if name == "models":
-            command.add_argument("name", metavar="NAME", nargs="?", help="print the card of this one")
-            continue
-        if name == "check":
-            _add_check(command)
-        if name in ("check", "masks"):
-            continue
-        command.add_argument("text", metavar="TEXT", help="a sentence, one on each line if several; - reads stdin")
-        if name in ("tokens", "says"):
-            command.add_argument("--json", action="store_true", help="JSON instead of text")
-        if name == "head":
-            what = "a number, or mean, max or min of all (the one that the model opens with)"
-            command.add_argument("--head", type=_head, help=what)
-            command.add_argument("--row-sums", action="store_true", help="show the sum of each row")
-            forms.add(command)
-        if name in ("head", "heads"):
-            command.add_argument("--domain", default="fixed", help="colors from 0 to: fixed (1), shared (largest), log")
-            _add_view(command)
-        _add_model(command)
-        if name == "leaks":
-            _add_leaks(command)
-        elif name != "tokens":
-            _add_site(command)
-        if name != "tokens":
-            _add_edits(command)
-        if name != "tokens":
-            _add_picture(command)
+        for add in _OPTIONS[name]:
+            add(command)
     return parser
 
 
@@ -125,6 +97,28 @@ def _add_app(command: argparse.ArgumentParser) -> None:
     whom = "who can reach it (127.0.0.1: this machine); 0.0.0.0: all, by a name in STREAMLIT_SERVER_ALLOWED_HOSTS"
     command.add_argument("--address", metavar="ADDRESS", default=address, help=whom)
     command.add_argument("--no-browser", dest="browser", action="store_false", help="print the address only")
+
+
+def _add_name(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", metavar="NAME", nargs="?", help="print the card of this one")
+
+
+def _add_text(command: argparse.ArgumentParser) -> None:
+    command.add_argument("text", metavar="TEXT", help="a sentence, one on each line if several; - reads stdin")
+
+
+def _add_json(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="JSON instead of text")
+
+
+def _add_head(command: argparse.ArgumentParser) -> None:
+    what = "a number, or mean, max or min of all (the one that the model opens with)"
+    command.add_argument("--head", type=_head, help=what)
+    command.add_argument("--row-sums", action="store_true", help="show the sum of each row")
+
+
+def _add_domain(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--domain", default="fixed", help="colors from 0 to: fixed (1), shared (largest), log")
 
 
 def _add_leaks(command: argparse.ArgumentParser) -> None:
@@ -148,7 +142,7 @@ def _add_check(command: argparse.ArgumentParser) -> None:
     kinds = "causal, prefix-lm, window or another kind of 'attnviz masks', or a mask such as 'subsequent | prefix=3'"
     command.add_argument("--meant", metavar="MASK", help=f"what it is meant to be: {kinds}; what differs is an error")
     command.add_argument("--shape", type=_shape, metavar="B,H,Q,K", help="of the scores: how the array broadcasts")
-    command.add_argument("--json", action="store_true", help="JSON instead of text")
+    _add_json(command)
     command.add_argument("--strict", action="store_true", help="1 as exit status if there are warnings, too")
 
 
@@ -227,6 +221,23 @@ def _add_picture(command: argparse.ArgumentParser) -> None:
     )
     files.add_argument("--scale", type=int, default=1, help="1, 2 or 4 times as many pixels (PNG)")
     files.add_argument("--ppi", type=int, metavar="N", help="pixels per inch, 300 for print (PNG)")
+
+
+_SHOWN = (_add_site, _add_edits, _add_picture)
+_OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
+    "app": (_add_app,),
+    "head": (_add_text, _add_head, forms.add, _add_domain, _add_view, _add_model, *_SHOWN),
+    "heads": (_add_text, _add_domain, _add_view, _add_model, *_SHOWN),
+    "mask": (_add_text, _add_model, *_SHOWN),
+    "change": (_add_text, _add_model, *_SHOWN),
+    "says": (_add_text, _add_json, _add_model, *_SHOWN),
+    "tokens": (_add_text, _add_json, _add_model),
+    "models": (_add_name,),
+    "masks": (),
+    "leaks": (_add_text, _add_model, _add_leaks, _add_edits, _add_picture),
+    "check": (_add_check,),
+}
+"""What each command takes, in the order of its help."""
 
 
 def _head(text: str) -> int | str:
