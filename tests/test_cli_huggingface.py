@@ -233,15 +233,16 @@ def test_a_model_says_of_itself_what_it_is(run, folder):
 
     parameters = sum(one.numel() for one in api.load(folder("BertForSequenceClassification")).loaded.model.parameters())
     for part in (
-        "BertForSequenceClassification (pretrained)\nClassifies a text.\n",
-        "float32, on cpu",
-        "up to 16 tokens",
+        "BertForSequenceClassification (pretrained)\n",
+        "what it does:     classifies\n",
+        "float32 on cpu",
+        "16 tokens",
         "3: glad, sad, ",
         "masks, heads, scale, temperature",
-        f"{parameters:,}  parameters",
-        "2  encoder layers",
-        "3  heads per layer",
-        "not known: from a folder or a package",
+        f"parameters:       {parameters:,}\n",
+        "encoder layers:   2\n",
+        "heads per layer:  3\n",
+        "files on this machine",
     ):
         assert part in out
     assert "\u202e" not in out

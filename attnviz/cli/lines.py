@@ -1,7 +1,6 @@
 """Values as lines for the terminal: tables, JSON, and cards."""
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from attnviz.core.amounts import percent, plural
 from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
 from attnviz.core.tokens import Sentence
-from attnviz.sources.base import Facts, Source
+from attnviz.sources.base import Source
 from attnviz.sources.cards import Card
 from attnviz.sources.huggingface import hub
 from attnviz.tokenizers.vocabulary import UNK
@@ -79,7 +78,7 @@ def card(source: Source) -> list[str]:
     """What is known about a model, and how."""
     card = source.card
     if source.facts:
-        return _pretrained(source, source.facts)
+        return _pretrained(source, source.facts.labels)
     if card is None:
         return [f"{source.name} ({source.provenance})", source.does]
     sizes = columns([(f"  {value:>9,}", name) for name, value in card.sizes.items()])
@@ -88,35 +87,14 @@ def card(source: Source) -> list[str]:
     return [*about, *_measured(card), *_findings(card), *cannot]
 
 
-_TASKS = {
-    "next": "Says how probable each token is to come next.",
-    "fill": "Says how probable each token is in place of a mask.",
-    "labels": "Classifies a text.",
-    "write": "Reads a text and writes another.",
-    "vectors": "Gives each token a vector, and a sentence their mean; it says nothing in words.",
-}
-
-
-def _pretrained(source: Source, known: Facts) -> list[str]:
+def _pretrained(source: Source, names: Sequence[str]) -> list[str]:
     """What a model says of itself; nothing of it was measured here."""
-    layers, names = Counter(site.kind for site in source.sites), list(known.labels)
-    sizes = [(known.parameters, "parameters")]
-    sizes += [(count, f"{kind} layers") for kind, count in layers.items()]
-    sizes += [(source.num_heads, "heads per layer" if len(set(source.heads.values())) == 1 else "heads at most")]
-    sizes += [(source.d_model, "numbers per token"), (known.vocabulary, "tokens known")]
-    about = [
-        ("", "labels:", f"{len(names)}: {', '.join(map(shown, names[:10]))}{', ...' * (len(names) > 10)}"),
-        ("", "class:", known.made_of),
-        ("", "commit:", known.commit or "not known: from a folder or a package"),
-        ("", "numbers:", f"{known.number_type}, on {known.device}"),
-        ("", "reads:", f"up to {known.longest:,} tokens" if known.longest else "as many tokens as memory holds"),
-        *([("", "because:", known.limit)] if known.limit else []),
-        ("", "changes:", f"read-only: {source.read_only}" if source.read_only else "masks, heads, scale, temperature"),
-        *([("", "shows:", source.unseen)] if source.unseen else []),
-    ]
-    title = f"{source.name} ({source.provenance})"
-    listed = columns([(f"  {value:>13,}", name) for value, name in sizes])
-    return [title, _TASKS[known.task], "", *columns(about[not names :]), "", "Sizes:", *listed]
+    labels = f"{len(names)}: {', '.join(map(shown, names[:10]))}{', ...' * (len(names) > 10)}"
+    more = [("labels", labels)] * bool(names)
+    more += [("changes", f"read-only: {source.read_only}" if source.read_only else "masks, heads, scale, temperature")]
+    more += [("not shown", source.unseen)] * bool(source.unseen)
+    rows = [(f"  {what}:", value) for what, value in [*source.described(), *more]]
+    return [f"{source.name} ({source.provenance})", *columns(rows)]
 
 
 def _measured(card: Card) -> list[str]:

@@ -1,6 +1,7 @@
 """What every source promises, and what it says that it can do."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, Self
@@ -17,6 +18,14 @@ from attnviz.tokenizers.vocabulary import UNK
 
 PROVENANCES = ("trained here", "constructed", "random", "pretrained")
 """Where weights come from; sources are listed in this order."""
+
+TASKS = {
+    "next": "says the next token",
+    "fill": "fills in blanks",
+    "labels": "classifies",
+    "write": "writes a text",
+    "vectors": "gives vectors",
+}
 
 CLASSES: dict[str, type["Source"]] = {}
 """Every class of sources by the names under which it is offered."""
@@ -53,6 +62,11 @@ class Facts:
     def number_type(self) -> str:
         """The type of the weights by its name: "float32"."""
         return str(self.dtype).removeprefix("torch.")
+
+    @property
+    def does(self) -> str:
+        """What it says, in two or three words."""
+        return TASKS[self.task]
 
     @property
     def words(self) -> int:
@@ -142,6 +156,27 @@ class Source(ABC):
         Args:
             targets: what its decoder reads, of a model that writes; by default what the model writes.
         """
+
+    def described(self) -> list[tuple[str, str]]:
+        """Its facts in pairs of what and how much; empty if it says nothing of itself."""
+        known = self.facts
+        if known is None:
+            return []
+        layers = Counter(site.kind for site in self.sites)
+        heads = "heads per layer" if len(set(self.heads.values())) == 1 else "heads of a layer, at most"
+        return [
+            ("class", known.made_of),
+            ("what it does", known.does),
+            *((f"{kind} layers", f"{count:,}") for kind, count in layers.items()),
+            (heads, f"{self.num_heads:,}"),
+            ("d_model", f"{self.d_model:,}"),
+            ("parameters", f"{known.parameters:,}"),
+            ("tokens it knows", f"{known.vocabulary:,}"),
+            ("longest text", f"{known.longest:,} tokens" if known.longest else "it names no limit"),
+            *([("why no longer", known.limit)] if known.limit else []),
+            ("kept as", f"{known.number_type} on {known.device}"),
+            ("from", f"commit {known.commit}" if known.commit else "files on this machine"),
+        ]
 
     def check_targets(self, targets: tuple[Sentence, ...]) -> None:
         """Raises: InputError: if there are `targets` for a model that writes no other text."""

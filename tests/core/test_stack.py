@@ -100,7 +100,7 @@ def test_entries_are_added_removed_moved_and_replaced():
 def test_an_entry_that_is_not_there_is_refused(index):
     """With the number there is; -1 is not the last."""
     stack = Stack((Entry(Full()), Entry(Full())))
-    asks = (stack.removed, stack.toggled, lambda i: stack.moved(i, 0), lambda i: stack.moved(0, i))
+    asks = (stack.removed, lambda i: stack.moved(i, 0), lambda i: stack.moved(0, i))
     for ask in (*asks, lambda i: stack.replaced(i, Entry(Full()))):
         with pytest.raises(MaskError, match=f"no entry {index}; there are 2"):
             ask(index)

@@ -6,7 +6,7 @@ from attnviz.charts.curve import curve
 from attnviz.core.amounts import percent
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior, Card, Measure
-from attnviz.ui.shared import findings, look, pretrained
+from attnviz.ui.shared import findings, look
 from attnviz.ui.shared.text import Markup, block, heading, large, plain, quiet, table, title
 
 
@@ -27,7 +27,7 @@ def _pretrained(source: Source) -> None:
         large("A pretrained model of Hugging Face. What its heads do was not measured here.")
         for sentence in filter(None, (source.read_only, source.unseen)):
             large(sentence)
-        table(pretrained.card(source), numbers=(1,))
+        table(source.described(), numbers=(1,))
 
 
 def _card(source: Source, card: Card) -> None:

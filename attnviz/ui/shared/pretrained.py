@@ -1,6 +1,5 @@
 """Any model of Hugging Face: its name, the wait for it, and what it is."""
 
-from collections import Counter
 from collections.abc import Sequence
 from importlib.util import find_spec
 
@@ -11,7 +10,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from attnviz import api
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.base import Facts, Source
+from attnviz.sources.base import Source
 from attnviz.ui.shared import arrivals, examples, state
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.setting import Setting, choice
@@ -36,14 +35,6 @@ EVERY = 0.4
 """Seconds between two looks at how far a model is."""
 AT_ONCE = 0.3
 """Seconds within which a model comes without a word about it."""
-
-TASKS = {
-    "next": "says the next token",
-    "fill": "fills in blanks",
-    "labels": "classifies",
-    "write": "writes a text",
-    "vectors": "gives vectors",
-}
 
 
 def _one_of_the_models(values: Sequence[str]) -> str:
@@ -98,14 +89,11 @@ def _name() -> str:
 def facts(source: Source) -> str:
     """Where the weights come from, what the model does, and how and where its numbers are kept, or that they made room
     for another model; broken between them."""
-    parts = [source.provenance, TASKS[source.facts.task], _kept(source.facts, ", ")]
+    known = source.facts
+    parts = [source.provenance, known.does, f"{known.number_type}, {known.device}"]
     if not source.is_loaded:
         parts.append("not in memory: a run loads it again")
     return " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
-
-
-def _kept(known: Facts, on: str = " on ") -> str:
-    return f"{known.number_type}{on}{known.device}"
 
 
 def leave() -> None:
@@ -175,23 +163,3 @@ def _tell(arrival: Arrival, stage: str, words: DeltaGenerator, bar: DeltaGenerat
         bar.progress(done / total if total else 0.0, text=f"{size(done)} of {size(total)}")
     with words:
         large(f"{what} {arrival.name} …")
-
-
-def card(source: Source) -> list[tuple[str, str]]:
-    """What is known of a model of which nothing was measured here, in pairs of what and how much."""
-    known = source.facts
-    layers = Counter(site.kind for site in source.sites)
-    heads = "heads per layer" if len(set(source.heads.values())) == 1 else "heads of a layer, at most"
-    return [
-        ("class", known.made_of),
-        ("what it does", TASKS[known.task]),
-        *((f"{kind} layers", f"{count:,}") for kind, count in layers.items()),
-        (heads, f"{source.num_heads:,}"),
-        ("d_model", f"{source.d_model:,}"),
-        ("parameters", f"{known.parameters:,}"),
-        ("tokens it knows", f"{known.vocabulary:,}"),
-        ("longest text", f"{known.longest:,} tokens" if known.longest else "it names no limit"),
-        *([("why no longer", known.limit)] if known.limit else []),
-        ("kept as", _kept(known)),
-        ("from", f"commit {known.commit}" if known.commit else "files on this machine"),
-    ]
