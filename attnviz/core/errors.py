@@ -34,6 +34,12 @@ def quoted(value: object, most: int = 40) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
+def check_whole(name: str, value: object, least: int, most: int) -> None:
+    """Raises: InputError: unless a value is a whole number within bounds."""
+    if type(value) is not int or not least <= value <= most:
+        raise InputError(f"{name} is {quoted(value)}; it must be a whole number from {least} to {most:,}.")
+
+
 class AttentionWarning(UserWarning):
     """Rows of weights that are not distributions, by place.
 

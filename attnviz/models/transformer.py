@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from attnviz.core.edits import Site
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, check_whole
 from attnviz.core.masks import Mask, Padding, Subsequent
 from attnviz.core.tap import Tap
 from attnviz.models.multihead import MultiHeadAttention
@@ -108,9 +108,7 @@ class Config:
 
     def __post_init__(self):
         for name, (least, most) in self.BOUNDS.items():
-            value = getattr(self, name)
-            if type(value) is not int or not least <= value <= most:
-                raise AttnvizError(f"{name} is {value!r:.40}; it must be a whole number from {least} to {most}.")
+            check_whole(name, getattr(self, name), least, most)
 
     def to_json(self) -> dict[str, int]:
         return asdict(self)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from attnviz import tokenizers
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.errors import InputError, check_whole, quoted
 from attnviz.core.kept import Kept
 from attnviz.core.masks import Padding
 from attnviz.core.origin import PROJECTIONS, VECTORS, Change, Embedded, Origin
@@ -67,10 +67,7 @@ class Scratch(Source):
     def __post_init__(self):
         sizes = {one.name: one for one in parameters(Scratch) if one.kind == "number"}
         for name, size in sizes.items():
-            value = getattr(self, name)
-            if type(value) is not int or not size.least <= value <= size.most:
-                within = f"from {size.least} to {size.most}"
-                raise InputError(f"{name} is {quoted(value)}; it must be a whole number {within}.")
+            check_whole(name, getattr(self, name), size.least, size.most)
         if self.d_model % self.num_heads:
             given = f"d_model is {self.d_model} and num_heads is {self.num_heads}"
             fitting = [n for n in range(1, sizes["num_heads"].most + 1) if self.d_model % n == 0]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core import attention
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.errors import InputError, check_whole, quoted
 from attnviz.core.record import Step
 from attnviz.walk.windows import one
 
@@ -44,8 +44,7 @@ class Knobs:
             raise InputError(f"Masking is {quoted(self.masking)}; it is 'replace' (with -inf) or 'add' (-1e9).")
         if isinstance(self.dropout_p, bool) or not 0 <= self.dropout_p < 1:
             raise InputError(f"dropout_p is {quoted(self.dropout_p)}; it must be at least 0 and below 1.")
-        if type(self.dropout_seed) is not int or not 0 <= self.dropout_seed < 2**31:
-            raise InputError(f"dropout_seed is {quoted(self.dropout_seed)}; it must be a whole number from 0.")
+        check_whole("dropout_seed", self.dropout_seed, 0, 2**31 - 1)
 
     @property
     def in_words(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attnviz.core import attention
 from attnviz.core.edits import Edits
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.errors import InputError, check_whole, quoted
 from attnviz.core.record import Record
 from attnviz.core.scoring import Scoring
 from attnviz.core.tokens import Sentence
@@ -52,8 +52,7 @@ def dot_product_variance(
     """
     bounds = {"samples": (samples, 2, MOST_SAMPLES), "keys": (keys, 1, MOST_KEYS), "seed": (seed, 0, 2**31 - 1)}
     for name, (value, least, most) in (bounds | {f"d_k ({d})": (d, 1, MOST_D_K) for d in d_ks}).items():
-        if type(value) is not int or not least <= value <= most:
-            raise InputError(f"{name} is {quoted(value)}; it must be a whole number from {least} to {most:,}.")
+        check_whole(name, value, least, most)
     return tuple(_spread(d_k, seed, samples, keys) for d_k in d_ks)
 
 

@@ -211,7 +211,7 @@ def test_sizes_out_of_bounds_are_refused(name, beyond):
     bad = {"least": least - 1, "most": most + 1, "text": "3" * 100, "float": 3.0, "bool": True, "none": None}
 
     with pytest.raises(
-        AttnvizError, match=rf"^{name} is .{{1,45}}; it must be a whole number from {least} to {most}\."
+        AttnvizError, match=rf"^{name} is .{{1,45}}; it must be a whole number from {least} to {most:,}\."
     ):
         Config.from_json(WRITER.to_json() | {name: bad[beyond]})
 

@@ -3,10 +3,13 @@
 import logging
 import os
 import platform
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from attnviz.core.errors import AttnvizError, InputError, quoted
@@ -85,36 +88,12 @@ def need_transformers() -> None:
 
 def refusal(word: str, model: str, revision: str | None, detail: object = None) -> AttnvizError:
     """One sentence for each word of `fetch.fault`, and for a hub that is too slow."""
-    what, at = name(model), hub()
-    sentences = {
-        "gated": f"{what} is gated: its owners let in only people they know. Ask for access on its page at {at}, then "
-        "set HF_TOKEN to your token.",
-        "missing": f"There is no model {what} at {at}, or it is private. Check its spelling; for a private one set "
-        "HF_TOKEN to your token.",
-        "revision": f"{what} has no revision {name(revision)}. Leave it out, or take a branch, tag or commit that "
-        "its page lists.",
-        "disabled": f"{what} has been disabled at {at}; choose another model.",
-        "file": f"{what} has no config.json at {at}: it is not a model of transformers. Choose another.",
-        "no name": f"{what} is no name of a model; names look like 'gpt2' or 'google-bert/bert-base-uncased'.",
-        "token": f"{at} does not give {what} for the token in HF_TOKEN; set a valid one, or none for public models.",
-        "busy": f"{at} gets too many requests from here to answer about {what}; try again in some minutes.",
-        "offline": f"{what} is not on this machine, and HF_HUB_OFFLINE forbids to ask {at}. Unset it or give a folder.",
-        "unreachable": f"{what} is not on this machine, and {at} cannot be reached. Connect, or give a folder.",
-        "slow": f"{at} does not answer: no word about {what} in {detail} seconds. Try again later, or give a folder.",
-        "stalled": f"{at} sent less than 64 kB of {what} in {detail} seconds. Try again later; files that are whole "
-        "are kept.",
-        "late": f"{at} is too slow: of {what} only {detail} came in the time for all of it. Try again; files that are "
-        "whole are kept.",
-        "status": f"{at} answers with error {detail} when asked for {what}. Try again later.",
-        "elsewhere": f"{at} sends us to another host, {name(detail)}, for {what}; that is not followed. "
-        "Check HF_ENDPOINT.",
-        "disk": f"The files of {what} cannot be written to the cache: the disk is full or not ours. Free some, or set "
-        "HF_HOME to another folder.",
-        "broken": f"{at} broke off in the middle of {what}. Try again; files that are whole are kept.",
-        "more": f"{at} sends more of {what} than it announced, {detail}; this is not a model to trust.",
-        "moved": f"{what} changed at {at} while it was fetched. Try again.",
-        "ended": f"The process that asks {at} for {what} ended without a word. Try again.",
-    }
-    sentence = sentences.get(word, f"{what} could not be fetched from {at} ({detail or word}). Try again later.")
+    sentence = _sentences().get(word, _sentences()["other"])
+    known = {"what": name(model), "at": hub(), "revision": name(revision), "host": name(detail)}
     wrong = word in ("gated", "missing", "revision", "disabled", "file", "no name", "token")
-    return (InputError if wrong else AttnvizError)(sentence)
+    return (InputError if wrong else AttnvizError)(sentence.format(**known, detail=detail or word))
+
+
+@cache
+def _sentences() -> dict[str, str]:
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
