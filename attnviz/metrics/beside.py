@@ -10,33 +10,14 @@ import torch
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
-from attnviz.core.tokens import Token
 from attnviz.metrics.blocks import pool
-from attnviz.metrics.compare import Alignment, Comparison, compare
-from attnviz.metrics.measures import token_counts
+from attnviz.metrics.compare import Alignment, Comparison, Side, compare
 from attnviz.metrics.windows import BLOCKED, EMPTY, NAN, WEIGHT, cells
 
 BLANK = -1
 """Of the states of a cell, besides those of `metrics.cells`: a token that the map does not have."""
 
 Places = tuple[tuple[int | None, int | None], ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Side:
-    """One of two maps: a head (or a name of `AGGREGATIONS`) at a site of a record, of one sentence of its batch."""
-
-    record: Record
-    site: Site
-    head: int | str
-    sentence: int = 0
-
-    @cached_property
-    def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
-        """Those of the queries and of the keys, without padding."""
-        looks, seen = token_counts(self.record, self.record.step(self.site), self.sentence)
-        queries, keys = self.record.tokens(self.site, sentence=self.sentence)
-        return queries[:looks], keys[:seen]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +80,6 @@ class Beside:
         row, column = np.unravel_index(int(found.argmax()), found.shape)
         return int(row), int(column)
 
-    def at_a(self, row: int, column: int) -> tuple[int | None, int | None]:
-        """The query and the key of A at a place of the grid; None for what A lacks, or outside of it."""
-        return at_a(self.rows, self.columns, row, column)
-
     def _laid(self, side: Side, end: int) -> tuple[np.ndarray, np.ndarray]:
         found = cells(side.record.step(side.site), side.head, sentence=side.sentence, scores=False)
         places = [np.array([-1 if (i := pair[end]) is None else i for pair in p]) for p in (self.rows, self.columns)]
@@ -137,16 +114,7 @@ def beside(a: Side, b: Side) -> Beside:
             f"A is {a.site.kind} attention of {a.record.source} and B is {b.site.kind} attention of {b.record.source}"
         )
         raise InputError(f"{what}: they are over different texts, typed or written, so they cannot be subtracted.")
-    found = compare(
-        a.record,
-        b.record,
-        a.site,
-        a.head,
-        other_site=b.site,
-        other_head=b.head,
-        sentence=a.sentence,
-        other_sentence=b.sentence,
-    )
+    found = compare(a, b)
     for what, one in (("queries", found.queries), ("keys", found.keys)):
         most = len(one.pairs) + max(len(one.only_before), len(one.only_after))
         if len(one.pairs) < SHARED * most:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -89,53 +90,54 @@ class Comparison:
         return self.after - self.before
 
 
-def compare(
-    before: Record,
-    after: Record,
-    site: Site,
-    head: int | str,
-    *,
-    other_site: Site | None = None,
-    other_head: int | str | None = None,
-    sentence: int = 0,
-    other_sentence: int = 0,
-) -> Comparison:
-    """One head of a record beside one of another, or of the same: other edits, sentences, models, layers or heads.
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One of two maps: a head (or a name of `AGGREGATIONS`) at a site of a record, of one sentence of its batch."""
 
-    Args:
-        site, head: where to look in both; `head` may be one of `AGGREGATIONS`.
-        other_site, other_head: where to look in `after`, if somewhere else.
-        sentence, other_sentence: of the batches. The tokens of two sentences are aligned: see `align`.
+    record: Record
+    site: Site
+    head: int | str
+    sentence: int = 0
+
+    @cached_property
+    def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        """Those of the queries and of the keys, without padding."""
+        looks, seen = token_counts(self.record, self.record.step(self.site), self.sentence)
+        queries, keys = self.record.tokens(self.site, sentence=self.sentence)
+        return queries[:looks], keys[:seen]
+
+
+def compare(a: Side, b: Side) -> Comparison:
+    """One map beside another: other edits, sentences, models, layers or heads. Tokens of two sentences are aligned.
 
     Raises:
         InputError: if no two tokens belong together, or the maps are too large, with their sizes.
     """
-    places = (before, site, head, sentence), (after, other_site or site, head if other_head is None else other_head)
-    first, second = _map(*places[0]), _map(*places[1], other_sentence)
-    queries, keys = (align(one, other) for one, other in zip(first[1:3], second[1:3], strict=True))
+    queries, keys = (align(one, other) for one, other in zip(a.tokens, b.tokens, strict=True))
     if not (queries.pairs and keys.pairs):
         raise InputError("The two maps have no tokens that belong together, so they cannot be compared.")
-    rows, columns = (torch.tensor(a.pairs).unbind(1) for a in (queries, keys))
-    maps = [_part(one[0], r, c) for one, r, c in zip((first, second), rows, columns, strict=True)]
-    counted = first[3][rows[0]] & second[3][rows[1]]
+    weights = [_weights(side) for side in (a, b)]
+    rows, columns = (torch.tensor(one.pairs).unbind(1) for one in (queries, keys))
+    maps = [_part(*one) for one in zip(weights, rows, columns, strict=True)]
+    counted = _are_distributions(weights[0])[rows[0]] & _are_distributions(weights[1])[rows[1]]
     variation = total_variation(*maps).where(counted, torch.nan)
     divergence = jensen_shannon(*maps).where(counted, torch.nan)
     count = len(columns[0])
     return Comparison(maps[0][:, :count], maps[1][:, :count], queries, keys, variation, divergence, counted)
 
 
-def _map(
-    record: Record, site: Site, head: int | str, sentence: int
-) -> tuple[Tensor, tuple[Token, ...], tuple[Token, ...], Tensor]:
-    """The weights of a head as float64, its tokens, and which of its rows are distributions."""
-    step = record.step(site)
+def _weights(side: Side) -> Tensor:
+    """The weights of a map, float64, (Q, K)."""
+    step = side.record.step(side.site)
     if step.shape[2] * step.shape[3] > MOST_CELLS:
         size = " x ".join(f"{length:,}" for length in step.shape[2:])
         raise InputError(f"A map of {size} is too large to compare; at most {MOST_CELLS:,} cells. Shorten the text.")
-    weights = weights_of(step, head, sentence=sentence).double()
-    queries, keys = record.tokens(site, sentence=sentence)
-    looks, seen = token_counts(record, step, sentence)
-    return weights, queries[:looks], keys[:seen], weights.isfinite().all(1) & ((weights.sum(1) - 1).abs() < 1e-3)
+    return weights_of(step, side.head, sentence=side.sentence).double()
+
+
+def _are_distributions(weights: Tensor) -> Tensor:
+    """Which rows are, (Q,)."""
+    return weights.isfinite().all(1) & ((weights.sum(1) - 1).abs() < 1e-3)
 
 
 def _part(weights: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.metrics.alike import Divergences, divergences, map2d, tree
-from attnviz.metrics.compare import align, compare, jensen_shannon, total_variation
+from attnviz.metrics.compare import Side, align, compare, jensen_shannon, total_variation
 
 DISTRIBUTIONS = st.integers(1, 6).flatmap(
     lambda n: st.tuples(*[st.lists(st.floats(0.001, 1), min_size=n, max_size=n)] * 2)
@@ -77,7 +77,7 @@ def test_an_edit_moves_what_it_moves_and_no_more():
     """The difference is exact and signed, the variation of a row half of what it moved; other rows stay at 0."""
     words = "a b c d".split()
     before, after = record_of(words), record_of(words, edits=Edits(mask=Painted(((2, 0),))))
-    found = compare(before, after, SITE, 1)
+    found = compare(Side(before, SITE, 1), Side(after, SITE, 1))
     old, new = (record.step(SITE).weights(1).double() for record in (before, after))
 
     assert torch.equal(found.difference, new - old)
@@ -89,7 +89,7 @@ def test_an_edit_moves_what_it_moves_and_no_more():
 def test_rows_without_a_distribution_are_not_compared():
     """A row with no key left, and the largest of all heads, are no distributions; their maps are there."""
     record = record_of("a b c".split(), edits=Edits(mask=Painted(((1, 0), (1, 1), (1, 2)))))
-    found, largest = compare(record, record, SITE, 0), compare(record, record, SITE, "max")
+    found, largest = (compare(one, one) for one in (Side(record, SITE, 0), Side(record, SITE, "max")))
 
     assert found.counted.tolist() == [True, False, True]
     assert found.variation.isnan().tolist() == [False, True, False]
@@ -101,24 +101,24 @@ def test_sentences_are_compared_where_their_tokens_belong_together():
     """A word that was put in leaves rows and columns out; what looks at it counts as one more key. Padding is none."""
     source = api.load("constructed")
     batch = api.analyze(["a b c d", "a b x c d e"], source)
-    found = compare(batch, batch, Site("decoder", 0), 0, other_sentence=1)
+    found = compare(*(Side(batch, Site("decoder", 0), 0, sentence) for sentence in (0, 1)))
 
     assert found.queries.pairs == ((0, 0), (1, 1), (2, 3), (3, 4))
     assert found.queries.only_after == (2, 5)
     assert found.before.shape == found.after.shape == (4, 4)
     assert found.variation.tolist() == pytest.approx([0, 0, 1, 0], abs=1e-4)
     assert found.difference[2, 1] == pytest.approx(-1, abs=1e-4)
-    assert compare(batch, batch, Site("decoder", 0), 0).before.shape == (4, 4)
+    assert compare(*[Side(batch, Site("decoder", 0), 0)] * 2).before.shape == (4, 4)
 
 
 def test_a_head_is_compared_with_another_of_the_same_record():
     record = record_of("a b c".split(), heads=2)
-    found = compare(record, record, SITE, 0, other_head=1)
+    found = compare(Side(record, SITE, 0), Side(record, SITE, 1))
 
     assert torch.equal(found.after, record.step(SITE).weights(1).double())
     assert torch.equal(found.before, record.step(SITE).weights(0).double())
     with pytest.raises(InputError, match="no tokens that belong together"):
-        compare(record, record_of("x y".split()), SITE, 0)
+        compare(Side(record, SITE, 0), Side(record_of("x y".split()), SITE, 0))
 
 
 @examples(20)
