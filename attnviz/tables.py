@@ -10,46 +10,32 @@ import numpy as np
 import pandas as pd
 import torch
 
-from attnviz import metrics, views
+from attnviz import metrics
 from attnviz.core.display import as_sentence, without_surrogates
-from attnviz.core.edits import Site
 from attnviz.core.leaks import STATES, LeakTest
-from attnviz.core.masks import Mask
-from attnviz.core.record import ALL, Record
+from attnviz.core.record import Record
 from attnviz.metrics.alike import Divergences
 from attnviz.metrics.beside import Beside
-from attnviz.views import Seen, SeenMask, View
+from attnviz.views import Seen, SeenMask
 
 MOST_CELLS = 512 * 512
 STRONGEST = 16
 
 
-def weights_table(
-    record: Record,
-    site: Site,
-    head: int | str,
-    *,
-    sentence: int = 0,
-    rows: slice = ALL,
-    columns: slice = ALL,
-    view: View = View(),
-) -> pd.DataFrame:
+def weights_table(seen: Seen, head: int | str) -> pd.DataFrame:
     """One row per cell: query, query_token, key, key_token, weight, score, state, rule.
 
     `predicts` stands after query_token where the model says words; see `Seen.predicted`. `head` is a number or one of
     `metrics.AGGREGATIONS`, which has no scores. `state` is "weight", "blocked", "nan" or "empty row"; `rule` names what
     blocks a cell and is empty elsewhere. The numbers are the record's own.
 
-    With a `view` the cells are those that are seen: a merged word stands at its first position and has no scores, and
-    the note says what was done.
+    Through a view a merged word stands at its first position and has no scores, and the note says what was done.
     """
-    seen = views.see(record, site, sentence=sentence, view=view, rows=rows, columns=columns)
     return _noted(_weights(seen, head, many=len(seen.queries) * len(seen.keys) > MOST_CELLS), seen)
 
 
-def heads_table(record: Record, site: Site, *, sentence: int = 0, view: View = View()) -> pd.DataFrame:
+def heads_table(seen: Seen) -> pd.DataFrame:
     """`weights_table` of every head of a site, with the head first; of many cells each head keeps its strongest."""
-    seen = views.see(record, site, sentence=sentence, view=view)
     heads = range(seen.step.num_heads)
     many = len(heads) * len(seen.queries) * len(seen.keys) > MOST_CELLS
     parts = [_noted(_weights(seen, head, many=many), seen) for head in heads]
@@ -60,29 +46,17 @@ def heads_table(record: Record, site: Site, *, sentence: int = 0, view: View = V
     return table
 
 
-def mask_table(
-    mask: Mask, queries: Sequence[str], keys: Sequence[str] | None = None, *, sentence: int = 0
-) -> pd.DataFrame:
-    """One row per cell of a mask: query, query_token, key, key_token, may_attend, rule.
+def mask_table(seen: SeenMask) -> pd.DataFrame:
+    """One row per cell of a mask: query, query_token, key, key_token, may_attend, rule; a note says what the view did.
 
     Of more than `MOST_CELLS` cells, the first of each run of keys that are open, or that the same rule blocks.
     """
-    keys = queries if keys is None else keys
-    size = len(queries), len(keys)
-    found = [(rows.start, *mask.reasons(*size, sentence=sentence, rows=rows)) for rows in metrics.row_slices(*size)]
-    parts = [_rules(reasons, codes.numpy(), size[0] * size[1], start) for start, reasons, codes in found]
+    size = len(seen.queries) * len(seen.keys)
+    parts = [_rules(reasons, blocked, size, rows.start) for rows, reasons, blocked in seen.blocks()]
     i, j, rules = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    table = pd.DataFrame(_cells(i, j, queries, keys) | {"may_attend": rules == "", "rule": rules})
-    return _cut(table, size[0] * size[1], _RUNS.format(len(keys)))
-
-
-def seen_mask_table(seen: SeenMask) -> pd.DataFrame:
-    """`mask_table` of a mask through a view, with a note on what the view did."""
-    reasons, blocked = seen.blocked()
-    i, j, rules = _rules(reasons, blocked, blocked.size)
     places = _cells(i, j, seen.queries.labels, seen.keys.labels, seen.queries.starts, seen.keys.starts)
     table = pd.DataFrame(places | {"may_attend": rules == "", "rule": rules})
-    return _noted(_cut(table, blocked.size, _RUNS.format(len(seen.keys))), seen)
+    return _noted(_cut(table, size, _RUNS.format(len(seen.keys))), seen)
 
 
 _RUNS = "Of {:,} keys, the first of each run that is open or blocked by the same rule."

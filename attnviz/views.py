@@ -357,17 +357,19 @@ class SeenMask:
     notes: tuple[str, ...]
 
     def blocked(self, tile: int = 1) -> tuple[tuple[str, ...], np.ndarray]:
-        """Reasons, and 0 where one may attend, else the number of the reason; found row block by row block."""
+        """Reasons, and 0 where one may attend, else the number of the reason; of a tile, where any of its cells may."""
         names: dict[str, int] = {}
-        each = int(self.queries.sizes.max(initial=1)) * self.lengths[1]
-        blocks = metrics.row_slices(len(self.queries), each, tile)
-        parts = [self._block(self.queries[rows]).pooled(tile).renamed(names).blocked for rows in blocks]
+        blocks = (Block(np.zeros(blocked.shape), blocked, None, reasons) for _, reasons, blocked in self.blocks(tile))
+        parts = [block.pooled(tile).renamed(names).blocked for block in blocks]
         return tuple(names), np.concatenate(parts)
 
-    def _block(self, queries: Groups) -> Block:
-        reasons, rules = self.mask.reasons(*self.lengths, sentence=self.sentence, rows=queries.stretch)
-        blocked = _blocked(rules.numpy(), queries, self.keys)
-        return Block(np.zeros(blocked.shape, np.float32), blocked, None, reasons)
+    def blocks(self, tile: int = 1) -> Iterator[tuple[slice, tuple[str, ...], np.ndarray]]:
+        """The same of some rows after the other, whole tiles of them, with the reasons of each block."""
+        each = int(self.queries.sizes.max(initial=1)) * self.lengths[1]
+        for rows in metrics.row_slices(len(self.queries), each, tile):
+            queries = self.queries[rows]
+            reasons, rules = self.mask.reasons(*self.lengths, sentence=self.sentence, rows=queries.stretch)
+            yield rows, reasons, _blocked(rules.numpy(), queries, self.keys)
 
 
 def see_mask(

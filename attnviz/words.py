@@ -10,13 +10,12 @@ from attnviz.core.amounts import counted, decimals, percent
 from attnviz.core.display import as_sentence, in_title, isolated, shown
 from attnviz.core.edits import Site
 from attnviz.core.leaks import LeakTest
-from attnviz.core.masks import Mask
-from attnviz.core.record import ALL, Record, Step
+from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
 from attnviz.metrics.alike import Divergences
 from attnviz.metrics.beside import BLANK, Beside
 from attnviz.metrics.compare import Alignment
-from attnviz.views import Groups, SeenMask, View
+from attnviz.views import Groups, Seen, SeenMask, View
 
 MOST_NAMED = 3
 """Tokens named in a description, at most."""
@@ -93,58 +92,42 @@ def strongest(record: Record, site: Site, head: int | str, sentence: int = 0, *,
 _POLICIES = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
 
 
-def head(
-    record: Record,
-    site: Site,
-    head: int | str,
-    *,
-    sentence: int = 0,
-    rows: slice = ALL,
-    columns: slice = ALL,
-    view: View = View(),
-) -> str:
+def head(seen: Seen, head: int | str) -> str:
     """The size, the strongest weights, what the view did, and what was changed."""
-    step, seen = record.step(site), views.see(record, site, sentence=sentence, view=view, rows=rows, columns=columns)
+    step = seen.step
     comma = "," if step.heads_off else ""
     what = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{comma}"
-    text = f"{what} of {site}, {len(seen.queries)} queries by {len(seen.keys)} keys."
+    text = f"{what} of {seen.site}, {len(seen.queries)} queries by {len(seen.keys)} keys."
     most, at = seen.strongest(head)
     order = [(int(i), int(at[i])) for i in np.argsort(-most, kind="stable")[:MOST_NAMED] if most[i] > 0]
     looks = [
         f"{named(seen.queries, i)}{_predicting(seen.predicted, i)} looks most at {named(seen.keys, j)}: {most[i]:.2f}"
         for i, j in order
     ]
-    changed = record.edits.in_words()
+    changed = seen.record.edits.in_words()
     parts = [text, f"{'; '.join(looks)}." if looks else "No weight is above zero.", *map(as_sentence, seen.notes)]
     return " ".join([*parts, f"Changed: {', '.join(changed)}."] if changed else parts)
 
 
-def heads(record: Record, site: Site, largest: Sequence[str], *, sentence: int = 0, view: View = View()) -> str:
-    step, seen = record.step(site), views.see(record, site, sentence=sentence, view=view)
+def heads(seen: Seen, largest: Sequence[str]) -> str:
+    """How large the maps of a site are, and the largest weight of each head."""
+    step = seen.step
     queries, keys = len(seen.queries), len(seen.keys)
     most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
     off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
-    each = f"{counted(step.num_heads, 'head')} of {site}, each a map of {queries} queries by {keys} keys"
+    each = f"{counted(step.num_heads, 'head')} of {seen.site}, each a map of {queries} queries by {keys} keys"
     text = f"{each}. Largest weight by head: {most}.{off}"
     return " ".join([text, *map(as_sentence, seen.notes)])
 
 
-def mask(mask: Mask, rows: Sequence[str], columns: Sequence[str], sentence: int) -> str:
-    blocks = metrics.row_blocks(mask, len(rows), len(columns), sentence)
-    open_keys = [count for block in blocks for count in block.sum(1).tolist()]
-    allowed, of = sum(open_keys), f"{len(rows)} queries by {len(columns)} keys"
-    last = ""
-    if len(rows):
-        last = f" The last query, {quoted_token(rows[-1], len(rows) - 1)}, may look at {open_keys[-1]} keys."
-    return f"Mask '{mask}', {of}: {allowed} of {len(rows) * len(columns)} cells may attend.{last}"
-
-
-def seen_mask(seen: SeenMask) -> str:
-    """`mask` of a mask through a view, and what the view did."""
-    allowed = int((seen.blocked()[1] == 0).sum())
-    of = f"{len(seen.queries)} queries by {len(seen.keys)} keys"
-    text = f"Mask '{seen.mask}', {of}: {allowed} of {len(seen.queries) * len(seen.keys)} cells may attend."
-    return " ".join([text, *map(as_sentence, seen.notes)])
+def mask(seen: SeenMask) -> str:
+    """How many cells of a mask are open, how many keys its last row has left, and what the view did."""
+    rows, columns = len(seen.queries), len(seen.keys)
+    open_keys = [count for _, _, blocked in seen.blocks() for count in (blocked == 0).sum(1).tolist()]
+    cells = f"{sum(open_keys)} of {rows * columns} cells may attend."
+    last = f"The last query, {named(seen.queries, rows - 1)}, may look at {open_keys[-1]} keys." if rows else ""
+    text = f"Mask '{seen.mask}', {rows} queries by {columns} keys: {cells}"
+    return " ".join(filter(None, [text, "" if seen.notes else last, *map(as_sentence, seen.notes)]))
 
 
 def leak(test: LeakTest, query: int, key: int) -> str:

@@ -167,12 +167,17 @@ def without_data(chart):
     return {name: part for name, part in chart.to_dict().items() if name != "datasets"}
 
 
+def drawing(figure, *, on_screen=False):
+    """What is drawn of a figure, in a file or on the screen: a map, panels or a picture."""
+    return figure.draw(replace(figure.look, on_screen=on_screen))
+
+
 def drawn(figure):
     """A figure's chart, as a file holds it, by the arguments of the figure."""
     return lambda *given, **options: figure(*given, **options).chart
 
 
 heatmap, heads, mask_grid, leaks = map(drawn, (figures.head, figures.heads, figures.mask, figures.leaks))
-lines, text_strip, overview = map(drawn, (figures.lines, figures.text_strip, figures.overview.overview))
+lines, text_strip, overview = map(drawn, (figures.lines, figures.text_strip, figures.overview))
 change, similarity, labels = map(drawn, (figures.change, figures.similarity, figures.labels))
 next_word, step_by_step = map(drawn, (figures.next_word, figures.step_by_step))

@@ -7,12 +7,18 @@ import pytest
 import torch
 from pictures import CROSS, SITE, record_of, story_of, translation_of
 
-from attnviz import tables
+from attnviz import tables, views
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent, Window
 from attnviz.export import data
 
 WORDS = ["The", "cat", "sat", "The"]
+
+
+def see_mask(mask, queries, keys):
+    return views.see_mask(mask, views.as_tokens(queries), views.as_tokens(keys))
+
+
 COLUMNS = ["query", "query_token", "key", "key_token", "weight", "score", "state", "rule"]
 
 
@@ -20,7 +26,7 @@ def test_a_table_of_weights_has_a_row_per_cell_with_the_records_own_numbers():
     record = record_of(WORDS, edits=Edits(mask=Subsequent()))
     step = record.step(SITE)
 
-    table = tables.weights_table(record, SITE, 1)
+    table = tables.weights_table(views.see(record, SITE), 1)
 
     assert list(table.columns) == COLUMNS
     assert (table["weight"].to_numpy(np.float32).reshape(4, 4) == step.weights(1).numpy()).all()
@@ -34,24 +40,28 @@ def test_a_table_of_weights_has_a_row_per_cell_with_the_records_own_numbers():
 def test_tokens_stand_in_a_table_as_they_were_typed():
     record = record_of(["=1+1", "\x00", "a" * 200])
 
-    assert tables.weights_table(record, SITE, 0)["query_token"].iloc[::3].tolist() == ["=1+1", "\x00", "a" * 200]
+    assert tables.weights_table(views.see(record, SITE), 0)["query_token"].iloc[::3].tolist() == [
+        "=1+1",
+        "\x00",
+        "a" * 200,
+    ]
 
 
 def test_combined_heads_have_no_scores():
-    table = tables.weights_table(record_of(WORDS), SITE, "mean")
+    table = tables.weights_table(views.see(record_of(WORDS), SITE), "mean")
 
     assert table["score"].isna().all()
 
 
 def test_a_window_keeps_its_positions():
-    table = tables.weights_table(record_of(WORDS), SITE, 0, rows=slice(1, 3), columns=slice(2, 3))
+    table = tables.weights_table(views.see(record_of(WORDS), SITE, rows=slice(1, 3), columns=slice(2, 3)), 0)
 
     assert table[["query", "key"]].values.tolist() == [[1, 2], [2, 2]]
 
 
 def test_nan_and_empty_rows_are_named():
     cells = {(0, 1, 2): math.nan} | {(0, 2, k): -math.inf for k in range(4)}
-    table = tables.weights_table(record_of(WORDS, scores=cells), SITE, 0)
+    table = tables.weights_table(views.see(record_of(WORDS, scores=cells), SITE), 0)
 
     assert table.groupby("query")["state"].first().tolist() == ["weight", "nan", "empty row", "weight"]
 
@@ -59,7 +69,7 @@ def test_nan_and_empty_rows_are_named():
 def test_all_heads_stand_in_one_table():
     record = record_of(WORDS, heads=3)
 
-    table = tables.heads_table(record, SITE)
+    table = tables.heads_table(views.see(record, SITE))
 
     assert list(table.columns) == ["head", *COLUMNS]
     assert table.groupby("head")["weight"].count().tolist() == [16] * 3
@@ -70,7 +80,7 @@ def test_a_table_of_too_many_cells_keeps_the_strongest_and_says_so():
     record = record_of(["w"] * 600, heads=1, edits=Edits(mask=Subsequent()))
     weights = record.step(SITE).weights(0)
 
-    table = tables.weights_table(record, SITE, 0)
+    table = tables.weights_table(views.see(record, SITE), 0)
 
     assert "16 strongest" in table.attrs["note"]
     row = table[table["query"] == 500]
@@ -81,7 +91,7 @@ def test_a_table_of_too_many_cells_keeps_the_strongest_and_says_so():
 
 
 def test_a_mask_has_a_row_per_cell_with_its_rule():
-    table = tables.mask_table(Subsequent(), ["a", "b"], ["x", "y", "z"])
+    table = tables.mask_table(see_mask(Subsequent(), "ab", "xyz"))
 
     assert table["may_attend"].tolist() == [True, False, False, True, True, False]
     assert table["rule"].tolist() == ["", "subsequent", "subsequent", "", "", "subsequent"]
@@ -92,7 +102,7 @@ def test_a_large_mask_has_a_row_per_run_of_keys_and_says_so():
     """Every cell's answer is that of the last row at or before it; 4,096 tokens make 12,000 rows, not 16 million."""
     mask = Subsequent() & Window(3, 1)
 
-    table = tables.mask_table(mask, ["w"] * 600)
+    table = tables.mask_table(see_mask(mask, "w" * 600, "w" * 600))
 
     assert "the first of each run" in table.attrs["note"]
     assert len(table) < 4 * 600
@@ -117,7 +127,7 @@ def test_a_table_says_what_each_row_predicts_where_the_model_says_words():
     """After the token that was read; of a translation the queries are what was written, the keys what was read."""
     record = translation_of(["the", "cat"], {"le": 1.0}, {"chat": 1.0}, {"<eos>": 1.0})
 
-    table, heads = tables.weights_table(record, CROSS, 0), tables.heads_table(record, CROSS)
+    table, heads = tables.weights_table(views.see(record, CROSS), 0), tables.heads_table(views.see(record, CROSS))
 
     assert list(table.columns) == ["query", "query_token", "predicts", *COLUMNS[2:]]
     assert table[["query_token", "predicts", "key_token"]].values.tolist()[:3] == [
@@ -132,7 +142,7 @@ def test_a_table_says_what_each_row_predicts_where_the_model_says_words():
 def test_the_strongest_of_many_cells_say_what_their_rows_predict():
     record = story_of(["w"] * 600, *({f"p{i}": 1.0} for i in range(600)))
 
-    table = tables.weights_table(record, SITE, 0)
+    table = tables.weights_table(views.see(record, SITE), 0)
 
     assert set(table[table["query"] == 412]["predicts"]) == {"p412"}
 

@@ -356,7 +356,7 @@ def test_a_model_that_is_read_only_has_no_scores():
         assert "scores" not in figure.arrays
         assert "minus infinity" not in str(figure.chart.to_dict())
     assert "score" not in figures.head(record, SITE, 0).chart.to_dict()["datasets"]["cells"][0]
-    assert tables.weights_table(record, SITE, 1)["weight"].notna().all()
+    assert tables.weights_table(views.see(record, SITE), 1)["weight"].notna().all()
     assert metrics.cells(record.step(SITE), 0, scores=False).scores is None
 
 

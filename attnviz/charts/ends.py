@@ -6,9 +6,9 @@ import numpy as np
 
 from attnviz.charts import axes
 from attnviz.charts.frame import Frame, box, text_width, words
-from attnviz.charts.maps import number
 from attnviz.charts.size import Size
 from attnviz.charts.theme import TEXT_SIZE, WORD_CHARACTER, Theme
+from attnviz.core.amounts import written
 from attnviz.core.display import shown
 
 GAP = 12
@@ -86,7 +86,7 @@ def _middle(row: int, size: Size) -> float:
 
 def _sum(x: float, y: float, value: float, colors: Theme, partial: bool) -> dict:
     odd = not (value < 1 + 5e-4 if partial else abs(value - 1) < 5e-4)
-    return words(x, y, f"{number(value, '.3f')}{' not 1' if odd else ''}", colors.warning if odd else colors.quiet)
+    return words(x, y, f"{written(value, '.3f')}{' not 1' if odd else ''}", colors.warning if odd else colors.quiet)
 
 
 def _runs(flags: np.ndarray) -> list[tuple[int, int]]:

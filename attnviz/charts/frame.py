@@ -8,10 +8,11 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 
 import altair as alt
 
-from attnviz.charts.picture import Table
+from attnviz.charts.picture import Form, Table, columns
 from attnviz.charts.theme import (
     CHARACTER,
     LINE,
@@ -21,6 +22,7 @@ from attnviz.charts.theme import (
     TITLE_SIZE,
     WORD_CHARACTER,
     Theme,
+    config,
 )
 
 NARROWEST = 400
@@ -54,6 +56,16 @@ class Frame:
 
     def __add__(self, other: "Frame") -> "Frame":
         return Frame(**{name: mine + getattr(other, name) for name, mine in vars(self).items()})
+
+    def moved(self, right: float) -> "Frame":
+        """The same, some pixels to the right."""
+        sides = ("x", "x2")
+        return Frame(
+            **{
+                kind: tuple({k: v + right if k in sides else v for k, v in item.items()} for item in items)
+                for kind, items in vars(self).items()
+            }
+        )
 
 
 KINDS = tuple(part.name for part in fields(Frame))
@@ -167,22 +179,29 @@ def sign(x: float, y: float, path: str, color: str, width: float, side: float) -
     return {"x": x, "y": y, "path": path, "color": color, "width": width, "size": side**2}
 
 
-_PLAIN = {"aria": False, "tooltip": None}
+TEXTS = {
+    "titles": {"align": "left", "fontSize": TITLE_SIZE, "fontWeight": 600},
+    "words": {"align": "left"},
+    "ticks": {"align": "center"},
+    "sides": {"align": "center", "angle": 270},
+    "rows": {"align": "right", "font": MONO},
+    "columns": {"align": "left", "angle": 270, "font": MONO},
+    "tokens": {"align": "left", "font": MONO},
+}
+"""How texts of each kind are set."""
 
 COLUMNS = {
+    "images": ("x", "y", "uri"),
     "boxes": ("x", "y", "x2", "y2", "fill", "stroke", "width"),
     "signs": ("x", "y", "path", "color", "width", "size"),
-    "images": ("x", "y", "uri"),
+    **dict.fromkeys(TEXTS, ("x", "y", "text", "color")),
 }
-WORD_COLUMNS = ("x", "y", "text", "color")
+"""The columns of the table of each kind."""
 
 
 def tables(frame: Frame) -> dict[str, Table]:
     """The data of `layers`."""
-    return {
-        kind: {name: [row[name] for row in rows] for name in COLUMNS.get(kind, WORD_COLUMNS)}
-        for kind, rows in vars(frame).items()
-    }
+    return {kind: columns(COLUMNS[kind], rows) for kind, rows in vars(frame).items()}
 
 
 def layers() -> list[alt.Chart]:
@@ -190,40 +209,43 @@ def layers() -> list[alt.Chart]:
 
     Their places are no channels: where other layers have channels in pixels, Vega-Lite forgets the step of a band.
     """
-    at = {name: alt.expr(f"datum.{name}") for name in ("x", "y")}
+    plain = {"aria": False, "tooltip": None} | {name: alt.expr(f"datum.{name}") for name in ("x", "y")}
     base = {kind: alt.Chart(alt.NamedData(kind)) for kind in KINDS}
     # Not the channel "color": Vega-Lite cannot share it between a scale (of the cells) and none (of the words).
-    text = {"text": "text:N", "fill": alt.Fill("color:N", scale=None)}
-    line = {"baseline": "middle"} | at | _PLAIN
-    mono = {"font": MONO} | line
+    fill, stroke = (partial(channel, scale=None) for channel in (alt.Fill, alt.Stroke))
+    width = alt.StrokeWidth("width:Q", scale=None)
+    text = {"text": "text:N", "fill": fill("color:N")}
     ramp = {"width": RAMP_WIDTH, "height": RAMP_HEIGHT, "align": "left", "baseline": "top", "aspect": False}
+    boxes = base["boxes"].mark_rect(x2=alt.expr("datum.x2"), y2=alt.expr("datum.y2"), **plain)
+    signs = base["signs"].mark_point(filled=False, opacity=1, **plain)
+    shape, size = alt.Shape("path:N", scale=None), alt.Size("size:Q", scale=None)
     return [
-        base["images"].mark_image(**ramp, **at, **_PLAIN).encode(url="uri:N"),
-        base["boxes"]
-        .mark_rect(**at, x2=alt.expr("datum.x2"), y2=alt.expr("datum.y2"), **_PLAIN)
-        .encode(
-            fill=alt.Fill("fill:N", scale=None),
-            stroke=alt.Stroke("stroke:N", scale=None),
-            strokeWidth=alt.StrokeWidth("width:Q", scale=None),
-        ),
-        base["signs"]
-        .mark_point(filled=False, opacity=1, **at, **_PLAIN)
-        .encode(
-            shape=alt.Shape("path:N", scale=None),
-            size=alt.Size("size:Q", scale=None),
-            stroke=alt.Stroke("color:N", scale=None),
-            strokeWidth=alt.StrokeWidth("width:Q", scale=None),
-        ),
-        base["titles"].mark_text(align="left", fontSize=TITLE_SIZE, fontWeight=600, **line).encode(**text),
-        base["words"].mark_text(align="left", **line).encode(**text),
-        base["ticks"].mark_text(align="center", **line).encode(**text),
-        base["sides"].mark_text(align="center", angle=270, **line).encode(**text),
-        base["rows"].mark_text(align="right", **mono).encode(**text),
-        base["columns"].mark_text(align="left", angle=270, **mono).encode(**text),
-        base["tokens"].mark_text(align="left", **mono).encode(**text),
+        base["images"].mark_image(**ramp, **plain).encode(url="uri:N"),
+        boxes.encode(fill=fill("fill:N"), stroke=stroke("stroke:N"), strokeWidth=width),
+        signs.encode(shape=shape, size=size, stroke=stroke("color:N"), strokeWidth=width),
+        *(base[kind].mark_text(baseline="middle", **plain, **how).encode(**text) for kind, how in TEXTS.items()),
     ]
 
 
 def pixels() -> tuple[alt.X, alt.Y]:
     """Encodings of places that are given in pixels."""
     return alt.X("x:Q", scale=None, axis=None), alt.Y("y:Q", scale=None, axis=None)
+
+
+def image(data: str, width: float, height: float, **mark: object) -> alt.Chart:
+    """Sharp images of one size, from the fields x, y and uri of a table."""
+    x, y = pixels()
+    mark |= {"width": width, "height": height, "align": "left", "baseline": "top", "aria": False}
+    return alt.Chart(alt.NamedData(data)).mark_image(smooth=False, aspect=False, **mark).encode(x=x, y=y, url="uri:N")
+
+
+def form(drawn: Sequence[alt.Chart], width: float, height: float, colors: Theme, *, above: Sequence = ()) -> Form:
+    """Charts with the frame over them, and what stands above that."""
+    chart = alt.layer(*drawn, *layers(), *above, width=width, height=height, autosize="pad")
+    return Form.of(chart.configure(**config(colors)))
+
+
+def bottom(drawn: Frame) -> float:
+    """Where words, boxes and ticks end, in pixels."""
+    ends = [box["y2"] for box in drawn.boxes] + [word["y"] + LINE / 2 for word in (*drawn.words, *drawn.ticks)]
+    return max(ends, default=0.0)

@@ -1,19 +1,26 @@
-"""A map of cells, as rectangles with tooltips or as one image; heads and masks are both drawn from it."""
+"""A map of cells: weights of a head, a mask, a grid of states. One composition for all, whatever its size.
+
+Small maps are rectangles with tooltips, larger ones an image with a readout under the pointer: see
+`attnviz.charts.screen`.
+"""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 
 import altair as alt
 import numpy as np
 
-from attnviz.charts import axes, frame, hatch, pixels
+from attnviz.charts import axes, frame, pixels, state
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.frame import Entry, Frame, box
+from attnviz.charts.frame import Frame, Ramp, box
+from attnviz.charts.look import Look
 from attnviz.charts.picture import Form, Picture, Table
 from attnviz.charts.size import Size
-from attnviz.charts.theme import STOPS, Theme, config
+from attnviz.charts.state import State
+from attnviz.charts.theme import LINE, Theme
+from attnviz.core.amounts import written
 from attnviz.views import Groups
 
 TOOLTIP = (
@@ -25,98 +32,194 @@ TOOLTIP = (
 )
 """Fields and names of what hovering shows; the names are fixed, because some names make a viewer fetch things."""
 
-GRAY = 2.0
-"""Where the ramp without colors begins on the scale of shades: chosen by data, so that the form stays."""
-
-MAY_ATTEND = "may attend"
-"""What is said of an open cell."""
-
-MOST_REASONS = 12
-"""Reasons a legend explains; the strokes of a seventh are those of the first."""
+BELOW, READOUT = 16, 2 * LINE + 18
+"""Pixels between a map and its legend, and with a readout between them."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Map:
     """Everything that is drawn of a map; arrays are (rows, columns) of the squares that are drawn.
 
     Attributes:
+        title, lines: what stands above.
+        rows, columns: the tokens, all of them.
         size: how large, and in which form.
-        rows, columns: band keys.
-        row_names, column_names: tokens with their positions, for readouts.
-        queries, keys: position of each row and column (of a tile, its first).
+        states: which of `kinds` each cell is.
+        kinds: what a cell can be, in the order of the legend.
         titles: of the row axis and of the column axis.
-        shade: place on the ramp, 0 to 1.
-        colored: where the ramp, or the color of an open cell, is the ground.
-        sayings, saying: what can be said of a cell, and which of it is said.
-        signs: saying -> path, color and stroke width of what is drawn on such a cell.
-        blocked: 0 = may attend, i = blocked by reason i - 1.
-        nan: where the weight is not a number.
-        numbers: named columns of numbers, each with its form: weight, score.
-        open: the one color of colored cells; None for the ramp.
-        grounds: saying -> the color of its cells, instead of `shade`, `colored` and `open`; () for these.
+        shade: place on the ramp, 0 to 1, of cells whose ground that is.
+        ramp: the legend of the ramp.
         gray: whether the ramp is without colors: of a head that is off.
+        numbers: named columns of numbers, each with its form: weight, score.
+        says: what is said of each cell, (cells,), instead of what its kind says.
+        ends: what stands at the rows' ends.
+        below: lines under the legend.
+        tiles: what a square shows of its cells, where it has several.
         brush: whether a drag over rectangles selects them.
-        frame: what stands around.
     """
 
+    title: str
+    lines: Sequence[str] = ()
+    rows: Groups
+    columns: Groups
     size: Size
-    rows: list[str]
-    columns: list[str]
-    row_names: list[str]
-    column_names: list[str]
-    queries: np.ndarray
-    keys: np.ndarray
-    titles: tuple[str, str]
-    shade: np.ndarray
-    colored: np.ndarray
-    sayings: tuple[str, ...]
-    saying: np.ndarray
-    signs: dict[int, tuple[str, str, float]]
-    blocked: np.ndarray
-    nan: np.ndarray
-    numbers: dict[str, tuple[np.ndarray, str]]
-    open: str | None
-    frame: Frame
+    states: np.ndarray
+    kinds: Sequence[State]
+    look: Look
+    titles: tuple[str, str] = (QUERY, KEY)
+    shade: np.ndarray | None = None
+    ramp: Ramp | None = None
     gray: bool = False
-    rev: int = 0
+    numbers: dict[str, tuple[np.ndarray, str]] = field(default_factory=dict)
+    says: Sequence[str] | None = None
+    ends: Frame = Frame()
+    below: Sequence[str] = ()
+    tiles: str = "each square shows the largest of"
     brush: bool = False
-    grounds: tuple[str, ...] = ()
 
+    @property
+    def chart(self) -> alt.LayerChart:
+        """Vega-Lite, for files."""
+        return self.picture.chart
 
-def picture(drawing: Map, colors: Theme) -> Picture:
-    """The map as Vega-Lite, in the form that its size decides."""
-    if drawing.size.form != "rectangles":
-        uri = pixels.data_uri(*painted(drawing, colors, scale=2))
-        table = {"x": [0.0], "y": [0.0], "uri": [uri]}
-        return Picture(_image(drawing.size, colors), {"map": table} | frame.tables(drawing.frame))
-    upright = axes.edges(drawing.rows, drawing.columns, drawing.size).upright
-    numbers, own = tuple(drawing.numbers), bool(drawing.grounds)
-    form = _rectangles(drawing.size, drawing.titles, upright, drawing.open, numbers, own, drawing.brush, colors)
-    return Picture(form, {"cells": cell_table(drawing)} | frame.tables(drawing.frame))
+    @property
+    def screen(self) -> tuple[dict, Table | None]:
+        """Of rectangles Vega-Lite, of an image Vega with a readout."""
+        from attnviz.charts.screen import screen
+
+        return self.picture.screen if self.size.form == "rectangles" else screen(self)
+
+    @property
+    def picture(self) -> Picture:
+        """The map as Vega-Lite, in the form that its size decides."""
+        colors = self.look.colors
+        if self.size.form != "rectangles":
+            table = {"x": [0.0], "y": [0.0], "uri": [self.uri(scale=2)]}
+            return Picture(_image(self.size, colors), {"map": table} | frame.tables(self.frame))
+        form = _rectangles(self.size, self.titles, self._room.upright, tuple(self.numbers), self.brush, colors)
+        return Picture(form, {"cells": self.table} | frame.tables(self.frame))
+
+    @cached_property
+    def bands(self) -> tuple[list[str], list[str]]:
+        """Band keys of the rows and of the columns."""
+        return axes.bands(self.rows.tokens[:: self.size.tile]), axes.bands(self.columns.tokens[:: self.size.tile])
+
+    @cached_property
+    def names(self) -> tuple[list[str], list[str]]:
+        """Rows and columns as a readout calls them."""
+        return axes.names(self.rows, self.size.tile), axes.names(self.columns, self.size.tile)
+
+    @property
+    def positions(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of each row and column the position; of a tile, the first."""
+        return self.rows.starts[:: self.size.tile], self.columns.starts[:: self.size.tile]
+
+    @property
+    def _room(self) -> axes.Edges:
+        return axes.edges(*self.bands, self.size)
+
+    @cached_property
+    def frame(self) -> Frame:
+        """What stands around: title, axes, outline, what is at the rows' ends, legend, and lines below."""
+        size, colors, ends = self.size, self.look.colors, (self.rows, self.columns)
+        lines = [*self.lines, *axes.notes_on(size, self.tiles), *axes.note_on_ties(*ends, size)]
+        wide = {"width": size.width - self._room.left, "colors": colors}
+        around = frame.heading(self.title, lines, left=self._room.left, top=self._room.top - 8, **wide)
+        if size.form != "rectangles":
+            around += axes.drawn(self.titles, *self.bands, size, self._room, colors)
+        return around + axes.ties(*ends, size, colors) + self.ends + self._outline() + self._below()
+
+    def _below(self) -> Frame:
+        """The legend of what occurs, and lines under it."""
+        size, colors = self.size, self.look.colors
+        occurs = np.flatnonzero(np.bincount(self.states.ravel(), minlength=len(self.kinds))).tolist()
+        lines = state.entries([self.kinds[i] for i in occurs], colors)
+        top = size.height + (READOUT if self.look.on_screen and size.form != "rectangles" else BELOW)
+        around = frame.legend(lines, self.ramp, top=top, width=size.width, colors=colors)
+        bottom = frame.bottom(around) + 8
+        for text in self.below:
+            written = frame.lines(text, left=0, top=bottom, width=size.width, colors=colors)
+            around, bottom = around + written, bottom + len(written.words) * LINE
+        return around
+
+    def _outline(self) -> Frame:
+        """A frame around the square of the selected cell, and a mark at each of its labels."""
+        cell = self.look.selected
+        row, column = (None, None) if cell is None else (self.rows.at(cell[0]), self.columns.at(cell[1]))
+        if row is None or column is None:
+            return Frame()
+        side, accent = self.size.cell, self.look.colors.accent
+        x, y = float(column // self.size.tile) * side, float(row // self.size.tile) * side
+        grow = max(0.0, (7 - side) / 2)
+        return Frame(
+            boxes=(
+                box(-4, y - grow, -1.5, y + side + grow, fill=accent),
+                box(x - grow, -4, x + side + grow, -1.5, fill=accent),
+                box(x - grow, y - grow, x + side + grow, y + side + grow, stroke=accent, width=2.5),
+            )
+        )
+
+    @cached_property
+    def ground(self) -> np.ndarray:
+        """The palette index of each cell."""
+        places = [0 if kind.ground == "ramp" else pixels.place(kind.ground) for kind in self.kinds]
+        ground = np.array(places, np.uint8)[self.states]
+        if self.shade is None:
+            return ground
+        on_ramp = np.array([kind.ground == "ramp" for kind in self.kinds])[self.states]
+        return np.where(on_ramp, pixels.shades(self.shade), ground)
+
+    @property
+    def _palette(self) -> np.ndarray:
+        return pixels.palette(self.look.colors, gray=self.gray)
+
+    def uri(self, *, scale: int) -> str:
+        """The map as an image, `scale` times as large as on the screen."""
+        zoom = max(1, round(scale * self.size.cell))
+        strokes = [kind.stroke() for kind in self.kinds]
+        marks = {stroke: [i for i, other in enumerate(strokes) if other == stroke] for stroke in strokes if stroke}
+        drawn = [(sign, np.isin(self.states, kinds), color) for (sign, color), kinds in marks.items()]
+        image = pixels.paint(self.ground, drawn, height=self.size.rows * zoom, width=self.size.columns * zoom)
+        return pixels.data_uri(image, self._palette)
+
+    @cached_property
+    def table(self) -> Table:
+        """One row per cell, row by row: where it is, what it says, what is drawn on it."""
+        row, column = (index.ravel() for index in np.indices(self.states.shape))
+        drawn = [kind.drawn(self.size.cell, self.look.colors) for kind in self.kinds]
+        path, stroke, width = (_pick([sign[part] for sign in drawn], self.states.ravel()) for part in range(3))
+        table = {
+            "query_band": _pick(self.bands[0], row),
+            "key_band": _pick(self.bands[1], column),
+            "query": self.positions[0][row].tolist(),
+            "key": self.positions[1][column].tolist(),
+            "rev": [self.look.rev] * len(row),
+            "query_name": _pick(self.names[0], row),
+            "key_name": _pick(self.names[1], column),
+            "ground": _pick(pixels.hexadecimal(self._palette), self.ground.ravel()),
+            "says": list(self.says or _pick([kind.says for kind in self.kinds], self.states.ravel())),
+            "path": path,
+            "stroke": stroke,
+            "stroke_width": width,
+        }
+        for name, (values, form) in self.numbers.items():
+            flat = values.ravel().tolist()
+            table[name] = [value if math.isfinite(value) else None for value in flat]
+            table[f"{name}_text"] = [written(value, form) for value in flat]
+        return table
 
 
 @lru_cache(maxsize=128)
 def _rectangles(
-    size: Size,
-    titles: tuple[str, str],
-    upright: bool,
-    open_color: str | None,
-    numbers: tuple[str, ...],
-    own: bool,
-    brush: bool,
-    colors: Theme,
+    size: Size, titles: tuple[str, str], upright: bool, numbers: tuple[str, ...], brush: bool, colors: Theme
 ) -> Form:
     """A rectangle per cell, strokes on those that are no weight, and the frame."""
     y, x = axes.encodings(titles, upright, colors)
     fields = {field: name for field, name in TOOLTIP if not field.endswith("_text") or field[:-5] in numbers}
     base = alt.Chart(alt.NamedData("cells")).encode(y=y, x=x, tooltip=tooltip(fields))
-    domain, range = [*STOPS, *(GRAY + stop for stop in STOPS)], [*colors.ramp, *pixels.gray_ramp(colors)]
-    ramp = alt.Scale(domain=domain, range=range, interpolate="rgb", clamp=True)
-    ground = alt.Color("shade:Q", scale=ramp, legend=None) if open_color is None else alt.value(open_color)
-    fill = alt.when("datum.colored").then(ground).otherwise(alt.value(colors.blocked))
     cells = (
         base.mark_rect(stroke=colors.background, strokeWidth=1, cursor="pointer", aria=False)
-        .encode(color=alt.Color("ground:N", scale=None) if own else fill)
+        .encode(color=alt.Color("ground:N", scale=None))
         .add_params(clicked("cell", "query", "key", "rev"), *([dragged("drag", colors)] if brush else []))
     )
     strokes = (
@@ -134,70 +237,18 @@ def _rectangles(
 @lru_cache(maxsize=128)
 def _image(size: Size, colors: Theme) -> Form:
     """One image in place of all cells, and the frame, which carries the labels of the axes."""
-    x, y = frame.pixels()
-    mark = {"width": size.width, "height": size.height, "align": "left", "baseline": "top", "aria": False}
-    image = alt.Chart(alt.NamedData("map")).mark_image(smooth=False, aspect=False, tooltip=None, **mark)
-    return _form([image.encode(x=x, y=y, url="uri:N")], size, colors)
+    return _form([frame.image("map", size.width, size.height, tooltip=None)], size, colors)
 
 
 def _form(layers: list[alt.Chart], size: Size, colors: Theme) -> Form:
     # Not alt.Step: Vega-Lite forgets a step where other layers are placed in pixels.
-    chart = alt.layer(*layers, *frame.layers(), width=size.width, height=size.height, autosize="pad")
-    return Form.of(chart.configure(**config(colors)))
+    return frame.form(layers, size.width, size.height, colors)
 
 
-def painted(drawing: Map, colors: Theme, *, scale: int) -> tuple[np.ndarray, np.ndarray]:
-    """The map as palette indices and their palette, `scale` times as large as on the screen."""
-    shade = drawing.shade if drawing.open is None else None
-    if drawing.grounds:
-        shade = drawing.saying / (pixels.SHADES - 1)
-    zoom = max(1, round(scale * drawing.size.cell))
-    sides = {"height": drawing.size.rows * zoom, "width": drawing.size.columns * zoom}
-    image = pixels.paint(shade, drawing.colored, drawing.blocked, drawing.nan, **sides)
-    return image, pixels.palette(colors, gray=drawing.gray, grounds=drawing.grounds)
-
-
-def cell_table(drawing: Map) -> Table:
-    """One row per cell, row by row: where it is, what it says, what is drawn on it."""
-    row, column = (index.ravel() for index in np.indices(drawing.saying.shape))
-    saying = drawing.saying.ravel()
-    signs = [drawing.signs.get(i, (None, None, None)) for i in range(len(drawing.sayings))]
-    path, stroke, width = (_pick([sign[i] for sign in signs], saying) for i in range(3))
-    table = {
-        "query_band": _pick(drawing.rows, row),
-        "key_band": _pick(drawing.columns, column),
-        "query": drawing.queries[row].tolist(),
-        "key": drawing.keys[column].tolist(),
-        "rev": [drawing.rev] * len(row),
-        "query_name": _pick(drawing.row_names, row),
-        "key_name": _pick(drawing.column_names, column),
-        "shade": (drawing.shade.ravel() + (GRAY if drawing.gray else 0.0)).tolist(),
-        "colored": drawing.colored.ravel().tolist(),
-        "says": _pick(drawing.sayings, saying),
-        "path": path,
-        "stroke": stroke,
-        "stroke_width": width,
-    }
-    if drawing.grounds:
-        table["ground"] = _pick(drawing.grounds, saying)
-    for name, (values, form) in drawing.numbers.items():
-        flat = values.ravel().tolist()
-        table[name] = [value if math.isfinite(value) else None for value in flat]
-        table[f"{name}_text"] = [number(value, form) for value in flat]
-    return table
-
-
-def reasons_of(reasons: Iterable[tuple[int, str]], colors: Theme) -> list[Entry]:
-    """Legend lines for reasons, by their numbers."""
-    strokes = ((hatch.shape(i, frame.SWATCH), f"blocked by {reason}") for i, reason in reasons)
-    return shortened([Entry(text, path, colors.hatch, 1.0, colors.blocked) for path, text in strokes], colors)
-
-
-def shortened(entries: list[Entry], colors: Theme) -> list[Entry]:
-    """The first of many legend lines, and one for the others."""
-    rest = f"{len(entries) - MOST_REASONS:,} more combinations of rules: each cell names its own, as does the table"
-    others = [Entry(rest, "", colors.hatch, 0.0, colors.blocked)]
-    return entries if len(entries) <= MOST_REASONS else entries[:MOST_REASONS] + others
+def pooled(states: np.ndarray, tile: int) -> np.ndarray:
+    """One state, or number, for each square of a map: the largest among those of a tile."""
+    starts = [np.arange(0, length, tile) for length in states.shape]
+    return np.maximum.reduceat(np.maximum.reduceat(states, starts[0], 0), starts[1], 1)
 
 
 def clicked(name: str, *fields: str) -> alt.Parameter:
@@ -219,28 +270,6 @@ def dragged(name: str, colors: Theme) -> alt.Parameter:
     mark = alt.BrushConfig(fill=colors.accent, fillOpacity=0.12, stroke=colors.accent, strokeOpacity=0.6)
     ended = "window:pointerup{0, 500}"
     return alt.selection_interval(name=name, encodings=["x", "y"], mark=mark, clear=ended, zoom=False, translate=False)
-
-
-def outlined(selected: tuple[int, int] | None, queries: Groups, keys: Groups, size: Size, colors: Theme) -> Frame:
-    """A frame around the square that holds a (query, key), and a mark at each of its labels; nothing if none does."""
-    row, column = (None, None) if selected is None else (queries.at(selected[0]), keys.at(selected[1]))
-    if row is None or column is None:
-        return Frame()
-    x, y, side = float(column // size.tile) * size.cell, float(row // size.tile) * size.cell, size.cell
-    grow = max(0.0, (7 - side) / 2)
-    return Frame(
-        boxes=(
-            box(-4, y - grow, -1.5, y + side + grow, fill=colors.accent),
-            box(x - grow, -4, x + side + grow, -1.5, fill=colors.accent),
-            box(x - grow, y - grow, x + side + grow, y + side + grow, stroke=colors.accent, width=2.5),
-        )
-    )
-
-
-def number(value: float, form: str) -> str:
-    if math.isnan(value):
-        return "NaN"
-    return format(value, form) if math.isfinite(value) else "∞" if value > 0 else "−∞"
 
 
 def _pick(names: Sequence, index: np.ndarray) -> list:

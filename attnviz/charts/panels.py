@@ -4,18 +4,19 @@ A place in a table is a position along each of its two axes (query, key, a dimen
 the same position on it. All that changes stands in one table, as in `attnviz.charts.screen`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
 
 import altair as alt
 import numpy as np
 
 from attnviz.charts import frame, pixels
 from attnviz.charts.frame import Frame
+from attnviz.charts.look import Look
 from attnviz.charts.picture import Form, Picture, Table, columns
-from attnviz.charts.screen import SCHEMA, at, frame_marks, parts
-from attnviz.charts.theme import FONT, MONO, TEXT_SIZE, Theme, config
+from attnviz.charts.screen import around, at, frame_marks, mark, page, parts, signals, values
+from attnviz.charts.theme import FONT, MONO, TEXT_SIZE, Theme
 from attnviz.core.amounts import digits
 
 HUGE = 1e8
@@ -64,13 +65,38 @@ class Panel:
         hatched, crossed = self.values == -np.inf, np.isnan(self.values)
         return ~(hatched | crossed), hatched, crossed
 
+    def at(self, place: tuple[int, int]) -> tuple[int, int]:
+        """The row and the column of a (query, key), counted from 0 in what is shown; -1 where it has none."""
+        known = dict(zip(("query", "key"), place, strict=True))
+        both = zip(self.axes, (self.rows, self.columns), strict=True)
+        row, column = (shown.index(known[a]) if known.get(a, -1) in shown else -1 for a, shown in both)
+        return row, column
+
+    def outline(self, row: int, column: int, colors: Theme) -> dict:
+        """A box around a cell, or around a whole row or column where the other is -1."""
+        high, wide = self.height / max(1, len(self.rows)), self.width / max(1, len(self.columns))
+        x, x2 = (0.0, self.width) if column < 0 else (column * wide, (column + 1) * wide)
+        y, y2 = (0.0, self.height) if row < 0 else (row * high, (row + 1) * high)
+        places = self.x + x, self.y + y, self.x + x2, self.y + y2
+        return frame.box(*places, stroke=colors.accent, width=1.5)
+
+    def row(self, colors: Theme, *, read: bool) -> dict:
+        """The table as a row of the one table of the screen; `read` says whether its numbers are read."""
+        bx, by = self.beside or (None, None)
+        where = {"x": self.x, "y": self.y, "x2": self.x + self.width, "y2": self.y + self.height, "bx": bx, "by": by}
+        counts = {"rows": len(self.rows), "columns": len(self.columns)}
+        counts |= {"first_row": self.rows.start, "first_column": self.columns.start, "position": self.index}
+        said = " ".join(self.texts()) if self.beside or read else ""
+        drawn = {"row_axis": self.axes[0], "column_axis": self.axes[1], "cells": said, "uri": self.image(colors)}
+        return {"kind": "panel"} | where | counts | drawn
+
     def image(self, colors: Theme, *, scale: int = 1) -> str:
         colored, hatched, crossed = self.kinds()
         share = np.where(colored, self.values, 0.0) / (self.limit or 1.0)
         shade = (share + 1) / 2 if self.signed else share
         height = max(1, round(self.height * scale), len(self.rows))
         width = max(1, round(self.width * scale), len(self.columns))
-        image = pixels.paint(shade, colored, hatched.astype(int), crossed, height=height, width=width)
+        image = pixels.weights(shade, colored, hatched.astype(int), crossed, height=height, width=width)
         return pixels.data_uri(image, pixels.palette(ground(self.signed, colors)))
 
 
@@ -79,21 +105,54 @@ class Panels:
     """Tables and what stands around them.
 
     Attributes:
-        areas: x, y, x2, y2, position of what can be clicked under the tables.
         rest: the (query, key) that is outlined while nothing is pointed at; -1 for none.
         queries, keys: what tokens are called, by their positions.
         readout: where words about the place under the pointer stand; None for nowhere.
-        rev: a counter to raise after each click.
+        areas: x, y, x2, y2, position of what can be clicked under the tables.
+        select: "cell", a click gives [{"query", "key", "rev"}] with -1 for what the table has no axis of; or "stage",
+            it gives [{"stage", "rev"}].
     """
 
     panels: tuple[Panel, ...]
     frame: Frame
+    look: Look
     rest: tuple[int, int]
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
-    areas: tuple[dict, ...] = ()
+    queries: Sequence[str]
+    keys: Sequence[str]
     readout: tuple[float, float] | None = None
-    rev: int = 0
+    areas: tuple[dict, ...] = ()
+    select: str = "cell"
+
+    @property
+    def chart(self) -> alt.LayerChart:
+        """The tables as Vega-Lite, for files: what is selected is outlined, and its numbers are written."""
+        colors = self.look.colors
+        tables = {
+            f"panel-{i}": {"x": [panel.x], "y": [panel.y], "uri": [panel.image(colors, scale=2)]}
+            for i, panel in enumerate(self.panels)
+        }
+        places = [(panel, *panel.at(self.rest)) for panel in self.panels]
+        boxes = (panel.outline(row, column, colors) for panel, row, column in places if max(row, column) >= 0)
+        numbers = (
+            frame.words(*panel.beside, panel.texts()[row * len(panel.columns) + column], colors.accent)
+            for panel, row, column in places
+            if panel.beside and min(row, column) >= 0
+        )
+        drawn = self.frame + Frame(boxes=tuple(boxes), tokens=tuple(numbers))
+        sizes = tuple((panel.width, panel.height) for panel in self.panels)
+        return Picture(_form(sizes, colors), tables | frame.tables(drawn)).chart
+
+    @property
+    def screen(self) -> tuple[dict, Table]:
+        """A Vega specification of the tables, always the same, and the data that it draws, to be named "source"."""
+        query, key = self.rest
+        bx, by = self.readout or (None, None)
+        here = {"kind": "here", "rows": query, "columns": key, "bx": bx, "by": by}
+        here |= {"name": "\n".join(self.queries), "cells": "\n".join(self.keys)}
+        each = {"size": self.look.rev}
+        areas = [{"kind": "area"} | each | area for area in self.areas]
+        rows = [panel.row(self.look.colors, read=self.readout is not None) | each for panel in self.panels]
+        return _spec(self.select, self.look.colors), columns(_COLUMNS, [here, *areas, *rows, *around(self.frame)])
 
 
 def ground(signed: bool, colors: Theme) -> Theme:
@@ -107,112 +166,16 @@ def limit_of(*tables: np.ndarray) -> float:
     return max((float(size[size < HUGE].max(initial=0.0)) for size in sizes), default=0.0)
 
 
-def picture(drawing: Panels, colors: Theme) -> Picture:
-    """The tables as Vega-Lite, for files: what is selected is outlined."""
-    tables = {
-        f"panel-{i}": {"x": [panel.x], "y": [panel.y], "uri": [panel.image(colors, scale=2)]}
-        for i, panel in enumerate(drawing.panels)
-    }
-    sizes = tuple((panel.width, panel.height) for panel in drawing.panels)
-    drawn = drawing.frame + Frame(boxes=tuple(_outlines(drawing, colors)), tokens=tuple(_values(drawing, colors)))
-    return Picture(_form(sizes, colors), tables | frame.tables(drawn))
-
-
 @lru_cache(maxsize=64)
 def _form(sizes: tuple[tuple[float, float], ...], colors: Theme) -> Form:
-    x, y = frame.pixels()
-    images = [
-        alt.Chart(alt.NamedData(f"panel-{i}"))
-        .mark_image(width=width, height=height, align="left", baseline="top", smooth=False, aspect=False, aria=False)
-        .encode(x=x, y=y, url="uri:N")
-        for i, (width, height) in enumerate(sizes)
-    ]
-    chart = alt.layer(*images, *frame.layers(), width=1, height=1, autosize="pad")
-    return Form.of(chart.configure(**config(colors)))
+    return frame.form([frame.image(f"panel-{i}", *size) for i, size in enumerate(sizes)], 1, 1, colors)
 
 
-def _places(drawing: Panels) -> list[tuple[Panel, int, int]]:
-    """Of each table the row and column, counted from 0 in what is shown, that are selected; -1 for none."""
-    rest = dict(zip(("query", "key"), drawing.rest, strict=True))
-    return [
-        (
-            panel,
-            *(
-                shown.index(rest[axis]) if rest.get(axis, -1) in shown else -1
-                for axis, shown in zip(panel.axes, (panel.rows, panel.columns), strict=True)
-            ),
-        )
-        for panel in drawing.panels
-    ]
-
-
-def _outlines(drawing: Panels, colors: Theme) -> list[dict]:
-    boxes = []
-    for panel, row, column in _places(drawing):
-        if row < 0 and column < 0:
-            continue
-        high, wide = panel.height / max(1, len(panel.rows)), panel.width / max(1, len(panel.columns))
-        x, x2 = (
-            (panel.x, panel.x + panel.width) if column < 0 else (panel.x + column * wide, panel.x + (column + 1) * wide)
-        )
-        y, y2 = (panel.y, panel.y + panel.height) if row < 0 else (panel.y + row * high, panel.y + (row + 1) * high)
-        boxes.append(frame.box(x, y, x2, y2, stroke=colors.accent, width=1.5))
-    return boxes
-
-
-def _values(drawing: Panels, colors: Theme) -> list[dict]:
-    return [
-        frame.words(*panel.beside, panel.texts()[row * len(panel.columns) + column], colors.accent)
-        for panel, row, column in _places(drawing)
-        if panel.beside and row >= 0 and column >= 0
-    ]
-
-
-def screen(drawing: Panels, colors: Theme, select: str) -> tuple[dict, Table]:
-    """A Vega specification of the tables, always the same, and the data that it draws, to be named "source".
-
-    Args:
-        select: "cell", a click gives [{"query", "key", "rev"}] with -1 for what the table has no axis of; or "stage",
-            it gives [{"stage", "rev"}].
-    """
-    return _spec(select, colors), _data(drawing, colors)
-
-
-_NUMBERS = "rows columns first_row first_column position bx by".split()
 _COLUMNS = (
-    "kind", "name", "cells", "row_axis", "column_axis", *_NUMBERS,
+    "kind", "name", "cells", "row_axis", "column_axis",
+    "rows", "columns", "first_row", "first_column", "position", "bx", "by",
     "x", "y", "x2", "y2", "text", "color", "fill", "stroke", "width", "path", "size", "uri",
 )  # fmt: skip
-
-
-def _data(drawing: Panels, colors: Theme) -> Table:
-    rows = [
-        {
-            "kind": "panel",
-            "position": panel.index,
-            "size": drawing.rev,
-            **dict(zip(("row_axis", "column_axis"), panel.axes, strict=True)),
-            "rows": len(panel.rows),
-            "columns": len(panel.columns),
-            "first_row": panel.rows.start,
-            "first_column": panel.columns.start,
-            "x": panel.x,
-            "y": panel.y,
-            "x2": panel.x + panel.width,
-            "y2": panel.y + panel.height,
-            **dict(zip(("bx", "by"), panel.beside or (None, None), strict=True)),
-            "cells": " ".join(panel.texts()) if panel.beside or drawing.readout else "",
-            "uri": panel.image(colors),
-        }
-        for panel in drawing.panels
-    ]
-    query, key = drawing.rest
-    bx, by = drawing.readout or (None, None)
-    here = {"kind": "here", "rows": query, "columns": key, "bx": bx, "by": by}
-    here |= {"name": "\n".join(drawing.queries), "cells": "\n".join(drawing.keys)}
-    areas = ({"kind": "area", "size": drawing.rev, **area} for area in drawing.areas)
-    around = [{"kind": kind, **item} for kind, items in vars(drawing.frame).items() for item in items]
-    return columns(_COLUMNS, [here, *chain(areas, rows, around)])
 
 
 _ROW = "datum.first_row + clamp(floor((y() - datum.y) / (datum.y2 - datum.y) * datum.rows), 0, datum.rows - 1)"
@@ -226,37 +189,21 @@ _REST = "{ra: 'query', r: here.rows, ca: 'key', c: here.columns}"
 
 @lru_cache(maxsize=8)
 def _spec(select: str, colors: Theme) -> dict:
-    return {
-        "$schema": SCHEMA,
-        "background": colors.background,
-        "autosize": "pad",
-        "padding": {"left": 0, "top": 0, "right": 0, "bottom": 4},
-        "width": 1,
-        "height": 1,
-        "params": [{"name": select, "select": "point"}],
-        "data": {"name": "source"},
+    pointed = [
+        {"events": "@panels:pointermove", "update": _HIT},
+        {"events": "@panels:pointerout", "update": "null"},
+    ]
+    inside = [
+        {"name": "here", "update": _HERE},  # there is no data yet when a browser begins
+        {"name": "place", "update": f"pointed || {_REST}"},
+    ]
+    data = [*parts("here", "area", "panel", *frame.KINDS), *_linked()]
+    return page(1, 1, select, colors) | {
         "signals": [
-            {
-                "name": "pointed",
-                "value": None,
-                "on": [
-                    {"events": "@panels:pointermove", "update": _HIT},
-                    {"events": "@panels:pointerout", "update": "null"},
-                ],
-            },
+            {"name": "pointed", "value": None, "on": pointed},
             {"name": select, "value": None, "on": _clicks(select)},
         ],
-        "marks": [
-            {
-                "type": "group",
-                "data": [*parts("here", "area", "panel", *frame.KINDS), *_linked()],
-                "signals": [
-                    {"name": "here", "update": _HERE},  # there is no data yet when a browser begins
-                    {"name": "place", "update": f"pointed || {_REST}"},
-                ],
-                "marks": _marks(colors),
-            }
-        ],
+        "marks": [{"type": "group", "data": data, "signals": inside, "marks": _marks(colors)}],
     }
 
 
@@ -312,25 +259,21 @@ def _name(axis: str, names: str) -> str:
 
 
 def _marks(colors: Theme) -> list[dict]:
-    quiet = {"interactive": False, "aria": False}
-    whole = {"width": {"signal": "datum.x2 - datum.x"}, "height": {"signal": "datum.y2 - datum.y"}}
-    pointer = {"cursor": {"value": "pointer"}, "tooltip": {"value": None}}
-    image = at("x", "y") | whole | pointer | {"url": {"field": "uri"}}
-    image |= {"aspect": {"value": False}, "smooth": {"value": False}}
-    outline = {"x": {"field": "left"}, "x2": {"field": "right"}, "y": {"field": "top"}, "y2": {"field": "bottom"}}
-    outline |= {"stroke": {"value": colors.accent}, "strokeWidth": {"value": 1.5}}
-    value = {"x": {"field": "bx"}, "y": {"field": "by"}, "text": {"field": "value"}, "fill": {"value": colors.accent}}
-    value |= {"font": {"value": MONO}, "fontSize": {"value": TEXT_SIZE}, "baseline": {"value": "middle"}}
+    pointer = values(cursor="pointer", tooltip=None)
+    image = at("x", "y", url="uri") | pointer | values(aspect=False, smooth=False)
+    image |= signals(width="datum.x2 - datum.x", height="datum.y2 - datum.y")
+    area = at("x", "y", "x2", "y2") | pointer | values(fill="transparent")
+    outline = at(x="left", x2="right", y="top", y2="bottom") | values(stroke=colors.accent, strokeWidth=1.5)
+    text = at(x="bx", y="by") | values(fontSize=TEXT_SIZE, baseline="middle")
+    value = text | at(text="value") | values(fill=colors.accent, font=MONO)
     dimension = "place.ca !== 'key' && place.ca !== 'query' ? 'dimension ' + place.c : ''"
     who = f"{_name('query', 'name')} + '   ' + {_name('key', 'cells')} + '   ' + ({dimension})"
-    readout = {"x": {"field": "bx"}, "y": {"field": "by"}, "text": {"signal": who}, "fill": {"value": colors.quiet}}
-    readout |= {"font": {"value": FONT}, "fontSize": {"value": TEXT_SIZE}, "baseline": {"value": "middle"}}
-    area = at("x", "y", "x2", "y2") | pointer | {"fill": {"value": "transparent"}}
+    readout = text | signals(text=who) | values(fill=colors.quiet, font=FONT)
     return [
-        {"type": "rect", "name": "areas", "from": {"data": "area"}, "aria": False, "encode": {"update": area}},
-        {"type": "image", "name": "panels", "from": {"data": "panel"}, "aria": False, "encode": {"update": image}},
+        mark("rect", area, "area", name="areas"),
+        mark("image", image, "panel", name="panels"),
         *frame_marks(),
-        {"type": "rect", "from": {"data": "linked"}, "encode": {"update": outline}} | quiet,
-        {"type": "text", "from": {"data": "linked"}, "encode": {"update": value}} | quiet,
-        {"type": "text", "from": {"data": "here"}, "encode": {"update": readout}} | quiet,
+        mark("rect", outline, "linked", quiet=True),
+        mark("text", value, "linked", quiet=True),
+        mark("text", readout, "here", quiet=True),
     ]

@@ -6,12 +6,24 @@ have. On the screen it stays while its tables are replaced in place.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import altair as alt
 
 Table = dict[str, list]
 """Columns of plain values: numbers that are finite, strings, True, False and None."""
+
+
+class Drawing(Protocol):
+    """Anything that can be drawn: a `Picture`, a `Map`, `Panels`."""
+
+    @property
+    def chart(self) -> alt.TopLevelMixin:
+        """An Altair chart that holds its data, for files and notebooks."""
+
+    @property
+    def screen(self) -> tuple[dict[str, Any], Table | None]:
+        """A specification for the screen, and the data named "source" beside it; None if it holds them itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +53,9 @@ class Picture:
         return chart
 
     @property
-    def spec(self) -> dict[str, Any]:
+    def screen(self) -> tuple[dict[str, Any], None]:
         """The specification with its tables, for the screen."""
-        return self.form.spec | {"datasets": self.tables}
+        return self.form.spec | {"datasets": self.tables}, None
 
 
 def records(table: Table) -> list[dict]:

@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
@@ -11,24 +11,24 @@ from PIL import Image
 from attnviz.charts import hatch
 from attnviz.charts.theme import STOPS, Theme
 
-SHADES = 250
+SHADES = 248
 """Steps of the ramp in the palette; the rest of it holds the colors of cells that are no weight."""
 
-_GROUND, _STROKE, _CROSS, _OPEN, _DOT = range(SHADES, SHADES + 5)
+NAMED = ("blocked", "hatch", "warning", "open", "dot", "leak", "background")
+"""Colors of a theme that stand behind the ramp, by their names."""
+
+
+def place(name: str) -> int:
+    """The palette index of a named color."""
+    return SHADES + NAMED.index(name)
 
 
 @lru_cache(maxsize=16)
-def palette(colors: Theme, *, gray: bool = False, grounds: Sequence[str] = ()) -> np.ndarray:
-    """RGB colors: the ramp, then the special ones.
-
-    `grounds` stand in place of the first of the ramp; a cross on them has the color of the background.
-    """
+def palette(colors: Theme, *, gray: bool = False) -> np.ndarray:
+    """RGB colors: the ramp, then those with names."""
     stops = np.array([_rgb(color) for color in (gray_ramp(colors) if gray else colors.ramp)])
     ramp = np.stack([np.interp(np.linspace(0, 1, SHADES), STOPS, stops[:, i]) for i in range(3)], 1)
-    ramp[: len(grounds)] = np.array([_rgb(color) for color in grounds]).reshape(-1, 3)
-    cross = colors.background if grounds else colors.warning
-    special = (colors.blocked, colors.hatch, cross, colors.open, colors.dot)
-    return np.concatenate([ramp.round(), [_rgb(color) for color in special]]).astype(np.uint8)
+    return np.concatenate([ramp.round(), [_rgb(getattr(colors, name)) for name in NAMED]]).astype(np.uint8)
 
 
 def gray_ramp(colors: Theme) -> tuple[str, ...]:
@@ -37,38 +37,45 @@ def gray_ramp(colors: Theme) -> tuple[str, ...]:
     return tuple(f"#{light:02x}{light:02x}{light:02x}" for light in lightness)
 
 
-def paint(
-    shade: np.ndarray | None,
-    colored: np.ndarray,
-    blocked: np.ndarray,
-    nan: np.ndarray,
-    *,
-    height: int,
-    width: int,
-) -> np.ndarray:
-    """Palette indices of a map, (height, width), never smaller than its cells; the arrays are (rows, columns).
+Mark = tuple[int | str, np.ndarray, str]
+"""Strokes of a reason by its number, a "cross" or a "dot"; on which cells, (rows, columns); a color of `NAMED`."""
+
+
+def paint(ground: np.ndarray, marks: Iterable[Mark], *, height: int, width: int) -> np.ndarray:
+    """Palette indices of a map, (height, width), never smaller than its cells.
 
     Args:
-        shade: 0 to 1 on the ramp; None gives all colored cells the color of open cells, with a dot.
+        ground: the palette index of each cell, (rows, columns).
+        marks: what is drawn on cells.
+    """
+    (row, v), (column, u) = _cells(ground.shape[0], height), _cells(ground.shape[1], width)
+    spread, side = np.ix_(row, column), width / ground.shape[1]
+    image, v = ground[spread], v[:, None]
+    for sign, cells, color in marks:
+        if sign == "cross":
+            strokes = np.minimum(abs(u - v), abs(u + v - 1)) * side < 1
+        elif sign == "dot":
+            strokes = (np.hypot(u - 0.5, v - 0.5) < 0.16) & (side > 4)
+        else:
+            strokes = hatch.strokes(sign, height, width)
+        image[strokes & cells[spread]] = place(color)
+    return image
+
+
+def weights(shade: np.ndarray, colored: np.ndarray, blocked: np.ndarray, nan: np.ndarray, **sides: int) -> np.ndarray:
+    """Palette indices of a map of numbers; the arrays are (rows, columns).
+
+    Args:
+        shade: 0 to 1 on the ramp.
         colored: where there is a color; elsewhere is the ground of blocked cells.
         blocked: 0 = may attend, i = blocked by reason i - 1, and hatched.
         nan: cells with a cross.
+        sides: `height` and `width` in pixels.
     """
-    index = np.full(colored.shape, _OPEN, np.uint8) if shade is None else shades(shade)
-    index[~colored] = _GROUND
-    (row, v), (column, u) = _cells(colored.shape[0], height), _cells(colored.shape[1], width)
-    spread = np.ix_(row, column)
-    image = index[spread]
+    ground = np.where(colored, shades(shade), place("blocked")).astype(np.uint8)
     patterns = np.where((blocked > 0) & ~nan, (blocked - 1) % hatch.PATTERNS, -1)
-    for pattern in np.unique(patterns[patterns >= 0]).tolist():
-        image[hatch.strokes(pattern, height, width) & (patterns == pattern)[spread]] = _STROKE
-    side = width / colored.shape[1]
-    if nan.any():
-        cross = np.minimum(abs(u - v[:, None]), abs(u + v[:, None] - 1)) * side < 1
-        image[cross & nan[spread]] = _CROSS
-    if shade is None and side > 4:
-        image[(np.hypot(u - 0.5, v[:, None] - 0.5) < 0.16) & colored[spread]] = _DOT
-    return image
+    marks = [(i, patterns == i, "hatch") for i in np.unique(patterns[patterns >= 0]).tolist()]
+    return paint(ground, [*marks, ("cross", nan, "warning")] if nan.any() else marks, **sides)
 
 
 def _cells(cells: int, pixels: int) -> tuple[np.ndarray, np.ndarray]:
@@ -94,10 +101,14 @@ def data_uri(image: np.ndarray, colors: np.ndarray) -> str:
     return "data:image/png;base64," + base64.b64encode(png(image, colors)).decode()
 
 
+def hexadecimal(palette: np.ndarray) -> list[str]:
+    """Colors as they are written in a specification."""
+    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in palette.tolist()]
+
+
 def color_at(place: float, colors: Theme) -> str:
     """The color of a place on the ramp, 0 to 1; what is outside of it has the color of its end."""
-    red, green, blue = palette(colors)[int(shades(np.array(place)))].tolist()
-    return f"#{red:02x}{green:02x}{blue:02x}"
+    return hexadecimal(palette(colors)[[int(shades(np.array(place)))]])[0]
 
 
 def readable(ground: str, colors: Theme) -> str:

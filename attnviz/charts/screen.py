@@ -5,19 +5,19 @@ hexadecimal strings and only the cell under the pointer is read. All that change
 browser can replace it in place; no text of a user stands in the specification.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
-from attnviz.charts import frame, picture, pixels
+from attnviz.charts import frame, picture
 from attnviz.charts.frame import RAMP_HEIGHT, RAMP_WIDTH
-from attnviz.charts.maps import Map, painted
+from attnviz.charts.maps import Map
 from attnviz.charts.picture import Table
-from attnviz.charts.theme import FONT, LINE, MONO, TEXT_SIZE, TITLE_SIZE, Theme
+from attnviz.charts.size import Size
+from attnviz.charts.theme import FONT, LINE, TEXT_SIZE, Theme
 
 SCHEMA = "https://vega.github.io/schema/vega/v6.json"
 """Names the language; nothing is fetched from there."""
-
-READOUT = 2 * LINE + 18
-"""Pixels between a map and its legend, for the readout."""
 
 FORMS = {"weight": ".6f", "score": ".3f"}
 """The digits in which the numbers of a cell are read."""
@@ -25,44 +25,52 @@ FORMS = {"weight": ".6f", "score": ".3f"}
 HINT = "Point at a square to read it, click to keep it."
 
 
-def screen(drawing: Map, colors: Theme) -> tuple[dict, Table]:
+def screen(drawing: Map) -> tuple[dict, Table]:
     """A Vega specification of a map, and the table that it draws.
 
     The table must be given beside the specification, as the data named "source". A click sets the signal "cell" to what
     a Vega-Lite point selection would give: [{"query": ..., "key": ..., "rev": ...}].
     """
-    size = drawing.size
-    spec = {
+    return _spec(drawing.size, tuple(drawing.numbers), drawing.look.colors), table(drawing)
+
+
+def page(width: float, height: float, select: str, colors: Theme) -> dict:
+    """What every specification of the screen begins with."""
+    return {
         "$schema": SCHEMA,
         "background": colors.background,
         "autosize": "pad",
         "padding": {"left": 0, "top": 0, "right": 0, "bottom": 4},
-        "width": size.width,
-        "height": size.height,
-        "params": [{"name": "cell", "select": "point"}],
+        "width": width,
+        "height": height,
+        "params": [{"name": select, "select": "point"}],
         "data": {"name": "source"},
-        "signals": _signals(*drawing.saying.shape, size.cell, tuple(drawing.numbers)),
+    }
+
+
+@lru_cache(maxsize=64)
+def _spec(size: Size, numbers: tuple[str, ...], colors: Theme) -> dict:
+    return page(size.width, size.height, "cell", colors) | {
+        "signals": _signals(size.rows, size.columns, size.cell, numbers),
         "marks": [{"type": "group", "data": parts("map", *frame.KINDS), "marks": _marks(size, colors)}],
     }
-    return spec, table(drawing, colors)
 
 
-def table(drawing: Map, colors: Theme) -> Table:
+def table(drawing: Map) -> Table:
     """Rows first, then columns, the map and its sayings, then everything that is drawn, told apart by `kind`."""
-    image = pixels.data_uri(*painted(drawing, colors, scale=1))
     sayings, packed = pack(drawing)
-    rows = [
-        {"kind": "row", "position": int(i), "name": name} | cells
-        for i, name, cells in zip(drawing.queries, drawing.row_names, packed, strict=True)
-    ]
-    columns = [
-        {"kind": "column", "position": int(i), "name": name}
-        for i, name in zip(drawing.keys, drawing.column_names, strict=True)
-    ]
-    drawn = [{"kind": "map", "uri": image, "position": drawing.rev}]
+    ends = (zip(*end, strict=True) for end in zip(drawing.positions, drawing.names, strict=True))
+    rows, columns = ([{"position": int(i), "name": name} for i, name in end] for end in ends)
+    rows = [{"kind": "row"} | row | cells for row, cells in zip(rows, packed, strict=True)]
+    columns = [{"kind": "column"} | column for column in columns]
+    drawn = [{"kind": "map", "uri": drawing.uri(scale=1), "position": drawing.look.rev}]
     drawn += [{"kind": "saying", "name": saying} for saying in sayings]
-    parts = [{"kind": kind, **item} for kind, items in vars(drawing.frame).items() for item in items]
-    return picture.columns(_COLUMNS, [*rows, *columns, *drawn, *parts])
+    return picture.columns(_COLUMNS, [*rows, *columns, *drawn, *around(drawing.frame)])
+
+
+def around(drawn: frame.Frame) -> list[dict]:
+    """A frame as rows of the one table, told apart by `kind`."""
+    return [{"kind": kind, **item} for kind, items in vars(drawn).items() for item in items]
 
 
 _COLUMNS = (
@@ -77,12 +85,12 @@ def pack(drawing: Map) -> tuple[list[str], list[dict[str, str]]]:
     A cell's weight and score are the eight digits of a float32, exact to its last bit; its saying is a number among
     those that occur, in as many digits as all of them need.
     """
-    used = np.flatnonzero(np.bincount(drawing.saying.ravel()))
+    used = np.flatnonzero(np.bincount(drawing.states.ravel()))
     shortest = np.min_scalar_type(max(0, len(used) - 1)).newbyteorder(">")
-    codes = np.searchsorted(used, drawing.saying).astype(shortest)
+    codes = np.searchsorted(used, drawing.states).astype(shortest)
     arrays = {name: _float32(values) for name, (values, _) in drawing.numbers.items()} | {"saying": codes}
     rows = zip(*([row.tobytes().hex() for row in array] for array in arrays.values()), strict=True)
-    return [drawing.sayings[i] for i in used.tolist()], [dict(zip(arrays, row, strict=True)) for row in rows]
+    return [drawing.kinds[i].says for i in used.tolist()], [dict(zip(arrays, row, strict=True)) for row in rows]
 
 
 def _float32(values: np.ndarray) -> np.ndarray:
@@ -139,94 +147,60 @@ def parts(*kinds: str) -> list[dict]:
     ]
 
 
-def _marks(size, colors: Theme) -> list[dict]:
-    zero = {"value": 0}
-    whole = {"x": zero, "y": zero, "width": {"value": size.width}, "height": {"value": size.height}}
-    image = whole | {
-        "url": {"field": "uri"},
-        "aspect": {"value": False},
-        "smooth": {"value": False},
-        "tooltip": {"value": None},
-    }
-    return [
-        {
-            "type": "image",
-            "name": "cells",
-            "from": {"data": "map"},
-            "aria": False,
-            "encode": {"update": image | {"cursor": {"value": "crosshair"}}},
-        },
-        *frame_marks(),
-        *_pointed(size, colors),
-    ]
+def _marks(size: Size, colors: Theme) -> list[dict]:
+    cells = values(x=0, y=0, width=size.width, height=size.height, cursor="crosshair") | at(url="uri")
+    cells |= values(aspect=False, smooth=False, tooltip=None)
+    return [mark("image", cells, "map", name="cells"), *frame_marks(), *_pointed(size, colors)]
 
 
 def frame_marks() -> list[dict]:
     """Marks that draw any frame, from a dataset for each of its kinds."""
-    ramp = at("x", "y") | {"url": {"field": "uri"}, "aspect": {"value": False}}
-    ramp |= {"width": {"value": RAMP_WIDTH}, "height": {"value": RAMP_HEIGHT}}
-    boxes = at("x", "y", "x2", "y2", "fill", "stroke") | {"strokeWidth": {"field": "width"}}
-    signs = at("x", "y", "size") | {
-        "shape": {"field": "path"},
-        "stroke": {"field": "color"},
-        "strokeWidth": {"field": "width"},
-        "fill": {"value": None},
-    }
-    quiet = {"interactive": False, "aria": False}
+    ramp = at("x", "y", url="uri") | values(aspect=False, width=RAMP_WIDTH, height=RAMP_HEIGHT)
+    boxes = at("x", "y", "x2", "y2", "fill", "stroke", strokeWidth="width")
+    signs = at("x", "y", "size", shape="path", stroke="color", strokeWidth="width") | values(fill=None)
+    texts = at("x", "y", "text", fill="color") | values(baseline="middle", font=FONT, fontSize=TEXT_SIZE)
     return [
-        {"type": "image", "from": {"data": "images"}, "encode": {"update": ramp}} | quiet,
-        {"type": "rect", "from": {"data": "boxes"}, "encode": {"update": boxes}} | quiet,
-        {"type": "symbol", "from": {"data": "signs"}, "encode": {"update": signs}} | quiet,
-        text_mark("titles", "left", fontSize=TITLE_SIZE, fontWeight=600),
-        text_mark("words", "left"),
-        text_mark("ticks", "center"),
-        text_mark("sides", "center", angle=-90),
-        text_mark("rows", "right", font=MONO),
-        text_mark("columns", "left", angle=-90, font=MONO),
-        text_mark("tokens", "left", font=MONO),
+        mark("image", ramp, "images", quiet=True),
+        mark("rect", boxes, "boxes", quiet=True),
+        mark("symbol", signs, "signs", quiet=True),
+        *(mark("text", texts | values(**how), kind, quiet=True) for kind, how in frame.TEXTS.items()),
     ]
 
 
-def _pointed(size, colors: Theme) -> list[dict]:
+def _pointed(size: Size, colors: Theme) -> list[dict]:
     """A frame around the cell under the pointer, lines to its labels, and the readout under the map."""
     columns, cell = size.columns, size.cell
     x, y = f"at % {columns} * {cell}", f"floor(at / {columns}) * {cell}"
-    half = cell / 2
-    hidden = {"opacity": {"signal": "at < 0 ? 0 : 1"}}
-    stroke = {"stroke": {"value": colors.accent}}
-    square = {"x": {"signal": x}, "y": {"signal": y}, "width": {"value": cell}, "height": {"value": cell}}
-    across = {"x": {"value": 0}, "x2": {"signal": x}, "y": {"signal": f"{y} + {half}"}}
-    down = {"y": {"value": 0}, "y2": {"signal": y}, "x": {"signal": f"{x} + {half}"}}
-    thin = {"strokeWidth": {"value": 1}, "strokeOpacity": {"value": 0.6}}
-    quiet = {"interactive": False, "aria": False}
-    line = {
-        "x": {"value": 0},
-        "baseline": {"value": "middle"},
-        "font": {"value": FONT},
-        "fontSize": {"value": TEXT_SIZE},
-    }
-    who = line | {"y": {"value": size.height + 16}, "text": {"signal": "who"}}
-    what = line | {"y": {"value": size.height + 16 + LINE}, "text": {"signal": "what"}, "fill": {"value": colors.text}}
+    drawn = signals(opacity="at < 0 ? 0 : 1") | values(stroke=colors.accent)
+    thin = drawn | values(strokeWidth=1, strokeOpacity=0.6)
+    line = values(x=0, baseline="middle", font=FONT, fontSize=TEXT_SIZE)
+    hint = f"at < 0 ? '{colors.quiet}' : '{colors.text}'"
+    square = drawn | signals(x=x, y=y) | values(width=cell, height=cell, strokeWidth=1.5)
     return [
-        {"type": "rule", "encode": {"update": across | stroke | thin | hidden}} | quiet,
-        {"type": "rule", "encode": {"update": down | stroke | thin | hidden}} | quiet,
-        {"type": "rect", "encode": {"update": square | stroke | {"strokeWidth": {"value": 1.5}} | hidden}} | quiet,
-        {
-            "type": "text",
-            "encode": {"update": who | {"fill": {"signal": f"at < 0 ? '{colors.quiet}' : '{colors.text}'"}}},
-        }
-        | quiet,
-        {"type": "text", "encode": {"update": what}} | quiet,
+        mark("rule", thin | signals(x2=x, y=f"{y} + {cell / 2}") | values(x=0), quiet=True),
+        mark("rule", thin | signals(y2=y, x=f"{x} + {cell / 2}") | values(y=0), quiet=True),
+        mark("rect", square, quiet=True),
+        mark("text", line | values(y=size.height + 16) | signals(text="who", fill=hint), quiet=True),
+        mark("text", line | values(y=size.height + 16 + LINE, fill=colors.text) | signals(text="what"), quiet=True),
     ]
 
 
-def at(*fields: str) -> dict:
-    """Channels that are read from fields of the same names."""
-    return {name: {"field": name} for name in fields}
+def mark(kind: str, channels: dict, data: str | None = None, *, quiet: bool = False, **more: object) -> dict:
+    """A mark of Vega, from a dataset if it has one; a quiet one lets the pointer through."""
+    more |= {"from": {"data": data}} if data else {}
+    return {"type": kind, "aria": False, "encode": {"update": channels}, "interactive": not quiet} | more
 
 
-def text_mark(kind: str, align: str, **settings) -> dict:
-    """Texts of a dataset with the fields x, y, text and color."""
-    values = {"align": align, "baseline": "middle", "font": FONT, "fontSize": TEXT_SIZE} | settings
-    update = at("x", "y", "text") | {"fill": {"field": "color"}} | {name: {"value": v} for name, v in values.items()}
-    return {"type": "text", "from": {"data": kind}, "interactive": False, "aria": False, "encode": {"update": update}}
+def at(*fields: str, **others: str) -> dict:
+    """Channels that are read from fields, of the same names or of others."""
+    return {channel: {"field": name} for channel, name in (dict(zip(fields, fields, strict=True)) | others).items()}
+
+
+def values(**channels: object) -> dict:
+    """Channels that are always the same."""
+    return {name: {"value": value} for name, value in channels.items()}
+
+
+def signals(**channels: str) -> dict:
+    """Channels by expressions."""
+    return {name: {"signal": expression} for name, expression in channels.items()}

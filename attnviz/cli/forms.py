@@ -41,7 +41,7 @@ def figure(options: Namespace, record: "Record", site: "Site", head: int | str, 
         InputError: if there is no such form, or an option is of another one.
     """
     from attnviz import figures
-    from attnviz.charts.shade import SIDES
+    from attnviz.figures.shade import SIDES
 
     form = options.form
     if form not in FORMS:

@@ -4,11 +4,11 @@ from argparse import Namespace
 from collections.abc import Callable
 
 from attnviz import figures, words
-from attnviz.charts.leaks import lines_of, title_of
 from attnviz.cli import lines, rules, values
 from attnviz.cli.commands import write
 from attnviz.core.edits import Site
 from attnviz.core.leaks import LeakTest
+from attnviz.figures.leaks import lines_of, title_of
 from attnviz.leaks import leak_test
 from attnviz.sources.base import Source
 

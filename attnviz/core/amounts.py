@@ -57,6 +57,11 @@ def in_cell(value: float) -> str:
     return (plain if amount < 1e4 else f"{value:.0e}").replace("-", "−")
 
 
+def written(value: float, form: str) -> str:
+    """A number in a form of its own, such as ".4f"."""
+    return format(value, form) if math.isfinite(value) else _odd(value)
+
+
 def counted(number: int, noun: str) -> str:
     """A number of things: "1 row", "2,000 rows"."""
     return f"{number:,} {plural(noun, number)}"

@@ -1,19 +1,54 @@
 """What a figure is, and what those of records share."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, TypedDict, Unpack
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from attnviz.charts import heatmap
-from attnviz.charts.picture import Picture, Table
-from attnviz.core.display import without_surrogates
-from attnviz.core.edits import Edits
-from attnviz.core.record import Record
-from attnviz.views import View
+from attnviz import views
+from attnviz.charts.look import Look
+from attnviz.charts.picture import Drawing, Table
+from attnviz.charts.theme import CAUTIONS
+from attnviz.core.display import file_stem, without_surrogates
+from attnviz.core.edits import Edits, Site
+from attnviz.core.record import ALL, Record
+from attnviz.views import Seen, View
+
+
+class Drawn(TypedDict, total=False):
+    """How a figure is drawn; see `charts.look.Look`."""
+
+    dark: bool
+    selected: tuple[int, int] | int | None
+    focused: Any
+    rev: int
+    domain: str
+    row_sums: bool
+    side: int | None
+
+
+class Shown(Drawn, total=False):
+    """What is looked at of a site, see `views.see`, and how it is drawn."""
+
+    sentence: int
+    view: View
+    rows: slice | None
+    columns: slice | None
+
+
+def see(record: Record, site: Site, **shown: Unpack[Shown]) -> tuple[Seen, Look]:
+    """What is looked at, and how it is drawn; made once for chart, words and table.
+
+    Raises:
+        InputError: if the view leaves nothing to see.
+    """
+    asked = {name: shown.pop(name) for name in ("sentence", "view", "rows", "columns") if name in shown}
+    asked |= {name: asked.get(name) or ALL for name in ("rows", "columns")}
+    return views.see(record, site, **asked), Look(**shown)
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,17 +58,19 @@ class Figure:
     Attributes:
         name: a file's stem that says what is shown; ASCII, safe in every file system, at most 80 characters.
         title: one line, with where the weights come from and what was changed.
-        describe, draw, show, tabulate, collect: make `description`, `chart`, `screen` with `screen_data`, `table`, and
-            `arrays`.
+        look: how it is drawn.
+        draw, describe, tabulate, collect: make what is drawn in a look, `description`, `table` and `arrays`.
+        show: gives `screen` and `screen_data`, where somebody keeps them; None has them drawn.
     """
 
     name: str
     title: str
+    look: Look
+    draw: Callable[[Look], Drawing]
     describe: Callable[[], str]
-    draw: Callable[[], alt.TopLevelMixin]
-    show: Callable[[], tuple[dict, Table | None]]
     tabulate: Callable[[], pd.DataFrame]
     collect: Callable[[], dict[str, np.ndarray]]
+    show: Callable[[], tuple[dict, Table | None]] | None = None
 
     @cached_property
     def description(self) -> str:
@@ -43,7 +80,7 @@ class Figure:
     @cached_property
     def chart(self) -> alt.TopLevelMixin:
         """Vega-Lite, for files and notebooks."""
-        return self.draw()
+        return self.draw(self.look).chart
 
     @property
     def screen(self) -> dict:
@@ -60,7 +97,11 @@ class Figure:
 
     @cached_property
     def _shown(self) -> tuple[dict, Table | None]:
-        return self.show()
+        return self.drawn_for_screen() if self.show is None else self.show()
+
+    def drawn_for_screen(self) -> tuple[dict, Table | None]:
+        """`screen` and `screen_data`, made anew: what was changed stands beside the picture, not on it."""
+        return self.draw(replace(self.look, on_screen=True)).screen
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -78,9 +119,16 @@ def text_array(texts: Sequence[str]) -> np.ndarray:
     return np.array([without_surrogates(text).replace("\0", "␀") for text in texts], dtype=np.str_)
 
 
-def drawn_by(picture: Callable[..., Picture]) -> dict[str, Callable]:
-    """What draws a picture, for `Figure`. On the screen the edits stand beside it, not on it."""
-    return {"draw": lambda: picture().chart, "show": lambda: (picture(edits=False).spec, None)}
+def number_arrays(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    """The columns of numbers of a table."""
+    numbers = table.select_dtypes("number")
+    return {name: column.to_numpy(dtype=float, na_value=float("nan")) for name, column in numbers.items()}
+
+
+def stem(record: Record, *what: object, sentence: int = 0, view: View = View()) -> str:
+    """The name of a figure of a record: its source, what is shown, its text, and what was changed."""
+    text = record.sentences[sentence].text
+    return file_stem(record.source, *what, text, end=edited(record.edits, view))
 
 
 def edited(edits: Edits, view: View = View()) -> str:
@@ -94,4 +142,10 @@ def edited(edits: Edits, view: View = View()) -> str:
 
 
 def titled(title: str, record: Record) -> str:
-    return " · ".join(part for part in (title, *heatmap.subtitles_of(record)) if part)
+    return " · ".join(part for part in (title, *subtitles(record)) if part)
+
+
+def subtitles(record: Record, look: Look = Look()) -> list[str]:
+    """Where the weights come from, and what was changed; a screen says that elsewhere."""
+    changed = () if look.on_screen else record.edits.in_words()
+    return [CAUTIONS.get(record.provenance, ""), f"changed: {', '.join(changed)}" if changed else ""]

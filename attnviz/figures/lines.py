@@ -1,23 +1,27 @@
-"""Figures of a head as lines between tokens, and as a shaded sentence."""
+"""Heads as lines from the tokens that look to the tokens that are looked at: the opacity of a line is its weight."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
+from typing import Unpack
 
-import numpy as np
+import altair as alt
 import pandas as pd
 
-from attnviz import tables
-from attnviz.charts import lines as lines_chart
-from attnviz.charts import text_strip as strip_chart
-from attnviz.charts.shade import Shade, shade_of
-from attnviz.charts.strands import Pin, Strands, strands
-from attnviz.core.display import as_sentence, file_stem
+from attnviz import words
+from attnviz.charts import frame, maps
+from attnviz.charts.axes import KEY, QUERY
+from attnviz.charts.look import Look
+from attnviz.charts.picture import Form, Picture, columns
+from attnviz.charts.theme import Theme
+from attnviz.core.display import as_sentence, in_title
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.figures.figure import Figure, drawn_by, edited, text_array, titled
-from attnviz.views import View
-from attnviz.words import MOST_NAMED, named
-from attnviz.words import head as head_in_words
+from attnviz.figures import line_frame
+from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, text_array, titled
+from attnviz.figures.head import title_of as title_of_head
+from attnviz.figures.line_plan import DASHES, GAP, Plan, styles_of
+from attnviz.figures.strands import Pin, Strands, strands
+from attnviz.views import Seen
 
 
 def lines(
@@ -25,63 +29,49 @@ def lines(
     site: Site,
     heads: Sequence[int | str],
     *,
-    sentence: int = 0,
-    view: View = View(),
     least: float | None = None,
-    selected: tuple[int, int] | None = None,
     pins: frozenset[Pin] = frozenset(),
-    dark: bool = False,
-    rev: int = 0,
+    **shown: Unpack[Shown],
 ) -> Figure:
-    """One or several heads as lines; see `charts.lines`. The table and the arrays hold the lines that are drawn."""
-    asked = {"sentence": sentence, "view": view, "least": least, "selected": selected, "pins": pins}
-    picture = partial(lines_chart.picture, record, site, tuple(heads), **asked, dark=dark, rev=rev)
-    drawn = partial(strands, record, site, tuple(heads), **asked)
-    what = f"lines-{'-'.join(map(str, heads))}"
+    """Weights of one or several heads as lines, queries left and keys right. Table and arrays hold the drawn lines.
+
+    A click selects under the name "cell" the fields query, key and rev: both of a line, one and -1 of a token. The line
+    of the selected cell is emphasized, and its query is picked.
+
+    Args:
+        heads: numbers, or names of `metrics.AGGREGATIONS`; each has a hue, dashes and a name of its own.
+        least: weights from here on are drawn; None for the strongest 400.
+        pins: tokens that are picked: only lines that end at one of them are drawn.
+    """
+    seen, look = see(record, site, **shown)
+    heads = tuple(heads)
+    drawn = cache(lambda: strands(seen, heads, selected=look.selected, pins=pins, least=least))
     return Figure(
-        name=file_stem(record.source, site, what, record.sentences[sentence].text, end=edited(record.edits, view)),
-        title=titled(lines_chart.title_of(record, site, heads), record),
-        describe=lambda: lines_in_words(record, drawn(), heads),
-        **drawn_by(picture),
+        name=stem(record, site, f"lines-{'-'.join(map(str, heads))}", sentence=seen.sentence, view=seen.view),
+        title=titled(title_of(seen, heads), record),
+        look=look,
+        draw=lambda look: drawing_of(drawn, seen, heads, look),
+        describe=lambda: lines_in_words(drawn(), heads),
         tabulate=lambda: lines_table(drawn(), heads),
-        collect=lambda: _lines_arrays(drawn(), heads),
+        collect=lambda: _arrays(drawn(), heads),
     )
 
 
-def text_strip(
-    record: Record,
-    site: Site,
-    head: int | str,
-    *,
-    chosen: int | None = None,
-    side: str = "from",
-    sentence: int = 0,
-    view: View = View(),
-    domain: str = "fixed",
-    selected: tuple[int, int] | None = None,
-    dark: bool = False,
-    rev: int = 0,
-) -> Figure:
-    """The sentence shaded by the attention from one token, or to it; see `charts.text_strip`."""
-    asked = {"chosen": chosen, "side": side, "sentence": sentence, "view": view}
-    shade = shade_of(record, site, head, **asked)
-    drawn = {"domain": domain, "selected": selected, "dark": dark, "rev": rev}
-    picture = partial(strip_chart.picture, record, site, head, **asked, **drawn)
-    what = f"{'head' if isinstance(head, int) else 'heads'}-{head}-{side}-{shade.ends[0].starts[shade.index]}"
-    window = {"sentence": sentence, "view": view, "rows": shade.seen.rows, "columns": shade.seen.columns}
-    return Figure(
-        name=file_stem(record.source, site, what, record.sentences[sentence].text, end=edited(record.edits, view)),
-        title=titled(strip_chart.title_of(record, site, head, shade), record),
-        describe=lambda: strip_in_words(record, shade),
-        **drawn_by(picture),
-        tabulate=lambda: _of_token(tables.weights_table(record, site, head, **window), shade),
-        collect=lambda: {
-            "weights": shade.weights,
-            "may_attend": shade.blocked == 0,
-            "tokens": text_array(shade.ends[1].labels),
-            "positions": shade.ends[1].starts,
-        },
-    )
+def title_of(seen: Seen, heads: Sequence[int | str]) -> str:
+    """What is drawn, beginning with a constant word."""
+    if len(heads) == 1:
+        return f"Lines · {title_of_head(seen, heads[0])}"
+    return f"Lines · heads {', '.join(map(str, heads))} · {seen.site} · {in_title(seen.record.source)}"
+
+
+def drawing_of(chosen: Callable[[], Strands], seen: Seen, heads: Sequence[int | str], look: Look) -> Picture:
+    """The lines, what the pointer meets, and what stands around."""
+    styles = styles_of(seen, heads, look.colors)
+    plan = Plan(drawn := chosen(), styles, look)
+    said = [*subtitles(seen.record, look), *drawn.seen.notes, *drawn.notes, *plan.notes]
+    around = line_frame.around(plan, title_of(seen, heads), said)
+    tables = {"lines": columns(LINE_COLUMNS, plan.lines()), "hits": columns(HIT_COLUMNS, plan.hits())}
+    return Picture(_form(plan.height, plan.colors), tables | frame.tables(around))
 
 
 def lines_table(drawn: Strands, heads: Sequence[int | str]) -> pd.DataFrame:
@@ -102,7 +92,7 @@ def lines_table(drawn: Strands, heads: Sequence[int | str]) -> pd.DataFrame:
     return table
 
 
-def _lines_arrays(drawn: Strands, heads: Sequence[int | str]) -> dict:
+def _arrays(drawn: Strands, heads: Sequence[int | str]) -> dict:
     table = lines_table(drawn, heads)
     numbers = {f"line_{name}": table[name].to_numpy() for name in ("query", "key", "weight")}
     return numbers | {
@@ -112,11 +102,10 @@ def _lines_arrays(drawn: Strands, heads: Sequence[int | str]) -> dict:
     }
 
 
-def lines_in_words(record: Record, drawn: Strands, heads: Sequence[int | str]) -> str:
+def lines_in_words(drawn: Strands, heads: Sequence[int | str]) -> str:
     """What each head looks at most, and how many weights are lines."""
     seen = drawn.seen
-    window = {"sentence": seen.sentence, "view": seen.view, "rows": seen.rows, "columns": seen.columns}
-    said = [head_in_words(record, seen.site, head, **window) for head in heads[:MOST_HEADS]]
+    said = [words.head(seen, head) for head in heads[:MOST_HEADS]]
     said += [f"{len(heads) - MOST_HEADS} more heads."] if len(heads) > MOST_HEADS else []
     return " ".join(["Lines from queries to keys.", *said, *map(as_sentence, drawn.notes)])
 
@@ -125,30 +114,53 @@ MOST_HEADS = 4
 """So many are described."""
 
 
-def strip_in_words(record: Record, shade: Shade) -> str:
-    """What the picture shows, what the view did, and what was changed."""
-    changed = record.edits.in_words()
-    parts = [
-        f"The sentence, shaded by the attention {shade.side} one token. {token_in_words(shade)}",
-        *map(as_sentence, (*shade.seen.notes, *shade.notes)),
-        *([f"Changed: {', '.join(changed)}."] if changed else []),
-    ]
-    return " ".join(parts)
+LINE_COLUMNS = (
+    "x", "y", "x2", "y2", "query", "key", "head", "index", "kind", "color", "opacity", "dash", "width",
+)  # fmt: skip
+TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "head_name": "head"}
+HIT_COLUMNS = ("x", "y", "x2", "y2", "query", "key", "head", "index", "side", "wide", "rev", *TOOLTIP)
 
 
-def token_in_words(shade: Shade) -> str:
-    """Which tokens get most of one token's attention, or give it most."""
-    token, weights = named(shade.ends[0], shade.index), np.nan_to_num(shade.weights)
-    order = [i for i in np.argsort(-weights, kind="stable")[:MOST_NAMED].tolist() if weights[i] >= 0.005]
-    listed = ", ".join(f"{named(shade.ends[1], i)} {weights[i]:.2f}" for i in order)
-    if not listed:
-        return f"{token} gives nobody attention." if shade.side == "from" else f"{token} gets no attention."
-    return f"{token} {'looks most at' if shade.side == 'from' else 'is looked at most by'} {listed}."
+_SIDE = "pointed.side[0]"
+_MEANT = (
+    f"datum.kind === 'legend' || !isValid(pointed.side) || {_SIDE} === 'line' || "
+    f"({_SIDE} === 'query' ? datum.query === pointed.query[0] : "
+    f"{_SIDE} === 'key' ? datum.key === pointed.key[0] : datum.head === pointed.head[0])"
+)
+"""Whether a line belongs to what is pointed at."""
+
+_POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === pointed.index[0]"
 
 
-def _of_token(table: pd.DataFrame, shade: Shade) -> pd.DataFrame:
-    """The rows of a table of cells that are of the chosen token."""
-    name = "query" if shade.side == "from" else "key"
-    kept = table[table[name] == int(shade.ends[0].starts[shade.index])].reset_index(drop=True)
-    kept.attrs = dict(table.attrs)
-    return kept
+@lru_cache(maxsize=64)
+def _form(height: float, colors: Theme) -> Form:
+    x, y = frame.pixels()
+    ends = {"x": x, "y": y, "x2": "x2:Q", "y2": "y2:Q"}
+    dash = alt.when("datum.dash === 1").then(alt.value(list(DASHES[1])))
+    for i in range(2, len(DASHES)):
+        dash = dash.when(f"datum.dash === {i}").then(alt.value(list(DASHES[i])))
+    drawn = (
+        alt.Chart(alt.NamedData("lines"))
+        .mark_rule(aria=False, tooltip=None)
+        .encode(
+            **ends,
+            stroke=alt.Stroke("color:N", scale=None),
+            opacity=alt.when(_MEANT).then(alt.Opacity("opacity:Q", scale=None)).otherwise(alt.value(0)),
+            strokeWidth=alt.when(_POINTED).then(alt.value(5)).otherwise(alt.StrokeWidth("width:Q", scale=None)),
+            strokeDash=dash.otherwise(alt.value([1, 0])),
+        )
+    )
+    pointed = alt.selection_point(
+        name="pointed", fields=["side", "query", "key", "head", "index"], on="pointerover", clear="pointerout"
+    )
+    hits = (
+        alt.Chart(alt.NamedData("hits"))
+        .mark_rule(aria=False, opacity=0, cursor="pointer")
+        .encode(
+            **ends,
+            strokeWidth=alt.StrokeWidth("wide:Q", scale=None),
+            tooltip=maps.tooltip(TOOLTIP),
+        )
+        .add_params(maps.clicked("cell", "query", "key", "rev"), pointed)
+    )
+    return frame.form([drawn], GAP, height, colors, above=[hits])

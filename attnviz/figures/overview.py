@@ -1,17 +1,30 @@
-"""Figures of all heads of a model: their maps at a glance, and their numbers against each other."""
+"""Every head of a model at a glance: a thumbnail each, by layer, or in an order of one's own."""
 
+from collections import Counter
 from collections.abc import Sequence
-from functools import cache, partial
+from typing import Unpack
 
-import pandas as pd
-
-from attnviz.charts import overview as overview_chart
-from attnviz.charts import scatter as scatter_chart
-from attnviz.charts.overview import Head
-from attnviz.core.display import file_stem
+from attnviz import views
+from attnviz.charts import frame
+from attnviz.charts.frame import Frame
+from attnviz.charts.look import Look
+from attnviz.charts.mosaic import Head, Mosaic, Thumbnail
+from attnviz.charts.picture import Picture
+from attnviz.charts.theme import LINE, Theme
+from attnviz.core.display import in_title
+from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.figures.figure import Figure, drawn_by, edited, titled
+from attnviz.figures.figure import Drawn, Figure, number_arrays, stem, subtitles, titled
 from attnviz.metrics.heads import head_metrics
+
+WIDTH = 980
+"""Pixels of the whole mosaic at most, where thumbnails of `SMALLEST` allow that."""
+
+LARGEST, SMALLEST, GAP = 96, 26, 10
+"""Pixels: sides of a thumbnail, and between two."""
+
+LEFT, LABEL, KIND = 64, 18, 26
+"""Pixels: left of a row of heads for its layer, above a thumbnail for its name, above the layers of a kind."""
 
 
 def overview(
@@ -20,62 +33,83 @@ def overview(
     order: Sequence[Head] | None = None,
     captions: Sequence[str] | None = None,
     sentence: int = 0,
-    dark: bool = False,
-    focused: Head | None = None,
-    rev: int = 0,
+    **drawn: Unpack[Drawn],
 ) -> Figure:
-    """Thumbnails of every head of a model; see `charts.overview`."""
-    drawn = {"order": order, "captions": captions, "sentence": sentence, "dark": dark}
-    picture = partial(overview_chart.picture, record, **drawn, focused=focused, rev=rev)
-    on_screen = cache(partial(picture, edits=False))
-    heads = tuple(order) if order is not None else tuple(_all(record))
+    """Thumbnails of every head; a click selects one under "head" with the fields kind, layer, head and rev.
+
+    Args:
+        order: which heads, and in which order; None for all, a row for each layer.
+        captions: a few characters about each head of `order`, such as a number by which they are sorted.
+    """
+    every = ((step.site, head) for step in record.steps for head in range(step.num_heads))
+    heads, said = tuple(every if order is None else order), () if order is None else tuple(captions or ())
     return Figure(
-        name=file_stem(record.source, "every head", record.sentences[sentence].text, end=edited(record.edits)),
-        title=titled(overview_chart.title_of(record), record),
-        describe=lambda: _in_words(record, heads),
-        draw=lambda: picture().chart,
-        show=lambda: (on_screen().spec, None),
+        name=stem(record, "every head", sentence=sentence),
+        title=titled(title_of(record), record),
+        look=Look(**drawn),
+        draw=lambda look: drawing_of(record, None if order is None else heads, said, sentence, look),
+        describe=lambda: _in_words(heads),
         tabulate=lambda: head_metrics(record, sentence).drop(columns="site"),
-        collect=lambda: {
-            name: column.to_numpy(dtype=float, na_value=float("nan"))
-            for name, column in head_metrics(record, sentence).select_dtypes("number").items()
-        },
+        collect=lambda: number_arrays(head_metrics(record, sentence)),
     )
 
 
-def scatter(
-    record: Record,
-    table: pd.DataFrame,
-    x: str,
-    y: str | None,
-    *,
-    titles: dict[str, str],
-    dark: bool = False,
-    focused: Head | None = None,
-    rev: int = 0,
-) -> Figure:
-    """Every head by one number (stacked) or two; see `charts.scatter`."""
-    columns = [x] if y is None else [x, y]
-    picture = partial(scatter_chart.picture, record, table, x, y, titles=titles, dark=dark, focused=focused, rev=rev)
-    said = f"Each of {len(table)} heads by {' and '.join(titles[name] for name in columns)}."
-    missing = int(table[columns].isna().any(axis=1).sum())
-    return Figure(
-        name=file_stem(record.source, "heads by", " ".join(columns), end=edited(record.edits)),
-        title=titled(scatter_chart.title_of(record, x, y, titles), record),
-        describe=lambda: said + (f" {missing} heads have no such number." if missing else ""),
-        **drawn_by(picture),
-        tabulate=lambda: table[["kind", "layer", "head", *columns]],
-        collect=lambda: {name: table[name].to_numpy(dtype=float, na_value=float("nan")) for name in columns},
-    )
+def title_of(record: Record) -> str:
+    """What is drawn, beginning with constant words."""
+    return f"Every head · {in_title(record.source)}"
 
 
-def _all(record: Record) -> list[Head]:
-    return [(step.site, head) for step in record.steps for head in range(step.num_heads)]
-
-
-def _in_words(record: Record, heads: tuple[Head, ...]) -> str:
-    kinds: dict[str, int] = {}
-    for site, _ in heads:
-        kinds[site.kind] = kinds.get(site.kind, 0) + 1
+def _in_words(heads: Sequence[Head]) -> str:
+    kinds = Counter(site.kind for site, _ in heads)
     listed = ", ".join(f"{count} of {kind} attention" for kind, count in kinds.items()) or "none"
     return f"Maps of {len(heads)} heads: {listed}. Their numbers are in the table."
+
+
+def drawing_of(
+    record: Record, order: tuple[Head, ...] | None, captions: tuple[str, ...], sentence: int, look: Look
+) -> Picture:
+    """The thumbnails, by layer or in the given order."""
+    plan = _by_layer(record, look.colors) if order is None else _in_order(order, captions, look.colors)
+    sites = dict.fromkeys(one.site for one in plan.thumbnails)
+    seen = {site: views.see(record, site, sentence=sentence) for site in sites}
+    lines = [*subtitles(record, look), *next(iter(seen.values())).notes] if seen else []
+    return plan.picture(seen, title_of(record), lines, look)
+
+
+def _thumbnail(site: Site, head: int, x: float, y: float) -> Thumbnail:
+    return Thumbnail(site, head, x, y, f"{site} head {head}")
+
+
+def _by_layer(record: Record, colors: Theme) -> Mosaic:
+    """A row for each attention call, the kinds one below the other, the numbers of the heads above each kind."""
+    most = max((step.num_heads for step in record.steps), default=1)
+    side = max(SMALLEST, min(LARGEST, int((WIDTH - LEFT + GAP) / max(1, most)) - GAP))
+    y, places, said = 0.0, [], []
+    for kind in dict.fromkeys(step.site.kind for step in record.steps):
+        steps, at = [step for step in record.steps if step.site.kind == kind], y + KIND / 2
+        said.append(frame.words(0, at, kind, colors.text))
+        columns = range(max(step.num_heads for step in steps))
+        said += [frame.words(LEFT + i * (side + GAP) + side / 2 - 4, at, str(i), colors.quiet) for i in columns]
+        y += KIND
+        for step in steps:
+            said.append(frame.words(0, y + side / 2, f"layer {step.site.layer}", colors.quiet))
+            heads = range(step.num_heads)
+            places += [_thumbnail(step.site, head, LEFT + head * (side + GAP), y) for head in heads]
+            y += side + GAP
+        y += GAP / 2
+    return Mosaic(places, Frame(words=tuple(said)), side, side, LEFT + most * (side + GAP) - GAP, y)
+
+
+def _in_order(order: tuple[Head, ...], captions: tuple[str, ...], colors: Theme) -> Mosaic:
+    """Row after row, the name and the caption of each head above it."""
+    columns = max(1, min(len(order), WIDTH // (LARGEST + GAP)))
+    step, above = LARGEST + GAP, LABEL + (LINE if captions else 0)
+    places, said = [], []
+    for i, (site, head) in enumerate(order):
+        x, y = i % columns * step, i // columns * (step + above)
+        said.append(frame.words(x, y + LABEL / 2, f"{site.kind} {site.layer}.{head}", colors.quiet))
+        if captions:
+            said.append(frame.words(x, y + LABEL + LINE / 2 - 3, captions[i], colors.text))
+        places.append(_thumbnail(site, head, x, y + above))
+    bottom = -(-len(order) // columns) * (step + above)
+    return Mosaic(places, Frame(words=tuple(said)), LARGEST, LARGEST, columns * step - GAP, bottom)

@@ -1,55 +1,155 @@
-"""Figures of what reaches what through all layers: rollout as a map, and one row of it beside the flow."""
+"""Where what stands at each position came from: attention rollout as a map, and one of its rows beside the flow."""
 
-from functools import partial
+from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 
 from attnviz import tables, words
-from attnviz.charts import panels
-from attnviz.charts import rollout as chart
-from attnviz.charts.rollout import Traced
-from attnviz.charts.theme import theme
-from attnviz.core.display import file_stem
-from attnviz.figures.figure import Figure, drawn_by, edited, text_array, titled
+from attnviz.charts import axes, bars, frame, panels, pixels
+from attnviz.charts.frame import Frame, Ramp, box
+from attnviz.charts.look import Look
+from attnviz.charts.panels import Panel, Panels
+from attnviz.charts.picture import Picture
+from attnviz.charts.size import size_beside
+from attnviz.core.display import file_stem, in_title, shown
+from attnviz.core.record import Record
+from attnviz.figures.figure import Drawn, Figure, edited, subtitles, text_array, titled
+from attnviz.metrics.beside import tiles
+from attnviz.metrics.rollout import Mixed
+from attnviz.views import groups
+
+MOST_BARS = 40
+"""Of longer texts the tokens with the largest shares are shown; the table holds all."""
+
+WHAT = "½ the attention of a layer (mean of its heads) and ½ the residual, multiplied through the layers"
+"""What rollout is, on the picture."""
 
 
-def rollout(traced: Traced, *, selected: int | None = None, dark: bool = False, rev: int = 0) -> Figure:
-    """How much of each token is in what stands at each position after a layer; see `charts.rollout`."""
-    drawing, colors = partial(chart.drawing_of, traced, selected=selected, dark=dark), theme(dark)
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """Rollout through the first layers of a stack.
+
+    Attributes:
+        record: of the run.
+        found: what each of these layers mixes; none after them.
+        layer: the number of the last of them.
+        shares: (n, n) float64, of what stands at row i after them, how much came from token j.
+    """
+
+    record: Record
+    found: Mixed
+    layer: int
+    shares: np.ndarray
+
+    @property
+    def texts(self) -> list[str]:
+        return [token.text for token in self.found.tokens]
+
+    @property
+    def where(self) -> str:
+        return f"{self.found.kind}, after layer {self.layer}"
+
+    @property
+    def tile(self) -> int:
+        """How many positions are a square of the map."""
+        return size_beside(*self.shares.shape).tile
+
+    def called(self, position: int) -> str:
+        return f"{shown(self.texts[position])} ({position})"
+
+    def stem(self, what: str) -> str:
+        where, end = self.where.replace(",", ""), edited(self.record.edits)
+        return file_stem(self.record.source, where, what, " ".join(self.texts), end=end)
+
+    def left_out(self) -> list[str]:
+        """What is not followed, and rows that had nothing to mix."""
+        rows = self.found.left_out
+        said = [self.found.note.rstrip(".")] if self.found.note else []
+        return [*said, *([f"{rows} rows had no weights, and keep what they hold"] if rows else [])]
+
+
+def rollout(traced: Traced, **drawn: Unpack[Drawn]) -> Figure:
+    """How much of each token is in what stands at each position after a layer; `selected` is a row.
+
+    A click selects a cell under the name "cell" with the fields query, key and rev, counted in squares of `tile` cells.
+    """
     return Figure(
-        name=_stem(traced, "rollout"),
-        title=" · ".join(filter(None, (chart.title_of(traced), *chart.lines_of(traced)))),
-        describe=lambda: words.reaches(traced.shares, _texts(traced)),
-        draw=lambda: panels.picture(drawing(), colors).chart,
-        show=lambda: panels.screen(drawing(rev=rev, edits=False), colors, "cell"),
-        tabulate=lambda: tables.rollout_table(traced.shares, _texts(traced)),
-        collect=lambda: {"rollout": traced.shares, "tokens": text_array(_texts(traced))},
+        name=traced.stem("rollout"),
+        title=" · ".join(filter(None, (title_of(traced), *lines_of(traced)))),
+        look=Look(**drawn),
+        draw=lambda look: drawing_of(traced, look),
+        describe=lambda: words.reaches(traced.shares, traced.texts),
+        tabulate=lambda: tables.rollout_table(traced.shares, traced.texts),
+        collect=lambda: {"rollout": traced.shares, "tokens": text_array(traced.texts)},
     )
 
 
-def row(traced: Traced, position: int, flow: np.ndarray | None = None, *, dark: bool = False) -> Figure:
+def title_of(traced: Traced) -> str:
+    """What is drawn, beginning with constant words."""
+    return f"What reaches what · {traced.where} · {in_title(traced.record.source)}"
+
+
+def lines_of(traced: Traced, look: Look = Look()) -> list[str]:
+    """What is measured, what was left out, where the weights come from, and what was changed."""
+    return [f"rollout: {WHAT}", *traced.left_out(), *subtitles(traced.record, look)]
+
+
+def drawing_of(traced: Traced, look: Look) -> Panels:
+    """Rows are positions after the layers, columns tokens; the color ends at the largest share."""
+    colors, n = look.colors, len(traced.texts)
+    size, every = size_beside(n, n), groups(traced.found.tokens)
+    bands = axes.bands(every.tokens[:: size.tile])
+    room, names = axes.edges(bands, bands, size), axes.names(every, size.tile)
+    values = tiles(traced.shares, size.tile)
+    limit, side, below = panels.limit_of(values), range(size.rows), size.height + 14
+    sides, read = (0.0, 0.0, size.width, size.height), (frame.RAMP_WIDTH + 30.0, below + 26)
+    panel = Panel(("query", "key"), side, side, values, *sides, limit, signed=False, beside=read)
+    around = axes.drawn((f"Position after layer {traced.layer}", "Token"), bands, bands, size, room, colors)
+    around += axes.ties(every, every, size, colors) + Frame(boxes=(box(*sides, stroke=colors.line),))
+    ticks = tuple((at, f"{at * limit:.3g}") for at in (0, 0.5, 1))
+    ramp = Ramp("share, from 0 to the largest of this map", pixels.ramp_uri(colors), ticks)
+    around += frame.legend([], ramp, top=below, width=size.width, colors=colors)
+    wide = {"left": room.left, "top": room.top - 8, "width": size.width - room.left, "colors": colors}
+    around += frame.heading(title_of(traced), [*lines_of(traced, look), *axes.notes_on(size)], **wide)
+    row = -1 if look.selected is None else look.selected // size.tile
+    return Panels((panel,), around, look, (row, -1), names, names, readout=(0, below + 66))
+
+
+# One row
+
+
+def row(traced: Traced, position: int, flow: np.ndarray | None = None, **drawn: Unpack[Drawn]) -> Figure:
     """How much of each token reaches one position, by rollout and, if it is given, by the largest flow.
 
     Args:
         flow: (n,) of `metrics.rollout.flow` through the same layers.
     """
     numbers = {"rollout": traced.shares[position]} | ({} if flow is None else {"flow": flow})
-    picture = partial(chart.row_picture, traced, position, flow, dark=dark)
+    title = f"What reaches {traced.called(position)} · {traced.where} · {in_title(traced.record.source)}"
     return Figure(
-        name=_stem(traced, f"reaches {position}"),
-        title=titled(chart.row_title(traced, position), traced.record),
-        describe=lambda: words.reached(traced.shares, _texts(traced), position),
-        **drawn_by(picture),
-        tabulate=lambda: tables.reached_table(numbers, _texts(traced)),
-        collect=lambda: numbers | {"tokens": text_array(_texts(traced))},
+        name=traced.stem(f"reaches {position}"),
+        title=titled(title, traced.record),
+        look=Look(**drawn),
+        draw=lambda look: row_picture(traced, numbers, title, look),
+        describe=lambda: words.reached(traced.shares, traced.texts, position),
+        tabulate=lambda: tables.reached_table(numbers, traced.texts),
+        collect=lambda: numbers | {"tokens": text_array(traced.texts)},
     )
 
 
-def _stem(traced: Traced, what: str) -> str:
-    record, where = traced.record, f"{traced.found.kind} after layer {traced.layer}"
-    text = " ".join(token.text for token in traced.found.tokens)
-    return file_stem(record.source, where, what, text, end=edited(record.edits))
+def row_picture(traced: Traced, numbers: dict[str, np.ndarray], title: str, look: Look) -> Picture:
+    """Bars of what was measured of each token, each kind by its own largest."""
+    shares = numbers["rollout"]
+    kept = np.sort(np.argsort(-shares, kind="stable")[:MOST_BARS])
+    columns = [
+        bars.Column(values[kept].tolist(), name=NAMES[name], longest=float(values[kept].max(initial=0.0)) or 1.0)
+        for name, values in numbers.items()
+    ]
+    said = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
+    lines = [*said, *traced.left_out(), *subtitles(traced.record, look)]
+    return bars.picture([traced.called(i) for i in kept.tolist()], columns, title, lines, look.colors, length=150)
 
 
-def _texts(traced: Traced) -> list[str]:
-    return [token.text for token in traced.found.tokens]
+NAMES = {"rollout": "rollout", "flow": "largest flow"}
+"""What bars are called."""

@@ -16,8 +16,7 @@ from measure import machine, table
 from playwright.sync_api import Browser
 
 from app import VIEWPORT, driver, sentence
-from attnviz import ablation, api
-from attnviz.charts.overview import picture
+from attnviz import ablation, api, figures
 from attnviz.core.edits import Edits
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
@@ -74,7 +73,7 @@ def drawn(name: str, n: int, rounds: int = 5) -> list[str]:
         record = api.analyze(text(n), name)
         runs.append(time.perf_counter() - begin)
         begin = time.perf_counter()
-        picture(record).spec  # noqa: B018
+        figures.overview(record).screen  # noqa: B018
         pictures.append(time.perf_counter() - begin)
     return [f"{n}", *(f"{median(times) * 1e3:.0f} ms" for times in (runs, pictures))]
 

@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from pictures import HOSTILE, SITE, change, data, draw, record_of, without_data
+from pictures import HOSTILE, SITE, change, data, draw, drawing, record_of, without_data
 
-from attnviz import metrics, words
-from attnviz.charts.change import picture
+from attnviz import figures, metrics, words
 from attnviz.charts.theme import CAUTIONS
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Prefix
@@ -100,5 +99,6 @@ def test_the_picture_says_where_its_weights_come_from(provenance):
 def test_what_was_changed_stands_on_files_and_not_on_the_screen():
     before, after = record_of(WORDS), record_of(WORDS, edits=OFF)
 
-    drawn = {edits: picture(before, after, edits=edits).tables["words"]["text"] for edits in (True, False)}
+    figure = figures.change(before, after)
+    drawn = {edits: drawing(figure, on_screen=not edits).tables["words"]["text"] for edits in (True, False)}
     assert set(drawn[True]) - set(drawn[False]) == {"changed: encoder layer 0 head 1 off"}

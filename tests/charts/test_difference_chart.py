@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import CROSS, HOSTILE, SITE, draw, record_of
+from pictures import CROSS, HOSTILE, SITE, draw, drawing, record_of
 
 from attnviz import figures, tables, words
-from attnviz.charts import alike as alike_chart
-from attnviz.charts import difference as chart
-from attnviz.charts import frame, panels
+from attnviz.charts import frame
 from attnviz.charts.size import MOST_BESIDE, size_beside
 from attnviz.charts.theme import theme
 from attnviz.core.amounts import digits
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Prefix, Subsequent
+from attnviz.figures.alike import APART, MOST_RECTANGLES, SIDE
+from attnviz.figures.difference import LEAST, NARROWEST, lines_of
 from attnviz.metrics import BLOCKED, EMPTY, NAN, WEIGHT
-from attnviz.metrics.alike import divergences
+from attnviz.metrics.alike import divergences, map2d
 from attnviz.metrics.beside import BLANK, Side, beside, places, tiled_states, tiles
 from attnviz.metrics.compare import align
 
@@ -65,7 +65,7 @@ def test_the_difference_is_b_less_a_and_blank_where_a_token_is_alone():
 
 def test_zero_is_the_middle_of_the_scale_and_the_largest_difference_its_end():
     """A more and B more are equally far from the middle, and both are said in words."""
-    panel = chart.drawing_of(cat_and_dog()).panels[2]
+    panel = drawing(figures.difference(cat_and_dog())).panels[2]
     size = np.nanmax(np.abs(panel.values))
 
     assert (panel.place(0), panel.place(size), panel.place(-size)) == (0.5, 1.0, 0.0)
@@ -73,7 +73,7 @@ def test_zero_is_the_middle_of_the_scale_and_the_largest_difference_its_end():
         ends = "blank" if np.isnan(value) else "B more" if value > 0 else "A more"
         assert text.replace("\N{NO-BREAK SPACE}", " ").endswith(ends)
         assert " " not in text
-    drawn_words = json.dumps([item["text"] for item in chart.drawing_of(cat_and_dog()).frame.ticks])
+    drawn_words = json.dumps([item["text"] for item in drawing(figures.difference(cat_and_dog())).frame.ticks])
     assert "A more" in drawn_words
     assert "B more" in drawn_words
 
@@ -81,9 +81,9 @@ def test_zero_is_the_middle_of_the_scale_and_the_largest_difference_its_end():
 def test_small_differences_do_not_look_large():
     """Maps that differ by less than `LEAST` never reach the end of the scale; the same map has no difference at all."""
     same = beside(*[Side(record_of(CAT), SITE, 0)] * 2)
-    panel = chart.drawing_of(same).panels[2]
+    panel = drawing(figures.difference(same)).panels[2]
 
-    assert panel.limit == chart.LEAST
+    assert panel.limit == LEAST
     assert set(panel.values.ravel()) == {0.0}
     assert same.most_row is None
     assert same.most_cell is None
@@ -93,11 +93,11 @@ def test_small_differences_do_not_look_large():
 def test_cells_that_both_block_are_hatched_and_not_on_the_scale():
     """The readout says blocked; the picture has the strokes."""
     found = cat_and_dog(Edits(mask=Subsequent()))
-    panel = chart.drawing_of(found).panels[2]
+    panel = drawing(figures.difference(found)).panels[2]
 
     assert panel.texts()[1] == "blocked"
-    assert "blocked" in [item["text"] for item in chart.drawing_of(found).frame.words]
-    assert "blocked" not in [item["text"] for item in chart.drawing_of(cat_and_dog()).frame.words]
+    assert "blocked" in [item["text"] for item in drawing(figures.difference(found)).frame.words]
+    assert "blocked" not in [item["text"] for item in drawing(figures.difference(cat_and_dog())).frame.words]
 
 
 def test_words_name_the_row_and_the_cell_that_changed_most():
@@ -165,7 +165,7 @@ def test_maps_of_many_tokens_are_tiles_that_are_as_wide_as_those_of_few():
     assert size.height <= 301
     assert size.form == "tiles"
     assert size_beside(MOST_BESIDE, 3).tile == 1
-    assert "4 × 4" in " ".join(chart.lines_of(cat_and_dog(), size))
+    assert "4 × 4" in " ".join(lines_of(cat_and_dog(), size))
 
 
 def test_a_square_of_many_cells_is_blank_or_blocked_only_where_every_cell_is(monkeypatch):
@@ -176,7 +176,7 @@ def test_a_square_of_many_cells_is_blank_or_blocked_only_where_every_cell_is(mon
         Side(record_of("a b c d e f".split(), edits=edits), SITE, 0),
         Side(record_of("a b new c d e f".split(), edits=edits), SITE, 1),
     )
-    first, _, last = chart.drawing_of(found).panels
+    first, _, last = drawing(figures.difference(found)).panels
     states = tiled_states(np.array([[BLANK, BLOCKED], [BLANK, BLANK], [BLOCKED, EMPTY], [NAN, WEIGHT]]), 2)
 
     assert states.tolist() == [[BLOCKED], [WEIGHT]]
@@ -189,7 +189,7 @@ def test_a_square_of_many_cells_is_blank_or_blocked_only_where_every_cell_is(mon
 
 def test_the_specification_stays_while_the_sentence_changes():
     """Only data change, so that nothing flickers; no token stands in it."""
-    one, other = (figures.compare.difference(found) for found in (cat_and_dog(), cat_and_dog(Edits(mask=Subsequent()))))
+    one, other = (figures.difference(found) for found in (cat_and_dog(), cat_and_dog(Edits(mask=Subsequent()))))
 
     assert one.screen == other.screen
     assert "cat" not in json.dumps(one.screen)
@@ -198,7 +198,7 @@ def test_the_specification_stays_while_the_sentence_changes():
 def test_hostile_tokens_are_drawn_as_text():
     """Every picture is drawn, and no token is in a specification."""
     a, b = record_of(HOSTILE), record_of(HOSTILE[::-1][:8] + HOSTILE[8:])
-    figure = figures.compare.difference(beside(Side(a, SITE, 0), Side(b, SITE, 1)), selected=(0, 1))
+    figure = figures.difference(beside(Side(a, SITE, 0), Side(b, SITE, 1)), selected=(0, 1))
     image = draw(figure.chart.to_dict())[0]
 
     assert image.shape[1] > 600
@@ -215,21 +215,21 @@ def heads():
 def test_every_two_heads_are_in_the_matrix_in_the_order_of_the_tree(heads):
     """Each pair has its divergence; neighbors in the tree stand beside each other; the diagonal is 0."""
     record, found = heads
-    pairs = alike_chart.matrix_picture(record, found).tables["pairs"]
+    pairs = drawing(figures.alike(record, found)).tables["pairs"]
     order = [pairs["head"][i * 7] for i in range(7)]
 
     assert sorted(order) == list(range(7))
     expected = found.divergence[np.ix_(order, order)].ravel()
     np.testing.assert_allclose(pairs["divergence"], expected)
-    assert max(pairs["divergence"]) <= alike_chart.APART
+    assert max(pairs["divergence"]) <= APART
 
 
 def test_the_focused_head_is_marked_in_both_pictures(heads):
     """Its names have the accent color, and in the words its nearest heads are named."""
     record, found = heads
     colors, focus = theme(False), (SITE, 3)
-    matrix = alike_chart.matrix_picture(record, found, focused=focus)
-    dots = alike_chart.dots_picture(record, found, focused=focus)
+    matrix = drawing(figures.alike(record, found, focused=focus))
+    dots = drawing(figures.alike_map(record, found, focused=focus))
 
     assert [t for t, c in zip(*_labels(matrix, "rows"), strict=True) if c == colors.accent] == ["0.3"]
     assert [h for h, c in zip(*_dots(dots), strict=True) if c == colors.accent] == [3]
@@ -240,22 +240,22 @@ def test_the_focused_head_is_marked_in_both_pictures(heads):
 def test_dots_are_as_far_apart_as_the_map_of_the_heads(heads):
     """One scale for both axes: distances keep their ratios."""
     record, found = heads
-    table, places_ = alike_chart.dots_picture(record, found).tables["dots"], alike_chart.map2d(found)
+    table, places_ = drawing(figures.alike_map(record, found)).tables["dots"], map2d(found)
     at = np.stack([table["x"], table["y"]], -1)
     far, want = (np.linalg.norm(p[:, None] - p[None], axis=-1) for p in (at, places_))
 
     np.testing.assert_allclose(far * want.max(), want * far.max(), atol=1e-6)
     assert (at >= 0).all()
-    assert (at <= alike_chart.SIDE).all()
+    assert (at <= SIDE).all()
 
 
 def test_many_heads_are_one_image():
     """The matrix of more heads than are drawn one by one is a picture of as many squares."""
-    record = record_of(CAT, heads=alike_chart.MOST_RECTANGLES + 1)
-    figure = figures.compare.alike(record, divergences(record), dark=True)
+    record = record_of(CAT, heads=MOST_RECTANGLES + 1)
+    figure = figures.alike(record, divergences(record), dark=True)
 
     assert set(figure.screen["datasets"]) >= {"image"}
-    assert draw(figure.chart.to_dict())[0].shape[1] > alike_chart.SIDE
+    assert draw(figure.chart.to_dict())[0].shape[1] > SIDE
 
 
 def _labels(picture, kind):
@@ -268,25 +268,25 @@ def _dots(picture):
 
 def test_the_three_maps_have_the_same_place_under_the_pointer():
     """They share their axes, so that what is pointed at in one is outlined in all."""
-    drawing = chart.drawing_of(cat_and_dog(), selected=(1, 2))
+    drawn = drawing(figures.difference(cat_and_dog(), selected=(1, 2)))
 
-    assert {panel.axes for panel in drawing.panels} == {("query", "key")}
-    assert drawing.rest == (1, 2)
-    assert drawing.queries[1] == "cat (1) → dog (1)"
-    assert drawing.queries[3] == "down (3), only in B"
-    assert len(panels._outlines(drawing, theme(False))) == 3
+    assert {panel.axes for panel in drawn.panels} == {("query", "key")}
+    assert drawn.rest == (1, 2)
+    assert drawn.queries[1] == "cat (1) → dog (1)"
+    assert drawn.queries[3] == "down (3), only in B"
+    assert [panel.at(drawn.rest) for panel in drawn.panels] == 3 * [(1, 2)]
 
 
 @pytest.mark.parametrize("policy", ["nan", "zero"])
 def test_rows_without_keys_are_told_and_not_counted(policy):
     """What is NaN is crossed and on no side more; the row has no variation."""
     found = cat_and_dog_of(Edits(mask=~Prefix(6), empty_rows=policy))
-    drawing = chart.drawing_of(found)
+    drawn = drawing(figures.difference(found))
 
     assert np.isnan(found.variation).all()
     assert words.compared_cell(found, 0, 0).startswith("'the' (0) has no key left in A, and in B 'the' (0) gives ")
-    assert ("NaN" in drawing.panels[2].texts()) == (policy == "nan")
-    assert ("NaN: not a number" in [item["text"] for item in drawing.frame.words]) == (policy == "nan")
+    assert ("NaN" in drawn.panels[2].texts()) == (policy == "nan")
+    assert ("NaN: not a number" in [item["text"] for item in drawn.frame.words]) == (policy == "nan")
 
 
 def cat_and_dog_of(edits):
@@ -297,8 +297,8 @@ def cat_and_dog_of(edits):
 def test_legends_of_few_tokens_do_not_overlap():
     """Maps of one token stand as far apart as their legends are wide."""
     one, other = (record_of([word]) for word in ("cat", "dog"))
-    drawing = chart.drawing_of(beside(Side(one, SITE, 0), Side(other, SITE, 0)))
-    left = [panel.x for panel in drawing.panels]
+    drawn = drawing(figures.difference(beside(Side(one, SITE, 0), Side(other, SITE, 0))))
+    left = [panel.x for panel in drawn.panels]
 
-    assert left[1] - left[0] >= chart.NARROWEST > frame.RAMP_WIDTH
-    assert left[2] - left[1] >= chart.NARROWEST
+    assert left[1] - left[0] >= NARROWEST > frame.RAMP_WIDTH
+    assert left[2] - left[1] >= NARROWEST

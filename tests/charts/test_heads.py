@@ -8,9 +8,9 @@ import pytest
 from pictures import SITE, data, draw, heads, heatmap, record_of, without_data
 from PIL import Image
 
-from attnviz.charts.heads import WIDTH, columns_of
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent
+from attnviz.figures.heads import WIDTH, columns_of
 
 WORDS = ["The", "cat", "sat"]
 
@@ -58,7 +58,7 @@ def test_the_specification_stays_while_heads_are_switched_and_focused():
     other = heads(record_of(WORDS, edits=edits), SITE, focused=1, rev=2, domain="shared")
 
     assert without_data(one) == without_data(other)
-    assert one.to_dict()["params"][0]["select"]["fields"] == ["head", "rev"]
+    assert one.to_dict()["params"][0]["select"]["fields"] == ["kind", "layer", "head", "rev"]
 
 
 def test_many_long_heads_are_pooled_and_drawn():

@@ -8,6 +8,7 @@ import pytest
 from pictures import HOSTILE, SITE, data, draw, heatmap, record_of, without_data
 
 from attnviz.charts import theme
+from attnviz.charts.pixels import color_at
 from attnviz.charts.size import THINNEST
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
@@ -25,7 +26,7 @@ def test_a_map_holds_the_numbers_of_the_record(cat):
 
     assert [cell["weight"] for cell in cells] == step.weights(1).flatten().tolist()
     assert [cell["score"] for cell in cells] == step.scores(1).flatten().tolist()
-    assert [cell["shade"] for cell in cells] == pytest.approx([cell["weight"] for cell in cells])
+    assert [cell["ground"] for cell in cells] == [color_at(cell["weight"], theme.LIGHT) for cell in cells]
     assert (cells[6]["query_name"], cells[6]["key_name"]) == ("cat (1)", "sat (2)")
 
 
@@ -86,20 +87,19 @@ def test_each_reason_has_its_own_strokes_and_words():
     """A blocked cell is never on the scale of weights, and never without its rule."""
     mask = Subsequent() & Padding((5,)) & Window(3)
     chart = heatmap(record_of(list("abcdef"), edits=Edits(mask=mask)), SITE, 0)
-    blocked = [cell for cell in data(chart, "cells") if not cell["colored"]]
+    blocked = [cell for cell in data(chart, "cells") if cell["ground"] == theme.LIGHT.blocked]
 
     strokes = {cell["says"]: cell["path"] for cell in blocked}
     assert len(strokes) == len(set(strokes.values())) >= 3
     legend = " ".join(texts(chart, "words"))  # a long reason takes two lines
     assert all(reason in legend for reason in strokes)
-    assert all(cell["shade"] == 0 for cell in blocked)
 
 
 def test_more_reasons_than_patterns_are_still_drawn():
     mask = Subsequent() & Padding((5,)) & Window(2) & Documents((3, 3)) & Prefix(4) & Painted(((0, 0), (3, 3)))
     chart = heatmap(record_of(list("abcdef"), edits=Edits(mask=mask)), SITE, 0)
 
-    assert all(cell["path"] for cell in data(chart, "cells") if not cell["colored"])
+    assert all(cell["path"] for cell in data(chart, "cells") if cell["ground"] == theme.LIGHT.blocked)
 
 
 @pytest.mark.parametrize(("policy", "words"), [("zero", "zeros"), ("nan", "NaN"), ("uniform", "uniform")])
@@ -110,7 +110,7 @@ def test_an_empty_row_is_framed_and_named(policy, words):
     assert f"no key left: {words}" in texts(chart, "words")
     frame = next(box for box in data(chart, "boxes") if box["stroke"] == theme.LIGHT.warning)
     assert (frame["y"], frame["y2"]) == (60, 120)
-    assert {cell["colored"] for cell in data(chart, "cells")[3:6]} == {policy == "uniform"}
+    assert {cell["ground"] != theme.LIGHT.blocked for cell in data(chart, "cells")[3:6]} == {policy == "uniform"}
 
 
 def test_a_head_that_is_off_is_gray_as_its_thumbnail():
@@ -163,9 +163,9 @@ def test_domains_say_what_the_color_means():
     shared, log = heatmap(record, SITE, 0, domain="shared"), heatmap(record, SITE, 0, domain="log")
 
     assert texts(shared, "ticks")[-1] == f"{top:.3g}"
-    assert data(shared, "cells")[0]["shade"] == pytest.approx(data(shared, "cells")[0]["weight"] / top)
+    assert data(shared, "cells")[0]["ground"] == color_at(data(shared, "cells")[0]["weight"] / top, theme.LIGHT)
     cell = data(log, "cells")[0]
-    assert cell["shade"] == pytest.approx(1 + math.log10(cell["weight"]) / 4)
+    assert cell["ground"] == color_at(1 + math.log10(cell["weight"]) / 4, theme.LIGHT)
     assert any("logarithmic" in text for text in texts(log, "words"))
     with pytest.raises(InputError, match="sqrt"):
         heatmap(record, SITE, 0, domain="sqrt")

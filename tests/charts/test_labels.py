@@ -6,10 +6,9 @@ import pytest
 from pictures import HOSTILE, bars, data, draw, labels, labels_of, names, record_of, without_data
 
 from attnviz import figures, metrics
-from attnviz.charts.labels import MOST_LABELS, ONE_LABEL
-from attnviz.charts.next_word import NO_NUMBERS
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
+from attnviz.figures.next_word import MOST_LABELS, NO_NUMBERS, ONE_LABEL
 
 TEXT = ["not", "bad"]
 BEFORE, AFTER = labels_of(TEXT, [0.0, 0.0, math.log(2)]), labels_of(TEXT, [math.log(6), 0.0, 0.0])

@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pictures import HOSTILE, SITE, data, draw, lines, record_of, translation_of, without_data
 
-from attnviz.charts.line_plan import DASHES, styles_of
-from attnviz.charts.strands import MOST_LINES, MOST_TOKENS
+from attnviz import views
 from attnviz.charts.theme import DARK, LIGHT, theme
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures import lines as lines_figure
+from attnviz.figures.line_plan import DASHES, styles_of
+from attnviz.figures.strands import MOST_LINES, MOST_TOKENS
 from attnviz.views import View
 
 WORDS = ["The", "cat", "sat", "down", "there"]
@@ -151,7 +152,8 @@ def test_heads_are_told_apart_by_hue_dash_and_name(count, dark):
 def test_a_head_keeps_its_look_while_others_come_and_go():
     record = record_of(["a", "b"], heads=12)
 
-    few, many = styles_of(record, SITE, [3, 9], LIGHT), styles_of(record, SITE, [9, 0, 3, 11], LIGHT)
+    seen = views.see(record, SITE)
+    few, many = styles_of(seen, [3, 9], LIGHT), styles_of(seen, [9, 0, 3, 11], LIGHT)
 
     assert few == (many[2], many[0])
 

@@ -1,13 +1,15 @@
 """What the grid of a mask says at the ends of its rows."""
 
-from attnviz.charts.mask_grid import drawing_of
+from pictures import drawing
+
+from attnviz import figures
 from attnviz.core.masks import Padding, Subsequent
 
 WORDS = list("abcdefg")
 
 
 def said(mask, **options) -> list[str]:
-    return [word["text"] for word in drawing_of(mask, WORDS, **options).frame.words]
+    return [word["text"] for word in drawing(figures.mask(mask, WORDS, **options)).frame.words]
 
 
 def test_each_row_says_how_many_keys_it_has_left():

@@ -1,9 +1,8 @@
 """One mask as a grid."""
 
-from pictures import HOSTILE, SITE, data, draw, mask_grid, record_of, without_data
+from pictures import HOSTILE, SITE, data, draw, drawing, mask_grid, record_of, without_data
 
-from attnviz.charts import heatmap
-from attnviz.charts import mask_grid as mask_grid_chart
+from attnviz import figures
 from attnviz.charts.frame import text_width
 from attnviz.charts.theme import LIGHT
 from attnviz.core.masks import Padding, Painted, Subsequent, Window
@@ -19,7 +18,7 @@ def words(chart, name="words"):
 def test_a_grid_says_who_may_look_at_whom_and_which_rule_forbids_it():
     cells = data(mask_grid(Subsequent(), READ), "cells")
 
-    assert [cell["colored"] for cell in cells] == [key <= query for query in range(4) for key in range(4)]
+    assert [cell["ground"] == LIGHT.open for cell in cells] == [key <= query for query in range(4) for key in range(4)]
     assert {cell["says"] for cell in cells} == {"may attend", "blocked by subsequent"}
     assert len({cell["path"] for cell in cells}) == 2
 
@@ -46,7 +45,7 @@ def test_without_predictions_there_is_no_example():
 def test_each_sentence_has_its_own_padding():
     chart = mask_grid(Padding((4, 2)), READ, sentence=1)
 
-    assert [cell["colored"] for cell in data(chart, "cells")[:4]] == [True, True, False, False]
+    assert [cell["ground"] == LIGHT.open for cell in data(chart, "cells")[:4]] == [True, True, False, False]
 
 
 def test_the_specification_stays_while_the_mask_and_the_tokens_change():
@@ -66,10 +65,10 @@ def test_grids_of_every_size_are_drawn():
 
 def test_the_cells_of_a_grid_and_of_a_map_stand_in_one_line():
     """Side by side on the screen, as many lines stand above both; the example stands below."""
-    grid = mask_grid_chart.drawing_of(Subsequent(), READ, predicted=PREDICTED)
-    head = heatmap.drawing_of(record_of(READ), SITE, 0, edits=False)
+    grid = drawing(figures.mask(Subsequent(), READ, predicted=PREDICTED))
+    head = drawing(figures.head(record_of(READ), SITE, 0), on_screen=True)
 
-    tops = [min(row["y"] for row in drawing.frame.titles) for drawing in (grid, head)]
+    tops = [min(row["y"] for row in drawn.frame.titles) for drawn in (grid, head)]
     assert tops[0] == tops[1]
     assert next(row["y"] for row in grid.frame.words if "while predicting" in row["text"]) > grid.size.height
 

@@ -18,10 +18,10 @@ from pictures import (
     without_data,
 )
 
-from attnviz.charts.next_word import NO_NUMBERS
 from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
+from attnviz.figures.next_word import NO_NUMBERS
 from attnviz.words import OTHER_WORDS
 
 KEYS = ["the", "keys"]

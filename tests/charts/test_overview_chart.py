@@ -7,9 +7,9 @@ import pytest
 from pictures import data, draw, overview, without_data
 
 from attnviz import api
-from attnviz.charts.overview import LARGEST, SMALLEST, WIDTH
-from attnviz.charts.scatter import picture as scatter
 from attnviz.core.edits import Edits, Site
+from attnviz.figures import scatter
+from attnviz.figures.overview import LARGEST, SMALLEST, WIDTH
 from attnviz.metrics.heads import head_metrics
 
 TITLES = {"entropy": "Entropy (nats)", "previous": "Previous token"}

@@ -8,12 +8,12 @@ from pictures import HOSTILE, SITE, data, draw, record_of, without_data
 
 from attnviz import figures, walk
 from attnviz.charts import panels
-from attnviz.charts.difference import ComparedPanel
 from attnviz.charts.panels import Panel
 from attnviz.charts.theme import DARK, LIGHT
 from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent
+from attnviz.figures.difference import ComparedPanel
 from attnviz.metrics import WEIGHT
 from attnviz.metrics.beside import BLANK
 from attnviz.walk import Knobs
@@ -27,7 +27,7 @@ def stages_of(record, **settings):
 
 def large(record, key, dark=False, knobs=Knobs(), **shown):
     stages = {stage.key: stage for stage in stages_of(record, knobs=knobs)}
-    return figures.walk.stage(record, SITE, 1, stages[key], stages[key].matrices, dark=dark, **shown)
+    return figures.stage(record, SITE, 1, stages[key], stages[key].matrices, dark=dark, **shown)
 
 
 def panel_of(values, **settings):
@@ -84,7 +84,7 @@ def test_what_is_read_under_the_pointer_is_taken_apart_where_it_was_joined():
     """A blank is between two numbers, and a line's end between two names: none is in any of them."""
     values = [[np.nan, np.inf, -np.inf, 0.0], [-1e30, 1e-30, 0.25, -0.0]]
     record = record_of(list(HOSTILE))
-    drawing = figures.walk.stage(record, SITE, 1, stages_of(record)[5], stages_of(record)[5].matrices).screen_data
+    drawing = figures.stage(record, SITE, 1, stages_of(record)[5], stages_of(record)[5].matrices).screen_data
     here = {name: values[drawing["kind"].index("here")] for name, values in drawing.items()}
 
     for panel in (panel_of(values), compared(values, WEIGHT), compared(values, BLANK)):
@@ -110,7 +110,7 @@ def test_a_stage_has_its_tokens_and_its_numbers_in_its_cells(cat):
 
 def test_the_selected_cell_is_outlined_in_every_table():
     record = record_of(WORDS)
-    figure = figures.walk.chain(record, SITE, 1, stages_of(record), selected=(2, 1))
+    figure = figures.chain(record, SITE, 1, stages_of(record), selected=(2, 1))
 
     outlined = [row for row in data(figure.chart, "boxes") if row["stroke"] == LIGHT.accent]
     tables = [stage for stage in stages_of(record) if stage.matrices]
@@ -142,19 +142,19 @@ def test_a_mask_after_the_softmax_is_drawn_as_weights():
 def test_a_row_in_full_shows_every_step_that_the_call_has():
     record = record_of(WORDS, edits=Edits(Subsequent(), temperature=0.5, softcap=4.0))
     row = walk.row(record, SITE, 1, 2)
-    figure = figures.walk.row(record, SITE, 1, row, key=1)
+    figure = figures.row(record, SITE, 1, row, key=1)
 
     names = {one["text"] for one in data(figure.chart, "words")}
 
     assert {"q · k", "softcap", "/ 0.5", "mask", "− max", "exp", "weight"} <= names
     assert {digits(value) for value in row.weights.tolist()} <= {one["text"] for one in data(figure.chart, "bars")}
     assert figure.table["weights"].tolist() == row.weights.tolist()
-    assert without_data(figure.chart) == without_data(figures.walk.row(record, SITE, 1, row).chart)
+    assert without_data(figure.chart) == without_data(figures.row(record, SITE, 1, row).chart)
 
 
 def test_the_spread_has_two_bars_for_each_width():
     spreads = walk.dot_product_variance((4, 64), samples=50)
-    figure = figures.walk.spread(spreads, chosen=64)
+    figure = figures.spread(spreads, chosen=64)
 
     assert figure.table["variance"].tolist() == [one.variance for one in spreads]
     assert figure.table["unscaled_largest"].tolist() == [one.unscaled.largest for one in spreads]
@@ -165,9 +165,9 @@ def test_the_spread_has_two_bars_for_each_width():
 def test_hostile_tokens_are_drawn(dark):
     """In files and, as data alone, on the screen."""
     record = record_of(list(HOSTILE))
-    chain = figures.walk.chain(record, SITE, 1, stages_of(record), selected=(1, 2), dark=dark)
+    chain = figures.chain(record, SITE, 1, stages_of(record), selected=(1, 2), dark=dark)
     stage = large(record, "softmax", dark=dark, selected=(1, 2))
-    row = figures.walk.row(record, SITE, 1, walk.row(record, SITE, 1, 3), key=2, dark=dark)
+    row = figures.row(record, SITE, 1, walk.row(record, SITE, 1, 3), key=2, dark=dark)
 
     assert all(image.std() > 5 for image in draw(*(figure.chart.to_dict() for figure in (chain, stage, row))))
     assert "constructor" not in str(stage.screen)

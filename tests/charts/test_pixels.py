@@ -3,7 +3,6 @@
 import io
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -24,13 +23,13 @@ def painted(shade, colored=None, blocked=None, nan=None, *, zoom=8):
     blocked = none if blocked is None else np.asarray(blocked)
     nan = none > 0 if nan is None else np.asarray(nan)
     sides = {"height": shade.shape[0] * zoom, "width": shade.shape[1] * zoom}
-    return pixels.paint(shade, colored, blocked, nan, **sides)
+    return pixels.weights(shade, colored, blocked, nan, **sides)
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.randoms(use_true_random=False))
 def test_a_png_is_read_back_exactly(height, width, random):
     """Any palette image, by another program's reader."""
-    image = np.array([[random.randrange(250) for _ in range(width)] for _ in range(height)], np.uint8)
+    image = np.array([[random.randrange(pixels.SHADES) for _ in range(width)] for _ in range(height)], np.uint8)
     colors = pixels.palette(LIGHT)
 
     assert (read(pixels.png(image, colors)) == colors[image]).all()
@@ -82,21 +81,21 @@ def test_any_number_of_reasons_is_painted(blocked):
     images = [painted(np.zeros((5, 7)), blocked == 0, codes, zoom=11) for codes in (blocked, begun_again)]
 
     np.testing.assert_array_equal(*images)
-    strokes = images[0] == pixels.shades(np.zeros(1))[0] + pixels.SHADES + 1
+    strokes = images[0] == pixels.place("hatch")
     for (i, j), reason in np.ndenumerate(blocked):
         square = slice(11 * i, 11 * i + 11), slice(11 * j, 11 * j + 11)
         expected = hatch.strokes(int(reason) - 1, 55, 77)[square] if reason else np.zeros((11, 11), bool)
         assert (strokes[square] == expected).all()
 
 
-def test_as_many_grounds_as_there_are_shades_are_each_their_own():
-    """A grid of 250 kinds of cells is painted in 250 colors; one kind more is refused."""
-    grounds = [f"#{i:02x}{255 - i:02x}7f" for i in range(pixels.SHADES + 1)]
-    shade = np.arange(pixels.SHADES).reshape(25, 10) / (pixels.SHADES - 1)
-    colors = pixels.palette(LIGHT, grounds=tuple(grounds[:-1]))
+def test_named_colors_are_painted_as_the_theme_has_them():
+    """Each is its own place behind the ramp; the palette has room for all."""
+    for colors in (LIGHT, DARK):
+        ground = np.array([[pixels.place(name) for name in pixels.NAMED]], np.uint8)
+        image = read(
+            pixels.png(pixels.paint(ground, (), height=3, width=3 * len(pixels.NAMED)), pixels.palette(colors))
+        )
 
-    image = read(pixels.png(painted(shade, zoom=1), colors))
-
-    assert [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in image.reshape(-1, 3).tolist()] == grounds[:-1]
-    with pytest.raises(ValueError, match="250"):
-        pixels.palette(LIGHT, grounds=tuple(grounds))
+        found = [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in image[1, 1::3].tolist()]
+        assert found == [getattr(colors, name) for name in pixels.NAMED]
+        assert len(pixels.palette(colors)) <= 256

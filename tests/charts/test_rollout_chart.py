@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from pictures import HOSTILE, bars, data, draw, names, record_of
+from pictures import HOSTILE, bars, data, draw, drawing, names, record_of
 
 from attnviz import figures, words
-from attnviz.charts import rollout as chart
-from attnviz.charts.rollout import MOST_BARS, Traced
 from attnviz.charts.size import MOST_BESIDE
 from attnviz.core.amounts import percent
+from attnviz.figures.rollout import MOST_BARS, Traced
 from attnviz.metrics.rollout import flow, mixed, rollout
 
 SHARES = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]])
@@ -27,20 +26,20 @@ def texts(frame, kind):
 
 def test_the_map_holds_the_shares():
     """Each cell its own number, the color ending at the largest, which the legend says."""
-    drawing = chart.drawing_of(traced(shares=SHARES / 2))
+    drawn = drawing(figures.rollout(traced(shares=SHARES / 2)))
 
-    (panel,) = drawing.panels
+    (panel,) = drawn.panels
     assert np.array_equal(panel.values, SHARES / 2)
     assert panel.limit == 0.5
     assert not panel.signed
-    assert {"0", "0.25", "0.5"} <= set(texts(drawing.frame, "ticks"))
-    assert texts(drawing.frame, "rows") == texts(drawing.frame, "columns") == ["a", "b", "c"]
+    assert {"0", "0.25", "0.5"} <= set(texts(drawn.frame, "ticks"))
+    assert texts(drawn.frame, "rows") == texts(drawn.frame, "columns") == ["a", "b", "c"]
 
 
 def test_a_selected_row_is_outlined_whole():
     """In a file as on the screen."""
-    boxes = data(figures.rollout.rollout(traced(), selected=1).chart, "boxes")
-    size = figures.rollout.rollout(traced(), selected=1).chart.to_dict()["layer"][0]["mark"]
+    boxes = data(figures.rollout(traced(), selected=1).chart, "boxes")
+    size = figures.rollout(traced(), selected=1).chart.to_dict()["layer"][0]["mark"]
 
     (row,) = [box for box in boxes if box["width"] == 1.5]
     assert (row["x"], row["x2"]) == (0, size["width"])
@@ -50,7 +49,7 @@ def test_a_selected_row_is_outlined_whole():
 def test_bars_are_as_long_as_their_shares():
     """Those of rollout and of the flow each by its own largest; without a flow there is one column."""
     one = traced(shares=SHARES)
-    alone, both = (chart.row_picture(one, 2, flow).chart for flow in (None, np.array([0.9, 0.3, 0.6])))
+    alone, both = (figures.rollout_row(one, 2, flow).chart for flow in (None, np.array([0.9, 0.3, 0.6])))
 
     assert bars(alone) == pytest.approx([0.5, 0.5, 1])
     assert bars(both) == pytest.approx([0.5, 0.5, 1, 1, 1 / 3, 2 / 3])
@@ -61,13 +60,13 @@ def test_numbers_beside_bars_and_in_tables_are_those_of_the_metrics():
     """Rollout and flow of a random record."""
     one = traced(["one", "two", "three", "four"])
     reached = flow(one.found, 3).numpy()
-    figure = figures.rollout.row(one, 3, reached)
+    figure = figures.rollout_row(one, 3, reached)
     shown = [bar["text"] for bar in data(figure.chart, "bars")]
 
     assert figure.table["rollout"].tolist() == one.shares[3].tolist()
     assert figure.table["flow"].tolist() == reached.tolist()
     assert {percent(value) for value in (*one.shares[3], *reached)} <= set(shown)
-    table = figures.rollout.rollout(one).table
+    table = figures.rollout(one).table
     assert table.query("query == 1 and key == 2")["share"].item() == one.shares[1, 2]
     assert table.query("query == 1")["share"].sum() == pytest.approx(1)
 
@@ -77,14 +76,14 @@ def test_of_a_long_text_the_largest_are_shown_and_said():
     n = MOST_BESIDE + 4
     shares = torch.rand(n, n, generator=torch.Generator().manual_seed(3)).double().numpy()
     one = traced([f"w{i}" for i in range(n)], shares)
-    shown = names(chart.row_picture(one, 5).chart)
-    drawing = chart.drawing_of(one, selected=7)
+    shown = names(figures.rollout_row(one, 5).chart)
+    drawn = drawing(figures.rollout(one, selected=7))
 
     assert len(shown) == MOST_BARS
     assert shown[0] == one.called(min(np.argsort(-shares[5])[:MOST_BARS]))
-    assert drawing.panels[0].values[3, 2] == shares[6:8, 4:6].max()
-    assert drawing.rest[0] == 7 // chart.tile_of(one) == 3
-    assert any("2 × 2" in text for text in texts(drawing.frame, "words"))
+    assert drawn.panels[0].values[3, 2] == shares[6:8, 4:6].max()
+    assert drawn.rest[0] == 7 // one.tile == 3
+    assert any("2 × 2" in text for text in texts(drawn.frame, "words"))
 
 
 def test_what_reaches_a_position_is_said_in_words():
@@ -100,8 +99,8 @@ def test_another_text_leaves_the_specification():
     """What is drawn is data alone, so the browser replaces it in place."""
     first, second = traced(), traced(["x", "y", "z", "u"])
 
-    assert figures.rollout.rollout(first).screen == figures.rollout.rollout(second, selected=2).screen
-    specs = [{k: v for k, v in figures.rollout.row(t, 1).screen.items() if k != "datasets"} for t in (first, second)]
+    assert figures.rollout(first).screen == figures.rollout(second, selected=2).screen
+    specs = [{k: v for k, v in figures.rollout_row(t, 1).screen.items() if k != "datasets"} for t in (first, second)]
     assert specs[0] == specs[1]
 
 
@@ -111,5 +110,5 @@ def test_any_token_is_drawn(dark):
     one = traced(HOSTILE)
 
     reached = np.linspace(0, 1, len(HOSTILE))
-    charts = figures.rollout.rollout(one, dark=dark).chart, figures.rollout.row(one, 1, reached, dark=dark).chart
+    charts = figures.rollout(one, dark=dark).chart, figures.rollout_row(one, 1, reached, dark=dark).chart
     assert draw(*(each.to_dict() for each in charts))

@@ -16,24 +16,32 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from pictures import HOSTILE, SITE, draw, record_of
+from pictures import HOSTILE, SITE, draw, drawing, record_of
 
-from attnviz import tables
-from attnviz.charts import heatmap, maps, mask_grid
-from attnviz.charts.screen import FORMS, READOUT, number_of
-from attnviz.charts.screen import screen as columns_on_screen
-from attnviz.charts.theme import DARK, LIGHT
+from attnviz import figures
+from attnviz.charts import state
+from attnviz.charts.screen import FORMS, number_of
+from attnviz.charts.state import State
 from attnviz.core.edits import Edits
 from attnviz.core.masks import And, Not, Or, Prefix, Random, Strided, Subsequent, Window
 
 
-def screen(drawing, colors):
-    spec, table = columns_on_screen(drawing, colors)
+def screen(drawn):
+    spec, table = drawn.screen
     return spec, pd.DataFrame(table, dtype=object)
 
 
-def on_screen(record, head=0, **options):
-    return screen(heatmap.drawing_of(record, SITE, head, below=READOUT, **options), LIGHT)
+def head(record, head=0, **options):
+    return drawing(figures.head(record, SITE, head, **options), on_screen=True)
+
+
+def mask_of(mask, *tokens, **options):
+    return drawing(figures.mask(mask, *tokens, **options), on_screen=True)
+
+
+def saying(drawn, sayings, states):
+    """The same map, of which other things are said."""
+    return replace(drawn, kinds=[State(text) for text in sayings], states=states)
 
 
 def with_data(spec, table):
@@ -41,15 +49,15 @@ def with_data(spec, table):
     return spec | {"data": [{"name": "source", "values": rows}]}
 
 
-def read(drawing):
+def read(drawn):
     """What the table says of every cell: its saying, and its numbers by name; arrays are (rows, columns)."""
-    _, table = screen(drawing, LIGHT)
+    _, table = screen(drawn)
     rows = table[table["kind"] == "row"]
     sayings = table.loc[table["kind"] == "saying", "name"].to_numpy()
-    codes = [[int(text, 16) for text in pieces(row, drawing)] for row in rows["saying"]]
+    codes = [[int(text, 16) for text in pieces(row, drawn)] for row in rows["saying"]]
     numbers = {
-        name: np.array([[float32(text) for text in pieces(row, drawing)] for row in cells])
-        for name, cells in rows[[*drawing.numbers]].items()
+        name: np.array([[float32(text) for text in pieces(row, drawn)] for row in cells])
+        for name, cells in rows[[*drawn.numbers]].items()
     }
     return sayings[np.array(codes)], numbers
 
@@ -58,9 +66,9 @@ def float32(digits):
     return struct.unpack(">f", bytes.fromhex(digits))[0]
 
 
-def pieces(row, drawing):
+def pieces(row, drawn):
     """The equal parts of a row's string, one for each cell."""
-    digits, rest = divmod(len(row), drawing.saying.shape[1])
+    digits, rest = divmod(len(row), drawn.states.shape[1])
     assert not rest
     return [row[i : i + digits] for i in range(0, len(row), digits)]
 
@@ -95,7 +103,7 @@ def test_every_cell_of_a_stack_names_the_rules_that_block_it(stack, n):
     mask = And(tuple(stack))
     reasons = blame(mask, n, n)
 
-    sayings, _ = read(mask_grid.drawing_of(mask, ["w"] * n, below=READOUT))
+    sayings, _ = read(mask_of(mask, ["w"] * n))
 
     assert sayings.tolist() == [[said(reason) for reason in row] for row in reasons]
 
@@ -108,7 +116,7 @@ def test_more_combinations_than_a_byte_counts_are_told_apart(rules):
     reasons = blame(mask, 48, 48)
     assert len({reason for row in reasons for reason in row}) > (255 if rules > 7 else 100)
 
-    sayings, _ = read(heatmap.drawing_of(record, SITE, 0, below=READOUT))
+    sayings, _ = read(head(record))
     empty = record.step(SITE).empty_queries(0).tolist()
 
     for row, names, left in zip(sayings.tolist(), reasons, empty, strict=True):
@@ -118,15 +126,15 @@ def test_more_combinations_than_a_byte_counts_are_told_apart(rules):
 
 def test_a_code_is_as_long_as_the_sayings_need():
     """Two digits up to 256 sayings, four from 257 on: the last of each is read, and the next one too."""
-    drawing = mask_grid.drawing_of(Subsequent(), ["w"] * 33, below=READOUT)
+    drawn = mask_of(Subsequent(), ["w"] * 33)
     for count in (1, 2, 255, 256, 257, 1000):
         sayings = tuple(f"saying {i}" for i in range(count))
-        saying = np.arange(33 * 33).reshape(33, 33) % count
+        states = np.arange(33 * 33).reshape(33, 33) % count
 
-        found, _ = read(replace(drawing, sayings=sayings, saying=saying))
+        found, _ = read(saying(drawn, sayings, states))
 
-        assert found.tolist() == [[sayings[i] for i in row] for row in saying.tolist()]
-        _, table = screen(replace(drawing, sayings=sayings, saying=saying), LIGHT)
+        assert found.tolist() == [[sayings[i] for i in row] for row in states.tolist()]
+        _, table = screen(saying(drawn, sayings, states))
         assert len(table["saying"].iloc[0]) == 33 * (2 if count <= 256 else 4)
 
 
@@ -134,23 +142,23 @@ def test_a_legend_of_many_reasons_stays_short():
     """Of 255 combinations of rules it once was 11,000 pixels high."""
     mask = And(tuple(Random(1, 2, seed) for seed in range(8)))
     drawings = [
-        mask_grid.drawing_of(mask, ["w"] * 48),
-        heatmap.drawing_of(record_of(["w"] * 48, edits=Edits(mask=mask)), SITE, 0),
+        mask_of(mask, ["w"] * 48),
+        head(record_of(["w"] * 48, edits=Edits(mask=mask))),
     ]
 
-    for drawing in drawings:
-        words = [word for word in drawing.frame.words if "blocked by" in word["text"]]
-        assert len(words) == maps.MOST_REASONS
-        others = f"{len(mask.reasons(48, 48)[0]) - maps.MOST_REASONS} more combinations of rules"
-        assert any(word["text"].startswith(others) for word in drawing.frame.words)
+    for drawn in drawings:
+        words = [word for word in drawn.frame.words if "blocked by" in word["text"]]
+        assert len(words) == state.MOST_REASONS
+        others = f"{len(mask.reasons(48, 48)[0]) - state.MOST_REASONS} more combinations of rules"
+        assert any(word["text"].startswith(others) for word in drawn.frame.words)
 
 
 def test_a_saying_may_hold_any_character():
     """Also one that ends a line."""
-    drawing = mask_grid.drawing_of(Subsequent(), ["w"] * 33, below=READOUT)
+    drawn = mask_of(Subsequent(), ["w"] * 33)
     sayings = ("one\nline", "another")
 
-    found, _ = read(replace(drawing, sayings=sayings, saying=drawing.saying))
+    found, _ = read(saying(drawn, sayings, drawn.states))
 
     assert set(found.ravel().tolist()) == set(sayings)
 
@@ -159,9 +167,9 @@ def test_a_saying_may_hold_any_character():
 @examples(25)
 def test_numbers_travel_to_their_last_bit(values):
     """Infinite ones, those that are none, and those that are next to nothing among them."""
-    drawing = mask_grid.drawing_of(Subsequent(), ["w"] * 33, ["w"] * 35, below=READOUT)
+    drawn = mask_of(Subsequent(), ["w"] * 33, ["w"] * 35)
 
-    _, numbers = read(replace(drawing, numbers={"weight": (values, ".4f"), "score": (-values, ".3f")}))
+    _, numbers = read(replace(drawn, numbers={"weight": (values, ".4f"), "score": (-values, ".3f")}))
 
     np.testing.assert_array_equal(numbers["weight"].astype(np.float32), values)
     np.testing.assert_array_equal(numbers["score"].astype(np.float32), -values)
@@ -170,11 +178,11 @@ def test_numbers_travel_to_their_last_bit(values):
 def test_one_huge_score_leaves_the_others_their_digits():
     """A bias of -1e9 once made every other score read 0; one beyond float32 is large, and not infinite."""
     record = record_of(["w"] * 60, scores={(0, 0, 0): -1e9})
-    drawing = heatmap.drawing_of(record, SITE, 0, below=READOUT)
+    drawn = head(record)
     double = np.tile([1e300, -1e300, np.inf, 0.1], (60, 15))
 
-    _, numbers = read(drawing)
-    _, doubles = read(replace(drawing, numbers={"score": (double, "")}))
+    _, numbers = read(drawn)
+    _, doubles = read(replace(drawn, numbers={"score": (double, "")}))
 
     np.testing.assert_array_equal(numbers["score"].astype(np.float32), record.step(SITE).scores(0).numpy())
     assert np.isfinite(doubles["score"][:, :2]).all()
@@ -217,10 +225,10 @@ def test_the_readout_says_what_the_table_says():
     """Plus infinity, minus infinity and no number are each one thing in the readout, the tooltip and the table."""
     odd = {(0, 0, 1): math.nan, (0, 1, 0): -math.inf, (0, 2, 2): math.inf}
     record = record_of(["w"] * 60, scores=odd)
-    drawing = heatmap.drawing_of(record, SITE, 0, below=READOUT)
+    drawn = head(record)
 
-    sayings, numbers = read(drawing)
-    cells, table = maps.cell_table(drawing), tables.weights_table(record, SITE, 0)
+    sayings, numbers = read(drawn)
+    cells, table = drawn.table, figures.head(record, SITE, 0).table
 
     for name in ("weight", "score"):
         np.testing.assert_array_equal(numbers[name].ravel().astype(np.float32), table[name])
@@ -234,14 +242,15 @@ def test_the_readout_says_what_the_table_says():
 
 
 def test_the_specification_stays_while_all_else_changes():
-    one, _ = on_screen(record_of(["w"] * 60))
-    other, _ = on_screen(record_of(list(HOSTILE) * 3 + ["x"] * 12, edits=Edits(mask=Subsequent())), 1, selected=(3, 3))
+    one, _ = screen(head(record_of(["w"] * 60)))
+    edited = record_of(list(HOSTILE) * 3 + ["x"] * 12, edits=Edits(mask=Subsequent()))
+    other, _ = screen(head(edited, 1, selected=(3, 3)))
 
     assert one == other
 
 
 def test_a_click_is_named_as_streamlit_asks():
-    spec, table = on_screen(record_of(["w"] * 60), rev=4)
+    spec, table = screen(head(record_of(["w"] * 60), rev=4))
 
     assert spec["params"] == [{"name": "cell", "select": "point"}]
     assert spec["data"] == {"name": "source"}
@@ -249,15 +258,15 @@ def test_a_click_is_named_as_streamlit_asks():
     assert table[table["kind"] == "map"]["position"].iloc[0] == 4
 
 
-@pytest.mark.parametrize("colors", [LIGHT, DARK])
-def test_maps_and_masks_are_drawn(colors):
+@pytest.mark.parametrize("dark", [False, True])
+def test_maps_and_masks_are_drawn(dark):
     tokens = list(HOSTILE) * 5
     record = record_of(tokens, edits=Edits(mask=Subsequent()))
     drawings = [
-        heatmap.drawing_of(record, SITE, 0, dark=colors is DARK, below=READOUT, selected=(8, 3)),
-        mask_grid.drawing_of(Subsequent(), tokens, predicted=tokens, dark=colors is DARK, below=READOUT),
+        head(record, dark=dark, selected=(8, 3)),
+        mask_of(Subsequent(), tokens, predicted=tokens, dark=dark),
     ]
 
-    images = draw(*(with_data(*screen(drawing, colors)) for drawing in drawings))
+    images = draw(*(with_data(*screen(drawing)) for drawing in drawings))
 
     assert all(image.std() > 5 for image in images)

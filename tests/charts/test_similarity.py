@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pictures import HOSTILE, data, draw, record_of, similarity, vectors_of, without_data
 
 from attnviz import figures, metrics, words
-from attnviz.charts.similarity import MOST_SENTENCES
 from attnviz.core.errors import InputError
+from attnviz.figures.similarity import MOST_SENTENCES
 
 TEXTS = ["A cat.", "A dog.", "Rain."]
 BEFORE = vectors_of(TEXTS, [[1.0, 0.0], [1.0, 1.0], [0.0, -2.0]])

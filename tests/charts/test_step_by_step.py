@@ -20,10 +20,10 @@ from pictures import (
 )
 
 from attnviz.charts.frame import text_width
-from attnviz.charts.step_by_step import DIFFERS
 from attnviz.charts.theme import CHARACTER, LIGHT, WORD_CHARACTER
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
+from attnviz.figures.step_by_step import DIFFERS
 
 CAR = ["the", "car", "<eos>"]
 LA_VOITURE = ({"la": 0.9, "le": 0.1}, {"voiture": 0.7, "chat": 0.3}, {"<eos>": 1.0})

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from pictures import HOSTILE, SITE, data, draw, record_of, text_strip, translation_of, without_data
 
+from attnviz import views
 from attnviz.charts import pixels
-from attnviz.charts.shade import MOST_TOKENS, shade_of
-from attnviz.charts.text_strip import WIDTH
 from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures import text_strip as strip_figure
+from attnviz.figures.shade import MOST_TOKENS, shade_of
+from attnviz.figures.text_strip import WIDTH
 from attnviz.views import View
 
 WORDS = ["The", "cat", "sat", "down", "there"]
@@ -67,8 +68,8 @@ def test_of_cross_attention_both_texts_stand_there(side):
 def test_without_a_choice_it_is_the_token_of_the_strongest_weight():
     record = record_of(WORDS, scores={(0, 3, 1): 9.0})
 
-    assert shade_of(record, SITE, 0).index == 3
-    assert shade_of(record, SITE, 0, side="to").index == 1
+    assert shade_of(views.see(record, SITE), 0).index == 3
+    assert shade_of(views.see(record, SITE), 0, side="to").index == 1
 
 
 def test_what_is_blocked_has_no_shade_and_no_number():

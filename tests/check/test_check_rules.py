@@ -11,9 +11,9 @@ import torch
 from arrays import B, H, N, additive, causal, padded, scores, weights
 
 from attnviz import api
-from attnviz.charts.evidence import evidence
 from attnviz.check import CHECKS, SEVERITIES, check
 from attnviz.core.errors import InputError, ShapeError
+from attnviz.figures.evidence import evidence
 
 
 def dropped(p, mask=None, seed=1):

@@ -11,11 +11,11 @@ import pytest
 from test_pages import button, html, opened
 
 from attnviz import api, walk
-from attnviz.charts.chain import main
 from attnviz.core.amounts import digits
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
 from attnviz.core.origin import Change
+from attnviz.figures.chain import main
 from attnviz.ui.steps.play import KNOBS
 from attnviz.walk import Knobs
 

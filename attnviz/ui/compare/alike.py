@@ -43,7 +43,7 @@ def panel(at: Look) -> None:
         in_words(words.alike(found, *focused))
     quiet("Heads are called by their layer and number. Click one to compare it.")
     drawn = {"focused": focused, "dark": at.dark, "rev": look.rev("head")}
-    each = (("alike", figures.compare.alike, "heads matrix"), ("alike map", figures.compare.alike_map, "heads map"))
+    each = (("alike", figures.alike, "heads matrix"), ("alike map", figures.alike_map, "heads map"))
     with st.container(horizontal=True, gap="large"):
         for key, make, what in each:
             with st.container(width="content"):

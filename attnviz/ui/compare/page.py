@@ -5,9 +5,9 @@ from functools import partial
 import streamlit as st
 
 from attnviz import figures, words
-from attnviz.charts import difference
 from attnviz.core.display import as_sentence
 from attnviz.core.errors import AttnvizError
+from attnviz.figures.difference import MEASURE
 from attnviz.metrics.beside import Beside, Places, Side, at_a, beside
 from attnviz.sources.base import Source
 from attnviz.ui.compare import alike, other, said
@@ -44,13 +44,13 @@ def _compared(at: Look, a: Side, b: Side) -> None:
         said.both(a, b, None, None)
         return
     cell = _on_grid(found, at.cell)
-    figure = figures.compare.difference(found, selected=cell, dark=at.dark, rev=look.rev("cell"))
+    figure = figures.difference(found, selected=cell, dark=at.dark, rev=look.rev("cell"))
     in_words(words.compared(found) if cell is None else words.compared_cell(found, *cell))
     pictures.how_to_select(cell is not None)
     sideways("B and the difference")
     clicked = look.clicks("cell", partial(_select, found.rows, found.columns), look.let_go)
     pictures.picture(figure, "difference", select="cell", on_select=clicked)
-    quiet(f"{as_sentence(difference.MEASURE)} The tokens of A and B are aligned by difflib.")
+    quiet(f"{as_sentence(MEASURE)} The tokens of A and B are aligned by difflib.")
     pictures.take_away(figure, "difference")
     pictures.numbers(figure, "difference")
     heading("What A and B say")

@@ -8,10 +8,9 @@ from collections.abc import Callable
 import streamlit as st
 
 from attnviz import figures, views
-from attnviz.charts.shade import shade_of
 from attnviz.core.edits import Site
 from attnviz.figures import Figure
-from attnviz.figures.lines import token_in_words
+from attnviz.figures import shade as shades
 from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared.look import CELL, PINS, Look
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
@@ -161,8 +160,8 @@ def said(form: str, at: Look, view: View) -> None:
     """What is selected, in words, and how to select."""
     where = {"sentence": at.sentence, "view": view}
     if form == "text":
-        shade = shade_of(at.record, at.site, at.head, chosen=_token(at, view), side=state.get(SIDE), **where)
-        in_words(token_in_words(shade))
+        seen = views.see(at.record, at.site, **where)
+        in_words(shades.in_words(shades.shade_of(seen, at.head, chosen=_token(at, view), side=state.get(SIDE))))
         quiet("Click a token to see its attention; point at one to read its weight.")
         return
     pictures.cell_in_words(at, view)

@@ -49,5 +49,5 @@ def shown(lab: Lab) -> None:
     heading("Bias on the scores of this head")
     quiet("It is added before the softmax. It blocks nothing: a key with less of it than others loses weight to them.")
     drawn = lab.drawn | {"selected": lab.cell or (-1, -1)}
-    figure = figures.walk.stage(lab.record, lab.site, lab.head, stage, (stage.matrix("added"),), **drawn)
+    figure = figures.stage(lab.record, lab.site, lab.head, stage, (stage.matrix("added"),), **drawn)
     pictures.show(figure, "bias", "bias", select="cell", on_select=look.select)

@@ -11,10 +11,10 @@ import streamlit as st
 from torch import Tensor
 
 from attnviz import figures
-from attnviz.charts.evidence import evidence
 from attnviz.check import CONVENTIONS, KINDS, MEANT, MOST_CELLS, Finding, Report, check, reading
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Mask
+from attnviz.figures.evidence import evidence
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import pictures, state
 from attnviz.ui.shared.setting import Setting, choice, kept

@@ -7,8 +7,6 @@ import streamlit as st
 from torch import Tensor
 
 from attnviz import figures
-from attnviz.charts import conventions as charts
-from attnviz.charts.states import Grid
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.explain.words import ambiguous
@@ -19,6 +17,8 @@ from attnviz.core.stack import Stack
 from attnviz.dialects import DIALECTS, Handed, dialect, handed_to
 from attnviz.dialects.mistaken import meant, mistaken
 from attnviz.dialects.readers import READERS
+from attnviz.figures import conventions as charts
+from attnviz.figures.states import Grid
 from attnviz.ui.masks.lab import LEAKS, TAB, Lab
 from attnviz.ui.masks.leaks import BEFORE, MEANT, PROMISE, WAS_MEANT
 from attnviz.ui.shared import cache, look, mask, pictures, state

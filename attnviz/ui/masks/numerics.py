@@ -3,11 +3,11 @@
 import streamlit as st
 
 from attnviz import figures, numerics
-from attnviz.charts import numerics as charts
-from attnviz.charts.states import Grid
 from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import Record
+from attnviz.figures import numerics as charts
+from attnviz.figures.states import Grid
 from attnviz.numerics import Outcome, Policy
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.masks.presets import LEFT_PADDING, PRESETS

@@ -56,7 +56,7 @@ def maps(at: Look, bar: DeltaGenerator, place: DeltaGenerator) -> tuple[Numbers,
 
 def _figure(at: Look, order: Order, captions: tuple[str, ...] | None) -> figures.Figure:
     drawn = {"sentence": at.sentence, "dark": at.dark, "rev": look.rev("every"), "focused": (at.site, at.head)}
-    return cache.drawn(figures.overview.overview, at.record, order=order, captions=captions, **drawn)
+    return cache.drawn(figures.overview, at.record, order=order, captions=captions, **drawn)
 
 
 def _draw(at: Look, place: DeltaGenerator, order: Order, captions: tuple[str, ...] | None) -> figures.Figure:
@@ -114,10 +114,10 @@ def against(at: Look, known: Numbers) -> None:
             with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
                 x = _number(known, "Across", ACROSS, "confidence")
                 y = _number(known, "Up", UP, up)
-            scatter = figures.overview.scatter(at.record, known.table, x, y, **drawn)
+            scatter = figures.scatter(at.record, known.table, x, y, **drawn)
             pictures.show(scatter, "scatter", select="head", on_select=select)
         with st.container(width="content"):
-            histogram = figures.overview.scatter(at.record, known.table, x, None, **drawn)
+            histogram = figures.scatter(at.record, known.table, x, None, **drawn)
             pictures.show(histogram, "histogram", select="head", on_select=select)
 
 

@@ -6,10 +6,9 @@ import numpy as np
 import streamlit as st
 
 from attnviz import figures, words
-from attnviz.charts import rollout as chart
-from attnviz.charts.rollout import Traced
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
+from attnviz.figures.rollout import Traced
 from attnviz.metrics import rollout as metric
 from attnviz.metrics.rollout import Mixed
 from attnviz.ui.shared import cache, look, pictures, state
@@ -95,15 +94,15 @@ def _flow(record: Record, kind: str, sentence: int, layers: int, position: int) 
 
 
 def _draw(at: Look, traced: Traced, position: int) -> None:
-    tile = chart.tile_of(traced)
+    tile = traced.tile
     clicked = look.clicks("reach", lambda point: state.put(QUERY, int(point["query"]) * tile))
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
-            whole = figures.rollout.rollout(traced, selected=position, dark=at.dark, rev=look.rev("reach"))
+            whole = figures.rollout(traced, selected=position, dark=at.dark, rev=look.rev("reach"))
             pictures.show(whole, "reach", select="cell", on_select=clicked)
         with st.container(width=600, key="reached"):
             place = st.container()
-            row = figures.rollout.row(traced, position, _asked_flow(at, traced, position), dark=at.dark)
+            row = figures.rollout_row(traced, position, _asked_flow(at, traced, position), dark=at.dark)
             with place:
                 pictures.picture(row, "reached")
             pictures.take_away(row, "reached")

@@ -222,6 +222,6 @@ def drawn(make: Callable[..., Figure], *args, **settings) -> Figure:
     key = _key(make, args, settings)
     return replace(
         figure,
-        show=lambda: KEPT.get(("show", *key), lambda: arrow.shown(*figure.show())),
+        show=lambda: KEPT.get(("show", *key), lambda: arrow.shown(*figure.drawn_for_screen())),
         describe=lambda: KEPT.get(("describe", *key), figure.describe),
     )

@@ -77,7 +77,7 @@ def _groups(stage: Stage) -> list[tuple]:
 
 
 def _figure(at: Walk, stage: Stage, matrices: tuple, **more) -> figures.Figure:
-    return figures.walk.stage(at.record, at.site, at.head, stage, matrices, titled=False, **more)
+    return figures.stage(at.record, at.site, at.head, stage, matrices, titled=False, **more)
 
 
 def _row(at: Walk) -> list:
@@ -86,7 +86,7 @@ def _row(at: Walk) -> list:
     found = parts.worked(at)
     key, token = parts.key_of(at, found), shown(at.tokens[0][at.query].text)
     tables = parts.worked_table(at, found), parts.totals(found)
-    both = figures.walk.products(found, key), figures.walk.values(found, len(at.tokens[1]))
+    both = figures.products(found, key), figures.values(found, len(at.tokens[1]))
     drawn = [_figure(at, one, one.matrices) for one in both]
     return [
         Section(f"Query {at.query}, {token}, in full", "", (SOFTMAX, found.digits), (), tables),
@@ -98,7 +98,7 @@ def _row(at: Walk) -> list:
 def _scale(at: Walk):
     from attnviz.export.handout import Section
 
-    return Section("Why the scale", "", (SCALE,), (figures.walk.spread(parts.spreads(parts.D_KS)),))
+    return Section("Why the scale", "", (SCALE,), (figures.spread(parts.spreads(parts.D_KS)),))
 
 
 def _cost(at: Walk):

@@ -6,8 +6,9 @@ from functools import partial
 import streamlit as st
 
 from attnviz import figures, walk
-from attnviz.charts import row as row_chart
 from attnviz.core.amounts import digits, short
+from attnviz.figures.row import columns as columns_of
+from attnviz.figures.row import totals as totals_of
 from attnviz.ui.shared import cache, pictures, state
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control, tabs
@@ -55,7 +56,7 @@ def row(at: Walk) -> None:
     """One query worked in full."""
     found, (queries, keys) = worked(at), at.tokens
     key = key_of(at, found)
-    figure = figures.walk.row(at.record, at.site, at.head, found, sentence=at.sentence, key=key, dark=at.dark)
+    figure = figures.row(at.record, at.site, at.head, found, sentence=at.sentence, key=key, dark=at.dark)
     with st.container(horizontal=True, vertical_alignment="center"):
         large(f"How the query {queries[at.query].text} ({at.query}) shares its attention")
         pictures.take_away(figure, "row")
@@ -70,27 +71,27 @@ def row(at: Walk) -> None:
     if found.state != "weights":
         quiet(f"This row is {'an empty row: ' + found.empty_rows if found.state == 'empty row' else 'not a number'}.")
     heading(f"The products of one cell: query {at.query}, key {key}")
-    _table_of(at, figures.walk.products(found, key), "products")
+    _table_of(at, figures.products(found, key), "products")
     place = found.keys.index(key)
     in_words(f"Their sum is q · k = {digits(found.sums[place])}.")
     heading("Weighted values and their sum")
-    _table_of(at, figures.walk.values(found, len(keys)), "values")
+    _table_of(at, figures.values(found, len(keys)), "values")
     quiet(INFLUENCE + (" This head is off: zeros are handed on instead." if found.is_off else ""))
 
 
 def worked_table(at: Walk, found: walk.Row) -> tuple[list[str], list[list[str]]]:
     """The keys of a query, one row each: head and rows."""
-    columns = row_chart.columns(found, at.record.step(at.site), at.tokens[1])
+    columns = columns_of(found, at.record.step(at.site), at.tokens[1])
     return [name for name, _ in columns], [list(cells) for cells in zip(*(texts for _, texts in columns), strict=True)]
 
 
 def totals(found: walk.Row) -> tuple[list[str], list[list[str]]]:
-    totals = row_chart.totals(found)
+    totals = totals_of(found)
     return [name for name, _ in totals], [[texts[0] for _, texts in totals]]
 
 
 def _table_of(at: Walk, stage: walk.Stage, key: str) -> None:
-    figure = figures.walk.stage(at.record, at.site, at.head, stage, stage.matrices, **at.drawn)
+    figure = figures.stage(at.record, at.site, at.head, stage, stage.matrices, **at.drawn)
     pictures.show(figure, key, select="cell", on_select=rail.select(at))
 
 
@@ -99,7 +100,7 @@ def neurons(at: Walk) -> None:
     keys = at.windows["keys"]
     found = walk.neurons(at.record, at.site, at.head, at.query, sentence=at.sentence, keys=keys)
     d_k = at.record.step(at.site).query.shape[-1]
-    stage = figures.walk.neurons(found, len(at.tokens[1]), d_k)
+    stage = figures.neurons(found, len(at.tokens[1]), d_k)
     large(f"The query {at.tokens[0][at.query].text} ({at.query}), dimension by dimension")
     quiet("A dimension in which q and k have the same sign raises the score; opposite signs lower it.")
     _table_of(at, stage, "neurons")
@@ -124,7 +125,7 @@ def scale(at: Walk) -> None:
             table([f"500 random queries, d_k = {d_k}", "q·k as it is", "q·k / √d_k"], rows, numbers=(1, 2))
             quiet(f"In theory the variance of q·k is d_k = {d_k}, and of q·k / √d_k it is 1.")
         with st.container(width="stretch"):
-            figure = figures.walk.spread(spreads(tuple(sorted({*D_KS, d_k}))), chosen=d_k, dark=at.dark)
+            figure = figures.spread(spreads(tuple(sorted({*D_KS, d_k}))), chosen=d_k, dark=at.dark)
             pictures.show(figure, "spread", table=True)
     if not at.source.read_only:
         quiet(f"{CLONES}")

@@ -38,7 +38,7 @@ def current(every: tuple[Stage, ...]) -> int:
 def rail(at: Walk, every: tuple[Stage, ...], chosen: int) -> figures.Figure:
     """All stages, to choose one."""
     drawn = at.drawn | {"rev": look.rev("stage")}
-    figure = figures.walk.chain(at.record, at.site, at.head, every, current=every[chosen].key, **drawn)
+    figure = figures.chain(at.record, at.site, at.head, every, current=every[chosen].key, **drawn)
     choose = look.clicks("stage", lambda point: state.put(STAGE, every[int(point["stage"])].key))
     pictures.picture(figure, "rail", select="stage", on_select=choose)
     return figure
@@ -70,7 +70,7 @@ def stage(at: Walk, stage: Stage) -> figures.Figure | None:
     figure = None
     if stage.matrices:
         matrices = _chosen(stage)
-        figure = figures.walk.stage(at.record, at.site, at.head, stage, matrices, **at.drawn)
+        figure = figures.stage(at.record, at.site, at.head, stage, matrices, **at.drawn)
         pictures.picture(figure, "stage", select="cell", on_select=select(at))
     if stage.changed:
         large(stage.changed)

@@ -3,15 +3,19 @@
 from collections.abc import Sequence
 from functools import partial
 from itertools import zip_longest
+from typing import Unpack
 
-from attnviz import metrics
+import numpy as np
+
+from attnviz import metrics, tables, words
 from attnviz.charts import axes, bars
 from attnviz.charts.bars import Column
-from attnviz.charts.heatmap import subtitles_of
+from attnviz.charts.look import Look
 from attnviz.charts.picture import Picture
-from attnviz.charts.theme import Theme, theme
+from attnviz.charts.theme import Theme
 from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
+from attnviz.figures.figure import Drawn, Figure, stem, subtitles, text_array, titled
 from attnviz.metrics import PredictedWord
 from attnviz.words import NO_BLANK
 
@@ -28,26 +32,48 @@ Row = tuple[int, PredictedWord | None, PredictedWord | None]
 """A position, what is said now, and what was said before the change; None where nothing was read any more."""
 
 
-def picture(
-    record: Record, *, before: Record | None = None, sentence: int = 0, dark: bool = False, edits: bool = True
-) -> Picture:
-    """Draw a row per position that is not padding: what was just read, and the most probable word then, with a bar.
+def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0, **drawn: Unpack[Drawn]) -> Figure:
+    """A row per position that is not padding: what was just read, and the most probable word then, with a bar.
 
     Of a model that fills in there is a row per blank. With a run `before` a change both stand side by side, and rows
     that say another word are marked.
-
-    Args:
-        edits: whether the picture says what was changed.
     """
-    colors, compared = theme(dark), before is not None
+    asked = {"before": before, "sentence": sentence}
+    runs = {"": record} if before is None else {"": record, "_before": before}
+    what = "blanks" if metrics.fills_in(record) else "step by step"
+    return Figure(
+        name=stem(record, what, sentence=sentence),
+        title=titled(title_of(record), record),
+        look=Look(**drawn),
+        draw=lambda look: drawing_of(record, before, sentence, look),
+        describe=lambda: words.step_by_step(record, **asked),
+        tabulate=lambda: tables.step_by_step_table(record, **asked),
+        collect=lambda: {name: array for end, run in runs.items() for name, array in _said(run, sentence, end).items()},
+    )
+
+
+def _said(record: Record, sentence: int, end: str) -> dict[str, np.ndarray]:
+    """What a run read and said, as arrays whose names have an `end`."""
+    said = metrics.predicted_words(record, sentence=sentence)
+    positions = {f"positions{end}": np.array([one.position for one in said])} if metrics.fills_in(record) else {}
+    return positions | {
+        f"tokens{end}": text_array([one.token for one in said]),
+        f"words{end}": text_array([one.word for one in said]),
+        f"probabilities{end}": np.array([one.probability for one in said]),
+    }
+
+
+def drawing_of(record: Record, before: Record | None, sentence: int, look: Look) -> Picture:
+    """The rows, as columns of texts and bars."""
+    compared = before is not None
     now = metrics.predicted_words(record, sentence=sentence)
     old = metrics.predicted_words(before, sentence=sentence) if compared else ()
     every = [((one or was).position, one, was) for one, was in zip_longest(now, old)]
     rows = _kept(every, compared)
-    columns = _columns(rows, old == () or _read_alike(every), compared, record, colors) if rows else []
-    lines = [*_notes(rows, every, compared), *subtitles_of(record, edits=edits)]
+    columns = _columns(rows, old == () or _read_alike(every), compared, record, look.colors) if rows else []
+    lines = [*_notes(rows, every, compared), *subtitles(record, look)]
     names, marks = [str(i) for i, _, _ in rows], dict.fromkeys(range(len(rows)), axes.QUIET)
-    return bars.picture(names, columns, title_of(record), lines, colors, length=LENGTH, marks=marks)
+    return bars.picture(names, columns, title_of(record), lines, look.colors, length=LENGTH, marks=marks)
 
 
 def title_of(record: Record) -> str:
@@ -113,5 +139,5 @@ def _texts(caption: str, color: str, said: Words, group: str, sign: str = "", wo
 
 def _says(said: Words, verb: str, group: str, colors: Theme, *, before: bool = False) -> list[Column]:
     """The words and their bars."""
-    words = _texts(verb, colors.quiet if before else colors.text, said, group, "▸ ", True)
-    return [words, Column([one.probability if one else None for one in said], hollow=before)]
+    texts = _texts(verb, colors.quiet if before else colors.text, said, group, "▸ ", True)
+    return [texts, Column([one.probability if one else None for one in said], hollow=before)]

@@ -4,8 +4,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.charts.states import Grid, State
+from attnviz.charts.state import State
 from attnviz.check import AXES, Finding, Report
+from attnviz.figures.states import Grid
 
 MOST = 512
 """So many queries and keys are drawn."""

@@ -5,16 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnviz.charts import axes, heatmap, maps
+from attnviz.charts import axes
 from attnviz.charts.axes import LONGEST_LABEL, PADDING
+from attnviz.charts.domain import NOT_A_NUMBER, POLICIES, colored
 from attnviz.charts.frame import text_width
-from attnviz.charts.strands import Strands
+from attnviz.charts.look import Look
 from attnviz.charts.theme import WORD_CHARACTER, Theme
+from attnviz.core.amounts import written
 from attnviz.core.display import shown
-from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
-from attnviz.core.record import Record
-from attnviz.views import Groups
+from attnviz.figures.strands import Strands
+from attnviz.metrics import EMPTY
+from attnviz.views import Groups, Seen
 
 GAP = 230
 """Pixels between the two columns of tokens."""
@@ -38,7 +40,7 @@ class Style:
     name: str
 
 
-def styles_of(record: Record, site: Site, heads: Sequence[int | str], colors: Theme) -> tuple[Style, ...]:
+def styles_of(seen: Seen, heads: Sequence[int | str], colors: Theme) -> tuple[Style, ...]:
     """A look for each head: by its number, so that it stays while others come and go. One alone that is off is gray.
 
     Raises:
@@ -47,7 +49,7 @@ def styles_of(record: Record, site: Site, heads: Sequence[int | str], colors: Th
     most = len(colors.hues) * len(DASHES)
     if not heads or len(heads) > most or len(set(heads)) < len(heads):
         raise InputError(f"Lines show from 1 to {most} heads, each once; {len(heads)} were given.")
-    off = record.step(site).heads_off
+    off = seen.step.heads_off
     numbers = [head % most if isinstance(head, int) else -1 for head in heads]
     if len(set(numbers)) < len(heads) or len(heads) == 1:
         numbers = list(range(len(heads)))
@@ -68,9 +70,11 @@ class Plan:
 
     drawn: Strands
     styles: tuple[Style, ...]
-    selected: tuple[int, int] | None
-    colors: Theme
-    rev: int
+    look: Look
+
+    @property
+    def colors(self) -> Theme:
+        return self.look.colors
 
     @property
     def sides(self) -> tuple[Groups, Groups]:
@@ -96,8 +100,8 @@ class Plan:
     @property
     def chosen(self) -> tuple[int, int] | None:
         """Row and column of the selected cell, if it has a line."""
-        row, column = (part.at(at) for part, at in zip(self.sides, self.selected or (-1, -1), strict=True))
-        if row is None or column is None or not heatmap.colored(self.drawn.found[0])[row, column]:
+        row, column = (part.at(at) for part, at in zip(self.sides, self.look.selected or (-1, -1), strict=True))
+        if row is None or column is None or not colored(self.drawn.found[0])[row, column]:
             return None
         return row, column
 
@@ -113,10 +117,10 @@ class Plan:
     @property
     def empty(self) -> dict[int, str]:
         """What is said at a row: that no key is left, or that it is no number, in any of the heads."""
-        policy = heatmap.POLICIES[self.drawn.seen.step.scoring.empty_rows]
+        policy = POLICIES[self.drawn.seen.step.scoring.empty_rows]
         nan = np.stack([np.isnan(cells.weights).any(1) for cells in self.drawn.found]).any(0)
-        empty = np.stack([(cells.states == heatmap.EMPTY).all(1) for cells in self.drawn.found]).any(0)
-        said = {int(i): heatmap.NOT_A_NUMBER for i in np.flatnonzero(nan)}
+        empty = np.stack([(cells.states == EMPTY).all(1) for cells in self.drawn.found]).any(0)
+        said = {int(i): NOT_A_NUMBER for i in np.flatnonzero(nan)}
         return said | {int(i): policy for i in np.flatnonzero(empty)}
 
     @property
@@ -207,9 +211,9 @@ class Plan:
         return {**line, "wide": 7.0, "side": "line", **self._says(*names, line["opacity"], line["head"])}
 
     def _says(self, query: str, key: str, weight: float | None, head: int) -> dict:
-        number = "" if weight is None else maps.number(weight, ".4f")
+        text = "" if weight is None else written(weight, ".4f")
         name = self.styles[head].name if head >= 0 else ""
-        return {"rev": self.rev, "query_name": query, "key_name": key, "weight_text": number, "head_name": name}
+        return {"rev": self.look.rev, "query_name": query, "key_name": key, "weight_text": text, "head_name": name}
 
     def _token_hits(self) -> list[dict]:
         weights = np.nan_to_num(self.drawn.found[0].weights, nan=-1.0)

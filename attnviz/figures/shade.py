@@ -4,13 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnviz import views
-from attnviz.charts.heatmap import colored
-from attnviz.charts.strands import window
-from attnviz.core.edits import Site
+from attnviz.charts.domain import colored
 from attnviz.core.errors import InputError
-from attnviz.core.record import Record
-from attnviz.views import Groups, Seen, View
+from attnviz.figures.strands import window
+from attnviz.views import Groups, Seen
+from attnviz.words import MOST_NAMED, named
 
 MOST_TOKENS = 400
 """Of more queries or keys a window is drawn."""
@@ -54,16 +52,7 @@ class Shade:
         return self.seen.site.kind != "cross" and same and self.seen.queries.labels == self.seen.keys.labels
 
 
-def shade_of(
-    record: Record,
-    site: Site,
-    head: int | str,
-    *,
-    chosen: int | None = None,
-    side: str = "from",
-    sentence: int = 0,
-    view: View = View(),
-) -> Shade:
+def shade_of(every: Seen, head: int | str, *, chosen: int | None = None, side: str = "from") -> Shade:
     """The attention from one token, or to it.
 
     Raises:
@@ -71,7 +60,6 @@ def shade_of(
     """
     if side not in SIDES:
         raise InputError(f"Attention cannot be shown {side!r} a token; there are {', '.join(SIDES)}.")
-    every = views.see(record, site, sentence=sentence, view=view)
     part = every.queries if side == "from" else every.keys
     if chosen is None:
         chosen = every.strongest_cell(head)[SIDES.index(side)]
@@ -90,3 +78,13 @@ def shade_of(
 def _window(seen: Seen) -> str:
     spans = (f"{part.starts[0]} to {part.stops[-1] - 1}" for part in (seen.queries, seen.keys))
     return "too many tokens for one strip: queries {} and keys {}; the map shows all".format(*spans)
+
+
+def in_words(shade: Shade) -> str:
+    """Which tokens get most of one token's attention, or give it most."""
+    token, weights = named(shade.ends[0], shade.index), np.nan_to_num(shade.weights)
+    order = [i for i in np.argsort(-weights, kind="stable")[:MOST_NAMED].tolist() if weights[i] >= 0.005]
+    listed = ", ".join(f"{named(shade.ends[1], i)} {weights[i]:.2f}" for i in order)
+    if not listed:
+        return f"{token} gives nobody attention." if shade.side == "from" else f"{token} gets no attention."
+    return f"{token} {'looks most at' if shade.side == 'from' else 'is looked at most by'} {listed}."

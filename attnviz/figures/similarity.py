@@ -1,20 +1,21 @@
 """How alike the sentences of a batch are to a model, and how far a change moved each: a small map with its numbers."""
 
 from functools import lru_cache
+from typing import Unpack
 
 import altair as alt
 import numpy as np
 
-from attnviz import metrics
+from attnviz import metrics, tables, words
 from attnviz.charts import axes, frame, pixels
-from attnviz.charts.frame import Frame, text_width, words
-from attnviz.charts.heatmap import subtitles_of
-from attnviz.charts.maps import number
+from attnviz.charts.frame import Frame, text_width
+from attnviz.charts.look import Look
 from attnviz.charts.picture import Form, Picture
-from attnviz.charts.theme import STOPS, TEXT_SIZE, Theme, config, theme
+from attnviz.charts.theme import STOPS, TEXT_SIZE, Theme, config
+from attnviz.core.amounts import written
 from attnviz.core.display import in_title, isolated, shown
 from attnviz.core.record import Record
-from attnviz.words import turned
+from attnviz.figures.figure import Drawn, Figure, stem, subtitles, text_array, titled
 
 CELL = 44
 """Pixels."""
@@ -30,31 +31,43 @@ MOVED = "moved: 1 less the cosine of a sentence's vector before the change and a
 SCALE = "cosine, from 0 to 1; below 0 looks like 0"
 
 
-def picture(record: Record, *, before: Record | None = None, dark: bool = False, edits: bool = True) -> Picture:
-    """Draw the cosine of every two sentences of the batch; with a run `before` a change, how far each one moved.
+def similarity(record: Record, *, before: Record | None = None, **drawn: Unpack[Drawn]) -> Figure:
+    """The cosine of every two sentences of the batch; with a run `before` a change, how far each one moved."""
+    title = f"Similarity of the sentences · {in_title(record.source)}"
+    return Figure(
+        name=stem(record, "similarity"),
+        title=titled(title, record),
+        look=Look(**drawn),
+        draw=lambda look: drawing_of(record, before, title, look),
+        describe=lambda: words.similarity(record, before=before),
+        tabulate=lambda: tables.similarity_table(record, before=before),
+        collect=lambda: (
+            {
+                "similarity": metrics.similarity(record).numpy(),
+                "sentences": text_array([sentence.text for sentence in record.sentences]),
+            }
+            | ({} if before is None else {"moved": metrics.shift(before, record).numpy()})
+        ),
+    )
 
-    Args:
-        edits: whether the picture says what was changed.
-    """
-    colors, every = theme(dark), len(record.sentences)
+
+def drawing_of(record: Record, before: Record | None, title: str, look: Look) -> Picture:
+    """A square with its number for every two of the first sentences."""
+    colors, every = look.colors, len(record.sentences)
     cosine = metrics.similarity(record).numpy()[:MOST_SENTENCES, :MOST_SENTENCES]
     names = [f"{_shown(one.text)} {i}" for i, one in enumerate(record.sentences[:MOST_SENTENCES], 1)]
     left, side = -max(map(text_width, names)) - axes.PADDING, CELL * len(cosine)
-    moved = [] if before is None else map(turned, metrics.shift(before, record).tolist()[:MOST_SENTENCES])
-    around = Frame(words=tuple(words(side + 12, (i + 0.5) * CELL, text, colors.text) for i, text in enumerate(moved)))
+    lines = [MEASURE, "" if before is None else MOVED]
+    lines += [f"the first {MOST_SENTENCES} of {every} sentences"] if every > MOST_SENTENCES else []
+    lines += subtitles(record, look)
+    around = frame.heading(title, lines, left=left, top=-CELL, width=side - left, colors=colors)
     if before is not None:
-        around += Frame(words=(words(side + 12, -axes.PADDING - TEXT_SIZE / 2, "moved", colors.quiet),))
-    notes = [MEASURE, MOVED if before is not None else ""]
-    notes += [f"the first {MOST_SENTENCES} of {every} sentences"] if every > MOST_SENTENCES else []
-    lines = [*notes, *subtitles_of(record, edits=edits)]
-    around += frame.heading(title_of(record), lines, left=left, top=-CELL, width=side - left, colors=colors)
+        moved = map(words.turned, metrics.shift(before, record).tolist()[:MOST_SENTENCES])
+        said = [frame.words(side + 12, (i + 0.5) * CELL, text, colors.text) for i, text in enumerate(moved)]
+        caption = frame.words(side + 12, -axes.PADDING - TEXT_SIZE / 2, "moved", colors.quiet)
+        around += Frame(words=(*said, caption))
     cells = _cells(cosine, axes.keys([isolated(name) for name in names], {}), colors)
     return Picture(_form(colors), {"pairs": cells} | frame.tables(around))
-
-
-def title_of(record: Record) -> str:
-    """What is drawn, beginning with constant words."""
-    return f"Similarity of the sentences · {in_title(record.source)}"
 
 
 def _shown(text: str) -> str:
@@ -73,7 +86,7 @@ def _cells(cosine: np.ndarray, bands: list[str], colors: Theme) -> dict[str, lis
         "row": [bands[i] for i in rows],
         "column": [j + 1 for j in columns],
         "cosine": [value if k else None for value, k in zip(values, known, strict=True)],
-        "text": [number(value, ".2f") for value in values],
+        "text": [written(value, ".2f") for value in values],
         "ink": inks,
     }
 

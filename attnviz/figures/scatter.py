@@ -1,19 +1,20 @@
 """Every head as a mark by one or two of its numbers: stacked dots, or a scatter."""
 
 from functools import lru_cache
+from typing import Unpack
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
 from attnviz.charts import frame, maps
-from attnviz.charts.heatmap import subtitles_of
-from attnviz.charts.overview import Head
+from attnviz.charts.look import Look
 from attnviz.charts.picture import Form, Picture
-from attnviz.charts.theme import Theme, config, theme
-from attnviz.core.display import in_title
+from attnviz.charts.theme import Theme, config
+from attnviz.core.display import file_stem, in_title
 from attnviz.core.edits import KINDS
 from attnviz.core.record import Record
+from attnviz.figures.figure import Drawn, Figure, edited, number_arrays, subtitles, titled
 
 SIDE, STACK, DOT, LEFT = 330, 150, 70, 52
 """Pixels: of a scatter, the height of stacked dots, the area of a mark, and the room for the numbers of an axis."""
@@ -25,47 +26,51 @@ SHAPES = ("circle", "triangle-up", "diamond")
 """What tells the `KINDS` apart."""
 
 
-def picture(
-    record: Record,
-    table: pd.DataFrame,
-    x: str,
-    y: str | None,
-    *,
-    titles: dict[str, str],
-    dark: bool = False,
-    focused: Head | None = None,
-    rev: int = 0,
-    edits: bool = True,
-) -> Picture:
-    """Draw each head of a table; a click selects one under "head" with the fields kind, layer, head and rev.
+def scatter(
+    record: Record, table: pd.DataFrame, x: str, y: str | None, *, titles: dict[str, str], **drawn: Unpack[Drawn]
+) -> Figure:
+    """Every head by one number (stacked) or two; a click selects one under "head" with kind, layer, head and rev.
 
     Args:
         table: one row per head: kind, layer, head, and the numbers; heads without such a number are left out.
         x, y: columns; without `y`, heads of about the same `x` stand on each other.
         titles: what the columns are called.
     """
-    colors, names = theme(dark), [name for name in (x, y) if name]
+    columns = [name for name in (x, y) if name]
+    by = " and ".join(f"{titles[name][:1].lower()}{titles[name][1:]}" for name in columns)
+    title = f"Heads by {by} · {in_title(record.source)}"
+    missing = int(table[columns].isna().any(axis=1).sum())
+    said = f"Each of {len(table)} heads by {' and '.join(titles[name] for name in columns)}."
+    return Figure(
+        name=file_stem(record.source, "heads by", " ".join(columns), end=edited(record.edits)),
+        title=titled(title, record),
+        look=Look(**drawn),
+        draw=lambda look: drawing_of(table, x, y, titles, title, subtitles(record, look), look),
+        describe=lambda: said + (f" {missing} heads have no such number." if missing else ""),
+        tabulate=lambda: table[["kind", "layer", "head", *columns]],
+        collect=lambda: number_arrays(table[columns].astype(float)),
+    )
+
+
+def drawing_of(
+    table: pd.DataFrame, x: str, y: str | None, titles: dict[str, str], title: str, said: list[str], look: Look
+) -> Picture:
+    """The marks on Altair's own axes."""
+    colors, names = look.colors, [name for name in (x, y) if name]
     known = table.dropna(subset=names)
-    data = known[["kind", "layer", "head"]].assign(x=known[x].astype(float), rev=rev)
+    data = known[["kind", "layer", "head"]].assign(x=known[x].astype(float), rev=look.rev)
     places = zip(known["kind"], known["layer"], known["head"], strict=True)
     data["name"] = [f"{kind} layer {layer} head {head}" for kind, layer, head in places]
-    data["chosen"] = False if focused is None else data["name"] == f"{focused[0]} head {focused[1]}"
+    data["chosen"] = False if look.focused is None else data["name"] == "{} head {}".format(*look.focused)
     data["at"], data["up"] = _stacked(data["x"]) if y is None else (data["x"], known[y].astype(float))
     data = data.sort_values("chosen", kind="stable")  # the chosen one is above all
     lines = [f"{len(known)} heads"] if y is None else []
     lines += [f"{len(table) - len(known)} heads have no such number"] if len(known) < len(table) else []
-    lines += subtitles_of(record, edits=edits)
     wide = {"left": -LEFT, "width": LEFT + SIDE, "narrowest": LEFT + SIDE}
-    around = frame.heading(title_of(record, x, y, titles), lines, top=-10, **wide, colors=colors)
+    around = frame.heading(title, [*lines, *said], top=-10, **wide, colors=colors)
     kinds = tuple(kind for kind in KINDS if (known["kind"] == kind).any())
     form = _form(tuple(titles[name] for name in names), _ends(data["at"]), _ends(data["up"]), kinds, colors)
     return Picture(form, {"heads": data.to_dict("list")} | frame.tables(around))
-
-
-def title_of(record: Record, x: str, y: str | None, titles: dict[str, str]) -> str:
-    """What is drawn, beginning with constant words."""
-    by = " and ".join(f"{titles[name][:1].lower()}{titles[name][1:]}" for name in (x, y) if name)
-    return f"Heads by {by} · {in_title(record.source)}"
 
 
 def _ends(values: pd.Series) -> tuple[float, ...]:

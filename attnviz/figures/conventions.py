@@ -1,13 +1,11 @@
 """A mask as a convention writes it, and as a reader of another one sees it."""
 
-from collections.abc import Sequence
-
 import torch
 
-from attnviz.charts.states import Grid, State
+from attnviz.charts.state import State
 from attnviz.core.masks import Mask
-from attnviz.core.tokens import Token
 from attnviz.dialects import Dialect, Handed
+from attnviz.figures.states import Grid, Tokens
 
 VALUES = {
     "sdpa": ("True", "False"),
@@ -21,8 +19,6 @@ VALUES = {
     "true_is_masked": ("False", "True"),
 }
 """What each dialect writes where a query may attend, and where it may not."""
-
-Tokens = Sequence[Token | str]
 
 
 def convention(mask: Mask, dialect: Dialect, queries: Tokens, keys: Tokens, *, sentence: int = 0) -> Grid | None:
@@ -94,7 +90,11 @@ def handed(read: Handed, queries: Tokens, keys: Tokens, *, sentence: int = 0) ->
     )
 
 
-WEIGHTS = (State("weight"), State("blocked", "blocked", "hatch"), State("not a number", "warning", "cross"))
+WEIGHTS = (
+    State("weight", "ramp", legend=""),
+    State("blocked", "blocked", "hatch"),
+    State("not a number", "blocked", "cross"),
+)
 
 
 def weights_read(read: Handed, queries: Tokens, keys: Tokens, *, sentence: int = 0, head: int = 0) -> Grid | None:

@@ -7,8 +7,8 @@ import numpy as np
 from attnviz.charts import frame, hatch
 from attnviz.charts.axes import KEY, PADDING, QUERY
 from attnviz.charts.frame import Frame, box, sign, text_width, words
-from attnviz.charts.line_plan import GAP, SAMPLES, Plan, shown_labels
 from attnviz.charts.theme import LINE
+from attnviz.figures.line_plan import GAP, SAMPLES, Plan, shown_labels
 
 OPACITY = "opacity of a line: its weight"
 
@@ -36,7 +36,7 @@ def _labels(plan: Plan) -> Frame:
 def _side(plan: Plan, side: int) -> tuple[dict, ...]:
     part = plan.sides[side]
     picked = {part.at(at) for name, at in plan.drawn.pins if name == ("query", "key")[side]}
-    picked |= {part.at(plan.selected[side])} if plan.selected else set()
+    picked |= {part.at(plan.look.selected[side])} if plan.look.selected else set()
     x = GAP + PADDING + 2 if side else -PADDING - 2
     colors = (
         plan.colors.accent if i in picked else plan.colors.quiet if token.special else plan.colors.text

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnviz import views
-from attnviz.charts.heatmap import colored
-from attnviz.core.edits import Site
-from attnviz.core.record import Record
+from attnviz.charts.domain import colored
 from attnviz.metrics import EMPTY, Cells
-from attnviz.views import Groups, Seen, View
+from attnviz.views import Groups, Seen
 
 MOST_TOKENS = 64
 """Of more queries or keys a window is drawn."""
@@ -80,18 +78,14 @@ class Strands:
 
 
 def strands(
-    record: Record,
-    site: Site,
+    every: Seen,
     heads: Sequence[int | str],
     *,
-    sentence: int = 0,
-    view: View = View(),
     selected: tuple[int, int] | None = None,
     pins: frozenset[Pin] = frozenset(),
     least: float | None = None,
 ) -> Strands:
-    """Choose the weights to draw; the arguments are those of `charts.lines.lines`."""
-    every = views.see(record, site, sentence=sentence, view=view)
+    """Choose the weights to draw; the arguments are those of `figures.lines`."""
     seen = window(every, heads[0], selected, pins)
     picked = {("query", selected[0])} if selected else set()
     kept = frozenset(pin for pin in pins | picked if _of(seen, pin[0]).at(pin[1]) is not None)

@@ -3,22 +3,30 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Unpack
 
 import altair as alt
 import numpy as np
+import pandas as pd
 
-from attnviz.charts import axes, frame, hatch, heatmap, maps, pixels
+from attnviz import tables
+from attnviz.charts import axes, frame, hatch, maps, pixels, state
 from attnviz.charts.axes import KEY, QUERY
+from attnviz.charts.domain import MAY_ATTEND, NOT_A_NUMBER, POLICIES, Domain, domain_of
 from attnviz.charts.frame import Entry, Frame, box, sign, text_width, words
-from attnviz.charts.heatmap import Domain, domain_of
-from attnviz.charts.picture import Form, Picture
-from attnviz.charts.shade import Shade, shade_of
-from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme, config, theme
-from attnviz.core.display import shown
+from attnviz.charts.look import Look
+from attnviz.charts.picture import Form, Picture, columns
+from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme
+from attnviz.core import display
+from attnviz.core.amounts import written
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
+from attnviz.figures import shade as shades
+from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, text_array, titled
+from attnviz.figures.head import title_of as title_of_head
+from attnviz.figures.shade import Shade, shade_of
 from attnviz.metrics import BLOCKED, EMPTY
-from attnviz.views import Groups, View
+from attnviz.views import Groups
 from attnviz.words import named
 
 WIDTH = 560
@@ -34,52 +42,80 @@ NUMBERED = 40
 """Up to so many tokens have their weights written under them."""
 
 
-def picture(
+def text_strip(
     record: Record,
     site: Site,
     head: int | str,
     *,
     chosen: int | None = None,
     side: str = "from",
-    sentence: int = 0,
-    view: View = View(),
-    domain: str = "fixed",
-    selected: tuple[int, int] | None = None,
-    dark: bool = False,
-    rev: int = 0,
-    edits: bool = True,
-) -> Picture:
-    """Draw the sentence, shaded by what one token gives or gets; of two sentences both.
+    **shown: Unpack[Shown],
+) -> Figure:
+    """The sentence, shaded by what one token gives or gets; of two sentences both.
 
     A click selects a token under the name "cell" with the fields query, key and rev: one of them a position, one -1.
 
     Args:
         chosen: the position of the token; None for that of the strongest weight.
         side: "from" it, a query, or "to" it, a key.
-        domain: as in `heatmap`.
-        selected: the (query, key) whose other end is outlined.
-        rev: a counter to raise after each click.
-        edits: whether the picture says what was changed.
+        shown: `selected` is the (query, key) whose other end is outlined.
     """
-    shade = shade_of(record, site, head, chosen=chosen, side=side, sentence=sentence, view=view)
-    strip = _Strip(shade, domain_of(domain, shade.seen), selected, theme(dark), rev)
-    said = [*heatmap.subtitles_of(record, edits=edits), *shade.seen.notes, *shade.notes]
-    table, around = strip.drawn(title_of(record, site, head, shade), said)
+    seen, look = see(record, site, **shown)
+    shade = shade_of(seen, head, chosen=chosen, side=side)
+    title = f"Attention {side} {named(shade.ends[0], shade.index)} · {title_of_head(seen, head)}"
+    what = f"{'head' if isinstance(head, int) else 'heads'}-{head}-{side}-{shade.ends[0].starts[shade.index]}"
+    return Figure(
+        name=stem(record, site, what, sentence=seen.sentence, view=seen.view),
+        title=titled(title, record),
+        look=look,
+        draw=lambda look: drawing_of(shade, title, look),
+        describe=lambda: _in_words(record, shade),
+        tabulate=lambda: _of_token(tables.weights_table(shade.seen, head), shade),
+        collect=lambda: {
+            "weights": shade.weights,
+            "may_attend": shade.blocked == 0,
+            "tokens": text_array(shade.ends[1].labels),
+            "positions": shade.ends[1].starts,
+        },
+    )
+
+
+def _in_words(record: Record, shade: Shade) -> str:
+    """What the picture shows, what the view did, and what was changed."""
+    changed = record.edits.in_words()
+    parts = [
+        f"The sentence, shaded by the attention {shade.side} one token. {shades.in_words(shade)}",
+        *map(display.as_sentence, (*shade.seen.notes, *shade.notes)),
+        *([f"Changed: {', '.join(changed)}."] if changed else []),
+    ]
+    return " ".join(parts)
+
+
+def _of_token(table: pd.DataFrame, shade: Shade) -> pd.DataFrame:
+    """The rows of a table of cells that are of the chosen token."""
+    name = "query" if shade.side == "from" else "key"
+    kept = table[table[name] == int(shade.ends[0].starts[shade.index])].reset_index(drop=True)
+    kept.attrs = dict(table.attrs)
+    return kept
+
+
+def drawing_of(shade: Shade, title: str, look: Look) -> Picture:
+    """The tokens on their grounds, and what stands around them."""
+    strip = _Strip(shade, domain_of(look.domain, shade.seen), look)
+    said = [*subtitles(shade.seen.record, look), *shade.seen.notes, *shade.notes]
+    table, around = strip.drawn(title, said)
     return Picture(_form(strip.colors), {"words of the text": table} | frame.tables(around))
-
-
-def title_of(record: Record, site: Site, head: int | str, shade: Shade) -> str:
-    """What is drawn, beginning with a constant word."""
-    return f"Attention {shade.side} {named(shade.ends[0], shade.index)} · {heatmap.title_of(record, site, head)}"
 
 
 @dataclass(frozen=True, eq=False)
 class _Strip:
     shade: Shade
     scale: Domain
-    selected: tuple[int, int] | None
-    colors: Theme
-    rev: int
+    look: Look
+
+    @property
+    def colors(self) -> Theme:
+        return self.look.colors
 
     def drawn(self, title: str, said: Sequence[str]) -> tuple[dict, Frame]:
         """The tokens as a table, and what stands around them."""
@@ -98,7 +134,7 @@ class _Strip:
         rows += second
         around += self._signs(second) + self._outlines(rows, len(rows) - len(second))
         around += self._legend(y + 8)
-        return {name: [row[name] for row in rows] for name in COLUMNS}, around
+        return columns(COLUMNS, rows), around
 
     def _caption(self, y: float, end: int) -> Frame:
         """What a text is, where there are two."""
@@ -113,7 +149,7 @@ class _Strip:
         step = HIGH + (LINE + 8 if numbered else 8)
         x, y, rows = 0.0, top, []
         for i, token in enumerate(part.tokens):
-            text = shown(token.text, LONGEST)
+            text = display.shown(token.text, LONGEST)
             wide = max(text_width(text, CHARACTER * SIZE / TEXT_SIZE) + 10, 36.0 if numbered else 14.0)
             gap = BLANK if i and not token.joined else 1.0 if i else 0.0
             if x and x + gap + wide > WIDTH:
@@ -132,10 +168,10 @@ class _Strip:
         name = axes.names(part)[i]
         mine = axes.names(shade.ends[0])[shade.index]
         position, query = int(part.starts[i]), (shaded and not shade.one_text) != (shade.side == "from")
-        says = {"query": position if query else -1, "key": -1 if query else position, "rev": self.rev}
+        says = {"query": position if query else -1, "key": -1 if query else position, "rev": self.look.rev}
         fill, weight, state = colors.background, "", ""
         if shaded:
-            fill, weight, state = self._ground(i), maps.number(float(shade.weights[i]), ".4f"), self._state(i)
+            fill, weight, state = self._ground(i), written(float(shade.weights[i]), ".4f"), self._state(i)
         looks, looked = (mine, name) if shade.side == "from" else (name, mine)
         names = {"query_name": looks, "key_name": looked} if shaded else {"query_name": name, "key_name": ""}
         if not shaded and shade.side == "to":
@@ -161,10 +197,10 @@ class _Strip:
     def _state(self, i: int) -> str:
         shade = self.shade
         if shade.states[i] == EMPTY:
-            return heatmap.POLICIES[shade.seen.step.scoring.empty_rows]
+            return POLICIES[shade.seen.step.scoring.empty_rows]
         if np.isnan(shade.weights[i]):
-            return heatmap.NOT_A_NUMBER
-        return f"blocked by {shade.reasons[shade.blocked[i] - 1]}" if shade.states[i] == BLOCKED else maps.MAY_ATTEND
+            return NOT_A_NUMBER
+        return f"blocked by {shade.reasons[shade.blocked[i] - 1]}" if shade.states[i] == BLOCKED else MAY_ATTEND
 
     def _signs(self, rows: list[dict]) -> Frame:
         """Strokes on what is no weight, and the weights in digits."""
@@ -181,8 +217,8 @@ class _Strip:
     def _outlines(self, rows: list[dict], before: int) -> Frame:
         """A frame around the chosen token, and a thin one around the other end of the selected cell."""
         boxes = [(rows[self.shade.index], 2.5)]
-        if self.selected:
-            at = self.selected[1 if self.shade.side == "from" else 0]
+        if self.look.selected:
+            at = self.look.selected[1 if self.shade.side == "from" else 0]
             other = self.shade.ends[1].at(at)
             boxes += [(rows[before + other], 1.25)] if other is not None else []
         return Frame(
@@ -194,9 +230,10 @@ class _Strip:
 
     def _legend(self, top: float) -> Frame:
         colors = self.colors
-        ramp = frame.Ramp(self.scale.caption, pixels.ramp_uri(colors), self.scale.ticks)
         entries = [Entry(text, hatch.DASH, colors.hatch, 1.0, colors.blocked) for text in self._not_weights()]
-        return frame.legend(maps.shortened(entries, colors), ramp, top=top, width=WIDTH, colors=colors)
+        more = len(entries) - state.MOST_REASONS
+        entries = entries if more <= 0 else [*entries[: state.MOST_REASONS], state.others(more, colors)]
+        return frame.legend(entries, self.scale.ramp(colors), top=top, width=WIDTH, colors=colors)
 
     def _not_weights(self) -> list[str]:
         states = (self._state(i) for i in range(len(self.shade.weights)) if not self.shade.colored[i])
@@ -234,5 +271,4 @@ def _form(colors: Theme) -> Form:
         fill=alt.Fill("ink:N", scale=None),
     )
     # The texts let the pointer through to their grounds: they stand below all that is around.
-    chart = alt.layer(grounds, texts, *frame.layers(), width=WIDTH, height=1, autosize="pad")
-    return Form.of(chart.configure(**config(colors)))
+    return frame.form([grounds, texts], WIDTH, 1, colors)

@@ -6,10 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.charts.states import Grid, State
-from attnviz.core.tokens import Token
-
-Tokens = Sequence[Token | str]
+from attnviz.charts.state import State
+from attnviz.figures.states import Grid, Tokens
 
 SPREAD = (
     State("numbers", "open"),
@@ -39,8 +37,8 @@ def spread(empty: Tensor, layers: Sequence[Tensor], tokens: Tokens, *, sentence:
 
 
 POLICY = (
-    State("weight"),
-    State("not a number", "warning", "cross"),
+    State("weight", "ramp", legend=""),
+    State("not a number", "blocked", "cross"),
     State("no weights: an error is raised", "blocked", "hatch"),
 )
 

@@ -1,0 +1,34 @@
+"""How a picture is drawn, whatever it shows: one value that goes from the door of a figure to its last pixel."""
+
+from dataclasses import dataclass
+
+from attnviz.charts.theme import DARK, LIGHT, Theme
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a picture is drawn.
+
+    Attributes:
+        dark: in the colors of a dark page.
+        selected: what is outlined: the (query, key) of a cell, or a row.
+        focused: the head that is framed, by its number or as (site, head).
+        rev: a counter to raise after each click, so that the same thing can be clicked again.
+        domain: what the color of a weight says, one of `charts.domain.DOMAINS`.
+        row_sums: whether each row's sum is written at its end, and those that are not 1 are marked.
+        side: how wide a map may be, in pixels; None for as wide as is good.
+        on_screen: whether the picture stands on a page, which says itself what was changed.
+    """
+
+    dark: bool = False
+    selected: tuple[int, int] | int | None = None
+    focused: object = None
+    rev: int = 0
+    domain: str = "fixed"
+    row_sums: bool = False
+    side: int | None = None
+    on_screen: bool = False
+
+    @property
+    def colors(self) -> Theme:
+        return DARK if self.dark else LIGHT

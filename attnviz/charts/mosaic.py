@@ -1,0 +1,116 @@
+"""Many heads at a glance: a thumbnail per head, each one image, under one title and over one legend."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from attnviz.charts import frame, hatch, maps, pixels
+from attnviz.charts.domain import Domain, colored, domain_of
+from attnviz.charts.frame import Frame, box, sign
+from attnviz.charts.look import Look
+from attnviz.charts.picture import Form, Picture, columns
+from attnviz.charts.theme import Theme
+from attnviz.core.amounts import written
+from attnviz.core.edits import Site
+from attnviz.metrics import Cells
+from attnviz.views import Seen
+
+Head = tuple[Site, int]
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """Where a head stands, and what it is called under the pointer."""
+
+    site: Site
+    head: int
+    x: float
+    y: float
+    name: str
+
+
+@dataclass(frozen=True)
+class Mosaic:
+    """Where heads stand, and words beside them; in pixels.
+
+    Attributes:
+        side, height: of a thumbnail.
+        width, bottom: of all.
+        narrowest: the width in which the title is broken at least.
+    """
+
+    thumbnails: Sequence[Thumbnail]
+    words: Frame
+    side: int
+    height: int
+    width: float
+    bottom: float
+    narrowest: float = frame.NARROWEST
+
+    def picture(self, seen: dict[Site, Seen], title: str, lines: Sequence[str], look: Look) -> Picture:
+        """The thumbnails; a click selects one under "head" with the fields kind, layer, head and rev."""
+        colors, around = look.colors, self.words
+        scale = domain_of(look.domain, next(iter(seen.values()))) if seen else None
+        found, rows = self._cells(seen), []
+        for one in self.thumbnails:
+            off = one.head in seen[one.site].step.heads_off
+            rows.append(self._row(one, found[one.site, one.head], scale, look, off=off))
+            around += self._outline(one, look, off=off)
+        wide = {"left": 0, "top": -8, "width": self.width, "narrowest": self.narrowest}
+        around += frame.heading(title, lines, colors=colors, **wide)
+        if scale is not None:
+            ramp = scale.ramp(colors)
+            around += frame.legend([], ramp, top=self.bottom + 14, width=self.width, colors=colors)
+        form = _form(self.side, self.height, self.width, self.bottom, colors)
+        return Picture(form, {"heads": columns(_COLUMNS, rows)} | frame.tables(around))
+
+    def _cells(self, seen: dict[Site, Seen]) -> dict[Head, Cells]:
+        """The cells of all heads of a site at once, as coarse as a thumbnail shows them: the largest of each tile."""
+        found = {}
+        for site, one in seen.items():
+            heads = [place.head for place in self.thumbnails if place.site == site]
+            tile = max(1, -(-len(one.queries) // self.height), -(-len(one.keys) // self.side))
+            found |= {(site, head): cells for head, cells in zip(heads, one.cells(heads, tile), strict=True)}
+        return found
+
+    def _row(self, one: Thumbnail, found: Cells, scale: Domain, look: Look, *, off: bool) -> dict[str, object]:
+        """A row of data: the image, and what hovering says."""
+        nan, sides = np.isnan(found.weights), {"height": self.height, "width": self.side}
+        image = pixels.weights(scale.shade(found.weights), colored(found), found.blocked, nan, **sides)
+        most = found.weights[~nan]
+        return {
+            "x": one.x,
+            "y": one.y,
+            "kind": one.site.kind,
+            "layer": one.site.layer,
+            "head": one.head,
+            "rev": look.rev,
+            "uri": pixels.data_uri(image, pixels.palette(look.colors, gray=off)),
+            "name": one.name,
+            "largest": written(float(most.max()), ".4f") if len(most) else "NaN",
+            "state": "off: its output is zero" if off else "on",
+        }
+
+    def _outline(self, one: Thumbnail, look: Look, *, off: bool) -> Frame:
+        """A line around a thumbnail; one that is off is struck through, the chosen one framed."""
+        x, y, x2, y2, colors = one.x, one.y, one.x + self.side, one.y + self.height, look.colors
+        drawn = Frame(boxes=(box(x, y, x2, y2, stroke=colors.line),))
+        if off:
+            struck = sign((x + x2) / 2, (y + y2) / 2, hatch.STRUCK, colors.quiet, 1.5, min(self.side, self.height))
+            drawn += Frame(signs=(struck,))
+        if look.focused in (one.head, (one.site, one.head)):
+            drawn += Frame(boxes=(box(x - 2.5, y - 2.5, x2 + 2.5, y2 + 2.5, stroke=colors.accent, width=2.5),))
+        return drawn
+
+
+_COLUMNS = ("x", "y", "kind", "layer", "head", "rev", "uri", "name", "largest", "state")
+
+
+@lru_cache(maxsize=64)
+def _form(side: float, height: float, width: float, bottom: float, colors: Theme) -> Form:
+    fields = {"name": "head", "largest": "largest weight", "state": "state"}
+    images = frame.image("heads", side, height, cursor="pointer").encode(tooltip=maps.tooltip(fields))
+    images = images.add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
+    return frame.form([images], width, bottom, colors)

@@ -1,0 +1,102 @@
+"""What a cell of a map can be: in words, with a ground and a sign of its own, so that states differ without colors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attnviz.charts import hatch
+from attnviz.charts.frame import SWATCH, Entry
+from attnviz.charts.theme import Theme
+
+GLYPHS = {
+    "dot": hatch.DOT,
+    "ring": hatch.RING,
+    "cross": hatch.CROSS,
+    "dash": hatch.DASH,
+    "0": "M0,-0.4A0.24,0.4,0,1,1,-0.01,-0.4Z",
+    "1": "M-0.14,-0.28L0.04,-0.4L0.04,0.4",
+    "True": "M-0.3,-0.38L0.3,-0.38M0,-0.38L0,0.4",
+    "False": "M0.26,-0.38L-0.24,-0.38L-0.24,0.4M-0.24,-0.02L0.18,-0.02",
+    "-inf": "M-0.66,0L-0.34,0"
+    "M-0.16,0A0.16,0.16,0,1,1,0.16,0A0.16,0.16,0,1,1,-0.16,0M0.16,0A0.16,0.16,0,1,1,0.48,0A0.16,0.16,0,1,1,0.16,0",
+    "lowest": "M-0.3,-0.28L0,0.02L0.3,-0.28M-0.3,0.4L0.3,0.4",
+}
+"""What can be drawn on a cell, as strokes in a box from -1 to 1; "hatch" besides, which goes over its edges."""
+
+MOST_REASONS = 12
+"""Reasons a legend explains; the strokes of a seventh are those of the first."""
+
+Sign = tuple[str | None, str | None, float | None]
+"""Path, color and stroke width of what is drawn on a cell."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What a cell can be.
+
+    Attributes:
+        says: in words, for the legend and under the pointer.
+        ground: a color of the theme by its name: "open", "blocked", "hatch", "leak" or "warning"; or "ramp", where the
+            color is that of the cell's number.
+        sign: one of `GLYPHS`, "hatch", or "" for none.
+        reason: which strokes, of a hatched cell: 0 for the first reason.
+        legend: its line in the legend; None for what it says, "" for none.
+    """
+
+    says: str
+    ground: str = "open"
+    sign: str = ""
+    reason: int = 0
+    legend: str | None = None
+
+    def drawn(self, side: float, colors: Theme) -> Sign:
+        """What is drawn on a cell of a side."""
+        if not self.sign:
+            return None, None, None
+        if self.sign == "hatch":
+            return hatch.shape(self.reason, side), colors.hatch, 1.0
+        widths = {
+            ("dot", "open"): hatch.DOT_STROKE * side,
+            ("ring", "open"): 1.5,
+            ("cross", "leak"): max(1.5, side / 10),
+        }
+        widths |= {(sign, ground): 2.0 for sign in ("cross", "dash") for ground in ("blocked", "ramp")}
+        width = widths.get((self.sign, self.ground), max(1.5, side / 14))
+        return GLYPHS[self.sign], getattr(colors, self.ink), width
+
+    @property
+    def ink(self) -> str:
+        """The color of its sign, by its name."""
+        on = dict.fromkeys(("leak", "warning", "hatch"), "background") | {"open": "dot"}
+        usual = {"cross": "warning", "dash": "hatch", "hatch": "hatch"}.get(self.sign, "quiet")
+        return on.get(self.ground, usual)
+
+    def stroke(self) -> tuple[int | str, str] | None:
+        """What stands for its sign in an image, and its color: a sign that is too fine for that is hatched."""
+        if self.sign in ("cross", "dot"):
+            return self.sign, self.ink
+        hatched = self.sign in ("hatch", "ring") or (self.ground == "blocked" and self.sign not in ("", "dash"))
+        return (self.reason % hatch.PATTERNS, "hatch") if hatched else None
+
+
+def blocked_by(reasons: Sequence[str]) -> list[State]:
+    """A state for each reason, with strokes of its own."""
+    return [State(f"blocked by {reason}", "blocked", "hatch", i) for i, reason in enumerate(reasons)]
+
+
+def entries(states: Sequence[State], colors: Theme) -> list[Entry]:
+    """Legend lines of states, each text once; of many reasons the first, and one line for the others."""
+    named = {state.says if state.legend is None else state.legend: state for state in states}
+    lines, hatched = [], 0
+    for text, state in named.items():
+        hatched += state.sign == "hatch"
+        if text and not (state.sign == "hatch" and hatched > MOST_REASONS):
+            ground = colors.ramp[0] if state.ground == "ramp" else getattr(colors, state.ground)
+            lines.append(Entry(text, *state.drawn(SWATCH, colors), ground))
+    more = hatched - MOST_REASONS
+    return [*lines, others(more, colors)] if more > 0 else lines
+
+
+def others(more: int, colors: Theme) -> Entry:
+    """A legend line for reasons that are left out."""
+    rest = f"{more:,} more combinations of rules: each cell names its own, as does the table"
+    return Entry(rest, "", colors.hatch, 0.0, colors.blocked)

@@ -1,0 +1,118 @@
+"""The whole chain of an attention call at a glance: a thumbnail per stage, from tokens to what the layer gives."""
+
+from typing import Unpack
+
+from attnviz.charts import frame, panels
+from attnviz.charts.frame import Frame, box
+from attnviz.charts.look import Look
+from attnviz.charts.panels import Panel, Panels
+from attnviz.core.display import in_title
+from attnviz.core.edits import Site
+from attnviz.core.record import Record
+from attnviz.figures.figure import Drawn, Figure, stem, subtitles, titled
+from attnviz.figures.stage import Tokens, are_weights, called, table
+from attnviz.walk import Matrix, Stage
+from attnviz.walk.stages import NOT_TAKEN_APART, READ_ONLY
+
+WIDTH = 318
+"""Pixels of the whole rail, so that it fits a phone."""
+
+HIGH, WIDE, MISSING = 54, 84, 24
+"""Pixels of a thumbnail, and of the line of a stage that the model does not have."""
+
+GAP = 12
+
+MAIN = {"embedding": "words_query", "position": "embedded_query", "project": "q_all", "split": "q", "output": "y"}
+MAIN |= {"mask": "masked"}
+"""Which table of a stage stands for it, where it is not the first."""
+
+SCORES = ("products", "scaled", "capped", "biased", "tempered", "masked")
+"""Tables that share one scale, so that it is seen what makes them larger and smaller."""
+
+
+def chain(
+    record: Record,
+    site: Site,
+    head: int,
+    stages: tuple[Stage, ...],
+    *,
+    sentence: int = 0,
+    current: str = "",
+    **drawn: Unpack[Drawn],
+) -> Figure:
+    """All stages of a call as thumbnails; a click selects one under the name "stage" with the fields stage and rev.
+
+    Args:
+        stages: what `walk.chain` gave.
+        current: the key of the stage that is marked on the screen.
+        drawn: `selected` is the (query, key) whose numbers stand beside each table; -1 for none.
+    """
+    tokens = record.tokens(site, sentence=sentence)
+    what = f"Step by step · head {head} · {site} · {in_title(record.source)}"
+    known = tuple(matrix for stage in stages if (matrix := main(stage)) is not None)
+    said = (what, subtitles(record))
+    return Figure(
+        name=stem(record, site, f"head-{head}-steps", sentence=sentence),
+        title=titled(what, record),
+        look=Look(**drawn),
+        draw=lambda look: drawing_of(stages, tokens, current if look.on_screen else "", said, look),
+        describe=lambda: " ".join(
+            f"{i}. {stage.title}: {stage.missing or stage.changed}" for i, stage in enumerate(stages, 1)
+        ),
+        tabulate=lambda: table(known, tokens),
+        collect=lambda: {matrix.key: matrix.values.numpy() for matrix in known},
+    )
+
+
+def main(stage: Stage) -> Matrix | None:
+    """The table that stands for a stage; None if its numbers are not known."""
+    if not stage.matrices:
+        return None
+    key = MAIN.get(stage.key)
+    return next((matrix for matrix in stage.matrices if matrix.key == key), stage.matrices[0])
+
+
+def drawing_of(
+    stages: tuple[Stage, ...], tokens: Tokens, current: str, said: tuple[str, list[str]], look: Look
+) -> Panels:
+    """The thumbnails one under the other; a screen says elsewhere what they are."""
+    colors, mains = look.colors, [main(stage) for stage in stages]
+    shared = panels.limit_of(*(m.values.double().numpy() for m in mains if m is not None and m.key in SCORES))
+    made, areas, around, y = [], [], Frame(), 0.0
+    for i, (stage, matrix) in enumerate(zip(stages, mains, strict=True)):
+        high = MISSING if matrix is None else HIGH
+        y += 8 if matrix is not None and i and mains[i - 1] is None else 0
+        areas.append({"x": -10, "y": y - 1, "x2": WIDTH - 10, "y2": y + high + 1, "position": i})
+        if stage.key == current:
+            around += Frame(boxes=(box(-10, y - GAP / 2 + 1, -6, y + high + GAP / 2 - 1, fill=colors.accent, width=0),))
+        if matrix is not None:
+            made.append(panel := _thumbnail(i, stage, matrix, y, shared))
+            around += Frame(boxes=(box(panel.x, y, panel.x + panel.width, y + panel.height, stroke=colors.line),))
+        around += _said(i, stage, matrix, y, stage.key == current, look)
+        y += high + (GAP if matrix is not None else 2)
+    if not look.on_screen:
+        around += frame.heading(*said, left=-10, top=-12, width=WIDTH, narrowest=WIDTH, colors=colors)
+    rest, more = look.selected or (-1, -1), {"areas": tuple(areas), "select": "stage"}
+    return Panels(tuple(made), around, look, rest, *called(tokens), readout=(0.0, y + 6), **more)
+
+
+def _thumbnail(i: int, stage: Stage, matrix: Matrix, y: float, shared: float) -> Panel:
+    values, weights = matrix.values.double().numpy(), are_weights(stage, matrix)
+    limit = shared if matrix.key in SCORES and not weights else panels.limit_of(values)
+    rows, columns = values.shape
+    width = min(WIDE, HIGH * columns / max(1, rows)) if set(matrix.axes) == {"query", "key"} else WIDE
+    sides, beside = (0.0, y, max(12.0, width), HIGH), (WIDE + 14.0, y + HIGH - 7.0)
+    limit = max(1.0, limit) if weights else limit
+    return Panel(matrix.axes, matrix.rows, matrix.columns, values, *sides, limit, not weights, beside, i)
+
+
+def _said(i: int, stage: Stage, matrix: Matrix | None, y: float, chosen: bool, look: Look) -> Frame:
+    """The name of a stage and its shape; of one without numbers, that there are none."""
+    colors, name = look.colors, f"{i + 1}  {stage.title}"
+    if matrix is None:
+        why = "not shown" if stage.missing in (READ_ONLY, NOT_TAKEN_APART) else "not here"
+        color = colors.accent if chosen else colors.quiet
+        return Frame(words=(frame.words(0, y + MISSING / 2, f"{name}: {why}", color),))
+    letters = f"({', '.join(stage.letters)}) = {' × '.join(f'{size:,}' for size in stage.shape)}"
+    title = frame.words(WIDE + 14, y + 8, name, colors.accent if chosen else colors.text)
+    return Frame(titles=(title,), words=(frame.words(WIDE + 14, y + 28, letters, colors.quiet),))

@@ -1,0 +1,291 @@
+"""Two maps and what the second has more than the first: three maps in a row on one grid, and how far each row moved."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Unpack
+
+import numpy as np
+
+from attnviz import tables, words
+from attnviz.charts import axes, frame, hatch, panels, pixels
+from attnviz.charts.domain import NOT_A_NUMBER
+from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, box, text_width
+from attnviz.charts.look import Look
+from attnviz.charts.panels import Panel, Panels
+from attnviz.charts.size import Size, size_beside
+from attnviz.charts.theme import LINE, WORD_CHARACTER, Theme
+from attnviz.core.amounts import digits
+from attnviz.core.display import file_stem, in_title, shown
+from attnviz.core.tokens import Token
+from attnviz.figures.figure import Drawn, Figure, edited, subtitles, text_array
+from attnviz.metrics import BLOCKED
+from attnviz.metrics.beside import BLANK, Beside, Side, tiled_states, tiles
+from attnviz.words import all_heads
+
+GAP, BAR, NUMBER = 34, 90, 40
+"""Pixels between two maps, of the bar of a row that moved as far as can be, and of its number."""
+
+WIDE = 250
+"""Pixels of a map under which its signs can be explained."""
+
+NARROWEST = 220
+"""Pixels from the left of a map to the next one at least: its legend has this room."""
+
+LEAST = 0.05
+"""The differences of largest size are at the end of the scale, but if they are smaller than this."""
+
+LONGEST_LABEL, LONGEST_TEXT = 14, 90
+"""Code points of a token beside its row, and of a sentence under the title."""
+
+NAMES = "A", "B", "Difference"
+
+MORE = "A more", "B more"
+"""What a negative and what a positive difference mean."""
+
+MOVED = "row moved"
+MEASURE = "row moved: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
+
+ONLY = "blank: only the other has this token"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ComparedPanel(Panel):
+    """A table whose cells may be blocked or blank.
+
+    Attributes:
+        states: of its cells; those of `metrics.cells` and `BLANK`.
+        ends: what is said behind a negative and a positive number; "" for nothing.
+    """
+
+    states: np.ndarray
+    ends: tuple[str, str] = ("", "")
+
+    def texts(self) -> list[str]:
+        said = {BLOCKED: "blocked", BLANK: "blank"}
+        every = zip(self.values.ravel().tolist(), self.states.ravel().tolist(), strict=True)
+        return [said.get(state) or self._text(value) for value, state in every]
+
+    def _text(self, value: float) -> str:
+        end = self.ends[value > 0] if value and value == value else ""
+        sign = "+" if value > 0 and self.signed else ""
+        return f"{sign}{digits(value)}{f'  {end}' if end else ''}".replace(" ", "\N{NO-BREAK SPACE}")
+
+    def kinds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        blocked = self.states == BLOCKED
+        open_cells = ~blocked & (self.states != BLANK)
+        crossed = np.isnan(self.values) & open_cells
+        return open_cells & ~crossed, blocked, crossed
+
+
+def difference(found: Beside, **drawn: Unpack[Drawn]) -> Figure:
+    """A, B and B - A, and the total variation of each row; a screen says elsewhere what it shows.
+
+    Args:
+        found: what `metrics.beside.beside` gave.
+    """
+    return Figure(
+        name=file_stem("compared", _stem(found.a), "with", _stem(found.b), end=edited(found.a.record.edits)),
+        title=" · ".join([title_of(found), *lines_of(found)]),
+        look=Look(**drawn),
+        draw=lambda look: drawing_of(found, look),
+        describe=lambda: words.compared(found),
+        tabulate=lambda: tables.comparison_table(found),
+        collect=lambda: _arrays(found),
+    )
+
+
+def _stem(side: Side) -> str:
+    text = side.record.sentences[side.sentence].text
+    return f"{side.record.source} {side.site.kind[0]}{side.site.layer} {side.head} {text[:16]}"
+
+
+def _arrays(found: Beside) -> dict[str, np.ndarray]:
+    arrays = {"difference": found.difference, "variation": found.variation}
+    for end, (side, name) in enumerate(((found.a, "a"), (found.b, "b"))):
+        arrays[name] = found.maps[end][0]
+        for axis, what, places in ((0, "query", found.rows), (1, "key", found.columns)):
+            texts = ["" if pair[end] is None else side.tokens[axis][pair[end]].text for pair in places]
+            arrays[f"{what}_tokens_{name}"] = text_array(texts)
+    return arrays
+
+
+def drawing_of(found: Beside, look: Look) -> Panels:
+    """The three maps with their labels, the bars of the rows, and the legends."""
+    colors, size = look.colors, size_beside(len(found.rows), len(found.columns))
+    plan = _Plan(found, size, colors)
+    maps = [plan.panel(end) for end in range(3)]
+    around = plan.bars(maps[-1].x + size.width + 14) + plan.legends(maps)
+    for end, panel in enumerate(maps):
+        around += plan.around(end, panel)
+    entries = SWATCH + 12 if size.width < WIDE and plan.entries() else 0
+    readout = (plan.left, size.height + 2 * LINE + 50 + entries)
+    if not look.on_screen:
+        wide = {"left": plan.left, "width": maps[-1].x + size.width + BAR + NUMBER - plan.left, "colors": colors}
+        around += frame.heading(title_of(found), lines_of(found, size), top=-plan.above - 8, **wide)
+    rest = (-1, -1) if look.selected is None else tuple(place // size.tile for place in look.selected)
+    return Panels(tuple(maps), around, look, rest, *plan.names, readout=readout)
+
+
+def title_of(found: Beside) -> str:
+    """What is drawn, beginning with constant words."""
+    names = [called(side) for side in (found.a, found.b)]
+    return f"A and B compared · {names[0] if names[0] == names[1] else f'A: {names[0]} · B: {names[1]}'}"
+
+
+def called(side: Side) -> str:
+    """One side in short: "head 2 · cross layer 1 · translator"."""
+    step = side.record.step(side.site)
+    what = f"head {side.head}" if isinstance(side.head, int) else f"{side.head} of {all_heads(step)}"
+    return f"{what} · {side.site} · {in_title(side.record.source)}"
+
+
+def lines_of(found: Beside, size: Size | None = None) -> list[str]:
+    """Both texts, where the weights come from, what was changed, and what a picture leaves out."""
+    size = size or size_beside(len(found.rows), len(found.columns))
+    sides = found.a, found.b
+    texts = [shown(side.record.sentences[side.sentence].text, LONGEST_TEXT).replace("␣", " ") for side in sides]
+    said = [" · ".join(filter(None, subtitles(side.record))) for side in sides]
+    return [*_each(texts), *_each(said), MEASURE, *axes.notes_on(size, _TILES)]
+
+
+def _each(said: list[str]) -> list[str]:
+    """What is said of A and of B, once if it is the same."""
+    return [said[0]] if said[0] == said[1] else [f"{name}: {one}" for name, one in zip("AB", said, strict=True)]
+
+
+_TILES = "each square shows the weight, and the difference, that is largest in size of"
+
+
+def _label(tokens: tuple[tuple[Token, ...], ...], pair: tuple[int | None, int | None], end: int) -> tuple[str, bool]:
+    both = [None if at is None else part[at] for part, at in zip(tokens, pair, strict=True)]
+    there = [token for token in both if token is not None]
+    quiet = len(there) == 1 or all(token.special for token in there)
+    if end < 2:
+        return ("" if both[end] is None else shown(both[end].text, LONGEST_LABEL)), quiet
+    names = list(dict.fromkeys(shown(token.text, LONGEST_LABEL) for token in there))
+    return " → ".join(names), quiet
+
+
+def in_words(tokens: tuple[tuple[Token, ...], tuple[Token, ...]], pair: tuple[int | None, int | None]) -> str:
+    """A place of the grid: "cat (1) → dog (1)", or "cat (1), only in A"."""
+    each = [None if at is None else f"{shown(part[at].text)} ({at})" for part, at in zip(tokens, pair, strict=True)]
+    if None in each:
+        return f"{each[0] or each[1]}, only in {'A' if each[1] is None else 'B'}"
+    return each[0] if each[0] == each[1] else " → ".join(each)
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """Where things stand around three maps of one size."""
+
+    found: Beside
+    size: Size
+    colors: Theme
+
+    @property
+    def names(self) -> tuple[list[str], list[str]]:
+        """What rows and columns are called in a readout."""
+        return tuple([in_words(*part) for part in self._places(axis)] for axis in range(2))
+
+    def _places(self, axis: int) -> Iterable[tuple]:
+        """The tokens of A and B, and where each row (axis 0) or column stands in them."""
+        tokens = self.found.a.tokens[axis], self.found.b.tokens[axis]
+        return [(tokens, pair) for pair in (self.found.rows, self.found.columns)[axis][:: self.size.tile]]
+
+    def labels(self, axis: int, end: int) -> list[tuple[str, bool]]:
+        """What rows or columns are called beside A, B or their difference, and whether that stands back."""
+        return [_label(*part, end) for part in self._places(axis)]
+
+    def _room(self, end: int) -> float:
+        """Pixels left of a map for the labels of its rows."""
+        return max((text_width(text) for text, _ in self.labels(0, end)), default=0.0) + axes.PADDING
+
+    @property
+    def left(self) -> float:
+        return -self._room(0) - 8
+
+    @property
+    def above(self) -> float:
+        """Pixels over the maps for the labels of the columns and a caption."""
+        names = (text for end in range(3) for text, _ in self.labels(1, end)[:: self.size.every])
+        return max(map(text_width, names)) + axes.PADDING + LINE + 14
+
+    def x(self, end: int) -> float:
+        """Where a map begins; rows of the same tokens are labeled at the first alone."""
+        room = 0.0 if self.found.comparison.queries.same else sum(self._room(i) for i in range(1, end + 1))
+        return end * (max(self.size.width, NARROWEST) + GAP) + room
+
+    def panel(self, end: int) -> ComparedPanel:
+        numbers, states = (*self.found.maps, (self.found.difference, self.found.states))[end]
+        values, x = tiles(numbers, self.size.tile), self.x(end)
+        return ComparedPanel(
+            ("query", "key"),
+            range(self.size.rows),
+            range(self.size.columns),
+            values,
+            x,
+            0.0,
+            self.size.width,
+            self.size.height,
+            max(panels.limit_of(values), LEAST) if end == 2 else 1.0,
+            signed=end == 2,
+            beside=(x + text_width(NAMES[end], WORD_CHARACTER) + 18, -self.above + LINE / 2),
+            states=tiled_states(states, self.size.tile),
+            ends=MORE if end == 2 else ("", ""),
+        )
+
+    def around(self, end: int, panel: Panel) -> Frame:
+        """The name of a map, the labels of its rows and columns, and a line around it."""
+        cell, every, colors = self.size.cell, self.size.every, (self.colors.text, self.colors.quiet)
+        kept = range(0, self.size.rows if not (end and self.found.comparison.queries.same) else 0, every)
+        rows, columns = self.labels(0, end), self.labels(1, end)
+        at = panel.x - axes.PADDING
+        return Frame(
+            titles=(frame.words(panel.x, -self.above + LINE / 2, NAMES[end], self.colors.text),),
+            rows=tuple(frame.words(at, (i + 0.5) * cell, rows[i][0], colors[rows[i][1]]) for i in kept),
+            columns=tuple(
+                frame.words(panel.x + (i + 0.5) * cell, -axes.PADDING, columns[i][0], colors[columns[i][1]])
+                for i in range(0, len(columns), every)
+            ),
+            boxes=(box(panel.x, 0, panel.x + panel.width, panel.height, stroke=self.colors.line),),
+        )
+
+    def bars(self, x: float) -> Frame:
+        """How far each row moved, 0 to 1; its number where there is room for it, a dash where it has none."""
+        size, colors = self.size, self.colors
+        moved = tiles(self.found.variation[:, None].repeat(size.tile, 1), size.tile)[:, 0]
+        boxes = [box(x - 0.5, 0, x + 0.5, size.height, fill=colors.line, width=0)]
+        said = [frame.words(x, -axes.PADDING - LINE / 2, MOVED, colors.quiet)]
+        half = max(0.5, min(6.0, size.cell / 2 - 2))
+        for i, value in enumerate(moved.tolist()):
+            y, end = (i + 0.5) * size.cell, x if np.isnan(value) else x + value * BAR
+            if not np.isnan(value):
+                boxes.append(box(x, y - half, end, y + half, fill=colors.ramp[5], width=0))
+            if size.cell >= 13:
+                said.append(frame.words(end + 6, y, "–" if np.isnan(value) else f"{value:.2f}", colors.text))
+        return Frame(words=tuple(said), boxes=tuple(boxes))
+
+    def legends(self, maps: list[Panel]) -> Frame:
+        """What the colors of the weights mean, under A, and those of the difference, under it; the signs under B, or
+        under all where that is too narrow."""
+        limit, colors, wide = maps[2].limit, self.colors, {"width": self.size.width, "colors": self.colors}
+        top = self.size.height + 14
+        x, y = (maps[1].x, top + 4) if self.size.width >= WIDE else (0.0, top + 2 * LINE + 34)
+        weight = Ramp("weight, from 0 to 1", pixels.ramp_uri(colors), ((0, "0"), (0.5, "0.5"), (1, "1")))
+        ends = ((0, f"{MORE[0]} {limit:.2g}"), (0.5, "0"), (1, f"{limit:.2g} {MORE[1]}"))
+        signed = Ramp("difference, the largest at the end", pixels.ramp_uri(panels.ground(True, colors)), ends)
+        entries = frame.legend(self.entries(), None, top=y, width=maps[2].x - x - GAP, colors=colors)
+        drawn = frame.legend([], weight, top=top, **wide) + entries.moved(x)
+        return drawn + frame.legend([], signed, top=top, **wide).moved(maps[2].x)
+
+    def entries(self) -> list[Entry]:
+        colors, maps = self.colors, self.found.maps
+        hatched = ("blocked", hatch.shape(0, SWATCH), colors.hatch, 1.0)
+        occurs = {
+            hatched: any((states == BLOCKED).any() for _, states in maps),
+            (ONLY, "", colors.hatch, 0.0): any((states == BLANK).any() for _, states in maps),
+            (NOT_A_NUMBER, hatch.CROSS, colors.warning, 2.0): any(
+                (np.isnan(weights) & (states != BLANK)).any() for weights, states in maps
+            ),
+        }
+        return [Entry(*sign, colors.blocked) for sign, there in occurs.items() if there]

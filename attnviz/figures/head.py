@@ -1,0 +1,129 @@
+"""One head as a map: rows are queries, columns are keys, the stronger the color the larger the weight."""
+
+from typing import Unpack
+
+import numpy as np
+
+from attnviz import tables, words
+from attnviz.charts import ends
+from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, colored, domain_of
+from attnviz.charts.frame import Frame
+from attnviz.charts.look import Look
+from attnviz.charts.maps import Map
+from attnviz.charts.size import Size, size_of
+from attnviz.charts.state import State, blocked_by
+from attnviz.core.display import in_title
+from attnviz.core.edits import Site
+from attnviz.core.record import Record
+from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, text_array, titled
+from attnviz.metrics import EMPTY, Cells
+from attnviz.views import Seen
+
+
+def head(record: Record, site: Site, head: int | str, **shown: Unpack[Shown]) -> Figure:
+    """The map of one head, or of all heads combined by a name of `metrics.AGGREGATIONS`.
+
+    A click selects a cell under the name "cell" with the fields query, key and rev.
+    """
+    seen, look = see(record, site, **shown)
+    what = f"head-{head}" if isinstance(head, int) else f"heads-{head}"
+    return Figure(
+        name=stem(record, site, what, sentence=seen.sentence, view=seen.view),
+        title=titled(title_of(seen, head), record),
+        look=look,
+        draw=lambda look: drawing_of(seen, head, look),
+        describe=lambda: words.head(seen, head),
+        tabulate=lambda: tables.weights_table(seen, head),
+        collect=lambda: arrays_of(seen, head),
+    )
+
+
+def title_of(seen: Seen, head: int | str) -> str:
+    """What is drawn, beginning with a constant word."""
+    step = seen.step
+    of = words.all_heads(step) if step.heads_off else f"{step.num_heads} heads"
+    what = f"Head {head}" if isinstance(head, int) else f"{head.capitalize()} of {of}"
+    off = " (off)" if isinstance(head, int) and head in step.heads_off else ""
+    return f"{what}{off} · {seen.site} · {in_title(seen.record.source)}"
+
+
+def drawing_of(seen: Seen, head: int | str, look: Look) -> Map:
+    """The weights of a head as a map."""
+    size = size_of(len(seen.queries), len(seen.keys), look.side)
+    scale, found = domain_of(look.domain, seen), seen.cells([head], size.tile)[0]
+    kinds, states = _states(found, POLICIES[seen.step.scoring.empty_rows])
+    gray = head in seen.step.heads_off
+    scores = {} if found.scores is None else {"score": (found.scores, ".3f")}
+    return Map(
+        title=title_of(seen, head),
+        lines=[*subtitles(seen.record, look), *seen.notes],
+        rows=seen.queries,
+        columns=seen.keys,
+        size=size,
+        states=states,
+        kinds=kinds,
+        look=look,
+        shade=np.nan_to_num(scale.shade(found.weights)),
+        ramp=scale.ramp(look.colors, gray=gray),
+        gray=gray,
+        numbers={"weight": (found.weights, ".4f")} | scores,
+        ends=_at_ends(seen, head, size, look),
+    )
+
+
+_OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY = range(6)
+
+
+def _states(found: Cells, policy: str) -> tuple[list[State], np.ndarray]:
+    """What cells can be, and which of it each is: a case, combined with the rule that blocks it or with none."""
+    nan, empty = np.isnan(found.weights), found.states == EMPTY
+    filled = np.where(empty & colored(found), _FILLED, _OPEN)
+    case = np.where(empty, np.where(nan, _EMPTY_NAN, np.maximum(filled, _EMPTY)), np.where(nan, _NAN, _OPEN))
+    if found.scores is not None:
+        case[(case == _OPEN) & (found.blocked == 0) & (found.scores == -np.inf)] = _MINUS_INFINITY
+    kinds = [_state(case, rule, policy) for case in range(6) for rule in (None, *blocked_by(found.reasons))]
+    return kinds, case * (len(found.reasons) + 1) + found.blocked
+
+
+def _state(case: int, rule: State | None, policy: str) -> State:
+    """A case of a cell that no rule blocks, or that one does."""
+    said = ("", policy, policy, NOT_A_NUMBER, policy, MINUS_INFINITY)[case]
+    says = ", ".join(filter(None, (said, rule.says if rule else ""))) or MAY_ATTEND
+    if case in (_NAN, _EMPTY_NAN):
+        return State(says, "blocked", "cross", legend=NOT_A_NUMBER)
+    if case == _MINUS_INFINITY:
+        return State(says, "ramp", "dash", legend=MINUS_INFINITY)
+    ground = "ramp" if case == _FILLED or (case == _OPEN and not rule) else "blocked"
+    if rule is None:
+        return State(says, ground, legend="")
+    return State(says, ground, "hatch", rule.reason, legend=rule.says)
+
+
+def _at_ends(seen: Seen, head: int | str, size: Size, look: Look) -> Frame:
+    """What rows predict, if they do; their sums, if asked for; which have no key left, and what they got instead."""
+    beside, colors = Frame(), look.colors
+    if seen.predicted is not None:
+        beside += ends.predictions(seen.predicted, size, colors)
+    if look.row_sums:
+        beside += ends.sums(seen.row_sums(head).tolist(), beside, size, colors, partial=seen.partial)
+    return beside + ends.empty_rows(seen.empty(head), POLICIES[seen.step.scoring.empty_rows], beside, size, colors)
+
+
+def arrays_of(seen: Seen, head: int | str) -> dict[str, np.ndarray]:
+    """Every cell; of more than `tables.MOST_CELLS`, square tiles that hold the largest weight of theirs."""
+    queries, keys = len(seen.queries), len(seen.keys)
+    tile = 1 if queries * keys <= tables.MOST_CELLS else size_of(queries, keys).tile
+    found = seen.cells([head], tile)[0]
+    arrays = {
+        "weights": found.weights,
+        "may_attend": found.blocked == 0,
+        "queries": found.queries,
+        "keys": found.keys,
+        "query_tokens": text_array(seen.queries.labels[::tile]),
+        "key_tokens": text_array(seen.keys.labels[::tile]),
+    }
+    if seen.predicted is not None:
+        arrays["predicted_tokens"] = text_array(seen.predicted[::tile])
+    if tile > 1:
+        arrays["cells_per_side_of_tile"] = np.array(tile)
+    return arrays if found.scores is None else arrays | {"scores": found.scores}

@@ -1,0 +1,84 @@
+"""All heads of one attention call at a glance: a thumbnail per head."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Unpack
+
+import numpy as np
+
+from attnviz import tables, words
+from attnviz.charts import frame
+from attnviz.charts.frame import Frame
+from attnviz.charts.look import Look
+from attnviz.charts.mosaic import Mosaic, Thumbnail
+from attnviz.charts.picture import Picture
+from attnviz.core.display import in_title
+from attnviz.core.edits import Site
+from attnviz.core.record import Record
+from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, titled
+from attnviz.figures.head import arrays_of
+from attnviz.views import Seen
+
+WIDTH = 336
+"""Pixels of the whole mosaic, so that it fits a phone."""
+
+WIDEST = 150
+"""Pixels of a thumbnail at most where there are one or two."""
+
+GAP, LABEL = 14, 20
+
+
+def heads(record: Record, site: Site, **shown: Unpack[Shown]) -> Figure:
+    """Thumbnails of all heads of a site; a click selects one under the name "head" with the fields head and rev."""
+    seen, look = see(record, site, **shown)
+    drawn = cache(lambda look: drawing_of(seen, look))
+    on_screen = replace(look, on_screen=True)
+    return Figure(
+        name=stem(record, site, "heads", sentence=seen.sentence, view=seen.view),
+        title=titled(title_of(seen), record),
+        look=look,
+        draw=drawn,
+        describe=lambda: words.heads(seen, drawn(on_screen).tables["heads"]["largest"]),
+        tabulate=lambda: tables.heads_table(seen),
+        collect=lambda: _arrays(seen),
+    )
+
+
+def title_of(seen: Seen) -> str:
+    """What is drawn, beginning with constant words."""
+    return f"All heads · {seen.site} · {in_title(seen.record.source)}"
+
+
+def drawing_of(seen: Seen, look: Look) -> Picture:
+    """The thumbnails, each as high as its map is for its width."""
+    count = seen.step.num_heads
+    columns = columns_of(count)
+    side = (WIDTH - GAP * (columns - 1)) // columns
+    side = min(side, WIDEST) if count <= 2 else side
+    height = round(side * max(0.25, min(2.0, len(seen.queries) / max(1, len(seen.keys)))))
+    places, labels = [], []
+    for head in range(count):
+        x, y = head % columns * (side + GAP), head // columns * (height + LABEL + GAP) + LABEL
+        places.append(Thumbnail(seen.site, head, x, y, f"head {head}"))
+        labels.append(_label(seen, head, x, y - LABEL / 2, look))
+    bottom = -(-count // columns) * (height + LABEL + GAP) - GAP
+    plan = Mosaic(places, Frame(words=tuple(labels)), side, height, WIDTH, bottom, WIDTH)
+    return plan.picture({seen.site: seen}, title_of(seen), [*subtitles(seen.record, look), *seen.notes], look)
+
+
+def columns_of(heads: int) -> int:
+    return 1 if heads == 1 else 2 if heads <= 4 else 3 if heads <= 9 else 4
+
+
+def _label(seen: Seen, head: int, x: float, y: float, look: Look) -> dict:
+    """A thumbnail's number; a head that is off says so."""
+    off, colors = head in seen.step.heads_off, look.colors
+    color = colors.accent if head == look.focused else colors.quiet if off else colors.text
+    return frame.words(x, y, f"head {head}{' · off' if off else ''}", color)
+
+
+def _arrays(seen: Seen) -> dict[str, np.ndarray]:
+    """The arrays of each head, stacked: (heads, queries, keys)."""
+    each = [arrays_of(seen, head) for head in range(seen.step.num_heads)]
+    names = [name for name in ("weights", "scores", "may_attend") if name in each[0]]
+    return each[0] | {name: np.stack([arrays[name] for arrays in each]) for name in names}

@@ -1,0 +1,102 @@
+"""A leak test as a grid: whose output moved when which token was changed, and whether its mask forbids that."""
+
+from typing import Unpack
+
+import numpy as np
+
+from attnviz import tables, words
+from attnviz.charts.look import Look
+from attnviz.charts.maps import Map, pooled
+from attnviz.charts.size import size_of
+from attnviz.charts.state import State
+from attnviz.charts.theme import CAUTIONS
+from attnviz.core.display import file_stem, in_title
+from attnviz.core.leaks import CLOSED, LEAK, NOT_TESTED, SAW, STATES, UNUSED, LeakTest
+from attnviz.figures.figure import Drawn, Figure, edited, text_array
+from attnviz.views import groups
+
+TITLES = ("Query (its output)", "Key (is changed)")
+
+LOOKS = {
+    LEAK: ("leak", "cross"),
+    SAW: ("open", "dot"),
+    UNUSED: ("open", "ring"),
+    CLOSED: ("blocked", ""),
+    NOT_TESTED: ("blocked", "hatch"),
+}
+"""The ground and the sign of each state, in the order of the legend."""
+
+KINDS = [State(STATES[state], *look) for state, look in LOOKS.items()]
+
+
+def leaks(test: LeakTest, **drawn: Unpack[Drawn]) -> Figure:
+    """Whose output moved when which token was changed: red where it must not.
+
+    A click selects a cell under the name "cell" with the fields query, key and rev.
+    """
+    return Figure(
+        name=file_stem(test.source, "leaks", test.where, test.text, end=edited(test.edits)),
+        title=" · ".join(filter(None, (title_of(test), *lines_of(test)))),
+        look=Look(**drawn),
+        draw=lambda look: drawing_of(test, look),
+        describe=lambda: words.leaks(test),
+        tabulate=lambda: tables.leaks_table(test),
+        collect=lambda: {
+            "moved": test.moved.numpy(),
+            "promised": test.promised.numpy(),
+            "leaks": test.leaks.numpy(),
+            "query_tokens": text_array([token.text for token in test.queries]),
+            "key_tokens": text_array([token.text for token in test.keys]),
+        },
+    )
+
+
+def drawing_of(test: LeakTest, look: Look) -> Map:
+    """The test as a map; where cells have tooltips, each says who saw whom, else what state it is in."""
+    size = size_of(*test.moved.shape)
+    states = pooled(test.states.numpy(), size.tile)
+    says = [words.leak(test, *place) for place in np.ndindex(states.shape)] if size.form == "rectangles" else None
+    return Map(
+        title=title_of(test),
+        lines=lines_of(test, look),
+        rows=groups(test.queries),
+        columns=groups(test.keys),
+        size=size,
+        states=np.argsort(list(LOOKS))[states],
+        kinds=KINDS,
+        look=look,
+        titles=TITLES,
+        says=says,
+        below=[_example(test, look.selected)],
+        tiles="each square shows a leak if there is one among its",
+    )
+
+
+def title_of(test: LeakTest) -> str:
+    """What is drawn, beginning with constant words."""
+    return f"Leak test: {words.count_of_leaks(test)} · {test.where} · {in_title(test.source)}"
+
+
+def lines_of(test: LeakTest, look: Look = Look()) -> list[str]:
+    """What was promised, what counts as moved, what was left out, where the weights are from, and what was changed."""
+    changed = () if look.on_screen else test.edits.in_words()
+    noise = f"differ by {_percent(test.noise)}" if test.noise else "do not differ"
+    return [
+        f"promised: {test.promise}",
+        f"moved: by more than {_percent(test.tolerance)} of its length; equal inputs {noise}",
+        *test.notes,
+        CAUTIONS.get(test.provenance, ""),
+        f"changed: {', '.join(changed)}" if changed else "",
+    ]
+
+
+def _percent(share: float) -> str:
+    """A small share in percent, with one digit that counts."""
+    return f"{np.format_float_positional(100 * share, precision=1, fractional=False, trim='-')}%"
+
+
+def _example(test: LeakTest, selected: tuple[int, int] | None) -> str:
+    """The selected cell in words, or the first leak."""
+    if selected is not None and all(0 <= i < n for i, n in zip(selected, test.moved.shape, strict=True)):
+        return words.leak(test, *selected)
+    return words.leak(test, *test.pairs[0]) if test.pairs else ""

@@ -1,0 +1,130 @@
+"""One mask as a grid: who may attend to whom, and which rule says no."""
+
+from collections.abc import Sequence
+from typing import Unpack
+
+import numpy as np
+import torch
+
+from attnviz import tables, views, words
+from attnviz.charts import axes, ends
+from attnviz.charts.domain import MAY_ATTEND
+from attnviz.charts.frame import Frame
+from attnviz.charts.look import Look
+from attnviz.charts.maps import Map
+from attnviz.charts.size import Size, size_of
+from attnviz.charts.state import State, blocked_by
+from attnviz.core.display import file_stem, isolated, shown
+from attnviz.core.masks import Mask
+from attnviz.core.tokens import Token
+from attnviz.figures.figure import Drawn, Figure, text_array
+from attnviz.metrics import row_blocks
+from attnviz.views import SeenMask, View
+
+MOST_READ = 12
+"""Tokens that are repeated in the example."""
+
+COUNTED = "keys: how many each query has left"
+
+Tokens = Sequence[Token | str]
+
+
+def mask(
+    mask: Mask,
+    queries: Tokens,
+    keys: Tokens | None = None,
+    *,
+    predicted: Tokens | None = None,
+    sentence: int = 0,
+    view: View = View(),
+    counted: bool = False,
+    brush: bool = False,
+    **drawn: Unpack[Drawn],
+) -> Figure:
+    """A mask over tokens: a dot where a query may attend to a key, strokes where a rule forbids it.
+
+    A click selects a cell under the name "cell" with the fields query, key and rev.
+
+    Args:
+        queries: the input token of each row.
+        keys: of each column; the queries if none are given.
+        predicted: the token that each row predicts, or ""; it is written at the end of its row.
+        counted: whether each row says how many keys it has left; through a view, none does.
+        brush: whether a drag on the screen selects cells, where each is a rectangle, under the name "drag", as lists of
+            query_band and key_band.
+    """
+    tokens = views.as_tokens(queries), views.as_tokens(queries if keys is None else keys)
+    seen = views.see_mask(mask, *tokens, sentence=sentence, view=view)
+    said = [token.text for token in views.as_tokens(predicted or ())]
+    counted &= view == View()
+    return Figure(
+        name=file_stem("mask", str(mask), " ".join(token.text for token in tokens[0]), end=view.in_short()),
+        title=f"Mask: {mask}",
+        look=Look(**drawn),
+        draw=lambda look: drawing_of(seen, tokens, said if any(said) else None, look, counted=counted, brush=brush),
+        describe=lambda: words.mask(seen),
+        tabulate=lambda: tables.mask_table(seen),
+        collect=lambda: {
+            "may_attend": np.concatenate([blocked == 0 for _, _, blocked in seen.blocks()]),
+            "query_tokens": text_array(seen.queries.labels),
+            "key_tokens": text_array(seen.keys.labels),
+        },
+    )
+
+
+def drawing_of(
+    seen: SeenMask,
+    tokens: tuple[tuple[Token, ...], tuple[Token, ...]],
+    predicted: Sequence[str] | None,
+    look: Look,
+    *,
+    counted: bool = False,
+    brush: bool = False,
+) -> Map:
+    """The mask as a map, with what its rows predict and how many keys each has left."""
+    size = size_of(len(seen.queries), len(seen.keys), look.side)
+    reasons, blocked = seen.blocked(size.tile)
+    return Map(
+        title=f"Mask: {seen.mask}",
+        lines=[ALONE if predicted is None else PREDICTING, *seen.notes],
+        rows=seen.queries,
+        columns=seen.keys,
+        size=size,
+        states=blocked,
+        kinds=[State(MAY_ATTEND, "open", "dot"), *blocked_by(reasons)],
+        look=look,
+        ends=_at_ends(seen, predicted, counted, size, look),
+        below=[_example(seen, tokens, predicted, look.selected), COUNTED if counted else ""],
+        tiles="an open square has an open cell among its",
+        brush=brush and look.on_screen,
+    )
+
+
+def _at_ends(seen: SeenMask, predicted: Sequence[str] | None, counted: bool, size: Size, look: Look) -> Frame:
+    """What each row predicts, how many keys it has left, and which has none."""
+    beside, colors = Frame(), look.colors
+    if predicted is not None:
+        beside += ends.predictions(seen.queries.last(predicted), size, colors)
+    if counted:
+        left = seen.mask.keys_left(*seen.lengths, sentence=seen.sentence).tolist()
+        beside += ends.counts(left, beside, size, colors)
+    blocks = row_blocks(seen.mask, *seen.lengths, seen.sentence)
+    empty = seen.queries.merge(torch.cat([~block.any(1) for block in blocks]).numpy(), 0, np.logical_and)
+    return beside + ends.empty_rows(empty, "" if counted else "no key left", beside, size, colors)
+
+
+ALONE = "each row: what one token may look at"
+PREDICTING = "each row: what may be read to predict the next token"
+
+
+def _example(seen: SeenMask, tokens: Sequence[Sequence[Token]], predicted: Sequence[str] | None, selected) -> str:
+    """What the model reads in one row: the selected one, or an early one."""
+    queries, keys = tokens
+    row = min(2 if selected is None else selected[0], len(queries) - 1)
+    if not predicted or not predicted[row]:
+        return ""
+    allowed = seen.mask.tensor(len(queries), len(keys), rows=slice(row, row + 1))[:, 0, 0]
+    read = allowed[seen.sentence if len(allowed) > 1 else 0].nonzero().flatten().tolist()
+    texts = [isolated(shown(keys[i].text, axes.LONGEST_LABEL)) for i in read[-MOST_READ:]]
+    more, says = "… " if len(read) > MOST_READ else "", shown(predicted[row], axes.LONGEST_LABEL)
+    return f"while predicting {isolated(f'“{says}”')} it reads: {more}{' '.join(texts) or 'nothing'}"

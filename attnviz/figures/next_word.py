@@ -1,0 +1,93 @@
+"""What a model expects next, in place of a blank, or as a label of a sentence; and what before a change."""
+
+from collections.abc import Sequence
+from typing import Unpack
+
+import numpy as np
+
+from attnviz import metrics, tables, words
+from attnviz.charts import axes, bars
+from attnviz.charts.look import Look
+from attnviz.charts.picture import Picture
+from attnviz.core.display import in_title, shown
+from attnviz.core.record import Record
+from attnviz.figures.figure import Drawn, Figure, stem, subtitles, text_array, titled
+from attnviz.metrics import NextWord
+from attnviz.words import OTHER_WORDS, quoted_token
+
+NO_NUMBERS = "the probabilities are not numbers (NaN)"
+
+MOST_LABELS = 12
+"""Of more classes the most probable are drawn; the table holds all."""
+
+ONE_LABEL = "the model gives one number: the logistic function of it is drawn"
+
+
+def next_word(
+    record: Record,
+    position: int,
+    *,
+    before: Record | None = None,
+    sentence: int = 0,
+    count: int = 5,
+    **drawn: Unpack[Drawn],
+) -> Figure:
+    """A bar for each of the `count` words that are most probable after a position, or in place of it.
+
+    With a run `before` a change there are the words of either, each with two bars. A run that had read other tokens by
+    then is not drawn, and the picture says so.
+    """
+    asked = {"before": before, "sentence": sentence, "count": count}
+    found = metrics.next_words(record, position, **asked)
+    compared = before is not None and metrics.read_alike(before, record, position, sentence=sentence)
+    notes = [OTHER_WORDS] if before is not None and not compared else []
+    token = quoted_token(metrics.token_at(record, position, sentence=sentence), position)
+    what, after = "next word", "Next word after"
+    if metrics.fills_in(record):
+        what, after = "blank", "Most probable in place of"
+    title = f"{after} {token} · {in_title(record.source)}"
+    return Figure(
+        name=stem(record, f"{what} {position}", sentence=sentence),
+        title=titled(title, record),
+        look=Look(**drawn),
+        draw=lambda look: probabilities(found, title, [*notes, *subtitles(record, look)], look),
+        describe=lambda: words.next_word(record, position, **asked),
+        tabulate=lambda: tables.next_word_table(record, position, **asked),
+        collect=lambda: _arrays(found, "words"),
+    )
+
+
+def labels(record: Record, *, before: Record | None = None, sentence: int = 0, **drawn: Unpack[Drawn]) -> Figure:
+    """A bar for the probability of each class of a sentence; with a run `before` a change two."""
+    asked = {"before": before, "sentence": sentence}
+    found, title = metrics.labels(record, **asked), f"Labels of the sentence · {in_title(record.source)}"
+    notes = [f"the {MOST_LABELS} most probable of {len(found):,} labels"] if len(found) > MOST_LABELS else []
+    notes += [ONE_LABEL] if len(found) == 1 else []
+    return Figure(
+        name=stem(record, "labels", sentence=sentence),
+        title=titled(title, record),
+        look=Look(**drawn),
+        draw=lambda look: probabilities(found[:MOST_LABELS], title, [*notes, *subtitles(record, look)], look),
+        describe=lambda: words.labels(record, **asked),
+        tabulate=lambda: tables.labels_table(record, **asked),
+        collect=lambda: _arrays(found, "labels"),
+    )
+
+
+def probabilities(found: Sequence[NextWord], title: str, lines: Sequence[str], look: Look) -> Picture:
+    """Words and their bars, in pairs where what was before is known, under a title and lines."""
+    compared = any(next.before is not None for next in found)
+    columns = [bars.Column([next.probability for next in found], name=bars.AFTER if compared else "")]
+    if compared:
+        columns.insert(0, bars.Column([next.before for next in found], name=bars.BEFORE, hollow=True))
+    names, lines = [shown(next.word, axes.LONGEST_LABEL) for next in found], lines if found else [NO_NUMBERS, *lines]
+    return bars.picture(names, columns, title, lines, look.colors, paired=compared)
+
+
+def _arrays(found: Sequence[NextWord], named: str) -> dict[str, np.ndarray]:
+    arrays = {
+        named: text_array([next.word for next in found]),
+        "probabilities": np.array([next.probability for next in found], np.float64),
+    }
+    before = [next.before for next in found if next.before is not None]
+    return arrays | {"probabilities_before": np.array(before)} if before else arrays

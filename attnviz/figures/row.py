@@ -1,0 +1,113 @@
+"""One query worked in full, as a table that is a picture: a row per key, a column per step, a bar per weight."""
+
+from typing import Unpack
+
+import pandas as pd
+
+from attnviz.charts import axes, bars
+from attnviz.charts.look import Look
+from attnviz.charts.picture import Picture
+from attnviz.core.amounts import digits
+from attnviz.core.display import file_stem, in_title, shown
+from attnviz.core.edits import Site
+from attnviz.core.record import Record, Step
+from attnviz.core.tokens import Token
+from attnviz.figures.figure import Drawn, Figure, edited, subtitles, titled
+from attnviz.walk import Row
+
+LENGTH = 120
+"""Pixels of a bar of weight 1."""
+
+Column = tuple[str, list[str]]
+"""What it is called, and a text for each key."""
+
+
+def row(
+    record: Record,
+    site: Site,
+    head: int,
+    worked: Row,
+    *,
+    sentence: int = 0,
+    key: int | None = None,
+    **drawn: Unpack[Drawn],
+) -> Figure:
+    """One query worked in full.
+
+    Args:
+        worked: what `walk.row` gave.
+        key: the key that is marked.
+    """
+    step, (queries, keys) = record.step(site), record.tokens(site, sentence=sentence)
+    token = shown(queries[worked.query].text)
+    what = f"Query {worked.query} in full, {token} · head {head} · {site} · {in_title(record.source)}"
+    said = (f"{name} {text}" for name, (text,) in totals(worked))
+    description = f"{what}. Over all keys: {', '.join(said)}. {worked.digits}"
+
+    def drawing(look: Look) -> Picture:
+        lines = [] if look.on_screen else subtitles(record)
+        return drawing_of(worked, columns(worked, step, keys), key, what, lines, look)
+
+    return Figure(
+        name=file_stem(record.source, site, f"head-{head}-query-{worked.query}", end=edited(record.edits)),
+        title=titled(what, record),
+        look=Look(**drawn),
+        draw=drawing,
+        describe=lambda: description,
+        tabulate=lambda: row_table(worked, keys),
+        collect=lambda: {name: getattr(worked, name).numpy() for name in ("products", "weighted_values", "output")},
+    )
+
+
+def drawing_of(row: Row, every: list[Column], key: int | None, title: str, lines: list[str], look: Look) -> Picture:
+    """The row as a picture."""
+    (_, names), *steps, (weight, texts) = every
+    drawn = [bars.Column(texts=texts, name=name, color=look.colors.text) for name, texts in steps]
+    drawn += [bars.Column(row.weights.tolist(), texts, name=weight)]
+    below = [f"{name} {text}" for name, (text,) in totals(row)]
+    marks = {} if key not in row.keys else {row.keys.index(key): axes.CHOSEN}
+    return bars.picture(names, drawn, title, lines, look.colors, length=LENGTH, marks=marks, below=below)
+
+
+def columns(row: Row, step: Step, keys: tuple[Token, ...]) -> list[Column]:
+    """Every step of a row that this call has, with its numbers as they are shown.
+
+    Args:
+        row: what `walk.row` gave.
+        step: the call, which says what it has.
+        keys: the tokens of all keys.
+    """
+    found: list[Column] = [
+        ("key", [f"{shown(keys[i].text)} ({i})" for i in row.keys]),
+        ("q · k", _texts(row.sums)),
+        (f"· {step.scoring.scale:.4g}", _texts(row.scaled)),
+    ]
+    found += [("softcap", _texts(row.capped))] if step.scoring.softcap is not None else []
+    found += [("+ bias", _texts(row.biased))] if step.scoring.bias else []
+    found += [(f"/ {step.scoring.temperature:g}", _texts(row.scores))] if step.scoring.temperature != 1 else []
+    if step.mask is not None:
+        blocked = [f"{digits(value)}  {rule}".strip() for value, rule in zip(row.masked, row.rules, strict=True)]
+        found.append(("mask", blocked))
+    found.append(("− max", _texts(row.shifted)))
+    return [*found, ("exp", _texts(row.exps)), ("weight", _texts(row.weights))]
+
+
+def totals(row: Row) -> list[Column]:
+    """What belongs to the whole row: the maximum, the sum of the exps, the sum of the weights, over all keys."""
+    numbers = {"largest score": row.maximum, "sum of exp": row.sum_exps, "sum of weights": row.row_sum}
+    return [(name, [digits(value)]) for name, value in numbers.items()]
+
+
+def _texts(values) -> list[str]:
+    return [digits(value) for value in values.tolist()]
+
+
+def row_table(worked: Row, keys: tuple[Token, ...]) -> pd.DataFrame:
+    """One row per key: key, key_token and every number of `walk.Row`, exact."""
+    names = ("sums", "scaled", "capped", "biased", "scores", "masked", "shifted", "exps", "weights", "recorded")
+    table = pd.DataFrame({name: getattr(worked, name).double().numpy() for name in names})
+    table.insert(0, "query", worked.query)
+    table.insert(1, "key", list(worked.keys))
+    table.insert(2, "key_token", [keys[i].text for i in worked.keys])
+    table["blocked_by"] = list(worked.rules)
+    return table
