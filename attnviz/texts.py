@@ -5,7 +5,6 @@ table = over_texts(source, shipped(source))
 
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
 import pandas as pd
 
 from attnviz.core import assets
@@ -98,20 +97,13 @@ def _length(source: Source, text: str, number: int) -> int:
 
 
 def _summary(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    first = tables[0]
-    columns = {name: first[name] for name in ("site", "kind", "layer", "head")} | {"texts": len(tables)}
-    for name in (one.name for one in METRICS):
-        each = np.stack([table[name].to_numpy(float, na_value=np.nan) for table in tables])
-        known, each = ~np.isnan(each), np.nan_to_num(each)
-        count = known.sum(0)
-        mean = each.sum(0) / np.maximum(count, 1)
-        squares = ((each - mean) ** 2 * known).sum(0) / np.maximum(count - 1, 1)
-        columns[name] = _where(count > 0, mean)
-        columns[f"{name}_spread"] = _where(count > 1, np.sqrt(squares))
-        columns[f"{name}_texts"] = count
-    sums = {name: np.sum([table[name] for table in tables], 0) for name in ("rows", "left_out")}
-    return pd.DataFrame(columns | sums)
+    every = pd.concat(tables).groupby(["site", "kind", "layer", "head"], sort=False)
+    numbers = every[[one.name for one in METRICS]].agg(["mean", "std", "count"])
+    numbers.columns = [f"{name}{ENDS[how]}" for name, how in numbers.columns]
+    table = pd.concat([numbers, every[["rows", "left_out"]].sum()], axis=1).reset_index()
+    table.insert(4, "texts", len(tables))
+    return table
 
 
-def _where(known: np.ndarray, values: np.ndarray) -> pd.api.extensions.ExtensionArray:
-    return pd.array([value if there else None for there, value in zip(known, values, strict=True)], dtype="Float64")
+ENDS = {"mean": "", "std": "_spread", "count": "_texts"}
+"""What the names of columns end in."""
