@@ -17,15 +17,7 @@ from attnviz.ui.shared.text import heading, in_words, note, quiet, sideways
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    bar = st.container(gap="xsmall")
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        site = look.site(source)
-        sentence = look.sentence(lines)
-        source = look.step(source)
-        head = look.focus(source)
-    with bar:
-        changed, _ = edits.edits_bar(source, lines)
-    a = Look(source, lines, changed, sentence, site, head)
+    a, _, _ = edits.opened(source, lines)
     with st.container(gap="xsmall", key="b"):
         b = other.side(a)
     if isinstance(b, AttnvizError):

@@ -13,7 +13,6 @@ from torch import Tensor
 from attnviz import figures
 from attnviz.check import CONVENTIONS, KINDS, MEANT, MOST_CELLS, Finding, Report, check, reading
 from attnviz.core.errors import AttnvizError
-from attnviz.core.masks import Mask
 from attnviz.figures.evidence import evidence
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import pictures, state
@@ -100,6 +99,9 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
 
 def _overrides(lab: Lab, name: str, what: str) -> dict[str, object]:
     """What a person says of the array instead of having it guessed."""
+    own_mask = lab.mask.of_sentence(lab.sentence) if lab.mask.batch_size else lab.mask
+    shape = lab.record.step(lab.site).shape
+    help = f"How it broadcasts to (B, H, Q, K) = {shape} is then explained."
     with st.container(horizontal=True, gap="medium"):
         kind = control(st.segmented_control, "It holds", KIND, (GUESSED, *KINDS), width="content")
         convention = GUESSED
@@ -107,10 +109,14 @@ def _overrides(lab: Lab, name: str, what: str) -> dict[str, object]:
             options = (GUESSED, *CONVENTIONS)
             convention = control(st.selectbox, "Convention of a mask", CONVENTION, options, width=210)
         options = (GUESSED, PAGE, *MEANT)
-        titled = {"format_func": _titled, "width": 270, "help": MEANT_HELP}
+        titled = {
+            "format_func": lambda name: f"{name}: {MEANT[name]}" if name in MEANT else name,
+            "width": 270,
+            "help": MEANT_HELP,
+        }
         meant = control(st.selectbox, "Meant to be", MEANT_TO_BE, options, **titled)
         causal = control(st.segmented_control, "The future must be blocked", FUTURE, CAUSAL, width="content")
-        fits = what in (FILE, PASTED) and control(st.toggle, "for the scores of this page", FITS, help=_shape_help(lab))
+        fits = what in (FILE, PASTED) and control(st.toggle, "for the scores of this page", FITS, help=help)
     known = reading.kind_by_name(name)
     kind = known if kind == GUESSED else kind
     own = "may-attend" if what == MASK and convention == GUESSED else None
@@ -118,23 +124,9 @@ def _overrides(lab: Lab, name: str, what: str) -> dict[str, object]:
         "kind": None if convention != GUESSED and kind != "mask" else kind,
         "convention": own if convention == GUESSED else convention,
         "causal": CAUSAL[causal],
-        "meant": _own(lab) if meant == PAGE else None if meant == GUESSED else meant,
-        "shape": lab.record.step(lab.site).shape if fits else None,
+        "meant": {PAGE: own_mask, GUESSED: None}.get(meant, meant),
+        "shape": shape if fits else None,
     }
-
-
-def _own(lab: Lab) -> Mask:
-    """The mask of this page, of the sentence that is looked at."""
-    return lab.mask.of_sentence(lab.sentence) if lab.mask.batch_size else lab.mask
-
-
-def _titled(name: str) -> str:
-    """What a mask may be meant to be, as the list shows it: the usual name, and what it is."""
-    return f"{name}: {MEANT[name]}" if name in MEANT else name
-
-
-def _shape_help(lab: Lab) -> str:
-    return f"How it broadcasts to (B, H, Q, K) = {lab.record.step(lab.site).shape} is then explained."
 
 
 def _finding(lab: Lab, array: Array, report: Report, found: Finding, number: int) -> None:

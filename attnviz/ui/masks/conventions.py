@@ -1,7 +1,6 @@
 """The tab of conventions: the mask in every dialect, and in the hands of the wrong reader."""
 
 from collections.abc import Callable
-from html import escape
 
 import streamlit as st
 from torch import Tensor
@@ -26,7 +25,7 @@ from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import State, choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import heading, in_words, label, large, note, quiet
+from attnviz.ui.shared.text import block, heading, in_words, label, large, note, quiet
 
 LABELS = {
     "sdpa": "SDPA, boolean",
@@ -94,13 +93,8 @@ def _dialect(lab: Lab, mask: Mask, name: str) -> None:
                 )
             if name != "is_causal":
                 label("The same as a tensor")
-                _printout(known.printout(mask, *lab.lengths))
-
-
-def _printout(text: str) -> None:
-    """Numbers as PyTorch prints them, in a frame that scrolls, also by keyboard."""
-    frame = '<pre class="printout" tabindex="0" role="region" aria-label="The mask as a printed tensor">'
-    st.html(f"{frame}{escape(text)}</pre>")
+                named = {"role": "region", "tabindex": "0", "aria-label": "The mask as a printed tensor"}
+                block(known.printout(mask, *lab.lengths), "printout", "pre", **named)
 
 
 def _picture(lab: Lab, grid: Grid, key: str) -> None:

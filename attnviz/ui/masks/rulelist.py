@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from functools import partial
 
 import streamlit as st
 
@@ -112,12 +111,11 @@ def _button(icon: str, key: str, title: str, step: Callable[..., State], *args: 
 
 def _set(widget: Callable, title: str, i: int, name: str, value: object, *args: object, **options) -> None:
     """A rule joined in another way, turned around, on or off."""
-    step = partial(_with, i, name)
+
+    def step(now: State, value: object) -> State:
+        return mask.with_entry(now, i, lambda: {name: value})
+
     control(widget, title, MASK, *args, shown=value, at=f"{name} {i}", step=step, **options)
-
-
-def _with(i: int, name: str, now: State, value: object) -> State:
-    return mask.with_entry(now, i, lambda: {name: value})
 
 
 def _numbers(lab: Lab, i: int, rule: Mask, f: Parameter) -> None:

@@ -18,10 +18,10 @@ from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.stack import Entry, Stack
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, look, mask, state
-from attnviz.ui.shared.look import Place
+from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import BY_NAME, usual
-from attnviz.ui.shared.setting import State, choice, coded, flag, reader
+from attnviz.ui.shared.setting import Setting, State, choice, coded, flag, reader
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import label, note, quiet
 
@@ -95,14 +95,10 @@ _read_tuned = reader(
 )
 
 
-def _off_text(off: frozenset[Place]) -> str:
-    return "-".join(map(look.place_text, sorted(off)))
-
-
-OFF = coded(
+OFF: Setting[frozenset[Place]] = coded(
     "off",
     frozenset(),
-    _off_text,
+    lambda off: "-".join(map(look.place_text, sorted(off))),
     lambda text: frozenset(look.read_places(text)),
     "model edits",
     lacks=look.lacks_place,
@@ -111,6 +107,25 @@ OWN_MASK = flag("own_mask", True, "edits")
 EMPTY = choice("empty", EMPTY_ROWS, EMPTY_ROWS[0], "edits")
 ADDED = coded("added", Added(), str, _read_added, "edits")
 TUNED = coded("tuned", Tuned(), str, _read_tuned, "edits")
+
+
+def opened(
+    source: Source, lines: tuple[str, ...], *, combined: bool = True
+) -> tuple[Look, DeltaGenerator, DeltaGenerator]:
+    """The edits, and under them in a row what of the model is looked at.
+
+    Gives what is looked at, the place for what the model says, and the rest of the row.
+    """
+    bar = st.container(gap="xsmall")
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        site = look.site(source)
+        sentence = look.sentence(lines)
+        source = look.step(source)
+        head = look.focus(source, combined=combined)
+        rest = st.container(horizontal=True, vertical_alignment="center", gap="small", width="content")
+    with bar:
+        changed, said = edits_bar(source, lines)
+    return Look(source, lines, changed, sentence, site, head), said, rest
 
 
 def edits_bar(
@@ -181,7 +196,11 @@ def _hidden(source: Source, lines: tuple[str, ...]) -> str:
 def _shortcuts(fixed: bool) -> None:
     """Some rules as pills, with the numbers of those that are on. A pill adds a rule, or takes it away."""
     on = {one.mask.rule: i for i, one in reversed([*enumerate(mask.current().entries)]) if one.on}
-    options = {"shown": [name for name in SHORTCUTS if name in on], "at": "rules", "step": _choose}
+
+    def choose(now: State, chosen: list[str]) -> State:
+        return mask.changed(now, lambda stack: _with_shortcuts(stack, chosen))
+
+    options = {"shown": [name for name in SHORTCUTS if name in on], "at": "rules", "step": choose}
     control(st.pills, "Mask", MASK, SHORTCUTS, lead="Mask", selection_mode="multi", disabled=fixed, **options)
     for name, key in (("window", "before"), ("window", "after"), ("prefix", "length")):
         if name in on:
@@ -198,10 +217,6 @@ def number(i: int, rule: Mask, name: str, *, at: str, lead: bool = True, **optio
 
     shown = {"shown": getattr(rule, name), "lead": parameter.label if lead else None, "at": at, "step": step}
     control(st.number_input, parameter.label, MASK, parameter.least, parameter.most, **shown, **options)
-
-
-def _choose(now: State, chosen: list[str]) -> State:
-    return mask.changed(now, lambda stack: _with_shortcuts(stack, chosen))
 
 
 def _with_shortcuts(stack: Stack, chosen: list[str]) -> Stack:

@@ -88,10 +88,6 @@ def _lacks_pin(sizes: tuple[int, int], pin: Pin) -> str:
     return _lacks_cell(sizes, (pin[1], 0) if pin[0] == "query" else (0, pin[1]))
 
 
-def _head_of(found: Any) -> int | str:
-    return int(found[0]) if found[0].isdigit() else found[0]
-
-
 def _view_of(found: Any) -> View:
     pair = next((pair for pair, letters in PAIRS.items() if letters == found[3]), "all")
     return View(bool(found[1]), found[2] or SPECIAL[0], pair)
@@ -112,7 +108,7 @@ _read_site = reader(
 )
 _read_head = reader(
     rf"\d{{1,3}}|{'|'.join(COMBINED)}",
-    _head_of,
+    lambda m: int(m[0]) if m[0].isdigit() else m[0],
     "does not name a head",
     f"a number or one of {', '.join(COMBINED)}",
 )

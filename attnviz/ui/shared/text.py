@@ -28,9 +28,9 @@ def plain(text: str) -> str:
     return text if isinstance(text, Markup) else escape(clean(text))
 
 
-def block(text: str, css: str, tag: str = "div", role: str = "") -> None:
+def block(text: str, css: str, tag: str = "div", **attributes: str) -> None:
     """A text in an element of its own."""
-    named = f' role="{role}"' if role else ""
+    named = "".join(f' {name}="{value}"' for name, value in attributes.items())
     st.html(f'<{tag} class="{css}"{named}>{plain(text)}</{tag}>')
 
 

@@ -41,31 +41,34 @@ def page(at: Walk, every: tuple[Stage, ...]) -> bytes:
     Raises:
         AttnvizError: if a picture cannot be drawn.
     """
-    from attnviz.export.handout import handout
+    from attnviz.export.handout import Section, handout
 
     at = replace(at, dark=False)
     text = shown(at.record.sentences[at.sentence].text, 200).replace("␣", " ")
     changed = at.record.edits.in_words() + at.knobs.in_words
     lead = [f"“{text}”", f"{in_title(at.record.source)}: {at.site}, head {at.head}."]
     lead += [f"Changed: {', '.join(changed)}."] if changed else []
-    return handout("Attention, step by step", lead, sections(at, every))
+    return handout("Attention, step by step", lead, [Section(*one) for one in sections(at, every)])
 
 
-def sections(at: Walk, every: tuple[Stage, ...]) -> list:
-    """Every step, then the chosen query in full, then why there is a scale."""
+def sections(at: Walk, every: tuple[Stage, ...]) -> list[tuple]:
+    """Every step, then the chosen query in full, then why there is a scale and what it costs.
+
+    Each has a title, an equation, remarks, pictures and tables.
+    """
     made = [_step(at, i, stage) for i, stage in enumerate(every, 1)]
     if not at.record.read_only:
-        made += [*_row(at), _scale(at), _cost(at)]
+        made += _row(at)
+        made.append(("Why the scale", "", (SCALE,), (figures.spread(parts.spreads(parts.D_KS)),)))
+        made.append(("What it costs", "", (), (), ((parts.COST_HEAD, parts.costs(at)),)))
     return made
 
 
-def _step(at: Walk, number: int, stage: Stage):
-    from attnviz.export.handout import Section
-
+def _step(at: Walk, number: int, stage: Stage) -> tuple:
     where = {"sentence": at.sentence, "selected": at.selected}
     drawn = tuple(_figure(at, stage, group, **where) for group in _groups(stage))
     texts = (f"Shape: {stage.sizes}.", stage.missing or stage.changed, WHY[stage.key])
-    return Section(f"{number}. {stage.title}", stage.text, texts, drawn)
+    return f"{number}. {stage.title}", stage.text, texts, drawn
 
 
 def _groups(stage: Stage) -> list[tuple]:
@@ -80,28 +83,14 @@ def _figure(at: Walk, stage: Stage, matrices: tuple, **more) -> figures.Figure:
     return figures.stage(at.record, at.site, at.head, stage, matrices, titled=False, **more)
 
 
-def _row(at: Walk) -> list:
-    from attnviz.export.handout import Section
-
+def _row(at: Walk) -> list[tuple]:
     found = parts.worked(at)
     key, token = parts.key_of(at, found), shown(at.tokens[0][at.query].text)
     tables = parts.worked_table(at, found), parts.totals(found)
-    both = figures.products(found, key), figures.values(found, len(at.tokens[1]))
-    drawn = [_figure(at, one, one.matrices) for one in both]
+    products, values = figures.products(found, key), figures.values(found, len(at.tokens[1]))
+    drawn = [(_figure(at, one, one.matrices),) for one in (products, values)]
     return [
-        Section(f"Query {at.query}, {token}, in full", "", (SOFTMAX, found.digits), (), tables),
-        Section(f"The products of one cell: query {at.query}, key {key}", both[0].text, (), (drawn[0],)),
-        Section("Weighted values and their sum", both[1].text, (INFLUENCE,), (drawn[1],)),
+        (f"Query {at.query}, {token}, in full", "", (SOFTMAX, found.digits), (), tables),
+        (f"The products of one cell: query {at.query}, key {key}", products.text, (), drawn[0]),
+        ("Weighted values and their sum", values.text, (INFLUENCE,), drawn[1]),
     ]
-
-
-def _scale(at: Walk):
-    from attnviz.export.handout import Section
-
-    return Section("Why the scale", "", (SCALE,), (figures.spread(parts.spreads(parts.D_KS)),))
-
-
-def _cost(at: Walk):
-    from attnviz.export.handout import Section
-
-    return Section("What it costs", "", (), (), ((parts.COST_HEAD, parts.costs(at)),))

@@ -4,7 +4,7 @@ import streamlit as st
 
 from attnviz.sources.base import Source
 from attnviz.ui.shared import edits, look, pictures, says, state
-from attnviz.ui.shared.look import CELL, QUERY, Look
+from attnviz.ui.shared.look import CELL, QUERY
 from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.text import quiet
 from attnviz.ui.steps import handout, parts, play, rail
@@ -13,22 +13,13 @@ from attnviz.ui.steps.walked import Walk
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    bar = st.container(gap="xsmall")
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        site = look.site(source)
-        sentence = look.sentence(lines)
-        source = look.step(source)
-        head = look.focus(source, combined=False)
-        place = st.container(width="content")
-    with bar:
-        changed, said = edits.edits_bar(source, lines)
-    at = Look(source, lines, changed, sentence, site, head)
-    with place, st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    at, said, rest = edits.opened(source, lines, combined=False)
+    with rest:
         query = look.query("Query", at.tokens[0], at.cell, step=_with_query)
     with said:
-        says.line(at, look.asked_at(at.record, site, (query, 0), sentence))
+        says.line(at, look.asked_at(at.record, at.site, (query, 0), at.sentence))
     key = at.cell[1] if at.cell else None
-    _chain(Walk(*at.run, sentence, site, head, at.dark, query=query, key=key, knobs=state.get(KNOBS)))
+    _chain(Walk(*at.run, at.sentence, at.site, at.head, at.dark, query=query, key=key, knobs=state.get(KNOBS)))
 
 
 def _with_query(now: State, query: int) -> State:

@@ -131,14 +131,12 @@ def scale(at: Walk) -> None:
         quiet(f"{CLONES}")
 
 
-@cache.kept
-def _one_spread(d_k: int) -> walk.DotProducts:
-    return walk.dot_product_variance((d_k,))[0]
+_spread = cache.kept(walk.dot_product_variance)
 
 
 def spreads(d_ks: tuple[int, ...]) -> tuple[walk.DotProducts, ...]:
     """What was measured of each d_k."""
-    return tuple(map(_one_spread, d_ks))
+    return tuple(_spread((d_k,))[0] for d_k in d_ks)
 
 
 def checks(at: Walk) -> None:
@@ -167,12 +165,11 @@ def costs(at: Walk) -> list[list[str]]:
     return [
         [
             f"{one.queries:,}" if one.queries == one.keys else f"{one.queries:,} × {one.keys:,}",
-            *(_amount(number) for number in (one.cost.full.flops_scores, one.cost.full.flops_output)),
+            *(
+                f"{number:,.0f}" if number < 999_500 else short(number)
+                for number in (one.cost.full.flops_scores, one.cost.full.flops_output)
+            ),
             short(one.cost.full.bytes_scores, "B"),
         ]
         for one in walk.growth(at.record, at.site)
     ]
-
-
-def _amount(number: float) -> str:
-    return f"{number:,.0f}" if number < 999_500 else short(number)
