@@ -169,7 +169,7 @@ def without_data(chart):
 
 def drawing(figure, *, on_screen=False):
     """What is drawn of a figure, in a file or on the screen: a map, panels or a picture."""
-    return figure.draw(replace(figure.look, on_screen=on_screen))
+    return figure.draw(replace(figure.style, on_screen=on_screen))
 
 
 def drawn(figure):

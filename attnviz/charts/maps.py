@@ -15,10 +15,10 @@ import numpy as np
 from attnviz.charts import axes, frame, pixels, state
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.frame import Frame, Ramp, box
-from attnviz.charts.look import Look
 from attnviz.charts.picture import Form, Picture, Table
 from attnviz.charts.size import Size
 from attnviz.charts.state import State
+from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, Theme
 from attnviz.core.amounts import written
 from attnviz.views import Groups
@@ -65,7 +65,7 @@ class Map:
     size: Size
     states: np.ndarray
     kinds: Sequence[State]
-    look: Look
+    style: Style
     titles: tuple[str, str] = (QUERY, KEY)
     shade: np.ndarray | None = None
     ramp: Ramp | None = None
@@ -92,7 +92,7 @@ class Map:
     @property
     def picture(self) -> Picture:
         """The map as Vega-Lite, in the form that its size decides."""
-        colors = self.look.colors
+        colors = self.style.colors
         if self.size.form != "rectangles":
             table = {"x": [0.0], "y": [0.0], "uri": [self.uri(scale=2)]}
             return Picture(_image(self.size, colors), {"map": table} | frame.tables(self.frame))
@@ -121,7 +121,7 @@ class Map:
     @cached_property
     def frame(self) -> Frame:
         """What stands around: title, axes, outline, what is at the rows' ends, legend, and lines below."""
-        size, colors, ends = self.size, self.look.colors, (self.rows, self.columns)
+        size, colors, ends = self.size, self.style.colors, (self.rows, self.columns)
         lines = [*self.lines, *axes.notes_on(size, self.tiles), *axes.note_on_ties(*ends, size)]
         wide = {"width": size.width - self._room.left, "colors": colors}
         around = frame.heading(self.title, lines, left=self._room.left, top=self._room.top - 8, **wide)
@@ -131,10 +131,10 @@ class Map:
 
     def _below(self) -> Frame:
         """The legend of what occurs, and lines under it."""
-        size, colors = self.size, self.look.colors
+        size, colors = self.size, self.style.colors
         occurs = np.flatnonzero(np.bincount(self.states.ravel(), minlength=len(self.kinds))).tolist()
         lines = state.entries([self.kinds[i] for i in occurs], colors)
-        top = size.height + (READOUT if self.look.on_screen and size.form != "rectangles" else BELOW)
+        top = size.height + (READOUT if self.style.on_screen and size.form != "rectangles" else BELOW)
         around = frame.legend(lines, self.ramp, top=top, width=size.width, colors=colors)
         bottom = frame.bottom(around) + 8
         for text in self.below:
@@ -144,11 +144,11 @@ class Map:
 
     def _outline(self) -> Frame:
         """A frame around the square of the selected cell, and a mark at each of its labels."""
-        cell = self.look.selected
+        cell = self.style.selected
         row, column = (None, None) if cell is None else (self.rows.at(cell[0]), self.columns.at(cell[1]))
         if row is None or column is None:
             return Frame()
-        side, accent = self.size.cell, self.look.colors.accent
+        side, accent = self.size.cell, self.style.colors.accent
         x, y = float(column // self.size.tile) * side, float(row // self.size.tile) * side
         grow = max(0.0, (7 - side) / 2)
         return Frame(
@@ -171,7 +171,7 @@ class Map:
 
     @property
     def _palette(self) -> np.ndarray:
-        return pixels.palette(self.look.colors, gray=self.gray)
+        return pixels.palette(self.style.colors, gray=self.gray)
 
     def uri(self, *, scale: int) -> str:
         """The map as an image, `scale` times as large as on the screen."""
@@ -186,14 +186,14 @@ class Map:
     def table(self) -> Table:
         """One row per cell, row by row: where it is, what it says, what is drawn on it."""
         row, column = (index.ravel() for index in np.indices(self.states.shape))
-        drawn = [kind.drawn(self.size.cell, self.look.colors) for kind in self.kinds]
+        drawn = [kind.drawn(self.size.cell, self.style.colors) for kind in self.kinds]
         path, stroke, width = (_pick([sign[part] for sign in drawn], self.states.ravel()) for part in range(3))
         table = {
             "query_band": _pick(self.bands[0], row),
             "key_band": _pick(self.bands[1], column),
             "query": self.positions[0][row].tolist(),
             "key": self.positions[1][column].tolist(),
-            "rev": [self.look.rev] * len(row),
+            "rev": [self.style.rev] * len(row),
             "query_name": _pick(self.names[0], row),
             "key_name": _pick(self.names[1], column),
             "ground": _pick(pixels.hexadecimal(self._palette), self.ground.ravel()),

@@ -9,8 +9,8 @@ import numpy as np
 from attnviz.charts import frame, hatch, maps, pixels
 from attnviz.charts.domain import Domain, colored, domain_of
 from attnviz.charts.frame import Frame, box, sign
-from attnviz.charts.look import Look
 from attnviz.charts.picture import Form, Picture, columns
+from attnviz.charts.style import Style
 from attnviz.charts.theme import Theme
 from attnviz.core.amounts import written
 from attnviz.core.edits import Site
@@ -49,15 +49,15 @@ class Mosaic:
     bottom: float
     narrowest: float = frame.NARROWEST
 
-    def picture(self, seen: dict[Site, Seen], title: str, lines: Sequence[str], look: Look) -> Picture:
+    def picture(self, seen: dict[Site, Seen], title: str, lines: Sequence[str], style: Style) -> Picture:
         """The thumbnails; a click selects one under "head" with the fields kind, layer, head and rev."""
-        colors, around = look.colors, self.words
-        scale = domain_of(look.domain, next(iter(seen.values()))) if seen else None
+        colors, around = style.colors, self.words
+        scale = domain_of(style.domain, next(iter(seen.values()))) if seen else None
         found, rows = self._cells(seen), []
         for one in self.thumbnails:
             off = one.head in seen[one.site].step.heads_off
-            rows.append(self._row(one, found[one.site, one.head], scale, look, off=off))
-            around += self._outline(one, look, off=off)
+            rows.append(self._row(one, found[one.site, one.head], scale, style, off=off))
+            around += self._outline(one, style, off=off)
         wide = {"left": 0, "top": -8, "width": self.width, "narrowest": self.narrowest}
         around += frame.heading(title, lines, colors=colors, **wide)
         if scale is not None:
@@ -75,7 +75,7 @@ class Mosaic:
             found |= {(site, head): cells for head, cells in zip(heads, one.cells(heads, tile), strict=True)}
         return found
 
-    def _row(self, one: Thumbnail, found: Cells, scale: Domain, look: Look, *, off: bool) -> dict[str, object]:
+    def _row(self, one: Thumbnail, found: Cells, scale: Domain, style: Style, *, off: bool) -> dict[str, object]:
         """A row of data: the image, and what hovering says."""
         nan, sides = np.isnan(found.weights), {"height": self.height, "width": self.side}
         image = pixels.weights(scale.shade(found.weights), colored(found), found.blocked, nan, **sides)
@@ -86,21 +86,21 @@ class Mosaic:
             "kind": one.site.kind,
             "layer": one.site.layer,
             "head": one.head,
-            "rev": look.rev,
-            "uri": pixels.data_uri(image, pixels.palette(look.colors, gray=off)),
+            "rev": style.rev,
+            "uri": pixels.data_uri(image, pixels.palette(style.colors, gray=off)),
             "name": one.name,
             "largest": written(float(most.max()), ".4f") if len(most) else "NaN",
             "state": "off: its output is zero" if off else "on",
         }
 
-    def _outline(self, one: Thumbnail, look: Look, *, off: bool) -> Frame:
+    def _outline(self, one: Thumbnail, style: Style, *, off: bool) -> Frame:
         """A line around a thumbnail; one that is off is struck through, the chosen one framed."""
-        x, y, x2, y2, colors = one.x, one.y, one.x + self.side, one.y + self.height, look.colors
+        x, y, x2, y2, colors = one.x, one.y, one.x + self.side, one.y + self.height, style.colors
         drawn = Frame(boxes=(box(x, y, x2, y2, stroke=colors.line),))
         if off:
             struck = sign((x + x2) / 2, (y + y2) / 2, hatch.STRUCK, colors.quiet, 1.5, min(self.side, self.height))
             drawn += Frame(signs=(struck,))
-        if look.focused in (one.head, (one.site, one.head)):
+        if style.focused in (one.head, (one.site, one.head)):
             drawn += Frame(boxes=(box(x - 2.5, y - 2.5, x2 + 2.5, y2 + 2.5, stroke=colors.accent, width=2.5),))
         return drawn
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from attnviz.charts import frame, pixels
 from attnviz.charts.frame import Frame
-from attnviz.charts.look import Look
 from attnviz.charts.picture import Form, Picture, Table, columns
 from attnviz.charts.screen import around, at, frame_marks, mark, page, parts, signals, values
+from attnviz.charts.style import Style
 from attnviz.charts.theme import FONT, MONO, TEXT_SIZE, Theme
 from attnviz.core.amounts import digits
 
@@ -115,7 +115,7 @@ class Panels:
 
     panels: tuple[Panel, ...]
     frame: Frame
-    look: Look
+    style: Style
     rest: tuple[int, int]
     queries: Sequence[str]
     keys: Sequence[str]
@@ -126,7 +126,7 @@ class Panels:
     @property
     def chart(self) -> alt.LayerChart:
         """The tables as Vega-Lite, for files: what is selected is outlined, and its numbers are written."""
-        colors = self.look.colors
+        colors = self.style.colors
         tables = {
             f"panel-{i}": {"x": [panel.x], "y": [panel.y], "uri": [panel.image(colors, scale=2)]}
             for i, panel in enumerate(self.panels)
@@ -149,10 +149,10 @@ class Panels:
         bx, by = self.readout or (None, None)
         here = {"kind": "here", "rows": query, "columns": key, "bx": bx, "by": by}
         here |= {"name": "\n".join(self.queries), "cells": "\n".join(self.keys)}
-        each = {"size": self.look.rev}
+        each = {"size": self.style.rev}
         areas = [{"kind": "area"} | each | area for area in self.areas]
-        rows = [panel.row(self.look.colors, read=self.readout is not None) | each for panel in self.panels]
-        return _spec(self.select, self.look.colors), columns(_COLUMNS, [here, *areas, *rows, *around(self.frame)])
+        rows = [panel.row(self.style.colors, read=self.readout is not None) | each for panel in self.panels]
+        return _spec(self.select, self.style.colors), columns(_COLUMNS, [here, *areas, *rows, *around(self.frame)])
 
 
 def ground(signed: bool, colors: Theme) -> Theme:

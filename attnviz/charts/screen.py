@@ -31,7 +31,7 @@ def screen(drawing: Map) -> tuple[dict, Table]:
     The table must be given beside the specification, as the data named "source". A click sets the signal "cell" to what
     a Vega-Lite point selection would give: [{"query": ..., "key": ..., "rev": ...}].
     """
-    return _spec(drawing.size, tuple(drawing.numbers), drawing.look.colors), table(drawing)
+    return _spec(drawing.size, tuple(drawing.numbers), drawing.style.colors), table(drawing)
 
 
 def page(width: float, height: float, select: str, colors: Theme) -> dict:
@@ -63,7 +63,7 @@ def table(drawing: Map) -> Table:
     rows, columns = ([{"position": int(i), "name": name} for i, name in end] for end in ends)
     rows = [{"kind": "row"} | row | cells for row, cells in zip(rows, packed, strict=True)]
     columns = [{"kind": "column"} | column for column in columns]
-    drawn = [{"kind": "map", "uri": drawing.uri(scale=1), "position": drawing.look.rev}]
+    drawn = [{"kind": "map", "uri": drawing.uri(scale=1), "position": drawing.style.rev}]
     drawn += [{"kind": "saying", "name": saying} for saying in sayings]
     return picture.columns(_COLUMNS, [*rows, *columns, *drawn, *around(drawing.frame)])
 

@@ -6,50 +6,15 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from string import Template
 from typing import Any
 
 from attnviz.charts.theme import LIGHT
 from attnviz.export import spec
 from attnviz.export.drawing import draw
 
-STYLE = """
-:root { color-scheme: light; }
-body { margin: 0 auto; padding: 24px 16px 48px; max-width: 820px; font: 16px/1.5 system-ui, sans-serif; color: INK; }
-h1 { font-size: 1.6rem; margin: 0 0 4px; overflow-wrap: anywhere; }
-h2 { font-size: 1.15rem; margin: 32px 0 4px; }
-p { margin: 8px 0; overflow-wrap: anywhere; }
-.equation { font: italic 1.2rem/1.6 "STIX Two Math", "Cambria Math", Georgia, serif; }
-.scrolls { overflow-x: auto; }
-img { max-width: 100%; height: auto; }
-table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: 2px 12px 2px 0; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-td { border-bottom: 1px solid LINE; }
-@page { margin: 16mm; }
-@media print {
-  body { padding: 0; } .scrolls { overflow: visible; }
-  section, p, img, tr { break-inside: avoid; } h2, .equation { break-after: avoid; } img { max-height: 200mm; }
-}
-""".replace("INK", LIGHT.text).replace("LINE", LIGHT.line)
-
-PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-<h1>{title}</h1>
-{lead}
-{sections}
-</main>
-</body>
-</html>
-"""
+TEMPLATE = Template(Path(__file__).with_name("handout.html").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +48,8 @@ def handout(title: str, lead: Sequence[str], sections: Sequence[Section], *, dea
     """
     until = time.monotonic() + deadline
     parts = "\n".join(_section(one, until) for one in sections)
-    return PAGE.format(title=_text(title), style=STYLE, lead="\n".join(map(_paragraph, lead)), sections=parts).encode()
+    said = {"title": _text(title), "lead": "\n".join(map(_paragraph, lead)), "sections": parts}
+    return TEMPLATE.substitute(said, ink=LIGHT.text, line=LIGHT.line).encode()
 
 
 def _section(section: Section, until: float) -> str:

@@ -4,11 +4,12 @@ import base64
 import hashlib
 import html
 import re
+from pathlib import Path
+from string import Template
 from typing import Any
 
 from attnviz.charts.theme import LIGHT
 from attnviz.export import data, spec
-from attnviz.export.licenses import LICENSES
 
 MOST_ROWS = 5_000
 """Of the table: a browser lays out so many at once."""
@@ -26,51 +27,11 @@ vegaEmbed(place, picture, {actions: false, ast: true, renderer: place.dataset.re
 """
 """`ast` has Vega interpret its expressions, so that the page needs no permission to evaluate text as code."""
 
-# The picture says its title itself, so the heading is for screen readers alone. The page has the picture's ground.
-STYLE = """
-:root { color-scheme: SCHEME; background: GROUND; }
-body { margin: 0 auto; padding: 24px 16px 48px; max-width: 1100px; font: 16px/1.5 system-ui, sans-serif; }
-h1 { position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; clip-path: inset(50%); }
-p { margin: 12px 0; max-width: 70ch; overflow-wrap: anywhere; }
-.frame { overflow: auto; border-radius: 8px; width: fit-content; max-width: 100%; }
-details { margin-top: 24px; }
-summary { cursor: pointer; width: fit-content; }
-.numbers { overflow: auto; max-height: 70vh; margin-top: 8px; width: fit-content; max-width: 100%; }
-table { border-collapse: collapse; font-size: 14px; font-variant-numeric: tabular-nums; }
-th { position: sticky; top: 0; background: GROUND; }
-th, td { text-align: left; padding: 3px 16px 3px 0; white-space: pre; }
-td { border-bottom: 1px solid color-mix(in srgb, CanvasText 18%, GROUND); }
-.number { text-align: right; }
-"""
+TEMPLATE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
+"""The page. The picture says its title itself, so the heading is for screen readers alone."""
 
-PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="description" content="{description}">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-<h1>{title}</h1>
-<div class="frame" role="group" aria-labelledby="words" tabindex="0">
-<div id="picture" data-renderer="{renderer}"></div>
-</div>
-<p id="words">{description}</p>
-<p id="failed" hidden>The picture could not be drawn in this browser; the numbers are below.</p>
-<noscript><p>The picture needs JavaScript; the numbers are below.</p></noscript>
-{numbers}
-</main>
-<script type="application/json" id="data">{data}</script>
-<!--{licenses}-->
-<script>{library}</script>
-<script>{start}</script>
-</body>
-</html>
-"""
+LICENSES = Path(__file__).with_name("licenses.txt").read_text(encoding="utf-8")
+"""The notices that the libraries inside a page ask to travel with them; vl-convert's bundle has none."""
 
 
 def write(figure: Any, picture: dict, library: str) -> bytes:
@@ -86,15 +47,16 @@ def write(figure: Any, picture: dict, library: str) -> bytes:
     if not re.fullmatch("#[0-9a-fA-F]{6}", background):
         background = LIGHT.background
     many = sum(map(len, picture.get("datasets", {}).values())) > MOST_SHAPES
-    return PAGE.format(
+    return TEMPLATE.substitute(
         policy=_policy(library, START),
         title=_text(figure.title),
         description=_text(figure.description),
-        style=STYLE.replace("SCHEME", "dark" if _is_dark(background) else "light").replace("GROUND", background),
+        scheme="dark" if _is_dark(background) else "light",
+        ground=background,
         renderer="canvas" if many else "svg",
         numbers="" if figure.table is None else _numbers(figure.table),
         data=_inert(spec.to_json(picture)),
-        licenses=LICENSES,
+        licenses=f"\n{LICENSES}",
         library=library,
         start=START,
     ).encode()

@@ -10,9 +10,9 @@ import numpy as np
 from attnviz import tables, words
 from attnviz.charts import frame, maps, pixels
 from attnviz.charts.frame import Frame, Ramp, box
-from attnviz.charts.look import Look
 from attnviz.charts.mosaic import Head
 from attnviz.charts.picture import Form, Picture
+from attnviz.charts.style import Style
 from attnviz.charts.theme import CHARACTER, Theme
 from attnviz.core.display import file_stem, in_title
 from attnviz.core.record import Record
@@ -47,22 +47,22 @@ def alike(record: Record, found: Divergences, **drawn: Unpack[Drawn]) -> Figure:
     Raises:
         InputError: by what is drawn, if there are fewer than two heads.
     """
-    return _figure(record, found, "alike", matrix, Look(**drawn))
+    return _figure(record, found, "alike", matrix, Style(**drawn))
 
 
 def alike_map(record: Record, found: Divergences, **drawn: Unpack[Drawn]) -> Figure:
     """Heads as dots, those that look alike near each other; a click selects one as in `alike`."""
-    return _figure(record, found, "alike map", dots, Look(**drawn))
+    return _figure(record, found, "alike map", dots, Style(**drawn))
 
 
-def _figure(record: Record, found: Divergences, what: str, draw: Callable[..., Picture], look: Look) -> Figure:
+def _figure(record: Record, found: Divergences, what: str, draw: Callable[..., Picture], style: Style) -> Figure:
     named = f"{len(found.heads)} heads compared on one text."
     return Figure(
         name=file_stem(record.source, found.heads[0][0].kind, "heads", what, end=edited(record.edits)),
         title=titled(f"How alike are the heads · {in_title(record.source)}", record),
-        look=look,
-        draw=lambda look: draw(record, found, look),
-        describe=lambda: f"{named} {words.alike(found, *look.focused)}" if look.focused in found.heads else named,
+        style=style,
+        draw=lambda style: draw(record, found, style),
+        describe=lambda: f"{named} {words.alike(found, *style.focused)}" if style.focused in found.heads else named,
         tabulate=lambda: tables.alike_table(found),
         collect=lambda: {
             "divergence": found.divergence,
@@ -75,21 +75,21 @@ def _figure(record: Record, found: Divergences, what: str, draw: Callable[..., P
 # The matrix
 
 
-def matrix(record: Record, found: Divergences, look: Look) -> Picture:
+def matrix(record: Record, found: Divergences, style: Style) -> Picture:
     """Every two heads, with the tree over them; a screen says the title elsewhere."""
-    colors, joined = look.colors, tree(found)
+    colors, joined = style.colors, tree(found)
     order = [found.heads[i] for i in joined.leaves]
     cell = min(LARGEST, SIDE / len(order))
     side, many = cell * len(order), len(order) > MOST_RECTANGLES
     shade = 1 - np.clip(found.divergence[np.ix_(joined.leaves, joined.leaves)] / APART, 0, 1)
-    around = _tree(joined.lines, cell, colors) + _labels(order, cell, look) + _framed(order, cell, look)
+    around = _tree(joined.lines, cell, colors) + _labels(order, cell, style) + _framed(order, cell, style)
     ends = ((0, "0 alike"), (0.5, "0.35"), (1, "0.69 apart"))
     ramp = Ramp("Jensen-Shannon divergence", _ramp_uri(colors), ends)
     around += frame.legend([], ramp, top=side + 40, width=side, colors=colors)
-    if not look.on_screen:
+    if not style.on_screen:
         title, lines = f"How alike are the heads · {in_title(record.source)}", [MEASURE, TREE_SAYS, *subtitles(record)]
         around += frame.heading(title, lines, left=-54, top=-TREE - 16, width=side + 54, colors=colors)
-    drawn = _strips(found, order, cell, look.rev) if many else _pairs(found, order, shade, cell, look)
+    drawn = _strips(found, order, cell, style.rev) if many else _pairs(found, order, shade, cell, style)
     drawn |= {"image": {"x": [0.0], "y": [0.0], "uri": [_uri(shade, side, colors)]}} if many else {}
     return Picture(_matrix_form(side, cell, many, colors), drawn | frame.tables(around))
 
@@ -114,13 +114,13 @@ def _heads(heads: list[Head], rev: int) -> dict[str, list]:
     }
 
 
-def _pairs(found: Divergences, order: list[Head], shade: np.ndarray, cell: float, look: Look) -> dict[str, dict]:
+def _pairs(found: Divergences, order: list[Head], shade: np.ndarray, cell: float, style: Style) -> dict[str, dict]:
     rows, columns = (index.ravel() for index in np.indices(shade.shape))
     at = [found.heads.index(head) for head in order]
     values = found.divergence[np.ix_(at, at)].ravel().tolist()
     places = {"x": columns * cell, "x2": (columns + 1) * cell, "y": rows * cell, "y2": (rows + 1) * cell}
-    colors = pixels.hexadecimal(pixels.palette(look.colors)[pixels.shades(shade).ravel()])
-    pairs = _heads([order[i] for i in rows], look.rev) | {name: place.tolist() for name, place in places.items()}
+    colors = pixels.hexadecimal(pixels.palette(style.colors)[pixels.shades(shade).ravel()])
+    pairs = _heads([order[i] for i in rows], style.rev) | {name: place.tolist() for name, place in places.items()}
     pairs |= {"other": ["{} head {}".format(*order[i]) for i in columns], "divergence": values, "color": colors}
     return {"pairs": pairs | {"text": [f"{value:.4f}" for value in values]}}
 
@@ -151,13 +151,13 @@ def _tree(lines: np.ndarray, cell: float, colors: Theme) -> Frame:
     return Frame(boxes=tuple(boxes))
 
 
-def _labels(order: list[Head], cell: float, look: Look) -> Frame:
+def _labels(order: list[Head], cell: float, style: Style) -> Frame:
     """The names of heads beside the rows and under the columns, each so-many-th where there is no room."""
-    step, focused = max(1, int(np.ceil(THINNEST / cell))), look.focused
+    step, focused = max(1, int(np.ceil(THINNEST / cell))), style.focused
     kept = [i for i, head in enumerate(order) if i % step == 0 or head == focused]
     if focused in order and step > 1:
         kept = [i for i in kept if i == order.index(focused) or abs(i - order.index(focused)) * cell >= THINNEST]
-    names = [(i, short(order[i]), look.colors.accent if order[i] == focused else look.colors.text) for i in kept]
+    names = [(i, short(order[i]), style.colors.accent if order[i] == focused else style.colors.text) for i in kept]
     bottom = cell * len(order) + 6
     return Frame(
         rows=tuple(frame.words(-6, (i + 0.5) * cell, text, color) for i, text, color in names),
@@ -167,12 +167,12 @@ def _labels(order: list[Head], cell: float, look: Look) -> Frame:
     )
 
 
-def _framed(order: list[Head], cell: float, look: Look) -> Frame:
+def _framed(order: list[Head], cell: float, style: Style) -> Frame:
     """A frame around the row and the column of the chosen head."""
-    if look.focused not in order:
+    if style.focused not in order:
         return Frame()
-    low, side = order.index(look.focused) * cell, cell * len(order)
-    line = {"stroke": look.colors.accent, "width": 1.5}
+    low, side = order.index(style.focused) * cell, cell * len(order)
+    line = {"stroke": style.colors.accent, "width": 1.5}
     return Frame(boxes=(box(0, low, side, low + cell, **line), box(low, 0, low + cell, side, **line)))
 
 
@@ -196,40 +196,40 @@ def _ramp_uri(colors: Theme) -> str:
 # The map
 
 
-def dots(record: Record, found: Divergences, look: Look) -> Picture:
+def dots(record: Record, found: Divergences, style: Style) -> Picture:
     """Each head as a dot, so that heads that look alike stand together; see `metrics.alike.map2d`."""
-    colors, places = look.colors, map2d(found)
+    colors, places = style.colors, map2d(found)
     span = max(float(np.ptp(places, axis=0).max(initial=0.0)), 1e-9)
     middle = (places.max(0, initial=-np.inf) + places.min(0, initial=np.inf)) / 2 if len(places) else np.zeros(2)
     at = (places - middle) / span * (SIDE - 100) * (1, -1) + SIDE / 2
-    chosen = [head == look.focused for head in found.heads]
-    table = _heads(list(found.heads), look.rev) | {
+    chosen = [head == style.focused for head in found.heads]
+    table = _heads(list(found.heads), style.rev) | {
         "x": at[:, 0].tolist(),
         "y": at[:, 1].tolist(),
         "color": [colors.accent if one else colors.ramp[5] for one in chosen],
         "size": [DOT**2 * (2.2 if one else 1) for one in chosen],
         "near": _near(found),
     }
-    around = Frame(boxes=(box(0, 0, SIDE, SIDE, stroke=colors.line),)) + _names(found, at.tolist(), look)
-    if not look.on_screen:
+    around = Frame(boxes=(box(0, 0, SIDE, SIDE, stroke=colors.line),)) + _names(found, at.tolist(), style)
+    if not style.on_screen:
         title = f"Map of the heads · {in_title(record.source)}"
         lines = [MAP_SAYS, MEASURE, *subtitles(record)]
         around += frame.heading(title, lines, left=0, top=-10, width=SIDE, colors=colors)
     return Picture(_dots_form(colors), {"dots": table} | frame.tables(around))
 
 
-def _names(found: Divergences, places: list[list[float]], look: Look) -> Frame:
+def _names(found: Divergences, places: list[list[float]], style: Style) -> Frame:
     """A head's name beside its dot, the chosen one's first; left out where it would cover another dot or name."""
     taken: list[list[float]] = []
     drawn = []
-    for i in sorted(range(len(found.heads)), key=lambda i: found.heads[i] != look.focused):
-        (x, y), name, chosen = places[i], short(found.heads[i]), found.heads[i] == look.focused
+    for i in sorted(range(len(found.heads)), key=lambda i: found.heads[i] != style.focused):
+        (x, y), name, chosen = places[i], short(found.heads[i]), found.heads[i] == style.focused
         wide = DOT + CHARACTER * len(name) + 4
         over = any(0 <= u - x < wide and abs(y - v) < 9 for j, (u, v) in enumerate(places) if j != i)
         beside = any(abs(x - u) < wide and abs(y - v) < 14 for u, v in taken)
         if chosen or not (over or beside):
             taken.append(places[i])
-            drawn.append(frame.words(x + DOT, y, name, look.colors.accent if chosen else look.colors.text))
+            drawn.append(frame.words(x + DOT, y, name, style.colors.accent if chosen else style.colors.text))
     return Frame(tokens=tuple(drawn))
 
 

@@ -4,8 +4,8 @@ from typing import Unpack
 
 from attnviz.charts import frame, panels
 from attnviz.charts.frame import Frame, box
-from attnviz.charts.look import Look
 from attnviz.charts.panels import Panel, Panels
+from attnviz.charts.style import Style
 from attnviz.core.display import in_title
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
@@ -54,8 +54,8 @@ def chain(
     return Figure(
         name=stem(record, site, f"head-{head}-steps", sentence=sentence),
         title=titled(what, record),
-        look=Look(**drawn),
-        draw=lambda look: drawing_of(stages, tokens, current if look.on_screen else "", said, look),
+        style=Style(**drawn),
+        draw=lambda style: drawing_of(stages, tokens, current if style.on_screen else "", said, style),
         describe=lambda: " ".join(
             f"{i}. {stage.title}: {stage.missing or stage.changed}" for i, stage in enumerate(stages, 1)
         ),
@@ -73,10 +73,10 @@ def main(stage: Stage) -> Matrix | None:
 
 
 def drawing_of(
-    stages: tuple[Stage, ...], tokens: Tokens, current: str, said: tuple[str, list[str]], look: Look
+    stages: tuple[Stage, ...], tokens: Tokens, current: str, said: tuple[str, list[str]], style: Style
 ) -> Panels:
     """The thumbnails one under the other; a screen says elsewhere what they are."""
-    colors, mains = look.colors, [main(stage) for stage in stages]
+    colors, mains = style.colors, [main(stage) for stage in stages]
     shared = panels.limit_of(*(m.values.double().numpy() for m in mains if m is not None and m.key in SCORES))
     made, areas, around, y = [], [], Frame(), 0.0
     for i, (stage, matrix) in enumerate(zip(stages, mains, strict=True)):
@@ -88,12 +88,12 @@ def drawing_of(
         if matrix is not None:
             made.append(panel := _thumbnail(i, stage, matrix, y, shared))
             around += Frame(boxes=(box(panel.x, y, panel.x + panel.width, y + panel.height, stroke=colors.line),))
-        around += _said(i, stage, matrix, y, stage.key == current, look)
+        around += _said(i, stage, matrix, y, stage.key == current, style)
         y += high + (GAP if matrix is not None else 2)
-    if not look.on_screen:
+    if not style.on_screen:
         around += frame.heading(*said, left=-10, top=-12, width=WIDTH, narrowest=WIDTH, colors=colors)
-    rest, more = look.selected or (-1, -1), {"areas": tuple(areas), "select": "stage"}
-    return Panels(tuple(made), around, look, rest, *called(tokens), readout=(0.0, y + 6), **more)
+    rest, more = style.selected or (-1, -1), {"areas": tuple(areas), "select": "stage"}
+    return Panels(tuple(made), around, style, rest, *called(tokens), readout=(0.0, y + 6), **more)
 
 
 def _thumbnail(i: int, stage: Stage, matrix: Matrix, y: float, shared: float) -> Panel:
@@ -106,9 +106,9 @@ def _thumbnail(i: int, stage: Stage, matrix: Matrix, y: float, shared: float) ->
     return Panel(matrix.axes, matrix.rows, matrix.columns, values, *sides, limit, not weights, beside, i)
 
 
-def _said(i: int, stage: Stage, matrix: Matrix | None, y: float, chosen: bool, look: Look) -> Frame:
+def _said(i: int, stage: Stage, matrix: Matrix | None, y: float, chosen: bool, style: Style) -> Frame:
     """The name of a stage and its shape; of one without numbers, that there are none."""
-    colors, name = look.colors, f"{i + 1}  {stage.title}"
+    colors, name = style.colors, f"{i + 1}  {stage.title}"
     if matrix is None:
         why = "not shown" if stage.missing in (READ_ONLY, NOT_TAKEN_APART) else "not here"
         color = colors.accent if chosen else colors.quiet

@@ -5,8 +5,8 @@ from typing import Unpack
 
 from attnviz import metrics, tables, words
 from attnviz.charts import axes, bars
-from attnviz.charts.look import Look
 from attnviz.charts.picture import Picture
+from attnviz.charts.style import Style
 from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
 from attnviz.figures.figure import Drawn, Figure, stem, subtitles, text_array, titled
@@ -22,8 +22,8 @@ def change(before: Record, after: Record, *, sentence: int = 0, **drawn: Unpack[
     return Figure(
         name=stem(after, "change", sentence=sentence),
         title=titled(title_of(after), after),
-        look=Look(**drawn),
-        draw=lambda look: drawing_of(moved.tolist(), after, sentence, look),
+        style=Style(**drawn),
+        draw=lambda style: drawing_of(moved.tolist(), after, sentence, style),
         describe=lambda: words.change(moved, labels),
         tabulate=lambda: tables.change_table(before, after, sentence=sentence),
         collect=lambda: {"change": moved, "tokens": text_array(labels)},
@@ -35,7 +35,7 @@ def title_of(after: Record) -> str:
     return f"Change of the output, compared with the untouched model · {in_title(after.source)}"
 
 
-def drawing_of(every: list[float], after: Record, sentence: int, look: Look) -> Picture:
+def drawing_of(every: list[float], after: Record, sentence: int, style: Style) -> Picture:
     """The bars; what is not a number comes first: it is what one must not miss."""
     order = sorted(range(len(every)), key=lambda i: -math.inf if math.isnan(every[i]) else -every[i])
     kept = sorted(order[:MOST_BARS])
@@ -45,7 +45,7 @@ def drawing_of(every: list[float], after: Record, sentence: int, look: Look) -> 
     marks = {place: axes.QUIET for place, i in enumerate(kept) if tokens[i].special}
     left_out = [f"the {len(kept)} of {len(every)} tokens that moved most"] if len(kept) < len(every) else []
     measure = "how far each token's output vector moved, as a share of its length"
-    unchanged = [] if look.on_screen or after.edits.in_words() else ["changed: nothing"]
-    lines = [measure, *left_out, *subtitles(after, look), *unchanged]
+    unchanged = [] if style.on_screen or after.edits.in_words() else ["changed: nothing"]
+    lines = [measure, *left_out, *subtitles(after, style), *unchanged]
     column = bars.Column(moved, longest=longest)
-    return bars.picture(names, [column], title_of(after), lines, look.colors, length=240, marks=marks)
+    return bars.picture(names, [column], title_of(after), lines, style.colors, length=240, marks=marks)

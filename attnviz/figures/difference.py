@@ -10,9 +10,9 @@ from attnviz import tables, words
 from attnviz.charts import axes, frame, hatch, panels, pixels
 from attnviz.charts.domain import NOT_A_NUMBER
 from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, box, text_width
-from attnviz.charts.look import Look
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.size import Size, size_beside
+from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, WORD_CHARACTER, Theme
 from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, in_title, shown
@@ -86,8 +86,8 @@ def difference(found: Beside, **drawn: Unpack[Drawn]) -> Figure:
     return Figure(
         name=file_stem("compared", _stem(found.a), "with", _stem(found.b), end=edited(found.a.record.edits)),
         title=" · ".join([title_of(found), *lines_of(found)]),
-        look=Look(**drawn),
-        draw=lambda look: drawing_of(found, look),
+        style=Style(**drawn),
+        draw=lambda style: drawing_of(found, style),
         describe=lambda: words.compared(found),
         tabulate=lambda: tables.comparison_table(found),
         collect=lambda: _arrays(found),
@@ -109,9 +109,9 @@ def _arrays(found: Beside) -> dict[str, np.ndarray]:
     return arrays
 
 
-def drawing_of(found: Beside, look: Look) -> Panels:
+def drawing_of(found: Beside, style: Style) -> Panels:
     """The three maps with their labels, the bars of the rows, and the legends."""
-    colors, size = look.colors, size_beside(len(found.rows), len(found.columns))
+    colors, size = style.colors, size_beside(len(found.rows), len(found.columns))
     plan = _Plan(found, size, colors)
     maps = [plan.panel(end) for end in range(3)]
     around = plan.bars(maps[-1].x + size.width + 14) + plan.legends(maps)
@@ -119,11 +119,11 @@ def drawing_of(found: Beside, look: Look) -> Panels:
         around += plan.around(end, panel)
     entries = SWATCH + 12 if size.width < WIDE and plan.entries() else 0
     readout = (plan.left, size.height + 2 * LINE + 50 + entries)
-    if not look.on_screen:
+    if not style.on_screen:
         wide = {"left": plan.left, "width": maps[-1].x + size.width + BAR + NUMBER - plan.left, "colors": colors}
         around += frame.heading(title_of(found), lines_of(found, size), top=-plan.above - 8, **wide)
-    rest = (-1, -1) if look.selected is None else tuple(place // size.tile for place in look.selected)
-    return Panels(tuple(maps), around, look, rest, *plan.names, readout=readout)
+    rest = (-1, -1) if style.selected is None else tuple(place // size.tile for place in style.selected)
+    return Panels(tuple(maps), around, style, rest, *plan.names, readout=readout)
 
 
 def title_of(found: Beside) -> str:

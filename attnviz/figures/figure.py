@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from attnviz import views
-from attnviz.charts.look import Look
 from attnviz.charts.picture import Drawing, Table
+from attnviz.charts.style import Style
 from attnviz.charts.theme import CAUTIONS
 from attnviz.core.display import file_stem, without_surrogates
 from attnviz.core.edits import Edits, Site
@@ -20,7 +20,7 @@ from attnviz.views import Seen, View
 
 
 class Drawn(TypedDict, total=False):
-    """How a figure is drawn; see `charts.look.Look`."""
+    """How a figure is drawn; see `charts.style.Style`."""
 
     dark: bool
     selected: tuple[int, int] | int | None
@@ -40,7 +40,7 @@ class Shown(Drawn, total=False):
     columns: slice | None
 
 
-def see(record: Record, site: Site, **shown: Unpack[Shown]) -> tuple[Seen, Look]:
+def see(record: Record, site: Site, **shown: Unpack[Shown]) -> tuple[Seen, Style]:
     """What is looked at, and how it is drawn; made once for chart, words and table.
 
     Raises:
@@ -48,7 +48,7 @@ def see(record: Record, site: Site, **shown: Unpack[Shown]) -> tuple[Seen, Look]
     """
     asked = {name: shown.pop(name) for name in ("sentence", "view", "rows", "columns") if name in shown}
     asked |= {name: asked.get(name) or ALL for name in ("rows", "columns")}
-    return views.see(record, site, **asked), Look(**shown)
+    return views.see(record, site, **asked), Style(**shown)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,15 +58,15 @@ class Figure:
     Attributes:
         name: a file's stem that says what is shown; ASCII, safe in every file system, at most 80 characters.
         title: one line, with where the weights come from and what was changed.
-        look: how it is drawn.
-        draw, describe, tabulate, collect: make what is drawn in a look, `description`, `table` and `arrays`.
+        style: how it is drawn.
+        draw, describe, tabulate, collect: make what is drawn in a style, `description`, `table` and `arrays`.
         show: gives `screen` and `screen_data`, where somebody keeps them; None has them drawn.
     """
 
     name: str
     title: str
-    look: Look
-    draw: Callable[[Look], Drawing]
+    style: Style
+    draw: Callable[[Style], Drawing]
     describe: Callable[[], str]
     tabulate: Callable[[], pd.DataFrame]
     collect: Callable[[], dict[str, np.ndarray]]
@@ -80,7 +80,7 @@ class Figure:
     @cached_property
     def chart(self) -> alt.TopLevelMixin:
         """Vega-Lite, for files and notebooks."""
-        return self.draw(self.look).chart
+        return self.draw(self.style).chart
 
     @property
     def screen(self) -> dict:
@@ -101,7 +101,7 @@ class Figure:
 
     def drawn_for_screen(self) -> tuple[dict, Table | None]:
         """`screen` and `screen_data`, made anew: what was changed stands beside the picture, not on it."""
-        return self.draw(replace(self.look, on_screen=True)).screen
+        return self.draw(replace(self.style, on_screen=True)).screen
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -145,7 +145,7 @@ def titled(title: str, record: Record) -> str:
     return " · ".join(part for part in (title, *subtitles(record)) if part)
 
 
-def subtitles(record: Record, look: Look = Look()) -> list[str]:
+def subtitles(record: Record, style: Style = Style()) -> list[str]:
     """Where the weights come from, and what was changed; a screen says that elsewhere."""
-    changed = () if look.on_screen else record.edits.in_words()
+    changed = () if style.on_screen else record.edits.in_words()
     return [CAUTIONS.get(record.provenance, ""), f"changed: {', '.join(changed)}" if changed else ""]

@@ -8,10 +8,10 @@ from attnviz import tables, words
 from attnviz.charts import ends
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, colored, domain_of
 from attnviz.charts.frame import Frame
-from attnviz.charts.look import Look
 from attnviz.charts.maps import Map
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.state import State, blocked_by
+from attnviz.charts.style import Style
 from attnviz.core.display import in_title
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
@@ -25,13 +25,13 @@ def head(record: Record, site: Site, head: int | str, **shown: Unpack[Shown]) ->
 
     A click selects a cell under the name "cell" with the fields query, key and rev.
     """
-    seen, look = see(record, site, **shown)
+    seen, style = see(record, site, **shown)
     what = f"head-{head}" if isinstance(head, int) else f"heads-{head}"
     return Figure(
         name=stem(record, site, what, sentence=seen.sentence, view=seen.view),
         title=titled(title_of(seen, head), record),
-        look=look,
-        draw=lambda look: drawing_of(seen, head, look),
+        style=style,
+        draw=lambda style: drawing_of(seen, head, style),
         describe=lambda: words.head(seen, head),
         tabulate=lambda: tables.weights_table(seen, head),
         collect=lambda: arrays_of(seen, head),
@@ -47,27 +47,27 @@ def title_of(seen: Seen, head: int | str) -> str:
     return f"{what}{off} · {seen.site} · {in_title(seen.record.source)}"
 
 
-def drawing_of(seen: Seen, head: int | str, look: Look) -> Map:
+def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:
     """The weights of a head as a map."""
-    size = size_of(len(seen.queries), len(seen.keys), look.side)
-    scale, found = domain_of(look.domain, seen), seen.cells([head], size.tile)[0]
+    size = size_of(len(seen.queries), len(seen.keys), style.side)
+    scale, found = domain_of(style.domain, seen), seen.cells([head], size.tile)[0]
     kinds, states = _states(found, POLICIES[seen.step.scoring.empty_rows])
     gray = head in seen.step.heads_off
     scores = {} if found.scores is None else {"score": (found.scores, ".3f")}
     return Map(
         title=title_of(seen, head),
-        lines=[*subtitles(seen.record, look), *seen.notes],
+        lines=[*subtitles(seen.record, style), *seen.notes],
         rows=seen.queries,
         columns=seen.keys,
         size=size,
         states=states,
         kinds=kinds,
-        look=look,
+        style=style,
         shade=np.nan_to_num(scale.shade(found.weights)),
-        ramp=scale.ramp(look.colors, gray=gray),
+        ramp=scale.ramp(style.colors, gray=gray),
         gray=gray,
         numbers={"weight": (found.weights, ".4f")} | scores,
-        ends=_at_ends(seen, head, size, look),
+        ends=_at_ends(seen, head, size, style),
     )
 
 
@@ -99,12 +99,12 @@ def _state(case: int, rule: State | None, policy: str) -> State:
     return State(says, ground, "hatch", rule.reason, legend=rule.says)
 
 
-def _at_ends(seen: Seen, head: int | str, size: Size, look: Look) -> Frame:
+def _at_ends(seen: Seen, head: int | str, size: Size, style: Style) -> Frame:
     """What rows predict, if they do; their sums, if asked for; which have no key left, and what they got instead."""
-    beside, colors = Frame(), look.colors
+    beside, colors = Frame(), style.colors
     if seen.predicted is not None:
         beside += ends.predictions(seen.predicted, size, colors)
-    if look.row_sums:
+    if style.row_sums:
         beside += ends.sums(seen.row_sums(head).tolist(), beside, size, colors, partial=seen.partial)
     return beside + ends.empty_rows(seen.empty(head), POLICIES[seen.step.scoring.empty_rows], beside, size, colors)
 

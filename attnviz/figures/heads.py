@@ -9,9 +9,9 @@ import numpy as np
 from attnviz import tables, words
 from attnviz.charts import frame
 from attnviz.charts.frame import Frame
-from attnviz.charts.look import Look
 from attnviz.charts.mosaic import Mosaic, Thumbnail
 from attnviz.charts.picture import Picture
+from attnviz.charts.style import Style
 from attnviz.core.display import in_title
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
@@ -30,13 +30,13 @@ GAP, LABEL = 14, 20
 
 def heads(record: Record, site: Site, **shown: Unpack[Shown]) -> Figure:
     """Thumbnails of all heads of a site; a click selects one under the name "head" with the fields head and rev."""
-    seen, look = see(record, site, **shown)
-    drawn = cache(lambda look: drawing_of(seen, look))
-    on_screen = replace(look, on_screen=True)
+    seen, style = see(record, site, **shown)
+    drawn = cache(lambda style: drawing_of(seen, style))
+    on_screen = replace(style, on_screen=True)
     return Figure(
         name=stem(record, site, "heads", sentence=seen.sentence, view=seen.view),
         title=titled(title_of(seen), record),
-        look=look,
+        style=style,
         draw=drawn,
         describe=lambda: words.heads(seen, drawn(on_screen).tables["heads"]["largest"]),
         tabulate=lambda: tables.heads_table(seen),
@@ -49,7 +49,7 @@ def title_of(seen: Seen) -> str:
     return f"All heads · {seen.site} · {in_title(seen.record.source)}"
 
 
-def drawing_of(seen: Seen, look: Look) -> Picture:
+def drawing_of(seen: Seen, style: Style) -> Picture:
     """The thumbnails, each as high as its map is for its width."""
     count = seen.step.num_heads
     columns = columns_of(count)
@@ -60,20 +60,20 @@ def drawing_of(seen: Seen, look: Look) -> Picture:
     for head in range(count):
         x, y = head % columns * (side + GAP), head // columns * (height + LABEL + GAP) + LABEL
         places.append(Thumbnail(seen.site, head, x, y, f"head {head}"))
-        labels.append(_label(seen, head, x, y - LABEL / 2, look))
+        labels.append(_label(seen, head, x, y - LABEL / 2, style))
     bottom = -(-count // columns) * (height + LABEL + GAP) - GAP
     plan = Mosaic(places, Frame(words=tuple(labels)), side, height, WIDTH, bottom, WIDTH)
-    return plan.picture({seen.site: seen}, title_of(seen), [*subtitles(seen.record, look), *seen.notes], look)
+    return plan.picture({seen.site: seen}, title_of(seen), [*subtitles(seen.record, style), *seen.notes], style)
 
 
 def columns_of(heads: int) -> int:
     return 1 if heads == 1 else 2 if heads <= 4 else 3 if heads <= 9 else 4
 
 
-def _label(seen: Seen, head: int, x: float, y: float, look: Look) -> dict:
+def _label(seen: Seen, head: int, x: float, y: float, style: Style) -> dict:
     """A thumbnail's number; a head that is off says so."""
-    off, colors = head in seen.step.heads_off, look.colors
-    color = colors.accent if head == look.focused else colors.quiet if off else colors.text
+    off, colors = head in seen.step.heads_off, style.colors
+    color = colors.accent if head == style.focused else colors.quiet if off else colors.text
     return frame.words(x, y, f"head {head}{' · off' if off else ''}", color)
 
 

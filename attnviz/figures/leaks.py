@@ -5,10 +5,10 @@ from typing import Unpack
 import numpy as np
 
 from attnviz import tables, words
-from attnviz.charts.look import Look
 from attnviz.charts.maps import Map, pooled
 from attnviz.charts.size import size_of
 from attnviz.charts.state import State
+from attnviz.charts.style import Style
 from attnviz.charts.theme import CAUTIONS
 from attnviz.core.display import file_stem, in_title
 from attnviz.core.leaks import CLOSED, LEAK, NOT_TESTED, SAW, STATES, UNUSED, LeakTest
@@ -26,7 +26,7 @@ LOOKS = {
 }
 """The ground and the sign of each state, in the order of the legend."""
 
-KINDS = [State(STATES[state], *look) for state, look in LOOKS.items()]
+KINDS = [State(STATES[state], *style) for state, style in LOOKS.items()]
 
 
 def leaks(test: LeakTest, **drawn: Unpack[Drawn]) -> Figure:
@@ -37,8 +37,8 @@ def leaks(test: LeakTest, **drawn: Unpack[Drawn]) -> Figure:
     return Figure(
         name=file_stem(test.source, "leaks", test.where, test.text, end=edited(test.edits)),
         title=" · ".join(filter(None, (title_of(test), *lines_of(test)))),
-        look=Look(**drawn),
-        draw=lambda look: drawing_of(test, look),
+        style=Style(**drawn),
+        draw=lambda style: drawing_of(test, style),
         describe=lambda: words.leaks(test),
         tabulate=lambda: tables.leaks_table(test),
         collect=lambda: {
@@ -51,23 +51,23 @@ def leaks(test: LeakTest, **drawn: Unpack[Drawn]) -> Figure:
     )
 
 
-def drawing_of(test: LeakTest, look: Look) -> Map:
+def drawing_of(test: LeakTest, style: Style) -> Map:
     """The test as a map; where cells have tooltips, each says who saw whom, else what state it is in."""
     size = size_of(*test.moved.shape)
     states = pooled(test.states.numpy(), size.tile)
     says = [words.leak(test, *place) for place in np.ndindex(states.shape)] if size.form == "rectangles" else None
     return Map(
         title=title_of(test),
-        lines=lines_of(test, look),
+        lines=lines_of(test, style),
         rows=groups(test.queries),
         columns=groups(test.keys),
         size=size,
         states=np.argsort(list(LOOKS))[states],
         kinds=KINDS,
-        look=look,
+        style=style,
         titles=TITLES,
         says=says,
-        below=[_example(test, look.selected)],
+        below=[_example(test, style.selected)],
         tiles="each square shows a leak if there is one among its",
     )
 
@@ -77,9 +77,9 @@ def title_of(test: LeakTest) -> str:
     return f"Leak test: {words.count_of_leaks(test)} · {test.where} · {in_title(test.source)}"
 
 
-def lines_of(test: LeakTest, look: Look = Look()) -> list[str]:
+def lines_of(test: LeakTest, style: Style = Style()) -> list[str]:
     """What was promised, what counts as moved, what was left out, where the weights are from, and what was changed."""
-    changed = () if look.on_screen else test.edits.in_words()
+    changed = () if style.on_screen else test.edits.in_words()
     noise = f"differ by {_percent(test.noise)}" if test.noise else "do not differ"
     return [
         f"promised: {test.promise}",

@@ -9,7 +9,7 @@ from attnviz.charts import axes
 from attnviz.charts.axes import LONGEST_LABEL, PADDING
 from attnviz.charts.domain import NOT_A_NUMBER, POLICIES, colored
 from attnviz.charts.frame import text_width
-from attnviz.charts.look import Look
+from attnviz.charts.style import Style
 from attnviz.charts.theme import WORD_CHARACTER, Theme
 from attnviz.core.amounts import written
 from attnviz.core.display import shown
@@ -32,7 +32,7 @@ SAMPLES = (0.1, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True)
-class Style:
+class LineStyle:
     """How the lines of a head look: a color, which of `DASHES`, and what it is called."""
 
     color: str
@@ -40,7 +40,7 @@ class Style:
     name: str
 
 
-def styles_of(seen: Seen, heads: Sequence[int | str], colors: Theme) -> tuple[Style, ...]:
+def styles_of(seen: Seen, heads: Sequence[int | str], colors: Theme) -> tuple[LineStyle, ...]:
     """A look for each head: by its number, so that it stays while others come and go. One alone that is off is gray.
 
     Raises:
@@ -55,7 +55,7 @@ def styles_of(seen: Seen, heads: Sequence[int | str], colors: Theme) -> tuple[St
         numbers = list(range(len(heads)))
     names = [f"head {head}" if isinstance(head, int) else f"{head} of all heads" for head in heads]
     return tuple(
-        Style(
+        LineStyle(
             colors.quiet if head in off and len(heads) == 1 else colors.hues[number % len(colors.hues)],
             number // len(colors.hues) % len(DASHES),
             f"{name} · off" if head in off else name,
@@ -69,12 +69,12 @@ class Plan:
     """Where tokens and lines stand; pixels are counted from the upper end of the left column."""
 
     drawn: Strands
-    styles: tuple[Style, ...]
-    look: Look
+    styles: tuple[LineStyle, ...]
+    style: Style
 
     @property
     def colors(self) -> Theme:
-        return self.look.colors
+        return self.style.colors
 
     @property
     def sides(self) -> tuple[Groups, Groups]:
@@ -100,7 +100,7 @@ class Plan:
     @property
     def chosen(self) -> tuple[int, int] | None:
         """Row and column of the selected cell, if it has a line."""
-        row, column = (part.at(at) for part, at in zip(self.sides, self.look.selected or (-1, -1), strict=True))
+        row, column = (part.at(at) for part, at in zip(self.sides, self.style.selected or (-1, -1), strict=True))
         if row is None or column is None or not colored(self.drawn.found[0])[row, column]:
             return None
         return row, column
@@ -213,7 +213,7 @@ class Plan:
     def _says(self, query: str, key: str, weight: float | None, head: int) -> dict:
         text = "" if weight is None else written(weight, ".4f")
         name = self.styles[head].name if head >= 0 else ""
-        return {"rev": self.look.rev, "query_name": query, "key_name": key, "weight_text": text, "head_name": name}
+        return {"rev": self.style.rev, "query_name": query, "key_name": key, "weight_text": text, "head_name": name}
 
     def _token_hits(self) -> list[dict]:
         weights = np.nan_to_num(self.drawn.found[0].weights, nan=-1.0)

@@ -10,8 +10,8 @@ import pandas as pd
 from attnviz import words
 from attnviz.charts import frame, maps
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.look import Look
 from attnviz.charts.picture import Form, Picture, columns
+from attnviz.charts.style import Style
 from attnviz.charts.theme import Theme
 from attnviz.core.display import as_sentence, in_title
 from attnviz.core.edits import Site
@@ -43,14 +43,14 @@ def lines(
         least: weights from here on are drawn; None for the strongest 400.
         pins: tokens that are picked: only lines that end at one of them are drawn.
     """
-    seen, look = see(record, site, **shown)
+    seen, style = see(record, site, **shown)
     heads = tuple(heads)
-    drawn = cache(lambda: strands(seen, heads, selected=look.selected, pins=pins, least=least))
+    drawn = cache(lambda: strands(seen, heads, selected=style.selected, pins=pins, least=least))
     return Figure(
         name=stem(record, site, f"lines-{'-'.join(map(str, heads))}", sentence=seen.sentence, view=seen.view),
         title=titled(title_of(seen, heads), record),
-        look=look,
-        draw=lambda look: drawing_of(drawn, seen, heads, look),
+        style=style,
+        draw=lambda style: drawing_of(drawn, seen, heads, style),
         describe=lambda: lines_in_words(drawn(), heads),
         tabulate=lambda: lines_table(drawn(), heads),
         collect=lambda: _arrays(drawn(), heads),
@@ -64,11 +64,11 @@ def title_of(seen: Seen, heads: Sequence[int | str]) -> str:
     return f"Lines · heads {', '.join(map(str, heads))} · {seen.site} · {in_title(seen.record.source)}"
 
 
-def drawing_of(chosen: Callable[[], Strands], seen: Seen, heads: Sequence[int | str], look: Look) -> Picture:
+def drawing_of(chosen: Callable[[], Strands], seen: Seen, heads: Sequence[int | str], style: Style) -> Picture:
     """The lines, what the pointer meets, and what stands around."""
-    styles = styles_of(seen, heads, look.colors)
-    plan = Plan(drawn := chosen(), styles, look)
-    said = [*subtitles(seen.record, look), *drawn.seen.notes, *drawn.notes, *plan.notes]
+    styles = styles_of(seen, heads, style.colors)
+    plan = Plan(drawn := chosen(), styles, style)
+    said = [*subtitles(seen.record, style), *drawn.seen.notes, *drawn.notes, *plan.notes]
     around = line_frame.around(plan, title_of(seen, heads), said)
     tables = {"lines": columns(LINE_COLUMNS, plan.lines()), "hits": columns(HIT_COLUMNS, plan.hits())}
     return Picture(_form(plan.height, plan.colors), tables | frame.tables(around))

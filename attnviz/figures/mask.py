@@ -10,10 +10,10 @@ from attnviz import tables, views, words
 from attnviz.charts import axes, ends
 from attnviz.charts.domain import MAY_ATTEND
 from attnviz.charts.frame import Frame
-from attnviz.charts.look import Look
 from attnviz.charts.maps import Map
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.state import State, blocked_by
+from attnviz.charts.style import Style
 from attnviz.core.display import file_stem, isolated, shown
 from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token
@@ -60,8 +60,8 @@ def mask(
     return Figure(
         name=file_stem("mask", str(mask), " ".join(token.text for token in tokens[0]), end=view.in_short()),
         title=f"Mask: {mask}",
-        look=Look(**drawn),
-        draw=lambda look: drawing_of(seen, tokens, said if any(said) else None, look, counted=counted, brush=brush),
+        style=Style(**drawn),
+        draw=lambda style: drawing_of(seen, tokens, said if any(said) else None, style, counted=counted, brush=brush),
         describe=lambda: words.mask(seen),
         tabulate=lambda: tables.mask_table(seen),
         collect=lambda: {
@@ -76,13 +76,13 @@ def drawing_of(
     seen: SeenMask,
     tokens: tuple[tuple[Token, ...], tuple[Token, ...]],
     predicted: Sequence[str] | None,
-    look: Look,
+    style: Style,
     *,
     counted: bool = False,
     brush: bool = False,
 ) -> Map:
     """The mask as a map, with what its rows predict and how many keys each has left."""
-    size = size_of(len(seen.queries), len(seen.keys), look.side)
+    size = size_of(len(seen.queries), len(seen.keys), style.side)
     reasons, blocked = seen.blocked(size.tile)
     return Map(
         title=f"Mask: {seen.mask}",
@@ -92,17 +92,17 @@ def drawing_of(
         size=size,
         states=blocked,
         kinds=[State(MAY_ATTEND, "open", "dot"), *blocked_by(reasons)],
-        look=look,
-        ends=_at_ends(seen, predicted, counted, size, look),
-        below=[_example(seen, tokens, predicted, look.selected), COUNTED if counted else ""],
+        style=style,
+        ends=_at_ends(seen, predicted, counted, size, style),
+        below=[_example(seen, tokens, predicted, style.selected), COUNTED if counted else ""],
         tiles="an open square has an open cell among its",
-        brush=brush and look.on_screen,
+        brush=brush and style.on_screen,
     )
 
 
-def _at_ends(seen: SeenMask, predicted: Sequence[str] | None, counted: bool, size: Size, look: Look) -> Frame:
+def _at_ends(seen: SeenMask, predicted: Sequence[str] | None, counted: bool, size: Size, style: Style) -> Frame:
     """What each row predicts, how many keys it has left, and which has none."""
-    beside, colors = Frame(), look.colors
+    beside, colors = Frame(), style.colors
     if predicted is not None:
         beside += ends.predictions(seen.queries.last(predicted), size, colors)
     if counted:

@@ -7,8 +7,8 @@ import numpy as np
 
 from attnviz import metrics, tables, words
 from attnviz.charts import axes, bars
-from attnviz.charts.look import Look
 from attnviz.charts.picture import Picture
+from attnviz.charts.style import Style
 from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
 from attnviz.figures.figure import Drawn, Figure, stem, subtitles, text_array, titled
@@ -49,8 +49,8 @@ def next_word(
     return Figure(
         name=stem(record, f"{what} {position}", sentence=sentence),
         title=titled(title, record),
-        look=Look(**drawn),
-        draw=lambda look: probabilities(found, title, [*notes, *subtitles(record, look)], look),
+        style=Style(**drawn),
+        draw=lambda style: probabilities(found, title, [*notes, *subtitles(record, style)], style),
         describe=lambda: words.next_word(record, position, **asked),
         tabulate=lambda: tables.next_word_table(record, position, **asked),
         collect=lambda: _arrays(found, "words"),
@@ -66,22 +66,22 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0, *
     return Figure(
         name=stem(record, "labels", sentence=sentence),
         title=titled(title, record),
-        look=Look(**drawn),
-        draw=lambda look: probabilities(found[:MOST_LABELS], title, [*notes, *subtitles(record, look)], look),
+        style=Style(**drawn),
+        draw=lambda style: probabilities(found[:MOST_LABELS], title, [*notes, *subtitles(record, style)], style),
         describe=lambda: words.labels(record, **asked),
         tabulate=lambda: tables.labels_table(record, **asked),
         collect=lambda: _arrays(found, "labels"),
     )
 
 
-def probabilities(found: Sequence[NextWord], title: str, lines: Sequence[str], look: Look) -> Picture:
+def probabilities(found: Sequence[NextWord], title: str, lines: Sequence[str], style: Style) -> Picture:
     """Words and their bars, in pairs where what was before is known, under a title and lines."""
     compared = any(next.before is not None for next in found)
     columns = [bars.Column([next.probability for next in found], name=bars.AFTER if compared else "")]
     if compared:
         columns.insert(0, bars.Column([next.before for next in found], name=bars.BEFORE, hollow=True))
     names, lines = [shown(next.word, axes.LONGEST_LABEL) for next in found], lines if found else [NO_NUMBERS, *lines]
-    return bars.picture(names, columns, title, lines, look.colors, paired=compared)
+    return bars.picture(names, columns, title, lines, style.colors, paired=compared)
 
 
 def _arrays(found: Sequence[NextWord], named: str) -> dict[str, np.ndarray]:

@@ -7,9 +7,9 @@ from typing import Unpack
 from attnviz import views
 from attnviz.charts import frame
 from attnviz.charts.frame import Frame
-from attnviz.charts.look import Look
 from attnviz.charts.mosaic import Head, Mosaic, Thumbnail
 from attnviz.charts.picture import Picture
+from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, Theme
 from attnviz.core.display import in_title
 from attnviz.core.edits import Site
@@ -46,8 +46,8 @@ def overview(
     return Figure(
         name=stem(record, "every head", sentence=sentence),
         title=titled(title_of(record), record),
-        look=Look(**drawn),
-        draw=lambda look: drawing_of(record, None if order is None else heads, said, sentence, look),
+        style=Style(**drawn),
+        draw=lambda style: drawing_of(record, None if order is None else heads, said, sentence, style),
         describe=lambda: _in_words(heads),
         tabulate=lambda: head_metrics(record, sentence).drop(columns="site"),
         collect=lambda: number_arrays(head_metrics(record, sentence)),
@@ -66,14 +66,14 @@ def _in_words(heads: Sequence[Head]) -> str:
 
 
 def drawing_of(
-    record: Record, order: tuple[Head, ...] | None, captions: tuple[str, ...], sentence: int, look: Look
+    record: Record, order: tuple[Head, ...] | None, captions: tuple[str, ...], sentence: int, style: Style
 ) -> Picture:
     """The thumbnails, by layer or in the given order."""
-    plan = _by_layer(record, look.colors) if order is None else _in_order(order, captions, look.colors)
+    plan = _by_layer(record, style.colors) if order is None else _in_order(order, captions, style.colors)
     sites = dict.fromkeys(one.site for one in plan.thumbnails)
     seen = {site: views.see(record, site, sentence=sentence) for site in sites}
-    lines = [*subtitles(record, look), *next(iter(seen.values())).notes] if seen else []
-    return plan.picture(seen, title_of(record), lines, look)
+    lines = [*subtitles(record, style), *next(iter(seen.values())).notes] if seen else []
+    return plan.picture(seen, title_of(record), lines, style)
 
 
 def _thumbnail(site: Site, head: int, x: float, y: float) -> Thumbnail:

@@ -8,10 +8,10 @@ import numpy as np
 from attnviz import tables, words
 from attnviz.charts import axes, bars, frame, panels, pixels
 from attnviz.charts.frame import Frame, Ramp, box
-from attnviz.charts.look import Look
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.picture import Picture
 from attnviz.charts.size import size_beside
+from attnviz.charts.style import Style
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.core.record import Record
 from attnviz.figures.figure import Drawn, Figure, edited, subtitles, text_array, titled
@@ -77,8 +77,8 @@ def rollout(traced: Traced, **drawn: Unpack[Drawn]) -> Figure:
     return Figure(
         name=traced.stem("rollout"),
         title=" · ".join(filter(None, (title_of(traced), *lines_of(traced)))),
-        look=Look(**drawn),
-        draw=lambda look: drawing_of(traced, look),
+        style=Style(**drawn),
+        draw=lambda style: drawing_of(traced, style),
         describe=lambda: words.reaches(traced.shares, traced.texts),
         tabulate=lambda: tables.rollout_table(traced.shares, traced.texts),
         collect=lambda: {"rollout": traced.shares, "tokens": text_array(traced.texts)},
@@ -90,14 +90,14 @@ def title_of(traced: Traced) -> str:
     return f"What reaches what · {traced.where} · {in_title(traced.record.source)}"
 
 
-def lines_of(traced: Traced, look: Look = Look()) -> list[str]:
+def lines_of(traced: Traced, style: Style = Style()) -> list[str]:
     """What is measured, what was left out, where the weights come from, and what was changed."""
-    return [f"rollout: {WHAT}", *traced.left_out(), *subtitles(traced.record, look)]
+    return [f"rollout: {WHAT}", *traced.left_out(), *subtitles(traced.record, style)]
 
 
-def drawing_of(traced: Traced, look: Look) -> Panels:
+def drawing_of(traced: Traced, style: Style) -> Panels:
     """Rows are positions after the layers, columns tokens; the color ends at the largest share."""
-    colors, n = look.colors, len(traced.texts)
+    colors, n = style.colors, len(traced.texts)
     size, every = size_beside(n, n), groups(traced.found.tokens)
     bands = axes.bands(every.tokens[:: size.tile])
     room, names = axes.edges(bands, bands, size), axes.names(every, size.tile)
@@ -111,9 +111,9 @@ def drawing_of(traced: Traced, look: Look) -> Panels:
     ramp = Ramp("share, from 0 to the largest of this map", pixels.ramp_uri(colors), ticks)
     around += frame.legend([], ramp, top=below, width=size.width, colors=colors)
     wide = {"left": room.left, "top": room.top - 8, "width": size.width - room.left, "colors": colors}
-    around += frame.heading(title_of(traced), [*lines_of(traced, look), *axes.notes_on(size)], **wide)
-    row = -1 if look.selected is None else look.selected // size.tile
-    return Panels((panel,), around, look, (row, -1), names, names, readout=(0, below + 66))
+    around += frame.heading(title_of(traced), [*lines_of(traced, style), *axes.notes_on(size)], **wide)
+    row = -1 if style.selected is None else style.selected // size.tile
+    return Panels((panel,), around, style, (row, -1), names, names, readout=(0, below + 66))
 
 
 # One row
@@ -130,15 +130,15 @@ def row(traced: Traced, position: int, flow: np.ndarray | None = None, **drawn: 
     return Figure(
         name=traced.stem(f"reaches {position}"),
         title=titled(title, traced.record),
-        look=Look(**drawn),
-        draw=lambda look: row_picture(traced, numbers, title, look),
+        style=Style(**drawn),
+        draw=lambda style: row_picture(traced, numbers, title, style),
         describe=lambda: words.reached(traced.shares, traced.texts, position),
         tabulate=lambda: tables.reached_table(numbers, traced.texts),
         collect=lambda: numbers | {"tokens": text_array(traced.texts)},
     )
 
 
-def row_picture(traced: Traced, numbers: dict[str, np.ndarray], title: str, look: Look) -> Picture:
+def row_picture(traced: Traced, numbers: dict[str, np.ndarray], title: str, style: Style) -> Picture:
     """Bars of what was measured of each token, each kind by its own largest."""
     shares = numbers["rollout"]
     kept = np.sort(np.argsort(-shares, kind="stable")[:MOST_BARS])
@@ -147,8 +147,8 @@ def row_picture(traced: Traced, numbers: dict[str, np.ndarray], title: str, look
         for name, values in numbers.items()
     ]
     said = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
-    lines = [*said, *traced.left_out(), *subtitles(traced.record, look)]
-    return bars.picture([traced.called(i) for i in kept.tolist()], columns, title, lines, look.colors, length=150)
+    lines = [*said, *traced.left_out(), *subtitles(traced.record, style)]
+    return bars.picture([traced.called(i) for i in kept.tolist()], columns, title, lines, style.colors, length=150)
 
 
 NAMES = {"rollout": "rollout", "flow": "largest flow"}

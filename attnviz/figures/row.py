@@ -5,8 +5,8 @@ from typing import Unpack
 import pandas as pd
 
 from attnviz.charts import axes, bars
-from attnviz.charts.look import Look
 from attnviz.charts.picture import Picture
+from attnviz.charts.style import Style
 from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.core.edits import Site
@@ -44,14 +44,14 @@ def row(
     said = (f"{name} {text}" for name, (text,) in totals(worked))
     description = f"{what}. Over all keys: {', '.join(said)}. {worked.digits}"
 
-    def drawing(look: Look) -> Picture:
-        lines = [] if look.on_screen else subtitles(record)
-        return drawing_of(worked, columns(worked, step, keys), key, what, lines, look)
+    def drawing(style: Style) -> Picture:
+        lines = [] if style.on_screen else subtitles(record)
+        return drawing_of(worked, columns(worked, step, keys), key, what, lines, style)
 
     return Figure(
         name=file_stem(record.source, site, f"head-{head}-query-{worked.query}", end=edited(record.edits)),
         title=titled(what, record),
-        look=Look(**drawn),
+        style=Style(**drawn),
         draw=drawing,
         describe=lambda: description,
         tabulate=lambda: row_table(worked, keys),
@@ -59,14 +59,14 @@ def row(
     )
 
 
-def drawing_of(row: Row, every: list[Column], key: int | None, title: str, lines: list[str], look: Look) -> Picture:
+def drawing_of(row: Row, every: list[Column], key: int | None, title: str, lines: list[str], style: Style) -> Picture:
     """The row as a picture."""
     (_, names), *steps, (weight, texts) = every
-    drawn = [bars.Column(texts=texts, name=name, color=look.colors.text) for name, texts in steps]
+    drawn = [bars.Column(texts=texts, name=name, color=style.colors.text) for name, texts in steps]
     drawn += [bars.Column(row.weights.tolist(), texts, name=weight)]
     below = [f"{name} {text}" for name, (text,) in totals(row)]
     marks = {} if key not in row.keys else {row.keys.index(key): axes.CHOSEN}
-    return bars.picture(names, drawn, title, lines, look.colors, length=LENGTH, marks=marks, below=below)
+    return bars.picture(names, drawn, title, lines, style.colors, length=LENGTH, marks=marks, below=below)
 
 
 def columns(row: Row, step: Step, keys: tuple[Token, ...]) -> list[Column]:

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from attnviz.charts import frame, maps
-from attnviz.charts.look import Look
 from attnviz.charts.picture import Form, Picture
+from attnviz.charts.style import Style
 from attnviz.charts.theme import Theme, config
 from attnviz.core.display import file_stem, in_title
 from attnviz.core.edits import KINDS
@@ -44,8 +44,8 @@ def scatter(
     return Figure(
         name=file_stem(record.source, "heads by", " ".join(columns), end=edited(record.edits)),
         title=titled(title, record),
-        look=Look(**drawn),
-        draw=lambda look: drawing_of(table, x, y, titles, title, subtitles(record, look), look),
+        style=Style(**drawn),
+        draw=lambda style: drawing_of(table, x, y, titles, title, subtitles(record, style), style),
         describe=lambda: said + (f" {missing} heads have no such number." if missing else ""),
         tabulate=lambda: table[["kind", "layer", "head", *columns]],
         collect=lambda: number_arrays(table[columns].astype(float)),
@@ -53,15 +53,15 @@ def scatter(
 
 
 def drawing_of(
-    table: pd.DataFrame, x: str, y: str | None, titles: dict[str, str], title: str, said: list[str], look: Look
+    table: pd.DataFrame, x: str, y: str | None, titles: dict[str, str], title: str, said: list[str], style: Style
 ) -> Picture:
     """The marks on Altair's own axes."""
-    colors, names = look.colors, [name for name in (x, y) if name]
+    colors, names = style.colors, [name for name in (x, y) if name]
     known = table.dropna(subset=names)
-    data = known[["kind", "layer", "head"]].assign(x=known[x].astype(float), rev=look.rev)
+    data = known[["kind", "layer", "head"]].assign(x=known[x].astype(float), rev=style.rev)
     places = zip(known["kind"], known["layer"], known["head"], strict=True)
     data["name"] = [f"{kind} layer {layer} head {head}" for kind, layer, head in places]
-    data["chosen"] = False if look.focused is None else data["name"] == "{} head {}".format(*look.focused)
+    data["chosen"] = False if style.focused is None else data["name"] == "{} head {}".format(*style.focused)
     data["at"], data["up"] = _stacked(data["x"]) if y is None else (data["x"], known[y].astype(float))
     data = data.sort_values("chosen", kind="stable")  # the chosen one is above all
     lines = [f"{len(known)} heads"] if y is None else []

@@ -9,8 +9,8 @@ import numpy as np
 from attnviz import metrics, tables, words
 from attnviz.charts import axes, frame, pixels
 from attnviz.charts.frame import Frame, text_width
-from attnviz.charts.look import Look
 from attnviz.charts.picture import Form, Picture
+from attnviz.charts.style import Style
 from attnviz.charts.theme import STOPS, TEXT_SIZE, Theme, config
 from attnviz.core.amounts import written
 from attnviz.core.display import in_title, isolated, shown
@@ -37,8 +37,8 @@ def similarity(record: Record, *, before: Record | None = None, **drawn: Unpack[
     return Figure(
         name=stem(record, "similarity"),
         title=titled(title, record),
-        look=Look(**drawn),
-        draw=lambda look: drawing_of(record, before, title, look),
+        style=Style(**drawn),
+        draw=lambda style: drawing_of(record, before, title, style),
         describe=lambda: words.similarity(record, before=before),
         tabulate=lambda: tables.similarity_table(record, before=before),
         collect=lambda: (
@@ -51,15 +51,15 @@ def similarity(record: Record, *, before: Record | None = None, **drawn: Unpack[
     )
 
 
-def drawing_of(record: Record, before: Record | None, title: str, look: Look) -> Picture:
+def drawing_of(record: Record, before: Record | None, title: str, style: Style) -> Picture:
     """A square with its number for every two of the first sentences."""
-    colors, every = look.colors, len(record.sentences)
+    colors, every = style.colors, len(record.sentences)
     cosine = metrics.similarity(record).numpy()[:MOST_SENTENCES, :MOST_SENTENCES]
     names = [f"{_shown(one.text)} {i}" for i, one in enumerate(record.sentences[:MOST_SENTENCES], 1)]
     left, side = -max(map(text_width, names)) - axes.PADDING, CELL * len(cosine)
     lines = [MEASURE, "" if before is None else MOVED]
     lines += [f"the first {MOST_SENTENCES} of {every} sentences"] if every > MOST_SENTENCES else []
-    lines += subtitles(record, look)
+    lines += subtitles(record, style)
     around = frame.heading(title, lines, left=left, top=-CELL, width=side - left, colors=colors)
     if before is not None:
         moved = map(words.turned, metrics.shift(before, record).tolist()[:MOST_SENTENCES])

@@ -5,8 +5,8 @@ from typing import Unpack
 import pandas as pd
 
 from attnviz.charts import axes, bars
-from attnviz.charts.look import Look
 from attnviz.charts.picture import Picture
+from attnviz.charts.style import Style
 from attnviz.core.amounts import digits
 from attnviz.figures.figure import Drawn, Figure
 from attnviz.walk import DotProducts
@@ -30,23 +30,23 @@ def spread(spreads: tuple[DotProducts, ...], *, chosen: int | None = None, **dra
     return Figure(
         name="why-the-scale",
         title=TITLE,
-        look=Look(**drawn),
-        draw=lambda look: drawing_of(spreads, chosen, look),
+        style=Style(**drawn),
+        draw=lambda style: drawing_of(spreads, chosen, style),
         describe=lambda: description,
         tabulate=lambda: table,
         collect=lambda: {name: table[name].to_numpy() for name in table},
     )
 
 
-def drawing_of(spreads: tuple[DotProducts, ...], chosen: int | None, look: Look) -> Picture:
+def drawing_of(spreads: tuple[DotProducts, ...], chosen: int | None, style: Style) -> Picture:
     """The bars; a screen says elsewhere what they are."""
     columns = (
         bars.Column([one.unscaled.largest for one in spreads], name="q·k as it is", hollow=True),
         bars.Column([one.scaled.largest for one in spreads], name="q·k / √d_k"),
     )
     marks = {i: axes.CHOSEN for i, one in enumerate(spreads) if one.d_k == chosen}
-    names, title = [f"d_k = {one.d_k:,}" for one in spreads], "" if look.on_screen else TITLE
-    return bars.picture(names, columns, title, LINES, look.colors, length=300, paired=True, marks=marks)
+    names, title = [f"d_k = {one.d_k:,}" for one in spreads], "" if style.on_screen else TITLE
+    return bars.picture(names, columns, title, LINES, style.colors, length=300, paired=True, marks=marks)
 
 
 def spread_table(spreads: tuple[DotProducts, ...]) -> pd.DataFrame:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from attnviz.charts import frame, panels, pixels
 from attnviz.charts.frame import Frame, Ramp, text_width
-from attnviz.charts.look import Look
 from attnviz.charts.panels import Panel, Panels
+from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, TEXT_SIZE, WORD_CHARACTER, Theme
 from attnviz.core.amounts import in_cell
 from attnviz.core.display import in_title, shown
@@ -64,8 +64,8 @@ def stage(
     return Figure(
         name=stem(record, site, f"head-{head}-{stage.key}", sentence=sentence),
         title=_titled(f"{stage.title} · {where}", record),
-        look=Look(**drawn),
-        draw=lambda look: drawing_of(stage, tokens, matrices, None if look.on_screen else said, look),
+        style=Style(**drawn),
+        draw=lambda style: drawing_of(stage, tokens, matrices, None if style.on_screen else said, style),
         describe=lambda: f"{stage.title}: {stage.text}. {stage.missing or stage.changed}".strip(),
         tabulate=lambda: table(matrices, tokens),
         collect=lambda: {matrix.key: matrix.values.numpy() for matrix in matrices},
@@ -76,7 +76,7 @@ _titled = titled
 
 
 def drawing_of(
-    stage: Stage, tokens: Tokens, matrices: tuple[Matrix, ...], lines: tuple[str, ...] | None, look: Look
+    stage: Stage, tokens: Tokens, matrices: tuple[Matrix, ...], lines: tuple[str, ...] | None, style: Style
 ) -> Panels:
     """The tables, over one legend if they share a scale.
 
@@ -86,7 +86,7 @@ def drawing_of(
     labels = {
         axis: [shown(t.text, LONGEST_LABEL) for t in part] for axis, part in zip(("query", "key"), tokens, strict=True)
     }
-    plans = [_Plan(stage, matrix, labels, look.colors) for matrix in matrices]
+    plans = [_Plan(stage, matrix, labels, style.colors) for matrix in matrices]
     left = -max((plan.room for plan in plans), default=0.0) - 8
     made, around, y = [], Frame(), 0.0
     for i, plan in enumerate(plans):
@@ -96,13 +96,13 @@ def drawing_of(
         y += made[-1].height + GAP
     bottom = y - GAP + 14
     if len({panel.limit for panel in made}) == 1:
-        around += _legend(made, bottom, look.colors)
+        around += _legend(made, bottom, style.colors)
         bottom += 2 * LINE + 26
     if lines is not None:
         wide = {"width": max((panel.width for panel in made), default=0.0) - left, "narrowest": 420}
         top = -plans[0].above - 8 if plans else 0.0
-        around += frame.heading(stage.title, lines, left=left, top=top, colors=look.colors, **wide)
-    return Panels(tuple(made), around, look, look.selected or (-1, -1), *called(tokens), readout=(left, bottom + 8))
+        around += frame.heading(stage.title, lines, left=left, top=top, colors=style.colors, **wide)
+    return Panels(tuple(made), around, style, style.selected or (-1, -1), *called(tokens), readout=(left, bottom + 8))
 
 
 def called(tokens: Tokens) -> tuple[list[str], list[str]]:

@@ -11,10 +11,10 @@ import pandas as pd
 from attnviz.charts import pixels
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.frame import Ramp
-from attnviz.charts.look import Look
 from attnviz.charts.maps import Map, pooled
 from attnviz.charts.size import size_of
 from attnviz.charts.state import State
+from attnviz.charts.style import Style
 from attnviz.core.display import file_stem
 from attnviz.core.tokens import Token
 from attnviz.figures.figure import Drawn, Figure, text_array
@@ -78,8 +78,8 @@ def states(grid: Grid, **drawn: Unpack[Drawn]) -> Figure:
     return Figure(
         name=file_stem(grid.name, " ".join(columns)),
         title=grid.title,
-        look=Look(**drawn),
-        draw=lambda look: drawing_of(grid, look),
+        style=Style(**drawn),
+        draw=lambda style: drawing_of(grid, style),
         describe=grid.in_words,
         tabulate=grid.table,
         collect=lambda: {
@@ -91,7 +91,7 @@ def states(grid: Grid, **drawn: Unpack[Drawn]) -> Figure:
     )
 
 
-def drawing_of(grid: Grid, look: Look) -> Map:
+def drawing_of(grid: Grid, style: Style) -> Map:
     """The grid as a map."""
     size = size_of(*grid.states.shape)
     weights = None if grid.weights is None else pooled(grid.weights, size.tile)
@@ -103,10 +103,10 @@ def drawing_of(grid: Grid, look: Look) -> Map:
         size=size,
         states=pooled(grid.states, size.tile),
         kinds=grid.kinds,
-        look=look,
+        style=style,
         titles=grid.titles,
         shade=weights,
-        ramp=None if weights is None else Ramp("weight", pixels.ramp_uri(look.colors), ((0, "0"), (1, "1"))),
+        ramp=None if weights is None else Ramp("weight", pixels.ramp_uri(style.colors), ((0, "0"), (1, "1"))),
         numbers={} if weights is None else {"weight": (weights, ".3f")},
         below=[grid.note],
         tiles="each square shows the last of the legend among its",

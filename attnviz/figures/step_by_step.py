@@ -10,8 +10,8 @@ import numpy as np
 from attnviz import metrics, tables, words
 from attnviz.charts import axes, bars
 from attnviz.charts.bars import Column
-from attnviz.charts.look import Look
 from attnviz.charts.picture import Picture
+from attnviz.charts.style import Style
 from attnviz.charts.theme import Theme
 from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
@@ -44,8 +44,8 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     return Figure(
         name=stem(record, what, sentence=sentence),
         title=titled(title_of(record), record),
-        look=Look(**drawn),
-        draw=lambda look: drawing_of(record, before, sentence, look),
+        style=Style(**drawn),
+        draw=lambda style: drawing_of(record, before, sentence, style),
         describe=lambda: words.step_by_step(record, **asked),
         tabulate=lambda: tables.step_by_step_table(record, **asked),
         collect=lambda: {name: array for end, run in runs.items() for name, array in _said(run, sentence, end).items()},
@@ -63,17 +63,17 @@ def _said(record: Record, sentence: int, end: str) -> dict[str, np.ndarray]:
     }
 
 
-def drawing_of(record: Record, before: Record | None, sentence: int, look: Look) -> Picture:
+def drawing_of(record: Record, before: Record | None, sentence: int, style: Style) -> Picture:
     """The rows, as columns of texts and bars."""
     compared = before is not None
     now = metrics.predicted_words(record, sentence=sentence)
     old = metrics.predicted_words(before, sentence=sentence) if compared else ()
     every = [((one or was).position, one, was) for one, was in zip_longest(now, old)]
     rows = _kept(every, compared)
-    columns = _columns(rows, old == () or _read_alike(every), compared, record, look.colors) if rows else []
-    lines = [*_notes(rows, every, compared), *subtitles(record, look)]
+    columns = _columns(rows, old == () or _read_alike(every), compared, record, style.colors) if rows else []
+    lines = [*_notes(rows, every, compared), *subtitles(record, style)]
     names, marks = [str(i) for i, _, _ in rows], dict.fromkeys(range(len(rows)), axes.QUIET)
-    return bars.picture(names, columns, title_of(record), lines, look.colors, length=LENGTH, marks=marks)
+    return bars.picture(names, columns, title_of(record), lines, style.colors, length=LENGTH, marks=marks)
 
 
 def title_of(record: Record) -> str:

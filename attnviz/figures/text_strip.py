@@ -14,8 +14,8 @@ from attnviz.charts import axes, frame, hatch, maps, pixels, state
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.domain import MAY_ATTEND, NOT_A_NUMBER, POLICIES, Domain, domain_of
 from attnviz.charts.frame import Entry, Frame, box, sign, text_width, words
-from attnviz.charts.look import Look
 from attnviz.charts.picture import Form, Picture, columns
+from attnviz.charts.style import Style
 from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme
 from attnviz.core import display
 from attnviz.core.amounts import written
@@ -60,15 +60,15 @@ def text_strip(
         side: "from" it, a query, or "to" it, a key.
         shown: `selected` is the (query, key) whose other end is outlined.
     """
-    seen, look = see(record, site, **shown)
+    seen, style = see(record, site, **shown)
     shade = shade_of(seen, head, chosen=chosen, side=side)
     title = f"Attention {side} {named(shade.ends[0], shade.index)} · {title_of_head(seen, head)}"
     what = f"{'head' if isinstance(head, int) else 'heads'}-{head}-{side}-{shade.ends[0].starts[shade.index]}"
     return Figure(
         name=stem(record, site, what, sentence=seen.sentence, view=seen.view),
         title=titled(title, record),
-        look=look,
-        draw=lambda look: drawing_of(shade, title, look),
+        style=style,
+        draw=lambda style: drawing_of(shade, title, style),
         describe=lambda: _in_words(record, shade),
         tabulate=lambda: _of_token(tables.weights_table(shade.seen, head), shade),
         collect=lambda: {
@@ -99,10 +99,10 @@ def _of_token(table: pd.DataFrame, shade: Shade) -> pd.DataFrame:
     return kept
 
 
-def drawing_of(shade: Shade, title: str, look: Look) -> Picture:
+def drawing_of(shade: Shade, title: str, style: Style) -> Picture:
     """The tokens on their grounds, and what stands around them."""
-    strip = _Strip(shade, domain_of(look.domain, shade.seen), look)
-    said = [*subtitles(shade.seen.record, look), *shade.seen.notes, *shade.notes]
+    strip = _Strip(shade, domain_of(style.domain, shade.seen), style)
+    said = [*subtitles(shade.seen.record, style), *shade.seen.notes, *shade.notes]
     table, around = strip.drawn(title, said)
     return Picture(_form(strip.colors), {"words of the text": table} | frame.tables(around))
 
@@ -111,11 +111,11 @@ def drawing_of(shade: Shade, title: str, look: Look) -> Picture:
 class _Strip:
     shade: Shade
     scale: Domain
-    look: Look
+    style: Style
 
     @property
     def colors(self) -> Theme:
-        return self.look.colors
+        return self.style.colors
 
     def drawn(self, title: str, said: Sequence[str]) -> tuple[dict, Frame]:
         """The tokens as a table, and what stands around them."""
@@ -168,7 +168,7 @@ class _Strip:
         name = axes.names(part)[i]
         mine = axes.names(shade.ends[0])[shade.index]
         position, query = int(part.starts[i]), (shaded and not shade.one_text) != (shade.side == "from")
-        says = {"query": position if query else -1, "key": -1 if query else position, "rev": self.look.rev}
+        says = {"query": position if query else -1, "key": -1 if query else position, "rev": self.style.rev}
         fill, weight, state = colors.background, "", ""
         if shaded:
             fill, weight, state = self._ground(i), written(float(shade.weights[i]), ".4f"), self._state(i)
@@ -217,8 +217,8 @@ class _Strip:
     def _outlines(self, rows: list[dict], before: int) -> Frame:
         """A frame around the chosen token, and a thin one around the other end of the selected cell."""
         boxes = [(rows[self.shade.index], 2.5)]
-        if self.look.selected:
-            at = self.look.selected[1 if self.shade.side == "from" else 0]
+        if self.style.selected:
+            at = self.style.selected[1 if self.shade.side == "from" else 0]
             other = self.shade.ends[1].at(at)
             boxes += [(rows[before + other], 1.25)] if other is not None else []
         return Frame(

@@ -6,7 +6,7 @@ from attnviz.charts.theme import DARK, LIGHT, Theme
 
 
 @dataclass(frozen=True)
-class Look:
+class Style:
     """How a picture is drawn.
 
     Attributes:
