@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from attnviz.core.errors import AttentionWarning, AttnvizError, EmptyRowError, MaskError, ShapeError
 from attnviz.core.masks import Mask
-from attnviz.core.scoring import ALL, Scoring, block
+from attnviz.core.scoring import ALL, Area, Scoring
 from attnviz.core.shapes import check_broadcast, check_shapes, with_one_head
 
 BLOCK = 2**22
@@ -89,7 +89,7 @@ def attend(
     outputs, sums = [], []
     for start in range(0, max(1, queries), rows_at_once):
         rows = slice(start, min(start + rows_at_once, queries))
-        scores = masked(scoring.scores(query, key, rows), window(mask, rows, queries=queries, keys=keys))
+        scores = masked(scoring.scores(query, key, Area(rows=rows)), window(mask, rows, queries=queries, keys=keys))
         weights, empty, _ = _distributions(scores)
         sums.append(_logsumexp(scores, weights, empty))
         outputs.append(fill_empty(weights, empty, scoring.empty_rows, keys=keys).to(query.dtype) @ value)
@@ -182,7 +182,7 @@ def window(
         return None
     if isinstance(mask, Mask):
         return mask.tensor(queries, keys, rows=rows, columns=columns)
-    return block(mask, rows, columns)
+    return Area(rows=rows, columns=columns).of(mask)
 
 
 def _whole(

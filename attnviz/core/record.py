@@ -15,7 +15,7 @@ from attnviz.core import attention
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask
-from attnviz.core.scoring import ALL, Scoring, block
+from attnviz.core.scoring import ALL, Area, Scoring
 from attnviz.core.tokens import Sentence, Token
 
 
@@ -52,7 +52,7 @@ class Step:
     def scores(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """Scaled, biased, tempered dot products before the mask, (rows, columns)."""
         b, h = _one(sentence, self.shape[0], "sentence"), _one(head, self.num_heads, "head")
-        return self.scoring.scores(self.query, self.key, rows, columns, heads=h, sentences=b)[0, 0]
+        return self.scoring.scores(self.query, self.key, Area(b, h, rows, columns))[0, 0]
 
     def may_attend(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """The mask of one head, boolean, (rows, columns)."""
@@ -62,7 +62,7 @@ class Step:
         mask = attention.window(self.mask, rows, columns, queries=queries, keys=keys)
         if mask is None:
             return torch.ones(shape, dtype=torch.bool)
-        return block(mask, heads=h, sentences=b).expand(1, 1, *shape)[0, 0]
+        return Area(b, h).of(mask).expand(1, 1, *shape)[0, 0]
 
     def masked_scores(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """The scores with blocked cells replaced by -inf, (rows, columns)."""

@@ -6,6 +6,7 @@ of `Scoring`, a term of `Scoring.scores` and a phrase of `Scoring.phrases`.
 
 import math
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +24,20 @@ ORDER = ("products", "scale", "softcap", "bias", "temperature")
 HALVES = (torch.float16, torch.bfloat16)
 LIMIT = 1_000_000
 """Below which scale, softcap and temperature stay, so that no score overflows float32 by them alone."""
+
+
+class Area(NamedTuple):
+    """A part of scores, (B, H, Q, K): slices along its axes."""
+
+    sentences: slice = ALL
+    heads: slice = ALL
+    rows: slice = ALL
+    columns: slice = ALL
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """This part of a mask or bias of (Q, K) or (B, H, Q, K); axes of size 1 stay as they are."""
+        where = self[-tensor.dim() :]
+        return tensor[tuple(one if size > 1 else ALL for one, size in zip(where, tensor.shape, strict=True))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,17 +107,8 @@ class Scoring:
                 raise MaskError(f"The bias holds {bias.dtype}; it is added to the scores and must be floating point.")
             check_broadcast("bias", bias, shape)
 
-    def scores(
-        self,
-        query: Tensor,
-        key: Tensor,
-        rows: slice = ALL,
-        columns: slice = ALL,
-        *,
-        heads: slice = ALL,
-        sentences: slice = ALL,
-    ) -> Tensor:
-        """The scores of a window, before mask and softmax, (sentences, heads, rows, columns).
+    def scores(self, query: Tensor, key: Tensor, part: Area = Area()) -> Tensor:
+        """The scores of a part, before mask and softmax, (sentences, heads, rows, columns).
 
         Half precision is raised to float32 here, because float16 overflows at 65,504.
 
@@ -110,8 +116,9 @@ class Scoring:
             query: (B, H, Q, d_k), whole.
             key: (B, H, K, d_k), whole.
         """
-        bias = self.added(query, key, rows, columns, heads=heads, sentences=sentences)
-        query, key = query[sentences, heads][:, :, rows], key[sentences, heads][:, :, columns]
+        bias = self.added(query, key, part)
+        query = query[part.sentences, part.heads][:, :, part.rows]
+        key = key[part.sentences, part.heads][:, :, part.columns]
         if query.dtype in HALVES:
             query, key = query.float(), key.float()
         scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
@@ -121,32 +128,13 @@ class Scoring:
             products = torch.tanh((query * (scale / self.softcap)) @ key.mT) * (self.softcap / self.temperature)
         return products if bias is None else products + bias.to(products.dtype) / self.temperature
 
-    def added(
-        self,
-        query: Tensor,
-        key: Tensor,
-        rows: slice = ALL,
-        columns: slice = ALL,
-        *,
-        heads: slice = ALL,
-        sentences: slice = ALL,
-    ) -> Tensor | None:
-        """The biases of a window together, axes of size 1 as they are; None if there is none."""
+    def added(self, query: Tensor, key: Tensor, part: Area = Area()) -> Tensor | None:
+        """The biases of a part together, axes of size 1 as they are; None if there is none."""
         (_, every, queries, _), keys = query.shape, key.shape[2]
-        dtype = torch.promote_types(query.dtype, torch.float32)
-        where = {"rows": rows, "columns": columns}
-        parts = [
-            bias.tensor(every, queries, keys, only=heads, dtype=dtype, **where)
-            if isinstance(bias, Bias)
-            else block(bias, **where, heads=heads, sentences=sentences)
+        where = {"only": part.heads, "rows": part.rows, "columns": part.columns}
+        where["dtype"] = torch.promote_types(query.dtype, torch.float32)
+        biases = [
+            bias.tensor(every, queries, keys, **where) if isinstance(bias, Bias) else part.of(bias)
             for bias in self.bias
         ]
-        return sum(parts[1:], parts[0]) if parts else None
-
-
-def block(
-    tensor: Tensor, rows: slice = ALL, columns: slice = ALL, *, heads: slice = ALL, sentences: slice = ALL
-) -> Tensor:
-    """A window of a mask or bias of (Q, K) or (B, H, Q, K); axes of size 1 stay as they are."""
-    where = (sentences, heads, rows, columns)[-tensor.dim() :]
-    return tensor[tuple(part if size > 1 else ALL for part, size in zip(where, tensor.shape, strict=True))]
+        return sum(biases[1:], biases[0]) if biases else None
