@@ -125,7 +125,7 @@ def _other_lengths(lab: Lab) -> tuple[int, str] | None:
 
 def _predicted(lab: Lab):
     """What each row predicts: what the model says; of random weights the next token, as in a decoder."""
-    if lab.record.provenance == "pretrained" and lab.record.prediction is None:  # it gives vectors or labels alone
+    if lab.record.vectors is not None or lab.record.labels is not None:
         return None
     if lab.record.prediction is None:
         return api.predicted(lab.record.sentences[lab.sentence])
