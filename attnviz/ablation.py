@@ -26,7 +26,7 @@ from attnviz.sources.base import Source
 TOKENS = 2048
 """Most tokens in one run, copies counted."""
 
-Report = Callable[[int, int], bool | None]
+OnProgress = Callable[[int, int], bool | None]
 """Is told how many heads are done, of how many; if it gives False, that ends the sweep."""
 
 EFFECTS = {
@@ -85,7 +85,7 @@ def _share(change: float) -> str:
 
 
 def sweep(
-    source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits(), report: Report | None = None
+    source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits(), report: OnProgress | None = None
 ) -> Sweep:
     """Switch off one head after another, and measure what changes.
 

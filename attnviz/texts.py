@@ -20,7 +20,7 @@ MOST_TEXTS = 1000
 MOST_BYTES = 1_000_000
 """Of a file of texts."""
 
-Report = Callable[[int, int], bool | None]
+OnProgress = Callable[[int, int], bool | None]
 """Is told how many texts are done, of how many; if it gives False, that ends it."""
 
 
@@ -49,7 +49,7 @@ def lines(data: bytes) -> tuple[str, ...]:
 
 
 def over_texts(
-    source: Source, texts: Sequence[str], report: Report | None = None, edits: Edits = Edits()
+    source: Source, texts: Sequence[str], report: OnProgress | None = None, edits: Edits = Edits()
 ) -> pd.DataFrame:
     """Measure every head on every text, many texts in one run.
 
