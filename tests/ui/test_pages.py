@@ -92,6 +92,30 @@ def test_text_that_cannot_be_drawn_gets_one_sentence_and_stays(page, text, words
     assert 'role="alert"' not in html(app)
 
 
+def test_back_is_taken_also_where_something_reports_at_the_same_moment():
+    """The run that Back asks for then says nothing of Back; the address says it."""
+    app = opened(text="one two", off="e0.1")
+    app.text_area(key="text").set_value("three").run()
+    app.run()
+    app.query_params["text"] = "one two"
+    app.run()
+
+    assert app.text_area(key="text").value == "one two"
+    assert (app.query_params["text"], app.query_params["off"]) == ("one two", "e0.1")
+
+
+def test_what_a_browser_says_before_it_has_the_new_link_takes_nothing_back():
+    """A change that comes before the link of the change before it arrived is another change, not a step back."""
+    app = opened(text="one two", off="e0.1")
+    app.text_area(key="text").set_value("three").run()
+    app.query_params["text"] = "one two"
+    button(app, "encoder layer 0 head 1 off").click().run()
+
+    assert app.text_area(key="text").value == "three"
+    assert app.query_params["text"] == "three"
+    assert "off" not in app.query_params
+
+
 def test_a_head_that_is_off_is_named_and_can_be_put_back():
     """Switching a head off shows a chip and the change of the output; the chip undoes it."""
     app = opened()

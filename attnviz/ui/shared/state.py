@@ -23,6 +23,8 @@ SEEN: Setting[Mapping[tuple, State]] = kept("seen", {})
 """The states of this session, by the links that hold them."""
 BEGUN = kept("begun", False)
 """Whether the session has taken a link."""
+WRITTEN: Setting[tuple[Link, ...]] = kept("written", ())
+"""The link that the browser was last known to show, and those written since: it may show any of them still."""
 CHECKED: Setting[tuple[str, ...]] = kept("link checked", (), of="link")
 """What of the link was held against what there is: what is of the model, and what of the text."""
 
@@ -133,7 +135,7 @@ def event(key: str) -> Any:
 def arrive(settings: Mapping[str, Setting]) -> None:
     """Take the state from the link where one is opened: as a session begins, and with Back and Forward."""
     link = address()
-    if get(BEGUN) and not get_script_run_ctx().is_history_navigation:
+    if not _moved(link) and get(BEGUN):
         return
     opened = get(SEEN).get(_sorted(link))
     if opened is None and get(BEGUN) and not link:  # Streamlit made this address itself, on the way to another page
@@ -141,6 +143,23 @@ def arrive(settings: Mapping[str, Setting]) -> None:
     opened = opened or read(link, settings)
     rest = {setting: value for setting, value in now().without("link").chosen.items() if not setting.encode}
     st.session_state[_KEY] = State(rest | dict(opened.chosen)).put(BEGUN, True)
+
+
+def _moved(link: Link) -> bool:
+    """Whether the browser went to another link by itself.
+
+    Streamlit says so, but not where something on the page reports at the same moment. Then it is seen by the link: it
+    is none that the browser may still show.
+    """
+    known = link in get(WRITTEN)
+    put(WRITTEN, _since(link))
+    return get_script_run_ctx().is_history_navigation or not known
+
+
+def _since(link: Link) -> tuple[Link, ...]:
+    """The link that the browser shows, and those that were written after it."""
+    written = get(WRITTEN)
+    return written[written.index(link) :] if link in written else (link,)
 
 
 def drop_missing(of: str, there: Any) -> bool:
@@ -168,9 +187,10 @@ def drop_missing(of: str, there: Any) -> bool:
 
 def write() -> None:
     """Make the link hold the state."""
-    link = now().link()
-    if link != address():
+    link, shown = now().link(), address()
+    if link != shown:
         st.query_params.from_dict(link)
+        put(WRITTEN, (*_since(shown), link))
     seen = [*get(SEEN).items()][-MOST_SEEN:]
     put(SEEN, dict(seen) | {_sorted(link): now().linked()})
 
