@@ -1,0 +1,31 @@
+"""The benchmark of many people at once does what it says: its users open pages, and what they click is there."""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+import load
+
+
+def test_users_of_the_benchmark_open_pages_and_toggle_heads_and_masks(server, monkeypatch):
+    """One of a class and one of their own; each toggle is answered, and most lead to states never seen before."""
+    toggled = []
+    monkeypatch.setattr(load.User, "click", _noted(load.User.click, toggled))
+    asked = argparse.Namespace(users=2, seconds=4, every=0.25, shared=0.5)
+    pages, clicks = asyncio.run(load.load(asked, f"ws{server.removeprefix('http')}/_stcore/stream"))
+
+    assert len(pages) == 2
+    assert len(clicks) >= 2
+    assert all(click.messages and click.size for click in clicks)
+    assert {what for user in toggled for what in user.pills} == {"heads", "masks"}
+    assert sum(click.new for click in clicks) >= 2
+
+
+def _noted(click, toggled):
+    async def noted(user, seen):
+        toggled.append(user)
+        return await click(user, seen)
+
+    return noted
