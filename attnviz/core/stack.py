@@ -1,4 +1,4 @@
-"""A mask as it is composed, rule by rule, and what was composed before.
+"""A mask as it is composed, rule by rule.
 
 stack = Stack((Entry(Subsequent()), Entry(Prefix(3), "or"), Entry(Padding((5,)))))
 stack.mask()                                    # (subsequent or prefix of 3) and padding
@@ -17,8 +17,6 @@ from attnviz.core.masks import Full, Mask
 JOINS = ("and", "or")
 MOST = 24
 """How many entries a stack may have: its mask is then at most as deep as `masks.from_json` reads."""
-REMEMBERED = 100
-"""How many steps a history goes back."""
 
 
 @dataclass(frozen=True)
@@ -141,39 +139,6 @@ class Stack:
     def _check(self, index: int) -> None:
         if not 0 <= index < len(self.entries):
             raise MaskError(f"There is no entry {index}; there are {len(self.entries)}, counted from 0.")
-
-
-@dataclass(frozen=True)
-class History:
-    """A stack with what it was and what it was again: undo and redo.
-
-    Attributes:
-        past: the stacks before, the oldest first; at most `REMEMBERED`.
-        present: the stack now.
-        future: the stacks that were undone, the next one first.
-    """
-
-    present: Stack = Stack()
-    past: tuple[Stack, ...] = ()
-    future: tuple[Stack, ...] = ()
-
-    def do(self, stack: Stack) -> "History":
-        """Another stack is now present, and nothing is left to redo; the same stack changes nothing."""
-        if stack == self.present:
-            return self
-        return History(stack, (*self.past, self.present)[-REMEMBERED:])
-
-    def undo(self) -> "History":
-        """One step back, if there is one."""
-        if not self.past:
-            return self
-        return History(self.past[-1], self.past[:-1], (self.present, *self.future))
-
-    def redo(self) -> "History":
-        """One step forward, if one was undone."""
-        if not self.future:
-            return self
-        return History(self.future[0], (*self.past, self.present), self.future[1:])
 
 
 def _joined(before: Mask, entry: Entry) -> Mask:

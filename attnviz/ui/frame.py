@@ -13,7 +13,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz.core import assets
 from attnviz.core.errors import AttnvizError, EmptyRowError
-from attnviz.ui.shared import arrivals, pages, state
+from attnviz.ui.shared import arrivals, history, pages, state
 from attnviz.ui.shared.text import STYLE, note
 
 Page = Callable[..., None]
@@ -99,6 +99,7 @@ def body(page: Page, chosen: tuple | None, early: DeltaGenerator | None = None, 
     except AttnvizError as error:
         empty = "Some queries have no key left, and that is set to be an error. Choose zero, nan or uniform."
         note(empty if isinstance(error, EmptyRowError) else str(error))
+    history.record()
     state.write()
     if links is not None:
         with links:

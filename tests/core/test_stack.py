@@ -1,4 +1,4 @@
-"""Masks composed rule by rule: what the entries make, who is to blame for a cell, undo and redo, JSON from anybody."""
+"""Masks composed rule by rule: what the entries make, who is to blame for a cell, JSON from anybody."""
 
 from dataclasses import replace
 from functools import reduce
@@ -12,7 +12,7 @@ from strategies import B, K, Q, masks
 
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import ALIGNMENTS, Full, Not, Padding, Prefix, Subsequent, Window, from_json
-from attnviz.core.stack import MOST, REMEMBERED, Entry, History, Stack
+from attnviz.core.stack import MOST, Entry, Stack
 
 entries = st.builds(Entry, masks(), st.sampled_from(["and", "or"]), st.booleans(), st.booleans())
 stacks = st.lists(entries, max_size=5).map(Stack)
@@ -112,40 +112,6 @@ def test_a_stack_is_aligned_as_its_mask_is(stack, alignment):
     whole = stack.mask() or Full()
 
     assert torch.equal(grid(stack.aligned(Q, K, alignment).mask()), grid(whole.aligned(Q, K, alignment)))
-
-
-# Undo and redo
-
-
-@given(st.lists(st.sampled_from(["undo", "redo", 0, 1, 2]), max_size=25))
-def test_history_goes_back_and_forth(steps):
-    """As a list of stacks and a place in it do, in which what is new cuts off what was undone."""
-    made = [Stack((Entry(Window(n)),)) for n in range(3)]
-    history, listed, place = History(), [Stack()], 0
-    for step in steps:
-        if step == "undo":
-            history, place = history.undo(), max(0, place - 1)
-        elif step == "redo":
-            history, place = history.redo(), min(len(listed) - 1, place + 1)
-        else:
-            history = history.do(made[step])
-            if made[step] != listed[place]:
-                listed, place = [*listed[: place + 1], made[step]], place + 1
-
-        assert history.present == listed[place]
-        assert history.past == tuple(listed[:place])
-        assert history.future == tuple(listed[place + 1 :])
-
-
-def test_a_history_forgets_what_is_long_ago():
-    """The oldest steps first."""
-    history = History()
-    for n in range(REMEMBERED + 5):
-        history = history.do(Stack((Entry(Window(n)),)))
-
-    assert len(history.past) == REMEMBERED
-    assert history.past[0] == Stack((Entry(Window(4)),))
-    assert history.past[-1] == Stack((Entry(Window(REMEMBERED + 3)),))
 
 
 # Bounds

@@ -1,15 +1,15 @@
-"""The mask of the app: one stack of rules that every page shows and changes, with undo and redo."""
+"""The mask of the app: one stack of rules that every page shows and changes."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from attnviz.core.errors import AttnvizError
-from attnviz.core.stack import Entry, History, Stack
+from attnviz.core.stack import Entry, Stack
 from attnviz.ui.shared import mask_link, state
-from attnviz.ui.shared.setting import Setting, State, coded, kept
+from attnviz.ui.shared.history import GOES_ON
+from attnviz.ui.shared.setting import State, coded, kept
 
 MASK = coded("mask", None, mask_link.encode_stack, mask_link.decode_stack, "edits")
-HISTORY: Setting[History | None] = kept("mask history", None)
 OPENING = kept("opening mask", Stack())
 """The mask that a page begins with."""
 REFUSED = kept("mask refused", "")
@@ -25,13 +25,13 @@ def current() -> Stack:
 
 
 def changed(now: State, change: Callable[[Stack], Stack]) -> State:
-    """With another mask, which can be undone; one that is refused, or that no link can hold, leaves it as it is."""
+    """With another mask; one that is refused, or that no link can hold, leaves it as it is."""
     try:
         stack = change(of(now))
         mask_link.encode_stack(stack)
     except AttnvizError as error:
         return now.put(REFUSED, str(error))
-    return _kept(now, history(now).do(stack))
+    return now.put(MASK, stack)
 
 
 def put(now: State, stack: Stack) -> State:
@@ -40,11 +40,7 @@ def put(now: State, stack: Stack) -> State:
 
 def amended(now: State, stack: Stack) -> State:
     """With another mask in the place of the present one: one step of undo for a change that goes on."""
-    now = put(now, stack)
-    done = history(now)
-    if done.present != stack or len(done.past) < 2:
-        return now
-    return _kept(now, History(stack, done.past[:-1]))
+    return put(now, stack).put(GOES_ON, True)
 
 
 def without(now: State, i: int) -> State:
@@ -67,23 +63,6 @@ def refused() -> str:
     why = state.get(REFUSED)
     state.put(REFUSED, "")
     return why
-
-
-def undone(now: State) -> State:
-    return _kept(now, history(now).undo())
-
-
-def redone(now: State) -> State:
-    return _kept(now, history(now).redo())
-
-
-def history(now: State) -> History:
-    kept = now[HISTORY]
-    return History(of(now)) if kept is None else kept.do(of(now))
-
-
-def _kept(now: State, history: History) -> State:
-    return now.put(HISTORY, history).put(MASK, history.present)
 
 
 def fitting(stack: Stack, sentences: int) -> tuple[Stack, tuple[Entry, ...]]:

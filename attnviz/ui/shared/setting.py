@@ -82,6 +82,11 @@ class State:
         """The state without what is in no link."""
         return State({setting: value for setting, value in self.chosen.items() if setting.encode})
 
+    def replaced(self, linked: "State") -> "State":
+        """Another state, with what no link holds left as it is."""
+        rest = {setting: value for setting, value in self.without("link").chosen.items() if not setting.encode}
+        return State(rest | dict(linked.chosen))
+
     def link(self) -> Link:
         """The state as a link holds it."""
         written = {one.name: one.encode(value) for one, value in self.chosen.items() if one.encode}

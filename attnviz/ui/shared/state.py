@@ -23,7 +23,7 @@ SEEN: Setting[Mapping[tuple, State]] = kept("seen", {})
 """The states of this session, by the links that hold them."""
 BEGUN = kept("begun", False)
 """Whether the session has taken a link."""
-WRITTEN: Setting[tuple[Link, ...]] = kept("written", ())
+WRITTEN: Setting[tuple[Link, ...]] = kept("links written", ())
 """The link that the browser was last known to show, and those written since: it may show any of them still."""
 CHECKED: Setting[tuple[str, ...]] = kept("link checked", (), of="link")
 """What of the link was held against what there is: what is of the model, and what of the text."""
@@ -140,9 +140,8 @@ def arrive(settings: Mapping[str, Setting]) -> None:
     opened = get(SEEN).get(_sorted(link))
     if opened is None and get(BEGUN) and not link:  # Streamlit made this address itself, on the way to another page
         return
-    opened = opened or read(link, settings)
-    rest = {setting: value for setting, value in now().without("link").chosen.items() if not setting.encode}
-    st.session_state[_KEY] = State(rest | dict(opened.chosen)).put(BEGUN, True)
+    change(State.replaced, opened or read(link, settings))
+    put(BEGUN, True)
 
 
 def _moved(link: Link) -> bool:
