@@ -1,5 +1,6 @@
 """The house keeps its word: a light door, a tidy top level, and nothing in it that belongs to one machine."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -133,6 +134,28 @@ def test_nothing_is_left_for_later_in_the_code(word):
     found = [name for name, text in texts().items() if name.endswith(".py") and re.search(rf"\b{word}\b", text)]
 
     assert found == []
+
+
+LONGEST = 32
+"""Lines of a function at most, its docstring left out."""
+
+
+def test_functions_are_short():
+    """A function that does two things is two functions."""
+    of_package = ((name, text) for name, text in texts().items() if re.match(r"attnviz/(?!training/).*\.py$", name))
+    functions = (
+        (name, part)
+        for name, text in of_package
+        for part in ast.walk(ast.parse(text))
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+    assert [f"{name}: {part.name}" for name, part in functions if _lines(part) > LONGEST] == []
+
+
+def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    first = function.body[1 if ast.get_docstring(function) is not None and len(function.body) > 1 else 0]
+    return function.end_lineno - first.lineno + 1
 
 
 def test_colors_are_in_the_theme_only():

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 import altair as alt
 import numpy as np
 
-from attnviz.charts import axes, frame, pixels, state
+from attnviz.charts import axes, frame, pixels, screen, state
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.frame import Frame, Ramp, box
 from attnviz.charts.picture import Form, Picture, Table
@@ -85,9 +85,7 @@ class Map:
     @property
     def screen(self) -> tuple[dict, Table | None]:
         """Of rectangles Vega-Lite, of an image Vega with a readout."""
-        from attnviz.charts.screen import screen
-
-        return self.picture.screen if self.size.form == "rectangles" else screen(self)
+        return self.picture.screen if self.size.form == "rectangles" else screen.screen(self)
 
     @property
     def picture(self) -> Picture:

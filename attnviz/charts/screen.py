@@ -5,15 +5,18 @@ hexadecimal strings and only the cell under the pointer is read. All that change
 browser can replace it in place; no text of a user stands in the specification.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 
 from attnviz.charts import frame, picture
 from attnviz.charts.frame import RAMP_HEIGHT, RAMP_WIDTH
-from attnviz.charts.maps import Map
 from attnviz.charts.picture import Table
 from attnviz.charts.size import Size
+from attnviz.charts.state import State
+from attnviz.charts.style import Style
 from attnviz.charts.theme import FONT, LINE, TEXT_SIZE, Theme
 
 SCHEMA = "https://vega.github.io/schema/vega/v6.json"
@@ -25,7 +28,23 @@ FORMS = {"weight": ".6f", "score": ".3f"}
 HINT = "Point at a square to read it, click to keep it."
 
 
-def screen(drawing: Map) -> tuple[dict, Table]:
+class Readable(Protocol):
+    """What a readout needs of a map, see `attnviz.charts.maps.Map`."""
+
+    size: Size
+    style: Style
+    states: np.ndarray
+    kinds: Sequence[State]
+    numbers: dict[str, tuple[np.ndarray, str]]
+    frame: frame.Frame
+    names: tuple[list[str], list[str]]
+    positions: tuple[np.ndarray, np.ndarray]
+
+    def uri(self, *, scale: int) -> str:
+        """The map as an image."""
+
+
+def screen(drawing: Readable) -> tuple[dict, Table]:
     """A Vega specification of a map, and the table that it draws.
 
     The table must be given beside the specification, as the data named "source". A click sets the signal "cell" to what
@@ -56,7 +75,7 @@ def _spec(size: Size, numbers: tuple[str, ...], colors: Theme) -> dict:
     }
 
 
-def table(drawing: Map) -> Table:
+def table(drawing: Readable) -> Table:
     """Rows first, then columns, the map and its sayings, then everything that is drawn, told apart by `kind`."""
     sayings, packed = pack(drawing)
     ends = (zip(*end, strict=True) for end in zip(drawing.positions, drawing.names, strict=True))
@@ -79,7 +98,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def pack(drawing: Map) -> tuple[list[str], list[dict[str, str]]]:
+def pack(drawing: Readable) -> tuple[list[str], list[dict[str, str]]]:
     """The sayings that occur, and each row's cells as hexadecimal strings, by name.
 
     A cell's weight and score are the eight digits of a float32, exact to its last bit; its saying is a number among

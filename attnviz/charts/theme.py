@@ -111,37 +111,20 @@ def theme(dark: bool) -> Theme:
 
 def config(colors: Theme) -> dict:
     """The Vega-Lite configuration of every picture."""
+    label = {"labelColor": colors.text, "labelFontSize": TEXT_SIZE, "labelLimit": 0}
+    title = {
+        "titleColor": colors.quiet,
+        "titleFont": FONT,
+        "titleFontSize": TEXT_SIZE,
+        "titleFontWeight": "normal",
+    }
+    axis = {"labelFont": MONO, "labelPadding": 6, "titlePadding": 10, "domain": False, "ticks": False, "grid": False}
     return {
         "background": colors.background,
         "font": FONT,
         "padding": 12,
         "view": {"stroke": None, "fill": None},
-        "axis": {
-            "labelColor": colors.text,
-            "labelFont": MONO,
-            "labelFontSize": TEXT_SIZE,
-            "labelLimit": 0,
-            "labelPadding": 6,
-            "titleColor": colors.quiet,
-            "titleFont": FONT,
-            "titleFontSize": TEXT_SIZE,
-            "titleFontWeight": "normal",
-            "titlePadding": 10,
-            "domain": False,
-            "ticks": False,
-            "grid": False,
-        },
-        "legend": {
-            "orient": "bottom",
-            "titleColor": colors.quiet,
-            "titleFont": FONT,
-            "titleFontSize": TEXT_SIZE,
-            "titleFontWeight": "normal",
-            "titleLimit": 0,
-            "labelColor": colors.text,
-            "labelFont": FONT,
-            "labelFontSize": TEXT_SIZE,
-            "labelLimit": 0,
-        },
+        "axis": label | title | axis,
+        "legend": label | title | {"orient": "bottom", "titleLimit": 0, "labelFont": FONT},
         "text": {"font": FONT, "fontSize": TEXT_SIZE, "color": colors.text},
     }

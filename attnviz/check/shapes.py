@@ -60,12 +60,24 @@ def check_axes(array: Tensor) -> None:
 
 def _mask(mask: Tensor, shape: Shape) -> tuple[tuple[str, ...], Finding]:
     """The axes that a mask means, and what broadcasting makes of them."""
-    given, (batch, heads, queries, keys) = tuple(mask.shape), shape
-    wrong = [
-        f"{axis} is {have} instead of {want}" for axis, have, want in _pairs(given, shape) if have not in (1, want)
-    ]
+    given, (_, _, queries, keys) = tuple(mask.shape), shape
+    wrong = _misfits(given, shape)
     what = f"A mask of {given} on scores of {_named(shape)}"
     raises = f"{what} raises an error{_grows(given, shape)}"
+    if meant := _other_axes(mask, shape, what, raises):
+        return meant
+    axes = AXES[-len(given) :]
+    if not wrong:
+        return axes, Finding("broadcast", "note", f"{what} {_repeated(given, shape)}.")
+    turned = queries != keys and given[-2:] == (keys, queries)
+    fix = "Hand over mask.mT: rows are queries." if turned else "Each axis must have its full size or 1."
+    return axes, _error(f"{raises}: {', '.join(wrong)}.", fix)
+
+
+def _other_axes(mask: Tensor, shape: Shape, what: str, raises: str) -> tuple[tuple[str, ...], Finding] | None:
+    """The axes that were meant, where broadcasting aligns others."""
+    given, (batch, heads, queries, keys) = tuple(mask.shape), shape
+    wrong = _misfits(given, shape)
     match given:
         case (first, _, last) if last in (1, keys) and first not in (1, heads) and first == batch * heads:
             fix = f"Hand over mask.view({batch}, {heads}, {given[1]}, {last})."
@@ -87,12 +99,12 @@ def _mask(mask: Tensor, shape: Shape) -> tuple[tuple[str, ...], Finding]:
             says = f"{what} gives row i to query i of every sentence; since B = Q = {batch}, it may be padding, (B, K)."
             fix = "If its rows are sentences, hand over mask[:, None, None, :]."
             return AXES[2:], Finding("broadcast", "warning", says, fix)
-    axes = AXES[-len(given) :]
-    if not wrong:
-        return axes, Finding("broadcast", "note", f"{what} {_repeated(given, shape)}.")
-    turned = queries != keys and given[-2:] == (keys, queries)
-    fix = "Hand over mask.mT: rows are queries." if turned else "Each axis must have its full size or 1."
-    return axes, _error(f"{raises}: {', '.join(wrong)}.", fix)
+    return None
+
+
+def _misfits(given: tuple[int, ...], shape: Shape) -> list[str]:
+    """In words the axes that are neither 1 nor as long as the scores'."""
+    return [f"{axis} is {have} instead of {want}" for axis, have, want in _pairs(given, shape) if have not in (1, want)]
 
 
 def _is_triangle(mask: Tensor) -> bool:

@@ -136,10 +136,15 @@ _POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === poin
 def _form(height: float, colors: Theme) -> Form:
     x, y = frame.pixels()
     ends = {"x": x, "y": y, "x2": "x2:Q", "y2": "y2:Q"}
+    return frame.form([_strokes(ends)], GAP, height, colors, above=[_hits(ends)])
+
+
+def _strokes(ends: dict) -> alt.Chart:
+    """The lines as they are seen."""
     dash = alt.when("datum.dash === 1").then(alt.value(list(DASHES[1])))
     for i in range(2, len(DASHES)):
         dash = dash.when(f"datum.dash === {i}").then(alt.value(list(DASHES[i])))
-    drawn = (
+    return (
         alt.Chart(alt.NamedData("lines"))
         .mark_rule(aria=False, tooltip=None)
         .encode(
@@ -150,10 +155,14 @@ def _form(height: float, colors: Theme) -> Form:
             strokeDash=dash.otherwise(alt.value([1, 0])),
         )
     )
+
+
+def _hits(ends: dict) -> alt.Chart:
+    """Wider strokes that are not seen, which the pointer meets."""
     pointed = alt.selection_point(
         name="pointed", fields=["side", "query", "key", "head", "index"], on="pointerover", clear="pointerout"
     )
-    hits = (
+    return (
         alt.Chart(alt.NamedData("hits"))
         .mark_rule(aria=False, opacity=0, cursor="pointer")
         .encode(
@@ -163,4 +172,3 @@ def _form(height: float, colors: Theme) -> Form:
         )
         .add_params(maps.clicked("cell", "query", "key", "rev"), pointed)
     )
-    return frame.form([drawn], GAP, height, colors, above=[hits])

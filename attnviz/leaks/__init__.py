@@ -14,6 +14,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.leaks import MOST, LeakTest, leak_test_function, tolerance
 from attnviz.core.masks import Mask
+from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.leaks import probes, promise
 from attnviz.leaks.look import look_at, tokens, writes
@@ -59,12 +60,8 @@ def leak_test(
         raise InputError(f"There is no sentence {sentence}; there are {len(sentences)}, counted from 0.")
     chosen = (sentences[sentence],)
     run_with = replace(edits, mask=promise.alone(edits.mask, sentence))
-    before = source.run(chosen, run_with)
+    before, fixed = _before(source, chosen, run_with)
     look = look_at(before, site)
-    fixed = before.targets if writes(before) else ()
-    if fixed and all(token.special for token in fixed[0].tokens):  # it wrote nothing: then what it writes untouched
-        fixed = source.run(chosen, Edits()).targets
-        before = source.run(chosen, run_with, fixed)
     changed = fixed[0] if look.kind == "decoder" and fixed else chosen[0]
     places = _places(changed, keys, most)
     own = before if edits == Edits() else source.run(chosen, Edits(), fixed)
@@ -87,6 +84,16 @@ def leak_test(
         text=chosen[0].text,
         notes=_notes(columns, places, moved, allowed),
     )
+
+
+def _before(source: Source, chosen: tuple[Sentence], edits: Edits) -> tuple[Record, tuple[Sentence, ...]]:
+    """The run that all others are compared with, and what its decoder is made to read in them, if it writes."""
+    before = source.run(chosen, edits)
+    fixed = before.targets if writes(before) else ()
+    if fixed and all(token.special for token in fixed[0].tokens):  # it wrote nothing: then what it writes untouched
+        fixed = source.run(chosen, Edits()).targets
+        before = source.run(chosen, edits, fixed)
+    return before, fixed
 
 
 def _places(changed: Sentence, keys: Sequence[int] | None, most: int) -> list[int]:

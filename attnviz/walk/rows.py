@@ -87,21 +87,16 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
     step = shown(record, site, head, query, sentence)
     positions, at = one(keys, step.shape[3], "keys"), slice(query, query + 1)
     window, exact = slice_of(positions), _in_float64(step)
-    where = {"sentence": sentence}
-    names = ("sums", "scaled", "capped", "biased", "scores")
-    numbers = {
-        name: until(exact, stage).scores(head, at, window, **where)[0] for name, stage in zip(names, ORDER, strict=True)
-    }
-    masked = exact.masked_scores(head, at, **where)[0]
+    masked = exact.masked_scores(head, at, sentence=sentence)[0]
     weights, maximum, exps, state = _softmax(masked, step.scoring.empty_rows)
     value = exact.value[sentence, head]
-    recorded = step.weights(head, at, **where)[0]
+    recorded = step.weights(head, at, sentence=sentence)[0]
     difference = float((weights - recorded.double()).abs().max()) if len(weights) else 0.0
     return Row(
         query=query,
         keys=positions,
         products=exact.query[sentence, head, query] * exact.key[sentence, head, window],
-        **numbers,
+        **_scores(exact, head, at, window, sentence),
         rules=_rules(step, head, at, window, sentence),
         masked=masked[window],
         maximum=maximum,
@@ -119,6 +114,12 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
         difference=difference,
         digits=_digits(step, recorded, difference),
     )
+
+
+def _scores(exact: Step, head: int, at: slice, window: slice, sentence: int) -> dict[str, Tensor]:
+    """The scores of one query after each stage, each (k,), by their names in `Row`."""
+    stages = zip(("sums", "scaled", "capped", "biased", "scores"), ORDER, strict=True)
+    return {name: until(exact, stage).scores(head, at, window, sentence=sentence)[0] for name, stage in stages}
 
 
 def _softmax(masked: Tensor, empty_rows: str) -> tuple[Tensor, float, Tensor, str]:

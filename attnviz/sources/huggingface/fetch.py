@@ -90,14 +90,20 @@ def stay_at_the_hub() -> None:
 
 def fault(error: BaseException) -> dict[str, Any]:
     """What went wrong, in one word and at most one number or host."""
-    from huggingface_hub import errors, get_token
-
     chain = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
         chain.append(cause)
     for one in chain:
         if isinstance(one, Elsewhere):
             return {"error": "elsewhere", "host": one.host}
+    says = _named(chain) or next(filter(None, map(_by_signs, chain)), None)
+    return says or {"error": "other", "type": type(error).__name__}
+
+
+def _named(chain: list[BaseException]) -> dict[str, Any] | None:
+    """A fault for which the hub's library has a class."""
+    from huggingface_hub import errors
+
     kinds = {  # a gated repository counts as one that is not found: the order matters
         "gated": errors.GatedRepoError,
         "revision": errors.RevisionNotFoundError,
@@ -111,17 +117,21 @@ def fault(error: BaseException) -> dict[str, Any]:
         for word, kind in kinds.items():
             if isinstance(one, kind):
                 return {"error": word}
-    for one in chain:
-        if status := getattr(getattr(one, "response", None), "status_code", None):
-            words = {401: "token" if get_token() else "missing", 403: "gated", 404: "missing", 429: "busy"}
-            return {"error": words.get(status, "status"), "status": status}
-        if isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
-            return {"error": "disk"}
-        if type(one).__name__ in ("RemoteProtocolError", "ReadError") or "Consistency check" in str(one):
-            return {"error": "broken"}
-        if type(one).__module__.startswith("httpx"):
-            return {"error": "unreachable"}
-    return {"error": "other", "type": type(error).__name__}
+    return None
+
+
+def _by_signs(one: BaseException) -> dict[str, Any] | None:
+    """A fault that shows in a status, a number of the system, or a name."""
+    from huggingface_hub import get_token
+
+    if status := getattr(getattr(one, "response", None), "status_code", None):
+        words = {401: "token" if get_token() else "missing", 403: "gated", 404: "missing", 429: "busy"}
+        return {"error": words.get(status, "status"), "status": status}
+    if isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+        return {"error": "disk"}
+    if type(one).__name__ in ("RemoteProtocolError", "ReadError") or "Consistency check" in str(one):
+        return {"error": "broken"}
+    return {"error": "unreachable"} if type(one).__module__.startswith("httpx") else None
 
 
 def main(out: IO[str]) -> None:

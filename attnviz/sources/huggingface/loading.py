@@ -57,12 +57,9 @@ def _load(place: Place, held: checks.Weights, room: Room) -> Loaded:
     """What is done by one thread at a time."""
     folder, name = place.folder, place.name
     config, task, kind, tokenizer = opening.read(folder, name)
-    dense, limit = _made_full(config)
+    dense, why = _made_full(config)
     plan = _plan(kind, config, held, name)
-    longest = _longest(plan, tokenizer)
-    if dense is None or (longest is not None and longest <= dense):
-        limit = ""
-    longest = min((one for one in (longest, dense) if one is not None), default=None)
+    longest, limit = _limited(_longest(plan, tokenizer), dense, why)
     room.reserve(_numbers(plan) * max(_on(device, held.dtype).itemsize for device in memory.devices()))
     device, dtype = _device(plan, held.dtype, longest, name, room)
     model = _model(kind, folder, config, dtype, name, UNREAD if task == "vectors" else ()).to(device)
@@ -105,6 +102,13 @@ def _made_full(config: Any) -> tuple[int | None, str]:
     config.attention_type = "original_full"
     dense = (5 + 2 * config.num_random_blocks) * config.block_size
     return dense, "longer texts are read in sparse blocks, which attnviz does not show"
+
+
+def _limited(longest: int | None, dense: int | None, why: str) -> tuple[int | None, str]:
+    """The smaller of two lengths, and why it is no more, where that is the second."""
+    if dense is None or (longest is not None and longest <= dense):
+        return longest, ""
+    return dense, why
 
 
 def _plan(kind: Any, config: Any, held: checks.Weights, name: str) -> nn.Module:

@@ -40,43 +40,56 @@ def _config(folder: Path, name: str) -> Any:
 def _class(config: Any, name: str) -> tuple[Task, Any]:
     """What a model is for, and its class for that."""
     import transformers
+
+    made = _made(config)
+    task, auto = _task(config)
+    model = auto and auto._model_mapping.get(type(config), None)
+    if isinstance(model, tuple | list):
+        model = next((one for one in model if one.__name__ == made), model[0])
+    who = f"{faults.name(name)} ({made or config.model_type})"
+    if model is None or not _reads_text(model):
+        raise InputError(f"{who} does not read text alone: attnviz shows language models.")
+    if _has_both(config) and auto is transformers.AutoModel:
+        raise InputError(f"{who} has a decoder but no head that writes; choose one that has.")
+    return task, model
+
+
+def _made(config: Any) -> str:
+    """The class that a model was made as, or ""."""
+    return str((config.architectures or [""])[0])
+
+
+def _has_both(config: Any) -> bool:
+    """Whether there are an encoder and a decoder."""
+    return bool(getattr(config, "is_encoder_decoder", False))
+
+
+def _task(config: Any) -> tuple[Task | None, Any]:
+    """What a model is for, and the automatic class for that; None twice if it does not read text."""
+    import transformers
     from transformers.models.auto import modeling_auto as names
 
-    made, kind = str((config.architectures or [""])[0]), config.model_type
+    made, kind = _made(config), config.model_type
 
     def among(table: str) -> bool:
         found = getattr(names, f"MODEL_{table}MAPPING_NAMES").get(kind)
         return made in ([found] if isinstance(found, str) else found or ())
 
-    both = bool(getattr(config, "is_encoder_decoder", False))
     fills = kind in names.MODEL_FOR_MASKED_LM_MAPPING_NAMES and made.endswith("ForPreTraining")
     fills = fills and kind not in ("electra", "funnel")  # which tell replaced tokens
     if any(hasattr(config, f"{sense}_config") for sense in ("vision", "audio", "image")):
-        task, auto = None, None
-    elif among("FOR_SEQUENCE_CLASSIFICATION_"):
-        task, auto = "labels", transformers.AutoModelForSequenceClassification
-    elif both and (among("FOR_SEQ_TO_SEQ_CAUSAL_LM_") or among("")):
-        task, auto = "write", transformers.AutoModelForSeq2SeqLM
-    elif among("FOR_CAUSAL_LM_"):
-        task, auto = "next", transformers.AutoModelForCausalLM
-    elif among("FOR_MASKED_LM_") or fills:
-        task, auto = "fill", transformers.AutoModelForMaskedLM
-    elif among("FOR_TEXT_ENCODING_"):
-        task, auto = "vectors", transformers.AutoModelForTextEncoding
-    else:
-        task, auto = "vectors", transformers.AutoModel
-    model = auto and auto._model_mapping.get(type(config), None)
-    if isinstance(model, tuple | list):
-        model = next((one for one in model if one.__name__ == made), model[0])
-    if model is None or not _reads_text(model):
-        raise InputError(
-            f"{faults.name(name)} ({made or kind}) does not read text alone: attnviz shows language models."
-        )
-    if both and auto is transformers.AutoModel:
-        raise InputError(
-            f"{faults.name(name)} ({made or kind}) has a decoder but no head that writes; choose one that has."
-        )
-    return task, model
+        return None, None
+    if among("FOR_SEQUENCE_CLASSIFICATION_"):
+        return "labels", transformers.AutoModelForSequenceClassification
+    if _has_both(config) and (among("FOR_SEQ_TO_SEQ_CAUSAL_LM_") or among("")):
+        return "write", transformers.AutoModelForSeq2SeqLM
+    if among("FOR_CAUSAL_LM_"):
+        return "next", transformers.AutoModelForCausalLM
+    if among("FOR_MASKED_LM_") or fills:
+        return "fill", transformers.AutoModelForMaskedLM
+    if among("FOR_TEXT_ENCODING_"):
+        return "vectors", transformers.AutoModelForTextEncoding
+    return "vectors", transformers.AutoModel
 
 
 def _reads_text(model: type) -> bool:

@@ -88,13 +88,8 @@ def _answer(message: dict[str, Any], name: str, revision: str | None) -> dict[st
     return message
 
 
-@contextmanager
-def _child(job: dict[str, Any]) -> Iterator[tuple[Iterator[dict[str, Any] | None], Callable[[], None]]]:
-    """What a process says that does a job: messages, and None while it is silent; and how to tell it to go on.
-
-    It ends with the context.
-    """
-    process = subprocess.Popen(
+def _start() -> subprocess.Popen:
+    return subprocess.Popen(
         [sys.executable, "-P", str(CHILD)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -102,6 +97,15 @@ def _child(job: dict[str, Any]) -> Iterator[tuple[Iterator[dict[str, Any] | None
         env=os.environ | OURS,
         creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
     )
+
+
+@contextmanager
+def _child(job: dict[str, Any]) -> Iterator[tuple[Iterator[dict[str, Any] | None], Callable[[], None]]]:
+    """What a process says that does a job: messages, and None while it is silent; and how to tell it to go on.
+
+    It ends with the context.
+    """
+    process = _start()
     lines: queue.Queue[bytes | None] = queue.Queue()
 
     def read() -> None:
