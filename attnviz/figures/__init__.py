@@ -4,7 +4,7 @@ from attnviz.figures.alike import alike, alike_map
 from attnviz.figures.chain import chain
 from attnviz.figures.change import change
 from attnviz.figures.difference import difference
-from attnviz.figures.figure import Figure
+from attnviz.figures.figure import Figure, called
 from attnviz.figures.head import head
 from attnviz.figures.heads import heads
 from attnviz.figures.leaks import leaks
@@ -22,6 +22,10 @@ from attnviz.figures.stage import neurons, products, stage, values
 from attnviz.figures.states import states
 from attnviz.figures.step_by_step import step_by_step
 from attnviz.figures.text_strip import text_strip
+
+for _name, _made in [*globals().items()]:
+    if getattr(_made, "__annotations__", {}).get("return") is Figure:
+        globals()[_name] = called(_made)
 
 FORMS = {"map": head, "lines": lines, "text": text_strip}
 """How a head is shown, by the name of the form."""

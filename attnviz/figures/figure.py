@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, TypedDict, Unpack
+from functools import cached_property, wraps
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import altair as alt
 import numpy as np
@@ -61,6 +61,7 @@ class Figure:
         style: how it is drawn.
         draw, describe, tabulate, collect: make what is drawn in a style, `description`, `table` and `arrays`.
         show: gives `screen` and `screen_data`, where somebody keeps them; None has them drawn.
+        call: the call of `attnviz.figures` that makes it.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Figure:
     tabulate: Callable[[], pd.DataFrame]
     collect: Callable[[], dict[str, np.ndarray]]
     show: Callable[[], tuple[dict, Table | None]] | None = None
+    call: "Call | None" = None
 
     @cached_property
     def description(self) -> str:
@@ -112,6 +114,24 @@ class Figure:
     def arrays(self) -> dict[str, np.ndarray]:
         """The same as arrays."""
         return self.collect()
+
+
+class Call(NamedTuple):
+    """A function of `attnviz.figures` by its name, and what it was given."""
+
+    name: str
+    arguments: tuple[Any, ...]
+    named: dict[str, Any]
+
+
+def called(make: Callable[..., Figure]) -> Callable[..., Figure]:
+    """The function, whose figures know their `call`."""
+
+    @wraps(make)
+    def figure(*arguments: Any, **named: Any) -> Figure:
+        return replace(make(*arguments, **named), call=Call(make.__name__, arguments, named))
+
+    return figure
 
 
 def text_array(texts: Sequence[str]) -> np.ndarray:

@@ -167,6 +167,11 @@ def record(source: Source, lines: tuple[str, ...], edits: Edits = Edits()) -> Re
     return KEPT.get(key, partial(_run, key))
 
 
+def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
+    """The source and the texts of a record that a page shows."""
+    return next((source, lines) for (_, source, lines, _), used in [*_used.items()] if used is record)
+
+
 @contextmanager
 def page() -> Iterator[None]:
     """Around the run of a page: if its text is long it waits here for others with long texts, to its first record."""

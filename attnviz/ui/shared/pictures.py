@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from attnviz import words
 from attnviz.core.errors import AttnvizError
 from attnviz.figures import Figure
-from attnviz.ui.shared import arrow, cache, state
+from attnviz.ui.shared import arrow, cache, code, state
 from attnviz.ui.shared.look import CELL, Look, cell_of
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
@@ -186,4 +186,13 @@ def take_away(figure: Figure, key: str, what: str = "") -> None:
                     on_click="ignore",
                 )
         not_made()
+        _code(figure)
         st.caption("The address of this page is a link to all that it shows.")
+
+
+def _code(figure: Figure) -> None:
+    """The code that makes a figure, to be copied."""
+    for title, language, write in (("Python", "python", code.python), ("Shell", "bash", code.shell)):
+        if text := write(figure, cache.origin):
+            st.caption(title)
+            st.code(text, language, wrap_lines=True, width=560)

@@ -1,0 +1,94 @@
+"""The code that a page gives for what it shows makes just that: executed, in Python and in the shell."""
+
+import shlex
+from functools import cache
+
+import numpy as np
+import pytest
+from test_pages import opened
+
+import attnviz
+from attnviz import cli, figures
+from attnviz.core.edits import Edits, Site
+from attnviz.core.masks import Padding, Painted, Subsequent, Window
+from attnviz.ui.shared import cache as kept
+from attnviz.ui.shared import code
+from attnviz.views import View
+
+TEXT = "The cat sat on 'the' mat because it was \"tired\"."
+D0, D1 = Site("decoder", 0), Site("decoder", 1)
+
+EDITS = (
+    Edits(),
+    Edits(mask=Subsequent() & ~Window(1) | Painted(((0, 1), (2, 3)))),
+    Edits(mask=Padding((6,)), heads_off={(D0, 1), (D1, 0)}, temperature=0.5, empty_rows="uniform"),
+    Edits(scale=0.25, own_mask=False),
+)
+
+
+@cache
+def record(edits: int = 0, model: str = "story", texts=(TEXT,), **settings):
+    return kept.record(attnviz.load(model, **dict(settings)), texts, EDITS[edits])
+
+
+def shown(edits: int) -> list[figures.Figure]:
+    """What pages show of a run."""
+    one = record(edits)
+    return [
+        figures.head(one, D1, 1, dark=True, focused=None, domain="shared", row_sums=True),
+        figures.heads(one, D0, view=View(words=True)),
+        figures.lines(one, D1, (0, 1), least=0.1, pins=frozenset({("query", 2)})),
+        figures.text_strip(one, D1, "mean", chosen=3, side="to"),
+        figures.step_by_step(one, before=record() if edits else None),
+        figures.change(record(), one),
+        figures.overview(one),
+        figures.next_word(one, 3),
+        figures.next_word(one, one.sentences[0].length - 1, before=record() if edits else None),
+    ]
+
+
+def same(made: figures.Figure, figure: figures.Figure) -> None:
+    assert (made.name, made.title, made.description) == (figure.name, figure.title, figure.description)
+    assert made.chart.to_dict() == figure.chart.to_dict()
+    for name, array in figure.arrays.items():
+        np.testing.assert_array_equal(made.arrays[name], array)
+
+
+@pytest.mark.parametrize("edits", range(len(EDITS)))
+def test_python_of_a_figure_makes_the_figure(edits, tmp_path, monkeypatch):
+    """Character by character as it is copied."""
+    monkeypatch.chdir(tmp_path)
+    for figure in shown(edits):
+        made: dict = {}
+        exec(code.python(figure, kept.origin), made)
+
+        same(made["figure"], figure)
+        assert (tmp_path / f"{figure.name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("edits", range(len(EDITS)))
+def test_the_command_of_a_figure_writes_the_same_file(edits, tmp_path, monkeypatch):
+    """As a shell reads it."""
+    monkeypatch.chdir(tmp_path)
+    commands = {}
+    for figure in shown(edits):
+        if command := code.shell(figure, kept.origin):
+            commands[figure.call.name] = command
+            name, *arguments = shlex.split(command)
+
+            assert name == "attnviz"
+            assert cli.main(arguments) == 0
+            assert (tmp_path / f"{figure.name}.png").read_bytes() == attnviz.render(figure, "png")
+    assert {"head", "heads", "lines", "text_strip", "next_word"} <= set(commands)
+
+
+def test_the_menu_of_a_picture_gives_its_code():
+    """For Python and for the shell; as it is executed it makes the picture of the page."""
+    app = opened(model="story", site="d1", show="0", off="d0.1")
+    app.session_state["take head"] = True
+    app.run()
+    python, shell = (block.value for block in app.code)
+
+    assert 'heads_off={(Site("decoder", 0), 1)}' in python
+    assert "--off d0.1" in shell
+    assert not app.exception
