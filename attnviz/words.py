@@ -363,10 +363,14 @@ def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:
 
 
 def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
-    """Of rollout, from which tokens most of what stands at a position came."""
+    """Of rollout, from which tokens a position is mixed, those with the largest shares."""
     order = np.argsort(-shares[position], kind="stable")[:MOST_NAMED].tolist()
-    named = [f"{percent(float(shares[position, i]))} from {quoted_token(texts[i], i)}" for i in order]
-    return f"Of what stands at {quoted_token(texts[position], position)}, {', '.join(named)}."
+    names = ["itself" if i == position else quoted_token(texts[i], i) for i in order]
+    named = [f"{name} {percent(float(shares[position, i]))}" for name, i in zip(names, order, strict=True)]
+    if rest := len(texts) - len(order):
+        left = percent(float(1 - shares[position, order].sum()))
+        named.append(f"{rest} other{'s' * (rest > 1)} {left}")
+    return f"{quoted_token(texts[position], position)} is mixed from: {', '.join(named)}."
 
 
 def _reaches(shares: np.ndarray, texts: Sequence[str], row: int, column: int) -> str:

@@ -23,8 +23,9 @@ WIDTH = 980
 LARGEST, SMALLEST, GAP = 96, 26, 10
 """Pixels: sides of a thumbnail, and between two."""
 
-LEFT, LABEL, KIND = 64, 18, 26
-"""Pixels: left of a row of heads for its layer, above a thumbnail for its name, above the layers of a kind."""
+LEFT, LABEL, KIND, APART = 64, 18, 26, 15
+"""Pixels: left of a row of heads for its layer, above a thumbnail for its name, above the layers of a kind, and
+between two kinds."""
 
 
 def overview(
@@ -81,23 +82,24 @@ def _thumbnail(site: Site, head: int, x: float, y: float) -> Thumbnail:
 
 
 def _by_layer(record: Record, colors: Theme) -> Mosaic:
-    """A row for each attention call, the kinds one below the other, the numbers of the heads above each kind."""
+    """A row for each attention call, the numbers of the heads above each kind; kinds beside each other, if they fit."""
     most = max((step.num_heads for step in record.steps), default=1)
     side = max(SMALLEST, min(LARGEST, int((WIDTH - LEFT + GAP) / max(1, most)) - GAP))
-    y, places, said = 0.0, [], []
+    wide, left, top, y, right, places, said = LEFT + most * (side + GAP) - GAP, 0.0, 0.0, 0.0, 0.0, [], []
     for kind in dict.fromkeys(step.site.kind for step in record.steps):
-        steps, at = [step for step in record.steps if step.site.kind == kind], y + KIND / 2
-        said.append(frame.words(0, at, kind, colors.text))
+        if left + wide > WIDTH:
+            left, top = 0.0, y + GAP / 2
+        steps, at, x = [step for step in record.steps if step.site.kind == kind], top + KIND / 2, left + LEFT
+        said.append(frame.words(left, at, kind, colors.text))
         columns = range(max(step.num_heads for step in steps))
-        said += [frame.words(LEFT + i * (side + GAP) + side / 2 - 4, at, str(i), colors.quiet) for i in columns]
-        y += KIND
-        for step in steps:
-            said.append(frame.words(0, y + side / 2, f"layer {step.site.layer}", colors.quiet))
-            heads = range(step.num_heads)
-            places += [_thumbnail(step.site, head, LEFT + head * (side + GAP), y) for head in heads]
-            y += side + GAP
-        y += GAP / 2
-    return Mosaic(places, Frame(words=tuple(said)), side, side, LEFT + most * (side + GAP) - GAP, y)
+        said += [frame.words(x + i * (side + GAP) + side / 2 - 4, at, str(i), colors.quiet) for i in columns]
+        for row, step in enumerate(steps):
+            down = top + KIND + row * (side + GAP)
+            said.append(frame.words(left, down + side / 2, f"layer {step.site.layer}", colors.quiet))
+            places += [_thumbnail(step.site, head, x + head * (side + GAP), down) for head in range(step.num_heads)]
+            y = max(y, down + side + GAP)
+        right, left = max(right, left + wide), left + wide + APART
+    return Mosaic(places, Frame(words=tuple(said)), side, side, right, y)
 
 
 def _in_order(order: tuple[Head, ...], captions: tuple[str, ...], colors: Theme) -> Mosaic:

@@ -87,7 +87,7 @@ def rollout(traced: Traced, **drawn: Unpack[Drawn]) -> Figure:
 
 def title_of(traced: Traced) -> str:
     """What is drawn, beginning with constant words."""
-    return f"What reaches what · {traced.where} · {in_title(traced.record.source)}"
+    return f"Attention rollout · {traced.where} · {in_title(traced.record.source)}"
 
 
 def lines_of(traced: Traced, style: Style = Style()) -> list[str]:
@@ -126,7 +126,7 @@ def row(traced: Traced, position: int, flow: np.ndarray | None = None, **drawn: 
         flow: (n,) of `metrics.rollout.flow` through the same layers.
     """
     numbers = {"rollout": traced.shares[position]} | ({} if flow is None else {"flow": flow})
-    title = f"What reaches {traced.called(position)} · {traced.where} · {in_title(traced.record.source)}"
+    title = f"Mixed into {traced.called(position)} · {traced.where} · {in_title(traced.record.source)}"
     return Figure(
         name=traced.stem(f"reaches {position}"),
         title=titled(title, traced.record),

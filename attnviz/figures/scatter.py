@@ -19,6 +19,9 @@ from attnviz.figures.figure import Drawn, Figure, edited, number_arrays, subtitl
 SIDE, STACK, DOT, LEFT = 330, 150, 70, 52
 """Pixels: of a scatter, the height of stacked dots, the area of a mark, and the room for the numbers of an axis."""
 
+EDGE, MARGIN = 8, 12
+"""Pixels between the frame and the marks, and around all."""
+
 BINS, TALLEST = 24, 12
 """Places for stacks; dots of a stack that fill the height."""
 
@@ -69,32 +72,22 @@ def drawing_of(
     wide = {"left": -LEFT, "width": LEFT + SIDE, "narrowest": LEFT + SIDE}
     around = frame.heading(title, [*lines, *said], top=-10, **wide, colors=colors)
     kinds = tuple(kind for kind in KINDS if (known["kind"] == kind).any())
-    form = _form(tuple(titles[name] for name in names), _ends(data["at"]), _ends(data["up"]), kinds, colors)
+    form = _form(tuple(titles[name] for name in names), kinds, colors)
     return Picture(form, {"heads": data.to_dict("list")} | frame.tables(around))
-
-
-def _ends(values: pd.Series) -> tuple[float, ...]:
-    """What an axis holds besides its values: 0, and of shares 1."""
-    return (0, 1) if 0.2 < values.max() <= 1 and values.min() >= 0 else (0,)
 
 
 def _stacked(values: pd.Series) -> tuple[pd.Series, pd.Series]:
     """Where each value stands if those of about the same size stand on each other: the middle of a bin, and a count."""
-    low, high = min(0.0, values.min()), max(*_ends(values), values.max())
-    step = (high - low) / BINS or 1.0
-    bins = ((values - low) / step).clip(upper=BINS - 1).apply(np.floor)
+    low = values.min()
+    step = (values.max() - low) / BINS
+    bins = ((values - low) / (step or 1.0)).clip(upper=BINS - 1).apply(np.floor)
     return low + (bins + 0.5) * step, bins.groupby(bins).cumcount() + 0.5
 
 
 @lru_cache(maxsize=64)
-def _form(
-    titles: tuple[str, ...], ends: tuple[float, ...], heights: tuple[float, ...], kinds: tuple[str, ...], colors: Theme
-) -> Form:
-    """Marks on Altair's own axes. `ends` and `heights` are numbers that these hold in any case."""
-    two, line = len(titles) == 2, {"domain": True, "domainColor": colors.line, "labelFlush": False, "tickCount": 5}
-    held = (ends, heights if two else (0, TALLEST))
-    x, y = (alt.Scale(domain=alt.DomainUnionWith(unionWith=list(numbers))) for numbers in held)
-    up = alt.Axis(title=titles[1], minExtent=LEFT, maxExtent=LEFT, **line) if two else None
+def _form(titles: tuple[str, ...], kinds: tuple[str, ...], colors: Theme) -> Form:
+    """Marks on Altair's own axes."""
+    x, y = _axes(titles, colors)
     numbers = [
         alt.Tooltip(field, title=title, format=".4f") for field, title in zip(("x:Q", "up:Q"), titles, strict=False)
     ]
@@ -103,8 +96,8 @@ def _form(
         alt.Chart(alt.NamedData("heads"))
         .mark_point(filled=True, opacity=0.9, size=DOT, strokeWidth=1, cursor="pointer", aria=False)
         .encode(
-            x=alt.X("at:Q", scale=x, axis=alt.Axis(title=titles[0], **line)),
-            y=alt.Y("up:Q", scale=y, axis=up),
+            x=x,
+            y=y,
             shape=alt.Shape("kind:N", scale=alt.Scale(domain=KINDS, range=SHAPES), legend=legend),
             fill=alt.when("datum.chosen").then(alt.value(colors.accent)).otherwise(alt.value(colors.dot)),
             stroke=alt.when("datum.chosen").then(alt.value(colors.text)).otherwise(alt.value(colors.background)),
@@ -112,5 +105,19 @@ def _form(
         )
         .add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
     )
-    chart = alt.layer(*frame.layers(), marks, width=SIDE, height=SIDE if two else STACK, autosize="pad")
+    sizes = {"width": SIDE, "height": SIDE if len(titles) == 2 else STACK}
+    margins = dict.fromkeys(("left", "top", "right", "bottom"), MARGIN)
+    chart = alt.layer(*frame.layers(), marks, autosize="pad", padding=margins, **sizes)
     return Form.of(chart.configure(**config(colors)).configure_view(stroke=colors.line))
+
+
+def _axes(titles: tuple[str, ...], colors: Theme) -> tuple[alt.X, alt.Y]:
+    """From the least to the largest number; stacked dots stand on a count."""
+    line = {"domain": True, "domainColor": colors.line, "labelFlush": False, "tickCount": 5, "format": "~r"}
+    x = alt.Scale(zero=False, nice=False, padding=EDGE)
+    y, up = x, None
+    if len(titles) == 2:
+        up = alt.Axis(title=titles[1], minExtent=LEFT, maxExtent=LEFT, **line)
+    else:
+        y = alt.Scale(domain=alt.DomainUnionWith(unionWith=[0, TALLEST]))
+    return alt.X("at:Q", scale=x, axis=alt.Axis(title=titles[0], **line)), alt.Y("up:Q", scale=y, axis=up)

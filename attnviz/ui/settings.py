@@ -4,14 +4,31 @@ from attnviz.ui.compare import other
 from attnviz.ui.heads import forms
 from attnviz.ui.masks import checking, conventions, lab, leaks
 from attnviz.ui.masks import page as masks
-from attnviz.ui.overview import every, numbers, reach
+from attnviz.ui.overview import every, numbers, reach, tables
+from attnviz.ui.overview import page as overview
 from attnviz.ui.shared import changes, edits, examples, look, mask, parameters, pretrained, says
 from attnviz.ui.shared.setting import Setting
 from attnviz.ui.steps import parts, play, rail
 
 FEATURES = (
     *(pretrained, parameters, changes, examples, look, mask, edits, says),
-    *(forms, every, numbers, reach, lab, masks, conventions, leaks, checking, play, rail, parts, other),
+    *(
+        forms,
+        every,
+        numbers,
+        tables,
+        reach,
+        overview,
+        lab,
+        masks,
+        conventions,
+        leaks,
+        checking,
+        play,
+        rail,
+        parts,
+        other,
+    ),
 )
 """The modules that declare settings, in the order of the controls."""
 

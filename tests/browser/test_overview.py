@@ -20,8 +20,7 @@ def frame(page: Page, head: str) -> None:
 
 def test_the_head_that_matters_most_is_two_clicks_away(page, server):
     """All heads of MiniLM tried, encoder layer 5 head 11 is first; clicked, its numbers stand beside, and it opens."""
-    page.goto(f"{server}/overview?model=huggingface&hf=all-MiniLM-L6-v2")
-    expect(picture(page, "every")).to_be_visible(timeout=LOADING)
+    page.goto(f"{server}/overview?model=huggingface&hf=all-MiniLM-L6-v2&panel=Switch-off+test")
     driver.settled(page)
     page.get_by_role("button", name="Switch each head off in turn").click()
     expect(picture(page, "every").locator("text").filter(has_text="encoder 5.11")).to_be_visible(timeout=LOADING)
@@ -56,15 +55,17 @@ def test_a_head_of_another_model_opens_with_its_model(page, server, path, button
 
 def test_heads_are_framed_with_the_keyboard(page, server):
     """In the table, by the arrow keys and Shift with space."""
-    page.goto(f"{server}/overview?model=translator")
-    expect(picture(page, "every")).to_be_visible()
-    frame(page, "Head 3 · cross layer 1")
+    page.goto(f"{server}/overview?model=translator&panel=Table")
+    expect(picture(page, "scatter")).to_be_visible()
+    driver.settled(page)
     page.get_by_test_id("stDataFrame").first.locator("canvas").first.focus()
     for key in ("ArrowDown", "ArrowDown", "Shift+Space"):
         page.keyboard.press(key)
 
-    frame(page, "Head 2 · encoder layer 0")
     expect_link(page, "site=e0&show=2")
+    page.get_by_role("tab", name="All heads").click()
+
+    frame(page, "Head 2 · encoder layer 0")
 
 
 def test_a_link_holds_the_numbers_of_the_axes(page, server):

@@ -85,7 +85,7 @@ def test_another_sentence_leaves_the_specification(record):
 
 
 def test_a_head_stands_where_its_numbers_are(record):
-    """Left to right by the first, from below to above by the second, on axes that begin at 0."""
+    """Left to right by the first, from below to above by the second."""
     table = head_metrics(record)
     rows = data(marks(record, "entropy", "previous"), "heads")
 
@@ -139,3 +139,15 @@ def test_pictures_of_all_heads_are_drawn(record, dark):
     assert draw(overview(record, dark=dark, focused=focused).to_dict())
     assert draw(marks(record, "entropy", "previous", dark=dark, focused=focused).to_dict())
     assert draw(marks(record, "entropy", dark=dark).to_dict())
+
+
+def test_axes_go_from_the_least_number_to_the_largest(record):
+    """No room is lost to a 0 far away; heads with one number stand at that number."""
+    table = head_metrics(record)
+    encoding = str(marks(record, "entropy", "previous").to_dict())
+
+    assert "unionWith" not in encoding
+    assert "'zero': False" in encoding
+
+    rows = data(marks(record, "entropy", table=table.assign(entropy=0.5)), "heads")
+    assert {row["at"] for row in rows} == {0.5}

@@ -1,4 +1,4 @@
-"""What reaches what through all layers: the map of rollout, and one of its rows beside the flow."""
+"""Attention rollout through all layers: the map of rollout, and one of its rows beside the flow."""
 
 import numpy as np
 import pytest
@@ -90,7 +90,7 @@ def test_what_reaches_a_position_is_said_in_words():
     """The largest first."""
     said = words.reached(SHARES, ["a", "b", "c"], 2)
 
-    assert said == "Of what stands at 'c' (2), 50.0% from 'c' (2), 25.0% from 'a' (0), 25.0% from 'b' (1)."
+    assert said == "'c' (2) is mixed from: itself 50.0%, 'a' (0) 25.0%, 'b' (1) 25.0%."
     assert "58.3% of what stands at the 3 positions" in words.reaches(SHARES, ["a", "b", "c"])
     assert "50.0% of what stands at 'b' (1) came from 'a' (0)" in words.reaches(SHARES, ["a", "b", "c"])
 

@@ -27,11 +27,12 @@ def shown(app) -> list[tuple[str, int, int]]:
 
 def test_it_opens_with_every_head_in_the_order_of_the_model():
     """The head that the model opens with is framed, and what is known of it is said."""
-    app = opened(overview_page, model=None)
+    app = opened(overview_page, model=None, panel="Table")
 
     record = api.analyze("the cat", "translator")
     heads = [(s.site.kind, s.site.layer, h) for s in record.steps for h in range(s.num_heads)]
     assert shown(app) == heads
+    app = opened(overview_page, model=None)
     assert "Head 3 · cross layer 1" in html(app)
     assert "looks at the English word" in html(app)
 
@@ -39,7 +40,7 @@ def test_it_opens_with_every_head_in_the_order_of_the_model():
 @pytest.mark.parametrize("model", ["scratch", "story", "induction", "constructed"])
 def test_every_model_has_its_heads(model):
     """With their numbers, without an exception."""
-    app = opened(overview_page, model=model)
+    app = opened(overview_page, model=model, panel="Table")
 
     table = app.dataframe[0].value
     assert len(table) > 0
@@ -48,7 +49,7 @@ def test_every_model_has_its_heads(model):
 
 def test_heads_are_ordered_by_a_number():
     """The largest first, in the table too; the link remembers it."""
-    app = opened(overview_page, model="constructed", sort=TITLES["previous"])
+    app = opened(overview_page, model="constructed", panel="Table", sort=TITLES["previous"])
 
     values = app.dataframe[0].value["previous"].tolist()
     assert values == sorted(values, reverse=True)
@@ -57,7 +58,7 @@ def test_heads_are_ordered_by_a_number():
 
 def test_a_role_leaves_the_heads_that_look_like_it():
     """And says by which number."""
-    app = opened(overview_page, model="constructed", role="previous token")
+    app = opened(overview_page, model="constructed", panel="Table", role="previous token")
 
     roles = app.dataframe[0].value["role"]
     assert len(roles) > 0
@@ -65,26 +66,50 @@ def test_a_role_leaves_the_heads_that_look_like_it():
 
 
 def test_switching_each_head_off_adds_what_that_changes():
-    """One button; then the effect is a column, the order, and a sentence of its own."""
-    app = opened(overview_page, model="story")
-    assert not set(OFF) & set(app.dataframe[0].value.columns)
+    """One button; then the effect is a sentence, an order of the maps beside it, and a column of the table."""
+    app = opened(overview_page, model="story", panel="Switch-off test")
     app.button(key="switch each off").click().run()
 
     assert not app.exception
-    table = app.dataframe[0].value
-    assert (table["output"] > 0).all()
     assert "A weight says where a head looks" in html(app) or "also matters most" in html(app)
     assert app.selectbox(key="sort").value == "output"
-    assert app.dataframe[0].value["output"].is_monotonic_decreasing
+    assert {TITLES[name] for name in OFF} >= set(app.selectbox(key="sort").options)
+    assert app.get("vega_lite_chart")
+
+    app.query_params["panel"] = "Table"
+    app.run()
+    app.selectbox(key="sort").set_value("output").run()
+
+    table = app.dataframe[0].value
+    assert (table["output"] > 0).all()
+    assert table["output"].is_monotonic_decreasing
+
+
+@pytest.mark.parametrize(
+    ("link", "panel"),
+    [
+        ({}, "All heads"),
+        ({"sort": "Itself"}, "All heads"),
+        ({"up": "Itself"}, "Table"),
+        ({"stack": "encoder"}, "Rollout"),
+        ({"after": "0"}, "Rollout"),
+        ({"after": "0", "panel": "All heads"}, "All heads"),
+    ],
+)
+def test_a_link_from_before_there_were_tabs_opens_the_one_that_it_is_about(link, panel):
+    """By what else it holds."""
+    app = opened(overview_page, model=None, **link)
+
+    assert next(tab.label for tab in app.tabs if tab.children) == panel
 
 
 def test_what_was_measured_with_heads_off_goes_with_the_text():
     """Another sentence has not been measured yet."""
-    app = opened(overview_page, model="story")
+    app = opened(overview_page, model="story", panel="Switch-off test")
     app.button(key="switch each off").click().run()
     app.text_area(key="text").set_value("Anna saw Tom").run()
 
-    assert "output" not in app.dataframe[0].value.columns
+    assert not app.get("vega_lite_chart")
     assert app.button(key="switch each off")
 
 
@@ -98,16 +123,16 @@ def test_an_order_that_a_model_has_not_is_left():
 
 def test_many_texts_give_means_and_spreads():
     """On request, of the texts that ship with the model."""
-    app = opened(overview_page, model="induction")
+    app = opened(overview_page, model="induction", panel="Over many texts")
     app.button(key="measure texts").click().run(timeout=60)
 
     assert not app.exception
-    table = app.dataframe[1].value
+    table = app.dataframe[0].value
     assert list(table.columns) == ["kind", "layer", "head", "mean", "standard deviation", "texts"]
     assert (table["texts"] == 50).all()
 
 
-def test_what_reaches_what_is_traced_through_the_layers():
+def test_rollout_goes_through_the_layers():
     """By stack and layer from the link, in words for one position; the flow comes when it is asked for."""
     app = opened(overview_page, model=None, stack="encoder", after="0", query="1")
     record = api.analyze("the black cat sleeps on the red chair", "translator")
@@ -134,9 +159,9 @@ def test_a_layer_that_another_model_has_not_is_left():
 
 def test_a_long_text_is_followed_when_asked_for():
     """Many layers of many tokens take a while."""
-    app = opened(overview_page, model="scratch", num_layers="4", text="the cat " * 130)
-    assert "Of what stands at" not in html(app)
+    app = opened(overview_page, model="scratch", num_layers="4", text="the cat " * 130, panel="Rollout")
+    assert "is mixed from" not in html(app)
     app.button(key="follow").click().run()
 
     assert not app.exception
-    assert "Of what stands at" in html(app)
+    assert "is mixed from" in html(app)

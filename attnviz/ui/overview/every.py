@@ -1,4 +1,4 @@
-"""All heads as maps, in an order that can be chosen, and two of their numbers against each other."""
+"""All heads as maps, in an order that can be chosen, beside the numbers of the chosen one."""
 
 import time
 
@@ -10,6 +10,7 @@ from attnviz.core.edits import KINDS
 from attnviz.core.record import Record
 from attnviz.metrics.roles import THRESHOLDS
 from attnviz.sources.base import Source
+from attnviz.ui.overview.card import of_head
 from attnviz.ui.overview.numbers import LAYER, SORT, TITLES, Numbers, head_of, numbers
 from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared.look import SHOW, SITE, Look, Place
@@ -19,7 +20,6 @@ from attnviz.ui.shared.text import sideways
 
 KIND = several("kinds", KINDS)
 ROLE = choice("role", tuple(rule.name for rule in THRESHOLDS))
-ACROSS, UP = choice("across", TITLES), choice("up", TITLES)
 PAINTED: Setting[tuple] = kept("painted every", ())
 """The run of which all heads were painted last."""
 
@@ -40,18 +40,26 @@ def framed(source: Source, record: Record) -> Place:
     return chosen if there else (record.steps[0].site, 0)
 
 
-def maps(at: Look, bar: DeltaGenerator, place: DeltaGenerator) -> tuple[Numbers, Order]:
-    """All heads as maps, and their numbers: first the maps, where they need no number, which takes longer."""
-    if plain := _asks_for_no_number(at):
+def panel(at: Look, among: tuple[str, ...] = ()) -> None:
+    """All heads as maps beside the numbers of the chosen one: first the maps, where they need no number.
+
+    Args:
+        among: the numbers to order the heads by; all, and the order of the model, if none are given.
+    """
+    bar = st.container(horizontal=True, vertical_alignment="center", gap="small")
+    with st.container(horizontal=True, gap="medium"):
+        place, beside = st.container(width="content"), st.container(width="stretch", key="beside")
+    if plain := not among and _asks_for_no_number(at):
         _draw(at, place, None, None)
         _let_paint(at.run)
     known = numbers(at)
     with bar:
-        order, captions = _order(known)
+        order, captions = ordered(known, among)
     every = _figure(at, order, captions) if plain else _draw(at, place, order, captions)
     with bar:
         pictures.take_away(every, "every")
-    return known, order
+    with beside:
+        of_head(at, known)
 
 
 def _figure(at: Look, order: Order, captions: tuple[str, ...] | None) -> figures.Figure:
@@ -83,11 +91,12 @@ def _asks_for_no_number(at: Look) -> bool:
     return by == LAYER and not role and (not kinds or len(kinds) == len({site.kind for site in at.record.sites}))
 
 
-def _order(known: Numbers) -> tuple[Order, tuple[str, ...] | None]:
+def ordered(known: Numbers, among: tuple[str, ...] = ()) -> tuple[Order, tuple[str, ...] | None]:
     """The heads to show, in which order, and what is said of each."""
-    by = state.one_of(SORT, (LAYER, *known.names))
+    numbers = tuple(name for name in known.names if name in among) if among else (LAYER, *known.names)
+    by = state.one_of(SORT, numbers)
     options = {"shown": by, "format_func": lambda name: TITLES.get(name, name), "width": 330}
-    control(st.selectbox, "Order", SORT, (LAYER, *known.names), lead="Order", **options)
+    control(st.selectbox, "Order", SORT, numbers, lead="Order", **options)
     there = [kind for kind in KINDS if (known.table["kind"] == kind).any()]
     kinds = [kind for kind in there if kind in state.get(KIND)] or there
     if len(there) > 1:
@@ -103,26 +112,3 @@ def _order(known: Numbers) -> tuple[Order, tuple[str, ...] | None]:
     found = known.ordered(by, tuple(kinds), role)
     captions = tuple("–" if value is None else f"{value:.2f}" for _, value in found) if by != LAYER else None
     return tuple(head for head, _ in found), captions
-
-
-def against(at: Look, known: Numbers) -> None:
-    """Two numbers against each other, and one alone."""
-    up = "distance" if known.table["distance"].notna().all() else "output_share"
-    drawn = {"titles": TITLES, "dark": at.dark, "focused": (at.site, at.head), "rev": look.rev("every")}
-    with st.container(horizontal=True, gap="large"):
-        with st.container(width="content"):
-            with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-                x = _number(known, "Across", ACROSS, "confidence")
-                y = _number(known, "Up", UP, up)
-            scatter = figures.scatter(at.record, known.table, x, y, **drawn)
-            pictures.show(scatter, "scatter", select="head", on_select=select)
-        with st.container(width="content"):
-            histogram = figures.scatter(at.record, known.table, x, None, **drawn)
-            pictures.show(histogram, "histogram", select="head", on_select=select)
-
-
-def _number(known: Numbers, title: str, setting: Setting[str], opening: str) -> str:
-    """A column of the table, by its title."""
-    chosen = state.one_of(setting, known.names, opening if opening in known.names else known.names[0])
-    options = {"shown": chosen, "format_func": TITLES.__getitem__, "width": 290}
-    return control(st.selectbox, title, setting, known.names, **options)

@@ -42,12 +42,10 @@ class Numbers:
     Attributes:
         table: kind, layer, head, role, a column for each metric and, after a sweep, for each of `OFF`.
         names: the columns that hold a number of some head.
-        swept: what a sweep showed, in words; None if it was not asked for, or cannot be.
     """
 
     table: pd.DataFrame
     names: tuple[str, ...]
-    swept: str | None
 
     def row(self, head: Place) -> pd.Series | None:
         at = {one: place for place, one in enumerate(heads_of(self.table))}.get(head)
@@ -69,35 +67,37 @@ def numbers(at: Look) -> Numbers:
     """Every metric of every head, its roles on this text, and what was measured with it off."""
     table = cache.head_metrics(at.record, at.sentence).drop(columns="site")
     table.insert(3, "role", [", ".join(role.name for role in roles(row)) for _, row in table.iterrows()])
-    run, off, swept = state.get(SWEEP)
+    run, off, _ = state.get(SWEEP)
     if run == at.run:
         there = [name for name in OFF if off[name].notna().any()]
         table = table.merge(off[["kind", "layer", "head", *there]], how="left", on=["kind", "layer", "head"])
-    else:
-        swept = None
     names = tuple(name for name in TITLES if name in table and table[name].notna().any())
-    return Numbers(table, names, swept)
+    return Numbers(table, names)
 
 
-def switch_each_off(at: Look, known: Numbers) -> None:
-    """A button that switches off one head after the other, and then what that showed."""
+def switch_each_off(at: Look) -> bool:
+    """A button that switches off one head after the other, and then what that showed; gives whether that is known."""
     if at.source.read_only:
         quiet(f"Heads cannot be switched off one by one here. {at.source.read_only}")
-        return
-    if known.swept is not None:
-        large(known.swept)
-        return
-    quiet("How much does the output change when a head is off? Not what its weights say: it has to be tried.")
-    if not st.button("Switch each head off in turn", key="switch each off", icon=":material/power_settings_new:"):
-        return
+        return False
+    run, _, swept = state.get(SWEEP)
+    if run == at.run:
+        large(swept)
+        return True
+    large("How much does the output change when a head is off? Weights do not show importance: test it.")
+    if st.button("Switch each head off in turn", key="switch each off", icon=":material/power_settings_new:"):
+        _sweep(at)
+    return False
+
+
+def _sweep(at: Look) -> None:
     try:
-        with progress(len(known.table), "heads") as report, cores.used_by(at.source):
+        with progress(sum(step.num_heads for step in at.record.steps), "heads") as report, cores.used_by(at.source):
             found = ablation.sweep(at.source, cache.sentences(at.source, at.lines), at.edits, report)
     except AttnvizError as error:
         note(str(error))
         return
     state.put(SWEEP, (at.run, found.table, found.in_words()))  # without its record
-    state.put(SORT, next((name for name in OFF if found.table[name].notna().any()), LAYER))
     st.rerun()
 
 

@@ -1,12 +1,18 @@
-"""Every head of the model at once, by its layer or by a number, and what each may be for."""
+"""Every head of the model at once, in tabs: as maps, switched off in turn, as numbers, over many texts, and rollout."""
+
+from functools import partial
 
 import streamlit as st
 
 from attnviz.sources.base import Source
 from attnviz.ui.overview import every, numbers, reach, tables, texts
-from attnviz.ui.shared import cache, edits, look, says
+from attnviz.ui.shared import cache, edits, look, says, state
 from attnviz.ui.shared.look import Look
-from attnviz.ui.shared.text import heading
+from attnviz.ui.shared.setting import choice
+from attnviz.ui.shared.state import tabs
+
+PANELS = ("All heads", "Switch-off test", "Table", "Over many texts", "Rollout")
+PANEL = choice("panel", PANELS)
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
@@ -17,18 +23,17 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     at = Look(source, lines, changed, look.sentence(lines), site, head)
     with said:
         says.line(at, look.asked_at(at.record, look.opening_site(source), None, at.sentence))
-    bar = st.container(horizontal=True, vertical_alignment="center", gap="small")
-    with st.container(horizontal=True, gap="medium"):
-        place, beside = st.container(width="content"), st.container(width="stretch", key="beside")
-    known, order = every.maps(at, bar, place)
-    with beside:
-        tables.of_head(at, known)
-    heading("When a head is off")
-    numbers.switch_each_off(at, known)
-    heading("All numbers of this text")
-    tables.all_heads(known, order)
-    every.against(at, known)
-    heading("Over many texts")
-    texts.over_many_texts(at)
-    heading("What reaches what")
-    reach.reach(at)
+    made = (every.panel, _switched_off, tables.panel, texts.over_many_texts, reach.reach)
+    tabs(PANEL, {name: partial(draw, at) for name, draw in zip(PANELS, made, strict=True)}, opening=_opening())
+
+
+def _opening() -> str:
+    """The tab that a link without one asks for by what else it holds."""
+    asked = {PANELS[4]: (reach.STACK, reach.AFTER), PANELS[2]: (tables.ACROSS, tables.UP)}
+    return next((name for name, of_it in asked.items() if any(state.get(one) is not None for one in of_it)), PANELS[0])
+
+
+def _switched_off(at: Look) -> None:
+    """What each head changes when it is off, and then the heads in that order."""
+    if numbers.switch_each_off(at):
+        every.panel(at, among=tuple(numbers.OFF))

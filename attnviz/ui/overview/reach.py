@@ -1,4 +1,4 @@
-"""What reaches what: where the content of each position came from, through all layers."""
+"""Attention rollout: where the content of each position came from, through all layers."""
 
 from dataclasses import replace
 
@@ -23,10 +23,10 @@ FOLLOWED: Setting[tuple] = kept("follow asked", ())
 ASKED_FLOW: Setting[tuple] = kept("flow asked", ())
 
 WHAT = (
-    "How much of each token is in what stands at each position? Attention rollout: every layer keeps half (the "
-    "residual connection) and mixes in half of what its attention brings (the mean of its heads, those that are off "
-    "too), layer after layer. It knows nothing of values and of feed-forward networks: it says which way content can "
-    "go, not what of it is used. Source: Abnar and Zuidema 2020."
+    "Attention rollout: how much of each token is mixed into each position, layer after layer. Every layer keeps half "
+    "(the residual connection) and mixes in half of what its attention brings (the mean of its heads, also those that "
+    "are off). Values and feed-forward networks are ignored: it shows where content can go, not what is used. Source: "
+    "Abnar and Zuidema 2020."
 )
 
 FLOW = (

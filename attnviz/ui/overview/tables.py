@@ -1,41 +1,33 @@
-"""The numbers of one head, and of all."""
+"""The numbers of all heads: as a table, and two of them against each other."""
 
-import pandas as pd
 import streamlit as st
 
+from attnviz import figures
 from attnviz.metrics.heads import METRICS, ROWS, Metric
-from attnviz.metrics.roles import roles
-from attnviz.ui.overview.every import Order
-from attnviz.ui.overview.numbers import OFF, TITLES, Numbers, head_of, heads_of
-from attnviz.ui.shared import findings, look, pages, state
+from attnviz.ui.overview.every import Order, ordered, select
+from attnviz.ui.overview.numbers import TITLES, Numbers, head_of, heads_of, numbers
+from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared.look import Look
-from attnviz.ui.shared.text import large, table
+from attnviz.ui.shared.setting import Setting, choice
+from attnviz.ui.shared.state import control
 
-SHOWN = ("confidence", "effective_keys", "distance", "previous", "self", "first", "special", "output_share")
-"""The numbers that stand beside the maps; all are in the table."""
+ACROSS, UP = choice("across", TITLES), choice("up", TITLES)
 
-
-def of_head(at: Look, known: Numbers) -> None:
-    """What the framed head looks like on this text, what is known of it, and its numbers."""
-    row = known.row((at.site, at.head))
-    large(f"Head {at.head} · {at.site}")
-    for role in roles(row):
-        large(f"On this text it looks like: {role.evidence}.")
-    findings.of_head(at.source, at.site, at.head)
-    there = [name for name in (*SHOWN, *OFF) if name in known.names and not pd.isna(row[name])]
-    with st.container(width=360):
-        table([(TITLES[name], _number(name, float(row[name]))) for name in there], numbers=(1,))
-    if st.button("Open this head", key="open head", icon=":material/arrow_forward:"):
-        look.look_at(at.site, at.head)
-        pages.go_to(pages.TITLES[0])
+ROW = 35
+"""Pixels of a row of a table."""
 
 
-def _number(name: str, value: float) -> str:
-    return f"{value:.1%}" if name in ("output", "output_share") else f"{value:.2f}"
+def panel(at: Look) -> None:
+    """Every head with all numbers, two of them against each other, and one alone."""
+    known = numbers(at)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        order, _ = ordered(known)
+    _all_heads(known, order)
+    _against(at, known)
 
 
-def all_heads(known: Numbers, order: Order) -> None:
-    """Every head with all numbers; choosing a row frames the head, with the arrow keys too."""
+def _all_heads(known: Numbers, order: Order) -> None:
+    """Choosing a row frames the head, with the arrow keys too."""
     found = known.table
     if order is not None:
         at = {head: place for place, head in enumerate(order)}
@@ -50,7 +42,7 @@ def all_heads(known: Numbers, order: Order) -> None:
     named = {"role": st.column_config.TextColumn("looks like", width="medium")}
     named |= {name: st.column_config.NumberColumn(TITLES[name], format="%.3f") for name in known.names}
     options = {"on_select": chosen, "selection_mode": "single-row", "key": "table of heads"}
-    st.dataframe(shown, hide_index=True, height=min(280, 35 * len(shown) + 38), column_config=named, **options)
+    st.dataframe(shown, hide_index=True, height=ROW * (min(len(shown), 12) + 1) + 3, column_config=named, **options)
     with st.expander("What the numbers mean"):
         st.markdown("\n\n".join([ROWS, *map(_meaning, (one for one in METRICS if one.name in known.names))]))
 
@@ -61,3 +53,26 @@ def _meaning(metric: Metric) -> str:
     source = metric.source if metric.source.endswith("?") else f"{metric.source}."
     means = f"{metric.means} From {metric.range}. Source: {source}".replace("<", "\\<").replace("[", "\\[")
     return f"**{metric.title}** &ensp; $\\displaystyle {metric.formula}${where}\\\n{means}"
+
+
+def _against(at: Look, known: Numbers) -> None:
+    """Two numbers against each other, and one alone."""
+    up = "distance" if known.table["distance"].notna().all() else "output_share"
+    drawn = {"titles": TITLES, "dark": at.dark, "focused": (at.site, at.head), "rev": look.rev("every")}
+    with st.container(horizontal=True, gap="large"):
+        with st.container(width="content"):
+            with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+                x = _number(known, "X axis", ACROSS, "confidence")
+                y = _number(known, "Y axis", UP, up)
+            scatter = figures.scatter(at.record, known.table, x, y, **drawn)
+            pictures.show(scatter, "scatter", select="head", on_select=select)
+        with st.container(width="content"):
+            histogram = figures.scatter(at.record, known.table, x, None, **drawn)
+            pictures.show(histogram, "histogram", select="head", on_select=select)
+
+
+def _number(known: Numbers, title: str, setting: Setting[str], opening: str) -> str:
+    """A column of the table, by its title."""
+    chosen = state.one_of(setting, known.names, opening if opening in known.names else known.names[0])
+    options = {"shown": chosen, "format_func": TITLES.__getitem__, "width": 290}
+    return control(st.selectbox, title, setting, known.names, **options)

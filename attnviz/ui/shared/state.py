@@ -119,9 +119,11 @@ def pick(title: str, setting: Setting[T], options: list, **behavior: Any) -> Any
     return control(st.pills, title, setting, options, **behavior)
 
 
-def tabs(setting: Setting[str], parts: Mapping[str, Callable[[], None]]) -> None:
-    """Tabs, and what is in the open one. Which one that is stands in the link."""
-    for place, draw in zip(control(st.tabs, [*parts], setting), parts.values(), strict=True):
+def tabs(setting: Setting[str | None], parts: Mapping[str, Callable[[], None]], opening: str | None = None) -> None:
+    """Tabs, and what is in the open one. Which one that is stands in the link; `opening` is open if nobody chose."""
+    for place, draw in zip(
+        control(st.tabs, [*parts], setting, shown=get(setting) or opening), parts.values(), strict=True
+    ):
         if place.open:
             with place:
                 draw()
