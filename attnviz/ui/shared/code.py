@@ -19,6 +19,8 @@ from attnviz.views import View
 
 OF_SCREEN = ("rev", "brush")
 """What a figure is given for the page alone."""
+SEEN = {"sentence": 0, "view": View()}
+"""What is looked at where nothing is asked for."""
 
 Origin = Callable[[Record], tuple[Source, tuple[str, ...]]]
 """From a record to its source and its texts."""
@@ -40,7 +42,7 @@ def python(figure: Figure, origin: Origin) -> str:
 def _asked(figure: Figure) -> dict[str, Any]:
     """The named arguments that differ from their defaults and have a meaning outside of the page."""
     given = inspect.signature(getattr(figures, figure.call.name)).parameters
-    plain = {name: one.default for name, one in given.items()} | vars(figure.style.__class__())
+    plain = {name: one.default for name, one in given.items()} | vars(type(figure.style)()) | SEEN
     return {
         name: value
         for name, value in figure.call.named.items()
