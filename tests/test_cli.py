@@ -220,7 +220,7 @@ def test_tokens_as_json(run, monkeypatch):
         (["head", "a", *SCRATCH, "--mask", "{"], "not valid JSON"),
         (["head", "a", *SCRATCH, "--temperature", "0"], "The temperature is 0.0"),
         (["head", "a", *SCRATCH, "--empty-rows", "none"], "zero, nan, uniform, error"),
-        (["head", "a", *SCRATCH, "--domain", "half"], "there are fixed, shared, log"),
+        (["head", "a", *SCRATCH, "--domain", "half"], "there are adapts, fixed, shared, log"),
         (["head", "a", *SCRATCH, "--d-model", "65"], "num_heads must divide d_model"),
         (["head", "a", *SCRATCH, "--tokenizer", "letters"], "There are: words, characters, bpe."),
         (["head", "a", *SCRATCH, "--sentence", "2"], "There is no sentence 2; there are 1, counted from 1."),

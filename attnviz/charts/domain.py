@@ -1,6 +1,7 @@
 """What the color of a weight says, and what stands in place of a weight."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,11 @@ from attnviz.core.errors import InputError
 from attnviz.metrics import EMPTY, WEIGHT, Cells
 from attnviz.views import Seen
 
-DOMAINS = ("fixed", "shared", "log")
+DOMAINS = ("adapts", "fixed", "shared", "log")
+CROWDED, FAINT = 40, 0.3
+"""Tokens above which, and the largest weight below which, an adapting scale ends at the largest weight: even attention
+over more tokens than that is too faint to be seen on a scale from 0 to 1."""
+
 LOWEST = 1e-4
 """Where the logarithmic domain begins."""
 
@@ -31,14 +36,22 @@ POLICIES = {
 
 @dataclass(frozen=True)
 class Domain:
-    """What the color says: `kind` is one of `DOMAINS`, `top` the weight at the end of the ramp."""
+    """What the color says.
+
+    Attributes:
+        kind: one of `DOMAINS`; "adapts" where it does.
+        top: the weight at the end of the ramp.
+        here: what `top` is the largest of, where it adapts.
+    """
 
     kind: str = "fixed"
     top: float = 1.0
+    here: str = "here"
 
     @property
     def caption(self) -> str:
         return {
+            "adapts": f"weight; colors end at {self.top:.2g}, the largest {self.here}",
             "fixed": "weight, from 0 to 1",
             "shared": "weight, from 0 to the largest of all heads",
             "log": "weight, on a logarithmic scale; 0.0001 and less look alike",
@@ -63,11 +76,35 @@ class Domain:
         return Ramp(self.caption, pixels.ramp_uri(colors, gray=gray), self.ticks)
 
 
-def domain_of(kind: str, seen: Seen) -> Domain:
-    """A domain by its name; "shared" ends at the largest weight of all heads of the site."""
+def domain_of(kind: str, seen: Seen, found: Cells) -> Domain:
+    """A domain of some cells by its name; "shared" ends at the largest weight of all heads of the site."""
     if kind not in DOMAINS:
         raise InputError(f"There is no color domain {kind!r}; there are {', '.join(DOMAINS)}.")
+    if kind == "adapts":
+        return adapted(found, max(len(seen.queries), len(seen.keys)))
     return Domain(kind, seen.largest() if kind == "shared" else 1.0)
+
+
+def adapted(found: Cells, tokens: int) -> Domain:
+    """From 0 to 1 where that can be read, else to the largest weight of the rows that have a choice.
+
+    A row with one key left gives it 1, whatever the head does.
+    """
+    weights = np.where(colored(found), np.nan_to_num(found.weights), 0)
+    choice = (found.blocked == 0).sum(-1) > 1
+    largest = float(weights[choice].max(initial=0))
+    if not 0 < largest < (1 if tokens > CROWDED else FAINT):
+        return Domain()
+    return Domain("adapts", largest, "here" if weights.max() <= largest else "where several keys are left")
+
+
+def legend_of(domains: Sequence[Domain], colors: Theme) -> Ramp:
+    """One legend of several maps, of which each may end at its own largest weight."""
+    own = [one.kind == "adapts" for one in domains]
+    if not any(own) or len(set(domains)) == 1:
+        return domains[0].ramp(colors)
+    each, some = "of each head end at its own largest", "end at 1, of faint heads at their own largest"
+    return Ramp(f"weight; colors {each if all(own) else some}", pixels.ramp_uri(colors), ((0, "0"), (1, "end")))
 
 
 def colored(found: Cells) -> np.ndarray:

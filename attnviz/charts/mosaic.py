@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from attnviz.charts import frame, hatch, maps, pixels
-from attnviz.charts.domain import Domain, colored, domain_of
+from attnviz.charts.domain import Domain, adapted, colored, domain_of, legend_of
 from attnviz.charts.frame import Frame, box, sign
 from attnviz.charts.picture import Form, Picture, columns
 from attnviz.charts.style import Style
@@ -52,16 +52,16 @@ class Mosaic:
     def picture(self, seen: dict[Site, Seen], title: str, lines: Sequence[str], style: Style) -> Picture:
         """The thumbnails; a click selects one under "head" with the fields kind, layer, head and rev."""
         colors, around = style.colors, self.words
-        scale = domain_of(style.domain, next(iter(seen.values()))) if seen else None
         found, rows = self._cells(seen), []
+        scales = _scales(found, seen, style.domain)
         for one in self.thumbnails:
             off = one.head in seen[one.site].step.heads_off
-            rows.append(self._row(one, found[one.site, one.head], scale, style, off=off))
+            rows.append(self._row(one, found[one.site, one.head], scales[one.site, one.head], style, off=off))
             around += self._outline(one, style, off=off)
         wide = {"left": 0, "top": -8, "width": self.width, "narrowest": self.narrowest}
         around += frame.heading(title, lines, colors=colors, **wide)
-        if scale is not None:
-            ramp = scale.ramp(colors)
+        if scales:
+            ramp = legend_of([*scales.values()], colors)
             around += frame.legend([], ramp, top=self.bottom + 14, width=self.width, colors=colors)
         form = _form(self.side, self.height, self.width, self.bottom, colors)
         return Picture(form, {"heads": columns(_COLUMNS, rows)} | frame.tables(around))
@@ -103,6 +103,16 @@ class Mosaic:
         if style.focused in (one.head, (one.site, one.head)):
             drawn += Frame(boxes=(box(x - 2.5, y - 2.5, x2 + 2.5, y2 + 2.5, stroke=colors.accent, width=2.5),))
         return drawn
+
+
+def _scales(found: dict[Head, Cells], seen: dict[Site, Seen], kind: str) -> dict[Head, Domain]:
+    """What the colors of each head say: one that adapts, by itself, as its large map does."""
+    if kind == "adapts":
+        tokens = {site: max(len(one.queries), len(one.keys)) for site, one in seen.items()}
+        return {head: adapted(cells, tokens[head[0]]) for head, cells in found.items()}
+    for (site, _), cells in found.items():
+        return dict.fromkeys(found, domain_of(kind, seen[site], cells))
+    return {}
 
 
 _COLUMNS = ("x", "y", "kind", "layer", "head", "rev", "uri", "name", "largest", "state")

@@ -24,7 +24,7 @@ class Style:
     selected: tuple[int, int] | int | None = None
     focused: object = None
     rev: int = 0
-    domain: str = "fixed"
+    domain: str = "adapts"
     row_sums: bool = False
     side: int | None = None
     on_screen: bool = False

@@ -46,7 +46,7 @@ def figure(options: Namespace, record: "Record", site: "Site", head: int | str, 
     form = options.form
     if form not in FORMS:
         raise InputError(f"A head is not shown as {quoted(form)}. There are: {', '.join(FORMS)}.")
-    plain = {"beside": (), "least": None, "token": None, "to": False, "row_sums": False, "domain": "fixed"}
+    plain = {"beside": (), "least": None, "token": None, "to": False, "row_sums": False, "domain": "adapts"}
     for name, (flag, forms) in ONLY.items():
         if getattr(options, name) != plain[name] and form not in forms:
             raise InputError(f"{flag} is for --as {' and --as '.join(forms)}, not for --as {form}.")

@@ -118,7 +118,8 @@ def _add_head(command: argparse.ArgumentParser) -> None:
 
 
 def _add_domain(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--domain", default="fixed", help="colors from 0 to: fixed (1), shared (largest), log")
+    what = "colors: adapts, fixed (0 to 1), shared (0 to the largest of all heads), log"
+    command.add_argument("--domain", default="adapts", help=what)
 
 
 def _add_leaks(command: argparse.ArgumentParser) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Unpack
 
 import numpy as np
 
 from attnviz import tables, words
 from attnviz.charts import axes, frame, hatch, panels, pixels
-from attnviz.charts.domain import NOT_A_NUMBER
+from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
 from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, box, text_width
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.size import Size, size_beside
@@ -39,11 +40,11 @@ LONGEST_LABEL, LONGEST_TEXT = 14, 90
 
 NAMES = "A", "B", "Difference"
 
-MORE = "A more", "B more"
+MORE = "higher in A", "higher in B"
 """What a negative and what a positive difference mean."""
 
-MOVED = "row moved"
-MEASURE = "row moved: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
+MOVED = "change per row"
+MEASURE = "change per row: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
 
 ONLY = "blank: only the other has this token"
 
@@ -227,12 +228,19 @@ class _Plan:
             0.0,
             self.size.width,
             self.size.height,
-            max(panels.limit_of(values), LEAST) if end == 2 else 1.0,
+            max(panels.limit_of(values), LEAST) if end == 2 else self.scale.top,
             signed=end == 2,
             beside=(x + text_width(NAMES[end], WORD_CHARACTER) + 18, -self.above + LINE / 2),
             states=tiled_states(states, self.size.tile),
             ends=MORE if end == 2 else ("", ""),
         )
+
+    @cached_property
+    def scale(self) -> Domain:
+        """What the colors of A and B say, the same of both."""
+        largest = panels.limit_of(*(numbers for numbers, _ in self.found.maps))
+        crowded = max(len(self.found.rows), len(self.found.columns)) > CROWDED
+        return Domain("adapts", largest) if 0 < largest < (1 if crowded else FAINT) else Domain()
 
     def around(self, end: int, panel: Panel) -> Frame:
         """The name of a map, the labels of its rows and columns, and a line around it."""
@@ -271,11 +279,12 @@ class _Plan:
         limit, colors, wide = maps[2].limit, self.colors, {"width": self.size.width, "colors": self.colors}
         top = self.size.height + 14
         x, y = (maps[1].x, top + 4) if self.size.width >= WIDE else (0.0, top + 2 * LINE + 34)
-        weight = Ramp("weight, from 0 to 1", pixels.ramp_uri(colors), ((0, "0"), (0.5, "0.5"), (1, "1")))
         ends = ((0, f"{MORE[0]} {limit:.2g}"), (0.5, "0"), (1, f"{limit:.2g} {MORE[1]}"))
         signed = Ramp("difference, the largest at the end", pixels.ramp_uri(panels.ground(True, colors)), ends)
         entries = frame.legend(self.entries(), None, top=y, width=maps[2].x - x - GAP, colors=colors)
-        drawn = frame.legend([], weight, top=top, **wide) + entries.moved(x)
+        drawn = frame.legend([], self.scale.ramp(colors), top=top, **wide) + entries.moved(x)
+        if not panels.limit_of(maps[2].values):
+            return drawn  # nothing differs, and no color says how much
         return drawn + frame.legend([], signed, top=top, **wide).moved(maps[2].x)
 
     def entries(self) -> list[Entry]:

@@ -50,7 +50,8 @@ def title_of(seen: Seen, head: int | str) -> str:
 def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:
     """The weights of a head as a map."""
     size = size_of(len(seen.queries), len(seen.keys), style.side)
-    scale, found = domain_of(style.domain, seen), seen.cells([head], size.tile)[0]
+    found = seen.cells([head], size.tile)[0]
+    scale = domain_of(style.domain, seen, found)
     kinds, states = _states(found, POLICIES[seen.step.scoring.empty_rows])
     gray = head in seen.step.heads_off
     scores = {} if found.scores is None else {"score": (found.scores, ".3f")}

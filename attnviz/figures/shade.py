@@ -1,12 +1,13 @@
 """What one token gives to the others, or gets of them: the weights by which a text is shaded."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from attnviz.charts.domain import colored
 from attnviz.core.errors import InputError
 from attnviz.figures.strands import window
+from attnviz.metrics import Cells
 from attnviz.views import Groups, Seen
 from attnviz.words import MOST_NAMED, named
 
@@ -26,6 +27,7 @@ class Shade:
         side: one of `SIDES`.
         index: which query, or which key, of the window.
         states, weights, blocked, reasons: as of `metrics.Cells`; `colored` is where a weight is to be shown.
+        cells: the cells of the window.
         notes: that a window is drawn, where it is.
     """
 
@@ -37,6 +39,7 @@ class Shade:
     blocked: np.ndarray
     colored: np.ndarray
     reasons: tuple[str, ...]
+    cells: Cells
     notes: tuple[str, ...]
 
     @property
@@ -72,7 +75,13 @@ def shade_of(every: Seen, head: int | str, *, chosen: int | None = None, side: s
     found = seen.cells([head])[0]
     pick = (index, slice(None)) if side == "from" else (slice(None), index)
     cells = (array[pick] for array in (found.weights, found.states, found.blocked, colored(found)))
-    return Shade(seen, side, index, *cells, found.reasons, tuple(notes))
+    return Shade(seen, side, index, *cells, found.reasons, _row(found, pick), tuple(notes))
+
+
+def _row(found: Cells, pick: tuple) -> Cells:
+    """The cells of one token alone, as one row."""
+    parts = {name: np.atleast_2d(getattr(found, name)[pick]) for name in ("weights", "states", "blocked")}
+    return replace(found, **parts)
 
 
 def _window(seen: Seen) -> str:

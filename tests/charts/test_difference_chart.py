@@ -64,18 +64,18 @@ def test_the_difference_is_b_less_a_and_blank_where_a_token_is_alone():
 
 
 def test_zero_is_the_middle_of_the_scale_and_the_largest_difference_its_end():
-    """A more and B more are equally far from the middle, and both are said in words."""
+    """Higher in A and higher in B are equally far from the middle, and both are said in words."""
     panel = drawing(figures.difference(cat_and_dog())).panels[2]
     size = np.nanmax(np.abs(panel.values))
 
     assert (panel.place(0), panel.place(size), panel.place(-size)) == (0.5, 1.0, 0.0)
     for value, text in zip(panel.values.ravel(), panel.texts(), strict=True):
-        ends = "blank" if np.isnan(value) else "B more" if value > 0 else "A more"
+        ends = "blank" if np.isnan(value) else "higher in B" if value > 0 else "higher in A"
         assert text.replace("\N{NO-BREAK SPACE}", " ").endswith(ends)
         assert " " not in text
     drawn_words = json.dumps([item["text"] for item in drawing(figures.difference(cat_and_dog())).frame.ticks])
-    assert "A more" in drawn_words
-    assert "B more" in drawn_words
+    assert "higher in A" in drawn_words
+    assert "higher in B" in drawn_words
 
 
 def test_small_differences_do_not_look_large():

@@ -78,6 +78,19 @@ def test_one_or_two_heads_are_thumbnails_still(count):
     assert image(data(heads(record_of(WORDS, heads=count), SITE), "heads")[0]).shape[1] == 150
 
 
+def test_each_thumbnail_of_a_long_text_ends_at_its_own_largest_weight():
+    """It is its large map in small: an even head beside a sharp one is seen, and the legend says that scales differ."""
+    record = record_of([f"w{i}" for i in range(41)], heads=3)
+    adapts, fixed = (heads(record, SITE, domain=domain) for domain in ("adapts", "fixed"))
+
+    def darkest(chart):
+        return [image(row).sum(2).min() for row in data(chart, "heads")]
+
+    assert len(set(darkest(adapts))) == 1
+    assert len(set(darkest(fixed))) == 3
+    assert "weight; colors of each head end at its own largest" in {row["text"] for row in data(adapts, "words")}
+
+
 def test_thumbnails_and_their_legend_have_the_domain_of_the_large_map():
     record = record_of(WORDS)
     drawn = {domain: heads(record, SITE, domain=domain) for domain in ("fixed", "shared", "log")}

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ from attnviz.charts.size import THINNEST
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Padding, Painted, Prefix, Subsequent, Window
+
+EVEN = Edits(temperature=1e4)
+"""So hot that attention is even."""
 
 
 def texts(chart, *names):
@@ -169,6 +173,31 @@ def test_domains_say_what_the_color_means():
     assert any("logarithmic" in text for text in texts(log, "words"))
     with pytest.raises(InputError, match="sqrt"):
         heatmap(record, SITE, 0, domain="sqrt")
+
+
+def test_colors_of_a_long_text_end_at_the_largest_weight_and_say_so():
+    """Even attention over 41 tokens is seen: its largest weight has the color of the end."""
+    record = record_of([f"w{i}" for i in range(41)])
+    top = float(record.step(SITE).weights(0).max())
+    adapts, fixed = heatmap(record, SITE, 0), heatmap(record, SITE, 0, domain="fixed")
+
+    assert f"weight; colors end at {top:.2g}, the largest here" in texts(adapts, "words")
+    assert (texts(adapts, "ticks")[-1], texts(fixed, "ticks")[-1]) == (f"{top:.3g}", "1")
+
+
+def test_colors_of_a_faint_head_end_at_its_largest_weight():
+    """Four tokens at high temperature have weights of a quarter; three have a third, and the scale stays."""
+    four, three = (heatmap(record_of(list("abcd")[:n], edits=EVEN), SITE, 0) for n in (4, 3))
+
+    assert (texts(four, "ticks")[-1], texts(three, "ticks")[-1]) == ("0.25", "1")
+
+
+def test_a_query_with_one_key_does_not_stretch_the_scale():
+    """Under a causal mask the first token gives itself 1, whatever the head does."""
+    record = record_of([f"w{i}" for i in range(41)], edits=replace(EVEN, mask=Subsequent()))
+    drawn = heatmap(record, SITE, 0)
+
+    assert "weight; colors end at 0.5, the largest where several keys are left" in texts(drawn, "words")
 
 
 def test_a_click_gives_query_key_and_counter(cat):

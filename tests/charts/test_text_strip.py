@@ -34,7 +34,7 @@ def test_each_token_is_shaded_by_its_weight(side):
     record = record_of(WORDS)
     weights = record.step(SITE).weights(1)
     row = (weights[2] if side == "from" else weights[:, 2]).tolist()
-    chart = text_strip(record, SITE, 1, chosen=2, side=side)
+    chart = text_strip(record, SITE, 1, chosen=2, side=side, domain="fixed")
 
     assert [token["text"] for token in data(chart, TABLE)] == WORDS
     assert [token["fill"] for token in data(chart, TABLE)] == [pixels.color_at(weight, LIGHT) for weight in row]

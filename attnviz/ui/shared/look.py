@@ -27,7 +27,7 @@ from attnviz.views import SPECIAL, View
 
 COMBINED = ("mean", "max", "min")
 """How all heads can be shown as one."""
-DOMAINS = {"0 to 1": "fixed", "0 to largest": "shared", "logarithmic": "log"}
+DOMAINS = {"adaptive": "adapts", "0 to 1": "fixed", "0 to largest": "shared", "logarithmic": "log"}
 PAIRS = {"A to A": "aa", "A to B": "ab", "B to A": "ba", "B to B": "bb"}
 """How the link writes which text of a pair looks at which."""
 
@@ -129,7 +129,7 @@ CELL = coded("cell", None, lambda cell: f"{cell[0]}.{cell[1]}", _read_cell, "tex
 PINS = coded("pins", frozenset(), _pins_text, lambda text: frozenset(_read_pins(text)), "text", lacks=_lacks_pin)
 QUERY = whole("query", None, 0, 999_999)
 SENTENCE = whole("sentence", 1, 1, cache.MOST_SENTENCES)
-COLORS = choice("colors", tuple(DOMAINS), "0 to 1")
+COLORS = choice("colors", tuple(DOMAINS), "adaptive")
 SUMS = flag("sums", False)
 VIEW = coded("view", View(), view_text, _read_view)
 REVS = kept("revs", {})
