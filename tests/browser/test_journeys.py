@@ -98,7 +98,7 @@ def test_a_head_switched_off_moves_the_output(page, server):
     expect(picture(page, "heads")).to_contain_text("off")
     expect_link(page, "off=e0.2")
 
-    page.get_by_role("button", name="reset all").click()
+    page.get_by_role("button", name="Reset all").click()
 
     expect(picture(page, "change")).to_have_count(0)
 

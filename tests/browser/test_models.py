@@ -93,7 +93,7 @@ def test_heads_switched_off_change_the_translation(page, server):
     assert "underline" in page.locator(".says u").first.evaluate("e => getComputedStyle(e).textDecoration")
     expect(picture(page, "steps")).to_contain_text("before the change")
 
-    page.get_by_role("button", name="reset all").click()
+    page.get_by_role("button", name="Reset all").click()
 
     expect(page.locator(".says")).to_contain_text("It writes")
 

@@ -91,7 +91,7 @@ def test_undo_goes_back_to_the_opening_and_redo_returns():
 
     assert mask(app) == "prefix-4"
 
-    button(app, "reset all").click().run()
+    button(app, "Reset all").click().run()
     click(app, "icon undo")
 
     assert mask(app) == "prefix-4"
@@ -269,7 +269,7 @@ def test_without_a_rule_everything_is_open():
     click(app, "icon remove 0")
 
     assert mask(app) == "none"
-    assert "Nothing is changed" in captions(app)
+    assert "Original model" in captions(app)
     assert "No rule yet." in html(app)
     assert "49 of 49 cells may attend" in html(app)
 

@@ -96,7 +96,7 @@ def test_undoing_a_mistake_leaves_a_trained_model_as_it_was():
     button(app, "Undo the mistake").click().run()
 
     assert (app.session_state["state"][MASK], app.session_state["state"][OWN_MASK]) == before
-    assert "Nothing is changed" in captions(app)
+    assert "Original model" in captions(app)
     assert "mask" not in app.query_params
 
 

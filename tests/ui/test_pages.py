@@ -150,9 +150,9 @@ def test_all_none_and_invert_work_on_the_layer_shown():
 def test_reset_all_gives_the_untouched_model_back():
     """Masks, padding and heads return to how the model is."""
     app = opened(text="one two three\none", mask="subsequent.window", own_mask="false", off="e0.0-e1.2")
-    button(app, "reset all").click().run()
+    button(app, "Reset all").click().run()
 
-    assert not [b for b in app.button if b.label == "reset all"]
+    assert not [b for b in app.button if b.label == "Reset all"]
     assert set(app.query_params) <= {"model", "text"}
 
 
@@ -279,8 +279,8 @@ def test_the_masks_page_opens_on_the_subsequent_mask():
     button(app, "subsequent mask").click().run()
 
     assert app.query_params["mask"] == "none"
-    assert "Nothing is changed" in captions(app)
-    assert "Nothing is changed" in captions(opened(masks_page, mask="none"))
+    assert "Original model" in captions(app)
+    assert "Original model" in captions(opened(masks_page, mask="none"))
 
 
 def test_looking_at_the_masks_page_changes_nothing():
@@ -288,7 +288,7 @@ def test_looking_at_the_masks_page_changes_nothing():
     app = opened(masks_page)
 
     assert app.session_state["state"][MASK] is None
-    assert "Nothing is changed" in captions(opened())
+    assert "Original model" in captions(opened())
 
 
 def test_a_link_that_names_what_is_not_there_says_so():

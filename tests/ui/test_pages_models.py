@@ -198,7 +198,7 @@ def test_the_written_text_stands_beside_the_one_before_a_change():
     assert "<u>" in said(app)
     assert sum(word in said(app) for word in now.split()) == len(now.split())
 
-    button(app, "reset all").click().run()
+    button(app, "Reset all").click().run()
 
     assert "It writes" in said(app)
     assert "<u>" not in said(app)
@@ -303,7 +303,7 @@ def test_the_masks_page_shows_the_mask_of_the_decoder():
 
     assert "Mask &#x27;subsequent&#x27;" in html(app)
     assert "decoder layer 0" in html(app)
-    assert "Nothing is changed" in captions(app)
+    assert "Original model" in captions(app)
 
     app.toggle(key="own_mask").set_value(False).run()
 

@@ -283,7 +283,7 @@ def test_what_a_link_changes_in_a_read_only_model_is_named_as_left_out(folder):
     assert 'class="says"' not in html(app)
     assert app.query_params["off"] == "e0.1-e1.2"
 
-    button(app, "let go of these changes").click().run()
+    button(app, "Clear these changes").click().run()
 
     assert 'class="note' not in html(app)
     assert not {"off", "mask"} & set(app.query_params)

@@ -215,7 +215,7 @@ def test_knobs_are_kept_in_the_link_and_undone_by_chips():
 def test_reset_all_is_all():
     """What was set in the call alone goes with what was changed in the model."""
     app = page_of("scratch", knobs="dropout-0.5-3", tuned="temperature-2")
-    button(app, "reset all").click().run()
+    button(app, "Reset all").click().run()
 
     assert app.session_state["state"][KNOBS] == walk.Knobs()
     assert not {"knobs", "tuned"} & set(app.query_params)

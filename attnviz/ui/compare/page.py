@@ -11,13 +11,15 @@ from attnviz.figures.difference import MEASURE
 from attnviz.metrics.beside import Beside, Places, Side, at_a, beside
 from attnviz.sources.base import Source
 from attnviz.ui.compare import alike, other, said
-from attnviz.ui.shared import edits, look, pictures
+from attnviz.ui.shared import look, pictures, toolbar
 from attnviz.ui.shared.look import Cell, Look
 from attnviz.ui.shared.text import heading, in_words, note, quiet, sideways
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    a, _, _ = edits.opened(source, lines)
+    bar = toolbar.bar(source, lines, combined=True)
+    a = bar.at
+    bar.predict()
     with st.container(gap="xsmall", key="b"):
         b = other.side(a)
     if isinstance(b, AttnvizError):

@@ -5,39 +5,30 @@ import streamlit as st
 from attnviz import figures
 from attnviz.sources.base import Source
 from attnviz.ui.heads import forms
-from attnviz.ui.shared import cache, edits, findings, look, pictures, says
+from attnviz.ui.shared import cache, edits, findings, look, pictures, says, toolbar
 from attnviz.ui.shared.look import Look
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    bar = st.container(gap="xsmall")
+    bar = toolbar.bar(source, lines, combined=True)
+    at = bar.at
+    with bar.view:
+        form = forms.form()
+        shown = look.display(at, form)
+    bar.predict()
     with st.container(horizontal=True, gap="medium"):
         left, right = st.container(width=344, key="overview"), st.container(width="stretch")
     with left:
-        site = look.site(source)
-        sentence = look.sentence(lines)
-        source = look.step(source)
-        every = st.container()
-    with bar:
-        changed, said = edits.edits_bar(source, lines)
-    with right, st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        at = Look(source, lines, changed, sentence, site, look.focus(source))
-        form = forms.form()
-        shown = look.display(at, form)
-        menu = st.container(width="content")
-    with said:
-        says.line(at)
-    with every:
         _every(at, shown)
     with right:
         forms.controls(form, at)
         figure, key = forms.figure(form, at, shown), forms.KEYS[form]
-        with menu:
+        with bar.export:
             pictures.take_away(figure, key)
         with st.container(horizontal=True, gap="medium"):
             pictures.picture(figure, key, select="cell", on_select=forms.select(form))
             with st.container(width="stretch", key="beside"):
-                findings.of_head(source, site, at.head)
+                findings.of_head(at.source, at.site, at.head)
                 forms.said(form, at, shown["view"])
                 says.panel(at)
         pictures.numbers(figure, key)

@@ -11,7 +11,7 @@ from attnviz.sources.base import Source
 from attnviz.ui.masks import checking, compose, conventions, leaks, numerics
 from attnviz.ui.masks.lab import TAB, TABS, Lab
 from attnviz.ui.masks.presets import CAUSAL
-from attnviz.ui.shared import edits, look, mask, says
+from attnviz.ui.shared import mask, state, toolbar
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import flag
 from attnviz.ui.shared.state import control, tabs
@@ -20,21 +20,18 @@ SOS = flag("sos", True)
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    if "sos" in source.settings():  # a trained model knows itself how to begin
-        source = replace(source, sos=control(st.toggle, "begin with <sos> (shift right)", SOS))
-    source = look.step(source)
+    begins = "sos" in source.settings()  # a trained model knows itself how to begin
+    source = replace(source, sos=state.get(SOS)) if begins else source
     decoder = next((site for site in source.sites if site.kind == "decoder"), None)  # it has a mask of its own to show
-    with st.container(gap="xsmall"):
-        opening = Stack() if decoder else CAUSAL
-        changed, said = edits.edits_bar(source, lines, opening=opening, shortcuts=False)
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        site = look.site(source, decoder or source.sites[0])
-        sentence = look.sentence(lines)
-        at = Look(source, lines, changed, sentence, site, look.focus(source))
-    with said:
-        says.line(at)
+    opening = Stack() if decoder else CAUSAL
+    bar = toolbar.bar(source, lines, combined=True, site=decoder or source.sites[0], mask=opening)
+    at = bar.at
+    if begins:
+        with bar.view:
+            control(st.toggle, "Begin with <sos>", SOS, help="Shift right: each row predicts the next token.")
+    bar.predict()
     stack, _ = mask.fitting(mask.current(), len(lines))
-    lab = Lab(*at.run, sentence, site, at.head, at.dark, stack=stack, mask=_mask(at, stack))
+    lab = Lab(*at.run, at.sentence, at.site, at.head, at.dark, stack=stack, mask=_mask(at, stack))
     made = (compose.tab, conventions.tab, numerics.tab, leaks.tab, checking.tab)
     tabs(TAB, {name: partial(tab, lab) for name, tab in zip(TABS, made, strict=True)})
 

@@ -1,16 +1,22 @@
 """The card of the chosen model: what it is, how well it does, what its heads do, and what it cannot do."""
 
+from contextlib import suppress
+
 import streamlit as st
 
 from attnviz.charts.curve import curve
 from attnviz.core.amounts import percent
+from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior, Card, Measure
-from attnviz.ui.shared import findings, look
+from attnviz.ui.shared import findings, look, toolbar
 from attnviz.ui.shared.text import Markup, block, heading, large, plain, quiet, table, title
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
+    bar = toolbar.bar(source, lines)
+    with suppress(AttnvizError):  # what cannot be run has a card, too
+        bar.predict()
     if source.facts:
         _pretrained(source)
     elif source.card is None:

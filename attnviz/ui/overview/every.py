@@ -7,13 +7,11 @@ from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import figures
 from attnviz.core.edits import KINDS
-from attnviz.core.record import Record
 from attnviz.metrics.roles import THRESHOLDS
-from attnviz.sources.base import Source
 from attnviz.ui.overview.card import of_head
 from attnviz.ui.overview.numbers import LAYER, SORT, TITLES, Numbers, head_of, numbers
 from attnviz.ui.shared import cache, look, pictures, state
-from attnviz.ui.shared.look import SHOW, SITE, Look, Place
+from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.setting import Setting, choice, kept, several
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import sideways
@@ -30,14 +28,6 @@ Order = tuple[Place, ...] | None
 """The heads that are shown; None for all of them in the order of the model."""
 
 select = look.clicks("every", lambda point: look.look_at(*head_of(point)))
-
-
-def framed(source: Source, record: Record) -> Place:
-    """The head that is framed: the chosen one, else the one that the model opens with."""
-    site, head = state.get(SITE), state.get(SHOW)
-    chosen = (site or look.opening_site(source), head if isinstance(head, int) else look.opening_head(source))
-    there = chosen[0] in record.sites and chosen[1] < record.step(chosen[0]).num_heads
-    return chosen if there else (record.steps[0].site, 0)
 
 
 def panel(at: Look, among: tuple[str, ...] = ()) -> None:

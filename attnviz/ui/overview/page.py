@@ -2,11 +2,9 @@
 
 from functools import partial
 
-import streamlit as st
-
 from attnviz.sources.base import Source
 from attnviz.ui.overview import every, numbers, reach, tables, texts
-from attnviz.ui.shared import cache, edits, look, says, state
+from attnviz.ui.shared import look, state, toolbar
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import tabs
@@ -16,13 +14,9 @@ PANEL = choice("panel", PANELS)
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    with st.container(gap="xsmall"):
-        changed, said = edits.edits_bar(source, lines)
-    source = look.step(source)
-    site, head = every.framed(source, cache.record(source, lines, changed))
-    at = Look(source, lines, changed, look.sentence(lines), site, head)
-    with said:
-        says.line(at, look.asked_at(at.record, look.opening_site(source), None, at.sentence))
+    bar = toolbar.bar(source, lines)
+    at = bar.at
+    bar.predict(look.asked_at(at.record, look.opening_site(source), None, at.sentence))
     made = (every.panel, _switched_off, tables.panel, texts.over_many_texts, reach.reach)
     tabs(PANEL, {name: partial(draw, at) for name, draw in zip(PANELS, made, strict=True)}, opening=_opening())
 

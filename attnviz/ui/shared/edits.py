@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
@@ -18,7 +17,7 @@ from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.stack import Entry, Stack
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, look, mask, state
-from attnviz.ui.shared.look import Look, Place
+from attnviz.ui.shared.look import Place
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import BY_NAME, usual
 from attnviz.ui.shared.setting import Setting, State, choice, coded, flag, reader
@@ -109,63 +108,36 @@ ADDED = coded("added", Added(), str, _read_added, "edits")
 TUNED = coded("tuned", Tuned(), str, _read_tuned, "edits")
 
 
-def opened(
-    source: Source, lines: tuple[str, ...], *, combined: bool = True
-) -> tuple[Look, DeltaGenerator, DeltaGenerator]:
-    """The edits, and under them in a row what of the model is looked at.
-
-    Gives what is looked at, the place for what the model says, and the rest of the row.
-    """
-    bar = st.container(gap="xsmall")
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        site = look.site(source)
-        sentence = look.sentence(lines)
-        source = look.step(source)
-        head = look.focus(source, combined=combined)
-        rest = st.container(horizontal=True, vertical_alignment="center", gap="small", width="content")
-    with bar:
-        changed, said = edits_bar(source, lines)
-    return Look(source, lines, changed, sentence, site, head), said, rest
-
-
-def edits_bar(
-    source: Source, lines: tuple[str, ...], *, opening: Stack = Stack(), shortcuts: bool = True
-) -> tuple[Edits, DeltaGenerator]:
-    """Toggle masks, and see and undo what is changed. Gives the edits, and the place for what the model says to them.
-
-    A model that is read-only is left as it is: its controls are disabled, and what a link would change is named.
+def mask_menu(source: Source, lines: tuple[str, ...], *, opening: Stack = Stack()) -> Edits:
+    """Draw the menu of masks; give all that is set, also for a model in which nothing can be changed.
 
     Args:
         opening: the mask that is on as long as nobody has chosen any.
-        shortcuts: whether some masks stand there as pills.
     """
-    fixed = bool(source.read_only)
-    hidden = _hidden(source, lines)
+    fixed, hidden = bool(source.read_only), _hidden(source, lines)
     state.put(mask.OPENING, Stack() if fixed else opening)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="edits"):
-        if shortcuts:
-            _shortcuts(fixed)
+    with st.popover("Mask", icon=":material/grid_on:", key="mask menu"):
+        _shortcuts(fixed)
         help = f"It hides {hidden}."
-        own_mask = not hidden or control(st.toggle, "the model's own mask", OWN_MASK, help=help, disabled=fixed)
-        stack, left_out = mask.fitting(mask.current(), len(lines))
-        edits = _edits(source, stack, own_mask)
-        if not fixed:
-            edits = replace(edits, empty_rows=_empty_rows(source, lines, edits))
-    for one in left_out:
+        own_mask = not hidden or control(st.toggle, "Built-in mask", OWN_MASK, help=help, disabled=fixed)
+        edits = _edits(source, mask.fitting(mask.current(), len(lines))[0], own_mask)
+        return edits if fixed else replace(edits, empty_rows=_empty_rows(source, lines, edits))
+
+
+def notices(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
+    """What of the model is not shown, and what is set and has no effect."""
+    for one in mask.fitting(mask.current(), len(lines))[1]:
         many = f"The {name_of(one)} is for {one.mask.batch_size} sentence(s), and there are {len(lines)}"
         note(f"{many}: it is left out. Give it the lengths of all sentences on the page Masks.", "notice")
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        kept = {"wrap": False, "vertical_alignment": "center", "gap": "small", "width": "content", "key": "changes"}
-        row = st.container(horizontal=True, **kept)
-        said = st.container(key="said")
     if source.unseen:
         quiet(source.unseen)
-    if fixed:
-        _left_out(source, edits, row)
-        return Edits(), said
-    with row:
-        _chips(edits, stack, hidden)
-    return edits, said
+    if not source.read_only:
+        return
+    if edits == Edits():
+        quiet(source.read_only)
+    else:
+        note(f"{source.read_only} Left out: {'; '.join(edits.in_words())}.", "notice")
+        _reset_button("Clear these changes")
 
 
 def _edits(source: Source, stack: Stack, own_mask: bool) -> Edits:
@@ -173,17 +145,6 @@ def _edits(source: Source, stack: Stack, own_mask: bool) -> Edits:
     added, tuned = state.get(ADDED), state.get(TUNED)
     scores = {"temperature": tuned.temperature, "scale": tuned.scale, "bias": added.bias, "softcap": added.softcap}
     return Edits(stack.mask(), heads_off, own_mask=own_mask, **scores)
-
-
-def _left_out(source: Source, edits: Edits, row: DeltaGenerator) -> None:
-    """Why nothing can be changed in a model, and what is set and so is left out."""
-    with row:
-        label("Read-only: nothing can be changed in this model.")
-    if edits == Edits():
-        quiet(source.read_only)
-        return
-    note(f"{source.read_only} Left out: {'; '.join(edits.in_words())}.", "notice")
-    _reset_button("let go of these changes")
 
 
 def _hidden(source: Source, lines: tuple[str, ...]) -> str:
@@ -247,13 +208,16 @@ def name_of(entry: Entry, *, first: bool = True) -> str:
     return " ".join(filter(None, ("or" * (entry.join == "or" and not first), "not" * entry.negated, rule)))
 
 
-def _chips(edits: Edits, stack: Stack, hidden: str) -> None:
+def chips(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
     """One removable chip for each thing that is changed, and one button that resets all."""
-    if edits == Edits():
-        label("Nothing is changed: this is the model as it is.")
+    if source.read_only:
+        label("Read-only: nothing can be changed in this model.")
         return
-    label("Changed")
-    _reset_button("reset all")
+    if edits == Edits():
+        label("Original model")
+        return
+    _reset_button("Reset all")
+    stack, hidden = mask.fitting(mask.current(), len(lines))[0], _hidden(source, lines)
     on = [(i, one) for i, one in enumerate(stack.entries) if one.on]
     for i, one in on:
         _chip(name_of(one, first=i == on[0][0]), mask.without, i, key=f"chip mask {i}")

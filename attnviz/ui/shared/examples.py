@@ -1,4 +1,4 @@
-"""Texts that show what a model can do, as pills."""
+"""Texts that show what a model can do, in a menu."""
 
 from collections.abc import Callable
 from urllib.parse import quote
@@ -7,8 +7,8 @@ import streamlit as st
 
 from attnviz.core.display import without_surrogates
 from attnviz.sources.base import Facts, Source
+from attnviz.ui.shared import state
 from attnviz.ui.shared.setting import Setting, State, kept
-from attnviz.ui.shared.state import control
 
 EXAMPLES = {
     "The cat sat on the mat": "The cat sat on the mat",
@@ -25,11 +25,6 @@ REPEATED = "The cat sat on the mat. The cat sat on the"
 PAIR = "The cat sat on the mat. ||| It was tired."
 ALIKE = "The cat sat on the mat.\nA kitten rested on the rug.\nThe bank raised its interest rates."
 
-SHOWN = 4
-"""Pills in view; more are behind a button."""
-LONGEST_LABEL = 26
-"""Characters of an example on its pill."""
-
 LONGEST_LINK = 30_000
 """Characters that a text may take in the address of the page: servers refuse 64 kB."""
 
@@ -42,27 +37,15 @@ TEXT: Setting[str | None] = Setting("text", None, _encode, lambda values: values
 """What was typed; None for the text that the model opens with."""
 KNOWN: Setting[dict[str, str]] = kept("examples", {})
 """The examples of the model that was shown last."""
-EXAMPLE = kept("example", None)
 
 
-def bar(texts: dict[str, str]) -> None:
-    """The examples, by what is written on their pills. Choosing one fills the box."""
-    names = list(texts)
-    shown, others = names[:SHOWN], names[SHOWN:]
-    if len(others) == 1:  # a button for one would take the room that the one needs
-        shown, others = names, []
-    with st.container(horizontal=True, gap="xsmall", key="examples"):
-        _pills("Examples", shown, texts)
-        if others:
-            with st.popover("more", type="tertiary", width="content"):
-                _pills("More examples", others, texts, at="other")
+def menu(texts: dict[str, str]) -> None:
+    """The examples by their names. Choosing one fills the box."""
 
+    def take() -> None:
+        state.change(lambda now: now.without("text").put(TEXT, typed(texts[state.event("example")], texts)))
 
-def _pills(title: str, names: list[str], texts: dict[str, str], at: str = "") -> None:
-    def take(now: State, name: str | None) -> State:
-        return now if name is None else now.without("text").put(TEXT, typed(texts[name], texts))
-
-    control(st.pills, title, EXAMPLE, names, shown=None, lead="", at=at, step=take, required=False)
+    st.menu_button("Examples", list(texts), key="example", on_click=take)
 
 
 def typed(text: str, texts: dict[str, str]) -> str | None:
@@ -78,7 +61,7 @@ def opening_text(source: Source) -> str:
 def of_model(source: Source) -> dict[str, str]:
     """The examples of a model; the first is the one it opens with."""
     if source.card is not None:
-        return {_label(text, source.card.examples): text for text in source.card.examples}
+        return {text.replace("\n", " / "): text for text in source.card.examples}
     return _of_facts(source, source.facts) if source.facts else EXAMPLES
 
 
@@ -94,14 +77,6 @@ def _of_facts(source: Source, known: Facts) -> dict[str, str]:
     if known.task != "write" and source.sites[0].kind == "encoder":
         found["a pair of texts"] = PAIR
     return found
-
-
-def _label(text: str, others: tuple[str, ...]) -> str:
-    """A text in short, but for what tells it from the others."""
-    for longest in range(LONGEST_LABEL, len(text)):
-        if sum(other.startswith(text[:longest]) for other in others) == 1:
-            return f"{text[:longest].rstrip()} …".replace("\n", " / ")
-    return text.replace("\n", " / ")
 
 
 def with_other_model(setting: Setting[str]) -> Callable[[State, str], State]:

@@ -4,13 +4,13 @@ import streamlit as st
 
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, changes, examples, parameters, pretrained, state
+from attnviz.ui.shared import cache, changes, examples, look, parameters, pretrained, state, toolbar
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.examples import KNOWN, TEXT
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import PROBLEMS
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import clean, note, quiet, unknown_words
+from attnviz.ui.shared.text import clean, note, unknown_words
 
 MOST_PROBLEMS = 3
 """Things that are said to be wrong with a link, at most."""
@@ -18,22 +18,28 @@ MOST_PROBLEMS = 3
 
 def input_bar() -> tuple[Source, tuple[str, ...]] | None:
     """The model and the sentences; where either cannot be used, None, and what stands in the place of the page."""
-    with st.container(horizontal=True, vertical_alignment="top", gap="small", key="input"):
-        with st.container(width=250, gap="xsmall"):
-            source, wrong = _model()
+    with toolbar.row_one():
+        source, wrong = _model()
         ready = not isinstance(source, AttnvizError | Arrival)
         if ready:
             state.put(KNOWN, examples.of_model(source))
+            state.drop_missing("model", source)
+            source = look.step(source)
         texts = state.get(KNOWN) or _texts_before()
-        with st.container(width=600, gap="xsmall"):
-            text = _sentence(texts)
-        with st.container(width="stretch"):
-            examples.bar(texts)
-    error, lines = None, ()
+        text = _sentence(texts)
+        examples.menu(texts)
+    with st.container(gap="xsmall", key="notices"):
+        return _checked(source, wrong, text)
+
+
+def _checked(
+    source: Source | Arrival | AttnvizError, wrong: AttnvizError | None, text: str
+) -> tuple[Source, tuple[str, ...]] | None:
+    """The model and the sentences, if both can be used, and what is to be said of them."""
+    ready, error, lines = not isinstance(source, AttnvizError | Arrival), None, ()
     try:
         lines = cache.texts(clean(text))
         if ready:
-            state.drop_missing("model", source)
             cache.sentences(source, lines)
     except AttnvizError as found:
         error = found
@@ -71,25 +77,25 @@ def _say_problems() -> None:
 
 
 def _sentence(texts: dict[str, str]) -> str:
-    """The text as typed, or what the model opens with."""
+    """The text as typed, or what the model opens with, and a button in the box that applies it, as Enter does."""
     text = next(iter(texts.values())) if state.get(TEXT) is None else state.get(TEXT)
-    behavior = {"read": lambda reported: examples.typed(reported or "", texts), "height": 80}
-    behavior["placeholder"] = "Type a sentence. A new line begins another one."
-    control(st.text_area, "Sentence", TEXT, shown=text, lead="", **behavior)
+    behavior = {"read": lambda reported: examples.typed(reported or "", texts), "height": "content"}
+    behavior["placeholder"] = "Type a sentence. Shift+Enter begins another one."
+    with st.container(gap=None, key="box"):
+        control(st.text_area, "Sentence", TEXT, shown=text, lead="", **behavior)
+        st.button("Analyze", key="analyze", type="primary")
     return text
 
 
 def _model() -> tuple[Source | Arrival | AttnvizError, AttnvizError | None]:
-    """The model, with where its weights come from under it, and what is wrong with the chosen one if another stands in.
+    """The model, and what is wrong with the chosen one if another stands in.
 
     In the place of the model may stand what is wrong with its name or its sizes, or that it is on its way.
     """
-    options = {"lead": "", "step": examples.with_other_model(MODEL)}
+    options = {"lead": "", "step": examples.with_other_model(MODEL), "width": 160}
     chosen = control(st.selectbox, "Model", MODEL, pretrained.offered(), **options)
     if chosen == pretrained.NAME:
         return pretrained.field(), None
     pretrained.leave()
     source, wrong = cache.loadable(chosen)
-    if source.card:
-        quiet(f"{source.card.title} · {source.provenance}")
     return parameters.chosen(source), wrong

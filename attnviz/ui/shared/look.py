@@ -21,7 +21,7 @@ from attnviz.core.tokens import Token
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, state
 from attnviz.ui.shared.setting import State, choice, coded, each, flag, kept, reader, whole
-from attnviz.ui.shared.state import control, pick
+from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import note
 from attnviz.views import SPECIAL, View
 
@@ -235,19 +235,11 @@ def site(source: Source, default: Site | None = None) -> Site:
     if found is None and (state.get(CELL) or state.get(PINS)):  # a cell is of a site, and each page begins at its own
         state.put(SITE, chosen)
 
-    def other_kind(now: State, kind: str) -> State:
-        """In the same layer if it has one; what was selected stands for other tokens there."""
-        of_kind = [site for site in source.sites if site.kind == kind]
-        return now.without("text").put(SITE, next((one for one in of_kind if one.layer == chosen.layer), of_kind[0]))
+    def other(now: State, site: Site) -> State:
+        """What was selected stands for other tokens at another kind of attention."""
+        return (now if site.kind == chosen.kind else now.without("text")).put(SITE, site)
 
-    kinds = list(dict.fromkeys(site.kind for site in source.sites))
-    layers = [site.layer for site in source.sites if site.kind == chosen.kind]
-    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        if len(kinds) > 1:
-            pick("Kind of attention", SITE, kinds, shown=chosen.kind, lead="", at="kind", step=other_kind)
-        if len(layers) > 1:
-            layer = {"shown": chosen.layer, "at": "layer", "read": lambda layer: Site(chosen.kind, layer)}
-            pick("Layer", SITE, layers, lead="Layer", **layer)
+    control(st.selectbox, "Layer", SITE, source.sites, shown=chosen, lead="", width=160, step=other)
     return chosen
 
 
@@ -262,8 +254,8 @@ def sentence(lines: tuple[str, ...]) -> int:
     if state.get(SENTENCE) > len(lines):
         state.put(SENTENCE, 1)
     if len(lines) > 1:
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            control(st.pills, "Sentence of the batch", SENTENCE, range(1, len(lines) + 1), lead="Sentence")
+        options = {"format_func": lambda number: f"Sentence {number}", "width": 130, "lead": ""}
+        control(st.selectbox, "Sentence of the batch", SENTENCE, range(1, len(lines) + 1), **options)
     return state.get(SENTENCE) - 1
 
 
@@ -271,8 +263,8 @@ def focus(source: Source, *, combined: bool = True) -> int | str:
     """The head to look at, by number, or where that can be chosen the name of an aggregation."""
     options = [*range(source.num_heads), *(COMBINED if combined else ())]
     chosen = state.one_of(SHOW, options, opening_head(source))
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        pick("Head to look at", SHOW, options, shown=chosen, lead="Head")
+    named = {"format_func": lambda head: f"{head} of heads" if head in COMBINED else f"Head {head}", "width": 130}
+    control(st.selectbox, "Head", SHOW, options, shown=chosen, lead="", **named)
     return chosen
 
 
@@ -283,7 +275,9 @@ def step(source: Source) -> Source:
     *_, last = steps = source.steps
     chosen = state.one_of(STEP, steps, last)
     options = {"shown": chosen, "read": lambda step: None if step == last else step, "width": 344}
-    control(st.select_slider, step_in_words(chosen, last), STEP, steps, **options)
+    named = step_in_words(chosen, last)
+    with st.popover(named, width=220, key="training step"):
+        control(st.select_slider, named, STEP, steps, lead="", **options)
     try:
         return source if chosen == last else cache.source(source.id, chosen)
     except AttnvizError as error:
@@ -293,9 +287,7 @@ def step(source: Source) -> Source:
 
 def step_in_words(step: int, last: int) -> str:
     """What is seen after a step of the training."""
-    if step == last:
-        return f"Trained: after all {last:,} steps"
-    return f"In training: after {step:,} of {last:,} steps" if step else f"Untrained: after 0 of {last:,} steps"
+    return f"Training step: {step:,}{' (final)' if step == last else '' if step else ' (untrained)'}"
 
 
 def query(title: str, tokens: tuple[Token, ...], cell: Cell | None = None, **behavior: Any) -> int:

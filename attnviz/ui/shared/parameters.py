@@ -25,11 +25,11 @@ DECLARED = tuple(SETTINGS.values())
 
 
 def chosen(source: Source) -> Source | InputError:
-    """The source with what is chosen: behind one button that says what it is, and the choices under it."""
+    """The source with what is chosen: behind one button that says what it is."""
     known = parameters(type(source))
     if not known:
         return source
-    with st.popover(source.title.lower(), icon=":material/tune:", width="stretch"):
+    with st.popover(source.title, icon=":material/tune:", width=220, key="parameters"):
         st.caption(source.does)
         columns = st.columns(2)
         ordered = [one for kind in ("number", "flag") for one in known if one.kind == kind]
@@ -37,8 +37,8 @@ def chosen(source: Source) -> Source | InputError:
             widget = columns[i % 2].toggle if one.kind == "flag" else columns[i % 2].number_input
             bounds = () if one.kind == "flag" else (one.least, one.most)
             control(widget, one.label, SETTINGS[one.name], *bounds, help=one.help)
-    for one in (one for one in known if one.kind == "choice"):
-        control(st.segmented_control, one.label, SETTINGS[one.name], one.choices, lead="", width="stretch")
+        for one in (one for one in known if one.kind == "choice"):
+            control(st.segmented_control, one.label, SETTINGS[one.name], one.choices)
     try:
         return type(source)(**{one.name: state.get(SETTINGS[one.name]) for one in known})
     except InputError as error:

@@ -165,7 +165,7 @@ def _file(figure: Callable[[], Figure], name: str, options: dict[str, int]) -> b
 
 def take_away(figure: Figure, key: str, what: str = "") -> None:
     """One button that opens every way to save a figure."""
-    menu = st.popover(f"Take away {what}".strip(), icon=":material/download:", on_change="rerun", key=f"take {key}")
+    menu = st.popover(f"Export {what}".strip(), icon=":material/download:", on_change="rerun", key=f"take {key}")
     if not menu.open:
         return
     from attnviz import export

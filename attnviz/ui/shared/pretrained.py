@@ -58,7 +58,7 @@ def listed() -> tuple[str, ...] | None:
 def field() -> Source | Arrival | AttnvizError:
     """The name of a model, and the model; or that it is on its way, or why there is none."""
     names, name = listed(), _name()
-    options = {"shown": name, "lead": "", "step": examples.with_other_model(HF)}
+    options = {"shown": name, "lead": "", "step": examples.with_other_model(HF), "width": 220}
     if names is not None:
         control(st.selectbox, "Model of Hugging Face", HF, names, **options)
     else:
@@ -75,7 +75,8 @@ def field() -> Source | Arrival | AttnvizError:
         return arrival.error
     if arrival.stage != "here":
         return arrival
-    quiet(facts(arrival.source))
+    with st.popover("About", key="about"):
+        quiet(facts(arrival.source))
     return arrival.source
 
 

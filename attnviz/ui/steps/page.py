@@ -3,7 +3,7 @@
 import streamlit as st
 
 from attnviz.sources.base import Source
-from attnviz.ui.shared import edits, look, pictures, says, state
+from attnviz.ui.shared import look, pictures, state, toolbar
 from attnviz.ui.shared.look import CELL, QUERY
 from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.text import quiet
@@ -13,11 +13,11 @@ from attnviz.ui.steps.walked import Walk
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    at, said, rest = edits.opened(source, lines, combined=False)
-    with rest:
+    bar = toolbar.bar(source, lines)
+    at = bar.at
+    with bar.view:
         query = look.query("Query", at.tokens[0], at.cell, step=_with_query)
-    with said:
-        says.line(at, look.asked_at(at.record, at.site, (query, 0), at.sentence))
+    bar.predict(look.asked_at(at.record, at.site, (query, 0), at.sentence))
     key = at.cell[1] if at.cell else None
     _chain(Walk(*at.run, at.sentence, at.site, at.head, at.dark, query=query, key=key, knobs=state.get(KNOBS)))
 

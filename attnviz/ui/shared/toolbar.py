@@ -1,0 +1,82 @@
+"""The toolbar: two rows that stay in view, and under them one line of changes and predictions, the same on every page.
+
+Row 1 holds what a page is about: model, training step, text, examples. Row 2 holds how it is looked at and changed:
+layer, head, mask, then what a page puts there: its view, and what can be exported.
+"""
+
+from dataclasses import dataclass
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from attnviz.core.edits import Edits, Site
+from attnviz.core.stack import Stack
+from attnviz.sources.base import Source
+from attnviz.ui.shared import edits, look, says
+from attnviz.ui.shared.look import Look
+
+ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
+FOLD = '<details class="fold"><summary>Controls</summary></details>'
+"""On a phone it shows the controls after it, and hides them; the style sheet says how."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bar:
+    """What is looked at, and the places where a page adds to the toolbar.
+
+    Attributes:
+        view: how the picture is shown.
+        actions: undo, redo and the link.
+        export: what can be exported.
+        prediction: what the model predicts.
+    """
+
+    at: Look
+    view: DeltaGenerator
+    actions: DeltaGenerator
+    export: DeltaGenerator
+    prediction: DeltaGenerator
+
+    def predict(self, position: int | None = None) -> None:
+        """Write what the model predicts, after some token instead of the selected one."""
+        with self.prediction:
+            says.line(self.at, position)
+
+
+def row_one() -> DeltaGenerator:
+    """The place of the first row."""
+    return st.container(**ROW | {"vertical_alignment": "top"}, key="row-one")
+
+
+def bar(
+    source: Source,
+    lines: tuple[str, ...],
+    *,
+    combined: bool = False,
+    site: Site | None = None,
+    mask: Stack = Stack(),
+) -> Bar:
+    """Draw the second row and the line under it; a page writes the prediction with `Bar.predict`.
+
+    Args:
+        combined: whether all heads can be looked at as one.
+        site: where the page begins, if not where the model opens.
+        mask: what is masked as long as nobody has chosen anything.
+    """
+    with st.container(**ROW, key="row-two"):
+        with st.container(**ROW, width="content", key="where"):
+            chosen = look.site(source, site)
+            head = look.focus(source, combined=combined)
+            sentence = look.sentence(lines)
+        st.html(FOLD)
+        with st.container(**ROW, key="controls"):
+            changed = edits.mask_menu(source, lines, opening=mask)
+            view, actions = (st.container(**ROW, width="content", key=key) for key in ("view", "actions"))
+            export = st.container(width="content", key="export")
+    with st.container(**ROW | {"gap": "medium"}, key="line"):
+        with st.container(**ROW, wrap=False, width="content", key="changes"):
+            edits.chips(source, lines, changed)
+        prediction = st.container(key="said")
+    edits.notices(source, lines, changed)
+    at = Look(source, lines, Edits() if source.read_only else changed, sentence, chosen, head)
+    return Bar(at, view, actions, export, prediction)
