@@ -310,7 +310,7 @@ def test_examples_fill_the_sentence_box():
     """Each example is a text that works."""
     app = opened()
     for name, text in examples.EXAMPLES.items():
-        app.button_group(key="example").set_value(name).run()
+        app.menu_button(key="example").click(name).run()
 
         assert app.text_area(key="text").value == text
         assert 'role="alert"' not in html(app)

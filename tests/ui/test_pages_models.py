@@ -10,7 +10,7 @@ from test_pages import button, captions, heads_page, html, masks_page, opened
 from attnviz import api
 from attnviz.core import assets
 from attnviz.core.amounts import percent
-from attnviz.core.edits import Edits
+from attnviz.core.edits import Edits, Site
 from attnviz.models import trained
 from attnviz.sources import cards
 from attnviz.sources import trained as trained_source
@@ -108,7 +108,7 @@ def test_an_untouched_example_follows_the_model():
     """It is replaced by the first example of the next model."""
     app = opened(model="translator")
     pill, text = list(examples.of_model(cache.source("translator")).items())[1]
-    app.button_group(key="example").set_value(pill).run()
+    app.menu_button(key="example").click(pill).run()
 
     assert app.text_area(key="text").value == text == CARD.examples[1]
 
@@ -118,16 +118,15 @@ def test_an_untouched_example_follows_the_model():
 
 
 @pytest.mark.parametrize("model", api.SOURCES)
-def test_each_example_has_a_pill_of_its_own(model):
+def test_each_example_has_a_name_of_its_own(model):
     """However alike they begin, and however long they are: choosing one fills the box with all of it."""
     app = opened(model=model)
     source = cache.source(model)
     texts = examples.of_model(source)
 
     assert tuple(texts.values()) == (source.card.examples if source.card else tuple(examples.EXAMPLES.values()))
-    for i, (pill, text) in enumerate(texts.items()):
-        behind = len(texts) > examples.SHOWN + 1 and i >= examples.SHOWN
-        app.button_group(key="example other" if behind else "example").set_value(pill).run()
+    for name, text in texts.items():
+        app.menu_button(key="example").click(name).run()
 
         assert app.text_area(key="text").value == text
         assert 'class="note' not in html(app)
@@ -275,12 +274,12 @@ def test_the_slider_shows_the_head_forming():
     slider = app.select_slider(key="step")
 
     assert slider.value == STEPS[-1]
-    assert slider.label == f"Trained: after all {STEPS[-1]:,} steps"
+    assert slider.label == f"Training step: {STEPS[-1]:,} (final)"
 
     slider.set_value(STEPS[0]).run()
 
     assert app.query_params["step"] == str(STEPS[0])
-    assert app.select_slider(key="step").label.startswith("Untrained")
+    assert app.select_slider(key="step").label == "Training step: 0 (untrained)"
     assert "Once trained, this head" in html(app)
     assert all("translator after step 0" in spec for spec in specs(app))
 
@@ -312,16 +311,19 @@ def test_the_masks_page_shows_the_mask_of_the_decoder():
 
 
 def test_sites_of_every_kind_can_be_looked_at():
-    """Kind and layer are chosen apart; the layer is kept where the other kind has it."""
-    app = opened(model="translator", site="c1")
-    app.button_group(key="site kind").set_value("encoder").run()
+    """Kind and layer are one choice; a selected cell stays with another layer of the same kind alone."""
+    app = opened(model="translator", site="c1", cell="1.1")
+    app.selectbox(key="site").set_value(Site("encoder", 1)).run()
 
     assert app.query_params["site"] == "e1"
     assert "of encoder layer 1" in html(app)
+    assert "cell" not in app.query_params
 
-    app.button_group(key="site layer").set_value(0).run()
+    app.query_params["cell"] = "1.1"
+    app.run()
+    app.selectbox(key="site").set_value(Site("encoder", 0)).run()
 
-    assert app.query_params["site"] == "e0"
+    assert (app.query_params["site"], app.query_params["cell"]) == ("e0", "1.1")
 
 
 def damage(path) -> None:

@@ -222,7 +222,7 @@ def test_vectors_before_and_after(folder):
     i, j = max(((0, 1), (0, 2), (1, 2)), key=lambda pair: float(alike[pair]))
     app = pretrained(model, text=three)
     assert f"Most alike of 3 sentences: {i + 1} and {j + 1} {float(alike[i, j]):.2f}" in said(app)
-    assert app.button_group(key="sentence").options == ["1", "2", "3"]
+    assert app.selectbox(key="sentence").options == ["Sentence 1", "Sentence 2", "Sentence 3"]
     assert 'class="says"' not in html(pretrained(model, text=CAT))
 
 

@@ -10,7 +10,7 @@ from attnviz.core.masks import Mask, Parameter
 from attnviz.core.stack import JOINS, Entry
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.masks.presets import PRESETS
-from attnviz.ui.shared import history, mask, state
+from attnviz.ui.shared import mask, state
 from attnviz.ui.shared.edits import number
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import MOST_ITEMS, RULES
@@ -27,9 +27,7 @@ ADDABLE = {rule.rule: rule for rule in RULES if rule.parameters()[0].kind != "ce
 
 def rules(lab: Lab) -> None:
     """The whole list."""
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="xsmall"):
-        _take("Start from a known mask", PRESET, PRESETS, lambda now, name: mask.put(now, PRESETS[name](*sizes(lab))))
-        history.buttons()
+    _take("Start from a known mask", PRESET, PRESETS, lambda now, name: mask.put(now, PRESETS[name](*sizes(lab))))
     if refused := mask.refused():
         note(refused)
     _own(lab)

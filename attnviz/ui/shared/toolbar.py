@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from attnviz.core.edits import Edits, Site
 from attnviz.core.stack import Stack
 from attnviz.sources.base import Source
-from attnviz.ui.shared import edits, look, says
+from attnviz.ui.shared import edits, history, look, says
 from attnviz.ui.shared.look import Look
 
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
@@ -72,6 +72,8 @@ def bar(
         with st.container(**ROW, key="controls"):
             changed = edits.mask_menu(source, lines, opening=mask)
             view, actions = (st.container(**ROW, width="content", key=key) for key in ("view", "actions"))
+            with actions:
+                history.buttons()
             export = st.container(width="content", key="export")
     with st.container(**ROW | {"gap": "medium"}, key="line"):
         with st.container(**ROW, wrap=False, width="content", key="changes"):
