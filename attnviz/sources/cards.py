@@ -22,12 +22,24 @@ class Measure:
 
 @dataclass(frozen=True)
 class Behavior:
-    """What some heads of a site do, as a clause ("looks at ..."), and how that is known, as a sentence with numbers."""
+    """What some heads of a site do, and how that is known.
+
+    Attributes:
+        does: a clause ("looks at ...").
+        evidence: a sentence with numbers.
+        rates: of each head, how often its largest weight is there, or the share of its weight that is.
+        chance: the same for a head that looks by chance; None if that was not measured.
+        off, on: how much the model gets right with each head off, and with all on; none if that was not measured.
+    """
 
     site: Site
     heads: tuple[int, ...]
     does: str
     evidence: str
+    rates: tuple[float, ...] = ()
+    chance: float | None = None
+    off: tuple[float, ...] = ()
+    on: float | None = None
 
 
 @dataclass(frozen=True)
@@ -99,8 +111,12 @@ def _measure(what: str, value: float, goal: float | None) -> Measure:
     return Measure(_text(what), _share(value), None if goal is None else _share(goal))
 
 
-def _behavior(kind: str, layer: int, heads: list[int], does: str, known: str) -> Behavior:
-    return Behavior(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), _text(does), _text(known))
+def _behavior(kind: str, layer: int, heads: list[int], does: str, known: str, **numbers: Any) -> Behavior:
+    each = {name: tuple(map(_share, _list(numbers.pop(name, [])))) for name in ("rates", "off")}
+    if any(shares and len(shares) != len(heads) for shares in each.values()):
+        raise ValueError
+    each |= {name: None if share is None else _share(share) for name, share in numbers.items()}
+    return Behavior(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), _text(does), _text(known), **each)
 
 
 # What a value must be; else TypeError or ValueError.

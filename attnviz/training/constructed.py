@@ -80,8 +80,10 @@ def card(sentences: int) -> dict[str, Any]:
     worst = math.ceil(max(drawn_worst, read_worst) * 10_000) / 10_000
     among = f"{sentences:,} random token sequences and {sentences:,} English texts"
 
-    def known(layer: int, head: int) -> str:
-        within = math.floor(min(drawn[layer, head], read[layer, head]) * 10_000) / 10_000
+    def least(place: tuple[int, int]) -> float:
+        return math.floor(min(drawn[place], read[place]) * 10_000) / 10_000
+
+    def known(within: float) -> str:
         return (
             f"Set so by hand, and measured: on {among}, at least {within:.2%} of its weight is there on average, and "
             f"no weight of any head is further than {worst:.4f} from the ideal picture."
@@ -107,7 +109,14 @@ def card(sentences: int) -> dict[str, Any]:
         ],
         "command": "make evidence",
         "findings": [
-            {"kind": "decoder", "layer": layer, "heads": [head], "does": f"looks at {what}"} | {"known": known(*place)}
+            {
+                "kind": "decoder",
+                "layer": layer,
+                "heads": [head],
+                "does": f"looks at {what}",
+                "known": known(least(place)),
+            }
+            | {"rates": [least(place)], "chance": None, "off": [], "on": None}
             for place, (_, what) in PATTERNS.items()
             for layer, head in [place]
         ],

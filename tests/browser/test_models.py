@@ -41,10 +41,10 @@ def test_the_first_screen_has_it_all_without_scrolling(page, server):
     expect(picture(page, "head")).to_contain_text(f"Head {HEAD} · {SITE} · translator")
     expect(page.locator(".says")).to_contain_text("It writes")
     expect(page.locator(".large")).to_contain_text("This head")
-    expect(page.get_by_text("How that is known")).to_have_count(1)
+    expect(page.get_by_text("Evidence: ")).to_have_count(1)
     texts = "marks => Math.max(...[...marks.querySelectorAll('text')].map(t => t.getBoundingClientRect().bottom))"
     assert picture(page, "head").evaluate(texts) <= 900  # the legend below the map, too
-    for place in (page.locator(".says"), page.locator(".large"), page.get_by_text("How that is known")):
+    for place in (page.locator(".says"), page.locator(".large"), page.get_by_text("Evidence: ")):
         box = place.bounding_box()
         assert box["y"] >= 0
         assert box["y"] + box["height"] <= 900
@@ -168,7 +168,7 @@ def test_a_finding_on_the_model_page_opens_its_head(page, server):
     found = CARD.behaviors[-1]
     open_page(page, server, "model")
     expect(page.locator(".st-key-picture-curve .marks")).to_be_visible()
-    page.locator(f".st-key-to-finding-{len(CARD.behaviors) - 1}").get_by_role("button").click()
+    page.get_by_role("button", name=f"{found.site}, head {found.heads[0]}").click()
 
     expect(picture(page, "head")).to_contain_text(f"Head {found.heads[0]} · {found.site}")
     assert page.evaluate("location.pathname") in ("/", "/heads")

@@ -159,7 +159,11 @@ def test_the_shipped_card_says_what_a_fresh_measurement_says():
         assert (old["what"], old["goal"]) == (new["what"], new["goal"])
         assert old["value"] == pytest.approx(new["value"], abs=0.01)
     for old, new in zip(shipped["findings"], fresh["findings"], strict=True):
-        assert old | {"known": ""} == new | {"known": ""}
+        assert [old[name] for name in ("kind", "layer", "heads", "does")] == [
+            new[name] for name in ("kind", "layer", "heads", "does")
+        ]
+        for name in ("rates", "off"):
+            assert old[name] == pytest.approx(new[name], abs=0.02)
 
 
 def test_every_head_has_a_finding():

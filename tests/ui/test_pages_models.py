@@ -69,7 +69,7 @@ def test_the_first_screen_shows_what_a_head_of_the_translator_does():
     assert f"Head {HEAD} of {SITE}" in html(app)
     assert SITE.kind == "cross"
     assert f"This head {FINDING.does.rstrip('. ')}." in html(app)
-    assert "How that is known: " in html(app)
+    assert "Evidence: " in html(app)
     assert cache.record(cache.source("translator"), (FIRST,)).prediction.written[0] in said(app).replace("&#x27;", "'")
     assert len(app.get("vega_lite_chart")) == 3
 
@@ -261,11 +261,11 @@ def test_a_head_of_which_nothing_is_known_says_which_to_look_at():
     app = opened(model="translator", site=f"{site.kind[0]}{site.layer}", show=str(head))
 
     assert "Nothing was measured for this head." in html(app)
-    assert "How that is known" not in html(app)
+    assert "Evidence: " not in html(app)
 
     app.button(key="to instead").click().run()
 
-    assert "How that is known" in html(app)
+    assert "Evidence: " in html(app)
 
 
 def test_the_slider_shows_the_head_forming():
@@ -390,7 +390,11 @@ def test_the_model_page_says_what_is_known():
     for measure in CARD.measured:
         assert f">{percent(measure.value)}<" in html(app)
     assert app.code[0].value == CARD.command
-    assert len([b for b in app.button if b.key and b.key.startswith("to finding")]) == len(CARD.behaviors)
+    heads = [found for found in CARD.behaviors for _ in found.heads]
+    assert len([b for b in app.button if b.key and b.key.startswith("to ")]) == len(heads)
+    for found in heads:
+        assert f"{percent(found.on)} → {percent(found.off[0])}" in html(app)
+        assert escape(found.evidence.rstrip(". ")) in html(app)
     assert len(app.get("vega_lite_chart")) == 1
 
 
@@ -398,7 +402,7 @@ def test_a_finding_on_the_model_page_leads_to_its_head():
     """The button puts site and head into the link."""
     app = opened(model_page, model="translator")
     found = CARD.behaviors[-1]
-    app.button(key=f"to finding {len(CARD.behaviors) - 1}").click().run()
+    app.button(key=f"to {found.site} {found.heads[0]}").click().run()
 
     assert app.query_params["site"] == f"{found.site.kind[0]}{found.site.layer}"
     assert app.query_params["show"] == str(found.heads[0])

@@ -113,25 +113,28 @@ def findings(model: nn.Module, drawn: list[Drawn], found: Measured, right: float
     def each(scores: dict[Head, float], heads: list[Head]) -> str:
         return " and ".join(f"{scores[head]:.1%} (head {head[1]})" for head in heads)
 
-    def without(*heads: Head) -> str:
-        return f"{accuracy(model, drawn, off(*heads)):.1%}"
+    def without(*heads: Head) -> float:
+        return accuracy(model, drawn, off(*heads))
 
-    alone = " or ".join(without(head) for head in induction)
+    alone, blind = [without(head) for head in induction], without(found.behind)
+    either = " or ".join(f"{share:.1%}" for share in alone)
     said = [
         finding(
             [found.behind],
             "looks at the word just before",
             f"{texts}, {found.previous[found.behind]:.1%} of its weight is on the word just before, where an even look "
-            f"would put {before:.1%}. Switched off, {without(found.behind)} of the words said again are guessed right "
+            f"would put {before:.1%}. Switched off, {blind:.1%} of the words said again are guessed right "
             f"instead of {right:.1%}, because the induction heads in layer 1 lose what they look for: their weight on "
             f"it falls to {each(cut.prefix, induction)}.",
+            {"rates": [found.previous[found.behind]], "chance": before, "off": [blind], "on": right},
         ),
         finding(
             induction,
             "looks at the word that came after an earlier occurrence of the word it reads: an induction head",
             f"{texts}, where a passage is said again, {each(found.prefix, induction)} of the weight is there; an even "
-            f"look would put {alike:.1%} there. With one such head off, {alone} of those words are still guessed "
-            f"right, with all of them off {without(*induction)} instead of {right:.1%}.",
+            f"look would put {alike:.1%} there. With one such head off, {either} of those words are still guessed "
+            f"right, with all of them off {without(*induction):.1%} instead of {right:.1%}.",
+            {"rates": [found.prefix[head] for head in induction], "chance": alike, "off": alone, "on": right},
         ),
     ]
     further = [head for head in found.before_that if found.before_that[head] >= 0.3]
@@ -140,13 +143,16 @@ def findings(model: nn.Module, drawn: list[Drawn], found: Measured, right: float
             [head],
             "looks at the word two before, less surely",
             f"{texts}, {found.before_that[head]:.1%} of its weight is on the word two before, the rest is spread. It "
-            f"helps a little: switched off, {without(head)} of the words said again are guessed right instead of "
+            f"helps a little: switched off, {share:.1%} of the words said again are guessed right instead of "
             f"{right:.1%}.",
+            {"rates": [found.before_that[head]], "chance": None, "off": [share], "on": right},
         )
         for head in further
+        for share in [without(head)]
     ]
 
 
-def finding(heads: list[Head], does: str, known: str) -> dict[str, Any]:
-    """About heads of one layer."""
-    return {"kind": "decoder", "layer": heads[0][0], "heads": [head for _, head in heads], "does": does, "known": known}
+def finding(heads: list[Head], does: str, known: str, numbers: dict[str, Any]) -> dict[str, Any]:
+    """About heads of one layer: in words, and the numbers of them that every finding has."""
+    about = {"kind": "decoder", "layer": heads[0][0], "heads": [head for _, head in heads]}
+    return about | {"does": does, "known": known} | numbers

@@ -83,23 +83,38 @@ def _measured(found: Measured) -> list[dict[str, Any]]:
 
 def _findings(found: Measured, last: int) -> list[dict[str, Any]]:
     told = (
-        ("verb", "looks at the subject's noun from the word before the verb", _agreement),
-        ("pronoun", "looks at the subject from the word before he, she, it or they", _reference),
-        ("name", "looks at the second of two names from the word before the one that comes again", _repeated),
+        ("verb", "looks at the subject's noun from the word before the verb", _agreement, found.looks["verb"]),
+        (
+            "pronoun",
+            "looks at the subject from the word before he, she, it or they",
+            _reference,
+            found.looks["pronoun"],
+        ),
+        (
+            "name",
+            "looks at the second of two names from the word before the one that comes again",
+            _repeated,
+            found.second,
+        ),
     )
-    clauses: dict[Head, list[tuple[str, str]]] = {}
-    for kind, does, known in told:
+    clauses: dict[Head, list[tuple[str, str, float, str]]] = {}
+    for kind, does, known, looks in told:
         head = found.needed(kind, last)
-        clauses.setdefault(head, []).append((does, known(found, head)))
+        clauses.setdefault(head, []).append((does, known(found, head), looks[head].share, kind))
     marker = found.needed("verb", 0)
-    clauses[marker] = [('looks at the word just before from "the", such as "to" in "to the"', _marking(found, marker))]
+    does = 'looks at the word just before from "the", such as "to" in "to the"'
+    clauses[marker] = [(does, _marking(found, marker), found.behind[marker].share, "verb")]
     return [
         {
             "kind": "decoder",
             "layer": layer,
             "heads": [head],
-            "does": ", and ".join(does for does, _ in said),
-            "known": " ".join(known for _, known in said),
+            "does": ", and ".join(does for does, *_ in said),
+            "known": " ".join(known for _, known, *_ in said),
+            "rates": [said[0][2]],
+            "chance": None,
+            "off": [found.without[said[0][3]][layer, head]],
+            "on": found.right[said[0][3]],
         }
         for (layer, head), said in clauses.items()
     ]

@@ -145,10 +145,16 @@ def _findings(found: Measured) -> list[dict[str, Any]]:
             telling = [name for name, share in own.items() if _is_telling(share)]
             if telling:
                 names = sorted(telling, key=lambda name: -own[name].value)
-                known = f"{_where(found, site, head, names)} {_off(found, site, head)}"
-                does = DOES[names[0]]
-                told.append({"kind": site.kind, "layer": site.layer, "heads": [head], "does": does, "known": known})
+                told.append(_finding(found, site, head, names))
     return told
+
+
+def _finding(found: Measured, site: Site, head: int, names: list[str]) -> dict[str, Any]:
+    """In words, and the numbers of them that every finding has."""
+    best, off, on = found.looks.shares[site, head, names[0]], found.exact((site, head)), found.exact()
+    known = f"{_where(found, site, head, names)} {_off(found, off, on)}"
+    numbers = {"rates": [best.value], "chance": best.by_chance, "off": [off], "on": on}
+    return {"kind": site.kind, "layer": site.layer, "heads": [head], "does": DOES[names[0]], "known": known} | numbers
 
 
 def _is_telling(share: measure.Share) -> bool:
@@ -173,8 +179,7 @@ def _where(found: Measured, site: Site, head: int, names: list[str]) -> str:
     return said
 
 
-def _off(found: Measured, site: Site, head: int) -> str:
-    off, on = found.exact((site, head)), found.exact()
+def _off(found: Measured, off: float, on: float) -> str:
     some = min(ABLATED, len(found.pairs))
     return f"With this head off, {off:.1%} of {some:,} sentences are translated right instead of {on:.1%}."
 

@@ -8,8 +8,9 @@ from attnviz.charts.curve import curve
 from attnviz.core.amounts import percent
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
-from attnviz.sources.cards import Behavior, Card, Measure
-from attnviz.ui.shared import findings, look, toolbar
+from attnviz.sources.cards import Card, Measure
+from attnviz.ui.model import heads
+from attnviz.ui.shared import look, toolbar
 from attnviz.ui.shared.text import Markup, block, heading, large, plain, quiet, table, title
 
 
@@ -37,25 +38,21 @@ def _pretrained(source: Source) -> None:
 
 
 def _card(source: Source, card: Card) -> None:
+    title(card.title)
+    large(card.does)
+    heading("What its heads do")
+    heads.table_of(card)
     with st.container(horizontal=True, gap="large"):
         with st.container(width=620):
-            title(card.title)
-            large(card.does)
-            heading("What its heads do")
-            for number, found in sorted(enumerate(card.behaviors), key=lambda one: not _opens(card, one[1])):
-                with st.container(gap=None):
-                    findings.link(found, f"finding {number}", leave=True)
-                    _paragraph(f"{found.does[:1].upper()}{found.does[1:].rstrip('. ')}.")
-                    quiet(f"How that is known: {found.evidence.rstrip('. ')}.")
-            heading("What it cannot do")
-            items = "".join(f"<li>{plain(text)}</li>" for text in card.cannot)
-            st.html(f'<ul class="text">{items}</ul>')
-        with st.container(width=560):
             heading("How well it does")
             head = ("what was measured", "share", "goal")
             table([(one.what, percent(one.value), _goal(one)) for one in card.measured], head, numbers=(1,))
             quiet("Measured with:")
             st.code(card.command, language=None, wrap_lines=True)
+            heading("What it cannot do")
+            items = "".join(f"<li>{plain(text)}</li>" for text in card.cannot)
+            st.html(f'<ul class="text">{items}</ul>')
+        with st.container(width=560):
             if card.curve:
                 heading("How it learned")
                 _curve(source, card)
@@ -64,12 +61,6 @@ def _card(source: Source, card: Card) -> None:
             quiet(f"{card.made.rstrip('. ')}.")
             heading("Sizes")
             table([(name, f"{number:,}") for name, number in card.sizes.items()], numbers=(1,))
-
-
-def _opens(card: Card, found: Behavior) -> bool:
-    """Whether a finding is of the head that the model opens with: it is told first."""
-    site, head = card.opens
-    return found.site == site and head in found.heads
 
 
 def _curve(source: Source, card: Card) -> None:

@@ -6,7 +6,7 @@ from attnviz.charts.theme import CAUTIONS
 from attnviz.core.edits import Site
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
-from attnviz.ui.shared import look, pages
+from attnviz.ui.shared import look
 from attnviz.ui.shared.text import large, quiet
 
 
@@ -20,7 +20,7 @@ def of_head(source: Source, site: Site, head: int | str) -> None:
         return
     if found := source.card.behavior(site, head):
         large(f"{'Once trained, this head' if source.step is not None else 'This head'} {found.does.rstrip('. ')}.")
-        quiet(f"How that is known: {found.evidence.rstrip('. ')}.")
+        quiet(f"Evidence: {found.evidence.rstrip('. ')}.")
         return
     what = "Nothing was measured for this head." if isinstance(head, int) else "These are all heads combined."
     quiet(f"{what} One of which it is known what it does:")
@@ -29,10 +29,9 @@ def of_head(source: Source, site: Site, head: int | str) -> None:
         link(next((found for found in known if found.site == site), known[0]), "instead")
 
 
-def link(found: Behavior, key: str, *, leave: bool = False) -> None:
-    """A button that leads to the first head of a finding, on the page Heads if this one is left for it."""
+def link(found: Behavior, key: str) -> None:
+    """A button that leads to the first head of a finding."""
     heads = f"head {found.heads[0]}" if len(found.heads) == 1 else f"heads {', '.join(map(str, found.heads))}"
     behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {key}"}
     behavior |= {"on_click": look.look_at, "args": (found.site, found.heads[0])}
-    if st.button(f"{found.site}, {heads}", **behavior) and leave:
-        pages.go_to(pages.TITLES[0])
+    st.button(f"{found.site}, {heads}", **behavior)

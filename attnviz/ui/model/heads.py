@@ -1,0 +1,51 @@
+"""What the heads of a model do, as a table: a head is a button that opens it, its evidence is folded."""
+
+from html import escape
+
+import streamlit as st
+
+from attnviz.core.amounts import percent
+from attnviz.sources.cards import Behavior, Card
+from attnviz.ui.shared import look, pages
+from attnviz.ui.shared.text import plain, quiet
+
+COLUMNS = ("Rate", "By chance", "Accuracy, on → off")
+
+MEANING = (
+    "Rate: how often the head's largest weight is where its role says, or the share of its weight that is there. "
+    "Accuracy: what the model gets right with all heads on, and with this one off. Click a head to open it."
+)
+
+
+def table_of(card: Card) -> None:
+    """A row for each head with a finding; the head that the model opens with comes first."""
+    rows = [(found, i) for found in card.behaviors for i in range(len(found.heads))]
+    with st.container(gap=None, key="roles"):
+        st.html(f'<div class="role top"><b>Role</b>{"".join(f"<b>{name}</b>" for name in COLUMNS)}</div>')
+        for found, i in sorted(rows, key=lambda row: (row[0].site, row[0].heads[row[1]]) != card.opens):
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                _head(found, found.heads[i])
+                st.html(_row(found, i))
+    quiet(MEANING)
+
+
+def _head(found: Behavior, head: int) -> None:
+    behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {found.site} {head}"}
+    behavior |= {"on_click": look.look_at, "args": (found.site, head)}
+    with st.container(width=210):
+        if st.button(f"{found.site}, head {head}", **behavior):
+            pages.go_to(pages.TITLES[0])
+
+
+def _row(found: Behavior, i: int) -> str:
+    """Role, rate, chance, accuracy; below, folded, the evidence."""
+    rate = percent(found.rates[i]) if found.rates else "–"
+    chance = "–" if found.chance is None else percent(found.chance)
+    right = f"{percent(found.on)} → {percent(found.off[i])}" if found.off and found.on is not None else "–"
+    cells = "".join(
+        f"<span><small>{name}</small>{escape(cell)}</span>"
+        for name, cell in zip(COLUMNS, (rate, chance, right), strict=True)
+    )
+    does = f"{found.does[:1].upper()}{found.does[1:].rstrip('. ')}"
+    evidence = f"<details><summary>Evidence</summary>{plain(found.evidence.rstrip('. '))}.</details>"
+    return f'<div class="role"><div>{plain(does)}{evidence}</div>{cells}</div>'
