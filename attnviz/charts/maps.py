@@ -215,10 +215,11 @@ def _rectangles(
     y, x = axes.encodings(titles, upright, colors)
     fields = {field: name for field, name in TOOLTIP if not field.endswith("_text") or field[:-5] in numbers}
     base = alt.Chart(alt.NamedData("cells")).encode(y=y, x=x, tooltip=tooltip(fields))
+    pointed = alt.selection_point(name="pointed", fields=["query", "key"], on="pointerover", clear="pointerout")
     cells = (
         base.mark_rect(stroke=colors.background, strokeWidth=1, cursor="pointer", aria=False)
         .encode(color=alt.Color("ground:N", scale=None))
-        .add_params(clicked("cell", "query", "key", "rev"), *([dragged("drag", colors)] if brush else []))
+        .add_params(clicked("cell", "query", "key", "rev"), pointed, *([dragged("drag", colors)] if brush else []))
     )
     strokes = (
         base.transform_filter("isValid(datum.path)")
@@ -229,7 +230,11 @@ def _rectangles(
             strokeWidth=alt.StrokeWidth("stroke_width:Q", scale=None),
         )
     )
-    return _form([cells, strokes], size, colors)
+    lit = alt.Chart(alt.NamedData("cells")).transform_filter(pointed).transform_filter("isValid(pointed.query)")
+    lines = lit.mark_rect(fill=None, stroke=colors.accent, strokeWidth=1.5, aria=False, tooltip=None)
+    bands = [lines.encode(y=y, x=alt.value(0), x2=alt.value(size.width))]
+    bands += [lines.encode(x=x, y=alt.value(0), y2=alt.value(size.height))]
+    return _form([cells, strokes, *bands], size, colors)
 
 
 @lru_cache(maxsize=128)
