@@ -51,7 +51,7 @@ train: $(VENV)/for-tests ## train the shipped models again and draw how they lea
 evidence: $(VENV)/for-tests ## measure the shipped models afresh, for their cards; one of them: make evidence MODEL=story
 	PYTHONPATH=. $(BIN)/python -m attnviz.training.evidence $(MODEL)
 
-screenshots: $(VENV)/for-tests ## take the README's pictures again, from the running app
+screenshots: $(VENV)/for-tests ## take the README's pictures again, and every state of every page on one sheet
 	PYTHONPATH=. $(BIN)/python tests/browser/screenshots.py
 
 image: ## build the container image

@@ -1,0 +1,95 @@
+// Copy the link to what is on the screen; keep links under names in this browser; undo and redo by Ctrl+Z and
+// Ctrl+Shift+Z. Nothing of it asks the server but following a link, which goes the way of the browser's Back.
+if (!window.attnvizLinks) {
+  window.attnvizLinks = true;
+  const KEY = "attnviz.views", here = () => location.pathname + location.search;
+
+  const views = () => {
+    try {
+      const kept = JSON.parse(localStorage.getItem(KEY));
+      return Array.isArray(kept) ? kept.filter((view) => typeof view?.name === "string" && /^\/(?!\/)/.test(view.link)) : [];
+    } catch {
+      return [];
+    }
+  };
+
+  const make = (tag, text, of = {}) => Object.assign(document.createElement(tag), {textContent: text}, of);
+
+  const follow = (link) => {
+    history.pushState({}, "", link);
+    window.dispatchEvent(new PopStateEvent("popstate"));
+  };
+
+  const keep = (kept, menu) => {
+    try {
+      localStorage.setItem(KEY, JSON.stringify(kept));
+      list(menu);
+    } catch {
+      menu.querySelector("output").textContent = "This browser keeps nothing for this page. Copy the link instead.";
+    }
+  };
+
+  const list = (menu) => {
+    const kept = views(), name = make("input", "", {placeholder: "Name of this view", maxLength: 60, required: true});
+    name.setAttribute("aria-label", "Name of this view");
+    const form = make("form", "");
+    form.append(name, make("button", "Save view"));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      keep([...kept.filter((view) => view.name !== name.value), {name: name.value, link: here()}], menu);
+      menu.querySelector("input").focus();
+    });
+    const items = kept.map((view) => {
+      const item = make("li", ""), drop = make("button", "×", {title: `Delete ${view.name}`});
+      const link = make("a", view.name, {href: view.link});
+      link.addEventListener("click", (event) => {
+        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+        event.preventDefault();
+        menu.open = false;
+        follow(view.link);
+      });
+      drop.setAttribute("aria-label", `Delete ${view.name}`);
+      drop.addEventListener("click", () => keep(kept.filter((one) => one !== view), menu));
+      item.append(link, drop);
+      return item;
+    });
+    const all = make("ul", ""), box = menu.querySelector(".saved");
+    all.append(...items);
+    box.replaceChildren(form, items.length ? all : make("p", "Views are kept in this browser alone."), make("output", ""));
+  };
+
+  document.addEventListener("toggle", (event) => {
+    if (event.target.matches?.("details.views") && event.target.open) list(event.target);
+  }, true);
+
+  document.addEventListener("click", async (event) => {
+    for (const menu of document.querySelectorAll("details.views[open]")) {
+      if (!menu.contains(event.target) && event.target.isConnected) menu.open = false;
+    }
+    const button = event.target.closest?.("button.copy-link");
+    if (!button) return;
+    const says = button.dataset.label ??= button.textContent;
+    try {
+      await navigator.clipboard.writeText(location.href);
+      button.textContent = "Link copied";
+    } catch {
+      button.textContent = "Copy the address above";
+    }
+    setTimeout(() => { button.textContent = says; }, 2000);
+  });
+
+  document.addEventListener("keydown", (event) => {
+    const menu = document.querySelector("details.views[open]");
+    if (event.key === "Escape" && menu) {
+      menu.open = false;
+      menu.querySelector("summary").focus();
+    }
+    const typing = event.target.matches?.("input:not([type=radio], [type=checkbox], [type=range]), textarea, [contenteditable=true]");
+    if (typing || !(event.ctrlKey || event.metaKey) || event.altKey || event.key.toLowerCase() !== "z") return;
+    const button = document.querySelector(`.st-key-icon-${event.shiftKey ? "redo" : "undo"} button`);
+    if (button && !button.disabled) {
+      event.preventDefault();
+      button.click();
+    }
+  });
+}
