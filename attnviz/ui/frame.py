@@ -14,7 +14,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from attnviz.core import assets
 from attnviz.core.errors import AttnvizError, EmptyRowError
 from attnviz.ui.shared import arrivals, history, pages, state
-from attnviz.ui.shared.text import KEYS, STYLE, note
+from attnviz.ui.shared.text import SCRIPTS, STYLE, note
 
 Page = Callable[..., None]
 
@@ -51,7 +51,7 @@ def app() -> None:
         if other._script_hash == left:
             st.switch_page(other, query_params=state.now().link())
     st.html(STYLE)
-    st.html(f"<script>{KEYS}</script>", unsafe_allow_javascript=True)
+    st.html("".join(f"<script>{script}</script>" for script in SCRIPTS), unsafe_allow_javascript=True)
     st.logo(str(assets.path("logo.svg")), size="large")
     early, links = st.empty(), st.container(horizontal=True, key="pages")
     if not state.get(state.BEGUN):  # the others come at the end of a run, and the first one imports what takes seconds

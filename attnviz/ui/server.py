@@ -17,16 +17,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 
 from attnviz.ui import launch
-from attnviz.ui.shared.text import KEYS
+from attnviz.ui.shared.text import SCRIPTS
 
 PAGE = Path(__file__).parent / "main.py"
 """What runs for each visitor. No folder beside it is called "pages": a new server would take its files for pages."""
 
 
 def _inline_scripts() -> str:
-    """The scripts of Streamlit's page and `KEYS`, by their hash: the only inline code that may run."""
+    """The scripts of Streamlit's page and ours, by their hash: the only inline code that may run."""
     page = (Path(streamlit.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
-    scripts = [*re.findall(r"<script>(.*?)</script>", page, re.DOTALL), KEYS]
+    scripts = [*re.findall(r"<script>(.*?)</script>", page, re.DOTALL), *SCRIPTS]
     return " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
 
 

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
@@ -14,7 +15,9 @@ def test_users_of_the_benchmark_open_pages_and_toggle_heads_and_masks(server, mo
     toggled = []
     monkeypatch.setattr(load.User, "click", _noted(load.User.click, toggled))
     asked = argparse.Namespace(users=2, seconds=4, every=0.25, shared=0.5)
-    pages, clicks = asyncio.run(load.load(asked, f"ws{server.removeprefix('http')}/_stcore/stream"))
+    address = f"ws{server.removeprefix('http')}/_stcore/stream"
+    with ThreadPoolExecutor(1) as thread:  # Playwright may run a loop in this one
+        pages, clicks = thread.submit(asyncio.run, load.load(asked, address)).result()
 
     assert len(pages) == 2
     assert len(clicks) >= 2

@@ -2,12 +2,15 @@
 
 import asyncio
 import gc
+import re
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 from streamlit import config
 
 from attnviz.ui import server
+from attnviz.ui.shared.text import SCRIPTS
 
 PATIENCE = 60
 """Seconds that a test waits for what must come."""
@@ -42,9 +45,17 @@ def test_garbage_is_collected_while_the_server_runs_and_not_by_each_run(monkeypa
             return [thread for thread in threading.enumerate() if thread.name not in named]
 
     try:
-        for thread in asyncio.run(serve()):
+        with ThreadPoolExecutor(1) as own:  # in a thread of its own: another test may run a loop in this one
+            started = own.submit(asyncio.run, serve()).result()
+        for thread in started:
             thread.join(PATIENCE)
             assert not thread.is_alive()
     finally:
         gc.set_threshold(*thresholds)
         config.set_option("runner.postScriptGC", before)
+
+
+def test_the_scripts_of_the_page_reach_it():
+    """The browser drops a script in which something looks like a tag."""
+    for script in SCRIPTS:
+        assert not re.search(r"<[/!?a-zA-Z]", script)

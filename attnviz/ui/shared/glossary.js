@@ -8,34 +8,39 @@ if (!window.attnvizGlossary) {
     ["Esc", "clear the selection, close a menu"], ["?", "this list"],
   ];
 
-  const square = (x, y, size, strength, blocked) =>
-    `<rect x="${x}" y="${y}" width="${size - 1}" height="${size - 1}"
-      ${blocked ? 'class="blocked"' : `fill-opacity="${strength}"`}/>`;
+  const drawn = (tag, of, text = "") => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(of)) element.setAttribute(name, value);
+    element.textContent = text;
+    return element;
+  };
+  const written = (x, y, text) => drawn("text", {x, y}, text);
   const grid = (strength, {rows = 5, columns = 5, size = 16, x = 0, y = 0} = {}) =>
-    Array.from({length: rows * columns}, (_, i) => [Math.floor(i / columns), i % columns])
-      .map(([row, column]) => square(x + column * size, y + row * size, size, strength(row, column), strength(row, column) < 0))
-      .join("");
+    Array.from({length: rows * columns}, (_, i) => {
+      const [row, column] = [Math.floor(i / columns), i % columns], filled = strength(row, column);
+      const place = {x: x + column * size, y: y + row * size, width: size - 1, height: size - 1};
+      return drawn("rect", filled < 0 ? {...place, class: "blocked"} : {...place, "fill-opacity": filled});
+    });
   const look = (row, column) => [.1, .8, .2, .4, .6][(row * 3 + column * 2) % 5];
   const past = (row, column) => column > row ? -1 : look(row, column);
-  const many = (count, y, on = -1) => Array.from({length: count}, (_, i) =>
-    grid((row, column) => (on < 0 || on === i ? 1 : .3) * look(row + i, column), {rows: 4, columns: 4, size: 5, x: i * 24, y})).join("");
-  const numbers = [["2.1", "0.3"], ["−1.4", "0.8"]].map((row, y) => row.map((text, x) =>
-    `<text x="${18 + 40 * x}" y="${32 + 32 * y}">${text}</text>`).join("")).join("");
+  const many = (y, on = -1) => [0, 1, 2, 3].flatMap((i) =>
+    grid((row, column) => (on < 0 || on === i ? 1 : .3) * look(row + i, column), {rows: 4, columns: 4, size: 5, x: i * 24, y}));
 
   const TERMS = {
     "query": ["A token that looks: one row of the map. Its weights sum to 1.", grid((row) => row === 2 ? .8 : .12)],
     "key": ["A token that is looked at: one column of the map.", grid((_, column) => column === 2 ? .8 : .12)],
-    "value": ["What a key hands over: a vector. A head's output is the sum of the values, each times its weight.",
-      grid((row) => [.1, .7, .2][row], {rows: 3, columns: 1}) + '<text x="22" y="28">×</text>' +
-      grid((row, column) => [.3, .6, .2, .5, .4][(row + column * 2) % 5], {rows: 3, columns: 3, x: 36})],
-    "score": ["How well a query and a key agree: their dot product divided by √d_k. Any number.", numbers],
-    "weight": ["The share of attention a query gives to a key, from 0 to 1: the softmax of its scores.",
+    "value": ["What a key hands over: a vector. A head's output is the sum of the values, each times its weight.", [
+      ...grid((row) => [.1, .7, .2][row], {rows: 3, columns: 1}), written(22, 28, "×"),
+      ...grid((row, column) => [.3, .6, .2, .5, .4][(row + column * 2) % 5], {rows: 3, columns: 3, x: 36})]],
+    "score": ["How well a query and a key agree: their dot product divided by √d_k. Any number.",
+      [written(14, 32, "2.1"), written(56, 32, "0.3"), written(6, 62, "−1.4"), written(56, 62, "0.8")]],
+    "weight": ["The share of attention that a query gives to a key, from 0 to 1: the softmax of its scores.",
       grid((row, column) => row === 2 ? [.05, .9, .1, .2, .05][column] : .08)],
-    "head": ["One way of looking: a map of its own in a layer, learned apart from the others.", many(4, 28, 1)],
+    "head": ["One way of looking: a map of its own in a layer, learned apart from the others.", many(28, 1)],
     "layer": ["One round of attention. Each layer has several heads and reads what the layer before wrote.",
-      many(4, 12) + many(4, 44)],
+      [...many(12), ...many(44)]],
     "encoder": ["Reads a whole text at once: every token may look at every other one.", grid(look)],
-    "decoder": ["Writes a text token by token: a token looks at those before it only.", grid(past)],
+    "decoder": ["Writes a text token by token: a token looks at itself and at those before it.", grid(past)],
     "cross": ["A decoder's tokens (rows) look at the encoder's tokens (columns): two texts in one map.",
       grid((row, column) => row === column ? .8 : .12, {rows: 3, columns: 5})],
     "mask": ["Which keys a query may look at. Blocked cells get weight 0.",
@@ -46,10 +51,11 @@ if (!window.attnvizGlossary) {
 
   const make = (tag, text, of = {}) => Object.assign(document.createElement(tag), {textContent: text}, of);
   const card = (name) => {
-    const [says, drawn] = TERMS[name], card = make("div", "", {className: "term"}), words = make("p", "");
+    const [says, shapes] = TERMS[name], card = make("div", "", {className: "term"}), words = make("p", "");
+    const picture = drawn("svg", {viewBox: "-2 -2 98 84", width: 98, height: 84, "aria-hidden": true});
+    picture.append(...shapes.map((shape) => shape.cloneNode(true)));
     words.append(make("b", name), ` ${says}`);
-    card.innerHTML = `<svg viewBox="-2 -2 98 84" width="98" height="84" aria-hidden="true">${drawn}</svg>`;
-    card.append(words);
+    card.append(picture, words);
     return card;
   };
 
@@ -60,17 +66,21 @@ if (!window.attnvizGlossary) {
     close.addEventListener("click", () => dialog.close());
     dialog.addEventListener("close", () => dialog.remove());
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-    dialog.append(make("h2", "Keyboard"), list, make("h2", "Words"), ...Object.keys(TERMS).map(card), close);
+    dialog.setAttribute("aria-label", "Keyboard and words");
+    dialog.append(close, make("h2", "Keyboard"), list, make("h2", "Words"), ...Object.keys(TERMS).map(card));
     document.body.append(dialog);
     dialog.showModal();
   };
 
   let shown, wait;
   const hide = () => { clearTimeout(wait); shown?.remove(); shown = undefined; };
-  const termOf = (element) => {
-    const named = element.closest?.("svg text, [data-testid=stWidgetLabel] p, [data-testid=stCaptionContainer] p, th, summary");
-    const word = named && named.textContent.trim().toLowerCase().match(/^[a-z]+/)?.[0];
-    return word in TERMS ? word : NAMES[word];
+  const NAMED = "[data-testid=stWidgetLabel] p, [data-testid=stCaptionContainer] p, [data-testid=stPopover] button, th, summary";
+  const inside = (box, x, y) => box.left <= x && x <= box.right && box.top <= y && y <= box.bottom;
+  const wordAt = (x, y) => {
+    const element = document.elementFromPoint(x, y), svg = element?.closest("svg.marks");
+    // Words of a picture take no pointer; those of the person's own text are set in a monospaced face.
+    return svg ? [...svg.querySelectorAll("text:not([font-family*=mono])")].find((text) => inside(text.getBoundingClientRect(), x, y))
+      : element?.closest(NAMED);
   };
   const show = (element, name) => {
     const box = element.getBoundingClientRect();
@@ -82,10 +92,14 @@ if (!window.attnvizGlossary) {
     shown.style.top = `${Math.max(4, top)}px`;
     shown.style.left = `${Math.max(4, Math.min(box.left, innerWidth - shown.offsetWidth - 12))}px`;
   };
-  document.addEventListener("mouseover", (event) => {
+  const rest = (x, y) => {
+    const element = wordAt(x, y), word = element?.textContent.trim().toLowerCase().match(/^[a-z]+/)?.[0];
+    const name = Object.hasOwn(TERMS, word) ? word : NAMES[word];
+    if (name) show(element, name);
+  };
+  document.addEventListener("mousemove", (event) => {
     hide();
-    const name = termOf(event.target);
-    if (name) wait = setTimeout(show, 500, event.target, name);
+    wait = setTimeout(rest, 500, event.clientX, event.clientY);
   });
   document.addEventListener("scroll", hide, true);
   document.addEventListener("click", (event) => {

@@ -9,7 +9,7 @@ import streamlit as st
 from attnviz.core.display import shown, without_surrogates
 
 STYLE = Path(__file__).with_name("style.css")
-KEYS = Path(__file__).with_name("keys.js").read_text(encoding="utf-8")
+SCRIPTS = tuple(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.js")))
 """What the keyboard does beyond Streamlit. The server allows just this text, by its hash."""
 
 MOST_UNKNOWN = 4

@@ -16,6 +16,11 @@ from attnviz.ui.shared import edits, history, look, says
 from attnviz.ui.shared.look import Look
 
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
+LINKS = """<button class="copy-link">Copy link</button>
+<details class="views"><summary>Views</summary><div class="saved"></div></details>
+<button class="shortcuts" title="Keyboard and words" aria-label="Keyboard and words">?</button>"""
+"""Made to work by links.js and glossary.js."""
+
 FOLD = '<details class="fold"><summary>Controls</summary></details>'
 """On a phone it shows the controls after it, and hides them; the style sheet says how."""
 
@@ -74,6 +79,7 @@ def bar(
             view, actions = (st.container(**ROW, width="content", key=key) for key in ("view", "actions"))
             with actions:
                 history.buttons()
+                st.html(LINKS, width="content")
             export = st.container(width="content", key="export")
     with st.container(**ROW | {"gap": "medium"}, key="line"):
         with st.container(**ROW, wrap=False, width="content", key="changes"):

@@ -1,0 +1,94 @@
+"""What the page does without its server: copy the link, keep views, undo by keys, explain words."""
+
+import driver
+import pytest
+from playwright.sync_api import expect
+
+STORY = "?model=story&site=d1&show=0"
+
+
+@pytest.fixture
+def story(page, server):
+    driver.open_page(page, f"{server}/{STORY}")
+    return page
+
+
+def test_the_link_to_what_is_shown_is_copied(story, context):
+    """As it stands in the address."""
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    story.get_by_role("button", name="Copy link").click()
+
+    expect(story.get_by_role("button", name="Link copied")).to_be_visible()
+    assert story.evaluate("() => navigator.clipboard.readText()") == story.url
+
+
+def test_a_view_is_saved_under_a_name_followed_from_another_page_and_deleted(story, server):
+    """Its name is text and no markup, and it outlives the page; following it loads nothing again."""
+    name, saved = "<b>the subject</b>", story.url
+    story.locator(".views summary").click()
+    story.get_by_label("Name of this view").fill(name)
+    story.keyboard.press("Enter")
+    driver.open_page(story, f"{server}/masks?model=story&site=d0&show=1")
+    story.evaluate("() => window.same = true")
+    story.locator(".views summary").click()
+    story.get_by_role("link", name=name).click()
+    story.wait_for_url(saved)
+    driver.settled(story)
+
+    assert story.evaluate("() => window.same") is True
+    expect(story.get_by_text("Head 0 · decoder layer 1 · story").first).to_be_visible()
+
+    story.locator(".views summary").click()
+    story.get_by_role("button", name=f"Delete {name}").click()
+
+    expect(story.get_by_text("Views are kept in this browser alone.")).to_be_visible()
+
+
+def test_undo_by_keys_is_for_the_page_and_in_a_box_for_its_text(story):
+    """Ctrl+Z in the box takes back what is typed; elsewhere the last step, and Ctrl+Shift+Z does it again."""
+    first = story.url
+    box = story.get_by_label("Sentence").first
+    box.fill("The dog sat")
+    story.keyboard.press("Control+Enter")
+    story.wait_for_url("**text=The+dog+sat**")
+    driver.settled(story)
+    second = story.url
+    box.click()
+    story.keyboard.press("End")
+    story.keyboard.type("!")
+    story.keyboard.press("Control+z")
+
+    assert box.input_value() == "The dog sat"
+    assert story.url == second
+
+    story.evaluate("() => document.activeElement.blur()")
+    driver.settled(story)
+    story.keyboard.press("Control+z")
+    story.wait_for_url(first)
+    driver.settled(story)
+    story.keyboard.press("Control+Shift+z")
+    story.wait_for_url(second)
+    expect(box).to_have_value("The dog sat")
+
+
+def test_words_are_explained_where_they_stand_and_all_of_them_behind_a_key(story):
+    """Also words of a picture; the person's own words are not. The list closes by Escape, and nobody is shut out."""
+    where = story.locator("svg.marks text", has_text="Key (").first.bounding_box()
+    story.mouse.move(where["x"] + 10, where["y"] + 5)
+
+    expect(story.get_by_role("tooltip")).to_contain_text("one column of the map")
+
+    own = story.locator("svg.marks text", has_text="keys").first.bounding_box()
+    story.mouse.move(own["x"] + 10, own["y"] + 5)
+    story.wait_for_timeout(700)
+
+    expect(story.get_by_role("tooltip")).to_have_count(0)
+
+    story.keyboard.press("?")
+
+    expect(story.get_by_role("dialog")).to_contain_text("Blocked cells get weight 0")
+    assert driver.serious(story) == []
+
+    story.keyboard.press("Escape")
+
+    expect(story.get_by_role("dialog")).to_have_count(0)
