@@ -286,7 +286,7 @@ def compared_cell(both: Beside, row: int, column: int) -> str:
     more = float(both.difference[row, column])
     digits = 4 if 0 < abs(more) < FINE else 2
     each = [_gives(both, end, row, column, digits) for end in range(2)]
-    much = f": {'B' if more > 0 else 'A'} more by {decimals(abs(more), digits)}" if more == more and more else ""
+    much = f": higher in {'B' if more > 0 else 'A'} by {decimals(abs(more), digits)}" if more == more and more else ""
     if None in each:
         clause, name = (each[0], "A") if each[0] else (each[1], "B")
         return f"{clause} in {name}; {'B' if name == 'A' else 'A'} has no such cell."

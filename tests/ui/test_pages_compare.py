@@ -1,13 +1,18 @@
 """The page Compare: what B is, what moved, what both say, and links that cannot be read."""
 
 import re
+from html import unescape
 from importlib.util import find_spec
 
 import pytest
 from test_pages import html, opened
 
+from attnviz import words
+from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
+from attnviz.metrics.beside import Side, beside
 from attnviz.ui.compare.other import LONGEST, B
+from attnviz.ui.shared import cache
 from attnviz.ui.shared.pretrained import OPENS, PACKED
 
 CAT = "The cat sat on the mat because it was tired."
@@ -30,7 +35,7 @@ def compare(**link):
 def said(app) -> str:
     """The sentence in words about both maps."""
     found = next(part for part in (e.proto.body for e in app.get("html")) if 'class="words"' in part)
-    return re.sub("<[^>]*>", "", found).replace("&#x27;", "'")
+    return unescape(re.sub("<[^>]*>", "", found))
 
 
 def charts(app) -> int:
@@ -65,12 +70,13 @@ def test_a_link_that_says_nothing_of_b_is_refused(text):
 
 @pytest.mark.parametrize("model", ["translator", "story"])
 def test_one_word_changed_shows_what_moved(model):
-    """The page begins with one word changed: the row and the cell that moved most, and what both say."""
+    """Another sentence begins with one word changed: the row and the cell that moved most, and what both say."""
     app = compare(model=model)
+    app.button_group(key="b what").set_value("sentence").run()
 
     assert app.text_input(key="b sentence").value == DOG
     assert said(app).startswith("The row that changed most is ")
-    assert re.search(r"in A, and in B .* more by \d\.\d+\.", said(app))
+    assert re.search(r"in A, and in B .* higher in [AB] by \d\.\d+\.", said(app))
     assert charts(app) == 5
     if model == "translator":
         assert "<u>chat</u>" in html(app)
@@ -91,9 +97,43 @@ def test_one_word_changed_shows_what_moved_in_a_pretrained_model():
     assert charts(app) == 3
 
 
+@pytest.mark.parametrize(
+    ("link", "opens"),
+    [
+        ({}, "step"),
+        ({"step": "0"}, "step"),
+        ({"tuned": "temperature-0.5"}, "untouched"),
+        ({"model": "scratch"}, "sentence"),
+        ({"model": "scratch", "text": "no word to swap"}, "head"),
+    ],
+)
+def test_the_page_opens_on_a_comparison_that_shows_something(link, opens):
+    """What a change did, what training did, a changed word, or another head."""
+    app = compare(**link)
+
+    assert app.button_group(key="b what").value == opens
+    assert said(app).startswith("The row that changed most is ")
+    assert [button.disabled for button in app.button if button.key == "no original"] == [True] * (opens != "untouched")
+
+
+def test_two_training_steps_are_subtracted_over_the_same_words():
+    """The untrained model writes other words; its maps are those of the words that the trained one wrote."""
+    app = compare(model="translator", site="c1", b="step-0")
+    source = cache.source("translator")
+    lines = (CAT,)
+    written = cache.record(source, lines).targets
+    untrained = cache.source("translator", 0)
+    forced = untrained.run(untrained.tokenize([*lines]), targets=written)
+    a, b = (Side(record, Site("cross", 1), 3) for record in (cache.record(source, lines), forced))
+
+    assert "B reads the words that A wrote" in html(app)
+    assert "cannot be subtracted" not in html(app)
+    assert said(app) == words.compared(beside(a, b))
+
+
 def test_b_is_another_sentence_another_head_the_untouched_model_or_another_step():
     """Each choice enters the link and moves something."""
-    app = compare(tuned="temperature-0.5")
+    app = compare(tuned="temperature-0.5", b="model-translator")
     found = {}
     for what in ("head", "untouched", "step", "sentence"):
         app.button_group(key="b what").set_value(what).run()
@@ -136,6 +176,7 @@ def test_models_that_read_other_tokens_stand_side_by_side():
         ("step-17", "Step 17 was not kept"),
         ("model-no/such-model", "B cannot be the model"),
         ("model-story", "B cannot be the model"),
+        ("untouched", "Nothing is changed, so A is the original model. B is another training step."),
         ("<script>alert(1)</script>", "does not say in what B differs from A"),
         ("sentence-", "B has no sentence yet"),
     ],

@@ -73,7 +73,7 @@ def test_switching_each_head_off_adds_what_that_changes():
     assert not app.exception
     assert "A weight says where a head looks" in html(app) or "also matters most" in html(app)
     assert app.selectbox(key="sort").value == "output"
-    assert {TITLES[name] for name in OFF} >= set(app.selectbox(key="sort").options)
+    assert {f"Order: {TITLES[name]}" for name in OFF} >= set(app.selectbox(key="sort").options)
     assert app.get("vega_lite_chart")
 
     app.query_params["panel"] = "Table"

@@ -37,8 +37,8 @@ TITLES = {
     "sentence": "another sentence",
     "head": "another head",
     "model": "another model",
-    "untouched": "the untouched model",
     "step": "another training step",
+    "untouched": "original model",
 }
 
 
@@ -78,6 +78,15 @@ KEPT: Setting[dict[str, Other]] = kept("b kept", {})
 """What was chosen last of each kind."""
 
 
+def same_words(a: Side, b: Side) -> Side:
+    """Another training step of A's model, with the words that A wrote in its decoder: each row is of one word."""
+    written, sources = a.record.targets, [cache.origin(side.record)[0] for side in (a, b)]
+    if not written or b.record.targets == written or sources[0].id != sources[1].id or sources[0] == sources[1]:
+        return b
+    quiet("B reads the words that A wrote, so that each row is of the same word. What B writes by itself is below.")
+    return replace(b, record=cache.reading(b.record, written))
+
+
 def side_of(at: Look) -> Side:
     """A: what the page looks at."""
     return Side(at.record, at.site, at.head, at.sentence)
@@ -95,21 +104,31 @@ def side(a: Look) -> Side | AttnvizError:
 
 def _what(a: Look) -> Other:
     """In what B differs. What was chosen before in the same way is there again."""
-    chosen, options = state.get(B), [what for what in TITLES if what != "step" or len(a.source.steps) > 1]
-    if chosen is None or chosen.what not in options:
-        if chosen is not None:
-            note(f"{quoted(a.source.name)} has no other steps of its training, so B is another sentence.", "notice")
-        chosen = opening(a)
-    else:
+    missing = _missing(a)
+    chosen, options = state.get(B), [what for what in TITLES if what not in missing]
+    if chosen is not None and chosen.what in options:
         state.put(KEPT, state.get(KEPT) | {chosen.what: chosen})
+    else:
+        begins = opening(a)
+        if chosen is not None:
+            note(f"{missing[chosen.what]} B is {TITLES[begins.what]}.", "notice")
+        chosen = begins
 
     def choose(now: State, what: str) -> State:
         return now.put(B, now[KEPT].get(what) or _begins(a, what))
 
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         shown = {"shown": chosen.what, "at": "what", "step": choose, "format_func": TITLES.__getitem__}
-        control(st.pills, "B is", B, options, lead="A is what is chosen above. B is", **shown)
+        control(st.pills, "Compare with", B, options, lead="Compare with", **shown)
+        if "untouched" in missing:
+            st.button(TITLES["untouched"], key="no original", disabled=True, help=missing["untouched"])
     return chosen
+
+
+def _missing(a: Look) -> dict[str, str]:
+    """In what B cannot differ here, and why."""
+    missing = {} if len(a.source.steps) > 1 else {"step": f"{quoted(a.source.name)} has no other training steps."}
+    return missing | ({} if a.edits != Edits() else {"untouched": "Nothing is changed, so A is the original model."})
 
 
 def _begins(a: Look, what: str) -> Other:
@@ -119,12 +138,22 @@ def _begins(a: Look, what: str) -> Other:
         return Other(what, _another_head(a))
     if what == "model":
         return Other(what, _models(a)[0])
-    return Other(what, a.source.steps[0] if what == "step" else "")
+    return Other(what, _another_step(a) if what == "step" else "")
 
 
 def opening(a: Look) -> Other:
-    """What a page begins with: one word changed if the model knows another one, else another head."""
+    """What a page begins with: what a change did, else what training did, else one word changed, else another head."""
+    if a.edits != Edits():
+        return _begins(a, "untouched")
+    if len(a.source.steps) > 1:
+        return _begins(a, "step")
     return _begins(a, "sentence" if _swapped(a) != _text(a) else "head")
+
+
+def _another_step(a: Look) -> int:
+    """Before the training; of the untrained model, after it."""
+    first, *_, last = a.source.steps
+    return last if a.source.step == first else first
 
 
 def _swapped(a: Look) -> str:
@@ -227,8 +256,6 @@ def _site_like(site: Site, a: Record, b: Record) -> Site:
 
 
 def _untouched(a: Look, other: Other) -> Side:
-    if a.edits == Edits():
-        quiet("Nothing is changed in A, so both are the same. Switch heads off or set a mask above.")
     return replace(side_of(a), record=cache.record(a.source, a.lines))
 
 

@@ -31,7 +31,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
 
 def _compared(at: Look, a: Side, b: Side) -> None:
     try:
-        found = beside(a, b)
+        found = beside(a, other.same_words(a, b))
     except AttnvizError as error:
         note(f"{error} Here they stand beside each other.", "notice")
         _side_by_side(a, b)
@@ -47,7 +47,7 @@ def _compared(at: Look, a: Side, b: Side) -> None:
     quiet(f"{as_sentence(MEASURE)} The tokens of A and B are aligned by difflib.")
     pictures.take_away(figure, "difference")
     pictures.numbers(figure, "difference")
-    heading("What A and B say")
+    heading("Predictions")
     said.both(a, b, found, cell)
 
 

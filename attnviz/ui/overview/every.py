@@ -15,6 +15,7 @@ from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.setting import Setting, choice, kept, several
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import sideways
+from attnviz.ui.shared.toolbar import Bar
 
 KIND = several("kinds", KINDS)
 ROLE = choice("role", tuple(rule.name for rule in THRESHOLDS))
@@ -30,23 +31,23 @@ Order = tuple[Place, ...] | None
 select = look.clicks("every", lambda point: look.look_at(*head_of(point)))
 
 
-def panel(at: Look, among: tuple[str, ...] = ()) -> None:
+def panel(bar: Bar, among: tuple[str, ...] = ()) -> None:
     """All heads as maps beside the numbers of the chosen one: first the maps, where they need no number.
 
     Args:
         among: the numbers to order the heads by; all, and the order of the model, if none are given.
     """
-    bar = st.container(horizontal=True, vertical_alignment="center", gap="small")
+    at = bar.at
     with st.container(horizontal=True, gap="medium"):
         place, beside = st.container(width="content"), st.container(width="stretch", key="beside")
     if plain := not among and _asks_for_no_number(at):
         _draw(at, place, None, None)
         _let_paint(at.run)
     known = numbers(at)
-    with bar:
+    with bar.view:
         order, captions = ordered(known, among)
     every = _figure(at, order, captions) if plain else _draw(at, place, order, captions)
-    with bar:
+    with bar.export:
         pictures.take_away(every, "every")
     with beside:
         of_head(at, known)
@@ -85,8 +86,8 @@ def ordered(known: Numbers, among: tuple[str, ...] = ()) -> tuple[Order, tuple[s
     """The heads to show, in which order, and what is said of each."""
     numbers = tuple(name for name in known.names if name in among) if among else (LAYER, *known.names)
     by = state.one_of(SORT, numbers)
-    options = {"shown": by, "format_func": lambda name: TITLES.get(name, name), "width": 330}
-    control(st.selectbox, "Order", SORT, numbers, lead="Order", **options)
+    options = {"shown": by, "format_func": lambda name: f"Order: {TITLES.get(name, name)}", "width": 230}
+    control(st.selectbox, "Order", SORT, numbers, lead="", **options)
     there = [kind for kind in KINDS if (known.table["kind"] == kind).any()]
     kinds = [kind for kind in there if kind in state.get(KIND)] or there
     if len(there) > 1:
@@ -95,8 +96,8 @@ def ordered(known: Numbers, among: tuple[str, ...] = ()) -> tuple[Order, tuple[s
     names = sorted({name for listed in known.table["role"] for name in listed.split(", ") if name})
     role = state.one_of(ROLE, names, None)
     if names:
-        options = {"index": None, "placeholder": "any", "width": 190}
-        control(st.selectbox, "Looks like", ROLE, names, shown=role, lead="Looks like", **options)
+        options = {"index": None, "placeholder": "Any role", "width": 150}
+        control(st.selectbox, "Looks like", ROLE, names, shown=role, lead="", **options)
     if by == LAYER and not role and len(kinds) == len(there):
         return None, None
     found = known.ordered(by, tuple(kinds), role)

@@ -5,9 +5,9 @@ from functools import partial
 from attnviz.sources.base import Source
 from attnviz.ui.overview import every, numbers, reach, tables, texts
 from attnviz.ui.shared import look, state, toolbar
-from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import tabs
+from attnviz.ui.shared.toolbar import Bar
 
 PANELS = ("All heads", "Switch-off test", "Table", "Over many texts", "Rollout")
 PANEL = choice("panel", PANELS)
@@ -17,8 +17,14 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines)
     at = bar.at
     bar.predict(look.asked_at(at.record, look.opening_site(source), None, at.sentence))
-    made = (every.panel, _switched_off, tables.panel, texts.over_many_texts, reach.reach)
-    tabs(PANEL, {name: partial(draw, at) for name, draw in zip(PANELS, made, strict=True)}, opening=_opening())
+    made = (
+        partial(every.panel, bar),
+        partial(_switched_off, bar),
+        partial(tables.panel, bar),
+        partial(texts.over_many_texts, at),
+        partial(reach.reach, at),
+    )
+    tabs(PANEL, dict(zip(PANELS, made, strict=True)), opening=_opening())
 
 
 def _opening() -> str:
@@ -27,7 +33,7 @@ def _opening() -> str:
     return next((name for name, of_it in asked.items() if any(state.get(one) is not None for one in of_it)), PANELS[0])
 
 
-def _switched_off(at: Look) -> None:
+def _switched_off(bar: Bar) -> None:
     """What each head changes when it is off, and then the heads in that order."""
-    if numbers.switch_each_off(at):
-        every.panel(at, among=tuple(numbers.OFF))
+    if numbers.switch_each_off(bar.at):
+        every.panel(bar, among=tuple(numbers.OFF))

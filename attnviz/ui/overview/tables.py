@@ -10,6 +10,7 @@ from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, choice
 from attnviz.ui.shared.state import control
+from attnviz.ui.shared.toolbar import Bar
 
 ACROSS, UP = choice("across", TITLES), choice("up", TITLES)
 
@@ -17,13 +18,13 @@ ROW = 35
 """Pixels of a row of a table."""
 
 
-def panel(at: Look) -> None:
+def panel(bar: Bar) -> None:
     """Every head with all numbers, two of them against each other, and one alone."""
-    known = numbers(at)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    known = numbers(bar.at)
+    with bar.view:
         order, _ = ordered(known)
     _all_heads(known, order)
-    _against(at, known)
+    _against(bar.at, known)
 
 
 def _all_heads(known: Numbers, order: Order) -> None:

@@ -172,6 +172,14 @@ def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
     return next((source, lines) for (_, source, lines, _), used in [*_used.items()] if used is record)
 
 
+@kept
+def reading(record: Record, targets: tuple[Sentence, ...]) -> Record:
+    """The run of a record, but that its decoder reads these words and not those that it writes."""
+    source, _ = origin(record)
+    with cores.used_by(source):
+        return source.run(record.sentences, record.edits, targets)
+
+
 @contextmanager
 def page() -> Iterator[None]:
     """Around the run of a page: if its text is long it waits here for others with long texts, to its first record."""
