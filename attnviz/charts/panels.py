@@ -274,6 +274,6 @@ def _marks(colors: Theme) -> list[dict]:
         mark("image", image, "panel", name="panels"),
         *frame_marks(),
         mark("rect", outline, "linked", quiet=True),
-        mark("text", value, "linked", quiet=True),
-        mark("text", readout, "here", quiet=True),
+        mark("text", value, "linked", quiet=True, name="readout-numbers"),
+        mark("text", readout, "here", quiet=True, name="readout"),
     ]

@@ -82,7 +82,8 @@ def table(drawing: Readable) -> Table:
     rows, columns = ([{"position": int(i), "name": name} for i, name in end] for end in ends)
     rows = [{"kind": "row"} | row | cells for row, cells in zip(rows, packed, strict=True)]
     columns = [{"kind": "column"} | column for column in columns]
-    drawn = [{"kind": "map", "uri": drawing.uri(scale=1), "position": drawing.style.rev}]
+    counts = {"rows": drawing.size.rows, "columns": drawing.size.columns}
+    drawn = [{"kind": "map", "uri": drawing.uri(scale=1), "position": drawing.style.rev} | counts]
     drawn += [{"kind": "saying", "name": saying} for saying in sayings]
     return picture.columns(_COLUMNS, [*rows, *columns, *drawn, *around(drawing.frame)])
 
@@ -93,7 +94,7 @@ def around(drawn: frame.Frame) -> list[dict]:
 
 
 _COLUMNS = (
-    "kind", "position", "name", "weight", "score", "saying",
+    "kind", "position", "name", "weight", "score", "saying", "rows", "columns",
     "x", "y", "x2", "y2", "text", "color", "fill", "stroke", "width", "path", "size", "uri",
 )  # fmt: skip
 
@@ -194,13 +195,15 @@ def _pointed(size: Size, colors: Theme) -> list[dict]:
     thin = drawn | values(strokeWidth=1, strokeOpacity=0.6)
     line = values(x=0, baseline="middle", font=FONT, fontSize=TEXT_SIZE)
     hint = f"at < 0 ? '{colors.quiet}' : '{colors.text}'"
+    below = size.height + 16
+    what = values(y=below + LINE, fill=colors.text)
     square = drawn | signals(x=x, y=y) | values(width=cell, height=cell, strokeWidth=1.5)
     return [
         mark("rule", thin | signals(x2=x, y=f"{y} + {cell / 2}") | values(x=0), quiet=True),
         mark("rule", thin | signals(y2=y, x=f"{x} + {cell / 2}") | values(y=0), quiet=True),
         mark("rect", square, quiet=True),
-        mark("text", line | values(y=size.height + 16) | signals(text="who", fill=hint), quiet=True),
-        mark("text", line | values(y=size.height + 16 + LINE, fill=colors.text) | signals(text="what"), quiet=True),
+        mark("text", line | values(y=below) | signals(text="who", fill=hint), quiet=True, name="readout"),
+        mark("text", line | what | signals(text="what"), quiet=True, name="readout-more"),
     ]
 
 

@@ -11,3 +11,107 @@ if (!window.attnvizKeys) {
     box.dispatchEvent(new KeyboardEvent("keydown", keys));
   }, true);
 }
+
+// Arrow keys walk through a picture: its cells, thumbnails, dots or lines. The pointer's events do what the pointer does,
+// so the readout is the same; it is also spoken. Enter clicks, Escape (which the pictures know) clears.
+if (!window.attnvizWalk) {
+  window.attnvizWalk = true;
+  const PICTURES = '[class*="st-key-picture"]';
+  const MARKS = "svg .role-mark > *";
+  const WAYS = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]};
+  const spoken = document.createElement("div");
+  spoken.className = "unseen";
+  spoken.setAttribute("aria-live", "polite");
+
+  const places = (picture) => {  // where the pointer finds something; an image of a map has many cells
+    const found = [...picture.querySelectorAll(MARKS)].filter((one) => one.__data__?.cursor);
+    const plain = found.some((one) => one.closest(".mark-rect"));
+    return found.filter((one) => !(plain && one.closest(".mark-symbol"))).map((one) => {
+      const {left, top, width, height} = one.getBoundingClientRect(), {rows = 1, columns = 1} = one.__data__.datum || {};
+      return {one, left, top, wide: width / columns, high: height / rows, rows, columns};
+    });
+  };
+  const center = (place, row, column) => [place.left + (column + .5) * place.wide, place.top + (row + .5) * place.high];
+  const clamp = (value, most) => Math.max(0, Math.min(most - 1, Math.floor(value)));
+  const nearest = (place, x, y) => {  // the cell of a place that is nearest to a point
+    const row = clamp((y - place.top) / place.high, place.rows), column = clamp((x - place.left) / place.wide, place.columns);
+    return {one: place.one, place, row, column, at: center(place, row, column)};
+  };
+  const best = (all, cost) => all.map((one) => [cost(one.at), one]).filter(([much]) => much < Infinity)
+    .sort((a, b) => a[0] - b[0]).map(([, one]) => one)[0];
+
+  const step = (all, [x, y], [right, down]) => {
+    const here = best(all.map((place) => nearest(place, x, y)), ([a, b]) => Math.hypot(a - x, b - y));
+    if (!here) return here;
+    const row = here.row + down, column = here.column + right, {place} = here;
+    if (row >= 0 && row < place.rows && column >= 0 && column < place.columns) {
+      return {...here, at: center(place, row, column)};
+    }
+    const along = ([a, b]) => (a - here.at[0]) * right + (b - here.at[1]) * down;
+    const aside = ([a, b]) => Math.abs((a - here.at[0]) * down) + Math.abs((b - here.at[1]) * right);
+    const others = all.filter((other) => other.one !== place.one).map((other) => nearest(other, ...here.at));
+    return best(others, (at) => along(at) > 2 ? along(at) + 4 * aside(at) : Infinity) || here;
+  };
+  const send = ({one, at: [clientX, clientY]}, ...kinds) => kinds.forEach((kind) => one.dispatchEvent(
+    new PointerEvent(kind, {bubbles: true, cancelable: true, view: window, clientX, clientY})));
+  const says = (picture, {one}) => {
+    const known = one.__data__.tooltip;
+    if (known && typeof known === "object") return Object.entries(known).map((pair) => pair.join(" ")).join(", ");
+    return [...picture.querySelectorAll('[class*="readout"] text')].map((text) => text.textContent.trim()).filter(Boolean).join(", ");
+  };
+  const inside = (picture, [x, y]) => {  // scrolled there, if need be; how far
+    const {left, right} = picture.getBoundingClientRect(), main = document.querySelector('[data-testid="stMain"]');
+    if (x < left + 8 || x > right - 8) picture.scrollLeft += x - (left + right) / 2;
+    if (main && (y < 160 || y > innerHeight - 24)) main.scrollTop += y - innerHeight / 2;
+  };
+  const origin = (picture) => picture.querySelector("svg").getBoundingClientRect();
+
+  const walk = (picture, way) => {
+    const {left, top} = origin(picture), all = places(picture), from = picture.walked;
+    if (!all.length) return;
+    const first = () => nearest(all[0], all[0].left, all[0].top);
+    let to = from ? step(all, [from[0] + left, from[1] + top], way) : first();
+    if (from && picture.pointed?.isConnected) send({one: picture.pointed, at: [0, 0]}, "pointerout");
+    inside(picture, to.at);
+    const now = origin(picture);
+    picture.walked = [to.at[0] - left, to.at[1] - top];
+    to = {...to, at: [picture.walked[0] + now.left, picture.walked[1] + now.top]};
+    picture.pointed = to.one;
+    send(to, "pointerover", "pointermove");
+    requestAnimationFrame(() => requestAnimationFrame(() => { spoken.textContent = says(picture, to); }));
+  };
+  const press = (picture) => {
+    const {left, top} = origin(picture), [x, y] = picture.walked;
+    const here = best(places(picture).map((place) => nearest(place, x + left, y + top)), ([a, b]) => Math.hypot(a - x - left, b - y - top));
+    if (here) send(here, "pointerdown", "pointerup", "click");
+  };
+  document.addEventListener("keydown", (event) => {
+    const picture = event.target;
+    if (!picture.matches?.(PICTURES) || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.key in WAYS) walk(picture, WAYS[event.key]);
+    else if (event.key === "Enter" && picture.walked) press(picture);
+    else return;
+    event.preventDefault();
+  });
+  document.addEventListener("focusout", ({target}) => {
+    if (target.matches?.(PICTURES) && target.pointed?.isConnected) send({one: target.pointed, at: [0, 0]}, "pointerout");
+  });
+
+  const ready = () => {  // each picture is one stop of Tab; Streamlit's buttons over it are for the pointer
+    document.body.append(...(spoken.isConnected ? [] : [spoken]));
+    document.querySelectorAll(PICTURES).forEach((picture) => {
+      picture.querySelectorAll('[data-testid="stElementToolbar"] button').forEach((button) => { button.tabIndex = -1; });
+      if (picture.tabIndex === 0 || ![...picture.querySelectorAll(MARKS)].some((one) => one.__data__?.cursor)) return;
+      picture.tabIndex = 0;
+      picture.setAttribute("role", "application");
+      picture.setAttribute("aria-label", "Picture: arrow keys walk through it, Enter selects, Escape clears");
+    });
+  };
+  let waits = false;
+  new MutationObserver(() => {
+    if (waits) return;
+    waits = true;
+    requestAnimationFrame(() => { waits = false; ready(); });
+  }).observe(document.body, {childList: true, subtree: true});
+  ready();
+}
