@@ -1,6 +1,11 @@
-"""How many examples of a law are drawn."""
+"""How many examples of a law are drawn, and how many of many cases are tried."""
+
+from collections.abc import Sequence
+from typing import TypeVar
 
 from hypothesis import settings
+
+T = TypeVar("T")
 
 USUAL = 40
 """Of a law that says nothing else; `make sweep` draws fifty times as many of each."""
@@ -9,3 +14,10 @@ USUAL = 40
 def examples(count: int, **others) -> settings:
     """Another number for a law, because each example takes long or because what it looks for is rare."""
     return settings(max_examples=count * settings().max_examples // USUAL, **others)
+
+
+def some(cases: Sequence[T], most: int) -> Sequence[T]:
+    """So many of the cases, evenly from the first on; in `make sweep` all of them."""
+    if settings().max_examples > USUAL or len(cases) <= most:
+        return cases
+    return [cases[i * len(cases) // most] for i in range(most)]

@@ -4,6 +4,7 @@ import time
 
 import driver
 import pytest
+from examples import some
 from playwright.sync_api import Page
 
 PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Model")
@@ -80,7 +81,7 @@ def test_the_trails_go_from_every_page_to_every_other_one():
     assert len(steps) == 30
 
 
-@pytest.mark.parametrize("start", PAGES)
+@pytest.mark.parametrize("start", some(PAGES, 2))
 def test_a_link_that_is_followed_to_another_page_keeps_all(page, server, start):
     """Text, model, edits, layer, head and picture go along from page to page, and a reload gives them again."""
     open_page(page, server, start, OPENED)

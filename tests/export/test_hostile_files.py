@@ -1,10 +1,12 @@
 """Every hostile text in every picture, taken away in every format and opened again."""
 
 import re
+from itertools import product
 
 import files
 import hostile
 import pytest
+from examples import some
 from pictures import record_of
 
 from attnviz import figures
@@ -58,7 +60,7 @@ def with_pictures(text: str) -> str:
     return re.sub("[\ufffe\uffff]", "\ufffd", without_surrogates(text)).translate(pictures)
 
 
-@pytest.mark.parametrize("text", OTHERS, ids=lambda text: text.name)
+@pytest.mark.parametrize("text", some(OTHERS, 30), ids=lambda text: text.name)
 def test_a_text_can_be_taken_away_in_every_format_that_holds_it_as_text(text):
     """Its picture holds its tokens as they may be drawn and in their order, its numbers the tokens themselves."""
     source = Scratch()
@@ -87,8 +89,7 @@ def test_every_token_of_every_text_can_be_painted(format):
         files.opened(format, render(figures.head(record_of(distinct[start : start + FEW]), SITE, 0), format))
 
 
-@pytest.mark.parametrize("kind", ["head", "heads", "mask", "change"])
-@pytest.mark.parametrize("part", range(3), ids=["first", "second", "third"])
+@pytest.mark.parametrize(("kind", "part"), some([*product(("head", "heads", "mask", "change"), range(3))], 5))
 def test_whole_texts_as_tokens_can_be_taken_away_in_every_format(part, kind):
     """A tokenizer may leave a text in one piece: then it stands on the axes, in readouts and in every file as one."""
     labels = [text.text for text in OTHERS[part::3]]
@@ -104,7 +105,7 @@ def test_text_without_a_token_is_refused_with_one_sentence(text):
         Scratch().tokenize([text.text])
 
 
-@pytest.mark.parametrize("text", LONG, ids=lambda text: text.name)
+@pytest.mark.parametrize("text", some(LONG, 1), ids=lambda text: text.name)
 def test_a_long_text_can_be_taken_away(text):
     """100,000 characters make a picture of 20,000 tokens; nothing is as large as the square of that."""
     tokens = Scratch().tokenize(lines_of(text.text))[0].tokens
