@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 
@@ -39,6 +39,7 @@ class Column:
         name, group: a caption, or what a legend says of the bars, and what stands over the captions; constants.
         longest: the value whose bar has the whole length.
         hollow: whether its bars stand back.
+        hollow_values: of hollow bars around the others, which have no texts; as `values`.
         color: of the texts.
     """
 
@@ -49,13 +50,17 @@ class Column:
     longest: float = 1.0
     hollow: bool = False
     color: str = ""
+    hollow_values: Sequence[float | None] = ()
 
     def width(self, length: float) -> float:
         wide = length + PERCENT if len(self.values) else max(map(text_width, self.texts), default=0.0)
         return max(wide, text_width(self.name, WORD_CHARACTER))
 
     def cells(self, bands: Sequence[str], begin: float, length: float, colors: Theme) -> Iterator[dict]:
-        """A row of the table for each bar or text."""
+        """A row of the table for each bar or text, hollow ones first: the others lie over them."""
+        if len(self.hollow_values):
+            yield from self._nested(bands, begin, length, colors)
+            return
         texts = self.texts or ["" if value is None else percent(value) for value in self.values]
         for band, value, text in zip(bands, self.values or [None] * len(texts), texts, strict=True):
             share = None if value is None or value != value else min(value / self.longest, 1.0)
@@ -64,6 +69,15 @@ class Column:
             cell = {"band": band, "begin": begin, "end": end, "share": share, "text": text, "mono": not self.values}
             look = dict(zip(("fill", "stroke"), self.looks(colors), strict=True))
             yield cell | look | {"color": self.color or color, "thick": self.thick}
+
+    def _nested(self, bands: Sequence[str], begin: float, length: float, colors: Theme) -> Iterator[dict]:
+        """Hollow bars, the filled ones in them, and the texts beside whichever is longer."""
+        plain = replace(self, hollow_values=())
+        around = replace(plain, values=self.hollow_values, hollow=True)
+        for old, new in zip(*(one.cells(bands, begin, length, colors) for one in (around, plain)), strict=True):
+            yield old | {"text": "", "thick": THICK + 2}
+            yield new | {"text": "", "thick": THIN}
+            yield new | {"share": None, "end": max(old["end"], new["end"])}
 
     @property
     def thick(self) -> int:

@@ -1,7 +1,6 @@
 """What a model says after each word it reads: of a translator, how it writes word by word."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable
 from itertools import zip_longest
 from typing import Unpack
 
@@ -19,13 +18,17 @@ from attnviz.figures.figure import Drawn, Figure, stem, subtitles, text_array, t
 from attnviz.metrics import PredictedWord
 from attnviz.words import NO_BLANK
 
-LENGTH = 70
-"""Pixels of a bar of probability 1."""
+LENGTH, WIDEST = 30, 330
+"""Pixels of a bar of probability 1, and of all columns at most, as a phone has room for."""
 
 MOST_ROWS = 40
 """Of longer texts so many rows are drawn; the table holds all."""
 
-DIFFERS, NOTHING = "≠", "–"
+LENGTHS = range(axes.LONGEST_LABEL, 3, -1)
+"""Characters of a word at most: the first of these with which the columns are not wider than `WIDEST`."""
+
+NOTHING = "–"
+"""Where a run read or wrote nothing any more."""
 
 Words = list[PredictedWord | None]
 Row = tuple[int, PredictedWord | None, PredictedWord | None]
@@ -35,8 +38,8 @@ Row = tuple[int, PredictedWord | None, PredictedWord | None]
 def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0, **drawn: Unpack[Drawn]) -> Figure:
     """A row per position that is not padding: what was just read, and the most probable word then, with a bar.
 
-    Of a model that fills in there is a row per blank. With a run `before` a change both stand side by side, and rows
-    that say another word are marked.
+    Of a model that fills in there is a row per blank. With a run `before` a change the rows that predict another word
+    come first, as "le → les", with the probability of the new word, and that of the old one as a hollow bar.
     """
     asked = {"before": before, "sentence": sentence}
     runs = {"": record} if before is None else {"": record, "_before": before}
@@ -70,9 +73,10 @@ def drawing_of(record: Record, before: Record | None, sentence: int, style: Styl
     old = metrics.predicted_words(before, sentence=sentence) if compared else ()
     every = [((one or was).position, one, was) for one, was in zip_longest(now, old)]
     rows = _kept(every, compared)
-    columns = _columns(rows, old == () or _read_alike(every), compared, record, style.colors) if rows else []
+    columns = _fitting(rows, compared, record, style.colors) if rows else []
     lines = [*_notes(rows, every, compared), *subtitles(record, style)]
-    names, marks = [str(i) for i, _, _ in rows], dict.fromkeys(range(len(rows)), axes.QUIET)
+    marks = {at: axes.CHOSEN if compared and differs(row) else axes.QUIET for at, row in enumerate(rows)}
+    names = [str(i) for i, _, _ in rows]
     return bars.picture(names, columns, title_of(record), lines, style.colors, length=LENGTH, marks=marks)
 
 
@@ -88,10 +92,6 @@ def differs(row: Row) -> bool:
     return now is None or old is None or now.word != old.word
 
 
-def _read_alike(rows: Sequence[Row]) -> bool:
-    return all(now is not None and old is not None and now.token == old.token for _, now, old in rows)
-
-
 def _kept(rows: list[Row], compared: bool) -> list[Row]:
     """Of many rows those that changed most: first those with another word, then by how far its probability moved."""
 
@@ -101,7 +101,8 @@ def _kept(rows: list[Row], compared: bool) -> list[Row]:
         difference = abs(row[1].probability - row[2].probability)
         return difference if difference == difference else 0.0
 
-    return sorted(sorted(rows, key=moved, reverse=True)[:MOST_ROWS], key=lambda row: row[0])
+    kept = sorted(rows, key=moved, reverse=True)[:MOST_ROWS]
+    return sorted(kept, key=lambda row: (not (compared and differs(row)), row[0]))
 
 
 def _notes(rows: list[Row], every: list[Row], compared: bool) -> list[str]:
@@ -112,32 +113,46 @@ def _notes(rows: list[Row], every: list[Row], compared: bool) -> list[str]:
         notes.append(which if compared else f"the first {len(rows)} of {len(every)} rows")
     if compared and every:
         count = sum(map(differs, every))
-        marked = f"{count} of {len(every)} rows, marked {DIFFERS}" if count else "in no row"
-        notes.append(f"another word than before: {marked}")
+        notes.append(f"another word than before: {f'{count} of {len(every)} rows, first' if count else 'in no row'}")
+        notes.append("hollow bar: the word before the change")
     return notes
 
 
-def _columns(rows: list[Row], read_alike: bool, compared: bool, record: Record, colors: Theme) -> list[Column]:
-    """What was read, what was said before the change, marks, and what is said now."""
-    verb = "writes" if record.targets else "expects"
-    reads = partial(_texts, "in place of" if metrics.fills_in(record) else "reads", colors.text)
-    now, old = [row[1] for row in rows], [row[2] for row in rows]
-    if not compared:
-        return [reads(now, ""), *_says(now, verb, "", colors)]
-    named = (bars.BEFORE, bars.AFTER) if read_alike else ("", "")
-    first = [reads(now, "")] if read_alike else [reads(old, bars.BEFORE)]
-    last = [] if read_alike else [reads(now, bars.AFTER)]
-    marks = Column(texts=[DIFFERS if differs(row) else "" for row in rows], color=colors.accent)
-    before = _says(old, verb, named[0], colors, before=True)
-    return [*first, *before, marks, *last, *_says(now, verb, named[1], colors)]
+def _fitting(rows: list[Row], compared: bool, record: Record, colors: Theme) -> list[Column]:
+    """The columns with words as long as there is room for."""
+    for longest in LENGTHS:
+        columns = _columns(rows, compared, record, colors, longest)
+        if sum(column.width(LENGTH) + bars.GAP for column in columns) - bars.GAP <= WIDEST:
+            break
+    return columns
 
 
-def _texts(caption: str, color: str, said: Words, group: str, sign: str = "", word: bool = False) -> Column:
-    texts = [sign + shown(one.word if word else one.token, axes.LONGEST_LABEL) if one else NOTHING for one in said]
-    return Column(texts=texts, name=caption, group=group, color=color)
+def _columns(rows: list[Row], compared: bool, record: Record, colors: Theme, longest: int) -> list[Column]:
+    """What was read, and what was predicted then, with a bar; where that differs from before, both."""
+    reads, predicts = "in place of" if metrics.fills_in(record) else "reads", "writes" if record.targets else "expects"
+    now, old = ([row[at] for row in rows] for at in (1, 2))
+    was = old if compared else now
+    words_read, words_predicted = (
+        [_changed(of, *pair, longest) for pair in zip(was, now, strict=True)] for of in (lambda one: one.token, _word)
+    )
+    bar = Column(_shares(now), hollow_values=_shares(old) if compared else ())
+    texts = (words_read, reads), ([f"▸ {text}" for text in words_predicted], predicts)
+    return [*(Column(texts=each, name=name, color=colors.text) for each, name in texts), bar]
 
 
-def _says(said: Words, verb: str, group: str, colors: Theme, *, before: bool = False) -> list[Column]:
-    """The words and their bars."""
-    texts = _texts(verb, colors.quiet if before else colors.text, said, group, "▸ ", True)
-    return [texts, Column([one.probability if one else None for one in said], hollow=before)]
+def _word(one: PredictedWord) -> str:
+    return one.word
+
+
+def _shares(said: Words) -> list[float | None]:
+    return [one.probability if one else None for one in said]
+
+
+def _changed(
+    of: Callable[[PredictedWord], str], old: PredictedWord | None, now: PredictedWord | None, longest: int
+) -> str:
+    """A word, or "le → les" where it is another one than before."""
+    texts = [of(one) if one else None for one in (old, now)]
+    if texts[0] == texts[1]:
+        return shown(texts[0], longest)
+    return " → ".join(NOTHING if text is None else shown(text, longest) for text in texts)

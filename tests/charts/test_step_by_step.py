@@ -23,7 +23,6 @@ from attnviz.charts.frame import text_width
 from attnviz.charts.theme import CHARACTER, LIGHT, WORD_CHARACTER
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.figures.step_by_step import DIFFERS
 
 CAR = ["the", "car", "<eos>"]
 LA_VOITURE = ({"la": 0.9, "le": 0.1}, {"voiture": 0.7, "chat": 0.3}, {"<eos>": 1.0})
@@ -63,20 +62,20 @@ def test_padding_is_left_out():
     assert texts(chart) == [["0", "the", "▸ cat"]]
 
 
-def test_rows_that_say_another_word_than_before_are_marked():
-    """With a sign, beside both words and both bars."""
+def test_rows_that_predict_another_word_than_before_come_first():
+    """One row per token, both words in it; the bar is of the new word, a hollow one around it of the old."""
     before = story_of(["the", "keys"], {"cat": 0.9, "is": 0.05, "are": 0.05}, {"is": 0.8, "are": 0.2})
     after = story_of(["the", "keys"], {"cat": 0.8, "is": 0.1, "are": 0.1}, {"is": 0.3, "are": 0.7})
 
     chart = step_by_step(after, before=before)
 
-    assert texts(chart) == [["0", "the", "▸ cat", "▸ cat"], ["1", "keys", "▸ is", DIFFERS, "▸ are"]]
-    assert bars(chart) == pytest.approx([0.9, 0.8, 0.8, 0.7])
+    assert texts(chart) == [["1", "keys", "▸ is → are"], ["0", "the", "▸ cat"]]
+    assert bars(chart) == pytest.approx([0.8, 0.7, 0.9, 0.8])
     fills = [row["fill"] for row in data(chart, "bars") if row["share"] is not None]
-    assert fills == [LIGHT.background, LIGHT.background, LIGHT.ramp[5], LIGHT.ramp[5]]
-    assert "before the change" in said(chart)
-    assert "after the change" in said(chart)
-    assert "1 of 2 rows" in said(chart)
+    assert fills == [LIGHT.background, LIGHT.ramp[5]] * 2
+    assert [row["text"] for row in data(chart, "bars") if row["text"].endswith("%")] == ["70.0%", "80.0%"]
+    assert "hollow bar: the word before the change" in said(chart)
+    assert "another word than before: 1 of 2 rows, first" in said(chart)
     assert "another word than before: in no row" in said(step_by_step(before, before=before))
 
 
@@ -84,19 +83,32 @@ def test_where_another_text_was_written_each_run_says_what_it_read():
     """What one of them did not reach has a dash."""
     chart = step_by_step(translation_of(CAR, *LA_CHAT_NOIR), before=translation_of(CAR, *LA_VOITURE))
 
-    assert texts(chart)[1] == ["1", "la", "▸ voiture", DIFFERS, "la", "▸ chat"]
-    assert texts(chart)[2] == ["2", "voiture", "▸ <eos>", DIFFERS, "chat", "▸ noir"]
-    assert texts(chart)[3] == ["3", "–", "–", DIFFERS, "noir", "▸ <eos>"]
+    assert texts(chart) == [
+        ["1", "la", "▸ voiture → chat"],
+        ["2", "voiture → chat", "▸ <eos> → noir"],
+        ["3", "– → noir", "▸ – → <eos>"],
+        ["0", "<sos>", "▸ la"],
+    ]
 
 
 def test_another_text_of_as_many_words_is_another_text():
     """Its second row has read another word, though both write <eos> there."""
     one, other = (translation_of(CAR, {"la": p, "le": 1 - p}, {"<eos>": 1.0}) for p in (0.9, 0.1))
 
-    assert texts(step_by_step(one, before=other)) == [
-        ["0", "<sos>", "▸ le", DIFFERS, "<sos>", "▸ la"],
-        ["1", "le", "▸ <eos>", "la", "▸ <eos>"],
-    ]
+    assert texts(step_by_step(one, before=other)) == [["0", "<sos>", "▸ le → la"], ["1", "le → la", "▸ <eos>"]]
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_rows_fit_a_phone_however_long_the_words_are(compared):
+    """358 pixels, with long words before and after."""
+    one = story_of(["a" * 30, "b"], {"x" * 40: 1.0, "y" * 40: 0.0}, {"x" * 40: 0.0, "y" * 40: 1.0})
+    other = story_of(["a" * 30, "b"], {"x" * 40: 0.0, "y" * 40: 1.0}, {"x" * 40: 0.5, "y" * 40: 0.5})
+
+    chart = step_by_step(other, before=one if compared else None)
+    cells = [row for row in data(chart, "bars") if row["text"]]
+    right = max(row["end"] + 6 + text_width(row["text"], CHARACTER if row["mono"] else WORD_CHARACTER) for row in cells)
+
+    assert right + text_width("0") + 6 <= 358
 
 
 def test_of_a_long_text_the_rows_that_changed_most_are_drawn():
@@ -157,7 +169,7 @@ def test_columns_keep_clear_of_each_other():
     for band in {row["band"] for row in cells}:
         line = [row for row in cells if row["band"] == band]
         ends = [row["end"] + 6 + text_width(row["text"], CHARACTER if row["mono"] else WORD_CHARACTER) for row in line]
-        assert len(line) >= 6
+        assert len(line) >= 3
         assert all(end < right["begin"] for end, right in zip(ends, line[1:], strict=False))
 
 
