@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -338,6 +339,19 @@ def test_a_download_says_how_much_it_is_before_how_far(looks):
     assert ("[#######.......................]  25%  2.0 MB" in file.text) == looks
     assert file.text.endswith("\n")
     assert file.text.count("\n") == 1 + looks
+
+
+def test_an_interrupt_that_a_library_swallows_ends_the_download():
+    """At the next sign of progress; after the download Ctrl+C does what it did before."""
+    before = signal.getsignal(signal.SIGINT)
+    with download.Download("gpt2", Terminal(False)) as told:
+        told(Progress("fetching", 0, 8_000_000))
+        with suppress(BaseException):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            told(Progress("fetching", 1, 8_000_000))
+
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 def fetching(hub: str, cache: Path, *arguments: str) -> subprocess.Popen:
