@@ -13,7 +13,7 @@ def test_a_changed_word_is_read_under_the_pointer_clicked_and_linked(page, serve
     """Typing B moves the maps; a cell of the difference is clicked in; the link opens the same; a head is focused."""
     page.goto(f"{server}/{CAT}")
     driver.settled(page)
-    page.get_by_role("button", name="another sentence").click()
+    page.get_by_role("radio", name="another sentence").click()
     page.get_by_label("The sentence of B").fill("The cat sat on the chair because it was tired.")
     page.keyboard.press("Enter")
     expect_link(page, "b=sentence-The+cat+sat+on+the+chair")
@@ -26,7 +26,7 @@ def test_a_changed_word_is_read_under_the_pointer_clicked_and_linked(page, serve
     page.mouse.move(box["x"] + 4.5 * cell, box["y"] + 6.5 * cell)
 
     expect(drawing).to_contain_text("query mat (6) → chair (6)   key on (4)")
-    expect(drawing.locator("text", has_text=re.compile("(A|B) more$")).first).to_be_attached()
+    expect(drawing.locator("text", has_text=re.compile("higher in (A|B)$")).first).to_be_attached()
 
     page.mouse.click(box["x"] + 4.5 * cell, box["y"] + 6.5 * cell)
     expect_link(page, "cell=6.4")
