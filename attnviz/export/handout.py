@@ -55,7 +55,8 @@ def handout(title: str, lead: Sequence[str], sections: Sequence[Section], *, dea
 def _section(section: Section, until: float) -> str:
     equation = f'<p class="equation">{symbols(section.equation)}</p>' if section.equation else ""
     inside = [f"<h2>{_text(section.heading)}</h2>", equation, *map(_paragraph, section.texts)]
-    inside += [_picture(figure, until) for figure in section.figures]
+    if section.figures:
+        inside.append(f'<div class="pictures">{"".join(_picture(figure, until) for figure in section.figures)}</div>')
     inside += [_table(head, rows) for head, rows in section.tables]
     return f"<section>\n{chr(10).join(filter(None, inside))}\n</section>"
 
@@ -63,7 +64,7 @@ def _section(section: Section, until: float) -> str:
 def _picture(figure: Any, until: float) -> str:
     picture = spec.to_json(spec.of(figure))
     drawn = base64.b64encode(draw("svg", picture, deadline=until - time.monotonic())).decode()
-    return f'<p><img alt="{_text(figure.description)}" src="data:image/svg+xml;base64,{drawn}"></p>'
+    return f'<img alt="{_text(figure.description)}" src="data:image/svg+xml;base64,{drawn}">'
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -72,7 +73,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     body = "\n".join(row("td", cells) for cells in rows)
     return (
-        '<div class="scrolls" role="region" aria-label="Table" tabindex="0"><table>'
+        f'<div class="scrolls" role="region" aria-label="Table of {_text(", ".join(head))}" tabindex="0"><table>'
         f"<thead>{row('th', head)}</thead>\n<tbody>{body}</tbody></table></div>"
     )
 

@@ -22,6 +22,9 @@ HIGH, WIDE, MISSING = 54, 84, 24
 
 GAP = 12
 
+SEEN = 16
+"""Dimensions of a wider vector that a thumbnail shows, the first: of more, nothing could be told apart."""
+
 MAIN = {"embedding": "words_query", "position": "embedded_query", "project": "q_all", "split": "q", "output": "y"}
 MAIN |= {"mask": "masked"}
 """Which table of a stage stands for it, where it is not the first."""
@@ -97,20 +100,22 @@ def drawing_of(
 
 
 def _thumbnail(i: int, stage: Stage, matrix: Matrix, y: float, shared: float) -> Panel:
-    values, weights = matrix.values.double().numpy(), are_weights(stage, matrix)
+    of_tokens = set(matrix.axes) == {"query", "key"}
+    seen = None if of_tokens else SEEN
+    values, weights = matrix.values[:, :seen].double().numpy(), are_weights(stage, matrix)
     limit = shared if matrix.key in SCORES and not weights else panels.limit_of(values)
     rows, columns = values.shape
-    width = min(WIDE, HIGH * columns / max(1, rows)) if set(matrix.axes) == {"query", "key"} else WIDE
+    width = min(WIDE, HIGH * columns / max(1, rows)) if of_tokens else WIDE
     sides, beside = (0.0, y, max(12.0, width), HIGH), (WIDE + 14.0, y + HIGH - 7.0)
     limit = max(1.0, limit) if weights else limit
-    return Panel(matrix.axes, matrix.rows, matrix.columns, values, *sides, limit, not weights, beside, i)
+    return Panel(matrix.axes, matrix.rows, matrix.columns[:seen], values, *sides, limit, not weights, beside, i)
 
 
 def _said(i: int, stage: Stage, matrix: Matrix | None, y: float, chosen: bool, style: Style) -> Frame:
     """The name of a stage and its shape; of one without numbers, that there are none."""
     colors, name = style.colors, f"{i + 1}  {stage.title}"
     if matrix is None:
-        why = "not shown" if stage.missing in (READ_ONLY, NOT_TAKEN_APART) else "not here"
+        why = "not shown" if stage.missing in (READ_ONLY, NOT_TAKEN_APART) else "not used"
         color = colors.accent if chosen else colors.quiet
         return Frame(words=(frame.words(0, y + MISSING / 2, f"{name}: {why}", color),))
     letters = f"({', '.join(stage.letters)}) = {' × '.join(f'{size:,}' for size in stage.shape)}"

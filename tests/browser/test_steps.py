@@ -76,3 +76,5 @@ def test_the_handout_is_one_file_that_asks_for_nothing(page, server, tmp_path):
     assert page.title() == "Attention, step by step"
     assert page.locator("img").count() >= 10
     assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)")
+    for paper in ("A4", "Letter"):
+        assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format=paper))) <= 3

@@ -117,7 +117,9 @@ def table_html(
     top = f"<thead>{line(head, 'th')}</thead>" if head else ""
     body = "".join(line(row, "td", ' class="marked"' if i == marked else "") for i, row in enumerate(rows))
     made = f'<table class="{css}">{top}<tbody>{body}</tbody></table>'
-    return f'<div class="scrolls" role="region" aria-label="{named}" tabindex="0">{made}</div>' if named else made
+    return (
+        f'<div class="scrolls" role="region" aria-label="{plain(named)}" tabindex="0">{made}</div>' if named else made
+    )
 
 
 def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>", who: str = "This model") -> None:

@@ -13,7 +13,7 @@ from attnviz.ui.shared.changes import CHANGES, MOST_CHANGES
 from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import note, quiet
-from attnviz.ui.steps.walked import Walk
+from attnviz.ui.steps.walked import Walk, elsewhere
 
 MATRIX, REFUSED = kept("matrix", "query"), kept("not edited", "")
 
@@ -23,7 +23,7 @@ CALLED = {"query": "Q", "key": "K", "value": "V", "w_q": "W_Q", "w_k": "W_K", "w
 def edit(at: Walk) -> None:
     """Q, K, V or a projection of this head, as a table to type in."""
     if "changes" not in at.source.settings():
-        quiet("Only the numbers of random weights can be edited: choose the model 'scratch'.")
+        elsewhere("Only the numbers of random weights can be edited.")
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         options = {"lead": "", "format_func": CALLED.get}

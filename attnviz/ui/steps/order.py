@@ -8,7 +8,7 @@ from attnviz.core.errors import InputError
 from attnviz.ui.shared import cache, state
 from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.text import large, quiet
-from attnviz.ui.steps.walked import Walk, table
+from attnviz.ui.steps.walked import Walk, elsewhere, table
 
 MOST_TOKENS = 512
 
@@ -23,7 +23,8 @@ def order(at: Walk) -> None:
     try:
         found = walk.permutation(at.source, at.record, sentence=at.sentence)
     except InputError as error:
-        quiet(str(error))
+        say = quiet if "positions" in at.source.settings() else elsewhere
+        say(str(error))
         return
     tokens = at.record.sentences[at.sentence].tokens
     quiet("Before: " + " ".join(shown(token.text) for token in tokens[:length]))
@@ -32,7 +33,7 @@ def order(at: Walk) -> None:
     if "positions" in at.source.settings():
         _both(at)
     else:
-        quiet("Only of random weights can positions be switched off: a trained model was trained with its own.")
+        elsewhere("Positions can be switched off only in random weights: a trained model was trained with its own.")
 
 
 def _both(at: Walk) -> None:

@@ -33,7 +33,7 @@ def _chain(at: Walk) -> None:
     with st.container(horizontal=True, gap="large", key="steps"):
         with st.container(width=344, key="overview"):
             whole = rail.rail(at, every, chosen)
-            quiet("Click a step. Point at a cell: all steps show its number.")
+            quiet("Click a step. Point at a cell: all steps show its number. Of vectors, 16 numbers are drawn.")
             with st.container(horizontal=True, gap="small"):
                 pictures.take_away(whole, "rail", "all steps")
                 handout.button(at, every)

@@ -14,7 +14,7 @@ from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control, tabs
 from attnviz.ui.shared.text import heading, in_words, large, quiet
 from attnviz.ui.steps import numbers, order, rail
-from attnviz.ui.steps.walked import Walk, table
+from attnviz.ui.steps.walked import Walk, elsewhere, table
 from attnviz.ui.steps.words import CLONES, INFLUENCE, SCALE, SOFTMAX
 
 PARTS = ("Query in full", "Element by element", "Why the scale", "Word order", "Edit numbers", "PyTorch and cost")
@@ -35,7 +35,7 @@ def parts(at: Walk) -> None:
 
     def part(draw: Callable[[Walk], None]) -> Callable[[], None]:
         if at.source.read_only and draw not in (scale, order.order):
-            return partial(quiet, at.source.read_only)
+            return partial(elsewhere, at.source.read_only)
         return partial(draw, at)
 
     tabs(PART, dict(zip(PARTS, map(part, (row, neurons, scale, order.order, numbers.edit, checks)), strict=True)))

@@ -43,7 +43,7 @@ NAMES = {"entropy": "entropy (nats)", "largest": "largest weight", "gradient": "
 
 def play(at: Walk) -> None:
     """All knobs of a model; of one that is read-only none."""
-    heading("Play")
+    heading("Try changes")
     if at.source.read_only:
         quiet(at.source.read_only)
         return

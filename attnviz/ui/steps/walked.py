@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import streamlit as st
+
 from attnviz.core.display import shown
-from attnviz.ui.shared import look, text
+from attnviz.ui.shared import examples, look, state, text
 from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.pretrained import MODEL
 from attnviz.walk import MOST_TOKENS, Knobs
 
 LONGEST = 60
@@ -52,7 +55,15 @@ def window(around: int, size: int) -> slice:
     return slice(first, min(size, first + MOST_TOKENS))
 
 
+def elsewhere(why: str) -> None:
+    """Why this model cannot do what a tab is for, and a button that opens it with one that can."""
+    text.quiet(why)
+    if st.button("Open with random weights", key="open scratch", icon=":material/arrow_forward:"):
+        state.change(examples.with_other_model(MODEL), "scratch")
+        st.rerun()
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], **style) -> None:
     """A small table in a frame that scrolls; see `attnviz.ui.shared.text.table_html`."""
     cut = [[shown(cell, LONGEST).replace("␣", " ") for cell in row] for row in (head, *rows)]
-    text.table(cut[1:], cut[0], css="facts walked", named="Table", **style)
+    text.table(cut[1:], cut[0], css="facts walked", named=f"Table of {', '.join(cut[0])}", **style)

@@ -47,5 +47,5 @@ INFLUENCE = (
 )
 CLONES = (
     "With W_Q = W_K (as when one layer is cloned) scores are symmetric, and most tokens prefer themselves: that is why "
-    "all projections begin as independent random numbers. Try it under Play with the model 'scratch'."
+    "all projections begin as independent random numbers. Try it under “Try changes” with the model 'scratch'."
 )
