@@ -89,7 +89,7 @@ def heading(
 ) -> Frame:
     """A title and lines under it, broken to a width, ending just above `top`. The title begins with a constant word."""
     width = max(width, narrowest)
-    titles = balanced(title, int(width / TITLE_CHARACTER))
+    titles = balanced(title, int(width / TITLE_CHARACTER)) if title else []
     below = [part for line in lines if line for part in balanced(line, int(width / WORD_CHARACTER))]
     y = top - len(below) * LINE - len(titles) * TITLE_LINE
     bold = tuple(words(left, y + (i + 0.5) * TITLE_LINE, text, colors.text) for i, text in enumerate(titles))

@@ -6,7 +6,7 @@ from attnviz.figures.change import change
 from attnviz.figures.difference import difference
 from attnviz.figures.figure import Figure, called
 from attnviz.figures.head import head
-from attnviz.figures.heads import heads
+from attnviz.figures.heads import corners, heads
 from attnviz.figures.leaks import leaks
 from attnviz.figures.lines import lines
 from attnviz.figures.mask import mask
@@ -31,7 +31,7 @@ FORMS = {"map": head, "lines": lines, "text": text_strip}
 """How a head is shown, by the name of the form."""
 
 __all__ = [
-    "FORMS", "Figure", "alike", "alike_map", "chain", "change", "difference", "head", "heads", "labels", "leaks",
-    "lines", "mask", "neurons", "next_word", "overview", "products", "rollout", "rollout_row", "row", "scatter",
-    "similarity", "spread", "stage", "states", "step_by_step", "text_strip", "values",
+    "FORMS", "Figure", "alike", "alike_map", "chain", "change", "corners", "difference", "head", "heads", "labels",
+    "leaks", "lines", "mask", "neurons", "next_word", "overview", "products", "rollout", "rollout_row", "row",
+    "scatter", "similarity", "spread", "stage", "states", "step_by_step", "text_strip", "values",
 ]  # fmt: skip

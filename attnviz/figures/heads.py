@@ -51,19 +51,32 @@ def title_of(seen: Seen) -> str:
 
 def drawing_of(seen: Seen, style: Style) -> Picture:
     """The thumbnails, each as high as its map is for its width."""
+    side, height, corners = placed(seen)
+    places, labels = [], []
+    for head, (x, y) in enumerate(corners):
+        places.append(Thumbnail(seen.site, head, x, y, f"head {head}"))
+        labels.append(_label(seen, head, x, y - LABEL / 2, style))
+    plan = Mosaic(places, Frame(words=tuple(labels)), side, height, WIDTH, corners[-1][1] + height, WIDTH)
+    title = "" if style.on_screen else title_of(seen)
+    lines = seen.notes if style.on_screen else [*subtitles(seen.record, style), *seen.notes]
+    return plan.picture({seen.site: seen}, title, lines, style)
+
+
+def placed(seen: Seen) -> tuple[int, int, list[tuple[int, int]]]:
+    """Width and height of a thumbnail, and where the left upper corner of each stands; in pixels."""
     count = seen.step.num_heads
     columns = columns_of(count)
     side = (WIDTH - GAP * (columns - 1)) // columns
     side = min(side, WIDEST) if count <= 2 else side
     height = round(side * max(0.25, min(2.0, len(seen.queries) / max(1, len(seen.keys)))))
-    places, labels = [], []
-    for head in range(count):
-        x, y = head % columns * (side + GAP), head // columns * (height + LABEL + GAP) + LABEL
-        places.append(Thumbnail(seen.site, head, x, y, f"head {head}"))
-        labels.append(_label(seen, head, x, y - LABEL / 2, style))
-    bottom = -(-count // columns) * (height + LABEL + GAP) - GAP
-    plan = Mosaic(places, Frame(words=tuple(labels)), side, height, WIDTH, bottom, WIDTH)
-    return plan.picture({seen.site: seen}, title_of(seen), [*subtitles(seen.record, style), *seen.notes], style)
+    step = height + LABEL + GAP
+    return side, height, [(i % columns * (side + GAP), i // columns * step + LABEL) for i in range(count)]
+
+
+def corners(record: Record, site: Site, **shown: Unpack[Shown]) -> list[tuple[int, int]]:
+    """The right upper corner of each thumbnail on the screen, in pixels: there a page can put a button."""
+    side, _, lefts = placed(see(record, site, **shown)[0])
+    return [(x + side, y) for x, y in lefts]
 
 
 def columns_of(heads: int) -> int:
@@ -71,10 +84,10 @@ def columns_of(heads: int) -> int:
 
 
 def _label(seen: Seen, head: int, x: float, y: float, style: Style) -> dict:
-    """A thumbnail's number; a head that is off says so."""
+    """A thumbnail's number; a head that is off says so, on a page by the button beside it."""
     off, colors = head in seen.step.heads_off, style.colors
     color = colors.accent if head == style.focused else colors.quiet if off else colors.text
-    return frame.words(x, y, f"head {head}{' · off' if off else ''}", color)
+    return frame.words(x, y, f"head {head}{' · off' if off and not style.on_screen else ''}", color)
 
 
 def _arrays(seen: Seen) -> dict[str, np.ndarray]:

@@ -80,10 +80,12 @@ def _left_for() -> str:
 def given() -> tuple | None:
     """What is looked at: the model and the sentences, chosen in the input bar; None if there is nothing to look at."""
     from attnviz.ui import settings
-    from attnviz.ui.shared import inputs
+    from attnviz.ui.shared import inputs, welcome
 
-    state.arrive(settings.LINKED)
-    return inputs.input_bar()
+    welcome.arrive(settings.LINKED)
+    chosen = inputs.input_bar()
+    welcome.cards(settings.LINKED)
+    return chosen
 
 
 @st.fragment

@@ -103,22 +103,23 @@ def warm() -> None:
 
     Collecting garbage would look at all of it each time; what is frozen here is never looked at again.
     """
-    from attnviz import api, export, figures
+    from attnviz import export, figures
     from attnviz.core.edits import Edits
     from attnviz.core.masks import Subsequent
-    from attnviz.ui.shared import cache, cores, examples, look, says
+    from attnviz.ui import settings
+    from attnviz.ui.shared import cache, cores, look, says, welcome
+    from attnviz.ui.shared.examples import TEXT
+    from attnviz.ui.shared.pretrained import MODEL
+    from attnviz.ui.shared.setting import read
 
     cores.settle()
-    source, _ = cache.loadable(api.DEFAULT)
-    site, head = look.opening_site(source), look.opening_head(source)
-    lines = cache.texts(examples.opening_text(source))
+    first = read(welcome.FIRST, settings.LINKED)
+    source, _ = cache.loadable(first[MODEL])
+    lines, site, head = cache.texts(first[TEXT]), first[look.SITE], first[look.SHOW]
     before, after = (cache.record(source, lines, edits) for edits in (Edits(), Edits(Subsequent())))
     for run in (before, after):
         for figure in (figures.heads(run, site), figures.head(run, site, head)):
             figure.screen  # noqa: B018 (its form is built now, and kept for all)
-    for step in source.steps:
-        run = cache.record(cache.source(source.id, step), lines)
-        figures.head(run, site, head).screen  # noqa: B018 (an untrained model writes more, and needs another form)
     for effect in says.choices(before):
         says.drawn(effect, before, before, 0).screen  # noqa: B018
     gc.collect()

@@ -39,7 +39,7 @@ def test_the_first_screen_has_it_all_without_scrolling(page, server):
     open_page(page, server)
 
     expect(picture(page, "head")).to_contain_text(f"Head {HEAD} · {SITE} · translator")
-    expect(page.locator(".says")).to_contain_text("It writes")
+    expect(page.locator(".says")).to_contain_text("Translation")
     expect(page.locator(".large")).to_contain_text("This head")
     expect(page.get_by_text("Evidence: ")).to_have_count(1)
     texts = "marks => Math.max(...[...marks.querySelectorAll('text')].map(t => t.getBoundingClientRect().bottom))"
@@ -95,7 +95,7 @@ def test_heads_switched_off_change_the_translation(page, server):
 
     page.get_by_role("button", name="Reset all").click()
 
-    expect(page.locator(".says")).to_contain_text("It writes")
+    expect(page.locator(".says")).to_contain_text("Translation")
 
 
 def test_the_model_without_its_own_mask_sees_the_future(page, server):
@@ -197,5 +197,5 @@ def test_the_next_word_is_that_after_the_selected_row(page, server):
     expect(page.locator(".says")).not_to_contain_text(re.compile(r"\(22\)"))
     driver.settled(page)
     query = re.search(r"cell=(\d+)\.", link(page))[1]
-    expect(page.locator(".says")).to_contain_text(f"({query}) it says")
+    expect(page.locator(".says")).to_contain_text(f"({query})")
     expect(picture(page, "words")).to_contain_text(f"({query})")

@@ -119,12 +119,16 @@ def test_what_a_browser_says_before_it_has_the_new_link_takes_nothing_back():
 def test_a_head_that_is_off_is_named_and_can_be_put_back():
     """Switching a head off shows a chip and the change of the output; the chip undoes it."""
     app = opened()
-    pills = next(p for p in app.button_group if p.label == "Heads on")
-    pills.set_value([0, 2, 3]).run()
+    button(app, "Switch head 1 off").click().run()
 
     assert app.query_params["off"] == "e0.1"
     assert len(app.get("vega_lite_chart")) == 3
 
+    button(app, "Switch head 1 on").click().run()
+
+    assert "off" not in app.query_params
+
+    button(app, "Switch head 1 off").click().run()
     button(app, "encoder layer 0 head 1 off").click().run()
 
     assert "off" not in app.query_params

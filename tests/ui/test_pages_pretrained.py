@@ -161,11 +161,11 @@ def test_the_next_token_before_and_after(folder):
     old, new = (one.prediction.most_probable(7, 1)[0] for one in (before, after))
 
     assert old[1] != pytest.approx(new[1], abs=0.01)
-    assert f"After '[SEP]' (7) it says '{old[0]}' {old[1]:.2f}" in said(pretrained(model, text=CAT))
+    assert f"Predicted next word after '[SEP]' (7): '{old[0]}' {old[1]:.2f}" in said(pretrained(model, text=CAT))
     app = pretrained(model, text=CAT, off="d0.1")
-    assert f"After '[SEP]' (7) it says '{new[0]}' {new[1]:.2f}before '{old[0]}' {old[1]:.2f}" in said(app)
+    assert f"Predicted next word after '[SEP]' (7): '{new[0]}' {new[1]:.2f}before: '{old[0]}' {old[1]:.2f}" in said(app)
     assert any("Next word after" in spec for spec in specs(app))
-    assert "After 'sat' (3) it says" in said(pretrained(model, text=CAT, cell="3.1"))
+    assert "Predicted next word after 'sat' (3)" in said(pretrained(model, text=CAT, cell="3.1"))
 
 
 def test_each_blank_before_and_after(folder):
@@ -177,7 +177,7 @@ def test_each_blank_before_and_after(folder):
 
     for at, page in ((2, app), (6, other)):
         old, new = (one.prediction.most_probable(at, 1)[0] for one in (before, after))
-        says = f"In place of '[MASK]' ({at}) it says '{new[0]}' {new[1]:.2f}before '{old[0]}' {old[1]:.2f}"
+        says = f"Predicted word in place of '[MASK]' ({at}): '{new[0]}' {new[1]:.2f}before: '{old[0]}' {old[1]:.2f}"
         assert says in said(page)
     assert app.button_group(key="effect").value == "one blank"
     assert other.button_group(key="effect").value == "blanks"
@@ -190,7 +190,9 @@ def test_labels_before_and_after(folder):
     before, after = (metrics.labels(one)[0] for one in both("encoder", model, CAT))
     app = pretrained(model, text=CAT, off="e0.1")
 
-    expected = f"It says '{after.word}' {after.probability:.2f}before '{before.word}' {before.probability:.2f}"
+    expected = (
+        f"Predicted label: '{after.word}' {after.probability:.2f}before: '{before.word}' {before.probability:.2f}"
+    )
     assert expected in said(app)
     assert "<b>odd</b>" not in html(app)
     assert any("Labels of the sentence" in spec for spec in specs(app))
@@ -202,9 +204,9 @@ def test_the_written_text_before_and_after(folder):
     before, after = (one.prediction.written[0] for one in both("encoder", model, CAT))
     app = pretrained(model, text=CAT, off="e0.1")
 
-    assert f"It writes {before}" in said(pretrained(model, text=CAT))
+    assert f"Output text: {before}" in said(pretrained(model, text=CAT))
     assert before != after
-    assert f"It now writes {after}before {before}" in said(app)
+    assert f"Output text: {after}before: {before}" in said(app)
     assert "<u>" in html(app)
     assert any("Step by step" in spec for spec in specs(app))
 

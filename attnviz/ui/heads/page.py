@@ -7,6 +7,7 @@ from attnviz.sources.base import Source
 from attnviz.ui.heads import forms
 from attnviz.ui.shared import cache, edits, findings, look, pictures, says, toolbar
 from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.text import label
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
@@ -31,14 +32,19 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
                 findings.of_head(at.source, at.site, at.head)
                 forms.said(form, at, shown["view"])
                 says.panel(at)
-        pictures.numbers(figure, key)
+        pictures.numbers(figure, key, "this head")
 
 
 def _every(at: Look, shown: dict) -> None:
     """All heads of the site, to choose one and to switch some off."""
-    drawn = {"sentence": at.sentence, "dark": at.dark, "domain": shown["domain"], "view": shown["view"]}
+    where = {"sentence": at.sentence, "view": shown["view"]}
+    drawn = where | {"dark": at.dark, "domain": shown["domain"]}
     figure = cache.drawn(figures.heads, at.record, at.site, focused=at.head, rev=look.rev("head"), **drawn)
-    pictures.picture(figure, "heads", select="head", on_select=look.select_head)
-    edits.heads_on(at.source, at.site)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="active"):
+        label("Active heads")
+        edits.active_heads(at)
+    with st.container(key="thumbnails"):
+        pictures.picture(figure, "heads", select="head", on_select=look.select_head)
+        edits.eyes(at, figures.corners(at.record, at.site, **where))
     pictures.take_away(figure, "heads", "all heads")
-    pictures.numbers(figure, "heads")
+    pictures.numbers(figure, "heads", "all heads")

@@ -60,9 +60,9 @@ def tab(lab: Lab) -> None:
     boxes.table(lab)
     left, right = st.columns(2)
     with left:
-        pictures.numbers(grid, "mask")
+        pictures.numbers(grid, "mask", "mask")
     with right:
-        pictures.numbers(head, "head")
+        pictures.numbers(head, "head", "weights")
 
 
 def _grid(lab: Lab, paint: bool, view: View) -> figures.Figure:

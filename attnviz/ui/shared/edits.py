@@ -17,7 +17,7 @@ from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.stack import Entry, Stack
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, look, mask, state
-from attnviz.ui.shared.look import Place
+from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import BY_NAME, usual
 from attnviz.ui.shared.setting import Setting, State, choice, coded, flag, reader
@@ -256,18 +256,32 @@ def _reset(now: State) -> State:
     return now.put(MASK, Stack()) if now[mask.OPENING].entries else now
 
 
-def heads_on(source: Source, site: Site) -> None:
-    """Heads on and off, as pills."""
-    heads, fixed = range(source.num_heads), bool(source.read_only)
-    off = set() if fixed else {head for place, head in state.get(OFF) if place == site}
-    on = [head for head in heads if head not in off]
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        options = {"shown": on, "at": f"on {site}", "selection_mode": "multi", "disabled": fixed}
-        options["step"] = lambda now, on: _with_off(now, site, {*heads} - {*on})
-        control(st.pills, "Heads on", OFF, heads, lead="Heads on", **options)
-        for name, key, heads_off in (("all", "all on", ()), ("none", "all off", heads), ("invert", "invert", on)):
-            options = {"on_click": state.change, "args": (_with_off, site, heads_off)}
-            st.button(name, key=key, type="tertiary", disabled=fixed, **options)
+def eyes(at: Look, corners: Iterable[tuple[int, int]]) -> None:
+    """A button over each thumbnail that switches its head off or on.
+
+    Args:
+        corners: where the right upper corners of the thumbnails stand in their picture, in pixels.
+    """
+    off = at.edits.off(at.site)
+    with st.container(key="eyes"):
+        for head, (x, y) in enumerate(corners):
+            active = head not in off
+            title, icon = (
+                f"Switch head {head} {'off' if active else 'on'}",
+                "visibility" if active else "visibility_off",
+            )
+            options = {"icon": f":material/{icon}:", "type": "tertiary", "disabled": bool(at.source.read_only)}
+            options |= {"on_click": state.change, "args": (_with_off, at.site, off ^ {head})}
+            st.html(f"<style>.st-key-icon-eye-{head} {{left: {x - 24}px; top: {y - 24}px;}}</style>")
+            st.button(title, key=f"icon eye {head}", help=title, **options)
+
+
+def active_heads(at: Look) -> None:
+    """Switch all heads of a layer on, off, or each to the other."""
+    heads, off = range(at.source.num_heads), at.edits.off(at.site)
+    for name, heads_off in (("all", ()), ("none", heads), ("invert", {*heads} - off)):
+        options = {"on_click": state.change, "args": (_with_off, at.site, heads_off), "type": "tertiary"}
+        st.button(name, key=f"active {name}", disabled=bool(at.source.read_only), **options)
 
 
 def _with_off(now: State, site: Site, heads: Iterable[int]) -> State:

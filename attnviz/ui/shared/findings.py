@@ -20,7 +20,8 @@ def of_head(source: Source, site: Site, head: int | str) -> None:
         return
     if found := source.card.behavior(site, head):
         large(f"{'Once trained, this head' if source.step is not None else 'This head'} {found.does.rstrip('. ')}.")
-        quiet(f"Evidence: {found.evidence.rstrip('. ')}.")
+        with st.expander("Evidence"):
+            quiet(f"{found.evidence.rstrip('. ')}.")
         return
     what = "Nothing was measured for this head." if isinstance(head, int) else "These are all heads combined."
     quiet(f"{what} One of which it is known what it does:")

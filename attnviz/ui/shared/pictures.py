@@ -49,7 +49,7 @@ def show(
     with menu or nullcontext():
         take_away(figure, key, what)
     if table:
-        numbers(figure, key)
+        numbers(figure, key, what)
 
 
 def picture(figure: Figure, key: str, *, select: str | None = None, on_select=None, brush: bool = False) -> None:
@@ -100,9 +100,9 @@ def folded(title: str, key: str, opened: bool = False) -> Iterator[bool]:
         yield fold.open
 
 
-def numbers(figure: Figure, key: str) -> None:
+def numbers(figure: Figure, key: str, what: str = "") -> None:
     """The same numbers as a table, folded. Where a row is a cell, choosing it selects the cell: by keyboard, too."""
-    with folded("Numbers", f"numbers {key}") as is_open:
+    with folded(f"Numbers: {what}" if what else "Numbers", f"numbers {key}") as is_open:
         if not is_open:
             return
         table, options = figure.table, {}

@@ -1,4 +1,4 @@
-"""What the model says, and what it said before anything was changed: in a line, and as a figure."""
+"""What the model predicts, and what it predicted before anything was changed: in a line, and as a figure."""
 
 import math
 from dataclasses import dataclass
@@ -24,38 +24,39 @@ NO_NUMBERS = "the probabilities are not numbers"
 
 @dataclass(frozen=True)
 class Said:
-    """What a model says, or that it says nothing.
+    """A prediction.
 
     Attributes:
-        verb: "says" or "writes"; "" where there is nothing to say.
-        place: after which token, or in place of which.
-        text: what it says, in quotes if it is a word or a label.
-        detail: how probable that is.
+        kind: "word", "label" or "text"; "" where there is nothing to predict.
+        title: what is predicted, and where.
+        text: the prediction, in quotes if it is a word or a label.
+        detail: its probability.
     """
 
-    verb: str
-    place: str = ""
+    kind: str
+    title: str = ""
     text: str = ""
     detail: str = ""
 
 
 def said(record: Record, position: int, sentence: int) -> Said | None:
-    """What a model says of a sentence, after a token or in place of one; None of a model without words.
+    """What a model predicts for a sentence, after a token or in place of one; None of a model without words.
 
-    A model that fills in blanks says nothing where there are none.
+    A model that fills in blanks predicts nothing where there are none.
     """
     if record.labels is not None:
-        return Said("says", "", *_first(metrics.labels(record, sentence=sentence)))
+        return Said("label", "Predicted label", *_first(metrics.labels(record, sentence=sentence)))
     if record.prediction is None:
         return None
     if record.prediction.written:
-        return Said("writes", "", record.prediction.written[sentence] or NOTHING)
+        title = "Translation" if record.source.startswith("translator") else "Output text"
+        return Said("text", title, record.prediction.written[sentence] or NOTHING)
     fills = metrics.fills_in(record)
     if fills and not record.prediction.blanks[sentence]:
         return Said("")
     token = f"'{shown(record.read[sentence].tokens[position].text)}' ({position})"
-    place = f"{'In place of' if fills else 'After'} {token}"
-    return Said("says", place, *_first(metrics.next_words(record, position, sentence=sentence, count=1)))
+    title = f"Predicted word in place of {token}" if fills else f"Predicted next word after {token}"
+    return Said("word", title, *_first(metrics.next_words(record, position, sentence=sentence, count=1)))
 
 
 def _first(found: tuple[metrics.NextWord, ...]) -> tuple[str, str]:
@@ -74,26 +75,25 @@ def _line(at: Look, position: int) -> str:
     now = said(at.record, position, at.sentence)
     if now is None:
         return ""
-    if not now.verb:
+    if not now.kind:
         return _quiet("There is no blank in the sentence for the model to fill in.")
     then = at.before and said(at.before, position, at.sentence)
     if not then:
-        return _spoken("It", now, f"<b>{plain(now.text)}</b>")
-    if now.verb == "says":
+        return _titled(now, f"<b>{plain(now.text)}</b>")
+    if now.kind != "text":
         same = now.text == then.text
-        before = f"{_quiet('before')} {_word(then.text, same)} {_quiet(then.detail)}"
-        return f"<span>{_spoken('It', now, _word(now.text, same))}</span><span>{before}</span>"
+        before = f"{_quiet('before:')} {_word(then.text, same)} {_quiet(then.detail)}"
+        return f"<span>{_titled(now, _word(now.text, same))}</span><span>{before}</span>"
     if now == then:
-        return f"{_quiet('It still writes')} <b>{plain(now.text)}</b>"
+        return f"{_quiet(f'{now.title}, as before:')} <b>{plain(now.text)}</b>"
     old, new = _differing(then.text, now.text)
-    return f"<span>{_quiet('It now writes')} {new}</span><span>{_quiet('before')} {old}</span>"
+    return f"<span>{_quiet(f'{now.title}:')} {new}</span><span>{_quiet('before:')} {old}</span>"
 
 
-def _spoken(who: str, one: Said, text: str) -> str:
-    """Who says it, where, what, and how probable that is: "After 'cat' (1) it says 'sat' 0.31"."""
-    who = who.lower() if one.place and who == "It" else who
+def _titled(one: Said, text: str, name: str = "") -> str:
+    """A prediction with its title and its probability: "Predicted next word after 'cat' (1): 'sat' 0.31"."""
     detail = f" {_quiet(one.detail)}" if one.detail else ""
-    return f"{_quiet(f'{one.place} {who} {one.verb}'.strip())} {text}{detail}"
+    return f"{_quiet(f'{name}: {one.title}:' if name else f'{one.title}:')} {text}{detail}"
 
 
 def one(
@@ -112,13 +112,13 @@ def one(
 
 def _one(name: str, mine: Said | None, yours: Said | None) -> str:
     if mine is None:
-        return _quiet(f"{name} says nothing.")
-    if not mine.verb:
-        return _quiet(f"{name} has no blank in its sentence to fill in.")
-    alike = yours is not None and (yours.verb, bool(yours.place)) == (mine.verb, bool(mine.place))
-    if mine.verb == "says":
-        return _spoken(name, mine, _word(mine.text, not alike or yours.text == mine.text))
-    return _spoken(name, mine, _differing(yours.text, mine.text)[1] if alike else plain(mine.text))
+        return _quiet(f"{name}: no prediction.")
+    if not mine.kind:
+        return _quiet(f"{name}: there is no blank in the sentence to fill in.")
+    alike = yours is not None and yours.kind == mine.kind
+    if mine.kind != "text":
+        return _titled(mine, _word(mine.text, not alike or yours.text == mine.text), name)
+    return _titled(mine, _differing(yours.text, mine.text)[1] if alike else plain(mine.text), name)
 
 
 def _differing(before: str, after: str) -> tuple[str, str]:
@@ -181,8 +181,8 @@ def panel(at: Look) -> None:
     effect = one_of(choices(at.record, at.sentence), "What the model says")
     if effect == OUTPUT and at.before is None:
         if at.record.provenance != "random":
-            how = "" if at.record.read_only else " Switch a head off, or set a mask."
-            quiet(f"Nothing is changed, so no output vector moved.{how}")
+            how = "" if at.record.read_only else " Switch a head off or set a mask to see output vectors move."
+            quiet(f"Original model.{how}")
         return
     try:
         figure = drawn(effect, at.record, at.before, at.position, sentence=at.sentence, dark=at.dark)
@@ -193,7 +193,7 @@ def panel(at: Look) -> None:
     if effect == OUTPUT:
         quiet(figure.description)
     pictures.take_away(figure, KEYS[effect], KEYS[effect])
-    pictures.numbers(figure, KEYS[effect])
+    pictures.numbers(figure, KEYS[effect], effect)
 
 
 def choices(record: Record, sentence: int = 0) -> list[str]:

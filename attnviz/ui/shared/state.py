@@ -134,15 +134,19 @@ def event(key: str) -> Any:
     return st.session_state.get(key)
 
 
-def arrive(settings: Mapping[str, Setting]) -> None:
-    """Take the state from the link where one is opened: as a session begins, and with Back and Forward."""
+def arrive(settings: Mapping[str, Setting], first: Link | None = None) -> None:
+    """Take the state from the link where one is opened: as a session begins, and with Back and Forward.
+
+    Args:
+        first: the link that the session begins with in the place of that of the page.
+    """
     link = address()
     if not _moved(link) and get(BEGUN):
         return
     opened = get(SEEN).get(_sorted(link))
     if opened is None and get(BEGUN) and not link:  # Streamlit made this address itself, on the way to another page
         return
-    change(State.replaced, opened or read(link, settings))
+    change(State.replaced, opened or read(first or link, settings))
     put(BEGUN, True)
 
 

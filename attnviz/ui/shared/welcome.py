@@ -1,0 +1,87 @@
+"""What a first visit begins with: what the app is for, and three cards, each a state with one question about it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from attnviz.ui.shared import pages, state
+from attnviz.ui.shared.setting import Link, Setting, kept, read
+from attnviz.ui.shared.text import block
+
+CLAIM = "See where each attention head looks, and what breaks when you change it."
+TEXT = "The cat sat on the mat because it was tired"
+FIRST: Link = {"model": ["story"], "text": [TEXT], "site": ["d1"], "show": ["0"], "cell": ["7.2"]}
+"""The link that an empty one stands for: where "because", which predicts "it", looks at "cat"."""
+GIVEN = "Anna and Tom went to the park. Anna gave the ball to"
+
+
+@dataclass(frozen=True)
+class Card:
+    """A state as a link, a question that its picture answers, and the control that is framed, by its name in CSS."""
+
+    link: Link
+    question: str
+    frame: str
+    icon: str
+
+
+CARDS = {
+    "Read a map": Card(
+        {name: value for name, value in FIRST.items() if name != "cell"},
+        "Each row shows where one word looks. Which word does “because” look at to predict “it”?",
+        "map",
+        "grid_on",
+    ),
+    "Hide the future": Card(
+        {"site": ["e0"], "show": ["0"], "mask": ["subsequent"]},
+        "Each English word now sees only the words before it. What happens to the translation?",
+        "mask",
+        "visibility_off",
+    ),
+    "Switch off a head": Card(
+        {"model": ["story"], "text": [GIVEN], "site": ["d1"], "show": ["0"], "off": ["d1.0"]},
+        "Head 0 is off. Who gets the ball now, and who got it before? Switch it on again.",
+        "eye",
+        "power_settings_new",
+    ),
+}
+
+WELCOME = kept("welcome", "")
+"""What stands there: the claim, the name of a card, or "" for nothing."""
+
+
+def arrive(settings: Mapping[str, Setting]) -> None:
+    """Take the state from the link; of a first visit, which has none, from `FIRST`."""
+    first = not state.get(state.BEGUN) and not state.address()
+    state.arrive(settings, FIRST if first else None)
+    if first:
+        state.put(WELCOME, CLAIM)
+
+
+def cards(settings: Mapping[str, Setting]) -> None:
+    """The claim or the question of the chosen card, and the cards; nothing once they are closed."""
+    shown = state.get(WELCOME)
+    if not shown:
+        return
+    card = CARDS.get(shown)
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
+        frame, text = (card.frame, card.question) if card else ("none", CLAIM)
+        block(text, f"guide guide-{frame}", "p")
+        for name, one in CARDS.items():
+            look = {"icon": f":material/{one.icon}:", "type": "primary" if name == shown else "secondary"}
+            if st.button(name, key=f"card {name}", on_click=_open, args=(name, settings), **look):
+                _to_the_first_page()
+        close = {"icon": ":material/close:", "type": "tertiary", "help": "Close"}
+        st.button("Close", key="icon close welcome", on_click=state.put, args=(WELCOME, ""), **close)
+
+
+def _open(name: str, settings: Mapping[str, Setting]) -> None:
+    state.change(lambda now: now.replaced(read(CARDS[name].link, settings)).put(WELCOME, name))
+
+
+def _to_the_first_page() -> None:
+    """What a card asks about stands on the page Heads."""
+    if get_script_run_ctx().page_script_hash not in ("", pages.page(pages.TITLES[0])._script_hash):
+        pages.go_to(pages.TITLES[0])

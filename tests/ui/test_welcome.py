@@ -1,0 +1,66 @@
+"""A first visit: an empty link, the claim, and three cards."""
+
+import pytest
+from test_pages import button, heads_page, html, masks_page, opened
+
+from attnviz.ui import settings
+from attnviz.ui.shared import cache, look, welcome
+from attnviz.ui.shared.examples import TEXT
+from attnviz.ui.shared.setting import PROBLEMS, read
+
+
+@pytest.mark.parametrize("page", [heads_page, masks_page])
+def test_an_empty_link_opens_as_if_another_had_been_followed(page):
+    """The same state, and the same link; only the cards are there besides."""
+    first, followed = opened(page, model=None), opened(page, **{name: one for name, (one,) in welcome.FIRST.items()})
+
+    assert first.query_params == followed.query_params == welcome.FIRST
+    assert welcome.CLAIM in html(first)
+    assert welcome.CLAIM not in html(followed)
+
+
+def test_the_first_picture_shows_what_it_is_about():
+    """The selected cell is the largest of its row: "because", which predicts "it", looks at "cat"."""
+    state = read(welcome.FIRST, settings.LINKED)
+    record = cache.record(cache.source("story"), (state[TEXT],))
+    query, key = state[look.CELL]
+    tokens = [token.text for token in record.read[0].tokens]
+    weights = record.step(state[look.SITE]).weights(state[look.SHOW])[query]
+
+    assert (tokens[query], tokens[key], tokens[query + 1]) == ("because", "cat", "it")
+    assert int(weights.argmax()) == key
+    assert float(weights[key]) > 0.8
+
+
+@pytest.mark.parametrize("name", welcome.CARDS)
+def test_a_card_sets_a_state_and_asks_a_question(name):
+    """Its link can be read in full; the question stands in the place of the claim, and can be closed."""
+    card = welcome.CARDS[name]
+
+    assert not read(card.link, settings.LINKED)[PROBLEMS]
+
+    app = opened(model=None)
+    button(app, name).click().run()
+
+    assert not app.exception
+    assert app.query_params == card.link
+    assert card.question in html(app)
+    assert f"guide-{card.frame}" in html(app)
+
+    button(app, "Close").click().run()
+
+    assert card.question not in html(app)
+    assert app.query_params == card.link
+
+
+def test_what_the_cards_ask_has_an_answer():
+    """Hiding the future changes the translation; with its head off the model no longer names who gets the ball."""
+    app = opened(model=None)
+    button(app, "Hide the future").click().run()
+
+    assert "Translation:" in html(app)
+    assert "before:" in html(app)
+
+    button(app, "Switch off a head").click().run()
+
+    assert "<u>&#x27;tom&#x27;</u>" in html(app)
