@@ -49,7 +49,7 @@ def app() -> None:
     page = st.navigation(every, position="hidden")
     for other in every:
         if other._script_hash == left:
-            st.switch_page(other, query_params=state.now().link())
+            st.switch_page(other, query_params=state.link())
     st.html(STYLE)
     st.html("".join(f"<script>{script}</script>" for script in SCRIPTS), unsafe_allow_javascript=True)
     st.logo(str(assets.path("logo.svg")), size="large")
@@ -106,5 +106,5 @@ def body(page: Page, chosen: tuple | None, early: DeltaGenerator | None = None, 
     state.write()
     if links is not None:
         with links:
-            pages.links(state.now().link())
+            pages.links(state.link())
         early.empty()

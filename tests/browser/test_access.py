@@ -8,6 +8,7 @@ MINILM = "model=huggingface&hf=all-MiniLM-L6-v2"
 CAT = "compare?model=story&text=The+cat+sat+on+the+mat+because+it+was+tired."
 STATES = [
     "",
+    "?model=translator",
     "?model=story&off=d0.0",
     "?model=induction",
     "?site=e0&show=mean&text=zzz",

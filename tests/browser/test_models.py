@@ -16,6 +16,8 @@ STEPS = trained.checkpoints("translator")
 
 
 def open_page(page: Page, server: str, path: str = "") -> None:
+    if "model=" not in path:
+        path += f"{'&' if '?' in path else '?'}model=translator"
     driver.open_page(page, f"{server}/{path}")
 
 
@@ -29,8 +31,8 @@ def choose(page: Page, model: str) -> None:
 
 
 def turn(page: Page, name: str) -> None:
-    """Press the pill of that name which switches a head of this site on or off."""
-    page.locator("[class*=st-key-off-]").get_by_role("button", name=name, exact=True).click()
+    """Press the eye of a head, which is on."""
+    page.get_by_role("button", name=f"Switch head {name} off", exact=True).click()
     driver.settled(page)
 
 
@@ -41,15 +43,15 @@ def test_the_first_screen_has_it_all_without_scrolling(page, server):
     expect(picture(page, "head")).to_contain_text(f"Head {HEAD} · {SITE} · translator")
     expect(page.locator(".says")).to_contain_text("Translation")
     expect(page.locator(".large")).to_contain_text("This head")
-    expect(page.get_by_text("Evidence: ")).to_have_count(1)
+    expect(page.get_by_text("Evidence")).to_have_count(1)
     texts = "marks => Math.max(...[...marks.querySelectorAll('text')].map(t => t.getBoundingClientRect().bottom))"
     assert picture(page, "head").evaluate(texts) <= 900  # the legend below the map, too
-    for place in (page.locator(".says"), page.locator(".large"), page.get_by_text("Evidence: ")):
+    for place in (page.locator(".says"), page.locator(".large"), page.get_by_text("Evidence")):
         box = place.bounding_box()
         assert box["y"] >= 0
         assert box["y"] + box["height"] <= 900
         assert box["x"] + box["width"] <= 1440
-    assert link(page) == ""
+    assert link(page) == "?model=translator"
 
 
 def test_models_are_chosen_in_any_order(page, server):
@@ -104,7 +106,8 @@ def test_the_model_without_its_own_mask_sees_the_future(page, server):
 
     expect(picture(page, "mask")).to_contain_text("blocked by subsequent")
 
-    page.get_by_text("the model's own mask").click()
+    page.get_by_role("button", name="Mask", exact=True).click()
+    page.get_by_text("Built-in mask").click()
 
     expect(picture(page, "mask")).not_to_contain_text("blocked")
 
@@ -116,14 +119,14 @@ def test_the_model_without_its_own_mask_sees_the_future(page, server):
 def test_the_slider_goes_back_to_the_untrained_head(page, server):
     """By keyboard: every picture says the step."""
     open_page(page, server)
+    page.get_by_role("button", name="Training step").click()
     page.get_by_role("slider").focus()
     for _ in STEPS:
         page.keyboard.press("ArrowLeft")
     expect_link(page, "step=0")
 
     expect(picture(page, "head")).to_contain_text("translator after step 0")
-    expect(picture(page, "heads")).to_contain_text("after step 0")
-    expect(page.get_by_text("Untrained: after 0 of")).to_be_visible()
+    expect(page.get_by_role("button", name="Training step: 0 (untrained)")).to_be_visible()
 
 
 def test_what_stands_beside_the_picture_can_be_chosen(page, server):
@@ -143,13 +146,14 @@ def written(drawing) -> list[str]:
 def test_a_link_opens_the_same_picture_of_a_model(page, server, elsewhere):
     """Model, site, head, step and edits, in another browser."""
     open_page(page, server, "?model=induction")
-    page.locator(".st-key-overview").get_by_role("button", name="0", exact=True).first.click()
-    driver.settled(page)
+    page.get_by_label("Layer", exact=True).click()
+    page.get_by_role("option", name="decoder layer 0").click()
+    expect_link(page, "site=d0")
     turn(page, "1")
+    page.get_by_role("button", name="Training step").click()
     page.get_by_role("slider").focus()
     page.keyboard.press("ArrowLeft")
     expect(picture(page, "head")).to_contain_text("after step")
-    expect(picture(page, "heads")).to_contain_text("after step")
     driver.settled(page)
     other = elsewhere()
     other.goto(page.evaluate("location.href"))
@@ -185,6 +189,7 @@ def test_settings_of_a_page_survive_a_visit_to_the_model_page(page, server):
     driver.settled(page)
 
     expect_link(page, "mask=window-7", "colors=logarithmic", "off=")
+    page.get_by_role("button", name="Mask", exact=True).click()
     expect(page.get_by_label("keys before")).to_have_value("7")
 
 

@@ -51,12 +51,13 @@ def hub(tmp_path_factory, monkeypatch):
 def test_a_head_of_minilm_switched_off_moves_it(page, server):
     """Layer 5 head 11, by clicks alone: the vector of "it" moves by 48.5% of its length, and a chip takes it back."""
     open_minilm(page, server)
-    choose(page, ".st-key-site-layer", "5")
+    page.get_by_label("Layer", exact=True).click()
+    page.get_by_role("option", name="encoder layer 5").click()
 
-    expect(picture(page, "heads")).to_contain_text("All heads · encoder layer 5")
+    expect(picture(page, "head")).to_contain_text("encoder layer 5")
 
     driver.settled(page)
-    page.locator("[class*=st-key-off-]").get_by_role("button", name="11", exact=True).click()
+    page.get_by_role("button", name="Switch head 11 off").click()
 
     expect(picture(page, "change")).to_contain_text("Change of the output")
     expect(page).to_have_url(re.compile(r"[?&]off=e5\.11(&|$)"))
@@ -72,13 +73,15 @@ def test_a_head_of_minilm_switched_off_moves_it(page, server):
 def test_sentences_pairs_and_words_of_minilm(page, server):
     """Which of three sentences are alike; what one text of a pair sees of the other, with special tokens hidden."""
     open_minilm(page, server)
-    choose(page, ".st-key-examples", "three sentences")
+    page.get_by_role("button", name="Examples").click()
+    page.get_by_role("menuitem", name="three sentences").click()
 
     expect(picture(page, "similarity")).to_contain_text("A kitten rested on the rug.")
     expect(page.locator(".says")).to_contain_text("Most alike of 3 sentences: 1 and 2 0.61")
 
     driver.settled(page)
-    choose(page, ".st-key-examples", "a pair of texts")
+    page.get_by_role("button", name="Examples").click()
+    page.get_by_role("menuitem", name="a pair of texts").click()
 
     expect(picture(page, "head")).to_contain_text("It")
     expect(picture(page, "similarity")).to_have_count(0)

@@ -3,18 +3,24 @@
 import pytest
 from test_pages import button, heads_page, html, masks_page, opened
 
+from attnviz import api
 from attnviz.ui import settings
-from attnviz.ui.shared import cache, look, welcome
+from attnviz.ui.shared import cache, look, state, welcome
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.setting import PROBLEMS, read
+
+
+def linked(link) -> dict[str, str]:
+    """A link as a test reads it."""
+    return {name: value for name, (value,) in link.items()}
 
 
 @pytest.mark.parametrize("page", [heads_page, masks_page])
 def test_an_empty_link_opens_as_if_another_had_been_followed(page):
     """The same state, and the same link; only the cards are there besides."""
-    first, followed = opened(page, model=None), opened(page, **{name: one for name, (one,) in welcome.FIRST.items()})
+    first, followed = opened(page, model=None), opened(page, **linked(welcome.FIRST))
 
-    assert first.query_params == followed.query_params == welcome.FIRST
+    assert first.query_params == followed.query_params == linked(welcome.FIRST)
     assert welcome.CLAIM in html(first)
     assert welcome.CLAIM not in html(followed)
 
@@ -43,14 +49,14 @@ def test_a_card_sets_a_state_and_asks_a_question(name):
     button(app, name).click().run()
 
     assert not app.exception
-    assert app.query_params == card.link
+    assert app.query_params == linked(card.link)
     assert card.question in html(app)
     assert f"guide-{card.frame}" in html(app)
 
     button(app, "Close").click().run()
 
     assert card.question not in html(app)
-    assert app.query_params == card.link
+    assert app.query_params == linked(card.link)
 
 
 def test_what_the_cards_ask_has_an_answer():
@@ -64,3 +70,11 @@ def test_what_the_cards_ask_has_an_answer():
     button(app, "Switch off a head").click().run()
 
     assert "<u>&#x27;tom&#x27;</u>" in html(app)
+
+
+def test_what_nobody_chose_has_a_link_of_its_own():
+    """A reload of the translator as it opens is no first visit."""
+    app = opened(model=api.DEFAULT)
+
+    assert app.query_params == linked(state.NOTHING) == {"model": api.DEFAULT}
+    assert welcome.CLAIM not in html(app)

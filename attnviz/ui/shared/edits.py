@@ -4,7 +4,7 @@ In a link heads that are off are ``e0.1-e0.3``; what changes the scores of all c
 what is added to them is ``alibi.relative-0.softcap-5``: the seed of the relative bias, the bound of the scores.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import streamlit as st
@@ -256,24 +256,21 @@ def _reset(now: State) -> State:
     return now.put(MASK, Stack()) if now[mask.OPENING].entries else now
 
 
-def eyes(at: Look, corners: Iterable[tuple[int, int]]) -> None:
+def eyes(at: Look, corners: Sequence[tuple[int, int]]) -> None:
     """A button over each thumbnail that switches its head off or on.
 
     Args:
         corners: where the right upper corners of the thumbnails stand in their picture, in pixels.
     """
     off = at.edits.off(at.site)
+    places = (f".st-key-icon-eye-{i} {{left: {x - 24}px; top: {y - 24}px;}}" for i, (x, y) in enumerate(corners))
+    st.html(f"<style>{' '.join(places)}</style>")
     with st.container(key="eyes"):
-        for head, (x, y) in enumerate(corners):
-            active = head not in off
-            title, icon = (
-                f"Switch head {head} {'off' if active else 'on'}",
-                "visibility" if active else "visibility_off",
-            )
-            options = {"icon": f":material/{icon}:", "type": "tertiary", "disabled": bool(at.source.read_only)}
+        for head in range(len(corners)):
+            title = f"Switch head {head} {'on' if head in off else 'off'}"
+            options = {"icon": f":material/visibility{'_off' * (head in off)}:", "type": "tertiary"}
             options |= {"on_click": state.change, "args": (_with_off, at.site, off ^ {head})}
-            st.html(f"<style>.st-key-icon-eye-{head} {{left: {x - 24}px; top: {y - 24}px;}}</style>")
-            st.button(title, key=f"icon eye {head}", help=title, **options)
+            st.button(title, key=f"icon eye {head}", help=title, disabled=bool(at.source.read_only), **options)
 
 
 def active_heads(at: Look) -> None:

@@ -23,4 +23,4 @@ def links(link: Link) -> None:
 
 def go_to(title: str) -> None:
     """Open another page, with all that was chosen."""
-    st.switch_page(page(title), query_params=state.now().link())
+    st.switch_page(page(title), query_params=state.link())

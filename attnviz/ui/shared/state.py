@@ -28,6 +28,9 @@ WRITTEN: Setting[tuple[Link, ...]] = kept("links written", ())
 CHECKED: Setting[tuple[str, ...]] = kept("link checked", (), of="link")
 """What of the link was held against what there is: what is of the model, and what of the text."""
 
+NOTHING: Link = {"model": ["translator"]}
+"""The link where nothing was chosen."""
+
 _KEY, _OWN = "state", object()
 
 
@@ -190,14 +193,19 @@ def drop_missing(of: str, there: Any) -> bool:
     return get(PROBLEMS) != before
 
 
+def link() -> Link:
+    """The link that holds the state; never an empty one, which is a first visit's."""
+    return now().link() or NOTHING
+
+
 def write() -> None:
-    """Make the link hold the state."""
-    link, shown = now().link(), address()
-    if link != shown:
-        st.query_params.from_dict(link)
-        put(WRITTEN, (*_since(shown), link))
+    """Make the address of the page hold the state."""
+    held, shown = link(), address()
+    if held != shown:
+        st.query_params.from_dict(held)
+        put(WRITTEN, (*_since(shown), held))
     seen = [*get(SEEN).items()][-MOST_SEEN:]
-    put(SEEN, dict(seen) | {_sorted(link): now().linked()})
+    put(SEEN, dict(seen) | {_sorted(held): now().linked()})
 
 
 def address() -> Link:

@@ -1,0 +1,102 @@
+"""The toolbar, the text box and the first visit in a real Chromium."""
+
+import driver
+import pytest
+from driver import expect_link, link
+from playwright.sync_api import Page, expect
+
+PAGES = ("", "overview", "masks", "steps", "compare", "model")
+CONTROLS = ("model", "training-step", "text", "analyze", "example", "site", "show", "mask-menu", "icon-undo", "changes")
+"""What stands on every page, by its key."""
+
+PLACES = """keys => Object.fromEntries(keys.map(key => {
+    const box = document.querySelector(`.st-key-${key}`).getBoundingClientRect();
+    return [key, [Math.round(box.x), Math.round(box.y)]];
+}))"""
+TITLE = """() => Math.min(...[...document.querySelectorAll('[class*=st-key-picture] .marks')]
+    .map(marks => marks.getBoundingClientRect().top))"""
+
+
+def box(page: Page):
+    return page.get_by_label("Sentence").first
+
+
+@pytest.mark.parametrize("link", ["?model=translator", "?model=story&mask=window-2&off=d0.1"])
+def test_every_page_has_the_same_controls_at_the_same_places(page, server, link):
+    """At 1440 x 900; the picture begins above y = 240 where there is one, also with something changed."""
+    places, tops = {}, {}
+    for name in PAGES:
+        driver.open_page(page, f"{server}/{name}{link}")
+        places[name] = page.evaluate(PLACES, list(CONTROLS))
+        if name in ("", "masks"):
+            tops[name] = page.evaluate(TITLE)
+
+    assert all(found == places[""] for found in places.values()), places
+    assert all(top < 240 for top in tops.values()), tops
+
+
+def test_the_toolbar_stays_in_view(page, server):
+    """Far down a page both rows stand under the header."""
+    driver.open_page(page, f"{server}/overview?model=translator")
+    page.mouse.move(700, 600)
+    page.mouse.wheel(0, 700)
+    page.wait_for_function("() => document.querySelector('[data-testid=stMain]').scrollTop > 300")
+    places = page.evaluate(PLACES, ["model", "site"])
+
+    assert 50 <= places["model"][1] <= 64
+    assert places["model"][1] < places["site"][1] <= 115
+
+
+def test_enter_analyzes_and_shift_enter_makes_a_line(page, server):
+    """While characters are composed Enter is theirs; what the button does, Enter does."""
+    driver.open_page(page, f"{server}/?model=scratch&text=one+two")
+    box(page).fill("three four")
+    box(page).press("Enter")
+    expect_link(page, "text=three+four")
+    box(page).press("Shift+Enter")
+    page.keyboard.type("five")
+
+    expect(box(page)).to_have_value("three four\nfive")
+    assert "five" not in link(page)
+
+    composing = (
+        "box => box.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', isComposing: true, bubbles: true}))"
+    )
+    box(page).evaluate(composing)
+    driver.settled(page)
+
+    assert "five" not in link(page)
+
+    page.get_by_role("button", name="Analyze").click()
+    expect_link(page, "text=three+four%0Afive")
+
+
+def test_a_card_leads_to_the_heads_from_any_page_and_frames_a_control(page, server):
+    """The question stands in the place of the claim; the control that it is about has an outline."""
+    driver.open_page(page, f"{server}/masks")
+    expect(page.get_by_text("See where each attention head looks")).to_be_visible()
+    page.get_by_role("button", name="Hide the future").click()
+    expect_link(page, "mask=subsequent")
+
+    assert page.evaluate("location.pathname") in ("/", "/heads")
+    expect(page.locator(".guide")).to_contain_text("What happens to the translation?")
+    outline = "() => getComputedStyle(document.querySelector('.st-key-mask-menu')).outlineStyle"
+    assert page.evaluate(outline) == "solid"
+
+
+def test_the_phone_folds_the_controls(window, server):
+    """Layer and head stand there; the rest behind one button; every button is 44 pixels high; nothing is sticky."""
+    page = window(390, 844)
+    driver.open_page(page, f"{server}/?model=translator")
+
+    expect(page.get_by_label("Layer", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Mask", exact=True)).to_be_hidden()
+
+    page.get_by_text("Controls", exact=True).click()
+
+    expect(page.get_by_role("button", name="Mask", exact=True)).to_be_visible()
+    small = """() => [...document.querySelectorAll('.stApp button, .stApp input[role=combobox], .stApp summary')]
+        .filter(one => one.checkVisibility()).map(one => [one.innerText || one.ariaLabel, one.getBoundingClientRect()])
+        .filter(([, box]) => box.height > 1 && box.height < 43.5).map(([name, box]) => [name, box.height])"""
+    assert page.evaluate(small) == []
+    assert driver.is_as_wide_as(page, 390)
