@@ -47,7 +47,7 @@ def test_rules_are_added_joined_turned_around_and_switched_off():
 
     assert mask(app) == "off-subsequent.and-not-prefix"
     assert not [g for g in app.button_group if g.key == "join 1"]
-    assert button(app, "not prefix of 2")
+    assert button(app, "not prefix of 2 · all layers")
     assert not app.exception
 
 
@@ -144,7 +144,7 @@ def test_the_same_mask_stands_on_both_pages():
     app = opened(heads_page, mask="subsequent.global-0.off-strided")
 
     assert app.button_group(key="mask rules").value == ["subsequent"]
-    assert button(app, "or global tokens 0")
+    assert button(app, "or global tokens 0 · all layers")
     assert not [b for b in app.button if "strided" in b.label]
 
     app.button_group(key="mask rules").set_value(["subsequent", "prefix", "window"]).run()

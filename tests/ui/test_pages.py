@@ -6,6 +6,8 @@ from streamlit.testing.v1 import AppTest
 from attnviz.ui.shared import cache, examples
 from attnviz.ui.shared.mask import MASK
 
+CAUSAL = "Causal (hide the future) · all layers"
+
 
 def heads_page():
     from attnviz.ui import frame
@@ -277,10 +279,10 @@ def test_the_masks_page_opens_on_the_subsequent_mask():
     """It is the first thing seen, as long as nobody has chosen; what is chosen is linked, also that nothing is."""
     app = opened(masks_page)
 
-    assert button(app, "subsequent mask")
+    assert button(app, CAUSAL)
     assert "mask" not in app.query_params
 
-    button(app, "subsequent mask").click().run()
+    button(app, CAUSAL).click().run()
 
     assert app.query_params["mask"] == "none"
     assert "Original model" in captions(app)

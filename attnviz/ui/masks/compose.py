@@ -10,6 +10,7 @@ from attnviz.ui.shared import look, mask, pictures, state
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import quiet
+from attnviz.ui.shared.toolbar import Bar
 from attnviz.views import View
 
 DRAG: Setting[painting.Drag | None] = kept("drag", None)
@@ -30,29 +31,22 @@ HELP_ALIGNED = (
 )
 
 
-def tab(lab: Lab) -> None:
+def tab(lab: Lab, bar: Bar) -> None:
+    with bar.view:
+        paint = control(st.toggle, "Paint", PAINT, help=HELP_PAINT)
+        lengths = _other_lengths(lab)
+        shown = look.display(lab)
     with st.container(horizontal=True, gap="small", key="compose"):
         with st.container(width=248, gap="small", key="list"):
             rulelist.rules(lab)
             added.controls(lab)
         with st.container(horizontal=True, gap="small", key="maps"):
             with st.container(width="content"):
-                controls = st.container(horizontal=True, vertical_alignment="center", gap="small")
-                place = st.container()
+                grid = _other_grid(lab, *lengths) if lengths else _grid(lab, paint, shown["view"])
+                pictures.take_away(grid, "mask", "mask")
             with st.container(width="content"):
-                with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                    shown = look.display(lab)
-                    beside = st.container(width="content")
                 head = figures.head(lab.record, lab.site, lab.head, side=SIDE, **lab.drawn, **shown)
-                pictures.show(head, "head", menu=beside, select="cell", on_select=look.select)
-    with controls:
-        paint = control(st.toggle, "Paint", PAINT, help=HELP_PAINT)
-        menu = st.container(width="content")
-        lengths = _other_lengths(lab)
-    with place:
-        grid = _other_grid(lab, *lengths) if lengths else _grid(lab, paint, shown["view"])
-    with menu:
-        pictures.take_away(grid, "mask", "mask")
+                pictures.show(head, "head", menu=bar.export, select="cell", on_select=look.select)
     pictures.cell_in_words(lab, shown["view"])
     pictures.how_to_select(lab.cell is not None)
     explain.explained(lab)

@@ -32,7 +32,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     bar.predict()
     stack, _ = mask.fitting(mask.current(), len(lines))
     lab = Lab(*at.run, at.sentence, at.site, at.head, at.dark, stack=stack, mask=_mask(at, stack))
-    made = (compose.tab, conventions.tab, numerics.tab, leaks.tab, checking.tab)
+    made = (partial(compose.tab, bar=bar), conventions.tab, numerics.tab, leaks.tab, checking.tab)
     tabs(TAB, {name: partial(tab, lab) for name, tab in zip(TABS, made, strict=True)})
 
 

@@ -11,7 +11,7 @@ from attnviz.core.stack import JOINS, Entry
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.masks.presets import PRESETS
 from attnviz.ui.shared import mask, state
-from attnviz.ui.shared.edits import number
+from attnviz.ui.shared.edits import TITLES, number
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import MOST_ITEMS, RULES
 from attnviz.ui.shared.setting import Setting, State, kept
@@ -43,16 +43,24 @@ def rules(lab: Lab) -> None:
         rule = ADDABLE[name]
         return mask.changed(now, lambda stack: stack.added(Entry(rule.started(*sizes(lab)), rule.join)))
 
-    _take("Add a rule", ADD, ADDABLE, add, format_func=lambda name: f"{name}: {ADDABLE[name].meaning}")
+    _take("Add a rule", ADD, ADDABLE, add, format_func=_offered)
+
+
+def _offered(name: str) -> str:
+    return f"{TITLES.get(name, name)}: {ADDABLE[name].meaning}"
 
 
 def _own(lab: Lab) -> None:
-    """The model's own mask, which stands before all rules."""
+    """The built-in mask, which stands before all rules."""
     own = lab.untouched.step(lab.site).mask
     if lab.source.read_only:
         quiet("This model is read-only: the rules change the grid, not its weights.")
     elif own is not None and lab.edits.own_mask:
-        quiet(f"First its own mask{f': {own}' if isinstance(own, Mask) else ''}, and then these rules:")
+        quiet(f"Built-in mask{f': {_named(own)}' if isinstance(own, Mask) else ''}. Then these rules:")
+
+
+def _named(mask: Mask) -> str:
+    return str(mask).replace("subsequent", "causal")
 
 
 def _take(title: str, setting: Setting, options: dict, step: Callable[[State, str], State], **more) -> None:
@@ -77,7 +85,7 @@ def _row(lab: Lab, i: int, entry: Entry, *, first: bool, last: bool) -> None:
     rule, parameters = entry.mask, entry.mask.parameters()
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         with st.container(width="stretch"):
-            _set(st.checkbox, f"**{rule.rule}**", i, "on", entry.on, help=rule.meaning)
+            _set(st.checkbox, f"**{TITLES.get(rule.rule, rule.rule)}**", i, "on", entry.on, help=rule.meaning)
         _button("arrow_upward", f"up {i}", f"Move rule {i + 1} up", _moved, i, i - 1, able=i > 0)
         _button("arrow_downward", f"down {i}", f"Move rule {i + 1} down", _moved, i, i + 1, able=not last)
         _button("close", f"remove {i}", f"Remove rule {i + 1}", mask.without, i)

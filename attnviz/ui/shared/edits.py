@@ -30,6 +30,9 @@ LONGEST_CHIP = 60
 SHORTCUTS = ("subsequent", "window", "prefix")
 """Rules that a page offers as pills; all others are composed in the mask lab."""
 
+TITLES = {"subsequent": "Causal (hide the future)"}
+"""What rules are called on a page, where that is not their own name."""
+
 
 @dataclass(frozen=True)
 class Added:
@@ -117,9 +120,11 @@ def mask_menu(source: Source, lines: tuple[str, ...], *, opening: Stack = Stack(
     fixed, hidden = bool(source.read_only), _hidden(source, lines)
     state.put(mask.OPENING, Stack() if fixed else opening)
     with st.popover("Mask", icon=":material/grid_on:", key="mask menu"):
-        _shortcuts(fixed)
-        help = f"It hides {hidden}."
-        own_mask = not hidden or control(st.toggle, "Built-in mask", OWN_MASK, help=help, disabled=fixed)
+        own_mask = not hidden or state.get(OWN_MASK)
+        _shortcuts(fixed, built_in=own_mask and all(site.kind == "decoder" for site in source.sites))
+        if hidden:
+            title = f"Built-in mask: {hidden.replace('the future', 'causal')}"
+            control(st.toggle, title, OWN_MASK, help=f"It hides {hidden}.", disabled=fixed)
         edits = _edits(source, mask.fitting(mask.current(), len(lines))[0], own_mask)
         return edits if fixed else replace(edits, empty_rows=_empty_rows(source, lines, edits))
 
@@ -154,15 +159,24 @@ def _hidden(source: Source, lines: tuple[str, ...]) -> str:
     return " and ".join(["the future"] * future + ["padding"] * padding)
 
 
-def _shortcuts(fixed: bool) -> None:
-    """Some rules as pills, with the numbers of those that are on. A pill adds a rule, or takes it away."""
+def _shortcuts(fixed: bool, *, built_in: bool) -> None:
+    """Some rules as pills, with the numbers of those that are on. A pill adds a rule, or takes it away.
+
+    Args:
+        built_in: whether every call of the model hides the future by itself, so that there is nothing to add.
+    """
     on = {one.mask.rule: i for i, one in reversed([*enumerate(mask.current().entries)]) if one.on}
+    offered = [name for name in SHORTCUTS if name in on or not (built_in and name == "subsequent")]
+    if len(offered) < len(SHORTCUTS):
+        options = {"icon": ":material/lock:", "disabled": True, "help": "Built in: every layer hides the future."}
+        st.button(TITLES["subsequent"], key="built in", **options)
 
     def choose(now: State, chosen: list[str]) -> State:
         return mask.changed(now, lambda stack: _with_shortcuts(stack, chosen))
 
-    options = {"shown": [name for name in SHORTCUTS if name in on], "at": "rules", "step": choose}
-    control(st.pills, "Mask", MASK, SHORTCUTS, lead="Mask", selection_mode="multi", disabled=fixed, **options)
+    options = {"shown": [name for name in offered if name in on], "at": "rules", "step": choose, "disabled": fixed}
+    options["format_func"] = lambda name: TITLES.get(name, name.capitalize())
+    control(st.pills, "Mask", MASK, offered, lead="", selection_mode="multi", **options)
     for name, key in (("window", "before"), ("window", "after"), ("prefix", "length")):
         if name in on:
             rule = mask.current().entries[on[name]].mask
@@ -202,9 +216,9 @@ def _empty_rows(source: Source, lines: tuple[str, ...], edits: Edits) -> str:
 
 
 def name_of(entry: Entry, *, first: bool = True) -> str:
-    """A rule as it is called: "subsequent mask", "or prefix of 2", "not padding mask"."""
+    """A rule as it is called: "Causal (hide the future)", "or prefix of 2", "not padding mask"."""
     rule = str(entry.mask)
-    rule += " mask" if rule == entry.mask.rule else ""
+    rule = TITLES.get(rule, f"{rule} mask") if rule == entry.mask.rule else rule
     return " ".join(filter(None, ("or" * (entry.join == "or" and not first), "not" * entry.negated, rule)))
 
 
@@ -219,8 +233,10 @@ def chips(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
     _reset_button("Reset all")
     stack, hidden = mask.fitting(mask.current(), len(lines))[0], _hidden(source, lines)
     on = [(i, one) for i, one in enumerate(stack.entries) if one.on]
+    kinds = list(dict.fromkeys(site.kind for site in source.sites))
+    where = ", ".join(kinds) if len(kinds) > 1 else "all layers"
     for i, one in on:
-        _chip(name_of(one, first=i == on[0][0]), mask.without, i, key=f"chip mask {i}")
+        _chip(f"{name_of(one, first=i == on[0][0])} · {where}", mask.without, i, key=f"chip mask {i}")
     relative, softcap = state.get(ADDED).relative, edits.softcap
     for setting, changed, said in (
         (ADDED.part("alibi"), state.get(ADDED).alibi, "ALiBi bias"),
