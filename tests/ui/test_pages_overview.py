@@ -32,7 +32,7 @@ def test_it_opens_with_every_head_in_the_order_of_the_model():
     record = api.analyze("the cat", "translator")
     heads = [(s.site.kind, s.site.layer, h) for s in record.steps for h in range(s.num_heads)]
     assert shown(app) == heads
-    app = opened(overview_page, model=None)
+    app = opened(overview_page, model="translator")
     assert "Head 3 · cross layer 1" in html(app)
     assert "looks at the English word" in html(app)
 
@@ -98,7 +98,7 @@ def test_switching_each_head_off_adds_what_that_changes():
 )
 def test_a_link_from_before_there_were_tabs_opens_the_one_that_it_is_about(link, panel):
     """By what else it holds."""
-    app = opened(overview_page, model=None, **link)
+    app = opened(overview_page, model="translator", **link)
 
     assert next(tab.label for tab in app.tabs if tab.children) == panel
 
