@@ -18,7 +18,7 @@ from attnviz.figures.figure import Drawn, Figure, stem, subtitles, text_array, t
 from attnviz.metrics import PredictedWord
 from attnviz.words import NO_BLANK
 
-LENGTH, WIDEST = 30, 330
+LENGTH, WIDEST = 30, 331
 """Pixels of a bar of probability 1, and of all columns at most, as a phone has room for."""
 
 MOST_ROWS = 40
