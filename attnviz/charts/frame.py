@@ -98,9 +98,9 @@ def heading(
     return Frame(titles=bold, words=quiet)
 
 
-def lines(text: str, *, left: float, top: float, width: float, colors: Theme) -> Frame:
+def lines(text: str, *, left: float, top: float, width: float, colors: Theme, narrowest: float = NARROWEST) -> Frame:
     """A text broken to a width, beginning at `top`."""
-    parts = balanced(text, int(max(width, NARROWEST) / WORD_CHARACTER)) if text else []
+    parts = balanced(text, int(max(width, narrowest) / WORD_CHARACTER)) if text else []
     return Frame(words=tuple(words(left, top + (i + 0.5) * LINE, part, colors.quiet) for i, part in enumerate(parts)))
 
 
@@ -135,7 +135,15 @@ class Ramp:
     ticks: Sequence[tuple[float, str]] = field(default_factory=tuple)
 
 
-def legend(entries: Sequence[Entry], ramp: Ramp | None, *, top: float, width: float, colors: Theme) -> Frame:
+def legend(
+    entries: Sequence[Entry],
+    ramp: Ramp | None,
+    *,
+    top: float,
+    width: float,
+    colors: Theme,
+    narrowest: float = NARROWEST,
+) -> Frame:
     """A legend in words under a map, beginning at `top`."""
     frame, y = Frame(), top
     if ramp is not None:
@@ -148,7 +156,7 @@ def legend(entries: Sequence[Entry], ramp: Ramp | None, *, top: float, width: fl
             ),
         )
         y += 2 * LINE + RAMP_HEIGHT + 12
-    x, high, width = 0.0, SWATCH + 8, max(width, NARROWEST)
+    x, high, width = 0.0, SWATCH + 8, max(width, narrowest)
     for entry in entries:
         said = balanced(entry.text, int((width - SWATCH - 8) / WORD_CHARACTER))
         wide = SWATCH + 8 + max(text_width(line, WORD_CHARACTER) for line in said) + 20

@@ -5,18 +5,18 @@ Small maps are rectangles with tooltips, larger ones an image with a readout und
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import altair as alt
 import numpy as np
 
-from attnviz.charts import axes, frame, pixels, screen, state
+from attnviz.charts import axes, ends, frame, pixels, screen, state
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.frame import Frame, Ramp, box
 from attnviz.charts.picture import Form, Picture, Table
-from attnviz.charts.size import Size
+from attnviz.charts.size import Size, size_of, within
 from attnviz.charts.state import State
 from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, Theme
@@ -31,6 +31,9 @@ TOOLTIP = (
     ("says", "cell"),
 )
 """Fields and names of what hovering shows; the names are fixed, because some names make a viewer fetch things."""
+
+EDGE = 26
+"""Pixels left and right of a picture together."""
 
 BELOW, READOUT = 16, 2 * LINE + 18
 """Pixels between a map and its legend, and with a readout between them."""
@@ -119,13 +122,13 @@ class Map:
     @cached_property
     def frame(self) -> Frame:
         """What stands around: title, axes, outline, what is at the rows' ends, legend, and lines below."""
-        size, colors, ends = self.size, self.style.colors, (self.rows, self.columns)
-        lines = [*self.lines, *axes.notes_on(size, self.tiles), *axes.note_on_ties(*ends, size)]
-        wide = {"width": size.width - self._room.left, "colors": colors}
+        size, colors, both = self.size, self.style.colors, (self.rows, self.columns)
+        lines = [*self.lines, *axes.notes_on(size, self.tiles), *axes.note_on_ties(*both, size)]
+        wide = {"width": size.width - self._room.left, "narrowest": self._narrowest(0), "colors": colors}
         around = frame.heading(self.title, lines, left=self._room.left, top=self._room.top - 8, **wide)
         if size.form != "rectangles":
             around += axes.drawn(self.titles, *self.bands, size, self._room, colors)
-        return around + axes.ties(*ends, size, colors) + self.ends + self._outline() + self._below()
+        return around + axes.ties(*both, size, colors) + self.ends + self._outline() + self._below()
 
     def _below(self) -> Frame:
         """The legend of what occurs, and lines under it."""
@@ -133,12 +136,17 @@ class Map:
         occurs = np.flatnonzero(np.bincount(self.states.ravel(), minlength=len(self.kinds))).tolist()
         lines = state.entries([self.kinds[i] for i in occurs], colors)
         top = size.height + (READOUT if self.style.on_screen and size.form != "rectangles" else BELOW)
-        around = frame.legend(lines, self.ramp, top=top, width=size.width, colors=colors)
+        wide = {"width": size.width, "narrowest": self._narrowest(-self._room.left), "colors": colors}
+        around = frame.legend(lines, self.ramp, top=top, **wide)
         bottom = frame.bottom(around) + 8
         for text in self.below:
-            written = frame.lines(text, left=0, top=bottom, width=size.width, colors=colors)
+            written = frame.lines(text, left=0, top=bottom, **wide)
             around, bottom = around + written, bottom + len(written.words) * LINE
         return around
+
+    def _narrowest(self, left: float) -> float:
+        """Pixels in which words are broken at least, that begin so far right."""
+        return frame.NARROWEST if self.style.room is None else self.style.room - EDGE - left
 
     def _outline(self) -> Frame:
         """A frame around the square of the selected cell, and a mark at each of its labels."""
@@ -246,6 +254,15 @@ def _image(size: Size, colors: Theme) -> Form:
 def _form(layers: list[alt.Chart], size: Size, colors: Theme) -> Form:
     # Not alt.Step: Vega-Lite forgets a step where other layers are placed in pixels.
     return frame.form(layers, size.width, size.height, colors)
+
+
+def size_within(rows: Groups, columns: Groups, style: Style, beside: Callable[[Size], Frame]) -> Size:
+    """How large a map is drawn: in the room that the style gives it beside its labels and what is at its rows' ends."""
+    size = size_of(len(rows), len(columns), style.side)
+    if style.room is None:
+        return size
+    labels = axes.edges(axes.bands(rows.tokens), axes.bands(columns.tokens), size).left
+    return within(size, style.room + labels - (ends.after(beside(size), size) - size.width - ends.GAP) - EDGE)
 
 
 def pooled(states: np.ndarray, tile: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Draw by size: the form of a picture follows from how many cells it has, and is decided here alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 RECTANGLES = 32
@@ -20,6 +20,9 @@ LARGEST, SMALL, FEW = 60, 420, 9
 
 THINNEST = 14
 """Pixels a token label needs along its axis; where cells are smaller, some labels are left out."""
+
+FITS, NARROWEST = 24, 11
+"""Columns of a map that is made to fit a phone at most, and pixels of its cells at least."""
 
 STRIDES = (1, 2, 4, 5, 8, 10, 15, 20)
 """Every token is labeled, or every second, fourth, ..."""
@@ -51,6 +54,13 @@ class Size:
     @property
     def height(self) -> float:
         return self.cell * self.rows
+
+
+def within(size: Size, pixels: float) -> Size:
+    """The same with smaller cells, so that a map of few columns is not wider than so many pixels."""
+    if size.columns > FITS:
+        return size
+    return replace(size, cell=float(max(NARROWEST, min(size.cell, pixels // max(1, size.columns)))))
 
 
 BESIDE, BESIDE_CELL = 300, 48

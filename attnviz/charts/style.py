@@ -17,6 +17,8 @@ class Style:
         domain: what the color of a weight says, one of `charts.domain.DOMAINS`.
         row_sums: whether each row's sum is written at its end, and those that are not 1 are marked.
         side: how wide a map may be, in pixels; None for as wide as is good.
+        room: pixels that a map of up to `size.FITS` columns may take with all that stands around it, as a phone has
+            them; None for as many as it needs.
         on_screen: whether the picture stands on a page, which says itself what was changed.
     """
 
@@ -27,6 +29,7 @@ class Style:
     domain: str = "adapts"
     row_sums: bool = False
     side: int | None = None
+    room: int | None = None
     on_screen: bool = False
 
     @property

@@ -29,6 +29,7 @@ class Drawn(TypedDict, total=False):
     domain: str
     row_sums: bool
     side: int | None
+    room: int | None
 
 
 class Shown(Drawn, total=False):

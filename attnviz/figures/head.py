@@ -8,7 +8,7 @@ from attnviz import tables, words
 from attnviz.charts import ends
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, colored, domain_of
 from attnviz.charts.frame import Frame
-from attnviz.charts.maps import Map
+from attnviz.charts.maps import Map, size_within
 from attnviz.charts.size import Size, size_of
 from attnviz.charts.state import State, blocked_by
 from attnviz.charts.style import Style
@@ -49,7 +49,7 @@ def title_of(seen: Seen, head: int | str) -> str:
 
 def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:
     """The weights of a head as a map."""
-    size = size_of(len(seen.queries), len(seen.keys), style.side)
+    size = size_within(seen.queries, seen.keys, style, lambda size: _at_ends(seen, head, size, style))
     found = seen.cells([head], size.tile)[0]
     scale = domain_of(style.domain, seen, found)
     kinds, states = _states(found, POLICIES[seen.step.scoring.empty_rows])

@@ -10,8 +10,8 @@ from attnviz import tables, views, words
 from attnviz.charts import axes, ends
 from attnviz.charts.domain import MAY_ATTEND
 from attnviz.charts.frame import Frame
-from attnviz.charts.maps import Map
-from attnviz.charts.size import Size, size_of
+from attnviz.charts.maps import Map, size_within
+from attnviz.charts.size import Size
 from attnviz.charts.state import State, blocked_by
 from attnviz.charts.style import Style
 from attnviz.core.display import file_stem, isolated, shown
@@ -82,7 +82,7 @@ def drawing_of(
     brush: bool = False,
 ) -> Map:
     """The mask as a map, with what its rows predict and how many keys each has left."""
-    size = size_of(len(seen.queries), len(seen.keys), style.side)
+    size = size_within(seen.queries, seen.keys, style, lambda size: _at_ends(seen, predicted, counted, size, style))
     reasons, blocked = seen.blocked(size.tile)
     return Map(
         title=f"Mask: {seen.mask}",

@@ -80,10 +80,11 @@ def _left_for() -> str:
 def given() -> tuple | None:
     """What is looked at: the model and the sentences, chosen in the input bar; None if there is nothing to look at."""
     from attnviz.ui import settings
-    from attnviz.ui.shared import inputs, welcome
+    from attnviz.ui.shared import inputs, look, welcome
 
     welcome.arrive(settings.LINKED)
     chosen = inputs.input_bar()
+    look.narrow_screen()
     welcome.cards(settings.LINKED)
     return chosen
 

@@ -85,3 +85,20 @@ def test_the_readout_hides_no_cell_beside_the_pointer(page, server):
     assert shown["x"] + border > cell["x"] + cell["width"]
     assert shown["y"] + border > cell["y"] + cell["height"]
     expect(cells).to_have_count(count + 2)
+
+
+def test_on_a_phone_a_map_of_24_tokens_fits_and_a_tap_hits(page, server):
+    """A longer one scrolls, and says so."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    text = "+".join(f"w{i}" for i in range(24))
+    open_app(page, server, f"?text={text}")
+    frame = picture(page, "head").locator("xpath=ancestor-or-self::*[contains(@class, 'st-key-picture')]")
+    expect(page.get_by_role("checkbox", name="Narrow screen", include_hidden=True)).to_be_checked()
+    page.wait_for_function("() => !document.querySelector('.st-key-picture-head [data-wide], [data-wide]')")
+
+    picture(page, "head").locator(".mark-rect > path[d]").nth(2 * 24 + 2).click()
+    expect(page).to_have_url(re.compile(r"cell=2\.\d"))
+    assert frame.evaluate("one => one.scrollWidth <= one.clientWidth + 2")
+
+    open_app(page, server, f"?text={text}+more+and+more")
+    expect(page.locator("[data-wide]")).to_have_count(1)

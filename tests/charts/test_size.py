@@ -38,3 +38,18 @@ def test_every_map_fits_its_place_and_shows_every_cell(queries, keys):
 def test_few_tokens_have_large_cells():
     """Six fill a picture of 360 pixels; one is no giant."""
     assert [size_of(n, n).width for n in (1, 6, 7, 8, 9)] == [60, 360, 420, 416, 414]
+
+
+@pytest.mark.parametrize("count", [2, 9, 24])
+def test_a_map_of_few_tokens_fits_the_room_it_is_given(count):
+    """With its labels and what its rows predict; cells stay 11 pixels wide."""
+    from pictures import SITE, record_of
+
+    from attnviz import figures
+
+    words = [f"w{i}" for i in range(count)]
+    wide, fits = (figures.head(record_of(words), SITE, 0, room=room).chart.to_dict() for room in (None, 358))
+
+    assert fits["width"] >= 11 * count
+    assert fits["width"] + 24 + 32 + 3 * 7.25 <= 358
+    assert fits["width"] <= wide["width"]

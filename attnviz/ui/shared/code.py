@@ -17,7 +17,7 @@ from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.views import View
 
-OF_SCREEN = ("rev", "brush")
+OF_SCREEN = ("rev", "brush", "room")
 """What a figure is given for the page alone."""
 SEEN = {"sentence": 0, "view": View()}
 """What is looked at where nothing is asked for."""

@@ -100,6 +100,7 @@ if (!window.attnvizWalk) {
   const ready = () => {  // each picture is one stop of Tab; Streamlit's buttons over it are for the pointer
     document.body.append(...(spoken.isConnected ? [] : [spoken]));
     document.querySelectorAll(PICTURES).forEach((picture) => {
+      picture.toggleAttribute("data-wide", picture.scrollWidth > picture.clientWidth + 2);
       picture.querySelectorAll('[data-testid="stElementToolbar"] button').forEach((button) => { button.tabIndex = -1; });
       if (picture.tabIndex === 0 || ![...picture.querySelectorAll(MARKS)].some((one) => one.__data__?.cursor)) return;
       picture.tabIndex = 0;
@@ -107,11 +108,17 @@ if (!window.attnvizWalk) {
       picture.setAttribute("aria-label", "Picture: arrow keys walk through it, Enter selects, Escape clears");
     });
   };
+  const narrow = matchMedia("(max-width: 640px)");
+  const tell = () => {  // the server draws maps that fit
+    const box = document.querySelector(".st-key-narrow-screen input");
+    if (box && box.checked !== narrow.matches) box.click();
+  };
+  narrow.addEventListener("change", tell);
   let waits = false;
   new MutationObserver(() => {
     if (waits) return;
     waits = true;
-    requestAnimationFrame(() => { waits = false; ready(); });
+    requestAnimationFrame(() => { waits = false; ready(); tell(); });
   }).observe(document.body, {childList: true, subtree: true});
   ready();
 }

@@ -132,8 +132,23 @@ SENTENCE = whole("sentence", 1, 1, cache.MOST_SENTENCES)
 COLORS = choice("colors", tuple(DOMAINS), "adaptive")
 SUMS = flag("sums", False)
 VIEW = coded("view", View(), view_text, _read_view)
+NARROW = kept("narrow", False)
+"""Whether the screen is as narrow as a phone's: the script of the page says so."""
+PHONE = 358
+"""Pixels that a picture has on a phone."""
 REVS = kept("revs", {})
 """Clicks, by what was clicked."""
+
+
+def room() -> int | None:
+    """Pixels that a map has, where they are few."""
+    return PHONE if state.get(NARROW) else None
+
+
+def narrow_screen() -> None:
+    """What the script of the page checks where the screen is narrow; nobody sees it."""
+    with st.container(key="narrow-screen"):
+        control(st.checkbox, "Narrow screen", NARROW)
 
 
 def is_dark() -> bool:
@@ -205,7 +220,7 @@ class Look:
     @property
     def drawn(self) -> dict[str, Any]:
         """What a picture of cells is drawn with."""
-        return {"sentence": self.sentence, "selected": self.cell, "dark": self.dark, "rev": rev("cell")}
+        return {"sentence": self.sentence, "selected": self.cell, "dark": self.dark, "rev": rev("cell"), "room": room()}
 
 
 def asked_at(record: Record, site: Site, cell: Cell | None, sentence: int) -> int:
