@@ -1,5 +1,7 @@
 """What can go wrong, each as one sentence a person can act on: what, with which values, what to do."""
 
+from collections.abc import Sequence
+
 
 class AttnvizError(ValueError):
     """The root of every error that attnviz raises on purpose; its text may be shown to a user as it is."""
@@ -19,6 +21,19 @@ class EmptyRowError(AttnvizError):
 
 class InputError(AttnvizError):
     """What a person typed, or what a link or a file held, cannot be used."""
+
+
+class TooLong(InputError):
+    """A sentence has more tokens than a model reads; the message names its line, if there are several.
+
+    Attributes:
+        longest: how many tokens the model reads.
+    """
+
+    def __init__(self, lengths: Sequence[int], longest: int, reads: str):
+        at, length = next((i, length) for i, length in enumerate(lengths, 1) if length > longest)
+        self.longest = longest
+        super().__init__(f"{f'Line {at}' if len(lengths) > 1 else 'A sentence'} has {length:,} tokens; {reads}")
 
 
 class Canceled(InputError):

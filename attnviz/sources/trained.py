@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attnviz import tokenizers
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.errors import AttnvizError, InputError, TooLong, quoted
 from attnviz.core.origin import Embedded, Origin
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tap import Tap
@@ -91,11 +91,9 @@ class Trained(Source):
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """An encoder reads the words and <eos>; a decoder alone reads <sos> and the words."""
         sentences = tokenizers.batch(self._reads, texts, sos=not self.writes, eos=self.writes)
-        longest = self._model.config.longest
-        for sentence in sentences:
-            if sentence.length > longest:
-                what = f"'{self.model}' reads up to {longest}"
-                raise InputError(f"A sentence has {sentence.length} tokens; {what}. Shorten it, or split its lines.")
+        longest, lengths = self._model.config.longest, [sentence.length for sentence in sentences]
+        if max(lengths, default=0) > longest:
+            raise TooLong(lengths, longest, f"'{self.model}' reads up to {longest}. Shorten it, or split its lines.")
         return sentences
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:

@@ -414,3 +414,46 @@ def test_random_weights_have_no_card():
 
     assert "Random weights, all from one seed" in html(app)
     assert not app.get("vega_lite_chart")
+
+
+LONG = "The cat sat on the mat. " * 20 + "The dog sat down."
+
+
+def test_a_text_that_is_too_long_is_no_dead_end():
+    """The line is named; its beginning, its sentences or another model are one button away."""
+    longest = CARD.sizes["longest sentence"]
+
+    def refused():
+        app = opened(model="translator", text=f"the cat\n{LONG}")
+        assert f"Line 2 has 146 tokens; &#x27;translator&#x27; reads up to {longest}." in html(app)
+        return app
+
+    app = refused()
+    button(app, f"Use the first {longest} tokens").click().run()
+    before, cut = app.text_area(key="text").value.splitlines()
+    assert before == "the cat"
+    assert LONG.startswith(cut)
+    assert cache.source("translator").tokenize([cut])[0].length == longest
+    assert 'role="alert"' not in html(app)
+
+    app = refused()
+    button(app, "Split into sentences").click().run()
+    assert app.text_area(key="text").value.splitlines() == [
+        "the cat",
+        *["The cat sat on the mat."] * 20,
+        "The dog sat down.",
+    ]
+    assert 'role="alert"' not in html(app)
+
+    app = refused()
+    button(app, "Switch to 'constructed', which reads it").click().run()
+    assert app.text_area(key="text").value == f"the cat\n{LONG}"
+    assert app.query_params["model"] == "constructed"
+    assert 'role="alert"' not in html(app)
+
+
+def test_a_text_without_sentences_cannot_be_split():
+    """The button says so, and stays where it is."""
+    app = opened(model="translator", text="the cat " * 40)
+
+    assert button(app, "Split into sentences").disabled

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attnviz.core.amounts import size
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.errors import InputError, TooLong, quoted
 from attnviz.core.kept import Kept
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tokens import Sentence, Token
@@ -123,10 +123,10 @@ class HuggingFace(Source):
         """
         with faults.unforeseen(self.name, "given this text"):
             sentences = reading.sentences(self.known.tokenizer, texts)
-        longest, length = self.known.longest, max(sentence.length for sentence in sentences)
-        if longest is not None and length > longest:
+        longest, lengths = self.known.longest, [sentence.length for sentence in sentences]
+        if longest is not None and max(lengths) > longest:
             most = f"up to {longest:,}{self.known.limit and f' ({self.known.limit})'}"
-            raise InputError(f"A sentence has {length:,} tokens; {self.name} reads {most}. Shorten it.")
+            raise TooLong(lengths, longest, f"{self.name} reads {most}. Shorten it.")
         for token in (token for one in sentences for token in one.tokens[: one.length]):
             if token.id >= self.known.vocabulary:
                 has = f"{self.name} has vectors for {self.known.vocabulary:,} tokens"

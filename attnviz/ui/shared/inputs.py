@@ -2,9 +2,9 @@
 
 import streamlit as st
 
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, changes, examples, look, parameters, pretrained, state, toolbar
+from attnviz.ui.shared import cache, changes, examples, lengths, look, parameters, pretrained, state, toolbar
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.examples import KNOWN, TEXT
 from attnviz.ui.shared.pretrained import MODEL
@@ -46,6 +46,9 @@ def _checked(
     _say_problems()
     if wrong:
         note(f"{wrong} Here is '{source.name}' instead.")
+    if ready and isinstance(error, TooLong):
+        lengths.offers(error, source, lines)
+        return None
     if not ready or error:
         _instead(source if not ready else error)
         return None

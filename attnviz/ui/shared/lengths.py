@@ -1,0 +1,76 @@
+"""What can be done where a model refuses a text for its length."""
+
+import re
+from collections.abc import Callable
+
+import streamlit as st
+
+from attnviz import api
+from attnviz.core.errors import AttnvizError, TooLong
+from attnviz.sources.base import Source
+from attnviz.ui.shared import cache, examples, state
+from attnviz.ui.shared.examples import KNOWN, TEXT
+from attnviz.ui.shared.pretrained import MODEL
+from attnviz.ui.shared.setting import State
+from attnviz.ui.shared.text import note
+
+SENTENCE_ENDS = re.compile(r"(?<=[.!?…])\s+")
+WORDS = re.compile(r"\w+|[^\w\s]+")
+
+
+def offers(error: TooLong, source: Source, lines: tuple[str, ...]) -> None:
+    """Which line is too long, and three ways on."""
+    note(str(error))
+    parts = tuple(part for line in lines for part in SENTENCE_ENDS.split(line) if part.strip())
+    other = _reader(lines)
+    with st.container(horizontal=True, gap="small", key="too long"):
+        cut = f"Use the first {error.longest:,} tokens"
+        _offer(cut, _with_text, lambda: "\n".join(first(source, line) for line in lines), icon="content_cut")
+        alone = parts == lines
+        why = "No sentence ends within a line." if alone else "Each sentence becomes a line of its own."
+        _offer("Split into sentences", _with_text, lambda: "\n".join(parts), "call_split", disabled=alone, help=why)
+        if other:
+            switch = examples.with_other_model(MODEL)
+            _offer(f"Switch to '{other}', which reads it", switch, lambda: other, "swap_horiz")
+
+
+def _offer(title: str, step: Callable[[State, str], State], value: Callable[[], str], icon: str, **options) -> None:
+    """A button for one step; its value is worked out when it is pressed."""
+
+    def act() -> None:
+        state.change(step, value())
+
+    st.button(title, key=f"offer {icon}", icon=f":material/{icon}:", on_click=act, **options)
+
+
+def _with_text(now: State, text: str) -> State:
+    return now.without("text").put(TEXT, examples.typed(text, now[KNOWN]) if now[KNOWN] else text)
+
+
+def first(source: Source, line: str) -> str:
+    """As many whole words of a line, from its beginning, as the model reads; where none fit, the line as it is."""
+    ends = [found.end() for found in WORDS.finditer(line)]
+    low, high = 0, len(ends)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _fits(source, line[: ends[middle - 1]]) else (low, middle - 1)
+    return line[: ends[low - 1]] if low else line
+
+
+def _fits(source: Source, text: str) -> bool:
+    try:
+        source.tokenize([text])
+    except TooLong:
+        return False
+    return True
+
+
+def _reader(lines: tuple[str, ...]) -> str | None:
+    """The first model that ships with attnviz and reads these lines."""
+    for name in api.SOURCES:
+        try:
+            cache.sentences(cache.source(name), lines)
+        except AttnvizError:
+            continue
+        return name
+    return None
