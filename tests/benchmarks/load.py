@@ -59,7 +59,10 @@ class User:
     """One open page. It answers as the browser does: it sends what its pills hold, and which messages it has kept.
 
     Attributes:
-        pills: of heads and of masks: the id of the control, that of its fragment, all options, and those chosen.
+        eyes: the buttons that switch heads on and off: by its place, the id of each and that of its fragment.
+        off: the heads that are off.
+        masks: the pills of masks: the id of the control, that of its fragment, all options, and those chosen.
+        address: the link that the page shows.
         kept: the hashes of the messages of the last runs.
         messages, size: how many came in the last run, and their bytes.
     """
@@ -67,7 +70,10 @@ class User:
     link: dict[str, str]
     random: random.Random
     socket: ClientConnection | None = None
-    pills: dict[str, tuple[str, str, list[str], list[str]]] = field(default_factory=dict)
+    eyes: dict[int, tuple[str, str]] = field(default_factory=dict)
+    off: set[int] = field(default_factory=set)
+    masks: tuple[str, str, list[str], list[str]] | None = None
+    address: str = ""
     kept: deque = field(default_factory=lambda: deque(maxlen=3))
     messages: int = 0
     size: int = 0
@@ -81,27 +87,33 @@ class User:
 
     async def click(self, seen: set) -> Click:
         """Toggle one head or one mask."""
-        what = "masks" if self.random.random() < MASKS else "heads"
-        widget, fragment, options, values = self.pills[what]
-        option = self.random.choice(options)
-        chosen = [one for one in options if (one in values) != (one == option)]
-        self.pills[what] = widget, fragment, options, chosen
-        state = self.link["text"], *(tuple(pills[3]) for pills in self.pills.values())
+        pressed, fragment = "", self.masks[1]
+        if self.random.random() < MASKS:
+            widget, _, options, values = self.masks
+            option = self.random.choice(options)
+            self.masks = widget, fragment, options, [one for one in options if (one in values) != (one == option)]
+        else:
+            head = self.random.choice([*self.eyes])
+            pressed, fragment = self.eyes[head]
+            self.off ^= {head}
+        state = self.link["text"], tuple(self.masks[3]), tuple(sorted(self.off))
         new = state not in seen
         seen.add(state)
         start = time.perf_counter()
-        await self._run(fragment)
+        await self._run(fragment, pressed)
         return Click(time.perf_counter() - start, self.messages, self.size, new)
 
-    async def _run(self, fragment: str = "") -> None:
+    async def _run(self, fragment: str = "", pressed: str = "") -> None:
         """Ask for a run, and read until it has ended."""
         asked = BackMsg()
-        asked.rerun_script.query_string = urlencode(self.link)
+        asked.rerun_script.query_string = self.address or urlencode(self.link)
         asked.rerun_script.fragment_id = fragment
         asked.rerun_script.cached_message_hashes.extend(set().union(*self.kept))
-        for widget, _, _, values in self.pills.values():
-            state = asked.rerun_script.widget_states.widgets.add(id=widget)
-            state.string_array_value.data[:] = values
+        if self.masks:
+            state = asked.rerun_script.widget_states.widgets.add(id=self.masks[0])
+            state.string_array_value.data[:] = self.masks[3]
+        if pressed:
+            asked.rerun_script.widget_states.widgets.add(id=pressed).trigger_value = True
         self.messages = self.size = 0
         self.kept.append(set())
         await self.socket.send(asked.SerializeToString())
@@ -118,22 +130,26 @@ class User:
             self.kept[-1].add(message.ref_hash or message.hash)
         if kind == "delta" and message.delta.new_element.HasField("exception"):
             raise RuntimeError(f"The page shows an exception: {message.delta.new_element.exception.message}")
-        if kind == "delta" and message.delta.new_element.HasField("button_group"):
-            self._take(message.delta.new_element.button_group, message.delta.fragment_id)
+        if kind == "page_info_changed":
+            self.address = message.page_info_changed.query_string
+        if kind == "delta":
+            self._take(message.delta.new_element, message.delta.fragment_id)
         return kind == "script_finished" and message.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN
 
-    def _take(self, group, fragment: str) -> None:
-        """Pills with what they hold: what the page set, else what was chosen, else what they begin with."""
-        options = [option.content for option in group.options]
-        if group.click_mode != ButtonGroup.MULTI_SELECT:
+    def _take(self, element, fragment: str) -> None:
+        """The eyes; pills with what they hold: what the page set, else what was chosen, else what they begin with."""
+        if element.HasField("button") and (eye := re.fullmatch(r"Switch head (\d+) (on|off)", element.button.label)):
+            self.eyes[int(eye[1])] = element.button.id, fragment
+        if not element.HasField("button_group") or element.button_group.click_mode != ButtonGroup.MULTI_SELECT:
             return
-        what = "heads" if all(map(str.isdigit, options)) else "masks"
+        group = element.button_group
+        options = [option.content for option in group.options]
         values = [options[i] for i in group.default]
         if group.set_value:
             values = list(group.raw_values)
-        elif what in self.pills and self.pills[what][0] == group.id:
-            values = self.pills[what][3]
-        self.pills[what] = group.id, fragment, options, values
+        elif self.masks and self.masks[0] == group.id:
+            values = self.masks[3]
+        self.masks = group.id, fragment, options, values
 
 
 async def act(user: User, until: float, every: float, seen: set, clicks: list[Click]) -> None:

@@ -5,6 +5,7 @@ import asyncio
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import parse_qs
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import load
@@ -22,7 +23,11 @@ def test_users_of_the_benchmark_open_pages_and_toggle_heads_and_masks(server, mo
     assert len(pages) == 2
     assert len(clicks) >= 2
     assert all(click.messages and click.size for click in clicks)
-    assert {what for user in toggled for what in user.pills} == {"heads", "masks"}
+    assert all(user.eyes and user.masks for user in toggled)
+    for user in toggled:
+        off = parse_qs(user.address).get("off", [""])[0]
+
+        assert {int(place.rpartition(".")[2]) for place in off.split("-") if place} == user.off
     assert sum(click.new for click in clicks) >= 2
 
 
