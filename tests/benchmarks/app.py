@@ -21,6 +21,7 @@ import driver
 LENGTHS = (16, 64, 256, 512)
 VIEWPORT = {"width": 1440, "height": 900}
 
+CAUSAL = "Causal (hide the future)"
 RAIL = ".st-key-picture-rail .marks"
 PICTURE = '[class*="st-key-picture-head"] .marks'
 CLICK = """
@@ -44,7 +45,7 @@ async ([selector, text]) => {
     });
     observer.observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true});
     const controls = document.querySelectorAll(`${selector} button, ${selector} label`);
-    const control = [...controls].find(control => control.innerText.trim() === text);
+    const control = [...controls].find(control => text === null || control.innerText.trim() === text);
     (control.querySelector('input') ?? control).click();
     return await new Promise(resolve => {
         const wait = setInterval(() => {
@@ -72,7 +73,10 @@ def toggles(browser: Browser, address: str, n: int, rounds: int = 7) -> list[lis
     page.wait_for_selector(PICTURE)
     driver.settled(page)
     rows = []
-    for what, selector, text in (("head", '[class*="st-key-off-"]', "1"), ("mask", ".st-key-mask-rules", "subsequent")):
+    for what, selector, text in (("head", ".st-key-icon-eye-1", None), ("mask", ".st-key-mask-rules", CAUSAL)):
+        if what == "mask":
+            page.locator(".st-key-mask-menu button").click()
+            driver.settled(page)
         seen = [page.evaluate(CLICK, [selector, text]) for _ in range(2 * rounds)][2:]
         seen = [times for times in seen if times[0] is not None]
         if not seen:

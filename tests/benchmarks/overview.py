@@ -33,7 +33,8 @@ SIZES = {
 }
 
 MOSAIC = ".st-key-picture-every .marks"
-MASKS = ("subsequent", "prefix", "subsequent", "window", "prefix")
+CAUSAL = "Causal (hide the future)"
+MASKS = (CAUSAL, "Prefix", CAUSAL, "Window", "Prefix")
 """To switch on or off, so that what is then on was never on before: nothing is kept from an earlier run."""
 PAINTED = """
 async text => {
@@ -84,6 +85,8 @@ def painted(browser: Browser, address: str, name: str, n: int) -> list[str]:
     link = {"model": "huggingface", "hf": name, "text": text(n)}
     page.goto(f"{address}/overview?{urlencode(link)}")
     page.wait_for_selector(MOSAIC, timeout=120_000)
+    driver.settled(page)
+    page.locator(".st-key-mask-menu button").click()
     times = []
     for mask in MASKS:
         driver.settled(page)
