@@ -149,10 +149,10 @@ def test_how_alike_sentences_are_and_how_far_they_moved(run, folder):
     model, texts = folder("BertModel"), ["the cat sat", "a dog ran on", "it was tired"]
     before, after = api.analyze(texts, model), api.analyze(texts, model, edits("encoder"))
     old, new, moved = metrics.similarity(before), metrics.similarity(after), metrics.shift(before, after)
-    _, alone, _ = run("says", "\n".join(texts), "--model", model)
-    _, both, _ = run("says", "\n".join(texts), "--model", model, *CHANGE)
-    _, one, _ = run("says", texts[0], "--model", model, *CHANGE)
-    _, listed, _ = run("says", "\n".join(texts), "--model", model, *CHANGE, "--json")
+    _, alone, _ = run("predict", "\n".join(texts), "--model", model)
+    _, both, _ = run("predict", "\n".join(texts), "--model", model, *CHANGE)
+    _, one, _ = run("predict", texts[0], "--model", model, *CHANGE)
+    _, listed, _ = run("predict", "\n".join(texts), "--model", model, *CHANGE, "--json")
 
     assert moved.min() > 1e-3
     assert table(alone)[1] == ["1,", "2", f"{old[0, 1]:.4f}"]
@@ -168,8 +168,8 @@ def test_the_words_for_each_blank(run, folder):
     """Before and after, five of each; a sentence without a blank says so."""
     model, texts = folder("BertForMaskedLM"), "the [MASK] sat on the [MASK]\na dog ran"
     after = api.analyze(texts.splitlines(), model, edits("encoder"))
-    _, out, _ = run("says", texts, "--model", model, *CHANGE)
-    _, listed, _ = run("says", texts, "--model", model, "--json")
+    _, out, _ = run("predict", texts, "--model", model, *CHANGE)
+    _, listed, _ = run("predict", texts, "--model", model, "--json")
 
     first, second, third = out.split("\n\n")
     assert first.startswith("at position 2:\nword")
@@ -187,8 +187,8 @@ def test_the_labels_and_how_probable_they_are(run, folder):
     """A name cannot turn the terminal around."""
     model = folder("BertForSequenceClassification")
     before, after = (api.analyze(CAT, model, edit).labels[1][0].softmax(-1) for edit in (Edits(), edits("encoder")))
-    _, out, _ = run("says", CAT, "--model", model, *CHANGE)
-    _, listed, _ = run("says", CAT, "--model", model, "--json")
+    _, out, _ = run("predict", CAT, "--model", model, *CHANGE)
+    _, listed, _ = run("predict", CAT, "--model", model, "--json")
 
     assert not torch.allclose(before, after, atol=1e-3)
     found = {row[0]: row[1:] for row in table(out)[1:]}
@@ -203,8 +203,8 @@ def test_a_decoder_and_an_encoder_decoder_say_what_they_do(run, folder):
     chances = api.analyze(CAT, llama).prediction.most_probable(7, 5)
     written = api.analyze(CAT, bart).prediction.written[0]
 
-    assert table(run("says", CAT, "--model", llama)[1])[1] == [chances[0][0], f"{chances[0][1]:.3f}"]
-    assert run("says", CAT, "--model", bart)[1].split() == (written.split() or ["(nothing)"])
+    assert table(run("predict", CAT, "--model", llama)[1])[1] == [chances[0][0], f"{chances[0][1]:.3f}"]
+    assert run("predict", CAT, "--model", bart)[1].split() == (written.split() or ["(nothing)"])
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_decoder_and_an_encoder_decoder_say_what_they_do(run, folder):
     ],
 )
 def test_what_a_model_says_can_be_drawn(run, folder, kind, text, column):
-    status, _, err = run("says", text, "--model", folder(kind), *CHANGE, "-o", "says.svg", "-o", "says.csv")
+    status, _, err = run("predict", text, "--model", folder(kind), *CHANGE, "-o", "says.svg", "-o", "says.csv")
 
     assert (status, err) == (0, "")
     assert Path("says.svg").stat().st_size > 1000
@@ -255,8 +255,8 @@ def test_a_read_only_model_says_why(run, folder):
     _, out, _ = run("models", model)
 
     assert f"read-only: DebertaV2Model {why}" in out
-    assert run("says", f"{CAT}\nit ran", "--model", model)[0] == 0
-    for command in ("head", "says", "change"):
+    assert run("predict", f"{CAT}\nit ran", "--model", model)[0] == 0
+    for command in ("head", "predict", "change"):
         status, _, err = run(command, CAT, "--model", model, "--off", "0.1", *(["-o", "x.svg"] * (command != "says")))
         assert (status, why in err) == (2, True)
     assert not Path("x.svg").exists()
@@ -275,8 +275,8 @@ def test_a_server_names_the_models_that_it_lets_in(run, folder, monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "arguments", "reason"),
     [
-        ("BertModel", ["says", CAT], "give several, one on each line, or a change"),
-        ("BertForMaskedLM", ["says", CAT], "fills in [MASK]; write that in the place of a word"),
+        ("BertModel", ["predict", CAT], "give several, one on each line, or a change"),
+        ("BertForMaskedLM", ["predict", CAT], "fills in [MASK]; write that in the place of a word"),
         ("BertModel", ["head", "the cat ||| sat\nthe cat"], "make all of them the same"),
         ("BertModel", ["head", CAT, "--pair", "AC"], "There is no pair 'AC'. There are: all, AA, AB, BA, BB."),
         ("BertModel", ["head", CAT, "--special", "off"], "there are show, hide, renormalize"),

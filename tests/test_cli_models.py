@@ -159,15 +159,15 @@ def test_what_is_written_is_one_line_per_sentence(run):
     """Nothing else, so that it can be handed on."""
     texts = [CAT, "a dog eats"]
 
-    assert run("says", "\n".join(texts)) == (0, "".join(f"{api.analyze(t).targets[0].text}\n" for t in texts), "")
+    assert run("predict", "\n".join(texts)) == (0, "".join(f"{api.analyze(t).targets[0].text}\n" for t in texts), "")
 
 
 def test_what_is_written_before_and_after_a_change(run):
     edits = Edits(heads_off={(Site("cross", 1), 2), (Site("cross", 1), 0)})
     before, after = (api.analyze(CAT, edits=e).targets[0].text for e in (Edits(), edits))
-    _, out, _ = run("says", CAT, "--off", "0,2")
-    _, both, _ = run("says", f"{CAT}\n{CAT}", "--off", "0,2")
-    _, listed, _ = run("says", CAT, "--off", "0,2", "--json")
+    _, out, _ = run("predict", CAT, "--off", "0,2")
+    _, both, _ = run("predict", f"{CAT}\n{CAT}", "--off", "0,2")
+    _, listed, _ = run("predict", CAT, "--off", "0,2", "--json")
 
     assert before != after
     assert out == f"before: {before}\nafter:  {after}\n"
@@ -179,8 +179,8 @@ def test_the_next_words_and_how_probable_they_are(run):
     """The five most probable, after the last word of each sentence, not after its padding."""
     record = api.analyze(["the cat", CAT], "story")
     expected = record.prediction.most_probable(2, 5)
-    _, out, _ = run("says", f"the cat\n{CAT}", "--model", "story")
-    _, listed, _ = run("says", f"the cat\n{CAT}", "--model", "story", "--json")
+    _, out, _ = run("predict", f"the cat\n{CAT}", "--model", "story")
+    _, listed, _ = run("predict", f"the cat\n{CAT}", "--model", "story", "--json")
 
     head, *lines = out.split("\n\n")[0].splitlines()
     assert head.split() == ["word", "probability"]
@@ -193,7 +193,7 @@ def test_the_next_words_before_and_after_a_change(run):
     """Each word among the five most probable of either, with both of its probabilities."""
     edits = Edits(Subsequent(), {(Site("decoder", 1), 0)}, temperature=0.5)
     before, after = (api.analyze(CAT, "story", e).prediction for e in (Edits(), edits))
-    _, out, _ = run("says", CAT, "--model", "story", "--off", "1.0", "--temperature", "0.5", "--mask", "subsequent")
+    _, out, _ = run("predict", CAT, "--model", "story", "--off", "1.0", "--temperature", "0.5", "--mask", "subsequent")
 
     head, *lines = (line.split() for line in out.splitlines())
     assert head == ["word", "before", "after"]
@@ -207,15 +207,15 @@ def test_where_nothing_is_left_to_look_at_nothing_is_written_and_it_says_so(run)
     """NaN is no word, and not JSON."""
     nothing = ["--mask", '{"rule": "not", "mask": {"rule": "full"}}', "--empty-rows", "nan"]
 
-    assert run("says", CAT, *nothing)[1].splitlines()[1] == "after:  (nothing)"
-    _, listed, _ = run("says", CAT, "--model", "story", *nothing, "--json")
+    assert run("predict", CAT, *nothing)[1].splitlines()[1] == "after:  (nothing)"
+    _, listed, _ = run("predict", CAT, "--model", "story", *nothing, "--json")
     assert json.loads(listed)[0]["after"] == []
 
 
 def test_what_a_model_says_can_be_drawn(run, tmp_path):
     """A translation word by word, the next word of a language model; its numbers are those of the record."""
-    assert run("says", CAT, "-o", "steps.csv", "-o", "steps.svg")[:2] == (0, "steps.csv\nsteps.svg\n")
-    run("says", f"the cat\n{CAT}", "--model", "story", "--off", "1", "--sentence", "2", "-o", "next.csv")
+    assert run("predict", CAT, "-o", "steps.csv", "-o", "steps.svg")[:2] == (0, "steps.csv\nsteps.svg\n")
+    run("predict", f"the cat\n{CAT}", "--model", "story", "--off", "1", "--sentence", "2", "-o", "next.csv")
 
     steps = list(csv.DictReader((tmp_path / "steps.csv").read_text("utf-8-sig").splitlines()))
     assert [row["token"] for row in steps] == list(api.analyze(CAT).targets[0].labels)
@@ -334,12 +334,12 @@ def test_a_setting_of_random_weights_is_not_dropped_by_a_trained_model(run, flag
         (["head", CAT, "--off", "c1.٣"], "are no heads"),
         (["head", CAT, "--off", "e0.3"], "There is no head 3 at encoder layer 0; there are 3"),
         (["head", CAT, "--off", "d5.0"], "'translator' has no decoder layer 5."),
-        (["says", CAT, "--model", "scratch"], "'scratch' says nothing, its weights are random"),
-        (["says", "the " * 13], "A sentence has 14 tokens; 'translator' reads up to 13."),
-        (["says", CAT, "--json", "-o", "says.svg"], "Give --json or --output, not both."),
+        (["predict", CAT, "--model", "scratch"], "'scratch' says nothing, its weights are random"),
+        (["predict", "the " * 13], "A sentence has 14 tokens; 'translator' reads up to 13."),
+        (["predict", CAT, "--json", "-o", "says.svg"], "Give --json or --output, not both."),
         (["change", CAT], "Nothing is changed; give --mask,"),
         (["tokens", CAT, "--kind", "encoder"], "Unrecognized arguments: --kind"),
-        (["says", CAT, "--mask", "full", "--empty-rows", "x"], "zero, nan, uniform, error"),
+        (["predict", CAT, "--mask", "full", "--empty-rows", "x"], "zero, nan, uniform, error"),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(run, tmp_path, arguments, reason):
@@ -351,3 +351,9 @@ def test_a_mistake_is_answered_in_one_line(run, tmp_path, arguments, reason):
     assert reason in err
     assert err.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_the_old_name_of_a_command_goes_on_working(run):
+    """`says` is `predict`."""
+    assert run("says", CAT) == run("predict", CAT)
+    assert run("says", CAT)[0] == 0

@@ -38,7 +38,7 @@ def _tokens(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     return lines.tokens_json(sentences) if options.json else lines.tokens(sentences)
 
 
-def _says(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+def _predict(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     before, after = _before(options, source, texts), _record(options, source, texts)
     says.check(source, before, after)
     if options.output and options.json:
@@ -94,7 +94,7 @@ def _change(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     return write(figures.change(before, after, **_drawn(options, after)), options)
 
 
-_COMMANDS = {"head": _head, "heads": _heads, "mask": _mask, "change": _change, "says": _says, "tokens": _tokens}
+_COMMANDS = {"head": _head, "heads": _heads, "mask": _mask, "change": _change, "predict": _predict, "tokens": _tokens}
 
 
 def _record(options: Namespace, source: Source, texts: list[str]) -> Record:

@@ -14,11 +14,11 @@ from attnviz.core.errors import InputError, quoted
 ABOUT = """See what every attention head does with a sentence, in models that are trained, and what changes.
 'attnviz' alone, or 'attnviz app', opens the app in a browser."""
 EXAMPLES = """examples:
-  attnviz says "the black cat sleeps on the red chair ."
+  attnviz predict "the black cat sleeps on the red chair ."
   attnviz head "the black cat sleeps" --head 1 -o head.png -o head.csv
   attnviz head "the black cat sleeps" --as lines --beside 0,1 -o lines.svg
   attnviz heads "the black cat sleeps" --kind encoder --layer 0 --off 3,e1.2 -o heads.svg
-  attnviz says "the black cat sleeps on the red chair ." --off c1.2,c1.3
+  attnviz predict "the black cat sleeps on the red chair ." --off c1.2,c1.3
   attnviz change "the black cat sleeps" --off c1.3 -o change.png
   attnviz leaks "the cat sat down" --model story -o leaks.png
   attnviz mask "the cat sat down" --model scratch --mask window=1 -o mask.pdf
@@ -32,13 +32,16 @@ COMMANDS = {
     "heads": "the maps of all heads of a layer",
     "mask": "a mask, with the token that each row reads and the one it predicts",
     "change": "how far each token's output moves by what is changed",
-    "says": "what the model says: a text, words, labels or vectors, before and after a change; -o draws it",
+    "predict": "what the model predicts: a text, words, labels or vectors, before and after a change; -o draws it",
     "tokens": "the tokens of a text, their ids and places",
     "models": "the models that there are, or what was measured of one",
     "masks": "the mask rules that there are and how they are written, and the kinds of masks that check knows",
     "leaks": "which outputs move with what their mask hides, token by token; 1 as exit status if one does; -o draws it",
     "check": "what is wrong with a mask, weights or scores in a file; 1 as exit status if there are errors",
 }
+
+ALIASES = {"says": "predict"}
+"""Commands by names that they had before."""
 
 FLAGS = {
     "tokenizer": "--tokenizer",
@@ -64,9 +67,9 @@ class _Parser(argparse.ArgumentParser):
 def read(arguments: Sequence[str]) -> argparse.Namespace:
     """What was asked for; no arguments at all ask for the app."""
     command = arguments[0] if arguments else "app"
-    if not command.startswith("-") and command not in COMMANDS:
+    if not command.startswith("-") and command not in (*COMMANDS, *ALIASES):
         raise InputError(f"There is no command {quoted(command)}. There are: {', '.join(COMMANDS)}.")
-    return build().parse_args(arguments or [command])
+    return build().parse_args([ALIASES.get(command, command), *arguments[1:]])
 
 
 def build() -> argparse.ArgumentParser:
@@ -231,7 +234,7 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "heads": (_add_text, _add_domain, _add_view, _add_model, *_SHOWN),
     "mask": (_add_text, _add_model, *_SHOWN),
     "change": (_add_text, _add_model, *_SHOWN),
-    "says": (_add_text, _add_json, _add_model, *_SHOWN),
+    "predict": (_add_text, _add_json, _add_model, *_SHOWN),
     "tokens": (_add_text, _add_json, _add_model),
     "models": (_add_name,),
     "masks": (),

@@ -1,5 +1,6 @@
 """A leak test as a grid: whose output moved when which token was changed, and whether its mask forbids that."""
 
+import math
 from typing import Unpack
 
 import numpy as np
@@ -16,6 +17,11 @@ from attnviz.figures.figure import Drawn, Figure, edited, text_array
 from attnviz.views import groups
 
 TITLES = ("Query (its output)", "Key (is changed)")
+
+TINY = 1e-6
+"""A share below which percents have too many zeros to be read."""
+
+LARGE = ("million", "billion", "trillion", "quadrillion")
 
 LOOKS = {
     LEAK: ("leak", "cross"),
@@ -80,19 +86,22 @@ def title_of(test: LeakTest) -> str:
 def lines_of(test: LeakTest, style: Style = Style()) -> list[str]:
     """What was promised, what counts as moved, what was left out, where the weights are from, and what was changed."""
     changed = () if style.on_screen else test.edits.in_words()
-    noise = f"differ by {_percent(test.noise)}" if test.noise else "do not differ"
+    noise = f"differ by {_share(test.noise)}" if test.noise else "do not differ"
     return [
         f"promised: {test.promise}",
-        f"moved: by more than {_percent(test.tolerance)} of its length; equal inputs {noise}",
+        f"moved: by more than {_share(test.tolerance)} of its length; equal inputs {noise}",
         *test.notes,
         CAUTIONS.get(test.provenance, ""),
         f"changed: {', '.join(changed)}" if changed else "",
     ]
 
 
-def _percent(share: float) -> str:
-    """A small share in percent, with one digit that counts."""
-    return f"{np.format_float_positional(100 * share, precision=1, fractional=False, trim='-')}%"
+def _share(share: float) -> str:
+    """A small share in percent, with one digit that counts; of a tiny one, "1 part in 140 trillion"."""
+    if share >= TINY:
+        return f"{np.format_float_positional(100 * share, precision=1, fractional=False, trim='-')}%"
+    power = min(int(math.log10(1 / share) // 3), len(LARGE) + 1)
+    return f"1 part in {float(f'{1 / share / 1000**power:.2g}'):,g} {LARGE[power - 2]}"
 
 
 def _example(test: LeakTest, selected: tuple[int, int] | None) -> str:

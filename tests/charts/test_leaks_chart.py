@@ -13,6 +13,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Subsequent
 from attnviz.core.tokens import Token
+from attnviz.figures.leaks import _share
 
 SAID = ["The", "cat", "sat", "down"]
 
@@ -66,7 +67,11 @@ def test_the_title_counts_and_the_lines_say_how_it_was_measured():
     assert few[0].startswith("Leak test: 1 leak · decoder layer 0")
     assert none[0].startswith("Leak test: no leak")
     text = " ".join(few)
-    for part in ("promised: subsequent", "by more than 0.0002% of its length", "equal inputs differ by 0.00002%"):
+    for part in (
+        "promised: subsequent",
+        "by more than 0.0002% of its length",
+        "equal inputs differ by 1 part in 5 million",
+    ):
         assert part in text
     assert "one token is left out" in text
     assert "random weights" in text
@@ -145,3 +150,12 @@ def test_more_leaks_than_are_named_are_counted():
     broken = made(saw=())
     broken.moved[0, 1] = math.inf
     assert words.leak(broken, 0, 1).endswith("its output became a number or ceased to be one")
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.01, "1%"), (2e-6, "0.0002%"), (7e-15, "1 part in 140 trillion"), (1e-9, "1 part in 1 billion")],
+)
+def test_a_share_is_said_as_a_person_says_it(share, text):
+    """In percent while that can be read."""
+    assert _share(share) == text

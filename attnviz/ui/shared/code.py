@@ -181,13 +181,13 @@ def _heads(arguments: tuple, asked: dict) -> list[str]:
 
 
 def _says(arguments: tuple, asked: dict) -> list[str]:
-    """What the model says; `attnviz says` chooses the picture by the model, and draws the last word of a text alone."""
+    """Predictions; `attnviz predict` chooses the picture by the model, and draws the last word of a text alone."""
     before, after, *at = asked.pop("before", None), *arguments
     length = after.sentences[asked.get("sentence", 0)].length
     whole = at == [length - 1] and not metrics.fills_in(after) if at else after.prediction is None or after.targets
     if not whole or (None if before is None else before.edits) != (Edits() if after.edits != Edits() else None):
         raise _NoCode
-    return ["says"]
+    return ["predict"]
 
 
 def _change(arguments: tuple, asked: dict) -> list[str]:
