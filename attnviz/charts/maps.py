@@ -262,7 +262,8 @@ def size_within(rows: Groups, columns: Groups, style: Style, beside: Callable[[S
     if style.room is None:
         return size
     labels = axes.edges(axes.bands(rows.tokens), axes.bands(columns.tokens), size).left
-    return within(size, style.room + labels - (ends.after(beside(size), size) - size.width - ends.GAP) - EDGE)
+    taken = ends.after(beside(size), size) - size.width - ends.GAP - labels + EDGE
+    return within(size, style.room - taken, always=not style.on_screen)
 
 
 def pooled(states: np.ndarray, tile: int) -> np.ndarray:

@@ -56,10 +56,14 @@ class Size:
         return self.cell * self.rows
 
 
-def within(size: Size, pixels: float) -> Size:
-    """The same with smaller cells, so that a map of few columns is not wider than so many pixels."""
+def within(size: Size, pixels: float, *, always: bool = False) -> Size:
+    """The same with smaller cells, so that a map is not wider than so many pixels: one of few columns, or always."""
     if size.columns > FITS:
-        return size
+        cell = pixels / size.columns
+        if not always or cell >= size.cell:
+            return size
+        every = next((n for n in STRIDES if n * cell >= NARROWEST), 2 * STRIDES[-1])
+        return replace(size, form="tiles" if size.tile > 1 else "pixels", cell=cell, every=every)
     return replace(size, cell=float(max(NARROWEST, min(size.cell, pixels // max(1, size.columns)))))
 
 

@@ -112,7 +112,7 @@ def _drawn(options: Namespace, record: Record) -> dict[str, int | bool]:
 
 def write(figure: Figure, options: Namespace) -> list[str]:
     """Make every file that was asked for before the first is written; gives their paths."""
-    size = {"scale": options.scale, "ppi": options.ppi}
+    size = {"preset": options.preset, "scale": options.scale, "ppi": options.ppi}
     files = {}
     for path in map(Path, options.output or [export.filename(figure, "png", **size)]):
         format = path.suffix.removeprefix(".").lower()

@@ -223,6 +223,7 @@ def _add_picture(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="its ending says the format: .png .svg .pdf .html .json .csv .npz .zip; may be given several times",
     )
+    files.add_argument("--preset", metavar="USE", help="paper (one column, 8 pt, no title), slide or web")
     files.add_argument("--scale", type=int, default=1, help="1, 2 or 4 times as many pixels (PNG)")
     files.add_argument("--ppi", type=int, metavar="N", help="pixels per inch, 300 for print (PNG)")
 

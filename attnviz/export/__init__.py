@@ -8,10 +8,11 @@ from typing import Any
 
 from attnviz.core.display import file_stem
 from attnviz.core.errors import InputError
-from attnviz.export import bundle, data, page, spec
+from attnviz.export import bundle, data, page, presets, spec
 from attnviz.export.drawing import ExportError, draw, javascript, warm
+from attnviz.export.presets import PRESETS, Preset
 
-__all__ = ["FORMATS", "ExportError", "Format", "filename", "render", "warm"]
+__all__ = ["FORMATS", "PRESETS", "ExportError", "Format", "filename", "render", "warm"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,15 @@ PIXELS_PER_INCH = 72
 """Of a picture at scale 1: the unit of the charts is the point of PDF files."""
 
 
-def render(figure: Any, format: str, *, scale: int = 1, ppi: int | None = None, deadline: float = 30.0) -> bytes:
+def render(
+    figure: Any,
+    format: str,
+    *,
+    preset: str | None = None,
+    scale: int = 1,
+    ppi: int | None = None,
+    deadline: float = 30.0,
+) -> bytes:
     """One figure as a file; with "zip" also several.
 
     The same figure gives the same bytes, but for PDF (and so ZIP): vl-convert numbers its fonts at random.
@@ -47,6 +56,7 @@ def render(figure: Any, format: str, *, scale: int = 1, ppi: int | None = None, 
     Args:
         figure: a `Figure`, a bare Altair chart (without the formats of numbers), or for "zip" a sequence of figures.
         format: one of `FORMATS`.
+        preset: one of `PRESETS`: sized for a paper, a slide or a web page; None as on the screen.
         scale: 1, 2 or 4 times as many pixels; the picture prints at the same size. PNG only.
         ppi: pixels per inch instead of a scale, 300 for print. PNG only.
         deadline: seconds that drawing may take.
@@ -59,46 +69,57 @@ def render(figure: Any, format: str, *, scale: int = 1, ppi: int | None = None, 
         raise InputError(f"There is no format {format!r}. There are: {', '.join(FORMATS)}.")
     if scale not in SCALES or (ppi is not None and (scale != 1 or not 1 <= ppi <= 1200)):
         raise InputError(f"scale is 1, 2 or 4, or else ppi is a number from 1 to 1200; not {scale=} with {ppi=}.")
+    chosen = presets.preset(preset)
     if format == "zip":
         until = time.monotonic() + deadline
-        figures = [_figure(one) for one in (figure if isinstance(figure, Sequence) else [figure])]
-
+        every = figure if isinstance(figure, Sequence) else [figure]
+        figures = [presets.styled(_figure(one), chosen) for one in every]
         pictures: dict[int, dict] = {}
 
         def one_file(one: Any, kind: str, **size: int) -> bytes:
             if id(one) not in pictures:
-                pictures[id(one)] = spec.of(one)
-            return _render(one, kind, pictures[id(one)], deadline=until - time.monotonic(), **size)
+                pictures[id(one)] = presets.fitted(spec.of(one), chosen)
+            return _render(one, kind, pictures[id(one)], chosen, deadline=until - time.monotonic(), **size)
 
         return bundle.pack(figures, one_file, filename)
-    return _render(_figure(figure), format, None, scale=scale, ppi=ppi, deadline=deadline)
+    one = presets.styled(_figure(figure), chosen)
+    return _render(one, format, None, chosen, scale=scale, ppi=ppi, deadline=deadline)
 
 
-def filename(figure: Any, format: str, *, scale: int = 1, ppi: int | None = None) -> str:
-    """What the file is called: the figure's name, safe in every file system, with "@2x" or "-300dpi" for a size."""
+def filename(figure: Any, format: str, *, preset: str | None = None, scale: int = 1, ppi: int | None = None) -> str:
+    """What the file is called: the figure's name, safe in every file system, with "-paper", "@2x" or "-300dpi"."""
     size = f"-{ppi}dpi" if ppi else f"@{scale}x" if scale != 1 else ""
-    return f"{file_stem(_figure(figure).name)}{size if format == 'png' else ''}.{FORMATS[format].extension}"
+    use = f"-{preset}" if preset and format not in ("csv", "npz") else ""
+    return f"{file_stem(_figure(figure).name)}{use}{size if format == 'png' else ''}.{FORMATS[format].extension}"
 
 
 def _render(
-    figure: Any, format: str, picture: dict | None, *, scale: int = 1, ppi: int | None = None, deadline: float = 30.0
+    figure: Any,
+    format: str,
+    picture: dict | None,
+    chosen: Preset | None,
+    *,
+    scale: int = 1,
+    ppi: int | None = None,
+    deadline: float = 30.0,
 ) -> bytes:
     match format:
         case "csv":
             return data.csv(_numbers(figure, "table", format))
         case "npz":
             return data.npz(_numbers(figure, "arrays", format), f"{figure.title}\n{figure.description}")
-    picture = picture or spec.of(figure)
+    picture = picture or presets.fitted(spec.of(figure), chosen)
+    asked = {"deadline": deadline} | ({"fits": (chosen.scale, *chosen.fits)} if chosen else {})
     match format:
         case "json":
             return spec.to_json(picture).encode()
         case "html":
             return page.write(figure, picture, javascript())
         case "svg":
-            return spec.named(draw("svg", spec.to_json(picture), deadline=deadline), figure)
+            return spec.named(draw("svg", spec.to_json(picture), **asked), figure)
         case "pdf":
-            return draw("pdf", spec.to_json(picture), deadline=deadline)
-    return draw("png", spec.to_json(picture), ppi=ppi or PIXELS_PER_INCH * scale, deadline=deadline)
+            return draw("pdf", spec.to_json(picture), **asked)
+    return draw("png", spec.to_json(picture), ppi=ppi or PIXELS_PER_INCH * scale, **asked)
 
 
 def _figure(figure: Any) -> Any:

@@ -198,9 +198,20 @@ class Worker:
         return self._process
 
 
-def draw(what: str, picture: str = "", *, ppi: float = 72, deadline: float = 30.0) -> bytes:
-    """Have a worker of this process draw Vega-Lite as "png", "svg" or "pdf"."""
-    return WORKERS.ask({"what": what, "picture": picture, "ppi": ppi}, deadline)
+def draw(
+    what: str,
+    picture: str = "",
+    *,
+    ppi: float = 72,
+    fits: tuple[float, float, float] | None = None,
+    deadline: float = 30.0,
+) -> bytes:
+    """Have a worker of this process draw Vega-Lite as "png", "svg" or "pdf".
+
+    Args:
+        fits: points per pixel of the screen, and two widths in points; see `worker.resized`.
+    """
+    return WORKERS.ask({"what": what, "picture": picture, "ppi": ppi, "fits": fits}, deadline)
 
 
 @cache

@@ -4,7 +4,8 @@ vl-convert aborts its whole process on some texts, and some pictures take foreve
 is run by its path, so that it loads vl-convert and nothing else.
 
 A job is 8 bytes of length (big-endian) and JSON: {"what": "png" | "svg" | "pdf" | "javascript", "picture": Vega-Lite as
-text, "ppi": number, "seconds": whole number}. An answer is "+" or "-", 8 bytes of length, and the file, or a reason.
+text, "ppi": number, "fits": as of `resized` or null, "seconds": whole number}. An answer is "+" or "-", 8 bytes of
+length, and the file, or a reason.
 """
 
 import json
@@ -23,18 +24,18 @@ class Refused(Exception):
     """A picture that is not drawn on purpose; the reason is a sentence."""
 
 
-def draw(what: str, picture: str = "", ppi: float = POINTS_PER_INCH) -> bytes:
+def draw(what: str, picture: str = "", ppi: float = POINTS_PER_INCH, fits: list[float] | None = None) -> bytes:
     """Draw Vega-Lite, without ever asking another host for anything."""
     import vl_convert
 
     if what == "javascript":
         return vl_convert.javascript_bundle().encode()
-    svg = to_svg(picture)
+    svg = resized(to_svg(picture), *fits) if fits else to_svg(picture)
     if what == "svg":
-        return svg.encode()
+        return (re.sub(_SIDES, r'width="\1pt" height="\2pt"', svg, count=1) if fits else svg).encode()
     if what == "pdf":
         return vl_convert.svg_to_pdf(svg)
-    sides = re.search(r'width="(\S+)" height="(\S+)"', svg).groups()
+    sides = re.search(_SIDES, svg).groups()
     width, height = (float(side) * ppi / POINTS_PER_INCH for side in sides)
     if width * height > MOST_PIXELS:
         raise Refused(
@@ -42,6 +43,17 @@ def draw(what: str, picture: str = "", ppi: float = POINTS_PER_INCH) -> bytes:
             "take a smaller scale, SVG or PDF."
         )
     return vl_convert.svg_to_png(svg, ppi=ppi)
+
+
+_SIDES = r'width="(\S+)" height="(\S+)"'
+
+
+def resized(svg: str, scale: float, narrow: float, wide: float) -> str:
+    """The SVG so many times as large, but not wider than one of two widths: the second only if it must."""
+    width, height = map(float, re.search(_SIDES, svg).groups())
+    most = narrow if width * scale <= narrow * 1.02 else wide
+    scale = min(scale, most / width)
+    return re.sub(_SIDES, f'width="{width * scale:.6g}" height="{height * scale:.6g}"', svg, count=1)
 
 
 @lru_cache(maxsize=1)

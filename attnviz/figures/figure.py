@@ -106,6 +106,17 @@ class Figure:
         """`screen` and `screen_data`, made anew: what was changed stands beside the picture, not on it."""
         return self.draw(replace(self.style, on_screen=True)).screen
 
+    @property
+    def caption(self) -> str:
+        """What a text under the picture says: what is drawn, the model, what was changed, and the text that it read."""
+        named = self.call.named if self.call else {}
+        given = (*self.call.arguments, *named.values()) if self.call else ()
+        records, at = [one for one in given if isinstance(one, Record)], named.get("sentence", 0)
+        texts = dict.fromkeys(record.sentences[at].text for record in records if at < len(record.sentences))
+        original = [] if "changed: " in self.title or not records else ["original model"]
+        read = ", ".join(f"“{without_surrogates(text)}”" for text in texts)
+        return f"{', '.join([*self.title.split(' · '), *original])}.{f' Text: {read}.' if read else ''}"
+
     @cached_property
     def table(self) -> pd.DataFrame:
         """The exact numbers behind the picture."""

@@ -24,6 +24,7 @@ T = TypeVar("T")
 SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
 
 SIZE = kept("size", "2x")
+USE = kept("use", "screen")
 FAILED: Setting[list[str] | None] = kept("not made", None)
 """Why a file could not be made: a list, as it is filled while no page runs."""
 
@@ -157,7 +158,7 @@ def not_made() -> None:
         note(failed.pop())
 
 
-def _file(figure: Callable[[], Figure], name: str, options: dict[str, int]) -> bytes:
+def _file(figure: Callable[[], Figure], name: str, options: dict[str, int | str]) -> bytes:
     from attnviz import export
 
     return export.render(replace(figure()), name, **options)
@@ -170,12 +171,17 @@ def take_away(figure: Figure, key: str, what: str = "") -> None:
         return
     from attnviz import export
 
-    shown = lent(replace(figure), key)  # a copy holds nothing yet of what a file needs
+    anew = replace(figure, style=replace(figure.style, room=None))  # it holds nothing yet of what a file needs
+    shown = lent(anew, key)
     with menu:
+        use = control(st.segmented_control, "Made for", USE, ("screen", *export.PRESETS), at=key)
+        if use in export.PRESETS:
+            st.caption(export.PRESETS[use].label)
         size = control(st.segmented_control, "PNG size", SIZE, SIZES, at=key)
         with st.container(horizontal=True, gap="small"):
             for name, kind in export.FORMATS.items():
                 options = SIZES[size] if name == "png" else {}
+                options = options | ({"preset": use} if use in export.PRESETS else {})
                 st.download_button(
                     name.upper(),
                     help=kind.label,
@@ -186,6 +192,8 @@ def take_away(figure: Figure, key: str, what: str = "") -> None:
                     on_click="ignore",
                 )
         not_made()
+        st.caption("Caption")
+        st.code(figure.caption, None, wrap_lines=True, width=560)
         _code(figure)
         st.caption("The address of this page is a link to all that it shows.")
 

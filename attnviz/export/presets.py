@@ -1,0 +1,81 @@
+"""Sizes of pictures for where they go: a column of a paper, a slide, a web page."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attnviz.charts.frame import without_heading
+from attnviz.charts.theme import TEXT_SIZE
+from attnviz.core.errors import InputError
+
+POINTS_PER_INCH = 72
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How a picture is made for one use.
+
+    Attributes:
+        label: in words, for a menu.
+        inches: the width at most; of a picture that is wider with its text in `points`, the second.
+        points: the size of its text.
+        title: whether the title stays.
+        light: whether it is in light colors, also where the page is dark.
+    """
+
+    label: str
+    inches: tuple[float, float]
+    points: float
+    title: bool = True
+    light: bool = False
+
+    @property
+    def scale(self) -> float:
+        """Points per pixel of the screen."""
+        return self.points / TEXT_SIZE
+
+    @property
+    def room(self) -> int:
+        """Pixels of the screen that the width is."""
+        return int(self.inches[0] * POINTS_PER_INCH / self.scale)
+
+    @property
+    def fits(self) -> tuple[float, float]:
+        """Both widths in points."""
+        return self.inches[0] * POINTS_PER_INCH, self.inches[1] * POINTS_PER_INCH
+
+
+PADDING = 2
+"""Pixels around a picture: a page has margins of its own."""
+
+PRESETS = {
+    "paper": Preset("one column (3.35 in), 8 pt, no title", (3.35, 7.0), 8, title=False, light=True),
+    "slide": Preset("10 in wide, 18 pt, few labels", (10.0, 12.5), 18),
+    "web": Preset("760 px wide, 12 px", (760 / 72, 1100 / 72), 12),
+}
+
+
+def preset(name: str | None) -> Preset | None:
+    """A preset by its name.
+
+    Raises:
+        InputError: if there is none of that name.
+    """
+    if name is not None and name not in PRESETS:
+        raise InputError(f"There is no preset {name!r}. There are: {', '.join(PRESETS)}.")
+    return PRESETS.get(name)
+
+
+def styled(figure: Any, chosen: Preset | None) -> Any:
+    """A figure drawn in the room of a preset; a bare chart stays as it is."""
+    if chosen is None or not hasattr(figure, "style"):
+        return figure
+    return replace(figure, style=replace(figure.style, room=chosen.room, dark=figure.style.dark and not chosen.light))
+
+
+def fitted(picture: dict, chosen: Preset | None) -> dict:
+    """The Vega-Lite of a picture without what a preset leaves out."""
+    if chosen is None:
+        return picture
+    datasets = without_heading(picture.get("datasets", {}), title=chosen.title)
+    config = picture.get("config", {}) | {"padding": PADDING}
+    return picture | {"datasets": datasets, "config": config}

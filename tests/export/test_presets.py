@@ -1,0 +1,75 @@
+"""Pictures for a paper, a slide and a web page."""
+
+import re
+
+import pytest
+from pictures import SITE, record_of
+
+from attnviz import export, figures
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError
+from attnviz.export.presets import PRESETS
+
+FEW, MANY = ["The", "cat", "sat"], [f"w{i}" for i in range(60)]
+
+
+def svg(words, preset, **drawn):
+    return export.render(figures.head(record_of(words), SITE, 0, **drawn), "svg", preset=preset).decode()
+
+
+def width_of(picture):
+    return float(re.search(r'width="([\d.]+)pt"', picture)[1])
+
+
+@pytest.mark.parametrize("words", [FEW, MANY])
+def test_a_picture_for_a_paper_fits_a_column_with_text_of_8_points(words):
+    """3.35 inches; its text is 12 units high in a view that is drawn two thirds as large."""
+    picture = svg(words, "paper")
+    view = float(re.search(r'viewBox="0 0 ([\d.]+)', picture)[1])
+
+    assert width_of(picture) <= 3.35 * 72
+    assert width_of(picture) / view == pytest.approx(8 / 12, rel=1e-3)
+
+
+def test_the_title_is_left_out_of_a_paper_alone():
+    """What it says, and what was changed, is in the caption."""
+    title = "Head 0 · encoder layer 0"
+
+    assert title not in re.sub("<[^>]*>", "", svg(FEW, "paper").split("</desc>")[1])
+    assert title in re.sub("<[^>]*>", "", svg(FEW, "slide").split("</desc>")[1])
+
+
+def test_a_paper_is_light():
+    assert svg(FEW, "paper", dark=True).split("</desc>")[1] == svg(FEW, "paper").split("</desc>")[1]
+
+
+def test_a_picture_too_wide_for_a_column_takes_the_page():
+    """Its text stays at 8 points as long as that is 7 inches wide, and then shrinks."""
+    picture = export.render(figures.overview(record_of(FEW, heads=12)), "svg", preset="paper").decode()
+
+    assert 3.35 * 72 < width_of(picture) <= 7 * 72
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_fonts_are_in_the_pdf(preset):
+    """A reader draws the same letters, whatever is installed."""
+    pdf = export.render(figures.head(record_of(FEW), SITE, 0), "pdf", preset=preset)
+
+    assert b"/FontFile" in pdf
+    assert export.filename(figures.head(record_of(FEW), SITE, 0), "pdf", preset=preset).endswith(f"-{preset}.pdf")
+
+
+def test_the_caption_says_model_text_layer_head_and_edits():
+    """And that nothing was changed, where that is so."""
+    off = Edits(heads_off=frozenset({(SITE, 1)}))
+    plain, changed = (figures.head(record_of(FEW, edits=edits), SITE, 0).caption for edits in (Edits(), off))
+
+    about = "Head 0, encoder layer 0, test, random weights: shows the mechanics, not meaning, original model."
+    assert plain == f"{about} Text: “The cat sat”."
+    assert "changed: encoder layer 0 head 1 off" in changed
+    assert "original" not in changed
+
+
+def test_an_unknown_preset_names_those_there_are():
+    with pytest.raises(InputError, match="paper, slide, web"):
+        export.render(figures.head(record_of(FEW), SITE, 0), "png", preset="poster")
