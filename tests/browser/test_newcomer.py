@@ -1,0 +1,87 @@
+"""Ten tasks of somebody who opens attnviz for the first time: each takes at most two clicks, typing aside."""
+
+from contextlib import contextmanager
+
+import driver
+from playwright.sync_api import Locator, Page, expect
+
+MOST = 2
+"""Clicks of one task."""
+
+
+class Newcomer:
+    """Somebody whose clicks are counted, task by task."""
+
+    def __init__(self, page: Page):
+        self.page, self.clicks = page, {}
+
+    @contextmanager
+    def task(self, name: str):
+        self.name, self.clicks[name] = name, 0
+        yield
+
+    def click(self, target: Locator, **where) -> None:
+        self.clicks[self.name] += 1
+        target.first.click(**where)
+        driver.settled(self.page)
+
+    def press(self, name: str) -> None:
+        self.click(self.page.get_by_role("button", name=name, exact=True))
+
+    def follow(self, name: str) -> None:
+        self.click(self.page.get_by_role("link", name=name, exact=True))
+
+    def sees(self, text: str) -> None:
+        expect(self.page.get_by_text(text).first, self.name).to_be_visible()
+
+
+def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
+    """Before them the first screen says, without a click, what attnviz is and where a head looks."""
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    driver.open_page(page, server)
+    newcomer = Newcomer(page)
+    with newcomer.task("what is this"):
+        newcomer.sees("See where each attention head looks, and what breaks when you change it.")
+        newcomer.sees("'because' (7), predicting 'it', gives 0.84 of its attention to 'cat' (2).")
+    with newcomer.task("what changes without this head"):
+        newcomer.press("Switch head 0 off")
+        newcomer.sees("decoder layer 1 head 0 off")
+        newcomer.sees("before:")
+    with newcomer.task("take that back"):
+        newcomer.press("Undo")
+        newcomer.sees("Original model")
+    with newcomer.task("another head"):
+        newcomer.click(page.locator(".st-key-picture-heads .marks"), position={"x": 240, "y": 120})
+        newcomer.sees("Head 1 · decoder layer 1")
+    with newcomer.task("the exact numbers"):
+        newcomer.click(page.get_by_text("Numbers: this head"))
+        expect(page.get_by_test_id("stDataFrame").first).to_be_visible()
+    with newcomer.task("a link for a friend"):
+        newcomer.press("Copy link")
+        assert page.evaluate("() => navigator.clipboard.readText()") == page.url
+    with newcomer.task("a picture for my slides"):
+        newcomer.press("Export")
+        with page.expect_download() as download:
+            newcomer.press("PNG")
+        assert download.value.suggested_filename.endswith(".png")
+        page.keyboard.press("Escape")
+    with newcomer.task("hide all but the words just before"):
+        newcomer.press("Mask")
+        newcomer.press("Window")
+        page.wait_for_url("**mask=window*")
+        page.keyboard.press("Escape")
+    with newcomer.task("my own sentence"):
+        page.get_by_label("Sentence").first.fill("The dog saw the girl because she was loud")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**text=The+dog+saw+the+girl*")
+    with newcomer.task("all heads at once"):
+        newcomer.follow("Overview")
+        expect(page.locator(".st-key-picture-every .marks").first).to_be_visible()
+    with newcomer.task("what the heads of this model do, and how that is known"):
+        newcomer.follow("Model")
+        newcomer.sees("Looks at the subject's noun from the word before the verb")
+        newcomer.click(page.get_by_text("Evidence"))
+        newcomer.sees("In 2,000 held-out stories")
+
+    assert len(newcomer.clicks) == 11
+    assert {name: clicks for name, clicks in newcomer.clicks.items() if clicks > MOST} == {}
