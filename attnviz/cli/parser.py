@@ -205,7 +205,7 @@ def _add_edits(command: argparse.ArgumentParser) -> None:
         "--no-own-mask",
         dest="own_mask",
         action="store_false",
-        help="without the model's own mask: its padding, a decoder's future",
+        help="without the built-in mask: its padding, a decoder's future",
     )
     edits.add_argument("--temperature", type=float, default=1.0, metavar="T", help="divides the scores (1)")
     edits.add_argument("--score-scale", type=float, metavar="F", help="replaces 1/sqrt(d_k)")

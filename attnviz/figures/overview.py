@@ -20,8 +20,11 @@ from attnviz.metrics.heads import head_metrics
 WIDTH = 980
 """Pixels of the whole mosaic at most, where thumbnails of `SMALLEST` allow that."""
 
-LARGEST, SMALLEST, GAP = 96, 26, 10
-"""Pixels: sides of a thumbnail, and between two."""
+HIGH = 480
+"""Pixels down to which all heads are to stand, where large thumbnails allow that."""
+
+LARGE, LARGEST, SMALLEST, GAP = 160, 96, 26, 10
+"""Pixels: sides of a thumbnail of few heads, of many and of very many, and between two."""
 
 LEFT, LABEL, KIND, APART = 64, 18, 26, 15
 """Pixels: left of a row of heads for its layer, above a thumbnail for its name, above the layers of a kind, and
@@ -84,7 +87,7 @@ def _thumbnail(site: Site, head: int, x: float, y: float) -> Thumbnail:
 def _by_layer(record: Record, colors: Theme) -> Mosaic:
     """A row for each attention call, the numbers of the heads above each kind; kinds beside each other, if they fit."""
     most = max((step.num_heads for step in record.steps), default=1)
-    side = max(SMALLEST, min(LARGEST, int((WIDTH - LEFT + GAP) / max(1, most)) - GAP))
+    side = _side(record, most)
     wide, left, top, y, right, places, said = LEFT + most * (side + GAP) - GAP, 0.0, 0.0, 0.0, 0.0, [], []
     for kind in dict.fromkeys(step.site.kind for step in record.steps):
         if left + wide > WIDTH:
@@ -100,6 +103,15 @@ def _by_layer(record: Record, colors: Theme) -> Mosaic:
             y = max(y, down + side + GAP)
         right, left = max(right, left + wide), left + wide + APART
     return Mosaic(places, Frame(words=tuple(said)), side, side, right, y)
+
+
+def _side(record: Record, most: int) -> int:
+    """Pixels of a thumbnail: large ones where all of them fit a screen."""
+    layers = Counter(step.site.kind for step in record.steps)
+    wide, high = LEFT + most * (LARGE + GAP) - GAP, KIND + max(layers.values(), default=1) * (LARGE + GAP)
+    if high * -(-len(layers) // max(1, WIDTH // wide)) <= HIGH and wide <= WIDTH:
+        return LARGE
+    return max(SMALLEST, min(LARGEST, int((WIDTH - LEFT + GAP) / max(1, most)) - GAP))
 
 
 def _in_order(order: tuple[Head, ...], captions: tuple[str, ...], colors: Theme) -> Mosaic:

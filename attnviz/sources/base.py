@@ -20,11 +20,11 @@ PROVENANCES = ("trained here", "constructed", "random", "pretrained")
 """Where weights come from; sources are listed in this order."""
 
 TASKS = {
-    "next": "says the next token",
+    "next": "predicts the next token",
     "fill": "fills in blanks",
     "labels": "classifies",
     "write": "writes a text",
-    "vectors": "gives vectors",
+    "vectors": "sentence embeddings",
 }
 
 CLASSES: dict[str, type["Source"]] = {}

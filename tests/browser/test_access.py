@@ -18,6 +18,8 @@ STATES = [
     "?model=scratch&as=text",
     f"?off=e5.11&site=e5&show=11&{MINILM}",
     "overview?model=translator",
+    "overview?model=translator&panel=Table",
+    "overview?model=translator&panel=Rollout",
     "masks",
     f"masks?model=scratch&text={'+'.join(['word'] * 30)}",
     "masks?model=scratch&mask=subsequent.prefix-3.not-window-1.off-padding-5-7.painted-6_0&added=alibi&cell=3.5",

@@ -31,7 +31,7 @@ def both(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -
 def _vectors(a: Side, b: Side) -> None:
     apart = vectors_apart(a, b)
     if apart is None:
-        quiet("The models give vectors of different lengths, which cannot be compared.")
+        quiet("Sentence embeddings of different lengths cannot be compared.")
     else:
         st.html(f'<div class="says">{says.vectors_apart(apart)}</div>')
 
@@ -50,4 +50,4 @@ def _effect(a: Side, b: Side) -> str | None:
     """Which figure is shown of both; None if there is none that both have."""
     each = [says.choices(side.record, side.sentence) for side in (a, b)]
     options = [effect for effect in each[0] if effect in each[1] and effect in ALONE]
-    return says.one_of(options, "What both say") if options else None
+    return says.one_of(options, "Predictions") if options else None

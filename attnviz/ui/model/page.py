@@ -70,7 +70,7 @@ def _curve(source: Source, card: Card) -> None:
     (_, _, first), (last, _, score) = card.curve[0], card.curve[-1]
     quiet(
         f"The held-out score went from {first:.1%} to {score:.1%} in {last:,} steps. The dots are the steps whose "
-        "weights were kept: the slider on the page Heads goes through them."
+        "weights were kept: choose one as the training step above."
     )
 
 

@@ -18,7 +18,7 @@ def of_head(at: Look, known: Numbers) -> None:
     row = known.row((at.site, at.head))
     large(f"Head {at.head} · {at.site}")
     for role in roles(row):
-        large(f"On this text it looks like: {role.evidence}.")
+        large(f"Looks like {role.evidence}.")
     findings.of_head(at.source, at.site, at.head)
     there = [name for name in (*SHOWN, *OFF) if name in known.names and not pd.isna(row[name])]
     with st.container(width=360):

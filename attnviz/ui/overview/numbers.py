@@ -23,14 +23,17 @@ LAYER = "by layer"
 
 OFF = {
     "output": "Change of the output when off",
-    "divergence": "Change of what it says when off (nats)",
+    "divergence": "Change of the prediction when off (nats)",
     "turned": "Turn of the sentence's vector when off",
 }
 """Of what changes when a head is off: what can be sorted and drawn by it."""
 
 TITLES = {metric.name: metric.title for metric in METRICS} | OFF
 
-SORT = choice("sort", {LAYER: LAYER} | TITLES, LAYER)
+NAMES = TITLES | {"divergence": "Change of what it says when off (nats)"}
+"""The numbers as links call them."""
+
+SORT = choice("sort", {LAYER: LAYER} | NAMES, LAYER)
 SWEEP: Setting[tuple] = kept("sweep", (None, None, None))
 """Of which run each head was switched off, what that changed, and the same in words."""
 

@@ -5,14 +5,14 @@ import streamlit as st
 from attnviz import figures
 from attnviz.metrics.heads import METRICS, ROWS, Metric
 from attnviz.ui.overview.every import Order, ordered, select
-from attnviz.ui.overview.numbers import TITLES, Numbers, head_of, heads_of, numbers
+from attnviz.ui.overview.numbers import NAMES, TITLES, Numbers, head_of, heads_of, numbers
 from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, choice
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.toolbar import Bar
 
-ACROSS, UP = choice("across", TITLES), choice("up", TITLES)
+ACROSS, UP = choice("across", NAMES), choice("up", NAMES)
 
 ROW = 35
 """Pixels of a row of a table."""

@@ -90,7 +90,7 @@ def cell_in_words(at: Look, view: View) -> None:
 
 def how_to_select(selected: bool) -> None:
     """What a click on a cell does next."""
-    quiet("Click the cell again, or press Escape, to let it go." if selected else "Click a cell to read it in words.")
+    quiet("Selected cell outlined; Esc to clear." if selected else "Click a cell to read it in words.")
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def edit(at: Walk) -> None:
         options = {"lead": "", "format_func": CALLED.get}
         matrix = control(st.segmented_control, "Matrix", MATRIX, (*VECTORS, *MATRICES[:4]), **options)
         if changed := len(state.get(CHANGES)):
-            st.button(f"Let go of {changed} edited number(s)", on_click=_set, args=((),), type="tertiary")
+            st.button(f"Reset {changed} edited number(s)", on_click=_set, args=((),), type="tertiary")
     try:
         table = walk.editable(at.record, at.source, at.site, at.head, matrix, sentence=at.sentence)
     except AttnvizError as error:
