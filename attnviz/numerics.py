@@ -39,7 +39,7 @@ RIGHT, ZEROS, NAN, UNIFORM, SWALLOWED, ROUNDED, UNMASKED, RAISES, WRONG = WORDS 
 )
 """What a row of weights can be found to be.
 
-A row without a key is "uniform over masked keys" also where the fill "swallows the scores": then the scores differed,
+A fully masked row is "uniform over masked keys" also where the fill "swallows the scores": then the scores differed,
 and the type has not the digits to hold them beside the fill. Where it holds some of them it "rounds the scores".
 """
 
@@ -240,7 +240,7 @@ def _kept(expected: Tensor, weights: Tensor, near: float) -> str:
 
 
 def _empty(scores: Tensor, weights: Tensor, near: float, how: str) -> str:
-    """A row without a key, (K,); 1 in 100 is near enough to be called unmasked."""
+    """A fully masked row, (K,); 1 in 100 is near enough to be called unmasked."""
     if weights.isnan().all():
         return NAN
     if not weights.any():

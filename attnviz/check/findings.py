@@ -23,7 +23,7 @@ CHECKS = {
     "broadcast": "how the shape meets scores of (B, H, Q, K): note = how, error = not, or silently on other axes",
     "convention": "which convention a mask was read in and why: a guess unless it was said",
     "values": "a mask holds something else than booleans, 0 and 1, or 0 and one very negative number",
-    "nan": "a number is NaN; a row that is NaN throughout is what -inf leaves of a row without a key",
+    "nan": "a number is NaN; a row that is NaN throughout is what -inf leaves of a fully masked row",
     "inf": "a score is +inf, or a weight or an additive mask +inf or (weights) -inf",
     "inverted": "open and blocked are swapped: the opposite is a known mask, and the mask itself is none",
     "transposed": "rows and columns are swapped: turned, it is a known mask, and as it is it is none",

@@ -38,9 +38,9 @@ class Edits(Scoring):
     two texts, between which there is no distance.
 
     Attributes:
-        mask: joined to the model's own mask by "and", at every site.
+        mask: joined to the built-in mask by "and", at every site.
         heads_off: (site, head) of each head whose output is zeroed (zero ablation); its weights are still shown.
-        own_mask: whether the model's own mask (its padding; a decoder's future) stays. Without it, `mask` stands alone.
+        own_mask: whether the built-in mask (padding; a decoder's future) stays. Without it, `mask` stands alone.
     """
 
     mask: Mask | None = None
@@ -76,7 +76,7 @@ class Edits(Scoring):
 
     def in_words(self) -> tuple[str, ...]:
         """One phrase for each thing that is changed; empty if nothing is."""
-        phrases = [] if self.own_mask else ["the model's own mask off"]
+        phrases = [] if self.own_mask else ["built-in mask off"]
         phrases += [] if self.mask is None else [f"mask: {self.mask}"]
         phrases += [f"{site} head {head} off" for site, head in sorted(self.heads_off)]
         said = (f"{what}{':' * (what in ('bias', 'empty rows'))} {value}" for what, value in self.phrases())

@@ -16,7 +16,7 @@ from attnviz.core.errors import AttnvizError, InputError, ShapeError, quoted
 from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token
 
-STATES = ("not tested", "closed and still", "saw what it may", "did not see what it may", "saw what it must not")
+STATES = ("not tested", "blocked, no effect", "allowed", "allowed, no effect", "saw what it must not")
 """What a cell can be; see `LeakTest.states`. The last is a leak."""
 NOT_TESTED, CLOSED, SAW, UNUSED, LEAK = range(5)
 

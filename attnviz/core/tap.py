@@ -87,7 +87,7 @@ def silence(output: Tensor, heads_off: frozenset[int], alone: tuple[frozenset[in
 
 
 def _both(own: Tensor | Mask | None, edit: Mask | None, queries: int, keys: int) -> Tensor | Mask | None:
-    """The model's own mask and the edit's, joined by "and"; named if both are."""
+    """The built-in mask and the edit's, joined by "and"; named if both are."""
     if own is None or edit is None:
         return edit if own is None else own
     if isinstance(own, Mask):

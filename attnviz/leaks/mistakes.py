@@ -65,7 +65,7 @@ EXHIBITS = {
 def leak_test_of_exhibit(
     name: str, mask: Mask, queries: Sequence[Token], keys: Sequence[Token], *, sentence: int = 0
 ) -> LeakTest:
-    """Test one layer with random queries, keys and values, in which the mask is applied as an exhibit does it.
+    """Test one layer with random queries, keys and values, in which the mask is applied as an example bug applies it.
 
     Args:
         name: of `EXHIBITS`.

@@ -96,5 +96,5 @@ def _named(step: Step) -> str:
     if isinstance(step.mask, Mask):
         return str(step.mask)
     if step.mask is not None:
-        return "the model's own mask"
+        return "the built-in mask"
     return "subsequent" if step.site.kind == "decoder" else "full"

@@ -18,7 +18,7 @@ class Measures:
         entropy: in nats; 0 where one key has all, log K where all K are alike.
         largest: the largest weight.
         gradient: `gradient_size`: how much the weights move with the scores; 0 where the softmax is saturated.
-        row_sum: 1, but for an empty row, a NaN or an exhibit.
+        row_sum: 1, but for an empty row, a NaN or an example bug.
     """
 
     entropy: float

@@ -75,12 +75,12 @@ def test_the_title_counts_and_the_lines_say_how_it_was_measured():
         assert part in text
     assert "one token is left out" in text
     assert "random weights" in text
-    assert "changed: the model's own mask off" in text
+    assert "changed: built-in mask off" in text
     assert "equal inputs do not differ" in " ".join(none)
 
 
 def test_the_legend_holds_the_states_that_occur():
-    assert {"saw what it must not", "saw what it may", "not tested"} <= set(said(leaks(made())))
+    assert {"saw what it must not", "allowed", "not tested"} <= set(said(leaks(made())))
     assert "saw what it must not" not in said(leaks(made(saw=())))
 
 

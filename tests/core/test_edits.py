@@ -42,7 +42,7 @@ def test_the_json_of_edits_can_be_read():
         "bias": [{"bias": "alibi"}, {"bias": "relative", "seed": 7}],
     }
     assert given.in_words() == (
-        "the model's own mask off",
+        "built-in mask off",
         "mask: window (2 before, 0 after)",
         "decoder layer 1 head 0 off",
         "encoder layer 0 head 1 off",
