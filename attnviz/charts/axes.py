@@ -17,7 +17,7 @@ from attnviz.core.display import band_keys, isolated, shown
 from attnviz.core.tokens import Token
 from attnviz.views import Groups
 
-QUERY, KEY = "Query (looks)", "Key (is looked at)"
+QUERY, KEY = "Query (from)", "Key (to)"
 
 LONGEST_LABEL = 16
 """Code points of a token shown on an axis."""

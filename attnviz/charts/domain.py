@@ -26,10 +26,10 @@ NOT_A_NUMBER = "NaN: not a number"
 MINUS_INFINITY = "score: minus infinity"
 
 POLICIES = {
-    "zero": "no key left: zeros",
-    "nan": "no key left: NaN",
-    "uniform": "no key left: uniform",
-    "error": "no key left",
+    "zero": "fully masked row: zeros",
+    "nan": "fully masked row: NaN",
+    "uniform": "fully masked row: uniform",
+    "error": "fully masked row",
 }
 """What stands at an empty row, by `Edits.empty_rows`."""
 

@@ -21,7 +21,7 @@ NONE = "none"
 """The count of keys of a row that has none left."""
 
 MOST_NOTES = 12
-"""So many runs of empty rows are each named; of more, one note counts them."""
+"""Runs of fully masked rows named each; more are counted in one note."""
 
 
 def predictions(predicted: Sequence[str], size: Size, colors: Theme) -> Frame:

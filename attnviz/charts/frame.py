@@ -122,12 +122,14 @@ def lines(text: str, *, left: float, top: float, width: float, colors: Theme, na
 def balanced(text: str, longest: int) -> list[str]:
     """A text broken into as few lines as it needs, none much shorter than the others."""
 
-    def broken(width: int) -> list[str]:  # but not at hyphens: names have them, and are read as one
-        return textwrap.wrap(text, width, break_on_hyphens=False)
+    def broken(width: int) -> list[str]:  # between words, and not at hyphens: names have them, and are read as one
+        return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
 
     lines = broken(longest)
-    shortest = -(-len(text) // max(1, len(lines)))
-    return next((narrow for n in range(shortest, longest) if len(narrow := broken(n)) == len(lines)), lines)
+    if max(map(len, lines), default=0) > longest:  # a name that fills more than a line
+        return [line.replace("/ ", "/") for line in textwrap.wrap(text.replace("/", "/ "), longest)]
+    tries = map(broken, range(-(-len(text) // max(1, len(lines))), longest))
+    return next((one for one in tries if len(one) == len(lines) and max(map(len, one)) <= longest), lines)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ STRUCK = "M-1,1L1,-1"
 """Off."""
 
 PATTERNS = 6
-"""So many reasons look different; a seventh begins again."""
+"""Number of strokes that look different; a seventh reason has those of the first."""
 
 
 def shape(reason: int, side: float) -> str:

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 RECTANGLES = 32
-"""Up to this many rows and columns every cell is a rectangle with a tooltip."""
+"""Rows and columns up to which every cell is a rectangle with a tooltip."""
 
 PIXELS = 512
-"""Up to this many rows and columns every cell is its own square of one image; above, cells are pooled into tiles."""
+"""Rows and columns up to which every cell is a square of one image; above, cells are pooled into tiles."""
 
 SIDE = 640
 """Pixels: the side of a large map."""
@@ -16,7 +16,7 @@ READABLE = 512
 """Pixels: the side of a map whose tokens are all labeled, so that two stand side by side."""
 
 LARGEST, SMALL, FEW = 60, 420, 9
-"""Pixels: the side of a cell at most, and of a map of few tokens at most; so many are few."""
+"""Pixels of a cell at most, pixels of a map of few tokens at most, and tokens that count as few."""
 
 THINNEST = 14
 """Pixels a token label needs along its axis; where cells are smaller, some labels are left out."""
@@ -71,7 +71,7 @@ BESIDE, BESIDE_CELL = 300, 48
 """Pixels: the side of one of three maps that stand in a row, and of a cell of it at most."""
 
 MOST_BESIDE = 256
-"""Of more rows or columns such a map has tiles: each number of three maps is read under the pointer."""
+"""Rows or columns of such a map without tiles: each number of three maps is read under the pointer."""
 
 
 def size_beside(queries: int, keys: int) -> Size:

@@ -12,7 +12,7 @@ from attnviz.charts.theme import LIGHT
 from attnviz.export import data, spec
 
 MOST_ROWS = 5_000
-"""Of the table: a browser lays out so many at once."""
+"""Rows of the table at most, as many as a browser lays out at once."""
 
 MOST_SHAPES = 4_000
 """Rows of data up to which the picture is SVG; above, a canvas is much faster."""

@@ -26,7 +26,7 @@ TREE, DOT = 90, 9
 """Pixels: the height of the tree, and of a dot of the map across."""
 
 MOST_RECTANGLES = 40
-"""Of more heads the matrix is one image, of which each row tells its head."""
+"""Heads up to which each cell of the matrix is a rectangle; above, the matrix is one image."""
 
 APART = float(np.log(2))
 """The divergence of two heads that never look at the same token, in nats."""

@@ -23,7 +23,7 @@ HIGH, WIDE, MISSING = 54, 84, 24
 GAP = 12
 
 SEEN = 16
-"""Dimensions of a wider vector that a thumbnail shows, the first: of more, nothing could be told apart."""
+"""Dimensions of a vector that a thumbnail shows, the first: more could not be told apart."""
 
 MAIN = {"embedding": "words_query", "position": "embedded_query", "project": "q_all", "split": "q", "output": "y"}
 MAIN |= {"mask": "masked"}

@@ -12,7 +12,7 @@ from attnviz.core.record import Record
 from attnviz.figures.figure import Drawn, Figure, stem, subtitles, text_array, titled
 
 MOST_BARS = 40
-"""Of longer sentences the tokens that moved most are shown; the table holds all."""
+"""Tokens drawn at most, those that moved most; the table holds all."""
 
 
 def change(before: Record, after: Record, *, sentence: int = 0, **drawn: Unpack[Drawn]) -> Figure:

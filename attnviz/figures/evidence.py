@@ -9,7 +9,7 @@ from attnviz.check import AXES, Finding, Report
 from attnviz.figures.states import Grid
 
 MOST = 512
-"""So many queries and keys are drawn."""
+"""Queries and keys drawn at most."""
 
 MARKED = State("evidence", "leak", "cross")
 OPEN, BLOCKED, PLAIN = (

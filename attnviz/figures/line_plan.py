@@ -25,7 +25,7 @@ HIGHEST, LOWEST, HEIGHT = 38, 15, 420
 """Pixels of a token at most and at least, and of all of them where that allows it."""
 
 DASHES = ((), (7, 3), (2, 3), (10, 3, 2, 3), (14, 5))
-"""Pixels of strokes and gaps: of more heads than there are hues."""
+"""Pixels of strokes and gaps, for heads beyond the number of hues."""
 
 SAMPLES = (0.1, 0.25, 0.5, 0.75, 1.0)
 """Weights whose opacity is shown in the legend."""

@@ -111,7 +111,7 @@ def lines_in_words(drawn: Strands, heads: Sequence[int | str]) -> str:
 
 
 MOST_HEADS = 4
-"""So many are described."""
+"""Heads described in words at most."""
 
 
 LINE_COLUMNS = (

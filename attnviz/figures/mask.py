@@ -22,7 +22,7 @@ from attnviz.metrics import row_blocks
 from attnviz.views import SeenMask, View
 
 MOST_READ = 12
-"""Tokens that are repeated in the example."""
+"""Tokens of the example at most."""
 
 COUNTED = "keys: how many each query has left"
 
@@ -110,7 +110,7 @@ def _at_ends(seen: SeenMask, predicted: Sequence[str] | None, counted: bool, siz
         beside += ends.counts(left, beside, size, colors)
     blocks = row_blocks(seen.mask, *seen.lengths, seen.sentence)
     empty = seen.queries.merge(torch.cat([~block.any(1) for block in blocks]).numpy(), 0, np.logical_and)
-    return beside + ends.empty_rows(empty, "" if counted else "no key left", beside, size, colors)
+    return beside + ends.empty_rows(empty, "" if counted else "fully masked row", beside, size, colors)
 
 
 ALONE = "each row: what one token may look at"

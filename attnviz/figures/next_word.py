@@ -18,7 +18,7 @@ from attnviz.words import OTHER_WORDS, quoted_token
 NO_NUMBERS = "the probabilities are not numbers (NaN)"
 
 MOST_LABELS = 12
-"""Of more classes the most probable are drawn; the table holds all."""
+"""Classes drawn at most, the most probable; the table holds all."""
 
 ONE_LABEL = "the model gives one number: the logistic function of it is drawn"
 

@@ -1,4 +1,4 @@
-"""How NaN spreads through layers, and what a row without a key gets: as grids of a few states."""
+"""How NaN spreads through layers, and what a fully masked row gets: as grids of a few states."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from attnviz.figures.states import Grid, Tokens
 
 SPREAD = (
     State("numbers", "open"),
-    State("no key left", "blocked", "hatch"),
+    State("fully masked row", "blocked", "hatch"),
     State("NaN", "warning", "cross"),
 )
 
@@ -44,7 +44,7 @@ POLICY = (
 
 
 def policies(found: Mapping[str, Tensor | None], query: int, tokens: Tokens) -> Grid:
-    """The weights of one row without a key, under each policy.
+    """The weights of one fully masked row, under each policy.
 
     Args:
         found: the weights, (1, 1, Q, K), by the name of the policy; None where it raised an error.

@@ -20,7 +20,7 @@ from attnviz.metrics.rollout import Mixed
 from attnviz.views import groups
 
 MOST_BARS = 40
-"""Of longer texts the tokens with the largest shares are shown; the table holds all."""
+"""Tokens drawn at most, those with the largest shares; the table holds all."""
 
 WHAT = "½ the attention of a layer (mean of its heads) and ½ the residual, multiplied through the layers"
 """What rollout is, on the picture."""
@@ -152,4 +152,4 @@ def row_picture(traced: Traced, numbers: dict[str, np.ndarray], title: str, styl
 
 
 NAMES = {"rollout": "rollout", "flow": "largest flow"}
-"""What bars are called."""
+"""Names of the bars."""

@@ -12,7 +12,7 @@ from attnviz.views import Groups, Seen
 from attnviz.words import MOST_NAMED, named
 
 MOST_TOKENS = 400
-"""Of more queries or keys a window is drawn."""
+"""Queries or keys drawn at most; of more, a window."""
 
 SIDES = ("from", "to")
 """Whose attention is shown: what the chosen token gives to each key, or what each query gives to it."""

@@ -21,7 +21,7 @@ CELL = 44
 """Pixels."""
 
 MOST_SENTENCES = 12
-"""Of more so many are drawn; the table holds all."""
+"""Sentences drawn at most; the table holds all."""
 
 LONGEST_SENTENCE = 32
 """Code points of a sentence shown beside its row."""

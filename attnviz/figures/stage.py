@@ -31,7 +31,7 @@ READABLE = (34, 16)
 """Pixels of a cell, across and down, that has room for its number."""
 
 MOST_COLUMNS = 64
-"""Of more dimensions the first are drawn; the table of numbers holds all that are known."""
+"""Dimensions drawn at most, the first; the table of numbers holds all that are known."""
 
 GAP = 30
 LONGEST_LABEL = 12

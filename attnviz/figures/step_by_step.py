@@ -18,11 +18,11 @@ from attnviz.figures.figure import Drawn, Figure, stem, subtitles, text_array, t
 from attnviz.metrics import PredictedWord
 from attnviz.words import NO_BLANK
 
-LENGTH, WIDEST = 30, 331
+LENGTH, WIDEST = 30, 332
 """Pixels of a bar of probability 1, and of all columns at most, as a phone has room for."""
 
 MOST_ROWS = 40
-"""Of longer texts so many rows are drawn; the table holds all."""
+"""Rows drawn at most; the table holds all."""
 
 LENGTHS = range(axes.LONGEST_LABEL, 3, -1)
 """Characters of a word at most: the first of these with which the columns are not wider than `WIDEST`."""

@@ -11,13 +11,13 @@ from attnviz.metrics import EMPTY, Cells
 from attnviz.views import Groups, Seen
 
 MOST_TOKENS = 64
-"""Of more queries or keys a window is drawn."""
+"""Queries or keys drawn at most; of more, a window."""
 
 MOST_LINES = 400
-"""So many weights are drawn if nobody said from which on."""
+"""Lines drawn where no minimum weight is asked for."""
 
 MOST_ASKED = 4_000
-"""So many are drawn however small a weight was asked for."""
+"""Lines drawn at most, whatever minimum weight is asked for."""
 
 Pin = tuple[str, int]
 """A token that was picked out: "query" or "key", and its position."""

@@ -39,7 +39,7 @@ BLANK = 5.0
 """Pixels between two words; pieces of a word stand close together."""
 
 NUMBERED = 40
-"""Up to so many tokens have their weights written under them."""
+"""Tokens up to which each weight is written under its token."""
 
 
 def text_strip(

@@ -37,7 +37,7 @@ def test_the_cell_under_the_pointer_names_every_rule_that_blocks_it(page, server
         point(page, query, key, of=48)
 
         expect(readout(page, rf"\W*w{query}\W.*looks at\W+w{key}\W.*")).to_have_count(1)
-        state = f"{'no key left: zeros, ' if empty[query] else ''}blocked by {reason}"
+        state = f"{'fully masked row: zeros, ' if empty[query] else ''}blocked by {reason}"
         expect(readout(page, rf"weight 0\.000000[^a-z]+score[^a-z]+{re.escape(state)}")).to_have_count(1)
 
 

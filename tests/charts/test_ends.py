@@ -93,7 +93,7 @@ def test_predictions_sums_and_notes_stand_beside_each_other(many):
 
     words = data(chart, "words")
     sums = [row for row in words if row["text"] == "row sum" or row["text"].startswith(("0.000", "1.000"))]
-    note = [row for row in words if row["text"].startswith("no key left")]
+    note = [row for row in words if row["text"].startswith("fully masked row")]
     assert min(row["x"] for row in sums) > max(row["x"] + text_width(row["text"]) for row in data(chart, "tokens"))
     assert len(note) == 1
     assert note[0]["x"] > max(row["x"] + text_width(row["text"], WORD_CHARACTER) for row in sums)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pictures import HOSTILE, SITE, data, draw, heatmap, record_of, without_data
 
-from attnviz.charts import theme
+from attnviz.charts import frame, theme
 from attnviz.charts.pixels import color_at
 from attnviz.charts.size import THINNEST
 from attnviz.core.edits import Edits
@@ -37,8 +37,8 @@ def test_a_map_holds_the_numbers_of_the_record(cat):
 def test_axes_say_who_looks_and_who_is_looked_at(cat):
     axes = heatmap(cat, SITE, 0).to_dict()["layer"][0]["encoding"]
 
-    assert axes["y"]["title"] == "Query (looks)"
-    assert axes["x"]["title"] == "Key (is looked at)"
+    assert axes["y"]["title"] == "Query (from)"
+    assert axes["x"]["title"] == "Key (to)"
     assert axes["x"]["axis"]["orient"] == "top"
     assert axes["y"]["axis"]["labelOverlap"] is False
 
@@ -111,7 +111,7 @@ def test_an_empty_row_is_framed_and_named(policy, words):
     edits = Edits(mask=Painted(((1, 0), (1, 1), (1, 2))), empty_rows=policy)
     chart = heatmap(record_of(["a", "b", "c"], edits=edits), SITE, 0)
 
-    assert f"no key left: {words}" in texts(chart, "words")
+    assert f"fully masked row: {words}" in texts(chart, "words")
     frame = next(box for box in data(chart, "boxes") if box["stroke"] == theme.LIGHT.warning)
     assert (frame["y"], frame["y2"]) == (60, 120)
     assert {cell["ground"] != theme.LIGHT.blocked for cell in data(chart, "cells")[3:6]} == {policy == "uniform"}
@@ -228,7 +228,7 @@ def test_large_maps_are_one_image_and_say_what_they_leave_out():
     for chart in (pixels, tiles):
         assert data(chart, "map")[0]["uri"].startswith("data:image/png;base64,")
         assert "cells" not in chart.to_dict()["datasets"]
-        assert {"Query (looks)", "Key (is looked at)"} <= set(texts(chart, "sides", "ticks"))
+        assert {"Query (from)", "Key (to)"} <= set(texts(chart, "sides", "ticks"))
     assert "every 2nd token is labeled" in texts(pixels, "words")
     assert "each square shows the largest of 2 × 2 cells" in texts(tiles, "words")
 
@@ -290,3 +290,14 @@ def test_text_can_be_read_in_both_modes():
         for color in (colors.text, colors.quiet, colors.accent, colors.warning):
             light, dark = sorted((luminance(color), luminance(colors.background)), reverse=True)
             assert (light + 0.05) / (dark + 0.05) >= 4.5
+
+
+@pytest.mark.parametrize("longest", [18, 26, 40, 60])
+def test_a_title_breaks_between_words_alone(longest):
+    """A name of a model stays whole as long as it fits a line; a longer one breaks at a slash or a hyphen."""
+    title = "Head 0 · encoder layer 0 · sentence-transformers/all-MiniLM-L6-v2"
+    lines = frame.balanced(title, longest)
+
+    assert max(map(len, lines)) <= longest
+    assert " ".join(lines).replace("/ ", "/").replace("- ", "-") == title
+    assert any("sentence-transformers" in line for line in lines) == (longest > len("sentence-transformers"))

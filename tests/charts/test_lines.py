@@ -83,7 +83,7 @@ def test_a_blocked_cell_has_no_line():
 
 @pytest.mark.parametrize(
     ("policy", "count", "text"),
-    [("zero", 0, "no key left: zeros"), ("nan", 0, "NaN"), ("uniform", 3, "no key left: uniform")],
+    [("zero", 0, "fully masked row: zeros"), ("nan", 0, "NaN"), ("uniform", 3, "fully masked row: uniform")],
 )
 def test_an_empty_row_says_so_at_its_token(policy, count, text):
     """The words stand left of the token, with a sign; a uniform row is drawn, as its weights are used."""
@@ -200,7 +200,7 @@ def test_of_cross_attention_the_decoder_looks_from_the_left():
 
     assert said(chart, "rows") == ["<sos>", "le", "chat"]
     assert said(chart, "tokens") == ["the", "cat"]
-    assert {"Query (looks) · decoder", "Key (is looked at) · encoder"} <= set(said(chart))
+    assert {"Query (from) · decoder", "Key (to) · encoder"} <= set(said(chart))
 
 
 def test_of_a_pair_only_the_chosen_texts_are_drawn():

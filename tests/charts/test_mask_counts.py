@@ -17,7 +17,7 @@ def test_each_row_says_how_many_keys_it_has_left():
     words = said(Subsequent() & Padding((5,), left=7), counted=True)
 
     assert words[words.index("keys") :][:8] == ["keys", "none", "none", "1", "2", "3", "4", "5"]
-    assert "no key left" not in words
+    assert "fully masked row" not in words
 
 
 def test_without_counts_empty_rows_are_named():
@@ -25,7 +25,7 @@ def test_without_counts_empty_rows_are_named():
     words = said(Subsequent() & Padding((5,), left=7))
 
     assert "keys" not in words
-    assert "no key left" in words
+    assert "fully masked row" in words
 
 
 def test_a_long_reason_breaks_and_widens_nothing():

@@ -77,9 +77,9 @@ def test_a_row_without_a_key_is_framed_and_named():
     """Beside the token it predicts, not over it."""
     chart = mask_grid(Painted(tuple((1, key) for key in range(4))), READ, predicted=PREDICTED, selected=(1, 0))
 
-    note = next(row for row in data(chart, "words") if row["text"] == "no key left")
+    note = next(row for row in data(chart, "words") if row["text"] == "fully masked row")
     assert note["x"] > max(row["x"] + text_width(row["text"]) for row in data(chart, "tokens"))
     frames = [(box["y"], box["y2"]) for box in data(chart, "boxes") if box["stroke"] == LIGHT.warning]
     assert frames == [(60, 120)]
     assert "while predicting “cat” it reads: nothing" in words(chart)
-    assert "no key left" not in words(mask_grid(Subsequent(), READ))
+    assert "fully masked row" not in words(mask_grid(Subsequent(), READ))

@@ -120,8 +120,8 @@ def test_more_combinations_than_a_byte_counts_are_told_apart(rules):
     empty = record.step(SITE).empty_queries(0).tolist()
 
     for row, names, left in zip(sayings.tolist(), reasons, empty, strict=True):
-        assert [saying.removeprefix("no key left: zeros, ") for saying in row] == list(map(said, names))
-        assert all(saying.startswith("no key left") == left for saying in row)
+        assert [saying.removeprefix("fully masked row: zeros, ") for saying in row] == list(map(said, names))
+        assert all(saying.startswith("fully masked row") == left for saying in row)
 
 
 def test_a_code_is_as_long_as_the_sayings_need():

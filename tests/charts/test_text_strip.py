@@ -87,7 +87,7 @@ def test_an_empty_row_says_so(policy, words):
 
     chart = text_strip(record_of(["a", "b", "c"], edits=edits), SITE, 0, chosen=1)
 
-    assert f"no key left: {words}" in [row["text"] for row in data(chart, "words")]
+    assert f"fully masked row: {words}" in [row["text"] for row in data(chart, "words")]
     assert {token["fill"] for token in data(chart, TABLE)} == {LIGHT.blocked}
     json.dumps(chart.to_dict(), allow_nan=False)
 

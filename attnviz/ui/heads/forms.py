@@ -168,6 +168,6 @@ def said(form: str, at: Look, view: View) -> None:
     if form == "map":
         pictures.how_to_select(at.cell is not None)
     elif at.cell is not None:
-        quiet("Click the line again, or press Escape, to let it go.")
+        quiet("Selected line outlined; Esc to clear.")
     else:
         quiet("Point at a token to see its lines alone, click it to pick it. Click a line to read it in words.")

@@ -380,7 +380,7 @@ def let_go() -> None:
 
 
 select = clicks("cell", lambda point: toggle_cell(cell_of(point)), let_go)
-"""Keep the cell that was clicked; a second click, or Escape, lets it go."""
+"""Select the cell that was clicked; a second click, or Escape, clears it."""
 
 select_head = clicks("head", lambda point: state.put(SHOW, int(point["head"])))
 """Show the head that was clicked."""
