@@ -207,6 +207,9 @@ def _add_edits(command: argparse.ArgumentParser) -> None:
         action="store_false",
         help="without the built-in mask: its padding, a decoder's future",
     )
+    edits.add_argument(
+        "--no-mask-cross", dest="mask_cross", action="store_false", help="--mask acts on self-attention alone"
+    )
     edits.add_argument("--temperature", type=float, default=1.0, metavar="T", help="divides the scores (1)")
     edits.add_argument("--score-scale", type=float, metavar="F", help="replaces 1/sqrt(d_k)")
     edits.add_argument("--empty-rows", default="zero", metavar="HOW", help="zero, nan, uniform or error")

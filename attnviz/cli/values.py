@@ -92,7 +92,7 @@ def edits(options: Namespace, source: Source) -> Edits:
         for kind, layer, head in places
     }
     mask = reduce(and_, masks) if masks else None
-    policy = {"empty_rows": options.empty_rows, "own_mask": options.own_mask}
+    policy = {"empty_rows": options.empty_rows, "own_mask": options.own_mask, "mask_cross": options.mask_cross}
     return Edits(mask, frozenset(off), temperature=options.temperature, scale=options.score_scale, **policy)
 
 

@@ -39,6 +39,7 @@ class Edits(Scoring):
 
     Attributes:
         mask: joined to the built-in mask by "and", at every site.
+        mask_cross: whether `mask` acts on cross-attention, too.
         heads_off: (site, head) of each head whose output is zeroed (zero ablation); its weights are still shown.
         own_mask: whether the built-in mask (padding; a decoder's future) stays. Without it, `mask` stands alone.
     """
@@ -46,6 +47,7 @@ class Edits(Scoring):
     mask: Mask | None = None
     heads_off: frozenset[tuple[Site, int]] = frozenset()
     own_mask: bool = True
+    mask_cross: bool = True
 
     def __post_init__(self):
         super().__post_init__()
@@ -60,6 +62,10 @@ class Edits(Scoring):
     def at(self, site: Site, own: Scoring) -> Scoring:
         """How scores are made at a site whose model makes them by a scoring of its own."""
         return (replace(self, bias=()) if site.kind == "cross" else self).over(own)
+
+    def mask_at(self, kind: str) -> Mask | None:
+        """The mask that acts on attention of a kind."""
+        return None if kind == "cross" and not self.mask_cross else self.mask
 
     def off(self, site: Site) -> frozenset[int]:
         """The heads that are off at a site."""
@@ -77,7 +83,8 @@ class Edits(Scoring):
     def in_words(self) -> tuple[str, ...]:
         """One phrase for each thing that is changed; empty if nothing is."""
         phrases = [] if self.own_mask else ["built-in mask off"]
-        phrases += [] if self.mask is None else [f"mask: {self.mask}"]
+        where = "" if self.mask_cross else ", on self-attention alone"
+        phrases += [] if self.mask is None else [f"mask: {self.mask}{where}"]
         phrases += [f"{site} head {head} off" for site, head in sorted(self.heads_off)]
         said = (f"{what}{':' * (what in ('bias', 'empty rows'))} {value}" for what, value in self.phrases())
         return (*phrases, *said)
@@ -85,7 +92,7 @@ class Edits(Scoring):
     def to_json(self) -> dict[str, Any]:
         """A JSON object of what is changed, for a program that reads what the shell prints."""
         data: dict[str, Any] = {} if self.mask is None else {"mask": self.mask.to_json()}
-        data |= {} if self.own_mask else {"own_mask": False}
+        data |= {name: False for name in ("own_mask", "mask_cross") if not getattr(self, name)}
         if self.heads_off:
             data["heads_off"] = [[site.kind, site.layer, head] for site, head in sorted(self.heads_off)]
         scoring = {f.name: getattr(self, f.name) for f in fields(Scoring) if getattr(self, f.name) != f.default}

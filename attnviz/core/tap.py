@@ -55,7 +55,7 @@ class Tap:
         """
         off, alone = self.edits.off(site), self.edits.off_alone(site)
         own = mask if self.edits.own_mask else None
-        mask = _both(own, self.edits.mask, query.shape[2], key.shape[2])
+        mask = _both(own, self.edits.mask_at(site.kind), query.shape[2], key.shape[2])
         scoring = self.edits.at(site, scoring)
         scoring.check((*query.shape[:3], key.shape[2]))
         if scoring.scale is None:

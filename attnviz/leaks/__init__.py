@@ -68,7 +68,7 @@ def leak_test(
     probe = Probe(source, chosen[0], fixed, run_with, look, before)
     moved, noise = probes.run(probe, changed, places, report)
     queries, columns = tokens(before, look)
-    allowed = promise.reach(own, look, run_with.mask, promise.alone(promised, sentence))
+    allowed = promise.reach(own, look, run_with, promise.alone(promised, sentence))
     return LeakTest(
         moved=moved,
         promised=allowed,
@@ -77,7 +77,7 @@ def leak_test(
         queries=queries,
         keys=columns,
         where=look.in_words(own),
-        promise=promise.in_words(own, look, edits.mask, promised),
+        promise=promise.in_words(own, look, edits.mask_at(look.kind), promised),
         source=source.name,
         provenance=source.provenance,
         edits=edits,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attnviz.core.edits import Site
+from attnviz.core.edits import Edits, Site
 from attnviz.core.leaks import through
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.record import Record, Step
@@ -37,15 +37,17 @@ def alone(mask: Mask | None, sentence: int) -> Mask | None:
     return _OfSentence(mask, sentence)
 
 
-def reach(own: Record, look: Look, edit: Mask | None, promised: Mask | None) -> Tensor:
+def reach(own: Record, look: Look, edits: Edits, promised: Mask | None) -> Tensor:
     """Which changed tokens each output may depend on, (Q, K), boolean.
 
     Args:
         own: a run of the untouched model: its masks are promised also where edits switch them off.
-        edit: the mask of the edits, which is promised besides.
+        edits: their mask is promised besides, where it acts.
         promised: of the kind that is tested, promised instead of both.
     """
-    allowed = {step.site: _allowed(step, edit, promised, look, own.read_only) for step in own.steps}
+    allowed = {
+        step.site: _allowed(step, edits.mask_at(step.site.kind), promised, look, own.read_only) for step in own.steps
+    }
     if look.kind != "cross":
         return _self_attention(allowed, look)
     memory = _self_attention(allowed, Look("encoder", None))

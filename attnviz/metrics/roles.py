@@ -46,6 +46,21 @@ class Role:
     value: float
 
 
+TELLING = ("previous token", "next token", "same token elsewhere", "induction")
+"""Roles that say where a head looks for a reason of the text."""
+
+
+def clearest(table: pd.DataFrame) -> int | None:
+    """The row of the head with the clearest telling role; None if no head has one.
+
+    Args:
+        table: a row per head, as `head_metrics` gives it.
+    """
+    rows = [row for _, row in table.iterrows()]
+    found = [(role.value, -at) for at, row in enumerate(rows) for role in roles(row) if role.name in TELLING]
+    return -max(found)[1] if found else None
+
+
 def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
     """What a head looks like on the text at hand, the strongest first; empty where no number reaches a threshold.
 

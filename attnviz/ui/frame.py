@@ -101,7 +101,7 @@ def body(page: Page, chosen: tuple | None, early: DeltaGenerator | None = None, 
             if chosen is not None:
                 page(*chosen)
     except AttnvizError as error:
-        empty = "Some queries have no key left, and that is set to be an error. Choose zero, nan or uniform."
+        empty = "Some rows are fully masked, and that is set to be an error. Choose zero, nan or uniform."
         note(empty if isinstance(error, EmptyRowError) else str(error))
     history.record()
     state.write()

@@ -74,6 +74,19 @@ def test_the_own_mask_and_the_edit_are_joined_by_and():
     assert run(mask=own)[1].steps[0].mask == own
 
 
+def test_a_mask_can_leave_cross_attention_alone():
+    """The model's own mask stays there."""
+    edits = Edits(mask=Window(1), mask_cross=False)
+    tap = Tap(edits)
+    for kind in ("encoder", "decoder", "cross"):
+        tap.attend(*tensors(), site=Site(kind, 0), mask=Padding((3, 6)))
+
+    both = Padding((3, 6)) & Window(1)
+    assert [step.mask for step in tap.steps] == [both, both, Padding((3, 6))]
+    assert edits.to_json()["mask_cross"] is False
+    assert edits.in_words() == ("mask: window (1 before, 0 after), on self-attention alone",)
+
+
 @pytest.mark.parametrize("own", [Padding((3, 6)), Padding((3, 6)).tensor(Q, K)], ids=["named", "tensor"])
 def test_the_own_mask_can_be_taken_off(own):
     """Then the edit's stands alone, or none."""

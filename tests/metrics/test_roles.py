@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attnviz import api
 from attnviz.metrics.heads import METRICS, head_metrics
-from attnviz.metrics.roles import THRESHOLDS, roles
+from attnviz.metrics.roles import THRESHOLDS, clearest, roles
 
 
 def test_heads_set_by_hand_are_called_what_they_were_set_to():
@@ -56,3 +56,11 @@ def test_evidence_repeats_the_number_and_says_of_how_many_texts(numbers, texts):
     assert {role.name for role in found} >= {
         rule.name for rule in THRESHOLDS if rule.unless is None and numbers[rule.metric] >= rule.least
     }
+
+
+def test_the_clearest_role_is_that_of_the_largest_number_that_tells_something():
+    """Sinks and special tokens tell nothing of a text, however large their numbers; of equals the first head counts."""
+    table = pd.DataFrame({"first": [0.99, 0.0, 0.0, 0.0], "previous": [0.0, 0.7, 0.9, 0.9], "induction": [0.0] * 4})
+
+    assert clearest(table) == 2
+    assert clearest(table.head(1)) is None

@@ -74,9 +74,9 @@ def test_the_other_side_is_of_the_same_token():
     [
         ({"as": "bars"}, "is not one of map, lines, text"),
         ({"pins": "z1"}, "does not name tokens; it should look like q2-k5"),
-        ({"pins": "q77", "as": "lines"}, "pins: q77 is not there; the picture has 4 queries"),
-        ({"also": "9", "as": "lines"}, "also: 9 is not there"),
-        ({"least": "0.3"}, "least: '0.3' is not one of 0.01"),
+        ({"pins": "q77", "as": "lines"}, "q77 does not exist; the picture has 4 queries"),
+        ({"also": "9", "as": "lines"}, "9 does not exist"),
+        ({"least": "0.3"}, "\"least\": '0.3' is not one of 0.01"),
     ],
 )
 def test_what_a_link_names_and_is_not_there_is_said(parts, message):
@@ -89,11 +89,11 @@ def test_what_a_link_names_and_is_not_there_is_said(parts, message):
 
 def test_picked_tokens_are_let_go_by_a_button():
     app = opened(**{"as": "lines", "pins": "q1", "cell": "2.1"})
-    next(button for button in app.button if button.label == "let tokens go").click().run()
+    next(button for button in app.button if button.label == "Clear tokens").click().run()
 
     assert "pins" not in app.query_params
     assert "cell" not in app.query_params
-    assert not [button for button in app.button if button.label == "let tokens go"]
+    assert not [button for button in app.button if button.label == "Clear tokens"]
 
 
 def test_a_token_that_is_hidden_is_not_the_token_of_the_text():

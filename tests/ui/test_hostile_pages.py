@@ -56,7 +56,7 @@ def test_an_empty_setting_is_a_bad_one(name):
     app = opened(**{name: ""})
 
     assert not app.exception
-    assert f"{name}: &#x27;&#x27; is not" in html(app)
+    assert f"&quot;{name}&quot;: &#x27;&#x27; is not" in html(app)
     assert len(app.get("vega_lite_chart")) == 2
 
 
@@ -67,7 +67,7 @@ def test_a_number_beyond_all_numbers_is_a_bad_one(name, value):
     app = opened(mask="window", **{name: value})
 
     assert not app.exception
-    assert html(app).count(f"{name}: ") == 1
+    assert html(app).count(f"link setting &quot;{name}&quot;: ") == 1
     assert len(app.get("vega_lite_chart")) == 3
 
 

@@ -144,7 +144,7 @@ def test_empty_rows_are_caused_by_one_click_and_measured():
     app.button(key="left padding").click().run()
 
     assert not app.exception
-    assert "This mask leaves 2 of 7 queries without a key" in html(app)
+    assert "This mask fully masks 2 of 7 rows" in html(app)
     assert "uniform over masked keys" in html(app)
 
 

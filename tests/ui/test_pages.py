@@ -212,7 +212,7 @@ def test_a_bad_link_opens_the_default_with_a_notice(link):
 
     assert not app.exception
     assert html(app).count('class="note notice"') == 1
-    assert f"{next(iter(link))}:" in html(app)
+    assert f"link setting &quot;{next(iter(link))}&quot;" in html(app)
     assert len(app.get("vega_lite_chart")) == 2
 
 
@@ -263,13 +263,13 @@ def test_rows_without_keys_follow_a_policy_that_can_be_chosen(page):
         policies.set_value(policy).run()
 
         assert not app.exception
-        assert button(app, f"rows without keys: {policy}")
+        assert button(app, f"fully masked rows: {policy}")
 
     policies.set_value("error").run()
 
     assert "Choose zero, nan or uniform." in html(app)
 
-    button(app, "rows without keys: error").click().run()
+    button(app, "fully masked rows: error").click().run()
 
     assert 'role="alert"' not in html(app)
     assert len(app.get("vega_lite_chart")) >= 2
@@ -302,8 +302,8 @@ def test_a_link_that_names_what_is_not_there_says_so():
     app = opened(off="e7.1-e0.1", cell="99.99")
 
     assert html(app).count('class="note notice"') == 1
-    assert "off: e7.1 is not there" in html(app)
-    assert "cell: 99.99 is not there" in html(app)
+    assert "e7.1 does not exist" in html(app)
+    assert "99.99 does not exist" in html(app)
     assert app.query_params["off"] == "e0.1"
     assert "cell" not in app.query_params
 

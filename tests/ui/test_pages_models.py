@@ -161,11 +161,11 @@ def test_a_link_restores_model_site_head_step_edits_and_figure():
 def test_a_link_to_what_the_model_does_not_have_says_so(link):
     """One notice, and the model's own beginning instead."""
     app = opened(model="translator", **link)
-    ((name, value),) = link.items()
+    (value,) = link.values()
 
     assert not app.exception
     assert html(app).count('class="note notice"') == 1
-    assert f"{name}: {value} is not there" in html(app)
+    assert f"{value} does not exist" in html(app)
     assert f"Head {HEAD} of {SITE}" in html(app)
 
 
@@ -457,3 +457,31 @@ def test_a_text_without_sentences_cannot_be_split():
     app = opened(model="translator", text="the cat " * 40)
 
     assert button(app, "Split into sentences").disabled
+
+
+def test_causal_leaves_cross_attention_alone_unless_asked_for():
+    """The chip says where it acts; a link to a mask that hides no future acts everywhere, as ever."""
+    app = opened(model="translator", site="c1", mask="subsequent")
+
+    assert button(app, "Causal (hide the future) · encoder, decoder")
+    assert "blocked by" not in "".join(specs(app)[:2])
+
+    app.toggle(key="cross").set_value(True).run()
+
+    assert app.query_params["cross"] == "true"
+    assert button(app, "Causal (hide the future) · encoder, decoder, cross")
+    assert "blocked by" in "".join(specs(app)[:2])
+    assert button(opened(model="translator", mask="window-1"), "window (1 before, 0 after) · encoder, decoder, cross")
+
+
+def test_causal_is_not_offered_where_it_is_built_in():
+    """It would change nothing; where the built-in mask is off, it can be chosen."""
+    app = opened(model="story")
+
+    assert button(app, "Causal (hide the future)").disabled
+    assert "Causal (hide the future)" not in app.button_group(key="mask rules").options
+    assert app.toggle(key="own_mask").label == "Built-in mask: causal"
+
+    app.toggle(key="own_mask").set_value(False).run()
+
+    assert "Causal (hide the future)" in app.button_group(key="mask rules").options

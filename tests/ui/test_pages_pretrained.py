@@ -22,8 +22,8 @@ from huggingface_hub import constants
 from attnviz import api, metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.sources.huggingface import source as sources
-from attnviz.ui.shared import arrivals
-from attnviz.ui.shared.look import COLORS, SENTENCE
+from attnviz.ui.shared import arrivals, toolbar
+from attnviz.ui.shared.look import COLORS, SENTENCE, SHOW
 from attnviz.words import turned
 
 SIZES = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 14}
@@ -248,6 +248,17 @@ def test_what_is_no_number_is_not_said_as_a_word(folder, kind):
     assert expected in says
 
 
+def test_it_opens_on_the_head_with_the_clearest_role(folder, monkeypatch):
+    """Where nobody chose one; then the link holds it, so that another text does not lead to another head."""
+    monkeypatch.setattr(toolbar, "clearest", lambda table: 4)
+    model = folder("BertModel")
+    app = pretrained(model, text=CAT)
+
+    assert (app.query_params["site"], app.query_params["show"]) == ("e1", "1")
+    assert app.session_state["state"][SHOW] == 1
+    assert pretrained(model, text=CAT, show="2").query_params["show"] == "2"
+
+
 # Models that are read-only
 
 
@@ -330,7 +341,7 @@ def test_a_server_with_a_list_of_models_takes_no_other(folder, monkeypatch):
 
         assert app.selectbox(key="hf").value == listed
         assert html(app).count('class="note notice"') == 1
-        assert f"hf: &#x27;{escape(name[:40])}&#x27; is not one of" in html(app)
+        assert f"&quot;hf&quot;: &#x27;{escape(name[:40])}&#x27; is not one of" in html(app)
     assert set(arrivals._arrivals) == {listed}
 
 
@@ -345,8 +356,8 @@ def test_a_list_lets_in_names_and_no_folders(folder, monkeypatch):
     app = opened(model="huggingface", hf="gpt2")
 
     assert "huggingface" not in app.selectbox(key="model").options
-    assert "model: &#x27;huggingface&#x27; is not one of" in html(app)
-    assert "hf: there is no such setting." in html(app)
+    assert "&quot;model&quot;: &#x27;huggingface&#x27; is not one of" in html(app)
+    assert "this server has no such setting." in html(app)
     assert not [box for box in app.text_input if box.key == "hf"]
 
 
@@ -443,7 +454,7 @@ def test_a_link_to_a_head_that_is_not_there_says_what_is(folder):
 
     assert html(app).count('class="note notice"') == 1
     there = "the model has encoder layer 0, encoder layer 1 with 3 head(s) each, counted from 0"
-    assert f"off: e0.7 is not there; {there}. site: d0 is not there" in html(app)
+    assert f"e0.7 does not exist; {there}." in html(app)
 
 
 # Texts

@@ -107,7 +107,7 @@ def test_every_setting_takes_or_refuses_any_text(name, text):
     after = read(before.link(), settings.LINKED)
 
     assert after.linked() == before.linked()
-    assert all(problem.startswith(f"{name}: ") for problem in before[PROBLEMS])
+    assert all(problem.startswith(f'Ignored link setting "{name}": ') for problem in before[PROBLEMS])
     assert not before[PROBLEMS] or not before.linked().chosen
 
 

@@ -65,16 +65,16 @@ def _of_lines(at: Look) -> None:
     others = [head for head in range(at.source.num_heads) if head != at.head]
     if others:
         drawn = [head for head in state.get(ALSO) if head in others]
-        options = {"shown": drawn, "lead": "Beside it, heads", "read": lambda heads: tuple(sorted(heads))}
+        options = {"shown": drawn, "lead": "Also show", "read": lambda heads: tuple(sorted(heads))}
         if len(others) < MOST_PILLS:
-            control(st.pills, "Heads beside it", ALSO, others, selection_mode="multi", **options)
+            control(st.pills, "Also show heads", ALSO, others, selection_mode="multi", **options)
         else:
-            control(st.multiselect, "Heads beside it", ALSO, others, max_selections=MOST_BESIDE, width=300, **options)
+            control(st.multiselect, "Also show heads", ALSO, others, max_selections=MOST_BESIDE, width=300, **options)
     options = {"format_func": lambda least: f"{least:g}" if least else "the strongest", "width": 150}
-    control(st.selectbox, "Weights from which on there are lines", LEAST_DRAWN, LEAST, lead="Weights from", **options)
+    control(st.selectbox, "Minimum weight", LEAST_DRAWN, LEAST, lead="Minimum weight", **options)
     if state.get(PINS):
         options = {"type": "tertiary", "icon": ":material/close:", "key": "let go"}
-        st.button("let tokens go", on_click=_let_go, **options)
+        st.button("Clear tokens", on_click=_let_go, **options)
 
 
 def _let_go() -> None:

@@ -23,9 +23,9 @@ from attnviz.ui.shared.text import clean, in_words, label, large, note, quiet
 WEIGHTS, MASK, FILE, PASTED = CHECKED = ("this head's weights", "this mask", "a file", "pasted numbers")
 """What can be checked."""
 
-GUESSED = "guessed"
+GUESSED = "auto-detect"
 MEANT_HELP = "A kind with any numbers and any padding, or this page's mask cell by cell. What differs is an error."
-CAUSAL = {"guessed": None, "yes": True, "no": False}
+CAUSAL = {GUESSED: None, "yes": True, "no": False}
 
 WHAT = choice("checked", CHECKED, WEIGHTS)
 KIND, CONVENTION = kept("kind said", GUESSED), kept("convention said", GUESSED)
@@ -87,7 +87,7 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
     said = _overrides(lab, name, what)
     report = check(array, rounding=rounding, **said)
     convention = f", {report.convention}: {CONVENTIONS[report.convention]}" if report.convention else ""
-    causal = ", the future blocked" if report.causal else ""
+    causal = ", taken to be causal" if report.causal else ""
     large(f"{report.kind.capitalize()}{convention}{causal}. (B, H, Q, K) = {report.shape}.")
     for reason in report.reasons:
         quiet(reason)
@@ -103,7 +103,7 @@ def _overrides(lab: Lab, name: str, what: str) -> dict[str, object]:
     shape = lab.record.step(lab.site).shape
     help = f"How it broadcasts to (B, H, Q, K) = {shape} is then explained."
     with st.container(horizontal=True, gap="medium"):
-        kind = control(st.segmented_control, "It holds", KIND, (GUESSED, *KINDS), width="content")
+        kind = control(st.segmented_control, "Type", KIND, (GUESSED, *KINDS), width="content")
         convention = GUESSED
         if kind in (GUESSED, "mask"):
             options = (GUESSED, *CONVENTIONS)

@@ -63,7 +63,7 @@ def tab(lab: Lab) -> None:
         alignment = control(st.segmented_control, "Queries are aligned", ALIGNMENT, ALIGNMENTS)
         aligned = lab.mask.aligned(queries, keys, alignment)
     _dialect(lab, aligned, name)
-    heading("Hand it to the wrong reader")
+    heading("Use the mask with the wrong convention")
     if max(queries, keys) > MOST_HANDED:
         quiet(f"This is shown for up to {MOST_HANDED} tokens. Shorten the text.")
     else:

@@ -51,7 +51,7 @@ def blamed(lab: Lab, cell: Cell) -> str:
     rules = [f"rule {i + 1}: {'not ' * lab.stack.entries[i].negated}{lab.stack.entries[i].mask}" for i in found]
     why = f"Blocked by {'; '.join(rules)}." if rules else "No rule blocks it."
     if not rules and lab.mask.blocked_by(query, key, sentence=lab.sentence):
-        why = "No rule blocks it: the model's own mask does."
+        why = "No rule blocks it: the built-in mask does."
     return f"{why} Query {token} has {left} of {lab.lengths[1]} keys left."
 
 

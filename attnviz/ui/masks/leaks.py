@@ -21,7 +21,7 @@ from attnviz.ui.shared.setting import Setting, State, choice, coded, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import in_words, label, large, note, quiet
 
-WHOLE, LAYER, EXHIBIT = TESTED = ("the whole model", "this layer", "an exhibit")
+WHOLE, LAYER, EXHIBIT = TESTED = ("the whole model", "this layer", "an example bug")
 """What the leak test tests."""
 
 WAS_MEANT, SAID, FUTURE = PROMISES = ("what was meant", "this mask", "no future")
@@ -31,7 +31,7 @@ MEANT = coded("meant", None, mask_link.encode_stack, mask_link.decode_stack)
 """The mask that was meant, where that of the page is a mistake on purpose."""
 BEFORE: Setting[tuple[Stack | None, bool] | None] = kept("before mistake", None)
 """The mask before such a mistake, and whether the model's own was on."""
-TEST = choice("tested", TESTED, WHOLE)
+TEST = choice("tested", {WHOLE: WHOLE, LAYER: LAYER, EXHIBIT: "an exhibit"}, WHOLE)
 APPLIED = choice("applied", tuple(mistakes.EXHIBITS), next(iter(mistakes.EXHIBITS)))
 PROMISE = choice("promise", PROMISES)
 ASKED: Setting[tuple] = kept("leaks asked", ())
@@ -89,7 +89,7 @@ def _promised(lab: Lab) -> Mask | None:
     """What each layer is to keep; None is the model's own mask with that of the page."""
     meant = state.get(MEANT)
     possible = {WAS_MEANT: meant is not None, FUTURE: lab.site.kind != "cross"}
-    chosen = _choice("Promised", tuple(name for name in PROMISES if possible.get(name, True)), PROMISE)
+    chosen = _choice("Expected", tuple(name for name in PROMISES if possible.get(name, True)), PROMISE)
     if chosen == WAS_MEANT:
         return meant.mask() or Full()
     return Subsequent() if chosen == FUTURE else None

@@ -39,7 +39,7 @@ def tab(lab: Lab) -> None:
         st.button(LEFT_PADDING, key="left padding", **options)
         if empty:
             rows = ", ".join(map(str, empty[:8])) + ("…" if len(empty) > 8 else "")
-            quiet(f"This mask leaves {len(empty)} of {queries} queries without a key: {rows}.")
+            quiet(f"This mask fully masks {len(empty)} of {queries} rows: {rows}.")
         else:
             shown = PRESETS[LEFT_PADDING](keys, (shorter(keys),)).mask()
             empty = _empty(shown, lab)
@@ -62,7 +62,7 @@ def _empty(mask: Mask, lab: Lab) -> list[int]:
 
 def _rows(lab: Lab, mask: Mask, empty: list[int]) -> None:
     """One row without a key, under each policy."""
-    heading("What a row without a key can get")
+    heading("What a fully masked row gets")
     if not empty:
         quiet("With a single token there is none.")
         return

@@ -53,6 +53,8 @@ def _offered(name: str) -> str:
 def _own(lab: Lab) -> None:
     """The built-in mask, which stands before all rules."""
     own = lab.untouched.step(lab.site).mask
+    if lab.site.kind == "cross" and not lab.edits.mask_cross:
+        quiet("The rules do not act on cross-attention. The menu Mask has a switch for that.")
     if lab.source.read_only:
         quiet("This model is read-only: the rules change the grid, not its weights.")
     elif own is not None and lab.edits.own_mask:

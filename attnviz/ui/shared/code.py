@@ -244,6 +244,7 @@ def _edits(edits: Edits) -> list[str]:
     off = ",".join(f"{site.kind[0]}{site.layer}.{head}" for site, head in sorted(edits.heads_off))
     words += ["--off", off] if off else []
     words += [] if edits.own_mask else ["--no-own-mask"]
+    words += [] if edits.mask_cross else ["--no-mask-cross"]
     words += ["--temperature", repr(edits.temperature)] if edits.temperature != 1 else []
     words += ["--score-scale", repr(edits.scale)] if edits.scale is not None else []
     return words + (["--empty-rows", edits.empty_rows] if edits.empty_rows != Edits().empty_rows else [])

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import AttnvizError
-from attnviz.core.masks import Mask
+from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
 from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.stack import Entry, Stack
@@ -106,6 +106,8 @@ OFF: Setting[frozenset[Place]] = coded(
     lacks=look.lacks_place,
 )
 OWN_MASK = flag("own_mask", True, "edits")
+MASK_CROSS: Setting[bool | None] = choice("cross", {True: "true", False: "false"}, of="edits")
+"""Whether the mask acts on cross-attention; where nobody chose, it does unless it hides the future."""
 EMPTY = choice("empty", EMPTY_ROWS, EMPTY_ROWS[0], "edits")
 ADDED = coded("added", Added(), str, _read_added, "edits")
 TUNED = coded("tuned", Tuned(), str, _read_tuned, "edits")
@@ -126,6 +128,9 @@ def mask_menu(source: Source, lines: tuple[str, ...], *, opening: Stack = Stack(
             title = f"Built-in mask: {hidden.replace('the future', 'causal')}"
             control(st.toggle, title, OWN_MASK, help=f"It hides {hidden}.", disabled=fixed)
         edits = _edits(source, mask.fitting(mask.current(), len(lines))[0], own_mask)
+        if edits.mask is not None and _has_cross(source):
+            shown = {"shown": edits.mask_cross, "disabled": fixed}
+            control(st.toggle, "Also mask cross-attention", MASK_CROSS, **shown)
         return edits if fixed else replace(edits, empty_rows=_empty_rows(source, lines, edits))
 
 
@@ -149,7 +154,14 @@ def _edits(source: Source, stack: Stack, own_mask: bool) -> Edits:
     heads_off = frozenset((site, head) for site, head in state.get(OFF) if not look.lacks_place(source, (site, head)))
     added, tuned = state.get(ADDED), state.get(TUNED)
     scores = {"temperature": tuned.temperature, "scale": tuned.scale, "bias": added.bias, "softcap": added.softcap}
-    return Edits(stack.mask(), heads_off, own_mask=own_mask, **scores)
+    chosen = state.get(MASK_CROSS)
+    hides = any(one.on and isinstance(one.mask, Subsequent) for one in stack.entries)
+    self_alone = _has_cross(source) and stack.mask() is not None and (hides if chosen is None else not chosen)
+    return Edits(stack.mask(), heads_off, own_mask=own_mask, mask_cross=not self_alone, **scores)
+
+
+def _has_cross(source: Source) -> bool:
+    return any(site.kind == "cross" for site in source.sites)
 
 
 def _hidden(source: Source, lines: tuple[str, ...]) -> str:
@@ -212,7 +224,7 @@ def _empty_rows(source: Source, lines: tuple[str, ...], edits: Edits) -> str:
             return EMPTY_ROWS[0]
     except AttnvizError:  # the page says it where its pictures would stand: first come the edits, to be taken back
         return EMPTY_ROWS[0]
-    return control(st.pills, "Rows without keys", EMPTY, EMPTY_ROWS, lead="Rows without keys")
+    return control(st.pills, "Fully masked rows", EMPTY, EMPTY_ROWS, lead="Fully masked rows")
 
 
 def name_of(entry: Entry, *, first: bool = True) -> str:
@@ -233,7 +245,7 @@ def chips(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
     _reset_button("Reset all")
     stack, hidden = mask.fitting(mask.current(), len(lines))[0], _hidden(source, lines)
     on = [(i, one) for i, one in enumerate(stack.entries) if one.on]
-    kinds = list(dict.fromkeys(site.kind for site in source.sites))
+    kinds = [kind for kind in KINDS if edits.mask_at(kind) and any(site.kind == kind for site in source.sites)]
     where = ", ".join(kinds) if len(kinds) > 1 else "all layers"
     for i, one in on:
         _chip(f"{name_of(one, first=i == on[0][0])} · {where}", mask.without, i, key=f"chip mask {i}")
@@ -245,7 +257,7 @@ def chips(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
         (TUNED.part("temperature"), edits.temperature != 1, f"temperature {edits.temperature:g}"),
         (TUNED.part("scaled"), edits.scale is not None, "scores not scaled"),
         (OWN_MASK, not edits.own_mask, f"{hidden} not masked"),
-        (EMPTY, edits.empty_rows != EMPTY_ROWS[0], f"rows without keys: {edits.empty_rows}"),
+        (EMPTY, edits.empty_rows != EMPTY_ROWS[0], f"fully masked rows: {edits.empty_rows}"),
     ):
         if changed:
             _chip(said, State.put, setting, setting.default)

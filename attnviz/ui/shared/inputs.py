@@ -76,7 +76,7 @@ def _say_problems() -> None:
     if problems := state.get(PROBLEMS):
         more = f" And {len(problems) - MOST_PROBLEMS} more." if len(problems) > MOST_PROBLEMS else ""
         said = " ".join(problems[:MOST_PROBLEMS])
-        note(f"The link could not be read in full, so a default is shown. {said}{more}", "notice")
+        note(f"{said}{more}", "notice")
 
 
 def _sentence(texts: dict[str, str]) -> str:

@@ -40,7 +40,7 @@ AT_ONCE = 0.3
 def _one_of_the_models(values: Sequence[str]) -> str:
     names = listed()
     if names == ():
-        raise InputError("there is no such setting.")
+        raise InputError("this server has no such setting.")
     return values[-1] if names is None else choice("hf", names).decode(values)
 
 

@@ -178,7 +178,7 @@ EFFECT = choice("effect", tuple(KEYS), of="model")
 
 def panel(at: Look) -> None:
     """One figure, and a choice of which if the model says anything."""
-    effect = one_of(choices(at.record, at.sentence), "What the model says")
+    effect = one_of(choices(at.record, at.sentence), "Prediction")
     if effect == OUTPUT and at.before is None:
         if at.record.provenance != "random":
             how = "" if at.record.read_only else " Switch a head off or set a mask to see output vectors move."

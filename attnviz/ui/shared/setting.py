@@ -197,10 +197,10 @@ def read(link: Link, settings: Mapping[str, Setting]) -> State:
     for name, values in link.items():
         setting = settings.get(name)
         if setting is None:
-            problems.append(f"{name[:40]}: there is no such setting.")
+            problems.append(f'Ignored unknown link setting "{name[:40]}".')
             continue
         try:
             state = state.put(setting, setting.decode(values))
         except InputError as error:
-            problems.append(f"{name}: {error}")
+            problems.append(f'Ignored link setting "{name}": {error}')
     return state.put(PROBLEMS, tuple(problems))

@@ -189,7 +189,8 @@ def drop_missing(of: str, there: Any) -> bool:
         if lost:
             put(setting, type(value)(one for one in value if one not in lost) if many else setting.default)
             gone = setting.encode(type(value)(lost) if many else value)[:40]
-            put(PROBLEMS, (*get(PROBLEMS), f"{setting.name}: {gone} is not there; {next(iter(lost.values()))}."))
+            why = f'Ignored link setting "{setting.name}": {gone} does not exist; {next(iter(lost.values()))}.'
+            put(PROBLEMS, (*get(PROBLEMS), why))
     return get(PROBLEMS) != before
 
 

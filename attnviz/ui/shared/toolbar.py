@@ -4,15 +4,18 @@ Row 1 holds what a page is about: model, training step, text, examples. Row 2 ho
 layer, head, mask, then what a page puts there: its view, and what can be exported.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError
 from attnviz.core.stack import Stack
+from attnviz.metrics.roles import clearest
 from attnviz.sources.base import Source
-from attnviz.ui.shared import edits, history, look, says
+from attnviz.ui.shared import cache, edits, history, look, says, state
 from attnviz.ui.shared.look import Look
 
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
@@ -20,6 +23,9 @@ LINKS = """<button class="copy-link">Copy link</button>
 <details class="views"><summary>Views</summary><div class="saved"></div></details>
 <button class="shortcuts" title="Keyboard and words" aria-label="Keyboard and words">?</button>"""
 """Made to work by links.js and glossary.js."""
+
+MOST_CELLS = 2**20
+"""Weights of a run in which roles are looked for before anybody asks: 144 heads of 85 tokens."""
 
 FOLD = '<details class="fold"><summary>Controls</summary></details>'
 """On a phone it shows the controls after it, and hides them; the style sheet says how."""
@@ -68,6 +74,7 @@ def bar(
         site: where the page begins, if not where the model opens.
         mask: what is masked as long as nobody has chosen anything.
     """
+    _open_on_the_clearest(source, lines)
     with st.container(**ROW, key="row-two"):
         with st.container(**ROW, width="content", key="where"):
             chosen = look.site(source, site)
@@ -88,3 +95,18 @@ def bar(
     edits.notices(source, lines, changed)
     at = Look(source, lines, Edits() if source.read_only else changed, sentence, chosen, head)
     return Bar(at, view, actions, export, prediction)
+
+
+def _open_on_the_clearest(source: Source, lines: tuple[str, ...]) -> None:
+    """Look at the head of a pretrained model that has the clearest role on this text, where nobody chose a head."""
+    if source.facts is None or state.get(look.SITE) is not None or state.get(look.SHOW) is not None:
+        return
+    with suppress(AttnvizError):  # the page says why the text cannot be run
+        record = cache.record(source, lines)
+        if sum(step.num_heads * step.shape[2] * step.shape[3] for step in record.steps) > MOST_CELLS:
+            return
+        table = cache.head_metrics(record, 0)
+        row = clearest(table)
+        if row is not None:
+            head = table.iloc[row]
+            look.look_at(Site(head["kind"], int(head["layer"])), int(head["head"]))
