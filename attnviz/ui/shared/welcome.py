@@ -14,6 +14,7 @@ CLAIM = "See where each attention head looks, and what breaks when you change it
 TEXT = "The cat sat on the mat because it was tired"
 FIRST: Link = {"model": ["story"], "text": [TEXT], "site": ["d1"], "show": ["0"], "cell": ["7.2"]}
 """The link that an empty one stands for: where "because", which predicts "it", looks at "cat"."""
+TIRED = "The mouse sat on the mat because it was tired."
 GIVEN = "Anna and Tom went to the park. Anna gave the ball to"
 
 
@@ -35,8 +36,8 @@ CARDS = {
         "grid_on",
     ),
     "Hide the future": Card(
-        {"site": ["e0"], "show": ["0"], "mask": ["subsequent"]},
-        "Each English word now sees only the words before it. What happens to the translation?",
+        {"text": [TIRED], "site": ["e0"], "show": ["0"], "mask": ["subsequent"]},
+        "Each English word now sees only the words before it. Which words of the translation change?",
         "mask",
         "visibility_off",
     ),
