@@ -60,7 +60,7 @@ def test_a_card_sets_a_state_and_asks_a_question(name):
 
 
 def test_what_the_cards_ask_has_an_answer():
-    """Without the future "it" becomes "il" for a mouse; with its head off the model no longer names who gets the ball."""
+    """Without the future a mouse becomes "il"; with its head off the model no longer names who gets the ball."""
     app = opened(model=None)
     button(app, "Hide the future").click().run()
 
