@@ -100,12 +100,15 @@ if (!window.attnvizWalk) {
   const ready = () => {  // each picture is one stop of Tab; Streamlit's buttons over it are for the pointer
     document.body.append(...(spoken.isConnected ? [] : [spoken]));
     document.querySelectorAll(PICTURES).forEach((picture) => {
-      picture.toggleAttribute("data-wide", picture.scrollWidth > picture.clientWidth + 2);
+      const wide = picture.scrollWidth > picture.clientWidth + 2;
+      picture.toggleAttribute("data-wide", wide);
       picture.querySelectorAll('[data-testid="stElementToolbar"] button').forEach((button) => { button.tabIndex = -1; });
-      if (picture.tabIndex === 0 || ![...picture.querySelectorAll(MARKS)].some((one) => one.__data__?.cursor)) return;
+      if (picture.getAttribute("role") === "application") return;
+      const walks = [...picture.querySelectorAll(MARKS)].some((one) => one.__data__?.cursor);
+      if (!walks && !wide) return;
       picture.tabIndex = 0;
-      picture.setAttribute("role", "application");
-      picture.setAttribute("aria-label", "Picture: arrow keys walk through it, Enter selects, Escape clears");
+      picture.setAttribute("role", walks ? "application" : "group");
+      picture.setAttribute("aria-label", walks ? "Picture: arrow keys walk through it, Enter selects, Escape clears" : "Picture");
     });
   };
   const narrow = matchMedia("(max-width: 640px)");
@@ -114,6 +117,7 @@ if (!window.attnvizWalk) {
     if (box && box.checked !== narrow.matches) box.click();
   };
   narrow.addEventListener("change", tell);
+  window.addEventListener("resize", () => requestAnimationFrame(ready));
   let waits = false;
   new MutationObserver(() => {
     if (waits) return;
