@@ -81,21 +81,28 @@ def domain_of(kind: str, seen: Seen, found: Cells) -> Domain:
     if kind not in DOMAINS:
         raise InputError(f"There is no color domain {kind!r}; there are {', '.join(DOMAINS)}.")
     if kind == "adapts":
-        return adapted(found, max(len(seen.queries), len(seen.keys)))
+        return adapted(found, seen)
     return Domain(kind, seen.largest() if kind == "shared" else 1.0)
 
 
-def adapted(found: Cells, tokens: int) -> Domain:
-    """From 0 to 1 where that can be read, else to the largest weight of the rows that have a choice.
+def adapted(found: Cells, seen: Seen) -> Domain:
+    """From 0 to 1 where that can be read, else to the largest weight of rows that have a choice, special tokens aside.
 
-    A row with one key left gives it 1, whatever the head does.
+    A row with one key left gives it 1, whatever the head does; and many heads give special tokens what they give to no
+    word. Cells with more than the end of the scale have its color.
     """
     weights = np.where(colored(found), np.nan_to_num(found.weights), 0)
+    special = np.array([token.special for token in seen.keys.tokens[:: found.tile]], bool)
+    words = ~special if special.shape == weights.shape[-1:] and not special.all() else np.ones(weights.shape[-1], bool)
     choice = (found.blocked == 0).sum(-1) > 1
-    largest = float(weights[choice].max(initial=0))
-    if not 0 < largest < (1 if tokens > CROWDED else FAINT):
+    largest = float(weights[choice][:, words].max(initial=0))
+    tokens = max(len(seen.queries), len(seen.keys))
+    if not 0 < largest < (1 if tokens > CROWDED else FAINT) or (tokens <= CROWDED and weights[choice].max() >= FAINT):
         return Domain()
-    return Domain("adapts", largest, "here" if weights.max() <= largest else "where several keys are left")
+    if weights.max() <= largest:
+        return Domain("adapts", largest)
+    beyond = weights[choice].max() > largest
+    return Domain("adapts", largest, "between words" if beyond else "where several keys are left")
 
 
 def legend_of(domains: Sequence[Domain], colors: Theme) -> Ramp:

@@ -108,8 +108,7 @@ class Mosaic:
 def _scales(found: dict[Head, Cells], seen: dict[Site, Seen], kind: str) -> dict[Head, Domain]:
     """What the colors of each head say: one that adapts, by itself, as its large map does."""
     if kind == "adapts":
-        tokens = {site: max(len(one.queries), len(one.keys)) for site, one in seen.items()}
-        return {head: adapted(cells, tokens[head[0]]) for head, cells in found.items()}
+        return {head: adapted(cells, seen[head[0]]) for head, cells in found.items()}
     for (site, _), cells in found.items():
         return dict.fromkeys(found, domain_of(kind, seen[site], cells))
     return {}

@@ -192,6 +192,15 @@ def test_colors_of_a_faint_head_end_at_its_largest_weight():
     assert (texts(four, "ticks")[-1], texts(three, "ticks")[-1]) == ("0.25", "1")
 
 
+def test_a_special_token_does_not_stretch_the_scale():
+    """Of a long text: what a head gives to it is many times what it gives to any word, which would not be seen."""
+    record = record_of(["<cls>", *(f"w{i}" for i in range(41))], special={0})
+    largest = float(record.step(SITE).weights(0)[:, 1:].max())
+    caption = next(text for text in texts(heatmap(record, SITE, 0), "words") if text.startswith("weight;"))
+
+    assert caption.startswith(f"weight; colors end at {largest:.2g}, the largest ")
+
+
 def test_a_query_with_one_key_does_not_stretch_the_scale():
     """Under a causal mask the first token gives itself 1, whatever the head does."""
     record = record_of([f"w{i}" for i in range(41)], edits=replace(EVEN, mask=Subsequent()))
