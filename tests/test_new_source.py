@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from attnviz.sources import base
+from attnviz.sources.scratch import Scratch
+
 MIRROR = '''
 from dataclasses import dataclass
 
@@ -100,3 +103,11 @@ def test_a_new_source_is_found_at_every_door(tmp_path, door, printed):
 
     assert done.returncode == 0, done.stderr
     assert printed in done.stdout
+
+
+def test_a_class_that_derives_from_a_source_takes_no_name_from_it():
+    """Whoever changes what a source does for a trial leaves what others load as it is."""
+    before = dict(base.CLASSES)
+    type("Trial", (Scratch,), {})
+
+    assert before == base.CLASSES

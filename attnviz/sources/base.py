@@ -81,7 +81,7 @@ class Source(ABC):
     `attnviz.sources` is offered under them in the app, the shell and notebooks.
 
     Attributes:
-        names: under which `attnviz.load` makes it; see `named`.
+        names: under which `attnviz.load` makes it; see `named`. A class that derives from it does not take them.
         provenance: where the weights come from, of `PROVENANCES`.
         title, does: of a source without a card: a name for people, and one sentence.
         card: what was measured of the model; None if nothing was.
@@ -116,7 +116,7 @@ class Source(ABC):
     is_loaded: bool = True
 
     def __init_subclass__(cls) -> None:
-        CLASSES.update(dict.fromkeys(cls.names, cls))
+        CLASSES.update(dict.fromkeys(vars(cls).get("names", ()), cls))
 
     @classmethod
     def named(cls, name: str, **settings: Any) -> Self:

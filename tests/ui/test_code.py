@@ -90,7 +90,7 @@ def test_the_menu_of_a_picture_gives_its_code():
     app = opened(model="story", site="d1", show="0", off="d0.1")
     app.session_state["take head"] = True
     app.run()
-    python, shell = (block.value for block in app.code)
+    python, shell = (block.value for block in app.code if block.language in ("python", "bash"))
 
     assert 'heads_off={(Site("decoder", 0), 1)}' in python
     assert "--off d0.1" in shell
