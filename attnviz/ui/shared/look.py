@@ -22,7 +22,7 @@ from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, state
 from attnviz.ui.shared.setting import State, choice, coded, each, flag, kept, reader, whole
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import note
+from attnviz.ui.shared.text import block, note
 from attnviz.views import SPECIAL, View
 
 COMBINED = ("mean", "max", "min")
@@ -148,7 +148,7 @@ def room() -> int | None:
 def narrow_screen() -> None:
     """What the script of the page checks where the screen is narrow; nobody sees it."""
     with st.container(key="narrow-screen"):
-        control(st.checkbox, "Narrow screen", NARROW)
+        block("narrow" if control(st.checkbox, "Narrow screen", NARROW) else "wide", "screen")
 
 
 def is_dark() -> bool:
