@@ -95,7 +95,7 @@ class Plan:
     @property
     def notes(self) -> list[str]:
         joined = [axes.JOINED] if any(token.joined for part in self.sides for token in part.tokens[1:]) else []
-        return [*joined, "what is framed is the selected cell"] if self.chosen else joined
+        return [*joined, "selected cell outlined; Esc to clear"] if self.chosen else joined
 
     @property
     def chosen(self) -> tuple[int, int] | None:

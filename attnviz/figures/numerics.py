@@ -54,14 +54,14 @@ def policies(found: Mapping[str, Tensor | None], query: int, tokens: Tokens) -> 
     rows = [_row(weights, query, len(tokens)) for weights in found.values()]
     weights, states = (np.stack(part) for part in zip(*rows, strict=True))
     return Grid(
-        title=f"Row {query} without a key",
+        title=f"Row {query}, fully masked",
         states=states,
         kinds=POLICY,
         rows=tuple(found),
         columns=tokens,
         titles=("Policy", "Key"),
         lines=("what its weights are, by what is chosen for such rows",),
-        name="rows without keys",
+        name="fully masked rows",
         weights=weights,
     )
 

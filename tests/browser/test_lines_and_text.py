@@ -52,7 +52,7 @@ def test_the_cell_of_the_map_is_the_line_and_the_token_of_the_text(page, server)
     opened(page, server, LINES + "&cell=2.0")
 
     expect(page.locator(".words")).to_contain_text("'sat' (2) gives")
-    expect(page.locator(".st-key-picture-lines .marks")).to_contain_text("what is framed is the selected cell")
+    expect(page.locator(".st-key-picture-lines .marks")).to_contain_text("selected cell outlined; Esc to clear")
 
     page.get_by_role("radio", name="text").or_(page.get_by_role("button", name="text", exact=True)).first.click()
 

@@ -97,8 +97,8 @@ def _costs(lab: Lab) -> None:
     rows = [(name, number(now), number(far)) for name, number in ROWS]
     table(rows, ("", here, "128k tokens"), css="facts costs", numbers=(1, 2), rows_named=True)
     quiet(
-        "Of full attention: what a kernel does that skips every blocked cell. One that skips none does it all. "
-        "Memory is of the scores, if they are held. "
+        "Cost if blocked cells are skipped, and of full attention beside it. Memory is that of the scores, if all are "
+        "held at once. "
         f"{'Of both' if now.estimated else 'For 128k'} the keys of some rows are counted."
     )
 

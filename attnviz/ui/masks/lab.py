@@ -24,7 +24,7 @@ class Lab(Look):
 
     Attributes:
         stack: the rules as a person composed them, also those that are off.
-        mask: who may attend to whom at the site: the model's own mask and the rules together; Full if there is none. Of
+        mask: who may attend to whom at the site: the built-in mask and the rules together; Full if there is none. Of
             a model that is read-only, what the rules would be.
     """
 

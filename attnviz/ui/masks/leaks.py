@@ -86,7 +86,7 @@ def _undo(now: State) -> State:
 
 
 def _promised(lab: Lab) -> Mask | None:
-    """What each layer is to keep; None is the model's own mask with that of the page."""
+    """What each layer is to keep; None is the built-in mask with that of the page."""
     meant = state.get(MEANT)
     possible = {WAS_MEANT: meant is not None, FUTURE: lab.site.kind != "cross"}
     chosen = _choice("Expected", tuple(name for name in PROMISES if possible.get(name, True)), PROMISE)

@@ -1,4 +1,4 @@
-"""The tab of empty rows and dtypes: what becomes of a row without a key, and of a fill in each type of number."""
+"""The tab of empty rows and dtypes: what becomes of a fully masked row, and of a fill in each type of number."""
 
 import streamlit as st
 
@@ -61,7 +61,7 @@ def _empty(mask: Mask, lab: Lab) -> list[int]:
 
 
 def _rows(lab: Lab, mask: Mask, empty: list[int]) -> None:
-    """One row without a key, under each policy."""
+    """A fully masked row, under each policy."""
     heading("What a fully masked row gets")
     if not empty:
         quiet("With a single token there is none.")

@@ -165,7 +165,7 @@ def _has_cross(source: Source) -> bool:
 
 
 def _hidden(source: Source, lines: tuple[str, ...]) -> str:
-    """What the model's own mask hides: the future, padding, both, or nothing."""
+    """What the built-in mask hides: the future, padding, both, or nothing."""
     future = any(site.kind == "decoder" for site in source.sites)
     padding = len({sentence.length for sentence in cache.sentences(source, lines)}) > 1
     return " and ".join(["the future"] * future + ["padding"] * padding)
@@ -207,7 +207,7 @@ def number(i: int, rule: Mask, name: str, *, at: str, lead: bool = True, **optio
 
 
 def _with_shortcuts(stack: Stack, chosen: list[str]) -> Stack:
-    """Take away what was let go of; add what is new: a prefix before the rules that block, as it opens the future."""
+    """Remove what was switched off; add what is new: a prefix before the rules that block, as it opens the future."""
     entries = [e for e in stack.entries if not e.on or e.mask.rule not in SHORTCUTS or e.mask.rule in chosen]
     on = {e.mask.rule for e in entries if e.on}
     for name in (name for name in SHORTCUTS if name in chosen and name not in on):
