@@ -4,6 +4,7 @@ Each is drawn as typed or refused with one sentence; it stays in the box as it w
 page, and nothing complains in the console.
 """
 
+import json
 import re
 from urllib.parse import quote, unquote_plus, urlencode
 
@@ -22,6 +23,7 @@ from attnviz.core.masks import Subsequent
 from attnviz.export import FORMATS
 from attnviz.sources.scratch import Scratch
 from attnviz.ui.shared import cache
+from attnviz.ui.shared.text import SCRIPTS
 
 SITE = Site("encoder", 0)
 LABEL, NAME = 16, 24
@@ -52,9 +54,10 @@ FOREIGN = """() => ({
     elements: [...document.querySelectorAll('[data-testid=stMain] *')]
         .filter(e => e.matches('script,iframe,object,img,a,b,strong,em,s,del,code,pre,h1,h2,table,.katex,#hacked'))
         .filter(e => !e.closest('[data-testid^=stPageLink]'))
+        .filter(e => !e.matches('script') || !OURS.includes(e.textContent))
         .filter(e => !e.matches('table.reach, table.costs, .st-key-list strong'))  // ours, with constant names
         .map(e => e.outerHTML.slice(0, 100)),
-})"""
+})""".replace("OURS", json.dumps(SCRIPTS))
 """What would be there if a text had been read as markup or run."""
 
 CLEAN = {"hacked": "undefined", "title": "attnviz", "exceptions": 0, "elements": []}

@@ -88,7 +88,7 @@ def test_one_word_changed_shows_what_moved_in_a_pretrained_model():
     """The maps of real weights differ most in the row of the word, and the vectors of both sentences are apart."""
     from test_pages_pretrained import settled
 
-    app = settled(opened(compare_page, model="huggingface", hf=OPENS, text=CAT))
+    app = settled(opened(compare_page, model="huggingface", hf=OPENS, text=CAT, site="e0", show="0"))
 
     assert not app.exception
     assert app.text_input(key="b sentence").value == DOG

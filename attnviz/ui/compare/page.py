@@ -12,8 +12,9 @@ from attnviz.metrics.beside import Beside, Places, Side, at_a, beside
 from attnviz.sources.base import Source
 from attnviz.ui.compare import alike, other, said
 from attnviz.ui.shared import look, pictures, toolbar
-from attnviz.ui.shared.look import Cell, Look
+from attnviz.ui.shared.look import Cell
 from attnviz.ui.shared.text import heading, in_words, note, quiet, sideways
+from attnviz.ui.shared.toolbar import Bar
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
@@ -25,11 +26,12 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     if isinstance(b, AttnvizError):
         note(str(b))
     else:
-        _compared(a, other.side_of(a), b)
+        _compared(bar, other.side_of(a), b)
     alike.panel(a)
 
 
-def _compared(at: Look, a: Side, b: Side) -> None:
+def _compared(bar: Bar, a: Side, b: Side) -> None:
+    at = bar.at
     try:
         found = beside(a, other.same_words(a, b))
     except AttnvizError as error:
@@ -39,13 +41,14 @@ def _compared(at: Look, a: Side, b: Side) -> None:
         return
     cell = _on_grid(found, at.cell)
     figure = figures.difference(found, selected=cell, dark=at.dark, rev=look.rev("cell"))
-    in_words(words.compared(found) if cell is None else words.compared_cell(found, *cell))
-    pictures.how_to_select(cell is not None)
+    with bar.export:
+        pictures.take_away(figure, "difference")
     sideways("B and the difference")
     clicked = look.clicks("cell", partial(_select, found.rows, found.columns), look.let_go)
     pictures.picture(figure, "difference", select="cell", on_select=clicked)
+    in_words(words.compared(found) if cell is None else words.compared_cell(found, *cell))
+    pictures.how_to_select(cell is not None)
     quiet(f"{as_sentence(MEASURE)} The tokens of A and B are aligned by difflib.")
-    pictures.take_away(figure, "difference")
     pictures.numbers(figure, "difference")
     heading("Predictions")
     said.both(a, b, found, cell)

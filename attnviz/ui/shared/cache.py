@@ -169,7 +169,10 @@ def record(source: Source, lines: tuple[str, ...], edits: Edits = Edits()) -> Re
 
 def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
     """The source and the texts of a record that a page shows."""
-    return next((source, lines) for (_, source, lines, _), used in [*_used.items()] if used is record)
+    known = [(source, lines) for (_, source, lines, _), used in [*_used.items()] if used is record]
+    if not known:
+        raise LookupError("The record was not made by `record`.")
+    return known[0]
 
 
 @kept

@@ -50,6 +50,13 @@ def _asked(figure: Figure) -> dict[str, Any]:
     }
 
 
+def _origin(origin: Origin, record: Record) -> tuple[Source, tuple[str, ...]]:
+    try:
+        return origin(record)
+    except LookupError:
+        raise _NoCode from None
+
+
 class _NoCode(Exception):
     """A value that no line of code makes."""
 
@@ -114,7 +121,7 @@ class _Writer:
         """The name of a record, which a line before makes."""
         if not any(one is record for one in self.records):
             self.records.append(record)
-            source, texts = self.origin(record)
+            source, texts = _origin(self.origin, record)
             asked = [self.value(texts[0] if len(texts) == 1 else [*texts]), self._source(source)]
             asked += [self.value(record.edits)] if record.edits != Edits() else []
             self.lines.append(f"{self._name(record)} = attnviz.analyze({', '.join(asked)})")
@@ -149,11 +156,12 @@ def shell(figure: Figure, origin: Origin) -> str:
     record = next(one for one in reversed(figure.call.arguments) if isinstance(one, Record))
     try:
         words = _COMMANDS[figure.call.name](figure.call.arguments, asked)
-        words += _drawn(asked) + _model(*origin(record)) + _edits(record.edits)
+        source, texts = _origin(origin, record)
+        words += _drawn(asked) + _model(source) + _edits(record.edits)
     except _NoCode:
         return ""
     command, *options = words
-    return shlex.join(["attnviz", command, "\n".join(origin(record)[1]), *options, "-o", f"{figure.name}.png"])
+    return shlex.join(["attnviz", command, "\n".join(texts), *options, "-o", f"{figure.name}.png"])
 
 
 def _head(arguments: tuple, asked: dict, form: str = "map") -> list[str]:
@@ -226,7 +234,7 @@ def _drawn(asked: dict) -> list[str]:
     return words
 
 
-def _model(source: Source, texts: tuple[str, ...]) -> list[str]:
+def _model(source: Source) -> list[str]:
     """Every setting that differs, as the shell reads it."""
     words = ["--model", source.id]
     for name, value in _settings(source).items():
