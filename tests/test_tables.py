@@ -109,7 +109,7 @@ def test_a_large_mask_has_a_row_per_run_of_keys_and_says_so():
     row = table[table["query"] == 300]
     assert row["key"].tolist() == [0, 297, 301, 302]
     assert row["may_attend"].tolist() == [False, True, False, False]
-    assert row["rule"].tolist() == [f"{Window(3, 1)}", "", "subsequent", f"subsequent and {Window(3, 1)}"]
+    assert row["rule"].tolist() == [f"{Window(3, 1)}", "", "causal", f"causal and {Window(3, 1)}"]
     assert table["query"].nunique() == 600
 
 

@@ -24,7 +24,7 @@ EXAMPLES = """examples:
   attnviz mask "the cat sat down" --model scratch --mask window=1 -o mask.pdf
   echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json
 """
-MASKS = "subsequent, window=2,1, prefix=3, documents=3,4 or another of 'attnviz masks', or the JSON of a mask"
+MASKS = "causal, window=2,1, prefix=3, documents=3,4 or another of 'attnviz masks', or the JSON of a mask"
 
 COMMANDS = {
     "app": "the app, open in a browser until Ctrl+C",

@@ -10,7 +10,7 @@ from attnviz.core.masks import RULES, Mask
 
 
 def read(text: str) -> Mask:
-    """A mask from JSON, or from rules joined by "|", "&" and "~": "subsequent & documents=3,4 | prefix=3".
+    """A mask from JSON, or from rules joined by "|", "&" and "~": "causal & documents=3,4 | prefix=3".
 
     "&" binds closer than "|", and "~", which turns a rule around, closest.
 
@@ -44,10 +44,11 @@ def _form(rule: type[Mask]) -> str:
 
 
 def _rule(text: str) -> Mask:
-    """One rule: "window=2,1", "padding=5,3,left=7", "~subsequent"."""
+    """One rule: "window=2,1", "padding=5,3,left=7", "~causal"."""
     if text.strip().startswith("~"):
         return ~_rule(text.strip()[1:])
     name, _, values = text.strip().partition("=")
+    name = "subsequent" if name == "causal" else name
     rule, left = _sayable().get(name), [value.strip() for value in values.split(",")] if values else []
     if rule is None or not all(re.fullmatch(r"(\w+ *= *)?-?\d+", value, re.ASCII) for value in left):
         raise _unknown(text)

@@ -1,7 +1,7 @@
 """A mask as it is composed, rule by rule.
 
 stack = Stack((Entry(Subsequent()), Entry(Prefix(3), "or"), Entry(Padding((5,)))))
-stack.mask()                                    # (subsequent or prefix of 3) and padding
+stack.mask()                                    # (causal or prefix of 3) and padding
 stack.blame(0, 4)                               # (0, 1): neither entry 0 nor entry 1 opens the cell
 """
 

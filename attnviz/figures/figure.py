@@ -164,7 +164,7 @@ def stem(record: Record, *what: object, sentence: int = 0, view: View = View()) 
 
 
 def edited(edits: Edits, view: View = View()) -> str:
-    """What was changed and how it is looked at, in short, for a file's name: "subsequent off 0.2 temperature 0.5"."""
+    """What was changed and how it is looked at, in short, for a file's name: "causal off 0.2 temperature 0.5"."""
     places = ((site.layer if site.kind == "encoder" else site, head) for site, head in sorted(edits.heads_off))
     parts = [] if edits.own_mask else ["no own mask"]
     parts += [] if edits.mask is None else [str(edits.mask)]

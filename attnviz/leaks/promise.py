@@ -99,4 +99,4 @@ def _named(step: Step) -> str:
         return str(step.mask)
     if step.mask is not None:
         return "the built-in mask"
-    return "subsequent" if step.site.kind == "decoder" else "full"
+    return "causal" if step.site.kind == "decoder" else "full"

@@ -90,7 +90,7 @@ def test_the_subsequent_mask_is_drawn_and_undone(page, server):
     open_app(page, server)
     choose_mask(page, "Causal (hide the future)")
 
-    expect(picture(page, "head")).to_contain_text("blocked by subsequent")
+    expect(picture(page, "head")).to_contain_text("blocked by causal")
 
     page.get_by_role("button", name="Causal (hide the future)").click()
 
@@ -181,7 +181,7 @@ def test_the_masks_page_opens_on_the_subsequent_grid(page, server):
     """Shift-right labels: the row of <sos> predicts the first word."""
     open_app(page, server, "masks")
 
-    expect(picture(page, "mask")).to_contain_text("blocked by subsequent")
+    expect(picture(page, "mask")).to_contain_text("blocked by causal")
     expect(picture(page, "mask")).to_contain_text("<sos>")
     expect(picture(page, "mask")).to_contain_text("<eos>")
     expect(picture(page, "mask")).to_contain_text("may attend")

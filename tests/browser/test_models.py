@@ -103,7 +103,7 @@ def test_the_model_without_its_own_mask_sees_the_future(page, server):
     """On the Masks page the mask of the decoder is drawn; turned off, nothing is blocked, and a chip takes it back."""
     open_page(page, server, "masks")
 
-    expect(picture(page, "mask")).to_contain_text("blocked by subsequent")
+    expect(picture(page, "mask")).to_contain_text("blocked by causal")
 
     page.get_by_role("button", name="Mask", exact=True).click()
     page.get_by_text("Built-in mask: causal", exact=True).click()
@@ -112,7 +112,7 @@ def test_the_model_without_its_own_mask_sees_the_future(page, server):
 
     page.get_by_role("button", name="the future not masked").click()
 
-    expect(picture(page, "mask")).to_contain_text("blocked by subsequent")
+    expect(picture(page, "mask")).to_contain_text("blocked by causal")
 
 
 def test_the_slider_goes_back_to_the_untrained_head(page, server):

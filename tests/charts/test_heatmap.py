@@ -79,7 +79,7 @@ def test_the_title_says_what_is_drawn_and_what_was_changed():
 
     assert words.startswith("Head 1 (off) · encoder layer 0 · test")
     assert "random weights: shows the mechanics, not meaning" in words
-    assert "changed: mask: subsequent, encoder layer 0 head 1 off, temperature 0.5" in words
+    assert "changed: mask: causal, encoder layer 0 head 1 off, temperature 0.5" in words
 
 
 def test_a_combination_of_heads_names_itself(cat):

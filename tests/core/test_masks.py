@@ -135,11 +135,11 @@ def same(a, b):
         (Window(1), "x... xx.. .xx.", "window (1 before, 0 after)"),
         (Window(0, 1), "xx.. .xx. ..xx", "window (0 before, 1 after)"),
         (Prefix(2), "xx.. xx.. xx..", "prefix of 2"),
-        (Subsequent() | Prefix(2), "xx.. xx.. xxx.", "subsequent or prefix of 2"),
+        (Subsequent() | Prefix(2), "xx.. xx.. xxx.", "causal or prefix of 2"),
         (Documents((1, 2)), "x... .xx. .xx.", "documents of 1, 2"),
         (Painted(((0, 3), (2, 0))), "xxx. xxxx .xxx", "painted"),
         (Opened(((0, 3), (2, 0))), "...x .... x...", "opened"),
-        (Subsequent() | Opened(((0, 2),)), "x.x. xx.. xxx.", "subsequent or opened"),
+        (Subsequent() | Opened(((0, 2),)), "x.x. xx.. xxx.", "causal or opened"),
         (Dilated(1, 1), "x.x. .x.x x.x.", "dilated window (1 before, 1 after, step 2)"),
         (Dilated(1, 0, 1), "x... xx.. .xx.", "dilated window (1 before, 0 after, step 1)"),
         (Global((1, 1)), ".x.. xxxx .x..", "global tokens 1"),
@@ -153,8 +153,8 @@ def same(a, b):
         (Random(0, 4), ".... .... ....", "random (0 of every 4, seed 0)"),
         (Window(1).shifted(1), "xx.. .xx. ..xx", "window (1 before, 0 after) at offset 1"),
         (~Subsequent(), ".xxx ..xx ...x", "not subsequent"),
-        (Subsequent() & Window(1, 1), "x... xx.. .xx.", "subsequent and window (1 before, 1 after)"),
-        (~(Subsequent() & Prefix(1)), ".xxx .xxx .xxx", "not (subsequent and prefix of 1)"),
+        (Subsequent() & Window(1, 1), "x... xx.. .xx.", "causal and window (1 before, 1 after)"),
+        (~(Subsequent() & Prefix(1)), ".xxx .xxx .xxx", "not (causal and prefix of 1)"),
     ],
     ids=lambda x: str(x) if not isinstance(x, str) else "",
 )
@@ -302,7 +302,7 @@ def test_a_shift_of_a_known_rule_is_that_rule():
         "window (1 before, 0 after) at offset -1",
         "subsequent (offset -1)",
     )
-    assert str(Shifted(Subsequent() | Prefix(1), 2)) == "(subsequent or prefix of 1) at offset 2"
+    assert str(Shifted(Subsequent() | Prefix(1), 2)) == "(causal or prefix of 1) at offset 2"
 
 
 def test_an_alignment_that_is_not_there_is_refused():
@@ -403,7 +403,7 @@ def test_reasons_are_numbered_from_one():
     """Single rules before their combinations, in the order of the rules."""
     reasons, codes = (Subsequent() & Prefix(2)).reasons(3, 3)
 
-    assert reasons == ("subsequent", "prefix of 2", "subsequent and prefix of 2")
+    assert reasons == ("causal", "prefix of 2", "causal and prefix of 2")
     assert codes.tolist() == [[0, 1, 3], [0, 0, 3], [0, 0, 2]]
 
 
@@ -633,10 +633,10 @@ def test_a_mask_of_another_convention_is_not_taken_for_this_one(adapter, mask, s
 
 
 def test_a_rule_that_is_itself_a_combination_stands_in_parentheses():
-    """Else "subsequent or prefix of 1 and padding" could be read two ways."""
+    """Else "causal or prefix of 1 and padding" could be read two ways."""
     mask = (Subsequent() | Prefix(1)) & Padding((2,))
 
-    group = "(subsequent or prefix of 1)"
+    group = "(causal or prefix of 1)"
     assert set(mask.reasons(3, 3)[0]) == {group, "padding", f"{group} and padding"}
 
 

@@ -287,7 +287,7 @@ def test_a_read_only_model_says_why_nothing_can_be_changed(folder, page):
     assert found["toggles"] == [True]
     assert page is masks_page or (found["Mask"] == [True] and len(found["buttons"]) > 3)
     assert 'class="note' not in html(app)
-    assert "blocked by subsequent" not in "".join(specs(app))
+    assert "blocked by causal" not in "".join(specs(app))
 
 
 def test_what_a_link_changes_in_a_read_only_model_is_named_as_left_out(folder):

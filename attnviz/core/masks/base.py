@@ -130,7 +130,7 @@ class Mask(ABC):
         """Why each cell of one sentence is blocked.
 
         Returns:
-            The distinct reasons ("subsequent", "subsequent and padding", ...) and an integer tensor (rows, columns):
+            The distinct reasons ("causal", "causal and padding", ...) and an integer tensor (rows, columns):
             0 = may attend, i = blocked by reason i - 1.
         """
         self._check_sentence(sentence)

@@ -58,11 +58,7 @@ def _own(lab: Lab) -> None:
     if lab.source.read_only:
         quiet("This model is read-only: the rules change the grid, not its weights.")
     elif own is not None and lab.edits.own_mask:
-        quiet(f"Built-in mask{f': {_named(own)}' if isinstance(own, Mask) else ''}. Then these rules:")
-
-
-def _named(mask: Mask) -> str:
-    return str(mask).replace("subsequent", "causal")
+        quiet(f"Built-in mask{f': {own}' if isinstance(own, Mask) else ''}. Then these rules:")
 
 
 def _take(title: str, setting: Setting, options: dict, step: Callable[[State, str], State], **more) -> None:

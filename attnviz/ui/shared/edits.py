@@ -230,7 +230,8 @@ def _empty_rows(source: Source, lines: tuple[str, ...], edits: Edits) -> str:
 def name_of(entry: Entry, *, first: bool = True) -> str:
     """A rule as it is called: "Causal (hide the future)", "or prefix of 2", "not padding mask"."""
     rule = str(entry.mask)
-    rule = TITLES.get(rule, f"{rule} mask") if rule == entry.mask.rule else rule
+    plain = {entry.mask.rule: f"{entry.mask.rule} mask", "causal": TITLES["subsequent"]}
+    rule = plain.get(rule, rule)
     return " ".join(filter(None, ("or" * (entry.join == "or" and not first), "not" * entry.negated, rule)))
 
 

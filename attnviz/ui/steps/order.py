@@ -47,6 +47,6 @@ def _both(at: Walk) -> None:
         rows.append(["on" if positions else "off", f"{found.difference:.2g}", follows])
     head = ["positions", "largest difference of a word's output", "output permuted as the words"]
     table(head, rows, numbers=(1,))
-    quiet("A subsequent mask looks at the order, too: with it the output changes even without positions.")
+    quiet("A causal mask looks at the order, too: with it the output changes even without positions.")
     if state.get(CHANGES):
         quiet("Numbers set by hand in Q, K or V stay at their places, so they also tell places apart.")

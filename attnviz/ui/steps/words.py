@@ -20,7 +20,7 @@ WHY = {
     "stronger, not impossible.",
     "temperature": "Below 1 the largest weight grows, above 1 weights become more alike.",
     "mask": "Blocked scores become −∞ before the softmax, so that e^−∞ = 0 and the others share all. Under a "
-    "subsequent mask query 12 sees keys 0 to 12: itself, too.",
+    "causal mask query 12 sees keys 0 to 12: itself, too.",
     "softmax": "Each row is e to the score, over the sum of these. A weight says how much of a value is taken, not how "
     "much the output depends on it: a large weight on a short value does little.",
     "dropout": "In training some weights are set to 0 and the others raised: rows then do not sum to 1.",

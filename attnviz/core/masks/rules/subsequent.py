@@ -37,4 +37,4 @@ class Subsequent(Mask):
         return pen.band(None, pen.diagonal(self.offset))
 
     def __str__(self) -> str:
-        return f"subsequent (offset {self.offset})" if self.offset else "subsequent"
+        return f"causal (offset {self.offset})" if self.offset else "causal"
