@@ -143,7 +143,7 @@ def test_of_a_translator_the_mask_of_the_decoder_is_shown(run, tmp_path):
     assert cross["key_tokens"].tolist() == ["the", "cat", "<eos>", "<pad>", "<pad>"]
     assert cross["may_attend"].tolist() == [[True, True, True, False, False]] * len(cross["query_tokens"])
     rules = {row["rule"] for row in csv.DictReader((tmp_path / "decoder.csv").read_text("utf-8-sig").splitlines())}
-    assert "subsequent" in rules
+    assert "causal" in rules
 
 
 def test_a_mask_that_is_asked_for_joins_the_models_own(run, tmp_path):

@@ -48,7 +48,7 @@ def test_a_name_says_what_is_shown():
 
     assert figures.head(record, SITE, 1).name == "test-encoder-layer-0-head-1-The-cat-sat"
     assert figures.heads(record, SITE).name == "test-encoder-layer-0-heads-The-cat-sat"
-    assert figures.mask(Subsequent(), WORDS).name == "mask-subsequent-The-cat-sat"
+    assert figures.mask(Subsequent(), WORDS).name == "mask-causal-The-cat-sat"
     assert figures.head(record_of(["Ça", "../etc", "猫"]), SITE, 0).name.endswith("head-0-Ca-etc")
 
 
@@ -57,9 +57,9 @@ def test_a_name_ends_with_what_was_changed():
     edits = Edits(mask=Subsequent(), heads_off=frozenset({(SITE, 1)}), temperature=0.5, empty_rows="nan")
     short, long = (record_of(words, edits=edits) for words in (WORDS, ["word"] * 30))
 
-    end = "-subsequent-off-0-1-temperature-0-5-empty"
+    end = "-causal-off-0-1-temperature-0-5-empty-nan"
     plain = record_of(WORDS, edits=Edits(mask=Subsequent()))
-    assert figures.head(plain, SITE, 0).name.endswith("The-cat-sat-subsequent")
+    assert figures.head(plain, SITE, 0).name.endswith("The-cat-sat-causal")
     assert figures.heads(short, SITE).name == f"test-encoder-layer-0-heads-The-cat-sat{end}"
     for figure in (figures.head(long, SITE, 0), figures.change(record_of(["word"] * 30), long)):
         assert figure.name.endswith(end)

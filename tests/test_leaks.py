@@ -156,7 +156,7 @@ def test_a_decoder_without_its_mask_sees_all_of_the_future():
     assert test.leaks.equal(future(5, 0))
     assert test.tested.tolist() == [False, True, True, True, True]
     assert test.notes == ("special tokens are left as they are, at position 0",)
-    assert test.promise == "subsequent, through 2 layers"
+    assert test.promise == "causal, through 2 layers"
 
 
 def test_a_decoder_promises_to_hide_the_future_even_where_its_mask_does_not():

@@ -58,7 +58,7 @@ def test_a_cell_has_one_state_and_names_its_rule():
     assert [metrics.STATES[s] for s in found.states[0]] == ["empty row"] * len(WORDS)
     assert found.states[1].tolist() == [metrics.WEIGHT] * 2 + [metrics.BLOCKED] * 11
     assert (found.states[5, :6] == metrics.NAN).all()
-    assert found.reasons[found.blocked[1, 2] - 1] == "subsequent"
+    assert found.reasons[found.blocked[1, 2] - 1] == "causal"
     assert found.reasons[found.blocked[0, 0] - 1] == "painted"
 
 

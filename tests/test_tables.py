@@ -32,7 +32,7 @@ def test_a_table_of_weights_has_a_row_per_cell_with_the_records_own_numbers():
     assert (table["weight"].to_numpy(np.float32).reshape(4, 4) == step.weights(1).numpy()).all()
     assert (table["score"].to_numpy(np.float32).reshape(4, 4) == step.scores(1).numpy()).all()
     assert table.query("query == 1 and key == 3")[["key_token", "state", "rule"]].values.tolist() == [
-        ["The", "blocked", "subsequent"]
+        ["The", "blocked", "causal"]
     ]
     assert set(table[table["state"] == "weight"]["rule"]) == {""}
 
@@ -94,7 +94,7 @@ def test_a_mask_has_a_row_per_cell_with_its_rule():
     table = tables.mask_table(see_mask(Subsequent(), "ab", "xyz"))
 
     assert table["may_attend"].tolist() == [True, False, False, True, True, False]
-    assert table["rule"].tolist() == ["", "subsequent", "subsequent", "", "", "subsequent"]
+    assert table["rule"].tolist() == ["", "causal", "causal", "", "", "causal"]
     assert table["key_token"].tolist() == ["x", "y", "z"] * 2
 
 

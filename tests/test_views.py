@@ -390,5 +390,5 @@ def test_a_mask_says_what_its_view_does():
         assert part[1:] in figure.description
         assert part[1:] in figure.table.attrs["note"]
     assert [row["text"] for row in chart["tokens"]] == ["▸ ly", "▸ good"]
-    assert figure.name == "mask-subsequent-s-un-like-ly-good-s-words-hide"
+    assert figure.name == "mask-causal-s-un-like-ly-good-s-words-hide"
     assert figures.mask(Subsequent(), ["w"] * 600, view=View(special="hide")).screen_data is not None

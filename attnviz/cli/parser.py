@@ -143,7 +143,7 @@ def _add_check(command: argparse.ArgumentParser) -> None:
     command.add_argument("--convention", metavar="HOW", help=f"of a mask: {conventions} (guessed)")
     causal = "the future must be blocked, or need not be (guessed)"
     command.add_argument("--causal", action=argparse.BooleanOptionalAction, default=None, help=causal)
-    kinds = "causal, prefix-lm, window or another kind of 'attnviz masks', or a mask such as 'subsequent | prefix=3'"
+    kinds = "causal, prefix-lm, window or another kind of 'attnviz masks', or a mask such as 'causal | prefix=3'"
     command.add_argument("--meant", metavar="MASK", help=f"what it is meant to be: {kinds}; what differs is an error")
     command.add_argument("--shape", type=_shape, metavar="B,H,Q,K", help="of the scores: how the array broadcasts")
     _add_json(command)

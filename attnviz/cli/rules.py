@@ -40,7 +40,8 @@ def _form(rule: type[Mask]) -> str:
         said += ",..." * (one.kind == "numbers")
         text += f"{',' * bool(text)}{said}" if one.required else f"[,{said}]"
         after_a_list |= one.kind == "numbers"
-    return f"{rule.rule}={text}".replace("=[,", "[=", 1) if text else rule.rule
+    name = "causal" if rule.rule == "subsequent" else rule.rule
+    return f"{name}={text}".replace("=[,", "[=", 1) if text else name
 
 
 def _rule(text: str) -> Mask:

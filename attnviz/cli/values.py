@@ -83,7 +83,7 @@ def head(options: Namespace, source: Source) -> int | str:
 
 
 def edits(options: Namespace, source: Source) -> Edits:
-    default = ["subsequent"] if "sos" in source.settings() and options.command == "mask" else []
+    default = ["causal"] if "sos" in source.settings() and options.command == "mask" else []
     masks = [rules.read(text) for text in options.masks or default]
     seen = site(options, source)
     off = {

@@ -69,7 +69,7 @@ def cost(
 
     Up to `counted` cells every cell is counted. Beyond that only some rows are, each the middle of a stretch of rows
     that it stands for; all stretches are equal, but for a shorter one at the end. That is within a key per row where
-    the keys per row grow steadily, as under a subsequent mask; it misses what is special about single rows, such as
+    the keys per row grow steadily, as under a causal mask; it misses what is special about single rows, such as
     painted cells and global tokens. So 131,072 x 131,072 are estimated from 32 rows. No more than a block of cells is
     ever held (`masks.base.BLOCK`).
 

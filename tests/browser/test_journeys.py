@@ -94,7 +94,7 @@ def test_the_subsequent_mask_is_drawn_and_undone(page, server):
 
     page.get_by_role("button", name="Causal (hide the future)").click()
 
-    expect(picture(page, "head")).not_to_contain_text("subsequent")
+    expect(picture(page, "head")).not_to_contain_text("causal")
 
 
 def test_a_head_switched_off_moves_the_output(page, server):

@@ -19,7 +19,7 @@ SAID = ["The", "cat", "sat", "down"]
 
 
 def made(labels=SAID, *, keys=None, saw=((1, 0), (1, 2), (0, 0)), special=(3,), **settings) -> LeakTest:
-    """A test in which some queries saw some keys, under a subsequent promise; special tokens were not changed."""
+    """A test in which some queries saw some keys, under a causal promise; special tokens were not changed."""
     queries = tuple(Token(text, i, 0, 0, special=i in special) for i, text in enumerate(labels))
     columns = queries if keys is None else tuple(Token(text, i, 0, 0) for i, text in enumerate(keys))
     moved = torch.zeros(len(queries), len(columns), dtype=torch.float64)
@@ -28,7 +28,7 @@ def made(labels=SAID, *, keys=None, saw=((1, 0), (1, 2), (0, 0)), special=(3,), 
     if keys is None:
         moved[:, list(special)] = math.nan
     promised = Subsequent().grid(*moved.shape)
-    given = {"noise": 0.0, "tolerance": 1e-5, "where": "decoder layer 0", "promise": "subsequent"} | settings
+    given = {"noise": 0.0, "tolerance": 1e-5, "where": "decoder layer 0", "promise": "causal"} | settings
     return LeakTest(moved, promised, queries=queries, keys=columns, source="story", provenance="random", **given)
 
 
@@ -68,7 +68,7 @@ def test_the_title_counts_and_the_lines_say_how_it_was_measured():
     assert none[0].startswith("Leak test: no leak")
     text = " ".join(few)
     for part in (
-        "promised: subsequent",
+        "promised: causal",
         "by more than 0.0002% of its length",
         "equal inputs differ by 1 part in 5 million",
     ):
@@ -124,8 +124,8 @@ def test_red_is_where_the_leaks_are(n):
 def test_a_figure_has_its_words_numbers_and_name():
     figure = figures.leaks(made(text="The cat sat down", edits=Edits(Subsequent())))
 
-    assert figure.name == "story-leaks-decoder-layer-0-The-cat-sat-down-subsequent"
-    assert figure.title.startswith("Leak test: 1 leak · decoder layer 0 · story · promised: subsequent")
+    assert figure.name == "story-leaks-decoder-layer-0-The-cat-sat-down-causal"
+    assert figure.title.startswith("Leak test: 1 leak · decoder layer 0 · story · promised: causal")
     assert figure.description.startswith("1 leak: position 1 'cat' saw position 2 'sat': its output moved by 25.0%.")
     assert "Of what may be seen, 7 cells did not move." in figure.description
     table = figure.table.set_index(["query", "key"])

@@ -127,9 +127,9 @@ def same(a, b):
     ("mask", "drawing", "words"),
     [
         (Full(), "xxxx xxxx xxxx", "full"),
-        (Subsequent(), "x... xx.. xxx.", "subsequent"),
-        (Subsequent(1), "xx.. xxx. xxxx", "subsequent (offset 1)"),
-        (Subsequent(-1), ".... x... xx..", "subsequent (offset -1)"),
+        (Subsequent(), "x... xx.. xxx.", "causal"),
+        (Subsequent(1), "xx.. xxx. xxxx", "causal (offset 1)"),
+        (Subsequent(-1), ".... x... xx..", "causal (offset -1)"),
         (Padding((3,)), "xxx. xxx. xxx.", "padding"),
         (Padding((3,), left=4), ".xxx .xxx .xxx", "padding"),
         (Window(1), "x... xx.. .xx.", "window (1 before, 0 after)"),
@@ -152,7 +152,7 @@ def same(a, b):
         (Documents((2,)).shifted(-1), ".... xx.. xx..", "documents of 2 at offset -1"),
         (Random(0, 4), ".... .... ....", "random (0 of every 4, seed 0)"),
         (Window(1).shifted(1), "xx.. .xx. ..xx", "window (1 before, 0 after) at offset 1"),
-        (~Subsequent(), ".xxx ..xx ...x", "not subsequent"),
+        (~Subsequent(), ".xxx ..xx ...x", "not causal"),
         (Subsequent() & Window(1, 1), "x... xx.. .xx.", "causal and window (1 before, 1 after)"),
         (~(Subsequent() & Prefix(1)), ".xxx .xxx .xxx", "not (causal and prefix of 1)"),
     ],
@@ -300,7 +300,7 @@ def test_a_shift_of_a_known_rule_is_that_rule():
     assert Window(1).shifted(0) == Window(1)
     assert (Window(1) & Subsequent()).shifted(-1).blocked_by(2, 3) == (
         "window (1 before, 0 after) at offset -1",
-        "subsequent (offset -1)",
+        "causal (offset -1)",
     )
     assert str(Shifted(Subsequent() | Prefix(1), 2)) == "(causal or prefix of 1) at offset 2"
 
@@ -384,7 +384,7 @@ def test_the_rules_of_an_and_are_named_each():
     mask = Subsequent() & Padding((2, 4)) & (Prefix(1) | Window(3))
 
     group = "(prefix of 1 or window (3 before, 0 after))"
-    assert mask.blocked_by(0, 3, sentence=0) == ("subsequent", "padding", group)
+    assert mask.blocked_by(0, 3, sentence=0) == ("causal", "padding", group)
     assert mask.blocked_by(2, 2, sentence=0) == ("padding",)
     assert mask.blocked_by(2, 2, sentence=1) == ()
 

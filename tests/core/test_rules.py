@@ -55,7 +55,7 @@ def test_the_shell_says_any_mask_of_a_rule(rule, data):
 def test_the_form_of_a_rule_says_what_may_be_left_out():
     forms = list(shell.forms())
 
-    assert {"full", "subsequent[=OFFSET]", "window=BEFORE[,AFTER]", "documents=LENGTHS,..."} <= set(forms)
+    assert {"full", "causal[=OFFSET]", "window=BEFORE[,AFTER]", "documents=LENGTHS,..."} <= set(forms)
     assert "padding=LENGTHS,...[,left=N]" in forms
     assert "neighborhood=SIZE,LENGTH[,STEP]" in forms
 

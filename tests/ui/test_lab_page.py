@@ -194,7 +194,7 @@ def test_the_selected_cell_says_which_rules_block_it():
 
     app = opened(masks_page, mask="subsequent.window-1", cell="3.5")
 
-    assert "Blocked by rule 1: subsequent; rule 2: window (1 before, 0 after)." in html(app)
+    assert "Blocked by rule 1: causal; rule 2: window (1 before, 0 after)." in html(app)
 
     app = opened(masks_page, mask="subsequent.window-1", cell="3.2")
 

@@ -300,7 +300,7 @@ def test_the_masks_page_shows_the_mask_of_the_decoder():
     """It is the model's own: nothing is changed. Turned off, the future is seen, and a chip says so."""
     app = opened(masks_page, model="translator")
 
-    assert "Mask &#x27;subsequent&#x27;" in html(app)
+    assert "Mask &#x27;causal&#x27;" in html(app)
     assert "decoder layer 0" in html(app)
     assert "Original model" in captions(app)
 

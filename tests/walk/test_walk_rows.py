@@ -130,7 +130,7 @@ def test_a_masked_key_names_its_rules():
 
     assert row.rules[1] == ""
     assert row.rules[0].startswith("painted")
-    assert set(row.rules[2:]) == {"subsequent"}
+    assert set(row.rules[2:]) == {"causal"}
 
 
 def test_an_off_head_still_shows_its_row():

@@ -132,7 +132,7 @@ def test_a_decoder_never_sees_the_future(family):
 
     for step in (step for step in steps if step.site.kind == "decoder"):
         assert not step.weights(0)[:, :length].triu(1).any()
-        assert "subsequent" in " ".join(step.reasons(0)[0])
+        assert "causal" in " ".join(step.reasons(0)[0])
 
 
 @pytest.mark.parametrize("family", ["Bert", "GPT2", "Llama", "T5", "Bart"])

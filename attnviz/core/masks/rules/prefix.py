@@ -14,7 +14,7 @@ class Prefix(Mask):
     """Every query may attend to the first `length` keys, and to no other. Prefix-LM is ``Subsequent() | Prefix(n)``."""
 
     rule = "prefix"
-    meaning = "every query sees the first keys: after subsequent, a prefix-LM"
+    meaning = "every query sees the first keys: after causal, a prefix-LM"
     join = "or"
     length: int = parameter("prefix length", start=2)
 
