@@ -27,6 +27,7 @@ _HOMES = {
     "ALiBi": "core.modifiers",
     "RelativeBias": "core.modifiers",
     "render": "export",
+    "show": "ui.live",
 }
 _RULES = Path(__file__).parent / "core" / "masks" / "rules"
 _HOMES |= {

@@ -21,9 +21,26 @@ SOURCES = dict(sorted(base.CLASSES.items(), key=lambda one: base.PROVENANCES.ind
 
 DEFAULT = next(iter(SOURCES))
 
+OFFERED: dict[str, Source] = {}
+"""Sources of this process that `offer` put beside these, by their names."""
+
+
+def offer(source: Source) -> str:
+    """Let a source of this process be loaded by its name, and so be chosen in the app; gives that name.
+
+    An older one of that name gives way.
+
+    Raises:
+        InputError: if a model that ships with attnviz has that name.
+    """
+    if source.id in SOURCES:
+        raise InputError(f"A model that ships with attnviz is called '{source.id}'; give yours another name.")
+    OFFERED[source.id] = source
+    return source.id
+
 
 def load(name: str = DEFAULT, *, report: Callable[[Any], bool | None] | None = None, **settings: object) -> Source:
-    """The source of that name: one of `SOURCES`, or a model of Hugging Face by its Hub name or its folder.
+    """The source of that name: one of `SOURCES` or `OFFERED`, or a model of Hugging Face by its Hub name or its folder.
 
     Args:
         report: is told how far a download is, with a `sources.huggingface.hub.Progress`; if it gives False, that ends.
@@ -35,6 +52,8 @@ def load(name: str = DEFAULT, *, report: Callable[[Any], bool | None] | None = N
         AttnvizError: names the file if one that ships with attnviz is missing or damaged; says why a model of Hugging
             Face cannot be loaded.
     """
+    if name in tuple(OFFERED) and not settings:
+        return OFFERED[name].current()
     if name not in tuple(SOURCES):
         return _huggingface(name, report, settings)
     known = SOURCES[name].settings()

@@ -40,7 +40,7 @@ def test_each_module_of_the_wheel_can_be_imported(installed):
     code = """
 import pkgutil, importlib, attnviz
 for module in pkgutil.walk_packages(attnviz.__path__, "attnviz."):
-    if module.name not in ("attnviz.ui.main", "attnviz.__main__"):
+    if module.name not in ("attnviz.ui.script.main", "attnviz.__main__"):
         importlib.import_module(module.name)
 print(attnviz.__file__)
 """

@@ -1,7 +1,6 @@
 """Words in, files out: ``python -m attnviz head "The cat sat on the mat" --head 1 --mask causal -o head.png``."""
 
 import errno
-import importlib.util
 import os
 import sys
 from argparse import Namespace
@@ -46,8 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open(options: Namespace) -> None:
-    if importlib.util.find_spec("streamlit") is None:
-        raise InputError("The app needs Streamlit; install it with: pip install 'streamlit>=1.67,<2'")
     from attnviz.ui import launch  # Streamlit: for this alone
 
     launch.launch(options.address, options.port, options.browser, options.link)

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, ClassVar, Self
 
@@ -94,6 +95,8 @@ class Source(ABC):
         unknown_token: as what a word is read that is not in the vocabulary.
         mask_token: what is written in the place of a word to be filled in; None if nothing can be filled in.
         is_loaded: whether the weights are in memory, so that a run need not wait for them.
+        examples: texts to begin with, of a source without a card.
+        lock: held while the model runs, where its weights may change meanwhile.
     """
 
     names: ClassVar[tuple[str, ...]] = ()
@@ -114,6 +117,8 @@ class Source(ABC):
     unknown_token: str = UNK
     mask_token: str | None = None
     is_loaded: bool = True
+    examples: tuple[str, ...] = ()
+    lock: AbstractContextManager = nullcontext()
 
     def __init_subclass__(cls) -> None:
         CLASSES.update(dict.fromkeys(vars(cls).get("names", ()), cls))
@@ -142,6 +147,10 @@ class Source(ABC):
     def heads(self) -> Mapping[Site, int]:
         """How many heads each site has."""
         return dict.fromkeys(self.sites, self.num_heads)
+
+    def current(self) -> Self:
+        """The source with its weights as they are now: equal to another one only if a run gives the same."""
+        return self
 
     @abstractmethod
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:

@@ -44,7 +44,7 @@ def launch(address: str, port: int, browser: bool, link: str = "") -> None:
         InputError: if the app cannot listen there, or a setting of Streamlit cannot be read.
     """
     link = _target(link)
-    _check_free(address, port)
+    check_free(address, port)
     if address not in ANY:
         os.environ.setdefault("STREAMLIT_SERVER_ALLOWED_HOSTS", f"localhost 127.0.0.1 {address}")
     options = {"server.address": address, "server.port": port, "logger.hideWelcomeMessage": True}
@@ -86,7 +86,7 @@ def _target(link: str) -> str:
     return f"/{page}?{quote(parts.query, safe='%=&+')}".rstrip("?")
 
 
-def _check_free(address: str, port: int) -> None:
+def check_free(address: str, port: int) -> None:
     """Try whether the app can listen there.
 
     Raises:

@@ -4,12 +4,14 @@ import ctypes
 import gc
 import os
 import re
+import sys
 import threading
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 
 import streamlit
 from starlette.middleware import Middleware
@@ -19,8 +21,8 @@ from streamlit import config
 from attnviz.ui import launch
 from attnviz.ui.shared.text import SCRIPTS
 
-PAGE = Path(__file__).parent / "main.py"
-"""What runs for each visitor. No folder beside it is called "pages": a new server would take its files for pages."""
+PAGE = Path(__file__).parent / "script" / "main.py"
+"""What runs for each visitor."""
 
 
 def _inline_scripts() -> str:
@@ -83,6 +85,30 @@ async def lifespan(app: object) -> AsyncIterator[None]:
     threading.Thread(target=collect_garbage, args=(ended,), name="attnviz-garbage", daemon=True).start()
     yield
     ended.set()
+
+
+@asynccontextmanager
+async def beside(app: object) -> AsyncIterator[None]:
+    """Around a server in a person's own process: its garbage, its cores and its `__main__` stay that person's."""
+    from attnviz.ui.shared import cores
+
+    global _main
+    _main = sys.modules["__main__"]
+    config.set_option("runner.postScriptGC", False)
+    with cores.left_alone():
+        yield
+    keep_main()
+    _main = None
+
+
+_main: ModuleType | None = None
+"""What `__main__` is in a person's own process; None where the app has a process of its own."""
+
+
+def keep_main() -> None:
+    """Undo what Streamlit does before each run: it puts a module of its own in the place of `__main__`."""
+    if _main is not None:
+        sys.modules["__main__"] = _main
 
 
 def collect_garbage(ended: threading.Event) -> None:

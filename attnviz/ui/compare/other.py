@@ -222,7 +222,7 @@ def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
         note(f"B cannot be the model {quoted(str(name))} here, so it is {quoted(names[0])}.", "notice")
         name = names[0]
     _ask(own, st.selectbox, "The model of B", "model", name, names, width=260)
-    source = cache.source(name) if name in api.SOURCES else _pretrained(name)
+    source = cache.source(name) if name in (*api.OFFERED, *api.SOURCES) else _pretrained(name)
     lines = (_text(a),)
     cache.sentences(source, lines)
     unknown_words(cache.unknown(source, lines), source.unknown_token, "B")
@@ -241,7 +241,7 @@ def _models(a: Look) -> list[str]:
     listed = pretrained.listed()
     loaded = [*([pretrained.OPENS] if find_spec(pretrained.PACKED) else []), *arrivals.here()]
     hub = [name for name in dict.fromkeys(loaded) if listed is None or name in listed]
-    return [name for name in (*api.SOURCES, *hub) if name != a.source.id]
+    return [name for name in (*api.OFFERED, *api.SOURCES, *hub) if name != a.source.id]
 
 
 def _pretrained(name: str) -> Source:

@@ -70,13 +70,17 @@ MOST_LOGITS = 2**26
 """Of all tokens and words of a vocabulary: a record keeps them as float32, 256 MB."""
 
 
-@kept
 def source(name: str, step: int | None = None) -> Source:
-    """A source by its name, with its card and its words read.
+    """A source by its name, with its card and its words read; one of this process as its weights are now.
 
     Raises:
         AttnvizError: names the file that is missing or damaged.
     """
+    return api.load(name) if name in api.OFFERED else _shipped(name, step)
+
+
+@kept
+def _shipped(name: str, step: int | None) -> Source:
     made = api.load(name) if step is None else api.load(name, step=step)
     made.card, made.unknown(["a"])  # what cannot be read is to be known now
     return made

@@ -236,6 +236,8 @@ def _drawn(asked: dict) -> list[str]:
 
 def _model(source: Source) -> list[str]:
     """Every setting that differs, as the shell reads it."""
+    if source.id in api.OFFERED:
+        raise _NoCode
     words = ["--model", source.id]
     for name, value in _settings(source).items():
         if name == "changes":

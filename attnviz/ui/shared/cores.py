@@ -20,7 +20,20 @@ LARGE = 50_000_000
 """Weights from which a model is large: BERT is, MiniLM is not."""
 
 _every: int | None = None
+_theirs = False
+"""Whether the process is a person's own, and so how many cores it uses."""
 _lock = Lock()
+
+
+@contextmanager
+def left_alone() -> Iterator[None]:
+    """Meanwhile it is left to the process how many cores it uses."""
+    global _theirs
+    _theirs = True
+    try:
+        yield
+    finally:
+        _theirs = False
 
 
 def settle() -> int:
@@ -36,8 +49,8 @@ def settle() -> int:
 @contextmanager
 def used_by(source: Source) -> Iterator[None]:
     """While this source runs: all cores if it is large."""
-    every = settle()
-    if source.facts is None or source.facts.parameters < LARGE:
+    every = 1 if _theirs else settle()
+    if _theirs or source.facts is None or source.facts.parameters < LARGE:
         yield
         return
     torch.set_num_threads(every)

@@ -62,6 +62,8 @@ def of_model(source: Source) -> dict[str, str]:
     """The examples of a model; the first is the one it opens with."""
     if source.card is not None:
         return {text.replace("\n", " / "): text for text in source.card.examples}
+    if source.examples:
+        return {text.replace("\n", " / "): text for text in source.examples}
     return _of_facts(source, source.facts) if source.facts else EXAMPLES
 
 

@@ -27,7 +27,7 @@ DECLARED = tuple(SETTINGS.values())
 def chosen(source: Source) -> Source | InputError:
     """The source with what is chosen: behind one button that says what it is."""
     known = parameters(type(source))
-    if not known:
+    if not known or source.id in api.OFFERED:
         return source
     with st.popover(source.title, icon=":material/tune:", width=220, key="parameters"):
         st.caption(source.does)

