@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "analyze": "api",
     "load": "api",
+    "capture": "capturing.mode",
     "Edits": "core.edits",
     "Site": "core.edits",
     "Record": "core.record",

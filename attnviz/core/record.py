@@ -23,7 +23,8 @@ from attnviz.core.tokens import Sentence, Token
 class Step:
     """One attention call. `query`, `key` and `value` are (B, H, n, d); `logsumexp` is (B, H, Q).
 
-    With a sink, the last key stands for no token: see `Tap.attend`.
+    With a sink, the last key stands for no token: see `Tap.attend`. `name` is that of the module which called it, if it
+    is known. Where `weights_only`, query and key are not known: the bias holds the logarithms of the weights.
 
     The methods take a head, a slice of query rows, a slice of key columns and a sentence of the batch, and compute that
     window alone.
@@ -39,6 +40,8 @@ class Step:
     heads_off: frozenset[int] = frozenset()
     has_sink: bool = False
     off_alone: tuple[frozenset[int], ...] = ()
+    name: str = ""
+    weights_only: bool = False
 
     @property
     def num_heads(self) -> int:

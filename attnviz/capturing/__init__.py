@@ -1,0 +1,12 @@
+"""The attention of any PyTorch model, seen and edited while it runs in its own code.
+
+    with attnviz.capture(model, edits=Edits()) as seen:
+        output = model(batch)
+    record = seen.record(tokens=["The", "cat", "sat"])
+
+One `torch.overrides.TorchFunctionMode`, of this thread alone, watches the functions of torch that attention is made
+of. Nothing in the model is changed, and nothing is left behind, also after an error.
+"""
+
+from attnviz.capturing.mode import capture
+from attnviz.capturing.seen import Seen

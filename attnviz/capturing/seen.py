@@ -1,0 +1,171 @@
+"""What was seen of a model: its attention calls, and the record made of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.capturing.call import Call
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.record import Record, Step
+from attnviz.core.tokens import Sentence, Token
+
+PROVENANCE = "your own"
+"""Where the weights of a person's model come from."""
+
+
+class Seen:
+    """The attention of one model while it was captured.
+
+    Attributes:
+        calls: every attention call in the order in which they were made.
+        output: what the model's forward gave last; None if it was not called as a whole.
+        notes: what was seen and cannot be shown, each in one sentence.
+    """
+
+    def __init__(self, name: str, edits: Edits):
+        self.name, self.edits = name, edits
+        self.calls: list[Call] = []
+        self.output: Any = None
+        self.notes: list[str] = []
+
+    @property
+    def sites(self) -> dict[Site, str]:
+        """The sites and the names of the modules that call attention there."""
+        return {call.site: call.name or self.name for call in self.calls if not call.refused}
+
+    @property
+    def heads(self) -> dict[Site, int]:
+        """How many heads each site has."""
+        return {call.site: call.shape[1] for call in self.calls if not call.refused}
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """A step per site, of the last pass.
+
+        Raises:
+            AttnvizError: if no attention was seen, with what was.
+        """
+        last = {call.site: call for call in self.calls if not call.refused}
+        if not last:
+            raise AttnvizError(self._nothing())
+        return tuple(call.step(self.edits) for call in last.values())
+
+    def record(
+        self,
+        tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        keys: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        *,
+        name: str | None = None,
+        provenance: str = PROVENANCE,
+        output: Tensor | None = None,
+    ) -> Record:
+        """What was seen as a record: for every figure, metric, check and file.
+
+        Args:
+            tokens: what stands at each position that the model read, as words; of several sentences a list each, padded
+                at the end. Of an encoder-decoder, what its decoder read. Without them positions are numbered.
+            keys: what cross-attention looks at, as words: of an encoder-decoder, what its encoder read.
+            name: of the source; by default the model's class.
+            provenance: where its weights come from.
+            output: hidden states or logits, (B, n, d); by default found in what the model gave.
+
+        Raises:
+            InputError: if no attention call has as many queries and keys as there are tokens, with both numbers.
+            AttnvizError: if no attention was seen, with what was.
+        """
+        steps, unseen = self.steps, list(self.notes)
+        looks, seen = (given and _sentences(given) for given in (tokens, keys))
+        if looks:
+            sizes = {"encoder": len((seen or looks)[0].tokens), "decoder": len(looks[0].tokens)}
+            fitting = tuple(step for step in steps if _fits(step, len(looks), sizes))
+            if not fitting:
+                raise InputError(_unfit(steps, len(looks), sizes["decoder"]))
+            unseen += [f"{step.name} has {_shape(step)}, not the tokens'" for step in steps if step not in fitting]
+            steps = fitting
+        looks = looks or _numbered(steps)
+        given = output if output is not None else hidden(self.output)
+        states = _states(steps) if given is None else given.detach().float().cpu()
+        return Record(
+            seen or looks,
+            name or self.name,
+            provenance,
+            self.edits,
+            steps,
+            states,
+            looks if seen else (),
+            read_only=any(step.weights_only for step in steps),
+            unseen="; ".join(unseen) or None,
+        )
+
+    def check(self) -> None:
+        """Raises: AttnvizError: if an edit reached nothing, with what there is."""
+        if self.edits == type(self.edits)():
+            return
+        heads = self.heads
+        if not heads:
+            raise AttnvizError(f"The edits reached nothing. {self._nothing()}")
+        for site, head in sorted(self.edits.heads_off):
+            if head >= heads.get(site, 0):
+                has = ", ".join(f"{one} ({count} heads, {self.sites[one]})" for one, count in heads.items())
+                raise AttnvizError(f"The edits reached nothing at {site} head {head}. There is: {has}.")
+
+    def _nothing(self) -> str:
+        why = "; ".join([*dict.fromkeys(call.refused for call in self.calls if call.refused), *self.notes])
+        what = why or "no function of torch that attention is made of was called in the model. Was it run in the block?"
+        return f"No attention was seen in {self.name}: {what}"
+
+
+def hidden(output: Any) -> Tensor | None:
+    """The first tensor of floats in what a model gave that is (B, n, d); None if there is none."""
+    if isinstance(output, Tensor):
+        return output if output.dim() == 3 and output.is_floating_point() else None
+    parts = output.values() if hasattr(output, "values") else output if isinstance(output, list | tuple) else ()
+    return next((one for one in map(hidden, parts) if one is not None), None)
+
+
+def _states(steps: tuple[Step, ...]) -> Tensor:
+    """The output of the last call, its heads side by side, (B, Q, H · d_v)."""
+    step = steps[-1]
+    heads = (
+        torch.stack([step.output(head, sentence=b) for head in range(step.num_heads)], 1) for b in range(step.shape[0])
+    )
+    return torch.stack([one.flatten(1) for one in heads]).float()
+
+
+def _sentences(given: Sequence[str] | Sequence[Sequence[str]]) -> tuple[Sentence, ...]:
+    many = [given] if all(isinstance(one, str) for one in given) else given
+    longest = max(map(len, many))
+    return tuple(_sentence([str(word) for word in words], longest) for words in many)
+
+
+def _sentence(words: list[str], longest: int) -> Sentence:
+    tokens, start = [], 0
+    for number, word in enumerate(words):
+        tokens.append(Token(word, number, start, start + len(word)))
+        start += len(word) + 1
+    padding = [Token("<pad>", 0, start, start, special=True)] * (longest - len(words))
+    return Sentence(" ".join(words), (*tokens, *padding), len(words))
+
+
+def _numbered(steps: tuple[Step, ...]) -> tuple[Sentence, ...]:
+    longest = max(max(step.shape[2:]) for step in steps)
+    return _sentences([[str(i) for i in range(longest)]] * steps[0].shape[0])
+
+
+def _shape(step: Step) -> str:
+    return f"{step.shape[0]} x {step.shape[2]} queries, {step.shape[3] - step.has_sink} keys"
+
+
+def _fits(step: Step, batch: int, sizes: dict[str, int]) -> bool:
+    queries = sizes["encoder" if step.site.kind == "encoder" else "decoder"]
+    keys = sizes["decoder" if step.site.kind == "decoder" else "encoder"]
+    alone = step.site.kind == "cross" and sizes["encoder"] == sizes["decoder"]  # nobody said what the keys are
+    return step.shape[0] == batch and step.shape[2] == queries and (alone or step.shape[3] - step.has_sink == keys)
+
+
+def _unfit(steps: tuple[Step, ...], batch: int, length: int) -> str:
+    shapes = ", ".join(dict.fromkeys(map(_shape, steps)))
+    return f"There are tokens for {batch} x {length} positions; the attention calls have {shapes}. Give as many tokens."

@@ -1,0 +1,60 @@
+"""Axes: what stands before (n, d) becomes batch and heads, as attnviz has them."""
+
+from math import prod
+
+from torch import Tensor
+
+from attnviz.core.errors import ShapeError
+
+
+def split(lead: tuple[int, ...], heads: int | None, said: set[int]) -> tuple[int, int]:
+    """How many sentences and heads stand in the axes before (n, d).
+
+    Args:
+        lead: the sizes of these axes.
+        heads: how many heads there are, if the person said so.
+        said: how many heads the module says that it has.
+
+    Raises:
+        ShapeError: if one axis may hold heads or sentences and nothing says which.
+    """
+    total = prod(lead)
+    if heads is not None:
+        if total % heads:
+            raise ShapeError(f"heads={heads} does not divide the axes {lead} before (n, d) of an attention call.")
+        return total // heads, heads
+    if len(lead) == 2:
+        return lead
+    if not lead:
+        return 1, 1
+    for start in range(len(lead)):
+        if len(lead) > 1 and start and prod(lead[start:]) in said:
+            return prod(lead[:start]), prod(lead[start:])
+    if len(lead) > 2:
+        return prod(lead[:-1]), lead[-1]
+    fit = {count for count in said if total % count == 0}
+    if len(fit) == 1:
+        return total // next(iter(fit)), next(iter(fit))
+    if not said:
+        return total, 1
+    raise ShapeError(
+        f"An attention call has one axis of {total} before (n, d), and the module speaks of {sorted(said)} heads: "
+        "say capture(model, heads=...)."
+    )
+
+
+def folded(tensor: Tensor, lead: tuple[int, ...], sizes: tuple[int, int]) -> Tensor:
+    """(*lead, n, d) -> (B, H, n, d)."""
+    return tensor.expand(*lead, *tensor.shape[-2:]).reshape(*sizes, *tensor.shape[-2:])
+
+
+def folded_mask(mask: Tensor, lead: tuple[int, ...], sizes: tuple[int, int]) -> Tensor:
+    """A mask or bias that broadcasts to (*lead, Q, K) as one that broadcasts to (B, H, Q, K)."""
+    while mask.dim() < 2:
+        mask = mask.unsqueeze(0)
+    before = mask.shape[:-2]
+    if all(size == 1 for size in before):
+        return mask.reshape(mask.shape[-2:])
+    if lead == sizes:
+        return mask.reshape(*(1,) * (2 - len(before)), *mask.shape)
+    return mask.expand(*lead, *mask.shape[-2:]).reshape(*sizes, *mask.shape[-2:])

@@ -1,0 +1,160 @@
+"""Which module makes an attention call, and which attention of the model that is, read off the stack of calls.
+
+Stateless and of one thread: no module is changed, and no hook is needed on the parts of a model.
+"""
+
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnviz.core.edits import Site
+
+CROSS = ("cross", "encdecattention", "encoder_attn", "encoder_decoder", "multihead_attn", "src_attn", "attn2")
+"""How the parts of a module's name begin whose keys stand in another text."""
+SKIPPED = (nn.Module.__call__.__code__.co_filename,)
+"""Files whose frames only hand a call on."""
+CHECKPOINT = "checkpoint.py"
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where in a model a call is made.
+
+    Attributes:
+        name: of the module, "" for the model itself.
+        module: the innermost one of the model that is at work.
+        frame: of its forward.
+        above: the frame of the module that called it; None if nothing of the model did.
+        in_pass: whether the model's own forward is at work.
+        checkpoint: the function of a reentrant checkpoint that runs it, or "".
+    """
+
+    name: str
+    module: nn.Module
+    frame: FrameType
+    above: FrameType | None
+    in_pass: bool
+    checkpoint: str
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The tensors among the arguments of its forward."""
+        code, found = self.frame.f_code, self.frame.f_locals
+        names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+        return tuple(found[name] for name in names if isinstance(found.get(name), Tensor))
+
+
+class Places:
+    """The modules of one model."""
+
+    def __init__(self, model: nn.Module):
+        self.model = model
+        self._names = {id(module): (name, module) for name, module in model.named_modules()}
+
+    def now(self) -> Place | None:
+        """Where the call is made that is at work now; None outside the model."""
+        frame, found, above, checkpoint, in_pass = sys._getframe(2), None, None, "", False
+        while frame is not None:
+            owner = self._owner(frame)
+            if owner is not None and (found is None or (owner[1] is found[1] and above is None)):
+                found = (*owner, frame)
+            elif owner is not None and above is None:
+                above = frame
+            in_pass = in_pass or (owner is not None and owner[1] is self.model)
+            if frame.f_code.co_filename.endswith(CHECKPOINT) and "CheckpointFunction" in _qualified(frame.f_code):
+                checkpoint = frame.f_code.co_name
+            frame = frame.f_back
+        return found and Place(*found, above, in_pass, checkpoint)
+
+    def _owner(self, frame: FrameType) -> tuple[str, nn.Module] | None:
+        """The module of the model that is the first argument of a frame's function."""
+        code = frame.f_code
+        if not code.co_argcount or code.co_filename in SKIPPED:
+            return None
+        return self._names.get(id(frame.f_locals.get(code.co_varnames[0])))
+
+
+def _qualified(code: CodeType) -> str:
+    return getattr(code, "co_qualname", code.co_name)
+
+
+class Sites:
+    """Numbers the attention calls of a model by kind, in the order of its first pass; later passes find them again.
+
+    A module that is called again in one pass is another layer, as in ALBERT; in another pass it is the same one.
+    """
+
+    def __init__(self):
+        self._known: dict[tuple[str, int], Site] = {}
+        self._layers: Counter[str] = Counter()
+        self._calls: Counter[str] = Counter()
+        self._repeats: Counter[str] = Counter()
+        self.passed = -1
+
+    def begin(self) -> None:
+        """A forward pass of the model begins."""
+        self.passed += 1
+        self._calls.clear()
+
+    def site(self, place: Place, kind: str) -> tuple[Site, int]:
+        """The site of a call that is made now, and its pass; `kind` counts where it is made for the first time."""
+        if place.in_pass:
+            nth, passed = self._calls[place.name], max(0, self.passed)
+            self._calls[place.name] += 1
+        else:
+            nth, passed = 0, self._repeats[place.name]
+            self._repeats[place.name] += 1
+        if (place.name, nth) not in self._known:
+            self._known[place.name, nth] = Site(kind, self._layers[kind])
+            self._layers[kind] += 1
+        return self._known[place.name, nth], passed
+
+
+def kind(place: Place, is_causal: bool, same: bool | None = None) -> str:
+    """The kind of an attention call: its module's name says it, else its inputs and its mask.
+
+    Args:
+        is_causal: whether no query may attend to a later key.
+        same: whether queries and keys come from the same tensor; None if not known.
+    """
+    parts = place.name.lower().split(".")
+    to_itself = any("self" in part for part in parts)
+    if not to_itself and (any(part.startswith(CROSS) for part in parts) or _has_two_texts(place, same)):
+        return "cross"
+    for said in ("decoder", "encoder"):
+        if any(part.endswith(said) for part in parts):
+            return said
+    return "decoder" if is_causal else "encoder"
+
+
+def _has_two_texts(place: Place, same: bool | None) -> bool:
+    """Whether the forward got two inputs of other lengths; of one batch and width, so that ALiBi is none of them."""
+    if same is not None:
+        return not same
+    wide = [one for one in place.inputs if one.dim() == 3 and one.is_floating_point()]
+    return any(a.shape[1] != b.shape[1] and a.shape[::2] == b.shape[::2] for a in wide for b in wide)
+
+
+def causal(mask: Any, is_causal: bool = False) -> bool:
+    """Whether a mask, as PyTorch's SDPA takes it, hides the future."""
+    if is_causal or not isinstance(mask, Tensor) or mask.dim() < 2:
+        return is_causal
+    open = mask if mask.dtype is torch.bool else mask > -9e3
+    queries, keys = mask.shape[-2:]
+    return queries > 1 and not bool(open.triu(keys - queries + 1).any())
+
+
+def head_counts(module: nn.Module) -> set[int]:
+    """How many heads a module says that it has; numbers of keys' heads, of which there may be fewer, do not count."""
+    said = {
+        value
+        for name, value in vars(module).items()
+        if "head" in name and "dim" not in name and "size" not in name and "kv" not in name and type(value) is int
+    }
+    said |= {value for name, value in vars(module).items() if name in ("h", "H", "nh") and type(value) is int}
+    return {value for value in said if value > 0}
