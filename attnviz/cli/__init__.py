@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import TextIO
+from urllib.parse import quote, urlencode
 
 from attnviz.cli import parser
 from attnviz.core.errors import AttnvizError, InputError, quoted
@@ -47,7 +48,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _open(options: Namespace) -> None:
     from attnviz.ui import launch  # Streamlit: for this alone
 
-    launch.launch(options.address, options.port, options.browser, options.link)
+    launch.launch(options.address, options.port, options.browser, _link(options.link))
+
+
+def _link(asked: str) -> str:
+    """The link that was given, or the one of a source that a person's file builds."""
+    if not parser.FILE.fullmatch(asked):
+        return asked
+    from attnviz import api
+    from attnviz.cli import values  # torch
+
+    return "?" + urlencode({"model": api.offer(values.load(asked))}, quote_via=quote)
 
 
 def _say(line: str, file: TextIO) -> None:

@@ -55,6 +55,9 @@ FLAGS = {
 }
 """The settings of random weights. None has a default here, so that it is known which were given."""
 
+FILE = re.compile(r"(.+\.py):(\w+)")
+"""How a source is named that a function of a person's file builds."""
+
 _ABSENT = argparse.SUPPRESS
 _KINDS = {"e": "encoder", "d": "decoder", "c": "cross"}
 
@@ -92,7 +95,10 @@ def build() -> argparse.ArgumentParser:
 
 def _add_app(command: argparse.ArgumentParser) -> None:
     command.description = "Open the app in a browser; Ctrl+C stops it."
-    link = "what to open: a link copied from the app, or its end, such as 'masks?mask=subsequent'"
+    link = (
+        "what to open: a link copied from the app, or its end, such as 'masks?mask=subsequent'; or FILE.py:FUNCTION, "
+    )
+    link += "a function that gives a source (see attnviz.wrap): it runs the code of that file"
     command.add_argument("link", metavar="LINK", nargs="?", default="", help=link)
     port = os.environ.get("STREAMLIT_SERVER_PORT", "8501")
     command.add_argument("--port", type=_port, metavar="N", default=port, help="where it listens (8501)")
@@ -153,7 +159,10 @@ def _add_check(command: argparse.ArgumentParser) -> None:
 def _add_model(command: argparse.ArgumentParser) -> None:
     model = command.add_argument_group("model")
     model.add_argument(
-        "--model", metavar="NAME", help="see 'attnviz models' (translator); or a name or folder of Hugging Face"
+        "--model",
+        metavar="NAME",
+        help="see 'attnviz models' (translator); or a name or folder of Hugging Face; or FILE.py:FUNCTION, a function "
+        "that gives a source: it runs the code of that file",
     )
     model.add_argument("--step", type=int, metavar="N", help="as it was after this step of its training (the last)")
     more = "another setting of the model, such as cloned=true; may be given several times"

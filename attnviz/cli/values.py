@@ -9,10 +9,12 @@ from operator import and_
 from attnviz import api
 from attnviz.cli import rules
 from attnviz.cli.download import Download
-from attnviz.cli.parser import FLAGS
+from attnviz.cli.parser import FILE, FLAGS
+from attnviz.core.display import shown
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.tokens import Sentence
+from attnviz.sources import script
 from attnviz.sources.base import Source
 from attnviz.views import PAIRS, View
 
@@ -54,7 +56,12 @@ def source(options: Namespace) -> Source:
 
 
 def load(name: str, **settings: object) -> Source:
-    """A model by its name; one that is fetched says so on stderr."""
+    """A model by its name; one that is fetched says so on stderr, as does one whose file is run."""
+    if file := FILE.fullmatch(name):
+        if settings:
+            raise InputError(f"What a file builds has no setting {quoted(next(iter(settings)))}; set it in the file.")
+        sys.stderr.write(f"attnviz: the code of {shown(file[1])} is run.\n")
+        return script.build(*file.groups())
     with Download(name, sys.stderr) as told:
         return api.load(name, report=told, **settings)
 

@@ -1,0 +1,66 @@
+"""A source that a person's own file builds, such as `my_model.py:build`: that file's code is run."""
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.sources.base import Source
+
+
+def build(file: str, name: str) -> Source:
+    """What a function of a file gives, called without arguments; or a source that has that name there.
+
+    The file is imported, and so its code is run, with its folder on the path of imports.
+
+    Raises:
+        InputError: in one sentence, with the line of the file that raised: if there is no such file or name, or if it
+            gives no source.
+    """
+    path = Path(file).resolve()
+    if not path.is_file():
+        raise InputError(f"There is no file {quoted(str(path), 200)}.")
+    module = _imported(path)
+    if not hasattr(module, name):
+        own = [one for one, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+        has = f"It has: {', '.join(own)}." if own else "It defines nothing."
+        raise InputError(f"{path.name} has no {quoted(name)}. {has}")
+    made = getattr(module, name)
+    if not isinstance(made, Source):
+        made = _run(path, made) if callable(made) else made
+    if not isinstance(made, Source):
+        what = f"{path.name}:{name} gives {quoted(type(made).__name__)}, which is no source"
+        raise InputError(f"{what}; let it give attnviz.wrap(model, tokenize).")
+    return made
+
+
+def _imported(path: Path) -> ModuleType:
+    """The module of a file, run now; as `import` would, under its name, so that its classes can be pickled."""
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    try:
+        _run(path, lambda: spec.loader.exec_module(module))
+    except InputError:
+        sys.modules.pop(path.stem, None)
+        raise
+    return module
+
+
+def _run(path: Path, work: Callable[[], object]) -> object:
+    """What a person's code gives; what it raises, as one sentence with the line."""
+    try:
+        return work()
+    except (Exception, SystemExit) as error:
+        at = [one.lineno for one in traceback.extract_tb(error.__traceback__) if Path(one.filename) == path]
+        line = (
+            error.lineno if isinstance(error, SyntaxError) and error.filename == str(path) else at[-1] if at else None
+        )
+        where = path.name if line is None else f"Line {line} of {path.name}"
+        what = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
+        kind = "" if isinstance(error, AttnvizError) else f" {type(error).__name__}"
+        raise InputError(f"{where} raised{kind}: {what}") from error
