@@ -6,13 +6,13 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks another host for anything
 
 import pytest
 import torch
-from examples import USUAL
+from examples import FEWER, USUAL
 from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(int(os.environ.get("ATTNVIZ_TEST_THREADS", 1)))  # one, as the app: more fight for cores
 
 settings.register_profile(
-    "attnviz", max_examples=USUAL, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "attnviz", max_examples=FEWER, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("sweep", settings.get_profile("attnviz"), derandomize=False, max_examples=50 * USUAL)
 settings.load_profile("attnviz")

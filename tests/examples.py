@@ -7,17 +7,22 @@ from hypothesis import settings
 
 T = TypeVar("T")
 
-USUAL = 40
-"""Of a law that says nothing else; `make sweep` draws fifty times as many of each."""
+USUAL, FEWER = 40, 15
+"""Of a law that says nothing else, and what `make test` draws of these; `make sweep` draws fifty times as many."""
 
 
 def examples(count: int, **others) -> settings:
     """Another number for a law, because each example takes long or because what it looks for is rare."""
-    return settings(max_examples=count * settings().max_examples // USUAL, **others)
+    return settings(max_examples=max(1, count * settings().max_examples // USUAL), **others)
+
+
+def sweeps() -> bool:
+    """Whether this is `make sweep`, which tries every case."""
+    return settings().max_examples > USUAL
 
 
 def some(cases: Sequence[T], most: int) -> Sequence[T]:
     """So many of the cases, evenly from the first on; in `make sweep` all of them."""
-    if settings().max_examples > USUAL or len(cases) <= most:
+    if sweeps() or len(cases) <= most:
         return cases
     return [cases[i * len(cases) // most] for i in range(most)]

@@ -148,9 +148,22 @@ def draw(*specs):
     return [np.asarray(picture.convert("RGB")).astype(int) for picture in pictures]
 
 
+WRITTEN = {}
+"""The last charts as Vega-Lite, by their id: writing one takes as long as drawing it."""
+
+
+def written(chart):
+    """A chart as Vega-Lite."""
+    if id(chart) not in WRITTEN:
+        if len(WRITTEN) == 8:
+            WRITTEN.clear()
+        WRITTEN[id(chart)] = chart, chart.to_dict()
+    return WRITTEN[id(chart)][1]
+
+
 def data(chart, name):
     """The rows of a named dataset of a chart."""
-    return chart.to_dict()["datasets"][name]
+    return written(chart)["datasets"][name]
 
 
 def names(chart):
@@ -164,7 +177,7 @@ def bars(chart):
 
 
 def without_data(chart):
-    return {name: part for name, part in chart.to_dict().items() if name != "datasets"}
+    return {name: part for name, part in written(chart).items() if name != "datasets"}
 
 
 def drawing(figure, *, on_screen=False):

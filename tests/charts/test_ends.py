@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from examples import some
 from pictures import (
     CROSS,
     HOSTILE,
@@ -115,7 +116,7 @@ def test_the_specification_stays_while_the_predictions_change():
     assert without_data(heatmap(one, SITE, 0)) == without_data(heatmap(other, SITE, 0))
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", some([False, True], 1))
 def test_hostile_words_are_drawn(dark):
     record = story_of(list(HOSTILE), *({word: 1.0} for word in HOSTILE))
     large = story_of(list(HOSTILE) * 5, *({word: 1.0} for word in HOSTILE * 5))

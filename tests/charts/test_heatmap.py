@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from examples import some
 from pictures import HOSTILE, SITE, data, draw, heatmap, record_of, without_data
 
 from attnviz.charts import frame, theme
@@ -252,7 +253,7 @@ def test_room_is_kept_for_the_labels_that_are_drawn():
     assert min(np.diff(rows)) >= THINNEST
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", some([False, True], 1))
 def test_hostile_tokens_are_drawn(dark):
     """Every form of map is drawn from tokens that have ended processes."""
     small, large = (record_of(list(HOSTILE) * n, edits=Edits(mask=Subsequent())) for n in (1, 5))

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from examples import some
 from pictures import HOSTILE, bars, data, draw, labels, labels_of, names, record_of, without_data
 
 from attnviz import figures, metrics
@@ -69,7 +70,7 @@ def test_labels_that_are_no_numbers_and_models_without():
         labels(BEFORE, before=labels_of(TEXT, [1.0], names=["x"]))
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", some([False, True], 1))
 def test_hostile_names_are_drawn(dark):
     record = labels_of(TEXT, [0.1] * len(HOSTILE), names=HOSTILE, edits=Edits(temperature=2.0))
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from examples import some
 from pictures import (
     HOSTILE,
     SITE,
@@ -112,7 +113,7 @@ def test_what_cannot_be_asked_is_said():
         next_word(BEFORE, 0, before=story_of(KEYS, {"x": 1.0}, {"y": 1.0}))
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", some([False, True], 1))
 def test_hostile_words_are_drawn(dark):
     words = {word: 1 / len(HOSTILE) for word in HOSTILE}
     record = story_of(list(HOSTILE), *(words,) * len(HOSTILE))

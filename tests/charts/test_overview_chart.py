@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pandas as pd
 import pytest
+from examples import some
 from pictures import data, draw, overview, without_data
 
 from attnviz import api
@@ -131,7 +132,7 @@ def test_heads_without_a_number_are_counted(record):
     assert f"{cross} heads have no such number" in str(chart.to_dict())
 
 
-@pytest.mark.parametrize("dark", [True, False])
+@pytest.mark.parametrize("dark", some([True, False], 1))
 def test_pictures_of_all_heads_are_drawn(record, dark):
     """As files."""
     focused = (Site("cross", 1), 3)

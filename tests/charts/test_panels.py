@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from examples import some
 from hypothesis import given
 from hypothesis import strategies as st
 from pictures import HOSTILE, SITE, data, draw, record_of, without_data
@@ -161,7 +162,7 @@ def test_the_spread_has_two_bars_for_each_width():
     assert "d_k 64:" in figure.description
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", some([False, True], 1))
 def test_hostile_tokens_are_drawn(dark):
     """In files and, as data alone, on the screen."""
     record = record_of(list(HOSTILE))

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 import vl_convert
-from examples import examples
+from examples import examples, some
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -258,7 +258,7 @@ def test_a_click_is_named_as_streamlit_asks():
     assert table[table["kind"] == "map"]["position"].iloc[0] == 4
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", some([False, True], 1))
 def test_maps_and_masks_are_drawn(dark):
     tokens = list(HOSTILE) * 5
     record = record_of(tokens, edits=Edits(mask=Subsequent()))

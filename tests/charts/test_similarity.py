@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from examples import some
 from hypothesis import given
 from hypothesis import strategies as st
 from pictures import HOSTILE, data, draw, record_of, similarity, vectors_of, without_data
@@ -96,7 +97,7 @@ def test_many_sentences_and_none_to_compare():
         similarity(AFTER, before=many)
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", some([False, True], 1))
 def test_hostile_sentences_are_drawn(dark):
     record = vectors_of(HOSTILE, torch.randn(len(HOSTILE), 4).tolist())
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from examples import some
 from pictures import (
     HOSTILE,
     SITE,
@@ -173,7 +174,7 @@ def test_columns_keep_clear_of_each_other():
         assert all(end < right["begin"] for end, right in zip(ends, line[1:], strict=False))
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", some([False, True], 1))
 def test_hostile_words_are_drawn(dark):
     record = story_of(list(HOSTILE), *({word: 1.0} for word in HOSTILE))
 

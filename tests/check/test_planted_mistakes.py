@@ -5,12 +5,11 @@ from collections import Counter
 import numpy as np
 import published
 import pytest
-from examples import USUAL
-from hypothesis import settings
+from examples import sweeps
 
 from attnviz.check import check
 
-SIZES = range(3, 33) if settings().max_examples > USUAL else (3, 6, 8, 13)
+SIZES = range(3, 33) if sweeps() else (6, 11)
 """Queries of each mask; all thirty in `make sweep`."""
 
 NAMES = {

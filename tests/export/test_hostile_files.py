@@ -21,7 +21,8 @@ from attnviz.sources.scratch import Scratch
 SITE = Site("encoder", 0)
 EDITS = Edits(Subsequent(), frozenset({(SITE, 1)}))
 EMPTY = [text for text in hostile.TEXTS if not text.text.strip()]
-LONG = [text for text in hostile.TEXTS if text.refused == hostile.TOO_MANY or text.name == "100,000 characters"]
+MANY = [text for text in hostile.TEXTS if text.refused == hostile.TOO_MANY or text.name == "100,000 characters"]
+LONG = sorted(MANY, key=lambda text: len(text.text))
 OTHERS = [text for text in hostile.TEXTS if text not in EMPTY and text not in LONG]
 LABEL, NAME = 16, 24
 """Code points of a token that an axis shows, and a readout."""
@@ -60,7 +61,7 @@ def with_pictures(text: str) -> str:
     return re.sub("[\ufffe\uffff]", "\ufffd", without_surrogates(text)).translate(pictures)
 
 
-@pytest.mark.parametrize("text", some(OTHERS, 30), ids=lambda text: text.name)
+@pytest.mark.parametrize("text", some(OTHERS, 12), ids=lambda text: text.name)
 def test_a_text_can_be_taken_away_in_every_format_that_holds_it_as_text(text):
     """Its picture holds its tokens as they may be drawn and in their order, its numbers the tokens themselves."""
     source = Scratch()
@@ -81,15 +82,16 @@ def test_a_text_can_be_taken_away_in_every_format_that_holds_it_as_text(text):
 
 @pytest.mark.parametrize("format", ["png", "pdf"])
 def test_every_token_of_every_text_can_be_painted(format):
-    """Labeled on the axes of maps, as many as are labeled at once."""
+    """Labeled on an axis of maps, as many as are labeled at once."""
     tokens = [token.text for text in OTHERS for token in Scratch().tokenize(lines_of(text.text))[0].tokens]
     distinct = list(dict.fromkeys(tokens))
 
     for start in range(0, len(distinct), FEW):
-        files.opened(format, render(figures.head(record_of(distinct[start : start + FEW]), SITE, 0), format))
+        record = record_of(distinct[start : start + FEW], keys=2)
+        files.opened(format, render(figures.head(record, SITE, 0), format))
 
 
-@pytest.mark.parametrize(("kind", "part"), some([*product(("head", "heads", "mask", "change"), range(3))], 5))
+@pytest.mark.parametrize(("part", "kind"), some([*product(range(3), ("head", "heads", "mask", "change"))], 2))
 def test_whole_texts_as_tokens_can_be_taken_away_in_every_format(part, kind):
     """A tokenizer may leave a text in one piece: then it stands on the axes, in readouts and in every file as one."""
     labels = [text.text for text in OTHERS[part::3]]

@@ -1,8 +1,13 @@
 """What the tests of pages share."""
 
 import gc
+from functools import cache
 
 import pytest
+from streamlit.components.v2 import manifest_scanner
+
+manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
+"""Streamlit looks through all installed packages whenever a test runs a page: five times as long as the page takes."""
 
 
 @pytest.fixture(scope="module", autouse=True)

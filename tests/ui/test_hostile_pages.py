@@ -22,7 +22,7 @@ def linked(text: str) -> str:
 def test_a_link_with_any_text_shows_pictures_or_says_one_sentence(page, tokenizer):
     """The text stands in the box as it was linked, whether it can be drawn or not."""
     part = (TOKENIZERS.index(tokenizer) + (page is masks_page)) % 3
-    for text in some(hostile.TEXTS[part::3], 15):
+    for text in some(hostile.TEXTS[part::3], 6):
         app = opened(page, text=linked(text.text), tokenizer=tokenizer, cell="0.0")
         errors = html(app).count('class="note error"')
 
@@ -35,7 +35,7 @@ def test_a_link_with_any_text_shows_pictures_or_says_one_sentence(page, tokenize
 
 
 @pytest.mark.parametrize(
-    "text", some([*hostile.CONTROL, *hostile.MARKUP, *hostile.CODE], 16), ids=lambda text: text.name
+    "text", some([*hostile.CONTROL, *hostile.MARKUP, *hostile.CODE], 8), ids=lambda text: text.name
 )
 def test_hostile_settings_open_the_default_with_one_notice(text):
     """Whatever stands in a setting, or is the name of one, is said as typed."""
@@ -99,7 +99,7 @@ NEW = pytest.mark.parametrize("page", [steps_page, overview_page, compare_page])
 def test_any_text_on_the_other_pages_shows_pictures_or_says_one_sentence(page):
     """A part of the texts on each; none stops a page."""
     part = [steps_page, overview_page, compare_page].index(page)
-    for text in hostile.TEXTS[part::9]:
+    for text in some(hostile.TEXTS[part::9], 5):
         app = opened(page, text=linked(text.text), cell="0.0")
         refused = 'class="note error"' in html(app)
 

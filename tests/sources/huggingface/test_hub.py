@@ -30,6 +30,8 @@ def world(model, tmp_path, monkeypatch):
     for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "ATTNVIZ_MODELS", "ATTNVIZ_MAX_DOWNLOAD", "HF_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
+    (tmp_path / "sitecustomize.py").write_text("import time\ntime.sleep = lambda seconds: None")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # the hub's library rests before it tries again
     with fake_hub.running() as (fake, address):
         monkeypatch.setenv("HF_ENDPOINT", address)
         fake.add(NAME, model)
@@ -116,8 +118,9 @@ def test_a_model_that_was_renamed_is_found_by_its_old_name(world):
         ("hang", "does not answer: no word"),
     ],
 )
-def test_a_hub_that_refuses_or_hangs_gives_one_sentence(world, fault, says):
+def test_a_hub_that_refuses_or_hangs_gives_one_sentence(world, monkeypatch, fault, says):
     """In time, with the name that was asked for; what is not here cannot be used."""
+    monkeypatch.setattr(remote, "PROBE", 1.0 if fault == "hang" else remote.PROBE)
     world.fault = fault
 
     sentence = refusal(lambda: hub.find(NAME))
@@ -161,7 +164,7 @@ def test_a_hub_that_is_not_there_is_said(world, monkeypatch):
 )
 def test_a_file_that_does_not_come_whole_is_not_kept(world, monkeypatch, fault, says):
     """The download ends, says why, and leaves nothing of the file; once the hub is well, it comes."""
-    monkeypatch.setattr(remote, "QUIET", 2.0 if fault in ("hang in a file", "trickle") else remote.QUIET)
+    monkeypatch.setattr(remote, "QUIET", 0.5 if fault in ("hang in a file", "trickle") else remote.QUIET)
     place, world.fault = hub.find(NAME), fault
 
     sentence = refusal(lambda: hub.fetch(place))
@@ -180,7 +183,7 @@ def test_a_file_that_does_not_come_whole_is_not_kept(world, monkeypatch, fault, 
 
 def test_a_download_does_not_take_forever(world, monkeypatch):
     """Not even if something comes now and then."""
-    monkeypatch.setattr(remote, "SPARE", 2.0)
+    monkeypatch.setattr(remote, "SPARE", 0.5)
     place, world.fault = hub.find(NAME), "trickle"
 
     assert "too slow" in refusal(lambda: hub.fetch(place))
