@@ -29,6 +29,7 @@ _HOMES = {
     "RelativeBias": "core.modifiers",
     "render": "export",
     "show": "ui.live",
+    "wrap": "sources.wrapped",
 }
 _RULES = Path(__file__).parent / "core" / "masks" / "rules"
 _HOMES |= {

@@ -17,7 +17,7 @@ from attnviz.core.masks import Mask
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.leaks import probes, promise
-from attnviz.leaks.look import look_at, tokens, writes
+from attnviz.leaks.look import look_at, tokens
 from attnviz.leaks.probes import Probe
 from attnviz.sources.base import Source
 
@@ -61,7 +61,7 @@ def leak_test(
     chosen = (sentences[sentence],)
     run_with = replace(edits, mask=promise.alone(edits.mask, sentence))
     before, fixed = _before(source, chosen, run_with)
-    look = look_at(before, site)
+    look = look_at(before, site, source.writes)
     changed = fixed[0] if look.kind == "decoder" and fixed else chosen[0]
     places = _places(changed, keys, most)
     own = before if edits == Edits() else source.run(chosen, Edits(), fixed)
@@ -89,7 +89,7 @@ def leak_test(
 def _before(source: Source, chosen: tuple[Sentence], edits: Edits) -> tuple[Record, tuple[Sentence, ...]]:
     """The run that all others are compared with, and what its decoder is made to read in them, if it writes."""
     before = source.run(chosen, edits)
-    fixed = before.targets if writes(before) else ()
+    fixed = before.targets if source.writes else ()
     if fixed and all(token.special for token in fixed[0].tokens):  # it wrote nothing: then what it writes untouched
         fixed = source.run(chosen, Edits()).targets
         before = source.run(chosen, edits, fixed)

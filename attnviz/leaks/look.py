@@ -36,10 +36,10 @@ class Look:
         return f"{self.kind}, {counted(layers, 'layer')}"
 
 
-def look_at(record: Record, site: Site | str | None) -> Look:
+def look_at(record: Record, site: Site | str | None, writes: bool) -> Look:
     """What is asked for; by default the decoder, if what it reads can be chosen."""
     kinds = [kind for kind in KINDS if any(one.kind == kind for one in record.sites)]
-    chosen = not record.targets or writes(record)
+    chosen = not record.targets or writes
     if site is None:
         return Look("decoder" if "decoder" in kinds and chosen else kinds[0], None)
     look = Look(site.kind, site.layer) if isinstance(site, Site) else Look(site, None)
@@ -50,11 +50,6 @@ def look_at(record: Record, site: Site | str | None) -> Look:
     if look.layer is not None:
         record.step(Site(look.kind, look.layer))  # raises if there is none
     return look
-
-
-def writes(record: Record) -> bool:
-    """Whether the decoder reads a text of its own, which can be given to it."""
-    return record.prediction is not None and bool(record.prediction.written)
 
 
 def output(record: Record, look: Look, row: int) -> Tensor:

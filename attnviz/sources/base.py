@@ -17,7 +17,7 @@ from attnviz.core.tokens import Sentence
 from attnviz.sources.cards import Card
 from attnviz.tokenizers.vocabulary import UNK
 
-PROVENANCES = ("trained here", "constructed", "random", "pretrained")
+PROVENANCES = ("trained here", "constructed", "random", "pretrained", "your own")
 """Where weights come from; sources are listed in this order."""
 
 TASKS = {
@@ -165,6 +165,10 @@ class Source(ABC):
         Args:
             targets: what its decoder reads, of a model that writes; by default what the model writes.
         """
+
+    def site_name(self, site: Site) -> str:
+        """What the choice of a layer calls a site."""
+        return str(site)
 
     def described(self) -> list[tuple[str, str]]:
         """Its facts in pairs of what and how much; empty if it says nothing of itself."""

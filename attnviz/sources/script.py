@@ -2,13 +2,12 @@
 
 import importlib.util
 import sys
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.base import Source
+from attnviz.sources.own_code import errors_said
 
 
 def build(file: str, name: str) -> Source:
@@ -30,7 +29,8 @@ def build(file: str, name: str) -> Source:
         raise InputError(f"{path.name} has no {quoted(name)}. {has}")
     made = getattr(module, name)
     if not isinstance(made, Source):
-        made = _run(path, made) if callable(made) else made
+        with errors_said():
+            made = made() if callable(made) else made
     if not isinstance(made, Source):
         what = f"{path.name}:{name} gives {quoted(type(made).__name__)}, which is no source"
         raise InputError(f"{what}; let it give attnviz.wrap(model, tokenize).")
@@ -44,23 +44,9 @@ def _imported(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     try:
-        _run(path, lambda: spec.loader.exec_module(module))
-    except InputError:
+        with errors_said():
+            spec.loader.exec_module(module)
+    except AttnvizError:
         sys.modules.pop(path.stem, None)
         raise
     return module
-
-
-def _run(path: Path, work: Callable[[], object]) -> object:
-    """What a person's code gives; what it raises, as one sentence with the line."""
-    try:
-        return work()
-    except (Exception, SystemExit) as error:
-        at = [one.lineno for one in traceback.extract_tb(error.__traceback__) if Path(one.filename) == path]
-        line = (
-            error.lineno if isinstance(error, SyntaxError) and error.filename == str(path) else at[-1] if at else None
-        )
-        where = path.name if line is None else f"Line {line} of {path.name}"
-        what = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
-        kind = "" if isinstance(error, AttnvizError) else f" {type(error).__name__}"
-        raise InputError(f"{where} raised{kind}: {what}") from error

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from own_models import WORDS, Writer, tokenize
 from streamlit.testing.v1 import AppTest
 from test_pages import heads_page
 
@@ -23,6 +24,7 @@ from attnviz.sources.scratch import Scratch
 from attnviz.ui import live, server
 from attnviz.ui.shared import cache
 
+TEXT = "the cat sat on the mat"
 PATIENCE = 60
 """Seconds that a test waits for what must come."""
 
@@ -51,6 +53,14 @@ class Mine(Source):
         tap = Tap(edits)
         output = tap.attend(x, x, x, site=self.sites[0])
         return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output.mean(1))
+
+
+def page_of(name):
+    from importlib import import_module
+
+    from attnviz.ui import frame
+
+    frame.body(import_module(f"attnviz.ui.{name}.page").page, frame.given())
 
 
 def answer(shown) -> str:
@@ -141,6 +151,31 @@ def test_the_module_main_stays_the_process_own(monkeypatch):
     thread = threading.Thread(target=asyncio.run, args=(beside(),))
     thread.start()
     thread.join()
+
+
+@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare", "model"])
+def test_a_person_s_own_model_has_every_page(monkeypatch, name):
+    """Its layers are named by its modules, and a change of its weights is seen at the next click."""
+    model = Writer()
+    source = attnviz.wrap(model, tokenize, TEXT, words=WORDS)
+    monkeypatch.setitem(api.OFFERED, "Writer", source)
+    app = AppTest.from_function(page_of, default_timeout=60, args=(name,))
+    app.query_params["model"], app.query_params["off"] = "Writer", "d0.1"
+    app.run()
+
+    assert not app.exception
+    assert app.text_area(key="text").value == TEXT
+    assert "decoder layer 1 · attn.1" in app.selectbox(key="site").options
+    if name == "heads":
+        shown = [told(app)]
+        model.head.weight.data.neg_()
+        app.run()
+        assert told(app) not in shown
+
+
+def told(app) -> str:
+    """What is said of the prediction."""
+    return next(part for part in (one.proto.body for one in app.get("html")) if 'class="says"' in part)
 
 
 def test_an_offered_source_is_one_more_model(monkeypatch):

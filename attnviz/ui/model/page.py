@@ -23,6 +23,9 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     elif source.card is None:
         title(source.title)
         large(source.does)
+        if described := source.described():
+            with st.container(width=620):
+                table(described, numbers=(1,))
     else:
         _card(source, source.card)
 

@@ -16,7 +16,13 @@ def of_head(source: Source, site: Site, head: int | str) -> None:
         quiet("Pretrained. What its heads do was not measured here.")
         return
     if source.card is None:
-        quiet(f"{CAUTIONS[source.provenance].capitalize()}. What a head looks at here says nothing about language.")
+        own = source.provenance == "your own"
+        more = (
+            "What its heads do was not measured here."
+            if own
+            else "What a head looks at here says nothing about language."
+        )
+        quiet(f"{CAUTIONS[source.provenance].capitalize()}. {more}")
         return
     if found := source.card.behavior(site, head):
         large(f"{'Once trained, this head' if source.step is not None else 'This head'} {found.does.rstrip('. ')}.")

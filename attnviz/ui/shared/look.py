@@ -254,7 +254,9 @@ def site(source: Source, default: Site | None = None) -> Site:
         """What was selected stands for other tokens at another kind of attention."""
         return (now if site.kind == chosen.kind else now.without("text")).put(SITE, site)
 
-    control(st.selectbox, "Layer", SITE, source.sites, shown=chosen, lead="", width=160, step=other)
+    names = [source.site_name(one) for one in source.sites]
+    options = {"format_func": source.site_name, "width": 160 if max(map(len, names)) < 18 else 260}
+    control(st.selectbox, "Layer", SITE, source.sites, shown=chosen, lead="", step=other, **options)
     return chosen
 
 

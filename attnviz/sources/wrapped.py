@@ -1,0 +1,325 @@
+"""A person's own model as a source: any PyTorch module, run in its own code and seen by `attnviz.capture`."""
+
+import inspect
+import re
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnviz.capturing import Seen, capture
+from attnviz.capturing.seen import PROVENANCE
+from attnviz.core.amounts import counted
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.record import Prediction, Record
+from attnviz.core.tokens import Sentence, Token
+from attnviz.sources.base import Source
+from attnviz.sources.own_code import errors_said
+
+TEXT = "The cat sat on the mat"
+PAIR = "|||"
+"""Between the text that an encoder reads and the one that its decoder reads."""
+PADDING = "<pad>"
+_SPECIAL = re.compile(r"<.*>|\[.*\]")
+
+
+def wrap(
+    model: nn.Module,
+    tokenize: Any,
+    text: str | Sequence[str] = TEXT,
+    *,
+    call: Callable[..., Any] | None = None,
+    words: Any = None,
+    pad: int | None = None,
+    heads: int | None = None,
+    name: str | None = None,
+) -> "Wrapped":
+    """Make a source of any PyTorch model: for the app, every figure, edits, leak tests and studies.
+
+        source = attnviz.wrap(model, lambda text: [vocabulary[word] for word in text.split()], "the cat sat")
+        attnviz.show(source)
+
+    The model's code is not changed; it is run once, now. Runs are in evaluation mode and without gradients.
+
+    Args:
+        tokenize: from a text to its ids: a list or a tensor (n,) or (1, n), or a pair of ids and their strings; or a
+            tokenizer with `encode`.
+        text: what the app begins with, or several such texts; the first is what the model is run on now.
+        call: from the model and ids (B, n) to its output; by default model(ids). With a third argument, ids (B, m) of
+            what a decoder reads: of "a text ||| what its decoder reads", or of the text itself.
+        words: ids to strings: a list, a dict, or a function of a list of ids; by default what the tokenizer or the
+            text says. Logits over these words, or over as many as the model has embeddings, are predictions.
+        pad: the id by which the model knows padding, for texts of several lengths in one run; no matter to a model
+            that sees no later token.
+        heads: see `attnviz.capture`.
+        name: what the app calls it; by default the model's class.
+
+    Raises:
+        InputError: if the model or the tokenizer cannot be run on the text, with the line that raised.
+        AttnvizError: if no attention was seen in it, with what was.
+    """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"{quoted(model)} is no model; give a torch.nn.Module.")
+    texts = (text,) if isinstance(text, str) else tuple(text)
+    writes = call is not None and _takes(call) > 2
+    code = Code(model, tokenize, call or (lambda model, ids: model(ids)), words, pad, heads)
+    source = Wrapped(name or type(model).__name__, code, texts, writes=writes)
+    seen = source._seen(source.tokenize([texts[0]]), Edits())[0]
+    d_model = max(step.num_heads * step.value.shape[-1] for step in seen.steps)
+    return replace(source, calls=seen.sites, counts=seen.heads, d_model=d_model, moment=_moment(model))
+
+
+@dataclass(frozen=True, eq=False)
+class Code:
+    """What a person gave; see `wrap`."""
+
+    model: nn.Module
+    tokenize: Any
+    call: Callable[..., Any]
+    words: Any
+    pad: int | None
+    heads: int | None
+
+
+@dataclass(frozen=True)
+class Wrapped(Source):
+    """What `wrap` makes. Two are equal if they are of one `wrap`, and the weights were the same.
+
+    Attributes:
+        calls: the module that makes the attention call of each site.
+        counts: how many heads each site has.
+        moment: which weights the model had.
+    """
+
+    name: str
+    code: Code
+    examples: tuple[str, ...] = field(compare=False)
+    calls: Mapping[Site, str] = field(default_factory=dict, compare=False)
+    counts: Mapping[Site, int] = field(default_factory=dict, compare=False)
+    d_model: int = field(default=1, compare=False)
+    writes: bool = field(default=False, compare=False)
+    moment: int = 0
+
+    provenance = PROVENANCE
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+    @property
+    def does(self) -> str:
+        numbers = sum(one.numel() for one in self.code.model.parameters())
+        return f"Your own model, run in its own code: {counted(numbers, 'parameter')}. Nothing of it was measured here."
+
+    @property
+    def heads(self) -> Mapping[Site, int]:
+        return self.counts
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        return tuple(self.heads)
+
+    @property
+    def num_heads(self) -> int:
+        return max(self.heads.values())
+
+    @property
+    def lock(self) -> AbstractContextManager:
+        """Held while the model runs, by all sources of one model: hold it while you change the weights."""
+        with _locking:
+            return _locks.setdefault(self.code.model, threading.RLock())
+
+    def current(self) -> "Wrapped":
+        return replace(self, moment=_moment(self.code.model))
+
+    def site_name(self, site: Site) -> str:
+        return f"{site} · {self.calls.get(site, '')}".rstrip(" ·")
+
+    def described(self) -> list[tuple[str, str]]:
+        calls = [(self.calls[site], f"{site}, {counted(count, 'head')}") for site, count in self.heads.items()]
+        numbers = sum(one.numel() for one in self.code.model.parameters())
+        return [("class", type(self.code.model).__name__), ("parameters", f"{numbers:,}"), *calls]
+
+    def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
+        """Cut texts into tokens; of "a text ||| what its decoder reads" the first."""
+        return self._padded([self._cut(text.partition(PAIR)[0] if self.writes else text, text) for text in texts])
+
+    def run(
+        self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
+    ) -> Record:
+        """Run the model; what a decoder reads may be given as `targets`, else it stands in the text.
+
+        Raises:
+            InputError: if the model's code raises, with the line.
+            AttnvizError: if an edit reaches nothing, with what there is.
+        """
+        self.check_targets(targets)
+        if self.writes and not targets:
+            read = [one.text.partition(PAIR)[2].strip() or one.text.partition(PAIR)[0] for one in sentences]
+            targets = self._padded([self._cut(text, text) for text in read])
+        seen, given = self._seen(sentences, edits, targets)
+        tokens = [one.labels for one in targets or sentences]
+        record = seen.record(tokens, [one.labels for one in sentences] if targets else None, name=self.name)
+        return replace(record, sentences=sentences, targets=targets, **self._says(given, record))
+
+    def _seen(
+        self, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...] = ()
+    ) -> tuple[Seen, Any]:
+        """What was seen in one run of the model, and what it gave."""
+        model, read = self.code.model, [sentences, *([targets or sentences] if self.writes else [])]
+        weights = next(model.parameters(), torch.zeros(()))
+        ids = [torch.tensor([[token.id for token in one.tokens] for one in batch]) for batch in read]
+        watched = capture(model, edits, heads=self.code.heads)
+        with self.lock, _in_evaluation(model), torch.no_grad(), errors_said(), watched as seen:
+            given = self.code.call(model, *(one.to(weights.device) for one in ids))
+        return seen, given
+
+    def _says(self, given: Any, record: Record) -> dict[str, Any]:
+        """The prediction or the labels of a record, by what the model gave."""
+        given = getattr(given, "logits", given)
+        if isinstance(given, tuple | list) and given:
+            given = given[0]
+        if not isinstance(given, Tensor) or not given.is_floating_point():
+            return {}
+        logits, (batch, length) = given.detach().float().cpu(), (len(record.read), len(record.read[0].tokens))
+        if logits.dim() == 2 and len(logits) == batch and length != batch:
+            return {"labels": (tuple(self._words(range(logits.shape[1]))), logits)} if logits.shape[1] > 1 else {}
+        if logits.dim() != 3 or logits.shape[:2] != (batch, length) or logits.shape[2] not in self._vocabularies():
+            return {}
+        return {"prediction": Prediction(logits, Words(self, logits.shape[2]))}
+
+    def _vocabularies(self) -> set[int]:
+        """How many words there may be."""
+        counts = {one.num_embeddings for one in self.code.model.modules() if isinstance(one, nn.Embedding)}
+        return counts | ({len(self.code.words)} if hasattr(self.code.words, "__len__") else set())
+
+    def _words(self, ids: Sequence[int]) -> list[str]:
+        """Strings of ids; numbers where nobody says what they are."""
+        words = self.code.words
+        if words is None:
+            words = getattr(self.code.tokenize, "convert_ids_to_tokens", None)
+        if words is None:
+            return [f"#{id}" for id in ids]
+        if isinstance(words, Mapping):
+            return [str(words.get(id, f"#{id}")) for id in ids]
+        if not callable(words):
+            return [str(words[id]) if id < len(words) else f"#{id}" for id in ids]
+        with errors_said():
+            strings = words(list(ids))
+            each = not isinstance(strings, str) and len(strings) == len(ids)
+            return [str(one) for one in (strings if each else (words([id]) for id in ids))]
+
+    def _cut(self, text: str, whole: str) -> tuple[str, tuple[Token, ...]]:
+        """The tokens of a text, and the text that its sentence is to hold."""
+        with errors_said():
+            ids, strings = _ids(getattr(self.code.tokenize, "encode", self.code.tokenize)(text))
+        if not ids:
+            raise InputError(f"The tokenizer of {self.name} makes no tokens of {quoted(text)}.")
+        parts = (text.split(), list(text))
+        if strings is None and self.code.words is None and not hasattr(self.code.tokenize, "convert_ids_to_tokens"):
+            strings = next((part for part in parts if len(part) == len(ids)), None)
+        return whole, _placed(text, ids, self._words(ids) if strings is None else strings)
+
+    def _padded(self, cut: list[tuple[str, tuple[Token, ...]]]) -> tuple[Sentence, ...]:
+        """Sentences of one length.
+
+        Raises:
+            InputError: if they differ in length and padding could be seen.
+        """
+        longest, pad = max((len(tokens) for _, tokens in cut), default=0), self.code.pad
+        if pad is None and any(len(tokens) < longest for _, tokens in cut):
+            if any(site.kind != "decoder" for site in self.sites):
+                what = "Texts of several lengths in one run need padding, and this model could see it"
+                raise InputError(f"{what}: say attnviz.wrap(..., pad=ID), the id by which it knows padding.")
+            pad = 0
+        return tuple(
+            Sentence(text, (*tokens, *[Token(PADDING, pad, len(text), len(text), special=True)] * short), len(tokens))
+            for text, tokens in cut
+            for short in [longest - len(tokens)]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Words(Sequence):
+    """The words of a model by their ids."""
+
+    source: Wrapped
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, id: int) -> str:
+        if not 0 <= id < self.count:
+            raise IndexError(id)
+        return self.source._words([id])[0]
+
+
+def _ids(given: Any) -> tuple[list[int], list[str] | None]:
+    """The ids that a tokenizer gave, and their strings if it gave them."""
+    strings = getattr(given, "tokens", None) if hasattr(given, "ids") else None
+    given = getattr(given, "ids", given)
+    if isinstance(given, Mapping):
+        given = given["input_ids"]
+    if isinstance(given, tuple) and len(given) == 2 and not isinstance(given[0], int):
+        given, strings = given
+    ids = torch.as_tensor(given).reshape(-1).tolist()
+    if any(type(id) is not int for id in ids) or (strings is not None and len(strings) != len(ids)):
+        raise InputError(f"A tokenizer gives whole numbers, with a string for each if any; given {quoted(given)}.")
+    return ids, None if strings is None else [str(one) for one in strings]
+
+
+def _placed(text: str, ids: list[int], strings: list[str]) -> tuple[Token, ...]:
+    """Tokens with their places in the text, where they stand there."""
+    tokens, at = [], 0
+    for id, string in zip(ids, strings, strict=True):
+        start = text.find(string, at) if string else -1
+        there = start >= 0
+        at, end = (start + len(string), start + len(string)) if there else (at, at)
+        tokens.append(
+            Token(string, id, start if there else at, end, special=not there and bool(_SPECIAL.fullmatch(string)))
+        )
+    return tuple(tokens)
+
+
+def _takes(call: Callable[..., Any]) -> int:
+    """How many arguments a function takes without names and defaults."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        given = inspect.signature(call).parameters.values()
+    except (TypeError, ValueError):
+        return 2
+    return sum(one.kind in kinds and one.default is one.empty for one in given)
+
+
+@contextmanager
+def _in_evaluation(model: nn.Module) -> Iterator[None]:
+    """Meanwhile no dropout; then each module is as it was."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+_locks: weakref.WeakKeyDictionary[nn.Module, Any] = weakref.WeakKeyDictionary()
+_locking = threading.Lock()
+
+
+def _moment(model: nn.Module) -> int:
+    """A number that changes when a weight does: by what torch counts, and by the first numbers of each tensor."""
+    tensors = [*model.parameters(), *model.buffers()]
+    with torch.no_grad():
+        sums = [
+            float(one.detach().reshape(-1)[:8].double().nan_to_num().sum()) if one.numel() else 0.0 for one in tensors
+        ]
+    return hash((tuple((id(one), one.data_ptr(), one._version) for one in tensors), tuple(sums)))

@@ -1,0 +1,179 @@
+"""A person's own model as a source like any other."""
+
+import threading
+
+import pytest
+import torch
+from own_models import WORDS, Translator, Writer, tokenize
+from torch import nn
+from torch.testing import assert_close
+
+import attnviz
+from attnviz.ablation import sweep
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.masks import Window
+from attnviz.leaks import leak_test
+
+TEXT = "the cat sat on the mat"
+
+
+def wrapped(model=None, **given):
+    return attnviz.wrap(Writer().eval() if model is None else model, tokenize, TEXT, words=WORDS, **given)
+
+
+def test_a_model_becomes_a_source_in_one_line():
+    """Its sites are named by its modules; its words, predictions and logits are its own."""
+    model = Writer()
+    source = wrapped(model)
+    record = attnviz.analyze(TEXT, source)
+
+    assert (source.name, source.provenance, source.num_heads, source.d_model) == ("Writer", "your own", 3, 12)
+    assert source.sites == (Site("decoder", 0), Site("decoder", 1))
+    assert source.site_name(Site("decoder", 1)) == "decoder layer 1 · attn.1"
+    assert record.sentences[0].labels == tuple(TEXT.split())
+    assert [token.start for token in record.sentences[0].tokens] == [0, 4, 8, 12, 15, 19]
+    assert_close(record.prediction.logits, model.eval()(torch.tensor([tokenize(TEXT)])).detach())
+    assert record.prediction.most_probable(5, 1)[0][0] in WORDS
+
+
+def test_a_run_leaves_the_model_as_it_was():
+    """Each module trains or not as before, also after an error; no dropout is drawn and no gradient kept."""
+    model = Writer().train()
+    model.attn[1].eval()
+    source = wrapped(model)
+    before = [module.training for module in model.modules()]
+
+    first, second = (attnviz.analyze(TEXT, source).output for _ in range(2))
+
+    assert torch.equal(first, second)
+    assert not first.requires_grad
+    assert [module.training for module in model.modules()] == before
+    model.head = None
+    with pytest.raises(InputError, match=r"Line \d+ of own_models\.py raised TypeError"):
+        attnviz.analyze(TEXT, source)
+    assert [module.training for module in model.modules()][:3] == before[:3]
+
+
+def test_edits_act_in_its_own_code():
+    """A head that is off is the one zeroed by hand before the output projection; masks and temperature act."""
+    model = Writer(layers=1).eval()
+    source, site = wrapped(model), Site("decoder", 0)
+    off = attnviz.analyze(TEXT, source, Edits(heads_off={(site, 1)}))
+    masked = attnviz.analyze(TEXT, source, Edits(mask=Window(0, 0)))
+
+    with torch.no_grad():
+        model.attn[0].to_out.weight[:, 4:8] = 0
+    assert_close(off.prediction.logits, model(torch.tensor([tokenize(TEXT)])).detach())
+    assert torch.equal(masked.step(site).weights(0), torch.eye(6))
+    with pytest.raises(InputError, match=r"has no decoder layer 1\. It has: decoder layer 0"):
+        attnviz.analyze(TEXT, source, Edits(heads_off={(Site("decoder", 1), 0)}))
+
+
+def test_a_source_knows_the_moment_of_its_weights():
+    """Equal as long as nothing changed, also by an update that torch does not count."""
+    model = Writer()
+    source = wrapped(model)
+    assert source.current() == source
+    assert hash(source.current()) == hash(source)
+    assert wrapped(model) != source
+
+    model.head.bias.data.add_(1)
+
+    assert source.current() != source
+
+
+def test_texts_of_several_lengths():
+    """A model that sees no later token needs no padding id; any other has to know one."""
+    texts = [TEXT, "the dog ran"]
+    record = attnviz.analyze(texts, wrapped())
+    alone = attnviz.analyze(texts[1], wrapped())
+    assert record.sentences[1].length == len(alone.sentences[0].tokens) == 3
+
+    with pytest.raises(InputError, match=r"say attnviz\.wrap\(\.\.\., pad=ID\)"):
+        attnviz.analyze(texts, wrapped(Writer(hides="nothing")))
+    padded = attnviz.analyze(texts, wrapped(Writer(hides="padding"), pad=0))
+    assert padded.sentences[1].labels[3:] == ("<pad>",) * 3
+    assert padded.steps[0].weights(0, sentence=1)[:3, 3:].sum() == 0
+
+
+def test_an_encoder_decoder_reads_two_texts():
+    """Its call takes what the decoder reads, which stands behind |||; cross-attention is between the two."""
+    source = attnviz.wrap(
+        Translator(), tokenize, "the cat sat ||| the dog", words=WORDS, call=lambda model, ids, read: model(ids, read)
+    )
+    record = source.run(source.tokenize(["the cat sat on ||| the dog"]))
+
+    assert {site.kind for site in source.sites} == {"encoder", "decoder", "cross"}
+    assert record.step(Site("cross", 0)).shape[2:] == (2, 4)
+    assert [one.labels for one in (*record.sentences, *record.targets)] == [
+        ("the", "cat", "sat", "on"),
+        ("the", "dog"),
+    ]
+    assert record.prediction.logits.shape[1] == 2
+    assert leak_test(source, source.tokenize(["the cat sat ||| the dog ran on"])).pairs == ()
+
+
+def test_a_leak_test_and_a_sweep_are_those_of_any_source():
+    """A model that hides nothing sees the future, if it is promised that it does not."""
+    source = wrapped(Writer(hides="nothing"))
+    sentences = source.tokenize([TEXT])
+
+    assert leak_test(wrapped(), wrapped().tokenize([TEXT])).pairs == ()
+    assert leak_test(source, sentences, promised=attnviz.Subsequent()).pairs
+    assert len(sweep(source, sentences).heads) == 6
+
+
+@pytest.mark.parametrize(
+    ("cut", "labels"),
+    [
+        (lambda text: torch.tensor([tokenize(text)]), TEXT.split()),
+        (lambda text: (tokenize(text), [word.upper() for word in text.split()]), TEXT.upper().split()),
+        (lambda text: {"input_ids": tokenize(text)}, TEXT.split()),
+        (lambda text: [ord(c) % 8 for c in text], list(TEXT)),
+        (lambda text: [1, *tokenize(text)], ["#1", "#1", "#2", "#3", "#4", "#1", "#5"]),
+    ],
+    ids=["tensor", "pair", "dict", "characters", "numbers"],
+)
+def test_what_tokenizers_give(cut, labels):
+    """Strings are those of the tokenizer, else the words or letters of the text if they are as many, else numbers."""
+    assert [*attnviz.wrap(Writer(), cut, TEXT).tokenize([TEXT])[0].labels] == labels
+
+
+@pytest.mark.parametrize("words", [WORDS, dict(enumerate(WORDS)), lambda ids: [WORDS[id] for id in ids]])
+def test_words_are_a_list_a_dict_or_a_function(words):
+    """And a function that joins what it is given is asked for one at a time."""
+    source = attnviz.wrap(Writer(), tokenize, TEXT, words=words)
+    joined = attnviz.wrap(Writer(), tokenize, TEXT, words=lambda ids: " ".join(WORDS[id] for id in ids))
+
+    assert source.tokenize([TEXT])[0].labels == joined.tokenize([TEXT])[0].labels == tuple(TEXT.split())
+    assert [*attnviz.analyze(TEXT, source).prediction.vocabulary] == WORDS
+
+
+def test_what_cannot_be_wrapped_is_said_in_one_sentence():
+    """A tokenizer that does not know the text, a model without attention, and what is no model."""
+    with pytest.raises(InputError, match=r"Line \d+ of own_models\.py raised KeyError: 'The'"):
+        attnviz.wrap(Writer(), tokenize)
+    with pytest.raises(AttnvizError, match="No attention was seen in Embedding"):
+        attnviz.wrap(nn.Embedding(8, 4), tokenize, TEXT)
+    with pytest.raises(InputError, match=r"give a torch\.nn\.Module"):
+        attnviz.wrap(len, tokenize, TEXT)
+    with pytest.raises(InputError, match="makes no tokens of"):
+        attnviz.wrap(Writer(), lambda text: [], TEXT)
+
+
+def test_threads_with_different_edits_never_meet():
+    """One model, run by several at once."""
+    source, site = wrapped(), Site("decoder", 0)
+    expected = [attnviz.analyze(TEXT, source, Edits(heads_off={(site, head)})).output for head in range(3)]
+    found = {}
+
+    def run(head):
+        found[head] = [attnviz.analyze(TEXT, source, Edits(heads_off={(site, head)})).output for _ in range(5)]
+
+    threads = [threading.Thread(target=run, args=(head,)) for head in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(torch.equal(one, expected[head]) for head in range(3) for one in found[head])
