@@ -52,7 +52,7 @@ evidence: $(VENV)/for-tests ## measure the shipped models afresh, for their card
 	PYTHONPATH=. $(BIN)/python -m attnviz.training.evidence $(MODEL)
 
 screenshots: $(VENV)/for-tests ## take the README's pictures again, and every state of every page on one sheet
-	PYTHONPATH=. $(BIN)/python tests/browser/screenshots.py
+	PYTHONPATH=.:tests $(BIN)/python tests/browser/screenshots.py
 
 image: ## build the container image
 	docker build --tag attnviz --build-arg TORCH_INDEX="$(TORCH_INDEX)" .

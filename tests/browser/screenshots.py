@@ -48,8 +48,7 @@ def shot(browser: Browser, link: str, size: dict[str, int], scheme: str) -> byte
     """What a window shows of a link."""
     page = browser.new_page(viewport=size, color_scheme=scheme)
     problems = driver.watch(page)
-    page.goto(link)
-    driver.settled(page)
+    driver.open_page(page, link)
     made = page.screenshot(animations="disabled")
     page.close()
     if problems:
