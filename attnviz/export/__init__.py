@@ -57,7 +57,8 @@ def render(
         figure: a `Figure`, a bare Altair chart (without the formats of numbers), or for "zip" a sequence of figures.
         format: one of `FORMATS`.
         preset: one of `PRESETS`: sized for a paper, a slide or a web page; None as on the screen.
-        scale: 1, 2 or 4 times as many pixels; the picture prints at the same size. PNG only.
+        scale: 1, 2 or 4 times as many pixels; the picture prints at the same size. PNG only. With 1 a preset takes
+            pixels of its own: 300 per inch for a paper.
         ppi: pixels per inch instead of a scale, 300 for print. PNG only.
         deadline: seconds that drawing may take.
 
@@ -119,7 +120,8 @@ def _render(
             return spec.named(draw("svg", spec.to_json(picture), **asked), figure)
         case "pdf":
             return draw("pdf", spec.to_json(picture), **asked)
-    return draw("png", spec.to_json(picture), ppi=ppi or PIXELS_PER_INCH * scale, **asked)
+    usual = chosen.ppi if chosen and scale == 1 else PIXELS_PER_INCH * scale
+    return draw("png", spec.to_json(picture), ppi=ppi or usual, **asked)
 
 
 def _figure(figure: Any) -> Any:

@@ -18,6 +18,7 @@ class Preset:
         label: in words, for a menu.
         inches: the width at most; of a picture that is wider with its text in `points`, the second.
         points: the size of its text.
+        ppi: pixels per inch of a PNG, unless a size is asked for.
         title: whether the title stays.
         light: whether it is in light colors, also where the page is dark.
     """
@@ -25,6 +26,7 @@ class Preset:
     label: str
     inches: tuple[float, float]
     points: float
+    ppi: int = 144
     title: bool = True
     light: bool = False
 
@@ -48,7 +50,7 @@ PADDING = 2
 """Pixels around a picture: a page has margins of its own."""
 
 PRESETS = {
-    "paper": Preset("one column (3.35 in), 8 pt, no title", (3.35, 7.0), 8, title=False, light=True),
+    "paper": Preset("one column (3.35 in), 8 pt, no title", (3.35, 7.0), 8, ppi=300, title=False, light=True),
     "slide": Preset("10 in wide, 18 pt, few labels", (10.0, 12.5), 18),
     "web": Preset("760 px wide, 12 px", (760 / 72, 1100 / 72), 12),
 }

@@ -1,9 +1,11 @@
 """Pictures for a paper, a slide and a web page."""
 
 import re
+from io import BytesIO
 
 import pytest
 from pictures import SITE, record_of
+from PIL import Image
 
 from attnviz import export, figures
 from attnviz.core.edits import Edits
@@ -73,3 +75,11 @@ def test_the_caption_says_model_text_layer_head_and_edits():
 def test_an_unknown_preset_names_those_there_are():
     with pytest.raises(InputError, match="paper, slide, web"):
         export.render(figures.head(record_of(FEW), SITE, 0), "png", preset="poster")
+
+
+def test_a_png_for_a_paper_has_300_pixels_per_inch_unless_a_size_is_asked_for():
+    """Of 72 it would be a blur in print."""
+    figure = figures.head(record_of(FEW), SITE, 0)
+    width, twice = (Image.open(BytesIO(export.render(figure, "png", preset="paper", scale=n))).width for n in (1, 2))
+
+    assert width == pytest.approx(twice / 144 * 300, abs=2)
