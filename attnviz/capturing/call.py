@@ -1,6 +1,7 @@
 """One attention call as it was seen, kept until somebody asks for its step."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +28,8 @@ class Call:
         passed: in which forward pass of the model it was made, counted from 0.
         weights: (B, H, Q, K), where only the weights are known; query and key then are None.
         refused: why it is no map that can be shown; "" if it is.
+
+    A call whose value is None was never completed: its weights met no values.
     """
 
     site: Site
@@ -43,6 +46,21 @@ class Call:
     refused: str = ""
 
     @property
+    def why_not(self) -> str:
+        """Why it cannot be shown; "" if it can."""
+        if self.refused or self.value is not None:
+            return self.refused
+        return f"the weights of {self.name or 'the model'} meet no values"
+
+    def complete(self, value: Tensor) -> None:
+        """The weights have met their values."""
+        self.value, self.refused = value, ""
+
+    def empty_becomes(self, policy: str) -> None:
+        """Empty rows get something else than the softmax gives them."""
+        self.scoring = replace(self.scoring, empty_rows=policy)
+
+    @property
     def shape(self) -> tuple[int, int, int, int]:
         """(B, H, Q, K), without a sink."""
         if self.weights is not None:
@@ -51,12 +69,27 @@ class Call:
 
     def step(self, edits: Edits) -> Step:
         """The step that a record keeps: on the CPU, with the edits."""
-        kept = {name: to_cpu(getattr(self, name)) for name in ("query", "key", "value", "mask", "sinks")}
-        scoring = replace(self.scoring, bias=tuple(map(to_cpu, self.scoring.bias)))
-        tap = Tap(edits)
+        tap, value = Tap(edits), self.value.cpu()
+        given = {name: to_cpu(one) for name, one in self.computed_from().items()}
+        scoring = replace(given["scoring"], bias=tuple(map(to_cpu, given["scoring"].bias)))
         with torch.no_grad():
-            tap.attend(**kept, site=self.site, scoring=scoring)
-        return replace(tap.steps[0], name=self.name)
+            tap.attend(**given | {"scoring": scoring, "value": value.to(given["query"].dtype)}, site=self.site)
+        return replace(tap.steps[0], name=self.name, weights_only=self.weights is not None)
+
+    def computed_from(self) -> dict[str, Any]:
+        """The arguments of a tap, but for the value.
+
+        Where only weights are known, their logarithms stand as the bias of scores that are zero.
+        """
+        names = ("query", "key", "mask", "scoring", "sinks")
+        if self.weights is None:
+            return {name: getattr(self, name) for name in names}
+        batch, heads, queries, keys = self.weights.shape
+        nothing = self.weights.new_zeros(batch, heads, queries + keys, 1)
+        query, key = nothing.split((queries, keys), 2)
+        mask = self.weights.amax(1, keepdim=True) > 0
+        scoring = Scoring(scale=1.0, bias=self.weights.log().masked_fill(~mask, 0))
+        return {"query": query, "key": key, "mask": mask, "scoring": scoring, "sinks": None}
 
 
 def to_cpu(value: object) -> object:

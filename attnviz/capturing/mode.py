@@ -10,16 +10,26 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from attnviz.capturing import sdpa
+from attnviz.capturing import mha, products, sdpa
 from attnviz.capturing.call import Call, kept
+from attnviz.capturing.consume import multiply
+from attnviz.capturing.layout import Tracked
+from attnviz.capturing.scores import OVER, TIMES, carry, join
 from attnviz.capturing.seen import Seen
-from attnviz.capturing.where import Place, Places, Sites, kind
+from attnviz.capturing.softmax import softmax
+from attnviz.capturing.where import Place, Places, Sites, kind, positions
 from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap, silence
 
-ROUTES: dict[str, Callable[..., Any]] = {"scaled_dot_product_attention": sdpa.attend}
+ROUTES: dict[str, Callable[..., Any]] = {
+    "scaled_dot_product_attention": sdpa.attend,
+    "multi_head_attention_forward": mha.attend,
+}
 """What is done instead of a function of torch, by its name."""
+PARTS = dict.fromkeys(products.NAMES, multiply) | {"softmax": softmax}
+"""The same for parts of attention; these are given the function, too."""
 
 
 @contextmanager
@@ -64,15 +74,22 @@ class Mode(TorchFunctionMode):
         super().__init__()
         self.edits, self.heads = edits, heads
         self.seen = Seen(type(model).__name__, edits)
+        self.tracked, self.same = Tracked(), None
         self._places, self._sites, self._thread = Places(model), Sites(), threading.get_ident()
+        self._last: tuple[Place, Call] | None = None
 
     def __torch_function__(
         self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        route = ROUTES.get(getattr(func, "__name__", ""))
-        if route is None:
-            return func(*args, **kwargs or {})
-        return route(self, *args, **kwargs or {})
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        if name in ROUTES:
+            return ROUTES[name](self, *args, **kwargs)
+        if name in PARTS:
+            return PARTS[name](self, func, args, kwargs)
+        given = func(*args, **kwargs)
+        if name != "__get__" and (self.tracked or name in TIMES or name in OVER):
+            (join if name in ("cat", "concat") else carry)(self, name, args, kwargs, given)
+        return given
 
     def begin(self, *_: object) -> None:
         """The model's forward begins."""
@@ -85,25 +102,46 @@ class Mode(TorchFunctionMode):
             self.seen.output = output
 
     def place(self, tensors: tuple[Tensor, ...]) -> Place | None:
-        """Where in the model a call is made now; None where it is not to be seen."""
-        return self._places.now()
+        """Where in the model a call is made now; None where it is not to be seen.
 
-    def said_heads(self, place: Place, count: Callable[[nn.Module], set[int]]) -> set[int]:
-        return count(place.module)
+        Raises:
+            AttnvizError: if edits would reach only one of the two runs of a checkpoint.
+        """
+        place = self._places.now()
+        if place is not None and place.checkpoint == "reentrant" and self.edits != type(self.edits)():
+            what = f"{place.name} runs in a reentrant checkpoint, which would run it unedited for the gradients"
+            raise AttnvizError(f"{what}. Use torch.utils.checkpoint.checkpoint(..., use_reentrant=False).")
+        return place
 
-    def site(self, place: Place, is_causal: bool, same: bool | None = None) -> tuple[Site, int]:
+    def site(self, place: Place, is_causal: bool) -> tuple[Site, int]:
         """The site of a call that is made now, and its pass."""
-        return self._sites.site(place, kind(place, is_causal, same))
+        return self._sites.site(place, kind(place, is_causal, self.same))
 
-    def keep(self, call: Call) -> None:
-        """Keep a copy of a call."""
-        with torch.no_grad():
-            copies = {
-                field.name: kept(value)
-                for field in fields(Call)
-                if isinstance(value := getattr(call, field.name), Tensor)
-            }
-            self.seen.calls.append(replace(call, **copies))
+    def keep(self, call: Call, place: Place) -> Call:
+        """Keep a copy of a call; what a checkpoint runs again was kept before."""
+        copies = {
+            field.name: kept(value) for field in fields(Call) if isinstance(value := getattr(call, field.name), Tensor)
+        }
+        scoring = replace(call.scoring, bias=tuple(map(kept, call.scoring.bias)))
+        copy = replace(call, **copies, scoring=scoring)
+        if place.checkpoint != "again":
+            self._refuse_pieces(copy, place)
+            self.seen.calls.append(copy)
+        return copy
+
+    def _refuse_pieces(self, call: Call, place: Place) -> None:
+        """Several calls for parts of what one module was given are pieces of one attention, and no map of it."""
+        last, self._last = self._last, (place, call)
+        if last is None:
+            return
+        frames = ((place.frame, last[0].frame), (place.above and place.above[1], last[0].above and last[0].above[1]))
+        same = next((one for one, other in frames if one is other and one is not None), None)
+        if same is None or (same is not place.frame and place.module is not last[0].module):
+            return
+        whole = positions(same)
+        if whole and call.shape[2] not in whole:
+            for one in (call, last[1]):
+                one.refused = f"{one.name or 'the model'} computes attention in pieces, which are no whole map"
 
     def touches(self, site: Site) -> bool:
         """Whether the edits change anything at a site."""
@@ -120,8 +158,21 @@ class Mode(TorchFunctionMode):
         site, edits = call.site, self.edits
         if not self.touches_weights(site):
             return silence(own(), edits.off(site), edits.off_alone(site))
-        query = call.query
-        with torch.autocast(query.device.type, enabled=False), torch.device(query.device):
+        with torch.autocast(call.query.device.type, enabled=False), torch.device(call.query.device):
             tap = Tap(edits, keep=False)
-            given = {"mask": call.mask, "scoring": call.scoring, "sinks": call.sinks, "dropout_p": dropout_p}
-            return tap.attend(query, call.key, call.value, site=site, **given)
+            return tap.attend(**call.computed_from(), value=call.value, site=site, dropout_p=dropout_p)
+
+    def edited_weights(self, call: Call, own: Tensor) -> Tensor:
+        """The weights of a call with the edits, (B, H, Q, K); those that the model computed if heads are off alone.
+
+        Raises:
+            AttnvizError: if the edits need scores, and only weights are known.
+        """
+        site, edits = call.site, self.edits
+        if not self.touches_weights(site):
+            return silence(own, edits.off(site), edits.off_alone(site))
+        if call.weights is not None and not (edits.scale is None and edits.softcap is None and edits.own_mask):
+            what = "only the weights are known, so scale, softcap and the built-in mask cannot be changed"
+            raise AttnvizError(f"At {site} ({call.name}) {what}.")
+        with torch.autocast(own.device.type, enabled=False), torch.device(own.device):
+            return Tap(edits, keep=False).weights(**call.computed_from(), site=site)

@@ -8,7 +8,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from attnviz.capturing.call import Call, apart
 from attnviz.capturing.shapes import folded, folded_mask, split
-from attnviz.capturing.where import causal, head_counts
+from attnviz.capturing.where import causal
 from attnviz.core.masks import Subsequent
 from attnviz.core.scoring import Scoring
 
@@ -39,14 +39,14 @@ def attend(
     if enable_gqa:
         key, value = (one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
     lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
-    sizes = split(tuple(lead), mode.heads, mode.said_heads(place, head_counts))
+    sizes = split(tuple(lead), mode.heads, place.said_heads, place.batches)
     mask, bias, empty = apart(attn_mask)
     mask, bias = (None if one is None else folded_mask(one, lead, sizes) for one in (mask, bias))
     scoring = Scoring(scale=scale, bias=bias, empty_rows=empty)
     q, k, v = (folded(one, lead, sizes) for one in (query, key, value))
     site, passed = mode.site(place, causal(attn_mask, is_causal))
     call = Call(site, place.name, "sdpa", passed, q, k, v, Subsequent() if is_causal else mask, scoring)
-    mode.keep(call)
+    mode.keep(call, place)
     if not mode.touches(site):
         return own()
     output = mode.edited(call, lambda: folded(own(), lead, sizes), dropout_p)

@@ -34,12 +34,12 @@ class Seen:
     @property
     def sites(self) -> dict[Site, str]:
         """The sites and the names of the modules that call attention there."""
-        return {call.site: call.name or self.name for call in self.calls if not call.refused}
+        return {call.site: call.name or self.name for call in self.calls if not call.why_not}
 
     @property
     def heads(self) -> dict[Site, int]:
         """How many heads each site has."""
-        return {call.site: call.shape[1] for call in self.calls if not call.refused}
+        return {call.site: call.shape[1] for call in self.calls if not call.why_not}
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -48,7 +48,7 @@ class Seen:
         Raises:
             AttnvizError: if no attention was seen, with what was.
         """
-        last = {call.site: call for call in self.calls if not call.refused}
+        last = {call.site: call for call in self.calls if not call.why_not}
         if not last:
             raise AttnvizError(self._nothing())
         return tuple(call.step(self.edits) for call in last.values())
@@ -113,7 +113,7 @@ class Seen:
                 raise AttnvizError(f"The edits reached nothing at {site} head {head}. There is: {has}.")
 
     def _nothing(self) -> str:
-        why = "; ".join([*dict.fromkeys(call.refused for call in self.calls if call.refused), *self.notes])
+        why = "; ".join([*dict.fromkeys(call.why_not for call in self.calls if call.why_not), *self.notes])
         what = why or "no function of torch that attention is made of was called in the model. Was it run in the block?"
         return f"No attention was seen in {self.name}: {what}"
 

@@ -7,13 +7,14 @@ from torch import Tensor
 from attnviz.core.errors import ShapeError
 
 
-def split(lead: tuple[int, ...], heads: int | None, said: set[int]) -> tuple[int, int]:
+def split(lead: tuple[int, ...], heads: int | None, said: set[int], batches: set[int] = frozenset()) -> tuple[int, int]:
     """How many sentences and heads stand in the axes before (n, d).
 
     Args:
         lead: the sizes of these axes.
         heads: how many heads there are, if the person said so.
         said: how many heads the module says that it has.
+        batches: how many sentences its inputs may have.
 
     Raises:
         ShapeError: if one axis may hold heads or sentences and nothing says which.
@@ -33,6 +34,10 @@ def split(lead: tuple[int, ...], heads: int | None, said: set[int]) -> tuple[int
     if len(lead) > 2:
         return prod(lead[:-1]), lead[-1]
     fit = {count for count in said if total % count == 0}
+    folds = {count for count in fit if any(total == batch * count for batch in batches)}
+    if not folds and total in batches:
+        return total, 1
+    fit = folds or fit
     if len(fit) == 1:
         return total // next(iter(fit)), next(iter(fit))
     if not said:

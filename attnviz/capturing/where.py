@@ -3,10 +3,11 @@
 Stateless and of one thread: no module is changed, and no hook is needed on the parts of a model.
 """
 
+import os
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
@@ -18,7 +19,10 @@ CROSS = ("cross", "encdecattention", "encoder_attn", "encoder_decoder", "multihe
 """How the parts of a module's name begin whose keys stand in another text."""
 SKIPPED = (nn.Module.__call__.__code__.co_filename,)
 """Files whose frames only hand a call on."""
-CHECKPOINT = "checkpoint.py"
+CHECKPOINT = os.path.join("torch", "utils", "checkpoint.py")
+CHECKPOINTS = {"CheckpointFunction.forward": "reentrant", "CheckpointFunction.backward": "again"}
+CHECKPOINTS |= {"_checkpoint_without_reentrant_generator.<locals>.recompute_fn": "again"}
+"""What runs a part of a model for a checkpoint: the first time, without gradients, or again in the backward pass."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,26 +31,42 @@ class Place:
 
     Attributes:
         name: of the module, "" for the model itself.
-        module: the innermost one of the model that is at work.
+        module: the innermost one of the model that is at work; parts of torch, such as nn.Softmax, do not count.
         frame: of its forward.
-        above: the frame of the module that called it; None if nothing of the model did.
+        above: the module that called it and the frame of its forward; None if nothing of the model did.
         in_pass: whether the model's own forward is at work.
-        checkpoint: the function of a reentrant checkpoint that runs it, or "".
+        checkpoint: "reentrant" or "again" if a checkpoint runs it, see `CHECKPOINTS`; else "".
     """
 
     name: str
     module: nn.Module
     frame: FrameType
-    above: FrameType | None
+    above: tuple[nn.Module, FrameType] | None
     in_pass: bool
     checkpoint: str
 
     @property
-    def inputs(self) -> tuple[Tensor, ...]:
-        """The tensors among the arguments of its forward."""
-        code, found = self.frame.f_code, self.frame.f_locals
-        names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-        return tuple(found[name] for name in names if isinstance(found.get(name), Tensor))
+    def said_heads(self) -> set[int]:
+        """How many heads the module says that it has; if it says nothing, the one that called it."""
+        return head_counts(self.module) or (head_counts(self.above[0]) if self.above else set())
+
+    @property
+    def batches(self) -> set[int]:
+        """How many sentences its inputs may have: their first axis, or the second."""
+        return {size for one in inputs(self.frame) if one.dim() == 3 for size in one.shape[:2]}
+
+
+def inputs(frame: FrameType) -> tuple[Tensor, ...]:
+    """The tensors among the arguments of a method."""
+    code, found = frame.f_code, frame.f_locals
+    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    return tuple(found[name] for name in names if isinstance(found.get(name), Tensor))
+
+
+def positions(frame: FrameType) -> tuple[int, ...]:
+    """The sizes among which the number of positions is that a module was given; none if its inputs do not say it."""
+    found = (one for one in inputs(frame) if one.dim() == (3 if one.is_floating_point() else 2))
+    return next((tuple(one.shape[:2]) for one in found), ())
 
 
 class Places:
@@ -54,7 +74,8 @@ class Places:
 
     def __init__(self, model: nn.Module):
         self.model = model
-        self._names = {id(module): (name, module) for name, module in model.named_modules()}
+        self._names = {id(module): (name, module) for name, module in model.named_modules() if _calls_attention(module)}
+        self._names.setdefault(id(model), ("", model))
 
     def now(self) -> Place | None:
         """Where the call is made that is at work now; None outside the model."""
@@ -64,10 +85,10 @@ class Places:
             if owner is not None and (found is None or (owner[1] is found[1] and above is None)):
                 found = (*owner, frame)
             elif owner is not None and above is None:
-                above = frame
+                above = owner[1], frame
             in_pass = in_pass or (owner is not None and owner[1] is self.model)
-            if frame.f_code.co_filename.endswith(CHECKPOINT) and "CheckpointFunction" in _qualified(frame.f_code):
-                checkpoint = frame.f_code.co_name
+            if frame.f_code.co_filename.endswith(CHECKPOINT):
+                checkpoint = checkpoint or CHECKPOINTS.get(frame.f_code.co_qualname, "")
             frame = frame.f_back
         return found and Place(*found, above, in_pass, checkpoint)
 
@@ -79,8 +100,8 @@ class Places:
         return self._names.get(id(frame.f_locals.get(code.co_varnames[0])))
 
 
-def _qualified(code: CodeType) -> str:
-    return getattr(code, "co_qualname", code.co_name)
+def _calls_attention(module: nn.Module) -> bool:
+    return isinstance(module, nn.MultiheadAttention) or not type(module).__module__.startswith("torch.nn.")
 
 
 class Sites:
@@ -108,7 +129,7 @@ class Sites:
             self._calls[place.name] += 1
         else:
             nth, passed = 0, self._repeats[place.name]
-            self._repeats[place.name] += 1
+            self._repeats[place.name] += place.checkpoint != "again"
         if (place.name, nth) not in self._known:
             self._known[place.name, nth] = Site(kind, self._layers[kind])
             self._layers[kind] += 1
@@ -136,7 +157,7 @@ def _has_two_texts(place: Place, same: bool | None) -> bool:
     """Whether the forward got two inputs of other lengths; of one batch and width, so that ALiBi is none of them."""
     if same is not None:
         return not same
-    wide = [one for one in place.inputs if one.dim() == 3 and one.is_floating_point()]
+    wide = [one for one in inputs(place.frame) if one.dim() == 3 and one.is_floating_point()]
     return any(a.shape[1] != b.shape[1] and a.shape[::2] == b.shape[::2] for a in wide for b in wide)
 
 
@@ -144,9 +165,9 @@ def causal(mask: Any, is_causal: bool = False) -> bool:
     """Whether a mask, as PyTorch's SDPA takes it, hides the future."""
     if is_causal or not isinstance(mask, Tensor) or mask.dim() < 2:
         return is_causal
-    open = mask if mask.dtype is torch.bool else mask > -9e3
+    is_open = mask if mask.dtype is torch.bool else mask > -9e3
     queries, keys = mask.shape[-2:]
-    return queries > 1 and not bool(open.triu(keys - queries + 1).any())
+    return queries > 1 and not bool(is_open.triu(keys - queries + 1).any())
 
 
 def head_counts(module: nn.Module) -> set[int]:

@@ -129,6 +129,19 @@ def attention_output(
     return output.where(~empty, weights * value.sum(2, keepdim=True))
 
 
+def attention_weights(
+    query: Tensor, key: Tensor, mask: Tensor | Mask | None = None, scoring: Scoring = Scoring()
+) -> Tensor:
+    """Compute the weights alone, (B, H, Q, K), with gradients, for a model that takes them to its values itself.
+
+    The arguments are those of `scaled_dot_product_attention`, (B, H, n, d).
+    """
+    _check(query, key, key, mask, scoring)
+    allowed = window(mask, ALL, queries=query.shape[2], keys=key.shape[2])
+    weights, empty, _ = _distributions(masked(scoring.scores(query, key), allowed))
+    return fill_empty(weights, empty, scoring.empty_rows, keys=key.shape[2])
+
+
 def masked(scores: Tensor, mask: Tensor | None) -> Tensor:
     """The scores with every blocked cell *replaced* by -inf."""
     return scores if mask is None else scores.where(mask, -math.inf)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attnviz.core.attention import attend, attention_output
+from attnviz.core.attention import attend, attention_output, attention_weights
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import ShapeError
 from attnviz.core.masks import Mask
@@ -54,14 +54,7 @@ class Tap:
             record shows the weights of an evaluation.
         """
         off, alone = self.edits.off(site), self.edits.off_alone(site)
-        own = mask if self.edits.own_mask else None
-        mask = _both(own, self.edits.mask_at(site.kind), query.shape[2], key.shape[2])
-        scoring = self.edits.at(site, scoring)
-        scoring.check((*query.shape[:3], key.shape[2]))
-        if scoring.scale is None:
-            scoring = replace(scoring, scale=query.shape[-1] ** -0.5)
-        if sinks is not None:
-            key, value, mask, scoring = _with_sink(key, value, mask, scoring, sinks)
+        key, value, mask, scoring = self._changed(query, key, value, site, mask, scoring, sinks)
         if self.keep:
             output, logsumexp = attend(query, key, value, mask, scoring)
             kept = {"heads_off": off, "off_alone": alone, "has_sink": sinks is not None}
@@ -69,6 +62,40 @@ class Tap:
         else:
             output = attention_output(query, key, value, mask, scoring, dropout_p=dropout_p)
         return silence(output, off, alone)
+
+    def weights(
+        self,
+        query: Tensor,
+        key: Tensor,
+        *,
+        site: Site,
+        mask: Tensor | Mask | None = None,
+        scoring: Scoring = Scoring(),
+        sinks: Tensor | None = None,
+    ) -> Tensor:
+        """The weights of `attend` with the edits applied, (B, H, Q, K), and nothing kept; heads off have zeros."""
+        key, _, mask, scoring = self._changed(query, key, key, site, mask, scoring, sinks)
+        weights = attention_weights(query, key, mask, scoring)
+        return silence(weights, self.edits.off(site), self.edits.off_alone(site))
+
+    def _changed(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        site: Site,
+        mask: Tensor | Mask | None,
+        scoring: Scoring,
+        sinks: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor | Mask | None, Scoring]:
+        """Key, value, mask and scoring with the edits, and with the sink as one more key."""
+        own = mask if self.edits.own_mask else None
+        mask = _both(own, self.edits.mask_at(site.kind), query.shape[2], key.shape[2])
+        scoring = self.edits.at(site, scoring)
+        scoring.check((*query.shape[:3], key.shape[2]))
+        if scoring.scale is None:
+            scoring = replace(scoring, scale=query.shape[-1] ** -0.5)
+        return (key, value, mask, scoring) if sinks is None else _with_sink(key, value, mask, scoring, sinks)
 
 
 def silence(output: Tensor, heads_off: frozenset[int], alone: tuple[frozenset[int], ...] = ()) -> Tensor:

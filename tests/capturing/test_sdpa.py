@@ -119,7 +119,7 @@ def test_a_mask_a_scale_and_a_temperature_act(model):
     other = Layers(lambda: Fused(is_causal=True, scale=0.3 / 1.7))
     other.load_state_dict(model.state_dict())
     assert_close(output, other(x))
-    assert {str(step.mask) for step in seen.steps} == {"subsequent"}
+    assert {step.mask for step in seen.steps} == {attnviz.Subsequent()}
 
 
 def test_gradients_flow_through_edited_attention(model):

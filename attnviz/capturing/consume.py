@@ -1,0 +1,104 @@
+"""Where weights meet the values: a product that sums over the keys. What is done to weights before is noticed."""
+
+from collections.abc import Callable
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from attnviz.capturing import products
+from attnviz.capturing.call import Call, kept
+from attnviz.capturing.layout import Scaled, Weights
+from attnviz.capturing.products import Product
+from attnviz.capturing.scores import scores
+from attnviz.capturing.shapes import folded, split
+from attnviz.capturing.where import causal
+from attnviz.core.tap import Tap
+
+if TYPE_CHECKING:
+    from attnviz.capturing.mode import Mode
+
+CLOSE = {"atol": 1e-4, "rtol": 1e-2, "equal_nan": True}
+
+
+def multiply(mode: "Mode", func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+    """The result of a product; weights in it meet their values, and two other tensors may be queries and keys."""
+    product = products.read(func.__name__, args, kwargs)
+    if product is None:
+        return func(*args, **kwargs)
+    for side, tensor in enumerate((product.left, product.right)):
+        known = mode.tracked.get(tensor)
+        if isinstance(known, Weights):
+            changed = _meet(mode, product, side, known)
+            if changed is not None:
+                args = tuple(changed if one is tensor else one for one in args)
+            return func(*args, **kwargs)
+    given = func(*args, **kwargs)
+    factors = (one.factor for one in map(mode.tracked.get, (product.left, product.right)) if isinstance(one, Scaled))
+    mode.tracked.put(given, scores(product, prod(factors)))
+    return given
+
+
+def _meet(mode: "Mode", product: Product, side: int, known: Weights) -> Tensor | None:
+    """Complete the call of some weights; gives other weights to multiply, if the edits ask for them here."""
+    own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
+    axis = {canonical: own[place] for place, canonical in enumerate(known.axes)}
+    keys, queries = axis[known.keys_axis], axis[known.queries_axis]
+    if keys not in other or keys in out or queries in other:
+        if set(own) & set(other) - set(out) and known.call is not None and known.call.value is None:
+            known.call.refused = f"{known.call.name} mixes the weights of heads or queries after the softmax"
+        return None
+    lead = "".join(axis[place] for place in range(len(known.lead)))
+    rest = "".join(letter for letter in other if letter not in (*lead, keys))
+    value = product.arranged(1 - side, lead, keys, rest)
+    tensor = (product.left, product.right)[side]
+    if known.call is None:
+        return _only_weights(mode, known, tensor, value)
+    if known.call.value is not None:
+        return None
+    if known.is_changed and not _as_before(mode, known, tensor):
+        known.call.refused = f"{known.call.name} changes the weights after the softmax"
+        return None
+    known.call.complete(kept(folded(value, known.lead, known.call.query.shape[:2])))
+    return None
+
+
+def _as_before(mode: "Mode", known: Weights, tensor: Tensor) -> bool:
+    """Whether weights to which something was done are still what the softmax gave; empty rows may have become zero."""
+    call = known.call
+    with torch.no_grad(), torch.device(tensor.device):
+        expected = Tap(mode.edits, keep=False).weights(**call.computed_from(), site=call.site)
+        now = known.canonical(tensor.detach())
+        now = now.reshape(*expected.shape[:2], *now.shape[-2:]).to(expected.dtype)
+        expected = expected[..., : now.shape[-1]]
+        if torch.allclose(now, expected, **CLOSE):
+            return True
+        if not torch.allclose(now, expected.masked_fill(~_filled(call, expected), 0), **CLOSE):
+            return False
+    call.empty_becomes("zero")
+    return True
+
+
+def _filled(call: Call, weights: Tensor) -> Tensor:
+    """Which rows have an open key, (B, H, Q, 1)."""
+    if call.mask is None:
+        return torch.ones((), dtype=torch.bool, device=weights.device)
+    return call.mask.any(-1, keepdim=True)
+
+
+def _only_weights(mode: "Mode", known: Weights, tensor: Tensor, value: Tensor) -> Tensor | None:
+    """Weights whose scores are not known: they are kept as they are, and edits that need no scores act."""
+    place = mode.place((tensor,))
+    weights = known.canonical(tensor)
+    if place is None or products.is_learned(value) or known.has_sink:
+        return None
+    sizes = split(known.lead, mode.heads, place.said_heads, place.batches)
+    weights = weights.reshape(*sizes, *weights.shape[-2:])
+    site, passed = mode.site(place, causal(weights > 0))
+    call = Call(site, place.name, "weights", passed, None, None, folded(value, known.lead, sizes), weights=weights)
+    mode.keep(call, place)
+    if not mode.touches(site):
+        return None
+    changed = mode.edited_weights(call, weights)
+    return known.back(changed.reshape(*known.lead, *changed.shape[-2:])).to(tensor.dtype)

@@ -1,0 +1,171 @@
+"""Where the axes of a tensor of scores or weights stand: (*lead, Q, K), in some order."""
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Self
+from weakref import ref
+
+import torch
+from torch import Tensor
+
+from attnviz.capturing.call import Call
+from attnviz.capturing.shapes import folded_mask
+
+KEEP = frozenset("dropout dropout_ to float half bfloat16 double type type_as contiguous clone detach cpu cuda".split())
+"""Functions after which weights are the same ones; those that dropout leaves are not counted as changed."""
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A tensor that was multiplied by a number: queries often are, before their product with keys."""
+
+    factor: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Layout:
+    """A tensor whose canonical form is (*lead, Q, K).
+
+    Attributes:
+        lead: the sizes of the axes before (Q, K).
+        axes: of each axis of the tensor, which of the canonical ones it is.
+    """
+
+    lead: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    @property
+    def queries_axis(self) -> int:
+        return len(self.lead)
+
+    @property
+    def keys_axis(self) -> int:
+        return len(self.lead) + 1
+
+    def canonical(self, tensor: Tensor) -> Tensor:
+        """(*lead, Q, K); axes of size 1 may be missing on the left."""
+        tensor = tensor.reshape(*(1,) * (len(self.axes) - tensor.dim()), *tensor.shape)
+        return tensor.permute([self.axes.index(axis) for axis in range(len(self.axes))])
+
+    def back(self, tensor: Tensor) -> Tensor:
+        """(*lead, Q, K) in the order of the tensor."""
+        return tensor.permute(self.axes)
+
+    def permuted(self, dims: tuple[int, ...]) -> Self:
+        return replace(self, axes=tuple(self.axes[dim] for dim in dims))
+
+    def reshaped(self, before: torch.Size, after: torch.Size) -> Self | None:
+        """After the axes before (Q, K) were cut or joined; None if others were."""
+        if after == before:
+            return self
+        is_lead_only = self.axes == tuple(range(len(self.axes))) and len(after) >= 2 and after[-2:] == before[-2:]
+        if not is_lead_only or prod(after[:-2]) != prod(self.lead):
+            return None
+        return self._with_lead(tuple(after[:-2]))
+
+    def _with_lead(self, lead: tuple[int, ...]) -> Self:
+        return replace(self, lead=lead, axes=tuple(range(len(lead) + 2)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scores(Layout):
+    """A tensor as what it was computed from: outer · tanh(scale · q kᵀ) + terms, or scale · q kᵀ + terms.
+
+    Attributes:
+        query, key: (*lead, Q, d) and (*lead, K, d); axes before may have size 1.
+        outer: the factor of the tanh; None if there is none.
+        terms: what was added, each with a factor, shaped so that it broadcasts to (*lead, Q, K).
+        has_sink: whether the last key stands for none.
+    """
+
+    query: Tensor
+    key: Tensor
+    scale: float = 1.0
+    outer: float | None = None
+    terms: tuple[tuple[Tensor, float], ...] = ()
+    has_sink: bool = False
+
+    def products(self) -> Tensor:
+        """scale · q kᵀ, capped, (*lead, Q, K)."""
+        products = (self.query * self.scale) @ self.key.mT
+        return products if self.outer is None else torch.tanh(products) * self.outer
+
+    def times(self, factor: float) -> "Scores":
+        terms = tuple((term, own * factor) for term, own in self.terms)
+        if self.outer is not None:
+            return replace(self, outer=self.outer * factor, terms=terms)
+        return replace(self, scale=self.scale * factor, terms=terms)
+
+    def plus(self, term: Tensor, factor: float = 1.0) -> "Scores":
+        return replace(self, terms=(*self.terms, (self.canonical(term), factor)))
+
+    def facing(self, axis: int) -> "Scores | None":
+        """The same with its keys on one axis of the tensor; None if that is none of queries or keys."""
+        if self.axes[axis] == self.keys_axis:
+            return self
+        return self.turned() if self.axes[axis] == self.queries_axis and not self.has_sink else None
+
+    def turned(self) -> "Scores":
+        """The same with queries and keys exchanged."""
+        q, k = self.queries_axis, self.keys_axis
+        other = {q: k, k: q}
+        terms = tuple((term.mT, factor) for term, factor in self.terms)
+        axes = tuple(other.get(axis, axis) for axis in self.axes)
+        return replace(self, query=self.key, key=self.query, terms=terms, axes=axes)
+
+    def _with_lead(self, lead: tuple[int, ...]) -> "Scores":
+        q, k = (
+            one.expand(*self.lead, *one.shape[-2:]).reshape(*lead, *one.shape[-2:]) for one in (self.query, self.key)
+        )
+        terms = tuple((folded_mask(term, self.lead, lead), factor) for term, factor in self.terms)
+        return replace(super()._with_lead(lead), query=q, key=k, terms=terms)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Weights(Layout):
+    """A tensor of weights, on its way from the softmax to the values.
+
+    Attributes:
+        call: what they were computed from; None if only they are known.
+        has_sink: whether the last key stands for none.
+        is_changed: whether something was done to the numbers since; dropout does not count.
+    """
+
+    call: Call | None = None
+    has_sink: bool = False
+    is_changed: bool = False
+
+    def after(self, name: str) -> "Weights":
+        """After a function that leaves the axes as they are."""
+        return self if name in KEEP else replace(self, is_changed=True)
+
+    def without_sink(self, before: torch.Size, after: torch.Size) -> "Weights | None":
+        """After all keys but the last were taken; None if others were."""
+        is_cut = self.has_sink and after == (*before[:-1], before[-1] - 1) and self.axes[-1] == self.keys_axis
+        return replace(self, has_sink=False) if is_cut else None
+
+
+class Tracked:
+    """What is known of tensors, for as long as each is there."""
+
+    def __init__(self):
+        self._known: dict[int, tuple[Any, Layout | Scaled]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def get(self, value: object) -> Any:
+        found = self._known.get(id(value))
+        return found[1] if found is not None and found[0]() is value else None
+
+    def put(self, tensor: Tensor, layout: Layout | Scaled | None) -> None:
+        number = id(tensor)
+        if layout is None:
+            self._known.pop(number, None)
+            return
+
+        def forget(gone: Any) -> None:
+            if self._known.get(number, (None,))[0] is gone:
+                del self._known[number]
+
+        self._known[number] = ref(tensor, forget), layout

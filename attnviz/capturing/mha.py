@@ -1,0 +1,36 @@
+"""The second route: `nn.MultiheadAttention`, and with it all of `nn.Transformer`.
+
+PyTorch's own function runs, as it is, but for one name: the question whether somebody watches it is answered by no.
+So what it calls, with every one of its options, passes through the other routes.
+"""
+
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import multi_head_attention_forward
+
+if TYPE_CHECKING:
+    from attnviz.capturing.mode import Mode
+
+
+def _unwatched(*_: object) -> bool:
+    return False
+
+
+_INNER = FunctionType(
+    multi_head_attention_forward.__code__,
+    multi_head_attention_forward.__globals__ | {"has_torch_function": _unwatched},
+    argdefs=multi_head_attention_forward.__defaults__,
+)
+
+
+def attend(mode: "Mode", query: Tensor, key: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """The arguments and the result are those of `F.multi_head_attention_forward`."""
+    before, mode.same = mode.same, query is key or (query.shape == key.shape and torch.equal(query, key))
+    try:
+        with mode:
+            return _INNER(query, key, *args, **kwargs)
+    finally:
+        mode.same = before

@@ -1,0 +1,141 @@
+"""The third route: attention written by hand. What is known of a product q kᵀ is carried along to its softmax."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from attnviz.capturing.layout import Layout, Scaled, Scores, Weights
+from attnviz.capturing.products import Product
+
+if TYPE_CHECKING:
+    from attnviz.capturing.mode import Mode
+
+TIMES = frozenset({"mul", "mul_", "multiply", "multiply_", "__mul__", "__rmul__", "__imul__"})
+OVER = frozenset({"div", "div_", "divide", "divide_", "true_divide", "__truediv__", "__itruediv__", "__div__"})
+PLUS = frozenset({"add", "add_", "__add__", "__radd__", "__iadd__"})
+MINUS = frozenset({"sub", "sub_", "subtract", "__sub__", "__isub__"})
+TURNS = frozenset({"permute", "transpose", "transpose_", "swapaxes", "swapdims", "movedim"})
+VIEWS = TURNS | frozenset("view reshape flatten unflatten contiguous expand unsqueeze squeeze to float split".split())
+"""Functions after which a tensor is still multiplied by the same number."""
+OTHERS = ("_like", "new_", "exp", "softmax", "cumsum", "sigmoid")
+"""Parts of the names of functions that give a tensor of the same shape and other scores."""
+
+
+def scores(product: Product, factor: float = 1.0) -> Scores | None:
+    """What a product may be as scores: queries and keys are the axes that only one side has.
+
+    Args:
+        factor: by which the queries were multiplied before.
+    """
+    left, right, out = product.letters
+    both, only_left, only_right = set(left) & set(right), set(left) - set(right), set(right) - set(left)
+    summed = "".join(letter for letter in left if letter in both and letter not in out)
+    if not summed or not only_left <= set(out) or not only_right <= set(out) or not only_left or not only_right:
+        return None
+    query, key = (max(own, key=out.index) for own in (only_left, only_right))
+    lead = "".join(letter for letter in out if letter not in (query, key))
+    order = {letter: place for place, letter in enumerate((*lead, query, key))}
+    q, k = product.arranged(0, lead, query, summed), product.arranged(1, lead, key, summed)
+    sizes = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+    axes = tuple(order[letter] for letter in out)
+    found = Scores(
+        lead=tuple(sizes), axes=axes, query=q if factor == 1 else q / factor, key=k, scale=product.factor * factor
+    )
+    return found if product.added is None else found.plus(*product.added)
+
+
+def carry(mode: "Mode", name: str, args: tuple, kwargs: dict[str, Any], given: Any) -> None:
+    """What is known of a tensor becomes what is known of what a function made of it."""
+    source = next((one for one in args if mode.tracked.get(one) is not None), None)
+    known: Layout | Scaled | None = mode.tracked.get(source)
+    if known is None or isinstance(known, Scaled):
+        if isinstance(given, Tensor):
+            mode.tracked.put(given, _multiplied(name, args, 1.0 if known is None else known.factor))
+        return
+    if name == "__setitem__" and isinstance(known, Weights):
+        mode.tracked.put(source, known.after(name))
+    elif isinstance(given, Tensor) and given.is_floating_point():
+        mode.tracked.put(given, made(known, name, source, args, kwargs, given))
+
+
+def made(known: Layout, name: str, source: Tensor, args: tuple, kwargs: dict, given: Tensor) -> Layout | None:
+    """What is known of the result of one function; None if nothing is."""
+    if name in TURNS:
+        return known.permuted(_order(name, len(known.axes), args[1:], kwargs))
+    if given.shape == source.shape:
+        return _rescored(known, name, source, args, kwargs) if isinstance(known, Scores) else known.after(name)
+    if given.numel() == source.numel():
+        return known.reshaped(source.shape, given.shape)
+    return known.without_sink(source.shape, given.shape) if isinstance(known, Weights) else None
+
+
+def _rescored(known: Scores, name: str, source: Tensor, args: tuple, kwargs: dict) -> Scores | None:
+    """Scores after a function that changes numbers; of most, only the mask."""
+    if any(part in name for part in OTHERS):
+        return None
+    if name.startswith("tanh"):
+        return None if known.outer is not None or known.terms else replace(known, outer=1.0)
+    others = [one for one in args[:2] if one is not source] + [kwargs[key] for key in ("other",) if key in kwargs]
+    if not others or name not in TIMES | OVER | PLUS | MINUS:
+        return known
+    other, is_first = others[0], args[0] is source
+    if name in PLUS or (name in MINUS and is_first):
+        factor = float(kwargs.get("alpha", 1)) * (1 if name in PLUS else -1)
+        return known.plus(other, factor) if isinstance(other, Tensor) and other.dim() else known
+    if name in MINUS or (name in OVER and not is_first):
+        return None
+    return _scaled(known, other, -1 if name in OVER else 1)
+
+
+def _multiplied(name: str, args: tuple, factor: float) -> Scaled | None:
+    """By what number a tensor is multiplied that nothing else is known of."""
+    number = next((one for one in args[:2] if isinstance(one, float)), None)
+    if name in TIMES and number:
+        factor *= number
+    elif name in OVER and number and number is args[1]:
+        factor /= number
+    elif name not in VIEWS:
+        return None
+    return None if factor == 1 else Scaled(factor)
+
+
+def _scaled(known: Scores, other: Any, power: int) -> Scores | None:
+    """Scores times a number, or times numbers of each head or query, which become part of the queries."""
+    if not isinstance(other, Tensor):
+        return known.times(float(other) ** power)
+    if other.numel() == 1 and not other.requires_grad:
+        return known.times(float(other) ** power)
+    factor = known.canonical(other)
+    if factor.shape[-1] != 1:
+        return known  # a mask: one where a key is open
+    if known.terms or known.outer is not None:
+        return None
+    return replace(known, query=known.query * factor**power)
+
+
+def join(mode: "Mode", name: str, args: tuple, kwargs: dict[str, Any], given: Tensor) -> None:
+    """Scores beside one more column are scores with a sink."""
+    parts, dim = args[0], kwargs.get("dim", args[1] if len(args) > 1 else 0)
+    known = mode.tracked.get(parts[0])
+    is_sink = isinstance(known, Scores) and len(parts) == 2 and dim in (-1, given.dim() - 1) and not known.has_sink
+    if is_sink and parts[1].shape[-1] == 1 and known.axes[-1] == known.keys_axis:
+        mode.tracked.put(given, replace(known, has_sink=True))
+
+
+def _order(name: str, count: int, dims: tuple, kwargs: dict) -> tuple[int, ...]:
+    """Which axis comes to stand where."""
+    if name == "permute":
+        dims = kwargs.get("dims", dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims)
+        return tuple(dim % count for dim in dims)
+    names = ("source", "destination") if name == "movedim" else ("dim0", "dim1", "axis0", "axis1")
+    a, b = [*dims, *(kwargs[key] for key in names if key in kwargs)][:2]
+    order = list(range(count))
+    if name == "movedim":
+        if not isinstance(a, int):
+            return tuple(order)
+        order.insert(b % count, order.pop(a % count))
+    else:
+        order[a % count], order[b % count] = order[b % count], order[a % count]
+    return tuple(order)

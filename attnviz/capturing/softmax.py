@@ -1,0 +1,156 @@
+"""Where scores become weights: what was carried there is checked against the scores themselves.
+
+What a model adds may be carried as a term; what it masks is read off the scores. Together they must give the scores
+back: else only the weights are known.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from attnviz.capturing.call import BLOCKED, Call
+from attnviz.capturing.layout import Scores, Weights
+from attnviz.capturing.shapes import folded, folded_mask, split
+from attnviz.capturing.where import Place, causal
+from attnviz.core.scoring import HALVES, Scoring
+
+if TYPE_CHECKING:
+    from attnviz.capturing.mode import Mode
+
+ROUNDING = 256
+"""Times the resolution of a number type by which a model's scores and their recomputation may differ."""
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """What scores are besides products, shaped to broadcast to (*lead, Q, K), or (*lead, Q, 1) for the sink."""
+
+    mask: Tensor | None
+    bias: Tensor | None
+    empty_rows: str
+    sink: Tensor | None
+
+
+def softmax(mode: "Mode", func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+    """The result of a softmax; with the edits, if it is one of scores."""
+    given = func(*args, **kwargs)
+    scores = args[0] if args else kwargs["input"]
+    dim, known = kwargs.get("dim", args[1] if len(args) > 1 else None), mode.tracked.get(scores)
+    place = mode.place((scores,)) if isinstance(dim, int) and given.dim() > 1 else None
+    if place is None:
+        return given
+    known = known.facing(dim % given.dim()) if isinstance(known, Scores) else None
+    solved = known and solve(known, scores)
+    if solved:
+        return _weighed(mode, place, known, solved, given)
+    if known:
+        mode.tracked.put(given, Weights(lead=known.lead, axes=known.axes, has_sink=known.has_sink))
+    elif given.dim() > 2 and dim % given.dim() == given.dim() - 1:
+        mode.tracked.put(given, Weights(lead=tuple(given.shape[:-2]), axes=tuple(range(given.dim()))))
+    return given
+
+
+def _weighed(mode: "Mode", place: Place, known: Scores, solved: Solved, given: Tensor) -> Tensor:
+    """Weights whose scores are known: the call is kept, and the edits act."""
+    lead = known.lead
+    sizes = split(lead, mode.heads, place.said_heads, place.batches)
+    q, k = (folded(one, lead, sizes) for one in (known.query, known.key))
+    mask, bias, sinks = (
+        one if one is None else folded_mask(one, lead, sizes) for one in (solved.mask, solved.bias, solved.sink)
+    )
+    if sinks is not None:
+        sinks = sinks.expand(*sizes, *sinks.shape[-2:])
+    cap = {} if known.outer is None else {"softcap": known.outer}
+    scale = known.scale * (known.outer or 1.0)
+    scoring = Scoring(scale=scale, bias=bias, empty_rows=solved.empty_rows, **cap)
+    site, passed = mode.site(place, causal(mask))
+    call = Call(site, place.name, "scores", passed, q, k, None, mask, scoring, sinks)
+    stored = mode.keep(call, place)
+    if mode.touches(site):
+        given = _edited(mode, call, known, given)
+    mode.tracked.put(given, Weights(lead=lead, axes=known.axes, call=stored, has_sink=known.has_sink))
+    return given
+
+
+def _edited(mode: "Mode", call: Call, known: Scores, given: Tensor) -> Tensor:
+    """The weights with the edits, in the axes and the type of the model's own."""
+    own = known.canonical(given)
+    changed = mode.edited_weights(call, own.reshape(*call.query.shape[:2], *own.shape[-2:]))
+    return known.back(changed.reshape(own.shape)).to(given.dtype)
+
+
+def solve(known: Scores, scores: Tensor) -> Solved | None:
+    """What was done to products until they were scores; None if that is not all known."""
+    bias = _sum(known.terms)
+    with torch.no_grad(), torch.autocast(scores.device.type, enabled=False):
+        found, sink = known.canonical(scores.detach()), None
+        eps = torch.finfo(found.dtype).eps
+        found, products = (one.float() if one.dtype in HALVES else one for one in (found, known.products()))
+        if known.has_sink:
+            found, sink = found[..., :-1], found[..., -1:]
+        rest = found - products
+        blocked = rest < BLOCKED
+        is_masked = bool(blocked.any())
+        if bias is not None:
+            rest = rest - bias
+        if is_masked:
+            rest = rest.masked_fill_(blocked, 0)
+        size = 1 + float(products.abs().max()) + (0.0 if bias is None else _size(bias))
+        within = ROUNDING * eps * size
+        shift = None if bool((rest.abs() <= within).all()) else _shift(rest, blocked, within)
+        if shift is not None and not bool(((rest - shift).masked_fill(blocked, 0).abs() <= within).all()):
+            return None
+        empty_rows = _empty(blocked, found) if is_masked else "zero"
+        if empty_rows is None:
+            return None
+        sink = sink if sink is None or shift is None else sink - shift
+    if bias is not None:
+        bias = bias.masked_fill(bias < BLOCKED, 0)
+        bias = bias if bool(bias.any()) else None
+    return Solved(_compact(~blocked) if is_masked else None, bias, empty_rows, sink)
+
+
+def _sum(terms: tuple[tuple[Tensor, float], ...]) -> Tensor | None:
+    """The terms together; what is the same for all keys of a query is none, as the softmax does not see it."""
+    total = None
+    for term, factor in terms:
+        if term.shape[-1] == 1:
+            continue
+        term = term.float() if term.dtype in HALVES or not term.is_floating_point() else term
+        term = term if factor == 1 else term * factor
+        total = term if total is None else total + term
+    return total
+
+
+def _size(bias: Tensor) -> float:
+    """The largest number of a bias that masks nothing."""
+    return float(bias.masked_fill(bias < BLOCKED, 0).abs().max())
+
+
+def _shift(rest: Tensor, blocked: Tensor, within: float) -> Tensor:
+    """What was added to all open scores of a row, (*lead, Q, 1): the softmax does not see it."""
+    highest = rest.masked_fill(blocked, -torch.inf).amax(-1, keepdim=True)
+    return highest.where(highest > -torch.inf, 0.0)
+
+
+def _empty(blocked: Tensor, scores: Tensor) -> str | None:
+    """What the model gives a row without an open key; None if that has no name."""
+    rows = blocked.all(-1)
+    if not bool(rows.any()):
+        return "zero"
+    masked = scores[rows]
+    if bool((masked == -torch.inf).all()):
+        return "nan"
+    return "uniform" if bool((masked == masked[:, :1]).all()) else None
+
+
+def _compact(mask: Tensor) -> Tensor:
+    """A mask without the axes along which it is the same."""
+    for axis in range(mask.dim() - 2):
+        one = mask.narrow(axis, 0, 1)
+        if mask.shape[axis] > 1 and bool((mask == one).all()):
+            mask = one
+    return mask

@@ -1,0 +1,138 @@
+"""One attention, written in the ways in which people write it. Each takes q, k, v of (B, H, n, d) and what is added.
+
+`mask` is True where a query may attend, (B, 1, Q, K); `bias` is added, (1, H, Q, K); None where there is none.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+LOWEST = torch.finfo(torch.float32).min
+
+
+def annotated(q, k, v, mask, bias):
+    scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(q.size(-1))
+    if bias is not None:
+        scores = scores + bias
+    if mask is not None:
+        scores = scores.masked_fill(mask == 0, -1e9)
+    p_attn = scores.softmax(dim=-1)
+    return torch.matmul(F.dropout(p_attn, 0.1, False), v)
+
+
+def operators(q, k, v, mask, bias):
+    att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+    att = att if bias is None else bias + att
+    att = att if mask is None else att.masked_fill(~mask, float("-inf"))
+    return F.softmax(att, dim=-1) @ v
+
+
+def query_first(q, k, v, mask, bias):
+    scores = torch.matmul(q * q.shape[-1] ** -0.5, k.mT)
+    scores = scores if bias is None else torch.add(scores, bias)
+    scores = scores if mask is None else torch.where(mask, scores, torch.tensor(LOWEST))
+    return torch.matmul(torch.softmax(scores, -1), v)
+
+
+def in_place(q, k, v, mask, bias):
+    """Folded to three axes, one tensor changed again and again."""
+    batch, heads, queries, width = q.shape
+    scores = torch.bmm(q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
+    scores.mul_(width**-0.5)
+    scores = scores.view(batch, heads, queries, -1)
+    if bias is not None:
+        scores += bias
+    if mask is not None:
+        scores.masked_fill_(mask.logical_not(), -torch.inf)
+    weights = scores.view(batch * heads, queries, -1).softmax(2)
+    return torch.bmm(weights, v.flatten(0, 1)).view(batch, heads, queries, -1)
+
+
+def added(q, k, v, mask, bias):
+    """Mask and bias in one tensor of numbers, as `baddbmm` adds them."""
+    batch, heads, queries, width = q.shape
+    extra = torch.zeros(batch, heads, queries, k.shape[2])
+    extra = extra if bias is None else extra + bias
+    extra = extra if mask is None else extra + (1.0 - mask.float()) * LOWEST
+    q, k = q.flatten(0, 1), k.flatten(0, 1)
+    scores = torch.baddbmm(extra.flatten(0, 1), q, k.transpose(1, 2), beta=1.0, alpha=width**-0.5)
+    return (torch.nn.functional.softmax(scores.float(), dim=-1).to(v.dtype) @ v.flatten(0, 1)).unflatten(
+        0, (batch, heads)
+    )
+
+
+def einsum(q, k, v, mask, bias):
+    """Heads stand after positions."""
+    q, k, v = (one.transpose(1, 2) for one in (q, k, v))
+    energy = torch.einsum("nqhd,nkhd->nhqk", [q, k])
+    if mask is not None:
+        energy = energy.masked_fill(mask == 0, float("-1e20"))
+    energy = energy / q.shape[-1] ** 0.5
+    if bias is not None:
+        energy = energy + bias
+    attention = torch.softmax(energy, dim=3)
+    return torch.einsum("nhql,nlhd->nqhd", [attention, v]).transpose(1, 2)
+
+
+def dots(q, k, v, mask, bias):
+    """As with "..." and blanks; the largest score of a row is subtracted."""
+    sim = torch.einsum("... i d, ... j d -> ... i j", q, k) * q.shape[-1] ** -0.5
+    sim = sim if bias is None else sim + bias
+    sim = sim if mask is None else sim.masked_fill(~mask, -torch.finfo(sim.dtype).max)
+    sim = sim - sim.amax(dim=-1, keepdim=True).detach()
+    return torch.einsum("... i j, ... j d -> ... i d", sim.softmax(dim=-1, dtype=torch.float32), v)
+
+
+def turned(q, k, v, mask, bias):
+    """Keys times queries; the softmax is over the rows."""
+    scores = torch.matmul(k, q.mT) / math.sqrt(q.shape[-1])
+    scores = scores if bias is None else scores + bias.mT
+    scores = scores if mask is None else scores.masked_fill(~mask.mT, -torch.inf)
+    return torch.matmul(v.mT, torch.softmax(scores, dim=-2)).mT
+
+
+def heads_last(q, k, v, mask, bias):
+    """Scores of (B, Q, K, H), as in Transformer-XL."""
+    q, k, v = (one.permute(2, 0, 1, 3) for one in (q, k, v))
+    scores = torch.einsum("ibnd,jbnd->ijbn", q, k)
+    scores.mul_(1 / q.shape[-1] ** 0.5)
+    scores = scores if bias is None else scores + bias.permute(2, 3, 0, 1)
+    scores = scores if mask is None else scores.masked_fill(~mask.permute(2, 3, 0, 1), -torch.inf)
+    return torch.einsum("ijbn,jbnd->ibnd", F.softmax(scores, dim=1), v).permute(1, 2, 0, 3)
+
+
+def multiplied(q, k, v, mask, bias):
+    """The mask as a factor, as in GPT-1."""
+    w = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(v.size(-1) * q.size(-1) / v.size(-1))
+    w = w if bias is None else w + bias
+    if mask is not None:
+        b = mask.float()
+        w = w * b - 1e4 * (1 - b)
+    return torch.matmul(torch.nn.Softmax(dim=-1)(w), v)
+
+
+def indexed(q, k, v, mask, bias):
+    """Cells are written one by one."""
+    scores = (q * q.shape[-1] ** -0.5) @ k.mT
+    scores = scores if bias is None else scores.add(bias)
+    if mask is not None:
+        scores[~mask.expand_as(scores)] = -torch.inf
+    return scores.softmax(-1) @ v
+
+
+WAYS = {way.__name__: way for way in (
+    annotated, operators, query_first, in_place, added, einsum, dots, turned, heads_last, multiplied, indexed
+)}  # fmt: skip
+
+
+class Written(torch.nn.Module):
+    """One of the ways as a module of a model."""
+
+    def __init__(self, way: str, heads: int):
+        super().__init__()
+        self.way, self.num_heads = WAYS[way], heads
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, bias: Tensor | None = None):
+        return self.way(q, k, v, mask, bias)
