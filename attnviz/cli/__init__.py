@@ -23,8 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _open(options)
             return 0
         if options.command == "check":
-            from attnviz.cli import checking  # torch: not for --help
-
+            if options.model:
+                from attnviz.cli import modeling as checking
+            else:
+                from attnviz.cli import checking  # torch: not for --help
             return checking.run(options, lambda line: _say(line, sys.stdout))
         from attnviz.cli import commands, leaking  # torch and Altair: not for --help
 

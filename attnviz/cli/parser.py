@@ -37,7 +37,7 @@ COMMANDS = {
     "models": "the models that there are, or what was measured of one",
     "masks": "the mask rules that there are and how they are written, and the kinds of masks that check knows",
     "leaks": "which outputs move with what their mask hides, token by token; 1 as exit status if one does; -o draws it",
-    "check": "what is wrong with a mask, weights or scores in a file; 1 as exit status if there are errors",
+    "check": "what is wrong with a mask, weights or scores in a file, or a model; 1 as exit status if there are errors",
 }
 
 ALIASES = {"says": "predict"}
@@ -142,7 +142,9 @@ def _add_leaks(command: argparse.ArgumentParser) -> None:
 
 def _add_check(command: argparse.ArgumentParser) -> None:
     files = ".npz, .npy, .csv, .safetensors, .json or .txt; - reads numbers from stdin"
-    command.add_argument("file", metavar="FILE", help=files)
+    command.add_argument("file", metavar="FILE", help=f"{files}; with --model a text")
+    whole = "check a model on that text: whether it sees the future or its padding, in which head; see 'attnviz head'"
+    command.add_argument("--model", metavar="NAME", help=f"{whole} for names, or FILE.py:FUNCTION, whose code is run")
     command.add_argument("--array", metavar="NAME", help="which one of several (those named mask, weights, scores)")
     command.add_argument("--kind", help="mask, weights or scores (guessed)")
     conventions = "may-attend, true-is-masked, zero-is-masked or additive"

@@ -21,10 +21,13 @@ from attnviz.leaks.look import look_at, tokens
 from attnviz.leaks.probes import Probe
 from attnviz.sources.base import Source
 
+PROBE = "The cat sat on the mat"
+"""What a source is tested on that begins with no text of its own."""
+
 
 def leak_test(
     source: Source,
-    sentences: Sequence[Sentence],
+    sentences: Sequence[Sentence] | str | None = None,
     edits: Edits = Edits(),
     *,
     site: Site | str | None = None,
@@ -41,7 +44,8 @@ def leak_test(
     own is held fixed.
 
     Args:
-        sentences: as `source.tokenize` gave them; one of them is tested, with its padding.
+        sentences: as `source.tokenize` gave them; one of them is tested, with its padding. Or a text; by default what
+            the source begins with.
         edits: what is changed about the attention.
         site: what is compared: the output of one attention call (of a model with attention of its own, its weights); or
             with a kind alone the output of all layers: of an "encoder", of a "decoder" when what it reads is changed,
@@ -56,6 +60,8 @@ def leak_test(
     Raises:
         InputError: if there is no such site or token, if there are too many, or if the same input gives two outputs.
     """
+    if sentences is None or isinstance(sentences, str):
+        sentences = source.tokenize([sentences or next(iter(source.examples), PROBE)])
     if not 0 <= sentence < len(sentences):
         raise InputError(f"There is no sentence {sentence}; there are {len(sentences)}, counted from 0.")
     chosen = (sentences[sentence],)
