@@ -39,7 +39,7 @@ bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints ta
 load: $(VENV)/for-tests ## measure the app with 30 users at once; other numbers: make load ARGS="--users 10 --seconds 120"
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/load.py $(ARGS)
 
-sweep: $(VENV)/for-tests ## 50 times as many examples of each law, every case of those that are many, every class of transformers
+sweep: $(VENV)/for-tests ## 50 times as many examples of each law, every case of those that are many, and what is marked sweep
 	$(BIN)/python -m pytest --hypothesis-profile=sweep -m "" $(ARGS)
 
 kernels: $(VENV)/for-tests ## the tests of numbers as other CPUs compute, on one thread and on two

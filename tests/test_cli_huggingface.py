@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent / "sources" / "huggingface"))
 import fake_hub
 from fake_hub import WORDS
 from families import build
+from huggingface_hub import constants
 
 from attnviz import api, metrics
 from attnviz.cli import download, main
@@ -362,11 +363,16 @@ def fetching(hub: str, cache: Path, *arguments: str) -> subprocess.Popen:
     return subprocess.Popen(command, env=os.environ | online, cwd=cache, text=True, **pipes)
 
 
-def test_a_model_is_fetched_and_then_shown(tmp_path, tmp_path_factory):
+def test_a_model_is_fetched_and_then_shown(run, tmp_path, tmp_path_factory, monkeypatch):
     """With its size on stderr and its commit on its card."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     with fake_hub.running() as (hub, address):
+        monkeypatch.setenv("HF_ENDPOINT", address)
         hub.add("someone/tiny", fake_hub.write(tmp_path_factory.mktemp("at") / "hub", build("GPT2")))
-        out, err = fetching(address, tmp_path, "models", "someone/tiny").communicate(timeout=120)
+        _, out, err = run("models", "someone/tiny")
+    source._models.clear()
 
     assert err.startswith("attnviz: 'someone/tiny' is fetched: ")
     assert err.count("attnviz: ") == 1

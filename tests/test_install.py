@@ -102,6 +102,7 @@ def test_the_readme_names_the_pinned_torch():
     assert f" torch=={PINS['torch']} " in (ROOT / "README.md").read_text()
 
 
+@pytest.mark.sweep
 def test_torch_alone_comes_from_the_index_of_cpu_builds(environment, cpu):
     """That index need not have anything else."""
     environment.make(TORCH_INDEX=cpu.as_uri())
@@ -117,6 +118,7 @@ def test_a_torch_that_serves_is_kept(environment, cpu):
     assert environment.installed() == PINS | {"torch": "2.9.1+cu128"}
 
 
+@pytest.mark.sweep
 def test_a_torch_that_is_too_old_is_replaced(environment):
     """By the pinned one: pyproject.toml says from which version on attnviz runs."""
     environment.put_torch("2.5.1")
@@ -125,6 +127,7 @@ def test_a_torch_that_is_too_old_is_replaced(environment):
     assert environment.installed() == PINS
 
 
+@pytest.mark.sweep
 def test_a_new_pin_replaces_what_make_installed(environment, ordinary):
     """Only what was there before make is a person's own."""
     environment.make()

@@ -86,13 +86,15 @@ def chromium() -> Iterator[Browser]:
 def windows(context: BrowserContext) -> Iterator[Callable[..., Page]]:
     """Opens pages of a size, in light or dark; at the end nothing may have gone wrong on any of them.
 
-    They share a context, so that Chromium compiles the app's code once. To Streamlit each is another session.
+    They share a context, and what another test has left open, so that Chromium starts a process and compiles the app's
+    code once. To Streamlit each address that is opened is another session.
     """
     problems: list[str] = []
     pages: list[Page] = []
 
     def window(width: int = 1440, height: int = 900, scheme: str = "light") -> Page:
-        page = context.new_page()
+        page = next((page for page in context.pages if page not in pages), None) or context.new_page()
+        page.mouse.move(0, 0)
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme=scheme)
         watch(page, problems)
@@ -101,8 +103,14 @@ def windows(context: BrowserContext) -> Iterator[Callable[..., Page]]:
 
     yield window
     for page in pages:
-        page.close()
+        page.goto("about:blank")
+        for event, listener in LISTENERS.pop(page):
+            page.remove_listener(event, listener)
     assert problems == []
+
+
+LISTENERS: dict[Page, list[tuple[str, Callable]]] = {}
+"""Who listens to the pages that are watched."""
 
 
 def watch(page: Page, problems: list[str] | None = None) -> list[str]:
@@ -117,9 +125,12 @@ def watch(page: Page, problems: list[str] | None = None) -> list[str]:
         if message.type == "error" and not message.location["url"].endswith(ASKED_AT_EACH_LEVEL):
             problems.append(f"console: {message.text[:500]} ({message.location['url'][:200]})")
 
-    page.on("request", look)
-    page.on("console", hear)
-    page.on("pageerror", lambda error: problems.append(f"page error: {str(error)[:500]}"))
+    def catch(error):
+        problems.append(f"page error: {str(error)[:500]}")
+
+    LISTENERS[page] = [("request", look), ("console", hear), ("pageerror", catch)]
+    for event, listener in LISTENERS[page]:
+        page.on(event, listener)
     return problems
 
 
@@ -184,7 +195,7 @@ def expect_link(page: Page, *parts: str) -> None:
 
 def serious(page: Page) -> list[tuple[str, list[str]]]:
     """What axe-core finds on a page that is serious or critical: the rule, and where it is broken."""
-    found = Axe().run(page).response["violations"]
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     return [
         (one["id"], [node["html"][:160] for node in one["nodes"][:3]])
         for one in found

@@ -2,39 +2,43 @@
 
 import driver
 import pytest
-from examples import some
 
 MINILM = "model=huggingface&hf=all-MiniLM-L6-v2"
 CAT = "compare?model=story&text=The+cat+sat+on+the+mat+because+it+was+tired."
 STATES = [
     "",
+    "?model=scratch&as=lines&also=1-2&pins=q1",
+    "overview?model=translator&panel=Table",
+    "masks?model=scratch&mask=subsequent.prefix-3.not-window-1.off-padding-5-7.painted-6_0&added=alibi&cell=3.5",
+    "masks?model=scratch&tab=Conventions",
+    "steps?model=scratch&mask=subsequent&cell=3.1&knobs=dropout-0.3-1&stage=mask",
+    f"{CAT}&b=model-translator",
+    "model",
+]
+"""Links to each page as it opens, or with much on it. A new page has one here."""
+
+MORE = [
     "?model=translator",
     "?model=story&off=d0.0",
     "?model=induction",
     "?site=e0&show=mean&text=zzz",
     f"?model=scratch&text={'+'.join(['word'] * 30)}",
     "?model=scratch&mask=subsequent&off=e0.1&cell=3.1",
-    "?model=scratch&as=lines&also=1-2&pins=q1",
     "?model=scratch&as=text",
     f"?off=e5.11&site=e5&show=11&{MINILM}",
     "overview?model=translator",
-    "overview?model=translator&panel=Table",
     "overview?model=translator&panel=Rollout",
     "masks",
     f"masks?model=scratch&text={'+'.join(['word'] * 30)}",
-    "masks?model=scratch&mask=subsequent.prefix-3.not-window-1.off-padding-5-7.painted-6_0&added=alibi&cell=3.5",
-    *(f"masks?model=scratch&tab={tab}" for tab in ("Conventions", "Empty+rows", "Leak+test", "Check")),
-    "steps?model=scratch&mask=subsequent&cell=3.1&knobs=dropout-0.3-1&stage=mask",
+    *(f"masks?model=scratch&tab={tab}" for tab in ("Empty+rows", "Leak+test", "Check")),
     CAT,
-    f"{CAT}&b=model-translator",
-    "model",
     "model?model=induction",
     f"model?{MINILM}",
 ]
-"""Links to each page as it opens, and with much on it. A new page has one here."""
+"""Those that only `make sweep` opens."""
 
 
-@pytest.mark.parametrize("path", some(STATES, 14))
+@pytest.mark.parametrize("path", STATES + [pytest.param(path, marks=pytest.mark.sweep) for path in MORE])
 def test_nothing_is_wider_than_the_page_and_axe_finds_nothing_serious(window, server, path):
     """Opened at 390 pixels, widened to 1440, turned dark, made narrow again."""
     page = window(390, 844)

@@ -110,11 +110,9 @@ def problem(page: Page, name: str, there: dict) -> str:
     ("path", "tokenizer", "texts"),
     [
         ("", "words", hostile.TEXTS[::3]),
-        ("masks", "words", hostile.TEXTS[1::3]),
-        ("", "characters", hostile.TEXTS[2::6]),
         ("masks", "bpe", hostile.TEXTS[5::6]),
+        *some([("masks", "words", hostile.TEXTS[1::3]), ("", "characters", hostile.TEXTS[2::6])], 0),
     ],
-    ids=["heads", "masks", "characters", "bpe"],
 )
 def test_a_typed_text_is_drawn_or_refused_and_stays_as_typed(page, server, path, tokenizer, texts):
     """One after the other in one session: none leaves anything behind for the next.
@@ -124,7 +122,7 @@ def test_a_typed_text_is_drawn_or_refused_and_stays_as_typed(page, server, path,
     page.goto(f"{server}/{path}?model=scratch&tokenizer={tokenizer}")
     driver.settled(page)
     wrong = []
-    for text in some(texts, 8):
+    for text in some(texts, 6):
         there = expected(text.text, path, tokenizer)
         if tokenizer == "words":
             assert bool(there["refused"]) == bool(text.refused)
@@ -149,7 +147,7 @@ LINKS = [
 def test_a_link_with_any_text_is_drawn_with_its_cell_in_words(page, server):
     """The text is in the box, on the picture and still in the link; the selected token stands in the words as text."""
     wrong = []
-    for number, (name, encoded) in enumerate(some(LINKS, 10)):
+    for number, (name, encoded) in enumerate(some(LINKS, 5)):
         path = ("", "masks")[number % 2]
         text = unquote_plus(encoded, errors="replace")
         there = expected(text, path)
@@ -163,7 +161,7 @@ def test_a_link_with_any_text_is_drawn_with_its_cell_in_words(page, server):
     assert [what for what in wrong if what] == []
 
 
-@pytest.mark.parametrize("path", ["", "masks"])
+@pytest.mark.parametrize("path", some(["", "masks"], 1))
 def test_hostile_settings_are_said_as_typed_and_change_nothing(page, server, path):
     """Every setting of the link at once, each with markup, code and the end of an attribute in it."""
     value = "</div>\"'><b>:red[x]$x$**b**{{7*7}}\x1b\ufffe"
@@ -196,15 +194,13 @@ ALL_AT_ONCE = "constructor </b>:red[x] $x$ =1+1 שלום 👩🏽‍💻 \x1b\uf
 
 @pytest.mark.parametrize(
     ("path", "names"),
-    [("?model=scratch&mask=subsequent&", ("heads", "head", "change")), ("masks?model=scratch&", ("mask",))],
-    ids=["heads", "masks"],
+    some([("masks?model=scratch&", ("mask",)), ("?model=scratch&mask=subsequent&", ("heads", "head", "change"))], 1),
 )
 def test_every_button_gives_a_file_that_opens(page, server, tmp_path, path, names):
     """Each of the files of a hostile text, from every picture; its HTML page runs nothing and asks for nothing."""
     there = expected(ALL_AT_ONCE)
     page.goto(f"{server}/{path}text={quote(ALL_AT_ONCE)}")
     driver.settled(page)
-    names = some(names, 1)
     for name in names:
         menu = page.locator(f".st-key-take-{name}").get_by_role("button").first
         menu.click()
@@ -254,12 +250,3 @@ def test_half_a_character_that_gets_into_the_box_stops_nothing(page, server):
     type_text(page, "fine again")
 
     assert problem(page, "the next text", expected("fine again")) == ""
-
-
-def test_the_first_link_to_a_new_server_may_be_to_any_page(page):
-    """Streamlit would take a folder "pages" beside the script for pages, until the script has named its own."""
-    with driver.running_app() as address:
-        page.goto(f"{address}/masks?model=scratch&text=fine")
-
-        assert problem(page, "the first link", expected("fine", "masks")) == ""
-        page.close()

@@ -13,15 +13,6 @@ def story(page, server):
     return page
 
 
-def test_the_link_to_what_is_shown_is_copied(story, context):
-    """As it stands in the address."""
-    context.grant_permissions(["clipboard-read", "clipboard-write"])
-    story.get_by_role("button", name="Copy link").click()
-
-    expect(story.get_by_role("button", name="Link copied")).to_be_visible()
-    assert story.evaluate("() => navigator.clipboard.readText()") == story.url
-
-
 def test_a_view_is_saved_under_a_name_followed_from_another_page_and_deleted(story, server):
     """Its name is text and no markup, and it outlives the page; following it loads nothing again."""
     name, saved = "<b>the subject</b>", story.url

@@ -9,8 +9,10 @@ from urllib.parse import parse_qs
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import load
+import pytest
 
 
+@pytest.mark.sweep
 def test_users_of_the_benchmark_open_pages_and_toggle_heads_and_masks(server, monkeypatch):
     """One of a class and one of their own; each toggle is answered, and most lead to states never seen before."""
     toggled = []

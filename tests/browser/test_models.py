@@ -3,6 +3,7 @@
 import re
 
 import driver
+import pytest
 from driver import expect_link, link, picture
 from playwright.sync_api import Page, expect
 
@@ -54,6 +55,7 @@ def test_the_first_screen_has_it_all_without_scrolling(page, server):
     assert link(page) == "?model=translator"
 
 
+@pytest.mark.sweep
 def test_models_are_chosen_in_any_order(page, server):
     """Each draws its own first example, and nothing complains on the way."""
     open_page(page, server)
@@ -115,6 +117,7 @@ def test_the_model_without_its_own_mask_sees_the_future(page, server):
     expect(picture(page, "mask")).to_contain_text("blocked by causal")
 
 
+@pytest.mark.sweep
 def test_the_slider_goes_back_to_the_untrained_head(page, server):
     """By keyboard: every picture says the step."""
     open_page(page, server)
@@ -142,8 +145,8 @@ def written(drawing) -> list[str]:
     return sorted(drawing.locator("text").all_text_contents())
 
 
-def test_a_link_opens_the_same_picture_of_a_model(page, server, elsewhere):
-    """Model, site, head, step and edits, in another browser."""
+def test_a_link_opens_the_same_picture_of_a_model(page, server):
+    """Model, site, head, step and edits, in a session that knows nothing else."""
     open_page(page, server, "?model=induction")
     page.get_by_label("Layer", exact=True).click()
     page.get_by_role("option", name="decoder layer 0").click()
@@ -154,16 +157,18 @@ def test_a_link_opens_the_same_picture_of_a_model(page, server, elsewhere):
     page.keyboard.press("ArrowLeft")
     expect(picture(page, "head")).to_contain_text("after step")
     driver.settled(page)
-    other = elsewhere()
-    other.goto(page.evaluate("location.href"))
-    expect(picture(other, "words")).to_be_visible()
-    driver.settled(other)
 
-    for name in ("head", "heads", "words"):
-        assert written(picture(other, name)) == written(picture(page, name))
-    for place in (".says", ".large", ".words"):
-        assert other.locator(place).all_text_contents() == page.locator(place).all_text_contents()
-    assert link(other) == link(page)
+    def seen() -> list:
+        pictures = [written(picture(page, name)) for name in ("head", "heads", "words")]
+        words = [page.locator(place).all_text_contents() for place in (".says", ".large", ".words")]
+        return [*pictures, *words, link(page)]
+
+    before = seen()
+    page.reload()
+    expect(picture(page, "words")).to_be_visible()
+    driver.settled(page)
+
+    assert seen() == before
 
 
 def test_a_finding_on_the_model_page_opens_its_head(page, server):
@@ -177,6 +182,7 @@ def test_a_finding_on_the_model_page_opens_its_head(page, server):
     assert page.evaluate("location.pathname") in ("/", "/heads")
 
 
+@pytest.mark.sweep
 def test_settings_of_a_page_survive_a_visit_to_the_model_page(page, server):
     """A window's reach, colors and heads off are there again."""
     open_page(page, server, f"?mask=window-7&colors=logarithmic&off={SITE.kind[0]}{SITE.layer}.1")

@@ -58,6 +58,7 @@ def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
         expect(page.get_by_test_id("stDataFrame").first).to_be_visible()
     with newcomer.task("a link for a friend"):
         newcomer.press("Copy link")
+        expect(page.get_by_role("button", name="Link copied")).to_be_visible()
         assert page.evaluate("() => navigator.clipboard.readText()") == page.url
     with newcomer.task("a picture for my slides"):
         newcomer.press("Export")

@@ -81,7 +81,7 @@ def test_the_trails_go_from_every_page_to_every_other_one():
     assert len(steps) == 30
 
 
-@pytest.mark.parametrize("start", some(PAGES, 2))
+@pytest.mark.parametrize("start", some(PAGES, 1))
 def test_a_link_that_is_followed_to_another_page_keeps_all(page, server, start):
     """Text, model, edits, layer, head and picture go along from page to page, and a reload gives them again."""
     open_page(page, server, start, OPENED)
@@ -94,7 +94,7 @@ def test_a_link_that_is_followed_to_another_page_keeps_all(page, server, start):
     expect_state(page, trail(start)[-1], OPENED)
 
 
-@pytest.mark.parametrize("start", some(PAGES, 3))
+@pytest.mark.parametrize("start", some(PAGES[::-1], 1))
 def test_what_is_typed_and_not_applied_goes_along(page, server, start):
     """A page is left with another text in the box: the next one computes with that text, and nothing else changed."""
     open_page(page, server, start, OPENED)
@@ -119,7 +119,7 @@ def test_a_tap_loses_nothing_that_is_typed(page, server):
         expect_state(page, "Heads", OPENED | {"text": text})
 
 
-@pytest.mark.parametrize("start", ["Heads", "Steps"])
+@pytest.mark.parametrize("start", some(["Steps", "Heads"], 1))
 def test_back_and_forward_restore_what_was_there(page, server, start):
     """Each step back gives the page before, as it was; each step forward the page after: through all six pages."""
     open_page(page, server, start, OPENED)

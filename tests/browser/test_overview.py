@@ -5,6 +5,7 @@ import re
 import driver
 import pytest
 from driver import LOADING, expect_link, picture
+from examples import some
 from playwright.sync_api import Page, expect
 
 
@@ -42,7 +43,9 @@ def test_the_head_that_matters_most_is_two_clicks_away(page, server):
     expect(page).to_have_url(re.compile(r"[?&]site=e5&show=11(&|$)"))
 
 
-@pytest.mark.parametrize(("path", "button"), [("overview", "Open this head"), ("model", "decoder layer 1, head 1")])
+@pytest.mark.parametrize(
+    ("path", "button"), some([("overview", "Open this head"), ("model", "decoder layer 1, head 1")], 1)
+)
 def test_a_head_of_another_model_opens_with_its_model(page, server, path, button):
     """From each page that leads to it; the link holds the model."""
     page.goto(f"{server}/{path}?model=story")
@@ -68,6 +71,7 @@ def test_heads_are_framed_with_the_keyboard(page, server):
     frame(page, "Head 2 · encoder layer 0")
 
 
+@pytest.mark.sweep
 def test_a_link_holds_the_numbers_of_the_axes(page, server):
     """Also the first one of the list, which the page does not open with."""
     page.goto(f"{server}/overview?model=translator&across=Entropy+(nats)&up=Itself")

@@ -97,6 +97,7 @@ def test_sentences_pairs_and_words_of_minilm(page, server):
     expect(picture(page, "head")).not_to_contain_text("[SEP]")
 
 
+@pytest.mark.sweep
 def test_a_download_is_asked_for_shown_canceled_and_made(page, hub):
     """Its size comes first; a bar says how far it is; canceled, it is asked for again, and then it comes to the end."""
     fake, app = hub

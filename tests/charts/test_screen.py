@@ -108,7 +108,7 @@ def test_every_cell_of_a_stack_names_the_rules_that_block_it(stack, n):
     assert sayings.tolist() == [[said(reason) for reason in row] for row in reasons]
 
 
-@pytest.mark.parametrize("rules", [7, 8, 9, 10, 16])
+@pytest.mark.parametrize("rules", some([8, 7, 10, 9, 16], 2))
 def test_more_combinations_than_a_byte_counts_are_told_apart(rules):
     """Eight rules of chance block cells in 255 ways, ten in more than a thousand; in a head as in its mask."""
     mask = And(tuple(Random(1, 2, seed) for seed in range(rules)))

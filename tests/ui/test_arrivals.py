@@ -49,6 +49,7 @@ def hub(model, tmp_path, monkeypatch):
     for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "ATTNVIZ_MODELS", "ATTNVIZ_MAX_DOWNLOAD"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
+    fake_hub.without_rest(tmp_path, monkeypatch)
     with fake_hub.running() as (fake, address):
         monkeypatch.setenv("HF_ENDPOINT", address)
         fake.add(NAME, model)

@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from examples import some
 from test_pages import opened
 
 import attnviz
@@ -54,7 +55,7 @@ def same(made: figures.Figure, figure: figures.Figure) -> None:
         np.testing.assert_array_equal(made.arrays[name], array)
 
 
-@pytest.mark.parametrize("edits", range(len(EDITS)))
+@pytest.mark.parametrize("edits", some(range(len(EDITS)), 2))
 def test_python_of_a_figure_makes_the_figure(edits, tmp_path, monkeypatch):
     """Character by character as it is copied; all but one file are written as JSON, which is quicker."""
     monkeypatch.chdir(tmp_path)
@@ -69,7 +70,7 @@ def test_python_of_a_figure_makes_the_figure(edits, tmp_path, monkeypatch):
         )
 
 
-@pytest.mark.parametrize("edits", range(len(EDITS)))
+@pytest.mark.parametrize("edits", some(range(len(EDITS)), 2))
 def test_the_command_of_a_figure_writes_the_same_file(edits, tmp_path, monkeypatch):
     """As a shell reads it; as JSON, which is quicker than a picture and holds all that is drawn."""
     monkeypatch.chdir(tmp_path)

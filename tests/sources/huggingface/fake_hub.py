@@ -69,6 +69,12 @@ def digest(name: str, data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 
+def without_rest(folder: Path, patch) -> None:
+    """The library of hubs rests for a second before each of five new tries; not in the processes of this test."""
+    (folder / "sitecustomize.py").write_text("import time\ntime.sleep = lambda seconds: None")
+    patch.setenv("PYTHONPATH", str(folder))
+
+
 @contextmanager
 def running() -> Iterator[tuple[Hub, str]]:
     """A hub and its address."""

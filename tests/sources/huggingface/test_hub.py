@@ -30,8 +30,7 @@ def world(model, tmp_path, monkeypatch):
     for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "ATTNVIZ_MODELS", "ATTNVIZ_MAX_DOWNLOAD", "HF_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    (tmp_path / "sitecustomize.py").write_text("import time\ntime.sleep = lambda seconds: None")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # the hub's library rests before it tries again
+    fake_hub.without_rest(tmp_path, monkeypatch)
     with fake_hub.running() as (fake, address):
         monkeypatch.setenv("HF_ENDPOINT", address)
         fake.add(NAME, model)
