@@ -16,6 +16,7 @@ TEXT = "the cat sat on the mat"
 FILE = """
 import attnviz, torch
 from own_models import WORDS, Translator, Writer, tokenize
+from tutorial import Inverted, Transformer
 
 class Backwards(Writer):
     def mask(self, ids):
@@ -25,6 +26,14 @@ def build(model, **given):
     torch.manual_seed(0)
     return attnviz.wrap(model, tokenize, "the cat sat on the mat", words=WORDS, **given)
 
+def tutorial(cls):
+    torch.manual_seed(0)
+    model = cls(len(WORDS), len(WORDS), 0, 0)
+    code = {"words": WORDS, "pad": 0, "call": lambda model, ids, read: model(ids, read)}
+    return attnviz.wrap(model, tokenize, "the cat sat on ||| the dog", **code)
+
+def of_tutorial(): return tutorial(Transformer)
+def of_tutorial_inverted(): return tutorial(Inverted)
 def right(): return build(Writer())
 def inverted(): return build(Backwards())
 def nothing(): return build(Writer(hides="nothing"), pad=0)
@@ -68,6 +77,19 @@ def test_an_inverted_mask_is_found(checked):
     assert "error inverted: the mask of encoder layer 0 · attn.0, encoder layer 1 · attn.1\n" in out
     assert "at: query 0 key 1" in out
     assert "fix: Hand over ~mask" in out
+
+
+def test_the_inverted_mask_of_a_tutorial_is_found(checked):
+    """In its decoder alone, by the mask and by what it does; as it should be, nothing is wrong."""
+    assert checked("of_tutorial", "--strict")[0] == 0
+
+    status, out = checked("of_tutorial_inverted")
+
+    masks = "decoder layer 0 · decoder.layers.0.attention, decoder layer 1 · decoder.layers.1.attention"
+    assert status == 1
+    assert f"error inverted: the mask of {masks}\n" in out
+    assert "saw a token that is hidden (the built-in mask, through 2 layers), first in decoder layer 0" in out
+    assert "Padding: no output moved" in out
 
 
 def test_a_model_that_hides_nothing_is_told_what_that_means(checked):

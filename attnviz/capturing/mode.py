@@ -1,7 +1,7 @@
 """The mode that watches a model: what attention is made of passes through it, and all else passes by."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
@@ -33,7 +33,9 @@ PARTS = dict.fromkeys(products.NAMES, multiply) | {"softmax": softmax}
 
 
 @contextmanager
-def capture(model: nn.Module, edits: Edits = Edits(), *, heads: int | None = None) -> Iterator[Seen]:
+def capture(
+    model: nn.Module, edits: Edits = Edits(), *, heads: int | None = None, sites: Mapping[Site, str] | None = None
+) -> Iterator[Seen]:
     """See the attention of any PyTorch model, and edit it, while the model runs in its own code.
 
         with attnviz.capture(model, edits=Edits()) as seen:
@@ -49,6 +51,7 @@ def capture(model: nn.Module, edits: Edits = Edits(), *, heads: int | None = Non
         edits: what to change about the attention. Sites are numbered by kind in the order in which a pass calls them;
             `seen.sites` has them with the names of their modules.
         heads: how many heads each call has, where sentences and heads share one axis and the model does not say it.
+        sites: `seen.sites` of an earlier run, whose kinds and numbers hold: one word alone tells nothing of a mask.
 
     Yields:
         What was seen, complete after the block; see `Seen.record`.
@@ -56,7 +59,7 @@ def capture(model: nn.Module, edits: Edits = Edits(), *, heads: int | None = Non
     Raises:
         AttnvizError: if the model cannot be seen; after the block, if an edit reached nothing, with what there is.
     """
-    mode = Mode(model, edits, heads)
+    mode = Mode(model, edits, heads, sites or {})
     handles = model.register_forward_pre_hook(mode.begin), model.register_forward_hook(mode.end)
     try:
         with mode:
@@ -70,12 +73,13 @@ def capture(model: nn.Module, edits: Edits = Edits(), *, heads: int | None = Non
 class Mode(TorchFunctionMode):
     """Watches one model in one thread."""
 
-    def __init__(self, model: nn.Module, edits: Edits, heads: int | None = None):
+    def __init__(self, model: nn.Module, edits: Edits, heads: int | None, sites: Mapping[Site, str]):
         super().__init__()
         self.edits, self.heads = edits, heads
         self.seen = Seen(type(model).__name__, edits)
         self.tracked, self.same = Tracked(), None
-        self._places, self._sites, self._thread = Places(model), Sites(), threading.get_ident()
+        known = {site: "" if name == self.seen.name else name for site, name in sites.items()}
+        self._places, self._sites, self._thread = Places(model), Sites(known), threading.get_ident()
         self._last: tuple[Place, Call] | None = None
 
     def __torch_function__(

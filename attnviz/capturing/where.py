@@ -6,6 +6,7 @@ Stateless and of one thread: no module is changed, and no hook is needed on the 
 import os
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -110,9 +111,12 @@ class Sites:
     A module that is called again in one pass is another layer, as in ALBERT; in another pass it is the same one.
     """
 
-    def __init__(self):
+    def __init__(self, known: Mapping[Site, str]):
         self._known: dict[tuple[str, int], Site] = {}
         self._layers: Counter[str] = Counter()
+        for site, name in known.items():
+            nth = sum(one == name for one, _ in self._known)
+            self._known[name, nth], self._layers[site.kind] = site, max(self._layers[site.kind], site.layer + 1)
         self._calls: Counter[str] = Counter()
         self._repeats: Counter[str] = Counter()
         self.passed = -1
@@ -154,11 +158,15 @@ def kind(place: Place, is_causal: bool, same: bool | None = None) -> str:
 
 
 def _has_two_texts(place: Place, same: bool | None) -> bool:
-    """Whether the forward got two inputs of other lengths; of one batch and width, so that ALiBi is none of them."""
+    """Whether the forward got two inputs of other lengths; alike in all else, so that ALiBi is none of them.
+
+    They may be cut into heads already: code that is written by hand often uses their names again.
+    """
     if same is not None:
         return not same
-    wide = [one for one in inputs(place.frame) if one.dim() == 3 and one.is_floating_point()]
-    return any(a.shape[1] != b.shape[1] and a.shape[::2] == b.shape[::2] for a in wide for b in wide)
+    wide = [one.shape for one in inputs(place.frame) if one.dim() >= 3 and one.is_floating_point()]
+    pairs = ((a, b) for a in wide for b in wide if len(a) == len(b) and a[0] == b[0] and a[-1] == b[-1])
+    return any(sum(one != other for one, other in zip(a, b, strict=True)) == 1 for a, b in pairs)
 
 
 def causal(mask: Any, is_causal: bool = False) -> bool:

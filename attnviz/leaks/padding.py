@@ -46,7 +46,8 @@ def padding_test(source: Source, text: str, edits: Edits = Edits()) -> PaddingTe
         InputError: if the source knows no padding.
     """
     (alone,) = source.tokenize([text])
-    padded = source.tokenize([text, f"{text} {text}"])[0]
+    first, bar, second = text.partition("|||")  # of two texts, the first one is padded
+    padded = source.tokenize([text, f"{first} {first}{bar}{second}"])[0]
     if len(padded.tokens) == len(alone.tokens):
         raise InputError(f"'{source.name}' gives a text no padding, so that there is none to see.")
     before, after = (source.run((one,), edits) for one in (alone, padded))

@@ -70,7 +70,8 @@ def wrap(
     writes = call is not None and _takes(call) > 2
     code = Code(model, tokenize, call or (lambda model, ids: model(ids)), words, pad, heads)
     source = Wrapped(name or type(model).__name__, code, texts, writes=writes)
-    seen = source._seen(source.tokenize([texts[0]]), Edits())[0]
+    sentences = source.tokenize([texts[0]])
+    seen = source._seen(sentences, Edits(), _of_other_length(sentences, source._read(sentences)))[0]
     d_model = max(step.num_heads * step.value.shape[-1] for step in seen.steps)
     return replace(source, calls=seen.sites, counts=seen.heads, d_model=d_model, moment=_moment(model))
 
@@ -160,22 +161,27 @@ class Wrapped(Source):
             AttnvizError: if an edit reaches nothing, with what there is.
         """
         self.check_targets(targets)
-        if self.writes and not targets:
-            read = [one.text.partition(PAIR)[2].strip() or one.text.partition(PAIR)[0] for one in sentences]
-            targets = self._padded([self._cut(text, text) for text in read])
+        targets = targets or self._read(sentences)
         seen, given = self._seen(sentences, edits, targets)
         tokens = [one.labels for one in targets or sentences]
         record = seen.record(tokens, [one.labels for one in sentences] if targets else None, name=self.name)
         return replace(record, sentences=sentences, targets=targets, **self._says(given, record))
 
+    def _read(self, sentences: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
+        """What a decoder reads: what stands behind ||| in the text, else the text."""
+        if not self.writes:
+            return ()
+        parts = [one.text.partition(PAIR) for one in sentences]
+        return self._padded([self._cut(text, text) for text in (read.strip() or whole for whole, _, read in parts)])
+
     def _seen(
         self, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...] = ()
     ) -> tuple[Seen, Any]:
         """What was seen in one run of the model, and what it gave."""
-        model, read = self.code.model, [sentences, *([targets or sentences] if self.writes else [])]
+        model, read = self.code.model, [sentences, *([targets] if self.writes else [])]
         weights = next(model.parameters(), torch.zeros(()))
         ids = [torch.tensor([[token.id for token in one.tokens] for one in batch]) for batch in read]
-        watched = capture(model, edits, heads=self.code.heads)
+        watched = capture(model, edits, heads=self.code.heads, sites=self.calls)
         with self.lock, _in_evaluation(model), torch.no_grad(), errors_said(), watched as seen:
             given = self.code.call(model, *(one.to(weights.device) for one in ids))
         return seen, given
@@ -259,6 +265,15 @@ class Words(Sequence):
         if not 0 <= id < self.count:
             raise IndexError(id)
         return self.source._words([id])[0]
+
+
+def _of_other_length(sentences: tuple[Sentence, ...], read: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
+    """What a decoder reads, a token shorter or longer if need be: by lengths, cross-attention is told from other."""
+    if not read or len(read[0].tokens) != len(sentences[0].tokens):
+        return read
+    (one,) = read
+    tokens = one.tokens[:-1] or one.tokens * 2
+    return (replace(one, tokens=tokens, length=len(tokens)),)
 
 
 def _ids(given: Any) -> tuple[list[int], list[str] | None]:
