@@ -47,17 +47,16 @@ def texts(file: Path) -> list[str]:
     return [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
-FILES = [
-    file
-    for file in [*ROOT.glob("attnviz/**/*"), *ROOT.glob("assets/models/*/card.json"), ROOT / "README.md"]
-    if file.suffix in (".py", ".js", ".html", ".json", ".md") and "training" not in file.parts
-]
-TEXTS = [(file.relative_to(ROOT), text) for file in FILES for text in texts(file)]
+@pytest.fixture(scope="module")
+def said() -> list[tuple[Path, str]]:
+    files = [*ROOT.glob("attnviz/**/*"), *ROOT.glob("assets/models/*/card.json"), ROOT / "README.md"]
+    read = [file for file in files if file.suffix in (".py", ".js", ".html", ".json", ".md")]
+    return [(file.relative_to(ROOT), text) for file in read if "training" not in file.parts for text in texts(file)]
 
 
 @pytest.mark.parametrize("old", INSTEAD)
-def test_no_old_word_is_said(old):
+def test_no_old_word_is_said(said, old):
     """Neither in the interface nor in the docstrings, cards and README."""
-    found = [f"{file}: {text[:80]!r}" for file, text in TEXTS if re.search(old, text, re.M)]
+    found = [f"{file}: {text[:80]!r}" for file, text in said if re.search(old, text, re.M)]
 
     assert found == [], f"say: {INSTEAD[old]}"
