@@ -26,7 +26,7 @@ from attnviz import api, metrics
 from attnviz.cli import download, main
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
-from attnviz.sources.huggingface import source
+from attnviz.sources.huggingface import source, trial
 from attnviz.sources.huggingface.hub import Progress
 from attnviz.views import View, see
 
@@ -250,8 +250,10 @@ def test_a_model_says_of_itself_what_it_is(run, folder):
     assert "\u202e" not in out
 
 
-def test_a_read_only_model_says_why(run, folder):
+def test_a_read_only_model_says_why(run, folder, monkeypatch):
     """Its weights and vectors can be had; a change is refused and nothing is drawn."""
+    monkeypatch.setattr(trial, "_captured", lambda loaded: 1 / 0)
+    source._models.clear()
     model, why = folder("DebertaV2Model"), "computes attention in its own code"
     _, out, _ = run("models", model)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Mask
+from attnviz.core.naming import named
 from attnviz.core.record import Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
@@ -67,10 +68,16 @@ class Call:
             return tuple(self.weights.shape)
         return (*self.query.shape[:3], self.key.shape[2])
 
-    def step(self, edits: Edits) -> Step:
-        """The step that a record keeps: on the CPU, with the edits."""
+    def step(self, edits: Edits, lengths: tuple[int, ...] | None = None) -> Step:
+        """The step that a record keeps: on the CPU, with the edits.
+
+        Args:
+            lengths: how many keys of each sentence are no padding, if that is known: so the mask finds its names.
+        """
         tap, value = Tap(edits), self.value.cpu()
         given = {name: to_cpu(one) for name, one in self.computed_from().items()}
+        if isinstance(given["mask"], Tensor):
+            given["mask"] = named(given["mask"], *self.shape[2:], lengths)
         scoring = replace(given["scoring"], bias=tuple(map(to_cpu, given["scoring"].bias)))
         with torch.no_grad():
             tap.attend(**given | {"scoring": scoring, "value": value.to(given["query"].dtype)}, site=self.site)

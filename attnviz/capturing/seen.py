@@ -1,6 +1,6 @@
 """What was seen of a model: its attention calls, and the record made of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -43,7 +43,14 @@ class Seen:
 
     @property
     def steps(self) -> tuple[Step, ...]:
+        """A step per site; see `steps_of`."""
+        return self.steps_of({})
+
+    def steps_of(self, lengths: Mapping[str, tuple[int, ...]]) -> tuple[Step, ...]:
         """A step per site, of the last pass.
+
+        Args:
+            lengths: by the kind of attention, how many keys of each sentence are no padding.
 
         Raises:
             AttnvizError: if no attention was seen, with what was.
@@ -51,7 +58,7 @@ class Seen:
         last = {call.site: call for call in self.calls if not call.why_not}
         if not last:
             raise AttnvizError(self._nothing())
-        return tuple(call.step(self.edits) for call in last.values())
+        return tuple(call.step(self.edits, lengths.get(call.site.kind)) for call in last.values())
 
     def record(
         self,
@@ -76,8 +83,8 @@ class Seen:
             InputError: if no attention call has as many queries and keys as there are tokens, with both numbers.
             AttnvizError: if no attention was seen, with what was.
         """
-        steps, unseen = self.steps, list(self.notes)
         looks, seen = (given and _sentences(given) for given in (tokens, keys))
+        steps, unseen = self.steps_of(_lengths(looks, seen)), list(self.notes)
         if looks:
             sizes = {"encoder": len((seen or looks)[0].tokens), "decoder": len(looks[0].tokens)}
             fitting = tuple(step for step in steps if _fits(step, len(looks), sizes))
@@ -153,6 +160,11 @@ def _sentence(words: list[str], longest: int) -> Sentence:
 def _numbered(steps: tuple[Step, ...]) -> tuple[Sentence, ...]:
     longest = max(max(step.shape[2:]) for step in steps)
     return _sentences([[str(i) for i in range(longest)]] * steps[0].shape[0])
+
+
+def _lengths(looks: tuple[Sentence, ...] | None, seen: tuple[Sentence, ...] | None) -> dict[str, tuple[int, ...]]:
+    kinds = {"encoder": seen or looks, "decoder": looks, "cross": seen}
+    return {kind: tuple(one.length for one in sentences) for kind, sentences in kinds.items() if sentences}
 
 
 def _shape(step: Step) -> str:

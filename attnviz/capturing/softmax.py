@@ -137,14 +137,18 @@ def _shift(rest: Tensor, blocked: Tensor, within: float) -> Tensor:
 
 
 def _empty(blocked: Tensor, scores: Tensor) -> str | None:
-    """What the model gives a row without an open key; None if that has no name."""
+    """What the model gives a row without an open key; None if that has no name.
+
+    Keys that are masked twice, by numbers whose sum is -inf, it leaves out; here they count as the others.
+    """
     rows = blocked.all(-1)
     if not bool(rows.any()):
         return "zero"
     masked = scores[rows]
     if bool((masked == -torch.inf).all()):
         return "nan"
-    return "uniform" if bool((masked == masked[:, :1]).all()) else None
+    same = (masked == masked.amax(-1, keepdim=True)) | (masked == -torch.inf)
+    return "uniform" if bool(same.all()) else None
 
 
 def _compact(mask: Tensor) -> Tensor:

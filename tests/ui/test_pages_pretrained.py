@@ -1,6 +1,7 @@
 """Models of Hugging Face in the app, on each page as Streamlit runs it: tiny ones from folders, one from a hub here."""
 
 import re
+import shutil
 import sys
 import time
 from html import escape, unescape
@@ -22,6 +23,7 @@ from huggingface_hub import constants
 from attnviz import api, metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.sources.huggingface import source as sources
+from attnviz.sources.huggingface import trial
 from attnviz.ui.shared import arrivals, toolbar
 from attnviz.ui.shared.look import COLORS, SENTENCE, SHOW
 from attnviz.words import turned
@@ -71,6 +73,13 @@ def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     yield folder
     sources._models.clear()
+
+
+@pytest.fixture
+def closed(folder, tmp_path, monkeypatch):
+    """The folder of a model whose attention is in code of its own, and is not seen there."""
+    monkeypatch.setattr(trial, "_captured", lambda loaded: 1 / 0)
+    return str(shutil.copytree(folder("DebertaV2Model"), tmp_path / "DebertaV2Model"))
 
 
 @pytest.fixture(autouse=True)
@@ -259,7 +268,16 @@ def test_it_opens_on_the_head_with_the_clearest_role(folder, monkeypatch):
     assert pretrained(model, text=CAT, show="2").query_params["show"] == "2"
 
 
-# Models that are read-only
+# Models with attention in code of their own
+
+
+def test_a_head_of_deberta_is_switched_off(folder):
+    """Its attention is seen and edited in its own code."""
+    app = pretrained(folder("DebertaV2Model"), text=CAT)
+    button(app, "Switch head 1 off").click().run()
+
+    assert app.query_params["off"] == "e0.1"
+    assert "moved by" in said(app)
 
 
 def controls(app) -> dict[str, list[bool]]:
@@ -277,9 +295,9 @@ def controls(app) -> dict[str, list[bool]]:
 
 
 @pytest.mark.parametrize("page", [heads_page, masks_page])
-def test_a_read_only_model_says_why_nothing_can_be_changed(folder, page):
+def test_a_read_only_model_says_why_nothing_can_be_changed(closed, page):
     """All that would change it is disabled; no mask is on, also on the page that begins with one."""
-    app = pretrained(folder("DebertaV2Model"), page, text=f"{CAT}\na dog")
+    app = pretrained(closed, page, text=f"{CAT}\na dog")
     found = controls(app)
 
     assert "DebertaV2Model computes attention in its own code: its weights can be shown" in html(app)
@@ -290,10 +308,10 @@ def test_a_read_only_model_says_why_nothing_can_be_changed(folder, page):
     assert "blocked by causal" not in "".join(specs(app))
 
 
-def test_what_a_link_changes_in_a_read_only_model_is_named_as_left_out(folder):
+def test_what_a_link_changes_in_a_read_only_model_is_named_as_left_out(closed):
     """Not ignored silently: a notice names each change, and a button lets go of them."""
     link = {"off": "e0.1-e1.2", "mask": "window-1-0"}
-    app = pretrained(folder("DebertaV2Model"), text=CAT, **link)
+    app = pretrained(closed, text=CAT, **link)
 
     assert "Left out: mask: window (1 before, 0 after); encoder layer 0 head 1 off" in html(app)
     assert controls(app)["numbers"] == [True, True]
@@ -306,17 +324,17 @@ def test_what_a_link_changes_in_a_read_only_model_is_named_as_left_out(folder):
     assert not {"off", "mask"} & set(app.query_params)
 
 
-def test_a_read_only_model_shows_no_size_of_its_heads_step_by_step(folder):
+def test_a_read_only_model_shows_no_size_of_its_heads_step_by_step(closed):
     """What stands for its queries is one number wide, which is no d_k of this model."""
-    app = pretrained(folder("DebertaV2Model"), steps_page, text=CAT, stage="split", part="Why the scale")
+    app = pretrained(closed, steps_page, text=CAT, stage="split", part="Why the scale")
 
     assert "Shape of the whole: (B, H, Q, d_k)<" in html(app)
     assert "d_k" in [one.label for one in app.select_slider]
 
 
-def test_a_head_can_be_switched_off_again_after_a_read_only_model(folder):
+def test_a_head_can_be_switched_off_again_after_a_read_only_model(closed, folder):
     """The next model is not read-only because of that."""
-    app = pretrained(folder("DebertaV2Model"), text=CAT)
+    app = pretrained(closed, text=CAT)
     app.text_input(key="hf").set_value(folder("BertModel")).run()
     settled(app)
     button(app, "Switch head 1 off").click().run()

@@ -2,19 +2,22 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
+from attnviz.core.naming import named
 from attnviz.core.record import Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 from attnviz.sources.huggingface import faults
 from attnviz.sources.huggingface.loaded import Loaded
-from attnviz.sources.huggingface.tapped import named
 
 SCORES = {"squeezebert": ("encoder", "decoder"), "prophetnet": ("encoder", "cross")}
 """Kinds of attention for which a family, by its model_type, gives the scores before the softmax, masks added."""
+ROUNDING = 0.01
+"""Difference of the same weights, computed in two ways: below it in 16 bits, too."""
 BLOCKED = -1e30
 """Score below which a cell is masked: what families add for that is about the lowest float32."""
 
@@ -68,6 +71,19 @@ def is_map(family: str, site: Site, weights: Tensor, queries: int, keys: int) ->
         return True
     off = (weights.float().sum(-1) - 1).abs()
     return not bool((weights < 0).any() or (off > 0.02).any())  # NaN is a weight of a model that is broken
+
+
+def are_weights(step: Step, given: Tensor, family: str, lengths: tuple[int, ...]) -> bool:
+    """Whether what a model gives at a site are the weights of a step; of positions without padding."""
+    if step.site.kind in SCORES.get(family, ()):
+        given = given.softmax(-1)
+    for sentence, length in enumerate(lengths):
+        rows = slice(length)
+        for head in range(step.num_heads):
+            own = given[sentence, head, rows].float().cpu()
+            if not torch.allclose(step.weights(head, rows, sentence=sentence).float(), own, rtol=0, atol=ROUNDING):
+                return False
+    return True
 
 
 def steps(loaded: Loaded, given: Any, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Step, ...]:

@@ -22,6 +22,7 @@ class Trial:
         unseen: what of its attention is not shown; None if all of it is.
         layers: the numbers of its layers, at sites where they are not counted from 0 without a gap.
         alone: the kind of its attention, where it has only one and its parts do not say it right.
+        captured: it is seen and edited in its own code, see `attnviz.capturing`.
     """
 
     heads: Mapping[Site, int] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class Trial:
     unseen: str | None = None
     layers: Mapping[Site, int] = field(default_factory=dict)
     alone: str | None = None
+    captured: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,11 +1,13 @@
 """One run of a loaded model: what it was computed from, and what the model says."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attnviz.core.edits import Edits
+from attnviz.capturing import capture
+from attnviz.core.edits import KINDS, Edits
 from attnviz.core.errors import InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
@@ -36,6 +38,10 @@ def watched(
     """Run a model once; gives what it gave, and a step per attention call."""
     model = loaded.model
     with loaded.turns.turn(), torch.inference_mode():
+        if loaded.trial.captured:
+            with capture(model, edits) as seen:
+                given = model(**read, **settings(model))
+            return given, seen.steps_of(dict.fromkeys(KINDS, lengths))
         if loaded.keeps_own_attention:
             given = model(**read, output_attentions=True, **settings(model))
             return given, eager.steps(loaded, given, read, lengths)
@@ -81,7 +87,8 @@ def written(
         run = Run(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone, keep=False)
         return {} if loaded.keeps_own_attention else {"attnviz": run}
 
-    with loaded.turns.turn(), torch.inference_mode():
+    captured = capture(model, edits) if loaded.trial.captured else nullcontext()
+    with loaded.turns.turn(), torch.inference_mode(), captured:
         memory = model.get_encoder()(**read, **tap())
         while ids.shape[1] < most:
             given = model(decoder_input_ids=ids, encoder_outputs=memory, **tap(), **kept)

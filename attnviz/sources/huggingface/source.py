@@ -180,7 +180,7 @@ class HuggingFace(Source):
         given, steps = running.watched(loaded, edits, read, lengths)
         output = running.hidden(given).float().cpu()
         says = self._says(given, output, sentences, targets)
-        known = {"read_only": loaded.keeps_own_attention, "unseen": self.unseen}
+        known = {"read_only": self.read_only is not None, "unseen": self.unseen}
         return Record(sentences, self.name, self.provenance, edits, steps, output, targets, **known, **says)
 
     def _check_room(self, sentences: tuple[Sentence, ...]) -> None:

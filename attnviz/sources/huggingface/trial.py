@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnviz.capturing import capture
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Step
@@ -37,16 +38,19 @@ def tried(loaded: Loaded) -> Loaded:
     """
     kind = type(loaded.model).__name__
     with loaded.turns.turn(), faults.unforeseen(f"{loaded.name} ({kind})"):
-        if loaded.keeps_own_attention:
-            return _read_only(loaded, OWN.format(kind))
+        why = OWN.format(kind)
+        if not loaded.keeps_own_attention:
+            try:
+                return _through_the_tap(loaded)
+            except AttnvizError as error:
+                why = str(error)
+            except Exception as error:
+                why = f"{kind} fails with attnviz's attention: {faults.first(error)}"
+            loaded.model.set_attn_implementation("eager")
         try:
-            return _through_the_tap(loaded)
-        except AttnvizError as error:
-            why = str(error)
-        except Exception as error:
-            why = f"{kind} fails with attnviz's attention: {faults.first(error)}"
-        loaded.model.set_attn_implementation("eager")
-        return _read_only(loaded, why)
+            return _captured(loaded)
+        except Exception:  # then nothing is known of it but its weights, if it gives them
+            return _read_only(loaded, why)
 
 
 def _read(loaded: Loaded, texts: list[str]) -> tuple[dict[str, Tensor], tuple[int, ...]]:
@@ -97,6 +101,34 @@ def _through_the_tap(loaded: Loaded) -> Loaded:
     layers, unseen = _unseen(given, layers, "work in code of their own")
     heads = {Site(step.site.kind, layers.get(step.site, step.site.layer)): step.num_heads for step in steps}
     return replace(loaded, trial=Trial(heads, _width(loaded, hidden, read), None, unseen, layers, alone))
+
+
+def _captured(loaded: Loaded) -> Loaded:
+    """Of a model with attention in its own code, what is seen of it there.
+
+    Raises:
+        AttnvizError: if not all that is seen are maps with their scores, or its own weights are other ones.
+    """
+    model, name = loaded.model, type(loaded.model).__name__
+    read, lengths = _read(loaded, TEXTS)
+    with torch.inference_mode(), capture(model) as seen:
+        given = model(**read, output_attentions=True, **running.settings(model))
+    steps, expected = {step.site: step for step in seen.steps}, eager.sizes(read)
+    if any(call.why_not for call in seen.calls) or any(step.weights_only for step in steps.values()):
+        raise AttnvizError(OWN.format(name))
+    if not all(_is_whole(step, expected) for step in steps.values()):
+        raise AttnvizError(f"{name} has attention that is no map of all queries and keys.")
+    alone = next(iter(steps)).kind
+    for site, weights in eager.maps(given, alone).items():
+        is_map = eager.is_map(model.config.model_type, site, weights, *expected[site.kind])
+        if is_map and not eager.are_weights(steps[site], weights, model.config.model_type, lengths):
+            raise AttnvizError(f"{name} gives other weights than its scores have.")
+    partly, unseen = _unseen(given, {site: site.layer for site in steps}, "work in code of their own")
+    if partly:
+        raise AttnvizError(OWN.format(name))
+    heads = {site: step.num_heads for site, step in steps.items()}
+    trial = Trial(heads, _width(loaded, running.hidden(given), read), None, unseen, captured=True)
+    return replace(loaded, keeps_own_attention=True, trial=trial)
 
 
 def _tapped(

@@ -195,26 +195,53 @@ def test_a_mask_reaches_every_attention_of_a_model(opened):
         assert "padding" in " ".join(step.reasons(1, sentence=1)[0])
 
 
-# Models that keep their attention
+# Models with attention in code of their own
+
+
+PROJECTIONS = {
+    "DebertaV2": ("encoder.layer.1.attention", "output.dense"),
+    "MPNet": ("encoder.layer.1.attention.attn", "o"),
+    "Bloom": ("transformer.h.1.self_attention", "dense"),
+    "GPTJ": ("transformer.h.1.attn", "out_proj"),
+    "GPTNeo": ("transformer.h.1.attn.attention", "out_proj"),
+    "Falcon": ("transformer.h.1.self_attention", "dense"),
+}
+"""The attention of the second layer, and in it the projection of its heads together."""
 
 
 @pytest.mark.parametrize("family", OWN)
-def test_attention_of_a_model_of_its_own_is_shown_and_not_changed(opened, family):
-    """The weights are what the model gives; an edit is refused with the reason, never ignored."""
+def test_attention_in_code_of_its_own_is_seen_there(opened, family):
+    """The weights are what the model gives, with queries, keys and values; nothing else is computed."""
     model = opened(family)
     record = run(model)
     read = {"input_ids": torch.tensor([[5, 6, 7, 8, 9]])}
     with torch.inference_mode():
-        given = build(family)(**read, output_attentions=True).attentions
+        given = build(family)(**read, output_attentions=True, output_hidden_states=True)
 
-    assert record.read_only
+    assert (record.read_only, model.read_only) == (False, None)
+    assert_close(record.output[:1, :5], running.hidden(given))
     for layer, step in enumerate(record.steps):
         assert step.site.layer == layer
+        assert step.query.shape == (2, 4, len(record.sentences[0].tokens), 8)
         for head in range(4):
-            assert_close(step.weights(head)[:5, :5], given[layer][0, head].float(), rtol=1e-4, atol=1e-5)
-    assert "computes attention in its own code" in model.read_only
-    with pytest.raises(InputError, match="cannot be changed"):
-        run(model, edits=Edits(heads_off={(record.sites[0], 0)}))
+            assert_close(step.weights(head)[:5, :5], given.attentions[layer][0, head].float(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", PROJECTIONS)
+def test_a_head_off_in_code_of_its_own_is_that_head_zeroed_by_hand(opened, family):
+    """Before the output projection of its layer."""
+    model = opened(family)
+    sentences, site = model.tokenize(["w5 w6 w7 w8 w9", "w6 w7"]), model.sites[1]
+    off = model.run(sentences, Edits(heads_off={(site, 2)}))
+    module = model.loaded.model
+    for part in PROJECTIONS[family]:
+        module = module.get_submodule(part)
+    hook = module.register_forward_pre_hook(lambda _, given: (given[0].index_fill(-1, torch.arange(16, 24), 0),))
+    by_hand = model.run(sentences)
+    hook.remove()
+
+    assert torch.equal(off.output, by_hand.output)
+    assert not torch.equal(off.output, model.run(sentences).output)
 
 
 @pytest.mark.parametrize("family", OWN)

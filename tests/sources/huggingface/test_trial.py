@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.metrics.rollout import mixed
-from attnviz.sources.huggingface import running, source, tapped
+from attnviz.sources.huggingface import running, source, tapped, trial
 from attnviz.sources.huggingface.source import HuggingFace
 
 TO_SEND = re.compile(r"\(attnviz \S+, transformers \S+, tokenizers \S+, torch \S+, Python \S+\)\. Please send us this ")
@@ -127,10 +127,22 @@ def test_a_model_that_is_refused_leaves_others_as_they_are(opened):
 # What is not believed
 
 
-def test_attention_of_another_formula_is_not_changed(opened, monkeypatch):
-    """A model that gives other numbers with our attention is shown read-only: here T5, whose positions are lost."""
+def test_attention_of_another_formula_is_seen_in_its_own_code(opened, monkeypatch):
+    """A model that gives other numbers with our attention keeps its own: here T5, whose positions are lost."""
     apart = tapped._apart
     monkeypatch.setattr(tapped, "_apart", lambda mask, bias, keys: apart(mask, None, keys))
+    model = opened("t5", "T5EncoderModel")
+
+    assert model.loaded.trial.captured
+    zoo.check(model, run(model))
+    zoo.changes(model, run(model))
+
+
+def test_attention_that_cannot_be_seen_is_not_changed(opened, monkeypatch):
+    """A model that gives other numbers with our attention, and hides its own, is shown read-only."""
+    apart = tapped._apart
+    monkeypatch.setattr(tapped, "_apart", lambda mask, bias, keys: apart(mask, None, keys))
+    monkeypatch.setattr(trial, "_captured", lambda loaded: 1 / 0)
     model = opened("t5", "T5EncoderModel")
 
     assert model.read_only.startswith("T5EncoderModel gives other numbers with attnviz's attention than with its own:")
@@ -148,6 +160,7 @@ def test_attention_of_another_formula_is_not_changed(opened, monkeypatch):
 )
 def test_scores_that_a_family_calls_attention_become_its_weights(opened, monkeypatch, family, name, kinds):
     """Held to every softmax that the model itself computes in the run."""
+    monkeypatch.setattr(trial, "_captured", lambda loaded: 1 / 0)
     model, computed = opened(family, name), []
     softmax = functional.softmax
 

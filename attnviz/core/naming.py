@@ -1,0 +1,39 @@
+"""Names for masks that a model hands over as booleans, so that each blocked cell can say why it is blocked."""
+
+from functools import reduce
+from operator import and_
+
+import torch
+from torch import Tensor
+
+from attnviz.core.masks import Mask, Padding, Subsequent, Window
+
+
+def named(mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...] | None) -> Tensor | Mask | None:
+    """The same mask as rules with names, if it is made of those, so that each blocked cell can say why."""
+    if mask is None or mask.all():
+        return None
+    mask = mask.reshape(*(1,) * (4 - mask.dim()), *mask.shape)
+    padded = lengths is not None and keys == max(lengths) and min(lengths) < keys
+    padding = [Padding(lengths)] if padded else []
+    for rules in ([], [Subsequent()], _windows(mask, queries, keys)):
+        if (together := rules + padding) and _is(reduce(and_, together), mask, queries, keys):
+            return reduce(and_, together)
+    return mask
+
+
+def _windows(mask: Tensor, queries: int, keys: int) -> list[Mask]:
+    """The window that the mask has if it has one: how far its first and last queries see."""
+    if queries != keys or mask.shape[-2] != queries:
+        return []
+    whole = mask.flatten(0, 1).any(0)  # of a sentence without padding, if there is one
+    before, after = (int(whole[edge].sum()) - 1 for edge in (-1, 0))
+    return [Window(before, after)] if after else [Subsequent(), Window(before, 0)]
+
+
+def _is(rules: Mask, mask: Tensor, queries: int, keys: int) -> bool:
+    named = rules.tensor(queries, keys).to(mask.device)
+    if named.shape[0] not in (1, mask.shape[0]):
+        return False
+    whole = mask.expand(*mask.shape[:2], queries, keys)  # LayoutLM gives one row for all queries
+    return torch.equal(named.expand_as(whole), whole)
