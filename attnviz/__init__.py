@@ -28,6 +28,8 @@ _HOMES = {
     "ALiBi": "core.modifiers",
     "RelativeBias": "core.modifiers",
     "render": "export",
+    "read": "files",
+    "save": "files",
     "show": "ui.live",
     "wrap": "sources.wrapped",
 }

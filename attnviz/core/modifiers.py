@@ -181,6 +181,19 @@ class RelativeBias(_ByDistance):
         return f"relative bias ({self.buckets} buckets, {table})"
 
 
+def from_json(data: dict[str, Any]) -> Bias:
+    """Make the bias that `Bias.to_json` described.
+
+    Raises:
+        InputError: says what is wrong.
+    """
+    kind = {one.bias: one for one in (ALiBi, RelativeBias)}.get(data.get("bias"))
+    given = {name: value for name, value in data.items() if name != "bias"}
+    if kind is None or not set(given) <= {field.name for field in fields(kind)}:
+        raise InputError(f"There is no bias {quoted(data)}.")
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+
+
 def _numbers(values: Any, what: str) -> tuple[float, ...]:
     """Floats within bounds, one for each head."""
     if not isinstance(values, list | tuple) or not 0 < len(values) <= MOST:

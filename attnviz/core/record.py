@@ -118,12 +118,14 @@ class Prediction:
         written: what an encoder-decoder wrote, one text per sentence; empty for a model that only predicts.
         blanks: of a model that fills in what is hidden, the positions of the blanks of each sentence: there the logits
             are of what stands at a position, not after it. None for a model that predicts what comes next.
+        others: for how many words the last one stands, in a file that kept the most probable ones alone.
     """
 
     logits: Tensor
     vocabulary: Sequence[str]
     written: tuple[str, ...] = ()
     blanks: tuple[tuple[int, ...], ...] | None = None
+    others: int = 0
 
     def probabilities(self, position: int, *, sentence: int = 0) -> Tensor:
         """The probability of each word after a position, float64, (vocabulary,)."""
@@ -131,14 +133,19 @@ class Prediction:
 
     def most_probable(self, position: int, count: int = 5, *, sentence: int = 0) -> list[tuple[str, float]]:
         """The words that are most probable after a position, with their probabilities, the most probable first."""
-        found = self.probabilities(position, sentence=sentence).topk(min(count, self.logits.shape[-1]))
+        words = self.probabilities(position, sentence=sentence)[: self._words]
+        found = words.topk(min(count, len(words)))
         return [(self.vocabulary[i], p) for i, p in zip(found.indices.tolist(), found.values.tolist(), strict=True)]
 
     def words(self, *, sentence: int = 0) -> tuple[str, ...]:
         """The most probable word after each position, (n,); of a model that fills in, at each blank, and else ""."""
-        most = self.logits[sentence].argmax(-1).tolist()
+        most = self.logits[sentence, :, : self._words].argmax(-1).tolist()
         asked = range(len(most)) if self.blanks is None else self.blanks[sentence]
         return tuple(self.vocabulary[id] if i in asked else "" for i, id in enumerate(most))
+
+    @property
+    def _words(self) -> int:
+        return self.logits.shape[-1] - bool(self.others)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +166,7 @@ class Record:
             nothing else.
         read_only: the model's attention is its own: its weights are known, but not the queries, keys and scores.
         unseen: what of the model's attention is not among the steps, in words; None if all of it is.
+        precision: the number type that a file rounded queries, keys and values to; empty where they are as computed.
     """
 
     sentences: tuple[Sentence, ...]
@@ -173,6 +181,7 @@ class Record:
     vectors: Tensor | None = None
     read_only: bool = False
     unseen: str | None = None
+    precision: str = ""
 
     @property
     def has_empty_rows(self) -> bool:

@@ -123,7 +123,7 @@ def _both(own: Tensor | Mask | None, edit: Mask | None, queries: int, keys: int)
 
 
 @dataclass(frozen=True)
-class _BiasBesideSink(Bias):
+class BiasBesideSink(Bias):
     """A bias of the keys before a sink; the sink keeps its own score."""
 
     bias: Bias
@@ -140,7 +140,7 @@ class _BiasBesideSink(Bias):
 
 
 @dataclass(frozen=True)
-class _MaskBesideSink(Mask):
+class MaskBesideSink(Mask):
     """The keys of a mask, and one after them that every query may attend to."""
 
     mask: Mask
@@ -167,12 +167,12 @@ def _with_sink(
     """Keys, values, mask and scoring with one more key, whose score is its bias alone."""
     keys, heads = key.shape[2], key.shape[1]
     if isinstance(mask, Mask):
-        mask = _MaskBesideSink(mask, keys)
+        mask = MaskBesideSink(mask, keys)
     elif mask is not None:
         mask = pad(mask.expand(*mask.shape[:-1], keys), (0, 1), value=True)
     sink = pad(sinks if sinks.dim() == 4 else sinks.reshape(1, heads, 1, 1), (keys, 0))
     bias = (
-        _BiasBesideSink(one, keys) if isinstance(one, Bias) else pad(one.expand(*one.shape[:-1], keys), (0, 1))
+        BiasBesideSink(one, keys) if isinstance(one, Bias) else pad(one.expand(*one.shape[:-1], keys), (0, 1))
         for one in scoring.bias
     )
     return pad(key, (0, 0, 0, 1)), pad(value, (0, 0, 0, 1)), mask, replace(scoring, bias=(*bias, sink))

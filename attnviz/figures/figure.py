@@ -180,4 +180,5 @@ def titled(title: str, record: Record) -> str:
 def subtitles(record: Record, style: Style = Style()) -> list[str]:
     """Where the weights come from, and what was changed; a screen says that elsewhere."""
     changed = () if style.on_screen else record.edits.in_words()
-    return [CAUTIONS.get(record.provenance, ""), f"changed: {', '.join(changed)}" if changed else ""]
+    kept = f"kept as {record.precision}" if record.precision else ""
+    return [CAUTIONS.get(record.provenance, ""), kept, f"changed: {', '.join(changed)}" if changed else ""]

@@ -1,0 +1,252 @@
+"""Records in files: what is read again is what was saved, and what is no record is said to be none."""
+
+import json
+from dataclasses import fields, replace
+
+import pytest
+import tiny
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pictures import filled_of, labels_of, record_of, story_of, vectors_of, written
+from safetensors.torch import load, save
+
+import attnviz
+from attnviz import ALiBi, Edits, Painted, Site, Subsequent, Window, figures, files
+from attnviz.core.edits import EachOff
+from attnviz.core.errors import InputError
+from attnviz.core.modifiers import RelativeBias
+from attnviz.core.record import Prediction, Step
+from attnviz.core.scoring import Scoring
+from attnviz.core.tap import Tap
+
+TEXTS = ["The cat sat on the mat", "Ein Hund \ud800 <b> 猫"]
+CHANGED = Edits(
+    mask=Window(1) | Painted(((0, 3),)),
+    heads_off={(Site("encoder", 0), 1)},
+    own_mask=False,
+    temperature=0.7,
+    softcap=3.0,
+    bias=(ALiBi(), RelativeBias(buckets=8, max_distance=9)),
+    empty_rows="nan",
+)
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory):
+    """The trained models, tiny."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield tiny.install(tmp_path_factory.mktemp("assets"), patch)
+    tiny.forget()
+
+
+def every_record(shipped):
+    """Of each kind of source and each kind of edit."""
+    yield from (attnviz.analyze(TEXTS, "scratch", edits) for edits in (Edits(), CHANGED))
+    yield attnviz.analyze("one two one two", "constructed")
+    both = {"story": Edits(mask=Subsequent(1), empty_rows="uniform"), "translator": Edits(mask_cross=False)}
+    for name, edits in both.items():
+        yield attnviz.analyze(["the cat sat on the mat .", "a dog"], name, edits)
+    yield attnviz.analyze("a", "scratch", EachOff(each_off=(frozenset({(Site("encoder", 1), 2)}),)))
+
+
+def same(a, b):
+    """Whether two values are equal, tensors by every bit; NaN equals NaN."""
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and a.shape == b.shape and bool(((a == b) | (a != a) & (b != b)).all())
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, Prediction | Step | Scoring) and not isinstance(a, Edits):
+        return all(same(getattr(a, field.name), getattr(b, field.name)) for field in fields(a))
+    return a == b and type(a) is type(b)
+
+
+def check_same(record, again):
+    for field in fields(record):
+        assert same(getattr(record, field.name), getattr(again, field.name)), field.name
+    for n, step in enumerate(record.steps):
+        site = again.steps[n].site
+        for head in range(step.num_heads):
+            ours, theirs = (one.steps[n].weights(head) for one in (record, again))
+            assert torch.equal(ours.nan_to_num(9), theirs.nan_to_num(9))
+            assert step.reasons(head)[0] == again.steps[n].reasons(head)[0]
+        for figure, head in (figures.heads, ()), (figures.lines, ((0,),)), (figures.head, (0,)):
+            ours, theirs = (figure(one, site, *head) for one in (record, again))
+            assert written(ours.chart) == written(theirs.chart)
+            assert ours.table.equals(theirs.table)
+            assert (ours.title, ours.description) == (theirs.title, theirs.description)
+
+
+def test_what_is_read_again_is_what_was_saved(shipped, tmp_path):
+    """Of each source, edited and not: every field, every weight, every reason; picture, table, title and words."""
+    for number, record in enumerate(every_record(shipped)):
+        path = attnviz.save(record, tmp_path / f"{number}.attn")
+
+        check_same(record, attnviz.read(path))
+        check_same(record, attnviz.read(path.read_bytes()))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        filled_of(["the", "[MASK]", "sat"], [1], *[{"the": 0.7, "cat": 0.2}] * 3),
+        labels_of(["good", "film"], [0.2, 0.1, 3.0]),
+        vectors_of(["a"], [[1.0, 2.0]]),
+        replace(record_of(["a", "b"]), read_only=True, unseen="half of it"),
+    ],
+    ids=["fills", "classifies", "embeds", "read-only"],
+)
+def test_so_is_what_models_say(record):
+    again = files.read(files.saved(record))
+
+    assert all(same(getattr(record, field.name), getattr(again, field.name)) for field in fields(record))
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_an_attention_call_of_any_kind_is_read_again(data):
+    """Sinks, tensors as mask and bias, axes that only repeat, empty rows, two number types."""
+    b, h, q, k = (data.draw(st.integers(1, 4)) for _ in range(4))
+    dtype = data.draw(st.sampled_from([torch.float32, torch.bfloat16]))
+    some = torch.rand(b, 1, q, k) > 0.4
+    masks = [None, Subsequent(), ~Window(1), some, some[:1].expand(b, h, q, k)]
+    biases = [(), (torch.randn(1, h, q, k),), (ALiBi(),), (torch.randn(b, 1, 1, k).expand(b, 1, q, k),)]
+    sinks = data.draw(st.sampled_from([None, torch.randn(h)]))
+    tap = Tap(Edits(mask=data.draw(st.sampled_from([None, Window(2)]))))
+    scoring = Scoring(bias=data.draw(st.sampled_from(biases)), softcap=data.draw(st.sampled_from([None, 5.0])))
+    heads = [torch.randn(b, h, n, 5, dtype=dtype) for n in (q, k, k)]
+    tap.attend(*heads, site=Site("cross", 0), mask=data.draw(st.sampled_from(masks)), scoring=scoring, sinks=sinks)
+    record = replace(record_of(["a"] * q), steps=tuple(tap.steps), sentences=record_of(["a"] * q).sentences * b)
+
+    again = files.read(files.saved(record)).steps[0]
+
+    for head in range(h):
+        for sentence in range(b):
+            ours, theirs = (one.weights(head, sentence=sentence) for one in (tap.steps[0], again))
+            assert torch.equal(ours, theirs)
+            reasons = [one.reasons(head, sentence=sentence) for one in (tap.steps[0], again)]
+            assert reasons[0][0] == reasons[1][0]
+            assert torch.equal(reasons[0][1], reasons[1][1])
+
+
+def test_float16_halves_the_file_and_its_pictures_say_so():
+    """Its weights are made of the rounded numbers: rows still sum to 1."""
+    record = attnviz.analyze(TEXTS, "scratch", d_model=256, num_heads=4)
+    small = files.saved(record, precision="float16")
+    again = files.read(small)
+
+    assert len(small) < 0.62 * len(files.saved(record))
+    for step, rounded in zip(record.steps, again.steps, strict=True):
+        for head in range(step.num_heads):
+            assert torch.allclose(rounded.weights(head).sum(-1), torch.ones(step.shape[2]), atol=1e-6)
+            assert torch.allclose(step.weights(head), rounded.weights(head), atol=2e-3)
+    assert "kept as float16" in json.dumps(written(figures.head(again, Site("encoder", 0), 0).chart))
+    assert "float16" not in json.dumps(written(figures.head(record, Site("encoder", 0), 0).chart))
+
+
+def test_of_many_words_the_most_probable_are_kept_and_the_rest_as_one():
+    """Their probabilities are those that they had; the rest is never named as a prediction."""
+    words = tuple(f"w{i}" for i in range(5000))
+    logits = torch.randn(1, 3, len(words))
+    record = story_of(["a", "b"], *[{"a": 0.5}] * 3)
+    record = replace(record, prediction=replace(record.prediction, logits=logits, vocabulary=words))
+
+    again, whole = files.read(files.saved(record)), files.read(files.saved(record, whole_prediction=True))
+
+    for position in range(3):
+        found, whole_ones = (one.prediction.most_probable(position, 50) for one in (again, record))
+        for (word, p), (expected, probability) in zip(found, whole_ones, strict=True):
+            assert word == expected
+            assert p == pytest.approx(probability, rel=1e-6)
+        assert float(again.prediction.probabilities(position).sum()) == pytest.approx(1)
+    assert again.prediction.words() == record.prediction.words() == whole.prediction.words()
+    assert again.prediction.others == 5000 - len(again.prediction.vocabulary) + 1
+    assert torch.equal(whole.prediction.logits, logits)
+
+
+# Files of anybody
+
+
+@pytest.fixture(scope="module")
+def content():
+    return files.saved(record_of(["a", "b", "c"], edits=Edits(mask=Subsequent())))
+
+
+def with_header(content, change):
+    """The file with another header, which tells the truth about its tensors."""
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["attnviz"])
+    change(header)
+    return save(load(content), {"attnviz": json.dumps(header)})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda h: h.update(version=2), "was written by a later attnviz (format 2; this one reads up to 1)"),
+        (lambda h: h.update(version="1; rm"), "later attnviz"),
+        (lambda h: h.update(steps=[{}]), "does not fit together"),
+        (lambda h: h.update(steps=7), "does not fit together"),
+        (lambda h: h["steps"][0].update(query="output"), "has 3 axes"),
+        (lambda h: h["steps"][0].update(key="steps.9.key"), "does not fit together"),
+        (lambda h: h["steps"][0].update(query=["steps.0.query", [1, 10**9, 10**9, 10**9]]), "an axis is too long"),
+        (lambda h: h["steps"][0].update(kind="nowhere"), "no site"),
+        (lambda h: h["steps"][0].update(mask={"rule": "nothing"}), "There is no mask rule"),
+        (lambda h: h["steps"][0]["scoring"].update(temperature=0), "temperature"),
+        (lambda h: h["steps"][0]["scoring"].update(bias=[{"bias": "evil"}]), "no bias"),
+        (lambda h: h["edits"].update(heads_off=[["encoder", 0, -1]]), "no whole number"),
+        (lambda h: h["edits"].update(mask=json.loads('{"rule":"not","mask":' * 40 + "1" + "}" * 40)), "nested"),
+        (lambda h: h["sentences"][0]["tokens"].append([1, 2]), "a token is none"),
+        (lambda h: h["sentences"].clear(), "no texts"),
+        (lambda h: h["sentences"].append(h["sentences"][0]), "do not fit each other"),
+        (lambda h: h.update(checksum="0"), "not those that were saved"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_in_one_sentence(content, change, said):
+    with pytest.raises(InputError) as refused:
+        files.read(with_header(content, change), "case.attn")
+
+    assert said in str(refused.value)
+    assert "case.attn" in str(refused.value)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 7, 8, 100, -1, -100])
+def test_a_file_that_is_cut_is_refused(content, cut):
+    with pytest.raises(InputError, match=r"cut short|no file of a record"):
+        files.read(content[:cut])
+
+
+def test_a_number_that_changed_on_the_way_is_noticed(content):
+    damaged = bytearray(content)
+    damaged[-3] ^= 1
+
+    with pytest.raises(InputError, match="damaged"):
+        files.read(bytes(damaged))
+
+
+@settings(max_examples=60)
+@given(st.binary(max_size=200) | st.text().map(str.encode))
+def test_no_bytes_bring_anything_but_one_sentence(given):
+    with pytest.raises(InputError):
+        files.read(given)
+
+
+def test_files_that_are_not_there_cannot_be_written_or_are_pickles_are_refused(tmp_path):
+    torch.save({"a": torch.ones(2)}, tmp_path / "evil.attn")
+    record = record_of(["a"])
+
+    for path in (tmp_path, tmp_path / "none.attn", tmp_path / "evil.attn"):
+        with pytest.raises(InputError):
+            files.read(path)
+    with pytest.raises(InputError, match="cannot be written"):
+        files.save(record, tmp_path / "no folder" / "a.attn")
+    with pytest.raises(InputError, match="float8"):
+        files.save(record, tmp_path / "a.attn", precision="float8")
+
+
+def test_numbers_too_large_for_float16_are_not_rounded_to_infinity():
+    record = record_of(["a", "b"])
+    large = replace(record.steps[0], value=torch.full_like(record.steps[0].value, 1e6))
+
+    with pytest.raises(InputError, match="too large for float16"):
+        files.saved(replace(record, steps=(large,)), precision="float16")
