@@ -63,6 +63,15 @@ def load(name: str = DEFAULT, *, report: Callable[[Any], bool | None] | None = N
     return SOURCES[name].named(name, **settings)
 
 
+def chosen(source: Source) -> dict[str, Any]:
+    """What of a source differs from what `load` gives by its name."""
+    if source.id not in SOURCES:
+        return {}
+    plain = load(source.id)
+    asked = {name: getattr(source, name) for name in type(source).settings()}
+    return {name: value for name, value in asked.items() if value != getattr(plain, name)}
+
+
 def _huggingface(name: str, report: Callable[[Any], bool | None] | None, settings: dict[str, object]) -> Source:
     from attnviz.sources.huggingface.hub import Canceled
     from attnviz.sources.huggingface.source import HuggingFace, fetch

@@ -5,6 +5,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from functools import partial
 from typing import TextIO
 from urllib.parse import quote, urlencode
 
@@ -15,28 +16,14 @@ from attnviz.core.errors import AttnvizError, InputError, quoted
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status: 0, or 2 with one line on stderr that says what is wrong.
 
-    `check` gives 1 if it found errors, `leaks` if it found a leak.
+    `check` gives 1 if it found errors, `leaks` if it found a leak, `verify` if something differs.
     """
     try:
         options = parser.read(sys.argv[1:] if arguments is None else arguments)
         if options.command == "app":
             _open(options)
             return 0
-        if options.command == "check":
-            if options.model:
-                from attnviz.cli import modeling as checking
-            else:
-                from attnviz.cli import checking  # torch: not for --help
-            return checking.run(options, lambda line: _say(line, sys.stdout))
-        from attnviz.cli import commands, leaking  # torch and Altair: not for --help
-
-        def note(line: str) -> None:
-            _say(f"attnviz: {line}", sys.stderr)
-
-        if options.command == "leaks":
-            return leaking.run(options, lambda line: _say(line, sys.stdout), note)
-        for line in commands.run(options, note):
-            _say(line, sys.stdout)
+        return _run(options)
     except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
@@ -47,6 +34,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _run(options: Namespace) -> int:
+    """Run a command that prints; gives its exit status. torch and Altair come now: not for --help."""
+    out, note = partial(_say, file=sys.stdout), lambda line: _say(f"attnviz: {line}", sys.stderr)
+    if options.command == "check":
+        if options.model:
+            from attnviz.cli import modeling as checking
+        else:
+            from attnviz.cli import checking
+        return checking.run(options, out)
+    if options.command == "verify":
+        from attnviz import cases
+
+        verified = cases.verify(options.file)
+        out(str(verified))
+        return 0 if verified.same else 1
+    from attnviz.cli import commands, leaking
+
+    if options.command == "leaks":
+        return leaking.run(options, out, note)
+    for line in commands.run(options, note):
+        out(line)
+    return 0
+
+
 def _open(options: Namespace) -> None:
     from attnviz.ui import launch  # Streamlit: for this alone
 
@@ -54,8 +65,8 @@ def _open(options: Namespace) -> None:
 
 
 def _link(asked: str) -> str:
-    """The link that was given, or the one of a source that a person's file builds."""
-    if not parser.FILE.fullmatch(asked):
+    """The link that was given, or the one of a source that a person's file builds, or of a saved run."""
+    if not (parser.FILE.fullmatch(asked) or asked.endswith(".attn")):
         return asked
     from attnviz import api
     from attnviz.cli import values  # torch

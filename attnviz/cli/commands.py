@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from attnviz import api, export, figures, metrics
+from attnviz import api, cases, export, figures, files, metrics
 from attnviz.cli import forms, lines, rules, says, values
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
@@ -12,6 +12,7 @@ from attnviz.core.masks import Full
 from attnviz.core.masks.published import BY_NAME
 from attnviz.core.record import Record
 from attnviz.figures import Figure
+from attnviz.figures.figure import stem
 from attnviz.sources.base import Source
 
 
@@ -94,7 +95,22 @@ def _change(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     return write(figures.change(before, after, **_drawn(options, after)), options)
 
 
-_COMMANDS = {"head": _head, "heads": _heads, "mask": _mask, "change": _change, "predict": _predict, "tokens": _tokens}
+def _save(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    record = _record(options, source, texts)
+    path = Path(options.output or f"{stem(record)}{files.ENDING}")
+    kept = {"precision": options.precision, "whole_prediction": options.whole_prediction}
+    return [str(files.save(record, path, settings=cases.settings_of(source), **kept))]
+
+
+_COMMANDS = {
+    "save": _save,
+    "head": _head,
+    "heads": _heads,
+    "mask": _mask,
+    "change": _change,
+    "predict": _predict,
+    "tokens": _tokens,
+}
 
 
 def _record(options: Namespace, source: Source, texts: list[str]) -> Record:

@@ -37,11 +37,13 @@ COMMANDS = {
     "models": "the models that there are, or what was measured of one",
     "masks": "the mask rules that there are and how they are written, and the kinds of masks that check knows",
     "leaks": "which outputs move with what their mask hides, token by token; 1 as exit status if one does; -o draws it",
+    "save": "a run as a file that 'attnviz open' shows anywhere, with what makes it again",
+    "verify": "whether a saved run comes out the same here, and what explains it if not; 1 as exit status then",
     "check": "what is wrong with a mask, weights or scores in a file, or a model; 1 as exit status if there are errors",
 }
 
-ALIASES = {"says": "predict"}
-"""Commands by names that they had before."""
+ALIASES = {"says": "predict", "open": "app"}
+"""Other names of commands."""
 
 FLAGS = {
     "tokenizer": "--tokenizer",
@@ -98,7 +100,9 @@ def _add_app(command: argparse.ArgumentParser) -> None:
     link = (
         "what to open: a link copied from the app, or its end, such as 'masks?mask=subsequent'; or FILE.py:FUNCTION, "
     )
-    link += "a function that gives a source (see attnviz.wrap): it runs the code of that file"
+    link += (
+        "a function that gives a source (see attnviz.wrap): it runs the code of that file; or a saved run, FILE.attn"
+    )
     command.add_argument("link", metavar="LINK", nargs="?", default="", help=link)
     port = os.environ.get("STREAMLIT_SERVER_PORT", "8501")
     command.add_argument("--port", type=_port, metavar="N", default=port, help="where it listens (8501)")
@@ -138,6 +142,16 @@ def _add_leaks(command: argparse.ArgumentParser) -> None:
     own = "the mask that each layer is to keep (the model's own with --mask, also with --no-own-mask)"
     test.add_argument("--promised", metavar="MASK", help=own)
     test.add_argument("--most", type=int, default=64, metavar="N", help="tokens changed, at most (64)")
+
+
+def _add_save(command: argparse.ArgumentParser) -> None:
+    command.add_argument("-o", "--output", metavar="FILE", help="the file (its texts' first words, .attn)")
+    command.add_argument("--precision", default="float32", metavar="HOW", help="float32, or float16: half as large")
+    command.add_argument("--whole-prediction", action="store_true", help="keep the logits of every word")
+
+
+def _add_file(command: argparse.ArgumentParser) -> None:
+    command.add_argument("file", metavar="FILE", help="a file that 'attnviz save' wrote")
 
 
 def _add_check(command: argparse.ArgumentParser) -> None:
@@ -254,6 +268,8 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "models": (_add_name,),
     "masks": (),
     "leaks": (_add_text, _add_model, _add_leaks, _add_edits, _add_picture),
+    "save": (_add_text, _add_save, _add_model, _add_site, _add_edits),
+    "verify": (_add_file,),
     "check": (_add_check,),
 }
 """What each command takes, in the order of its help."""

@@ -5,8 +5,9 @@ from argparse import Namespace
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_
+from pathlib import Path
 
-from attnviz import api
+from attnviz import api, files
 from attnviz.cli import rules
 from attnviz.cli.download import Download
 from attnviz.cli.parser import FILE, FLAGS
@@ -16,6 +17,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.core.tokens import Sentence
 from attnviz.sources import script
 from attnviz.sources.base import Source
+from attnviz.sources.saved import Saved
 from attnviz.views import PAIRS, View
 
 
@@ -62,6 +64,8 @@ def load(name: str, **settings: object) -> Source:
             raise InputError(f"What a file builds has no setting {quoted(next(iter(settings)))}; set it in the file.")
         sys.stderr.write(f"attnviz: the code of {shown(file[1])} is run.\n")
         return script.build(*file.groups())
+    if name.endswith(files.ENDING):
+        return Saved(Path(name).name, files.read(name))
     with Download(name, sys.stderr) as told:
         return api.load(name, report=told, **settings)
 

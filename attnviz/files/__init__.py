@@ -7,7 +7,6 @@ A record that is read gives the same pictures, numbers and words as the one that
 says what stands in it.
 """
 
-import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from safetensors.torch import save as to_bytes
 
+from attnviz.core import checksum
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Record
 from attnviz.files.decode import record_of
@@ -43,7 +43,7 @@ def save(
             Pictures of a record that was rounded say so.
         whole_prediction: keeps the logit of every word. Otherwise, of a large vocabulary, those of the 50 most probable
             words of each position, and how probable all others are together.
-        settings: how its source is made again, for `verify`: `attnviz.verify.settings_of(source)`.
+        settings: how its source is made again, for `verify`: `attnviz.cases.settings_of(source)`.
 
     Raises:
         InputError: if the file cannot be written, or there is no such precision.
@@ -88,7 +88,7 @@ def opened(file: str | Path | bytes, name: str = "the file") -> tuple[Record, di
         tensors = load(content)
     except Exception:  # of a damaged file the library raises nearly anything
         raise InputError(f"{name} is damaged: its tensors cannot be read.") from None
-    if _checksum(tensors) != header.get(CHECKSUM):
+    if checksum.of(tensors) != header.get(CHECKSUM):
         raise InputError(f"{name} is damaged: its numbers are not those that were saved.")
     return record_of(name, header, tensors), header.get("settings")
 
@@ -102,7 +102,7 @@ def _packed(
         record = rounded(record)
     header, tensors = described(record, whole_prediction=whole_prediction)
     versions = {"version": VERSION, "torch": torch.__version__, "settings": settings}
-    header = versions | header | {CHECKSUM: _checksum(tensors)}
+    header = versions | header | {CHECKSUM: checksum.of(tensors)}
     return tensors, {HEADER: json.dumps(header, separators=(",", ":"))}
 
 
@@ -114,12 +114,3 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except (OSError, ValueError) as error:
         raise InputError(f"{quoted(str(path))} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
-
-
-def _checksum(tensors: dict[str, torch.Tensor]) -> str:
-    """Of every number, in the order of the names."""
-    found = hashlib.blake2b(digest_size=16)
-    for name, tensor in sorted(tensors.items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
-        found.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
-    return found.hexdigest()

@@ -166,6 +166,10 @@ class Source(ABC):
             targets: what its decoder reads, of a model that writes; by default what the model writes.
         """
 
+    def checksum(self) -> str | None:
+        """Of its weights, another one as soon as one of them is; None of a source whose settings say all."""
+        return None
+
     def site_name(self, site: Site) -> str:
         """What the choice of a layer calls a site."""
         return str(site)

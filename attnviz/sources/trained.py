@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attnviz import tokenizers
+from attnviz.core import checksum
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, TooLong, quoted
 from attnviz.core.origin import Embedded, Origin
@@ -87,6 +88,9 @@ class Trained(Source):
     @property
     def d_model(self) -> int:
         return self._model.config.d_model
+
+    def checksum(self) -> str:
+        return checksum.of(self._model.state_dict())
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """An encoder reads the words and <eos>; a decoder alone reads <sos> and the words."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from attnviz.capturing import Seen, capture
 from attnviz.capturing.seen import PROVENANCE
+from attnviz.core import checksum
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
@@ -135,6 +136,9 @@ class Wrapped(Source):
         """Held while the model runs, by all sources of one model: hold it while you change the weights."""
         with _locking:
             return _locks.setdefault(self.code.model, threading.RLock())
+
+    def checksum(self) -> str:
+        return checksum.of(self.code.model.state_dict())
 
     def current(self) -> "Wrapped":
         return replace(self, moment=_moment(self.code.model))

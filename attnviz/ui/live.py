@@ -20,7 +20,9 @@ from streamlit.web import bootstrap
 from attnviz import api
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.parameters import parameters as declared
+from attnviz.core.record import Record
 from attnviz.sources.base import Source
+from attnviz.sources.saved import Saved
 from attnviz.ui import launch, server
 from attnviz.ui.shared import look, parameters
 from attnviz.ui.shared.examples import TEXT
@@ -77,14 +79,16 @@ class Shown:
         return f'attnviz is open at <a href="{address}" target="_blank">{address}</a>'
 
 
-def show(source: Source | str, text: str | None = None, *, port: int = 0, browser: bool | None = None) -> Shown:
+def show(
+    source: Source | Record | str, text: str | None = None, *, port: int = 0, browser: bool | None = None
+) -> Shown:
     """Open the app on a source of this process, from a script or a notebook.
 
     The app runs in a thread, answers on 127.0.0.1 alone, and sees the model as it is at each click. A script goes on
     at once: end it with `show(source).wait()`.
 
     Args:
-        source: for example one that `attnviz.wrap` made, or the name of a model.
+        source: for example one that `attnviz.wrap` made, the name of a model, or a record.
         text: what stands in the box for text.
         port: where the app listens; 0 is a free port. An app that is open already stays where it is.
         browser: whether to open a browser; by default in an interactive Python that is no notebook.
@@ -94,6 +98,8 @@ def show(source: Source | str, text: str | None = None, *, port: int = 0, browse
     """
     global _serving
     source = api.load(source) if isinstance(source, str) else source
+    if isinstance(source, Record):
+        source = Saved(source.source if source.source not in api.SOURCES else f"{source.source} (saved)", source)
     if not isinstance(source, Source):
         raise InputError(f"{quoted(source)} is no source; make one with attnviz.wrap(model, tokenize).")
     with _lock:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from attnviz.core import checksum
 from attnviz.core.amounts import size
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, TooLong, quoted
@@ -132,6 +133,9 @@ class HuggingFace(Source):
                 has = f"{self.name} has vectors for {self.known.vocabulary:,} tokens"
                 raise InputError(f"The token {quoted(token.text)} has the number {token.id:,}; {has}. Leave it out.")
         return sentences
+
+    def checksum(self) -> str:
+        return checksum.of(self.loaded.model.state_dict())
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         """The words for which the tokenizer has no pieces."""

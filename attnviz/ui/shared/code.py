@@ -132,17 +132,8 @@ class _Writer:
         return "record" if number == 0 else f"record_{number + 1}"
 
     def _source(self, source: Source) -> str:
-        settings = _settings(source)
+        settings = api.chosen(source)
         return self.call("attnviz.load", [source.id], settings) if settings else self.value(source.id)
-
-
-def _settings(source: Source) -> dict[str, Any]:
-    """What of a source differs from what `attnviz.load` gives by its name."""
-    if source.id not in api.SOURCES:
-        return {}
-    plain = api.load(source.id)
-    asked = {name: getattr(source, name) for name in type(source).settings()}
-    return {name: value for name, value in asked.items() if value != getattr(plain, name)}
 
 
 # The shell
@@ -239,7 +230,7 @@ def _model(source: Source) -> list[str]:
     if source.id in api.OFFERED:
         raise _NoCode
     words = ["--model", source.id]
-    for name, value in _settings(source).items():
+    for name, value in api.chosen(source).items():
         if name == "changes":
             raise _NoCode
         words += ["--step", str(value)] if name == "step" else ["--set", f"{name}={json.dumps(value)}"]

@@ -1,0 +1,166 @@
+"""Cases: a run in a file with all that makes it again, and whether it comes out the same here.
+
+attnviz.cases.save("The cat sat", "case.attn", "story")
+attnviz.cases.verify("case.attn").lines
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attnviz
+from attnviz import api, files
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.origin import Change
+from attnviz.core.record import Record, Step
+from attnviz.sources.base import Source
+
+CLOSE = {"": 2e-5, "float16": 5e-3}
+"""How far numbers may differ and still be called the same, by the precision of a file; in shares of the largest one."""
+
+
+def save(
+    text: str | Sequence[str],
+    path: str | Path,
+    source: Source | str = api.DEFAULT,
+    edits: Edits = Edits(),
+    **options: Any,
+) -> Path:
+    """Run a source on a text and write the run, with what makes it again; `options` as in `attnviz.save`."""
+    source = api.load(source) if isinstance(source, str) else source
+    return files.save(api.analyze(text, source, edits), path, settings=settings_of(source), **options)
+
+
+def settings_of(source: Source) -> dict[str, Any]:
+    """What a file keeps to make a source again: its name, its settings and the checksum of its weights."""
+    chosen = api.chosen(source)
+    if "changes" in chosen:
+        chosen["changes"] = [asdict(one) for one in chosen["changes"]]
+    made = {"name": source.id, "settings": chosen, "checksum": source.checksum(), "attnviz": attnviz.__version__}
+    return made | {"torch": torch.__version__}
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What came out when a case was run again.
+
+    Attributes:
+        same: whether every number is the same, up to rounding.
+        lines: what differs, by how much, and what explains it, for people.
+    """
+
+    same: bool
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+def verify(path: str | Path) -> Verified:
+    """Run the case of a file again and compare every number.
+
+    Raises:
+        InputError: if the file is no case, or its source cannot be made here.
+    """
+    record, made = files.opened(path)
+    if (
+        not isinstance(made, dict)
+        or not isinstance(made.get("name"), str)
+        or not isinstance(made.get("settings"), dict)
+    ):
+        raise InputError(f"{quoted(str(path))} does not say how it was made: attnviz.cases.save keeps that.")
+    source = _source(made)
+    again = _run(source, record)
+    again = files.rounded(again) if record.precision else again
+    found = [*_differences(record, again)]
+    reasons = [*_reasons(made, source, record)]
+    if not found:
+        exactly = "" if record.precision else _to(record, again)
+        return Verified(True, (f"The same{exactly}: {source.name}, {len(record.steps)} attention calls.", *reasons))
+    return Verified(False, (*found, *(reasons or ["Weights and versions are the same, so this is a fault: tell us."])))
+
+
+def _source(made: dict[str, Any]) -> Source:
+    settings = dict(made["settings"])
+    try:
+        if "changes" in settings:
+            changes = [dict(one) for one in settings["changes"]]
+            settings["changes"] = tuple(Change(**one | {"site": Site(**one["site"])}) for one in changes)
+        return api.load(made["name"], **settings)
+    except (TypeError, KeyError, ValueError) as error:
+        raise InputError(f"The source {quoted(made['name'])} cannot be made from its settings: {error}.") from None
+
+
+def _run(source: Source, record: Record) -> Record:
+    """The case again; a translator writes anew what its decoder reads."""
+    sentences = source.tokenize([one.text for one in record.sentences])
+    return source.run(sentences, record.edits)
+
+
+def _differences(record: Record, again: Record) -> Iterator[str]:
+    for what, ours, theirs in (
+        ("tokens", record.sentences, again.sentences),
+        ("words written", record.targets, again.targets),
+    ):
+        if [one.labels for one in ours] != [one.labels for one in theirs]:
+            yield f"Other {what}: {quoted(_words(ours))} in the file, {quoted(_words(theirs))} here."
+            return
+    if record.sites != again.sites:
+        yield f"Other attention calls: {len(record.sites)} in the file, {len(again.sites)} here."
+        return
+    for kept, made in zip(record.steps, again.steps, strict=True):
+        yield from _of_step(kept, made, CLOSE[record.precision])
+    pairs = {"last hidden states": (record.output, again.output)}
+    if record.prediction and again.prediction and not record.prediction.others:
+        pairs["logits"] = record.prediction.logits, again.prediction.logits
+    for what, (ours, theirs) in pairs.items():
+        if (far := _far(ours, theirs)) > CLOSE[""]:
+            yield f"The {what} differ by up to {far:.2g} of the largest."
+
+
+def _of_step(kept: Step, made: Step, close: float) -> Iterator[str]:
+    for name in ("query", "key", "value"):
+        if (far := _far(getattr(kept, name), getattr(made, name))) > close:
+            yield f"{kept.site}: the {name} vectors differ by up to {far:.2g} of the largest."
+            return
+    for head in range(kept.num_heads):
+        for sentence in range(kept.shape[0]):
+            ours, theirs = (one.weights(head, sentence=sentence) for one in (kept, made))
+            if (far := _far(ours, theirs)) > close:
+                yield f"{kept.site} head {head}: the weights differ by up to {far:.2g}."
+                return
+
+
+def _far(a: Tensor, b: Tensor) -> float:
+    """The largest difference, as a share of the largest number; infinite where shapes or what is no number differ."""
+    if a.shape != b.shape or not torch.equal(a.isfinite(), b.isfinite()):
+        return float("inf")
+    a, b = a.double().nan_to_num(0, 0, 0), b.double().nan_to_num(0, 0, 0)
+    return float((a - b).abs().max() / a.abs().max().clamp(min=1e-30)) if a.numel() else 0.0
+
+
+def _to(record: Record, again: Record) -> str:
+    pairs = zip(record.steps, again.steps, strict=True)
+    far = max((_far(getattr(a, n), getattr(b, n)) for a, b in pairs for n in ("query", "key", "value")), default=0.0)
+    return f", to {far:.1g} of the largest number" if far else ", bit for bit"
+
+
+def _reasons(made: dict[str, Any], source: Source, record: Record) -> Iterator[str]:
+    if made.get("checksum") != source.checksum():
+        sums = f"{made.get('checksum')!s:.8}, {source.checksum()!s:.8}"
+        yield f"The weights of {source.name} are not those of the file (checksums {sums})."
+    for name, now in (("attnviz", attnviz.__version__), ("torch", torch.__version__)):
+        if made.get(name) != now:
+            yield f"The file was made by {name} {made.get(name)!s:.40}; here is {now}."
+    if record.precision:
+        rounding = CLOSE[record.precision]
+        yield f"The file keeps {record.precision}: differences up to {rounding} of the largest are rounding."
+
+
+def _words(sentences: Sequence[Any]) -> str:
+    return " | ".join(" ".join(one.labels) for one in sentences)

@@ -1,0 +1,137 @@
+"""A run that was saved comes out the same again, or it is said what differs and why."""
+
+import json
+from pathlib import Path
+
+import pytest
+import tiny
+from safetensors.torch import load_file, save_file
+
+import attnviz
+from attnviz import Edits, Site, Subsequent, api, cases, files
+from attnviz.cli import main
+from attnviz.core.errors import InputError
+from attnviz.core.origin import Change
+from attnviz.models import trained
+from attnviz.sources.saved import Saved
+
+TEXT = "the black cat sleeps"
+OFF = Edits(mask=Subsequent(), heads_off={(Site("decoder", 0), 1)}, temperature=0.5)
+
+
+@pytest.fixture(autouse=True)
+def shipped(tmp_path, monkeypatch):
+    """The trained models, tiny, in a folder of this test's own."""
+    yield tiny.install(tmp_path / "assets", monkeypatch)
+    tiny.forget()
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        ("story", {}),
+        ("story", {"step": 20}),
+        ("translator", {}),
+        ("scratch", {"seed": 3, "num_heads": 2, "changes": (Change(Site("encoder", 0), 1, "w_q", 2, 3, 0.5),)}),
+    ],
+    ids=str,
+)
+def test_a_case_comes_out_the_same(source, precision, tmp_path):
+    """With its settings and its edits, on the machine that saved it."""
+    source = api.load(source[0], **source[1])
+    edits = OFF if source.sites[0].kind == "decoder" else Edits(temperature=0.5)
+    path = cases.save([TEXT, "a dog"], tmp_path / "case.attn", source, edits, precision=precision)
+
+    verified = cases.verify(path)
+
+    assert verified.same
+    assert verified.lines[0].startswith("The same")
+    assert "bit for bit" in verified.lines[0] or precision == "float16"
+
+
+def test_one_changed_weight_is_found_and_named(tmp_path):
+    """One number of the last layer's projection of values: that vector differs, and the checksums say why."""
+    path = cases.save(TEXT, tmp_path / "case.attn", "story")
+    place = trained.place("story", tiny.STEPS[-1])
+    weights = load_file(place)
+    name = next(one for one in sorted(weights) if "1" in one and "v" in one and weights[one].dim() == 2)
+    weights[name][0, 0] += 1
+    with open(place, "rb") as file:
+        content = file.read()
+    length = int.from_bytes(content[:8], "little")
+    save_file(weights, place, json.loads(content[8 : 8 + length]).get("__metadata__"))
+    tiny.forget()
+
+    verified = cases.verify(path)
+
+    assert not verified.same
+    assert any("differ" in line for line in verified.lines)
+    assert any("The weights of story are not those of the file" in line for line in verified.lines)
+
+
+def test_other_versions_are_named(tmp_path, monkeypatch):
+    path = cases.save(TEXT, tmp_path / "case.attn", "story")
+    monkeypatch.setattr(attnviz, "__version__", "99.0")
+
+    assert any("made by attnviz" in line and "99.0" in line for line in cases.verify(path).lines)
+
+
+def test_a_record_without_its_source_is_no_case(tmp_path):
+    path = attnviz.save(attnviz.analyze("a b", "scratch"), tmp_path / "a.attn")
+
+    with pytest.raises(InputError, match="does not say how it was made"):
+        cases.verify(path)
+
+
+@pytest.mark.parametrize("settings", [{"evil": 1}, {"step": "x"}, {"step": [1]}, {"step": 10**9}])
+def test_settings_of_anybody_bring_one_sentence(settings, tmp_path):
+    """A file may ask for a source that is not, or with settings that it has not."""
+    record = attnviz.analyze(TEXT, "story")
+    path = attnviz.save(record, tmp_path / "a.attn", settings={"name": "story", "settings": settings})
+
+    with pytest.raises(attnviz.AttnvizError):
+        cases.verify(path)
+
+
+# In the shell
+
+
+def test_the_shell_saves_and_verifies(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["save", TEXT, "--model", "story", "--off", "0.1", "-o", "case.attn"]) == 0
+    assert capsys.readouterr().out == "case.attn\n"
+    assert files.read("case.attn").edits == Edits(heads_off={(Site("decoder", 0), 1)})
+    assert main(["verify", "case.attn"]) == 0
+    assert capsys.readouterr().out.startswith("The same")
+    assert main(["save", TEXT, "--model", "story"]) == 0
+    assert capsys.readouterr().out == "story-the-black-cat-sleeps.attn\n"
+    assert main(["verify", "none.attn"]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_a_saved_run_is_a_model_of_the_shell(tmp_path, monkeypatch, capsys):
+    """Its own texts alone; nothing can be changed in it, and it says so."""
+    monkeypatch.chdir(tmp_path)
+    main(["save", TEXT, "--model", "story", "-o", "case.attn"])
+    capsys.readouterr()
+
+    assert main(["head", TEXT, "--model", "case.attn", "-o", "a.csv"]) == 0
+    assert main(["head", TEXT, "--model", "story", "--layer", "0", "--head", "0", "-o", "b.csv"]) == 0
+    assert Path("a.csv").read_text("utf-8") == Path("b.csv").read_text("utf-8")
+    assert main(["head", "a dog", "--model", "case.attn"]) == 2
+    assert "holds one run" in capsys.readouterr().err
+    assert main(["head", TEXT, "--model", "case.attn", "--off", "0.1"]) == 2
+    assert "one run without its model" in capsys.readouterr().err
+
+
+def test_a_record_is_a_source_that_gives_it_back():
+    record = attnviz.analyze([TEXT, "a dog"], "translator")
+    source = Saved("case.attn", record)
+
+    assert source.run(source.tokenize([TEXT, "a dog"])) is record
+    assert set(source.sites) == set(record.sites)
+    assert source.examples == (f"{TEXT}\na dog",)
+    with pytest.raises(InputError):
+        source.run(record.sentences, Edits(temperature=2))
