@@ -9,6 +9,7 @@ from torch import Tensor
 from attnviz.capturing.call import Call
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.patches import Patches, patches_of
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence, Token
 
@@ -68,6 +69,8 @@ class Seen:
         name: str | None = None,
         provenance: str = PROVENANCE,
         output: Tensor | None = None,
+        grid: tuple[int, int] | None = None,
+        image: Any = None,
     ) -> Record:
         """What was seen as a record: for every figure, metric, check and file.
 
@@ -79,11 +82,20 @@ class Seen:
             provenance: where its weights come from.
             output: hidden states or logits, (B, n, d); by default found in what the model gave.
 
+            grid: rows and columns of a picture whose patches the model read; they take the place of the words that were
+                not given: of `tokens`, of `keys` if there are tokens.
+            image: the picture, of PIL or (height, width, 3); of a batch one for each, or one for all.
+
         Raises:
-            InputError: if no attention call has as many queries and keys as there are tokens, with both numbers.
+            InputError: if no attention call has as many queries and keys as there are tokens or patches, with both
+                numbers.
             AttnvizError: if no attention was seen, with what was.
         """
         looks, seen = (given and _sentences(given) for given in (tokens, keys))
+        patches = None
+        if grid is not None:
+            patches = patches_of(grid, image, _sizes(self.steps), self.steps[0].shape[0])
+            looks, seen = _with_patches(patches, looks, seen, self.steps)
         steps, unseen = self.steps_of(_lengths(looks, seen)), list(self.notes)
         if looks:
             sizes = {"encoder": len((seen or looks)[0].tokens), "decoder": len(looks[0].tokens)}
@@ -105,6 +117,7 @@ class Seen:
             looks if seen else (),
             read_only=any(step.weights_only for step in steps),
             unseen="; ".join(unseen) or None,
+            patches=patches,
         )
 
     def check(self) -> None:
@@ -157,9 +170,24 @@ def _sentence(words: list[str], longest: int) -> Sentence:
     return Sentence(" ".join(words), (*tokens, *padding), len(words))
 
 
-def _numbered(steps: tuple[Step, ...]) -> tuple[Sentence, ...]:
-    longest = max(max(step.shape[2:]) for step in steps)
-    return _sentences([[str(i) for i in range(longest)]] * steps[0].shape[0])
+def _sizes(steps: tuple[Step, ...]) -> list[int]:
+    return [size for step in steps for size in (step.shape[2], step.shape[3] - step.has_sink)]
+
+
+def _with_patches(
+    patches: Patches, looks: tuple[Sentence, ...] | None, seen: tuple[Sentence, ...] | None, steps: tuple[Step, ...]
+) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...] | None]:
+    """The positions of queries, and of the keys of cross-attention: patches where nobody said what they are."""
+    pictures = (patches.sentence(),) * steps[0].shape[0]
+    if looks or seen:
+        return looks or pictures, seen or pictures
+    crosses = [step for step in steps if step.site.kind == "cross" and step.shape[3] == patches.count]
+    return (_numbered((crosses[0],), crosses[0].shape[2]), pictures) if crosses else (pictures, None)
+
+
+def _numbered(steps: tuple[Step, ...], length: int | None = None) -> tuple[Sentence, ...]:
+    length = length or max(_sizes(steps))
+    return _sentences([[str(i) for i in range(length)]] * steps[0].shape[0])
 
 
 def _lengths(looks: tuple[Sentence, ...] | None, seen: tuple[Sentence, ...] | None) -> dict[str, tuple[int, ...]]:

@@ -15,6 +15,7 @@ from attnviz.core import attention
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask
+from attnviz.core.patches import Patches
 from attnviz.core.scoring import ALL, Area, Scoring
 from attnviz.core.tokens import Sentence, Token
 
@@ -167,6 +168,7 @@ class Record:
         read_only: the model's attention is its own: its weights are known, but not the queries, keys and scores.
         unseen: what of the model's attention is not among the steps, in words; None if all of it is.
         precision: the number type that a file rounded queries, keys and values to; empty where they are as computed.
+        patches: where positions are patches of a picture, on either side of a step that has as many.
     """
 
     sentences: tuple[Sentence, ...]
@@ -182,6 +184,7 @@ class Record:
     read_only: bool = False
     unseen: str | None = None
     precision: str = ""
+    patches: Patches | None = None
 
     @property
     def has_empty_rows(self) -> bool:

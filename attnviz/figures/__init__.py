@@ -12,6 +12,7 @@ from attnviz.figures.lines import lines
 from attnviz.figures.mask import mask
 from attnviz.figures.next_word import labels, next_word
 from attnviz.figures.overview import overview
+from attnviz.figures.patches import on_grid, patches
 from attnviz.figures.rollout import rollout
 from attnviz.figures.rollout import row as rollout_row
 from attnviz.figures.row import row
@@ -27,11 +28,11 @@ for _name, _made in [*globals().items()]:
     if getattr(_made, "__annotations__", {}).get("return") is Figure:
         globals()[_name] = called(_made)
 
-FORMS = {"map": head, "lines": lines, "text": text_strip}
+FORMS = {"map": head, "lines": lines, "text": text_strip, "picture": patches}
 """How a head is shown, by the name of the form."""
 
 __all__ = [
     "FORMS", "Figure", "alike", "alike_map", "chain", "change", "corners", "difference", "head", "heads", "labels",
-    "leaks", "lines", "mask", "neurons", "next_word", "overview", "products", "rollout", "rollout_row", "row",
-    "scatter", "similarity", "spread", "stage", "states", "step_by_step", "text_strip", "values",
+    "leaks", "lines", "mask", "neurons", "next_word", "on_grid", "overview", "patches", "products", "rollout",
+    "rollout_row", "row", "scatter", "similarity", "spread", "stage", "states", "step_by_step", "text_strip", "values",
 ]  # fmt: skip

@@ -55,8 +55,10 @@ class Shade:
         return self.seen.site.kind != "cross" and same and self.seen.queries.labels == self.seen.keys.labels
 
 
-def shade_of(every: Seen, head: int | str, *, chosen: int | None = None, side: str = "from") -> Shade:
-    """The attention from one token, or to it.
+def shade_of(
+    every: Seen, head: int | str, *, chosen: int | None = None, side: str = "from", most: int = MOST_TOKENS
+) -> Shade:
+    """The attention from one token, or to it; of more than `most` tokens a window.
 
     Raises:
         InputError: if there is no such side, or the token is not there.
@@ -69,7 +71,7 @@ def shade_of(every: Seen, head: int | str, *, chosen: int | None = None, side: s
     if part.at(chosen) is None:
         raise InputError(f"There is no token {chosen} to show attention {side}; there are {len(part)}, from 0.")
     pin = frozenset({(("query", "key")[SIDES.index(side)], chosen)})
-    seen = window(every, head, None, pin, MOST_TOKENS)
+    seen = window(every, head, None, pin, most)
     notes = [] if len(seen.queries) == len(every.queries) and len(seen.keys) == len(every.keys) else [_window(seen)]
     index = (seen.queries if side == "from" else seen.keys).at(chosen)
     found = seen.cells([head])[0]

@@ -70,7 +70,7 @@ def text_strip(
         style=style,
         draw=lambda style: drawing_of(shade, title, style),
         describe=lambda: _in_words(record, shade),
-        tabulate=lambda: _of_token(tables.weights_table(shade.seen, head), shade),
+        tabulate=lambda: of_token(tables.weights_table(shade.seen, head), shade),
         collect=lambda: {
             "weights": shade.weights,
             "may_attend": shade.blocked == 0,
@@ -91,7 +91,7 @@ def _in_words(record: Record, shade: Shade) -> str:
     return " ".join(parts)
 
 
-def _of_token(table: pd.DataFrame, shade: Shade) -> pd.DataFrame:
+def of_token(table: pd.DataFrame, shade: Shade) -> pd.DataFrame:
     """The rows of a table of cells that are of the chosen token."""
     name = "query" if shade.side == "from" else "key"
     kept = table[table[name] == int(shade.ends[0].starts[shade.index])].reset_index(drop=True)
@@ -105,6 +105,15 @@ def drawing_of(shade: Shade, title: str, style: Style) -> Picture:
     said = [*subtitles(shade.seen.record, style), *shade.seen.notes, *shade.notes]
     table, around = strip.drawn(title, said)
     return Picture(_form(strip.colors), {"words of the text": table} | frame.tables(around))
+
+
+def state_of(shade: Shade, i: int) -> str:
+    """What the cell of one token is, in words."""
+    if shade.states[i] == EMPTY:
+        return POLICIES[shade.seen.step.scoring.empty_rows]
+    if np.isnan(shade.weights[i]):
+        return NOT_A_NUMBER
+    return f"blocked by {shade.reasons[shade.blocked[i] - 1]}" if shade.states[i] == BLOCKED else MAY_ATTEND
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +180,7 @@ class _Strip:
         says = {"query": position if query else -1, "key": -1 if query else position, "rev": self.style.rev}
         fill, weight, state = colors.background, "", ""
         if shaded:
-            fill, weight, state = self._ground(i), written(float(shade.weights[i]), ".4f"), self._state(i)
+            fill, weight, state = self._ground(i), written(float(shade.weights[i]), ".4f"), state_of(self.shade, i)
         looks, looked = (mine, name) if shade.side == "from" else (name, mine)
         names = {"query_name": looks, "key_name": looked} if shaded else {"query_name": name, "key_name": ""}
         if not shaded and shade.side == "to":
@@ -193,14 +202,6 @@ class _Strip:
         if not self.shade.colored[i]:
             return self.colors.blocked
         return pixels.color_at(float(self.scale.shade(self.shade.weights)[i]), self.colors)
-
-    def _state(self, i: int) -> str:
-        shade = self.shade
-        if shade.states[i] == EMPTY:
-            return POLICIES[shade.seen.step.scoring.empty_rows]
-        if np.isnan(shade.weights[i]):
-            return NOT_A_NUMBER
-        return f"blocked by {shade.reasons[shade.blocked[i] - 1]}" if shade.states[i] == BLOCKED else MAY_ATTEND
 
     def _signs(self, rows: list[dict]) -> Frame:
         """Strokes on what is no weight, and the weights in digits."""
@@ -236,7 +237,7 @@ class _Strip:
         return frame.legend(entries, self.scale.ramp(colors), top=top, width=WIDTH, colors=colors)
 
     def _not_weights(self) -> list[str]:
-        states = (self._state(i) for i in range(len(self.shade.weights)) if not self.shade.colored[i])
+        states = (state_of(self.shade, i) for i in range(len(self.shade.weights)) if not self.shade.colored[i])
         return list(dict.fromkeys(states))
 
 

@@ -96,8 +96,14 @@ class Saved(Source):
         """The record.
 
         Raises:
-            InputError: if something is to be changed.
+            InputError: if something is to be changed, in the model or in the text.
         """
+        self.check_own(sentences)
         if edits != Edits() or targets:
             raise InputError(self.read_only)
         return self.record
+
+    def check_own(self, sentences: tuple[Sentence, ...]) -> None:
+        """Raises: InputError: for other sentences, such as those in which a test changed a token."""
+        if tuple(sentences) != self.record.sentences:
+            raise InputError(f"{quoted(self.name)} holds one run; load its model to change or repeat its text.")

@@ -2,10 +2,12 @@
 
 import asyncio
 import html
+import inspect
 import socket
 import sys
 import threading
 import webbrowser
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -18,10 +20,12 @@ from streamlit.runtime import Runtime
 from streamlit.web import bootstrap
 
 from attnviz import api
+from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.parameters import parameters as declared
 from attnviz.core.record import Record
 from attnviz.sources.base import Source
+from attnviz.sources.recorded import Recorded
 from attnviz.sources.saved import Saved
 from attnviz.ui import launch, server
 from attnviz.ui.shared import look, parameters
@@ -80,7 +84,11 @@ class Shown:
 
 
 def show(
-    source: Source | Record | str, text: str | None = None, *, port: int = 0, browser: bool | None = None
+    source: Source | str | Record | Callable[[Edits], Record],
+    text: str | None = None,
+    *,
+    port: int = 0,
+    browser: bool | None = None,
 ) -> Shown:
     """Open the app on a source of this process, from a script or a notebook.
 
@@ -88,7 +96,8 @@ def show(
     at once: end it with `show(source).wait()`.
 
     Args:
-        source: for example one that `attnviz.wrap` made, the name of a model, or a record.
+        source: for example one that `attnviz.wrap` made, or the name of a model; or a record; or, for an input of any
+            kind, a function that runs a model with edits and gives the record.
         text: what stands in the box for text.
         port: where the app listens; 0 is a free port. An app that is open already stays where it is.
         browser: whether to open a browser; by default in an interactive Python that is no notebook.
@@ -100,6 +109,8 @@ def show(
     source = api.load(source) if isinstance(source, str) else source
     if isinstance(source, Record):
         source = Saved(source.source if source.source not in api.SOURCES else f"{source.source} (saved)", source)
+    elif inspect.isfunction(source):
+        source = Recorded.of(source)
     if not isinstance(source, Source):
         raise InputError(f"{quoted(source)} is no source; make one with attnviz.wrap(model, tokenize).")
     with _lock:

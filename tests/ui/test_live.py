@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from own_models import WORDS, Writer, tokenize
+from seeing import PICTURE, Sees, seen_by
 from streamlit.testing.v1 import AppTest
 from test_pages import heads_page
 
@@ -20,6 +21,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.core.tap import Tap
 from attnviz.sources.base import Source
+from attnviz.sources.recorded import Recorded
 from attnviz.sources.scratch import Scratch
 from attnviz.ui import live, server
 from attnviz.ui.shared import cache
@@ -107,6 +109,13 @@ def test_several_sources_share_one_app(threads):
     second.stop()
 
 
+def test_a_record_is_shown(threads):
+    """Also one of a shipped model, which is then another one."""
+    with attnviz.show(attnviz.analyze("the cat sat", "story")) as shown:
+        assert shown.url.endswith("/?model=story%20%28saved%29")
+        assert answer(shown) == "ok"
+
+
 def test_it_is_shown_beside_a_running_loop(threads):
     """As in a notebook."""
 
@@ -134,6 +143,8 @@ def test_what_is_no_source_is_refused_in_one_sentence(threads):
     """It says how one is made, and nothing is left open."""
     with pytest.raises(InputError, match=r"is no source; make one with attnviz\.wrap"):
         attnviz.show(torch.nn.Linear(2, 2))
+    with pytest.raises(InputError, match="it takes Edits and gives a Record"):
+        attnviz.show(lambda edits: None)
     with pytest.raises(InputError, match="is called 'story'; give yours another name"):
         attnviz.show(Mine("story"))
 
@@ -171,6 +182,28 @@ def test_a_person_s_own_model_has_every_page(monkeypatch, name):
         model.head.weight.data.neg_()
         app.run()
         assert told(app) not in shown
+
+
+@pytest.mark.parametrize("form", ["map", "text", "picture"])
+def test_a_picture_is_a_form_where_positions_are_patches(monkeypatch, form):
+    """Of a function from edits to a record; of a model that reads words there is no such form, whatever a link says."""
+
+    def look(edits):
+        with torch.no_grad(), attnviz.capture(model, edits) as seen:
+            model(PICTURE[None])
+        return seen.record(grid=(3, 5), image=PICTURE)
+
+    seen_by(model := Sees(), PICTURE)
+    monkeypatch.setitem(api.OFFERED, "Sees", Recorded.of(look))
+    app = AppTest.from_function(heads_page, default_timeout=60)
+    app.query_params["model"], app.query_params["as"], app.query_params["off"] = "Sees", form, "e0.1"
+    app.run()
+    assert not app.exception
+    assert app.segmented_control(key="as").value == form
+
+    app.selectbox(key="model").set_value("story").run()
+    assert not app.exception
+    assert app.segmented_control(key="as").options == ["map", "lines", "text"]
 
 
 def told(app) -> str:

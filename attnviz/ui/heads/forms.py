@@ -1,4 +1,4 @@
-"""Map, lines or text: the choice, what belongs to it, and what a click does.
+"""Map, lines, text or picture: the choice, what belongs to it, and what a click does.
 
 In a link the heads that are drawn beside the one in focus are ``0-3``.
 """
@@ -18,7 +18,7 @@ from attnviz.ui.shared.state import MOST_PILLS, control
 from attnviz.ui.shared.text import in_words, label, quiet
 from attnviz.views import View
 
-KEYS = {"map": "head", "lines": "lines", "text": "text"}
+KEYS = {"map": "head", "lines": "lines", "text": "text", "picture": "picture"}
 """The ways to show a head, and what the picture of each is called on the page."""
 
 SIDES = ("from", "to")
@@ -43,9 +43,11 @@ LEAST_DRAWN: Setting[float | None] = choice("least", {least: f"{least:g}" for le
 SIDE = choice("side", SIDES, SIDES[0])
 
 
-def form() -> str:
-    """How the head is shown."""
-    return control(st.segmented_control, "Shown as", FORM, tuple(KEYS), lead="")
+def form(at: Look) -> str:
+    """How the head is shown; as a picture where its positions are patches of one."""
+    there = [form for form in KEYS if form != "picture" or figures.on_grid(at.record, at.site)]
+    chosen = state.one_of(FORM, there)
+    return control(st.segmented_control, "Shown as", FORM, there, shown=chosen, lead="")
 
 
 def controls(form: str, at: Look) -> None:
@@ -58,7 +60,7 @@ def controls(form: str, at: Look) -> None:
         else:
             options = {"lead": "Attention", "step": _other_side(at.site)}
             control(st.segmented_control, "Attention of the token", SIDE, SIDES, **options)
-            label("the token that you click")
+            label("the patch that you click" if form == "picture" else "the token that you click")
 
 
 def _of_lines(at: Look) -> None:
@@ -107,9 +109,10 @@ def figure(form: str, at: Look, shown: dict) -> Figure:
         also = [head for head in state.get(ALSO) if head != at.head and head < at.source.num_heads]
         asked = {"least": state.get(LEAST_DRAWN), "pins": state.get(PINS)}
         return cache.drawn(figures.lines, at.record, at.site, (at.head, *also[:MOST_BESIDE]), **asked, **drawn)
-    if form == "text":
+    if form in ("text", "picture"):
         asked = {"side": state.get(SIDE), "domain": shown["domain"], "chosen": _token(at, shown["view"])}
-        return cache.drawn(figures.text_strip, at.record, at.site, at.head, **asked, **drawn)
+        make = figures.patches if form == "picture" else figures.text_strip
+        return cache.drawn(make, at.record, at.site, at.head, **asked, **drawn)
     return cache.drawn(figures.head, at.record, at.site, at.head, **drawn | shown)
 
 
@@ -125,7 +128,7 @@ def _token(at: Look, view: View) -> int | None:
 
 def select(form: str) -> Callable[[dict | None], None]:
     """What a click on a form does; it is called with what was clicked, or with None on Escape."""
-    return {"map": look.select, "lines": _select_line, "text": _select_token}[form]
+    return {"map": look.select, "lines": _select_line}.get(form, _select_token)
 
 
 def _line_clicked(point: dict) -> None:
@@ -159,10 +162,11 @@ _select_token = look.clicks("cell", _token_clicked, _let_go)
 def said(form: str, at: Look, view: View) -> None:
     """What is selected, in words, and how to select."""
     where = {"sentence": at.sentence, "view": view}
-    if form == "text":
+    if form in ("text", "picture"):
         seen = views.see(at.record, at.site, **where)
         in_words(shades.in_words(shades.shade_of(seen, at.head, chosen=_token(at, view), side=state.get(SIDE))))
-        quiet("Click a token to see its attention; point at one to read its weight.")
+        what = "patch" if form == "picture" else "token"
+        quiet(f"Click a {what} to see its attention; point at one to read its weight.")
         return
     pictures.cell_in_words(at, view)
     if form == "map":

@@ -1,4 +1,4 @@
-"""Every head of a site, one of them large as a map, as lines or as a text, what it does, and what the model says."""
+"""Every head of a site, one of them large as a map, lines, text or picture, what it does, and what the model says."""
 
 import streamlit as st
 
@@ -14,7 +14,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines, combined=True)
     at = bar.at
     with bar.view:
-        form = forms.form()
+        form = forms.form(at)
         shown = look.display(at, form)
     bar.predict()
     with st.container(horizontal=True, gap="medium"):

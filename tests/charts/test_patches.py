@@ -1,0 +1,174 @@
+"""The picture whose patches a model read, shaded by the attention from one of them, or to it."""
+
+import json
+
+import pytest
+import torch
+from pictures import data, draw, without_data
+from PIL import Image
+from seeing import PICTURE, Finder, Painter, Sees, seen_by
+
+import attnviz
+from attnviz import figures
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+from attnviz.core.patches import SIDE, patches_of
+from attnviz.figures.patches import SIDE as DRAWN
+from attnviz.figures.patches import VEIL
+
+CELLS = "cells of the picture"
+SITE = Site("encoder", 0)
+
+
+@pytest.fixture(scope="module")
+def record():
+    """Of a picture of 3 x 5 patches, with one position before them."""
+    return seen_by(Sees(), PICTURE).record(grid=(3, 5), image=PICTURE)
+
+
+def cells(figure):
+    """The cells of where it stands, and of where it looks."""
+    table = data(figure.chart, CELLS)
+    return table[: len(table) // 2], table[len(table) // 2 :]
+
+
+def test_positions_are_patches_row_by_row(record):
+    """After what is no patch, which is special; the picture is kept with it."""
+    assert record.sentences[0].labels[:3] == ("[CLS]", "row0·col0", "row0·col1")
+    assert record.sentences[0].labels[-1] == "row2·col4"
+    assert [token.special for token in record.sentences[0].tokens[:2]] == [True, False]
+    assert (record.patches.count, record.patches.place(0), record.patches.place(8)) == (16, None, (1, 2))
+    assert record.patches.images[0].shape == (30, 50, 3)
+
+
+def test_a_patch_is_the_brighter_the_more_attention_it_gets(record):
+    """The veil over each is 1 minus its share of the largest weight; the chosen patch is outlined on both pictures."""
+    figure = figures.patches(record, SITE, 1, chosen=8, domain="shared")
+    plain, shaded = cells(figure)
+    weights = record.step(SITE).weights(1)[8]
+    top = max(float(record.step(SITE).weights(head).max()) for head in range(3))
+
+    assert [row["cover"] for row in shaded[1:]] == pytest.approx((VEIL * (1 - weights[1:] / top)).tolist(), abs=1e-6)
+    assert {row["cover"] for row in plain[1:]} == {0.0}
+    outlines = [(row["x"], row["y"]) for row in data(figure.chart, "boxes") if row["width"] == 2.5]
+    assert outlines == [(plain[8]["x"], plain[8]["y"]), (shaded[8]["x"], shaded[8]["y"])]
+    assert (plain[8]["x"], plain[8]["y"]) == pytest.approx((2 * DRAWN / 5, DRAWN / 5))
+    assert figure.arrays["weights"].shape == (16,)
+    assert figure.table["query"].unique().tolist() == [8]
+    assert "looks most at" in figure.description
+
+
+def test_a_click_selects_the_patch_on_the_side_that_is_shown(record):
+    """From: queries, to: keys, on either picture."""
+    for side, name, other in (("from", "query", "key"), ("to", "key", "query")):
+        for part in cells(figures.patches(record, SITE, 0, chosen=3, side=side)):
+            assert [row[name] for row in part] == list(range(16))
+            assert {row[other] for row in part} == {-1}
+
+
+def test_the_picture_is_in_the_file_itself(record):
+    """As a data URI: what draws files fetches nothing; and it is drawn."""
+    figure = figures.patches(record, SITE, 0, chosen=3)
+    (first, second) = data(figure.chart, "pictures")
+
+    assert first["uri"] == second["uri"]
+    assert first["uri"].startswith("data:image/jpeg;base64,")
+    (pixels,) = draw(figure.chart.to_dict())
+    assert (abs(pixels - [200, 40, 40]).max(-1) < 30).sum() > 500  # its red part
+    assert "http" not in json.dumps(data(figure.chart, "pictures"))
+
+
+def test_without_a_picture_the_grid_is_colored():
+    """By the ramp, with its legend, and once."""
+    record = seen_by(Sees(), PICTURE).record(grid=(3, 5))
+    figure = figures.patches(record, SITE, 0, chosen=3)
+
+    assert len(data(figure.chart, CELLS)) == 16
+    assert data(figure.chart, "pictures") == []
+    assert data(figure.chart, "images")
+
+
+def test_queries_of_a_detector_look_at_a_picture():
+    """Cross-attention from numbers to patches: what stands at one end is on the picture, the other in a line."""
+    record = seen_by(Finder(), PICTURE).record(grid=(3, 5), image=PICTURE)
+    site = Site("cross", 0)
+    figure = figures.patches(record, site, 0, chosen=2)
+
+    assert record.tokens(site)[0][2].text == "2"
+    assert record.tokens(site)[1][2].text == "row0·col2"
+    assert len(data(figure.chart, CELLS)) == 4 + 15
+    assert len(data(figure.chart, "pictures")) == 1
+    assert figures.on_grid(record, site)
+    assert not figures.on_grid(record, Site("decoder", 0))
+    with pytest.raises(InputError, match=r"Neither queries nor keys of decoder layer 0 are patches"):
+        figures.patches(record, Site("decoder", 0), 0)
+
+
+def test_a_picture_that_is_painted_looks_at_words():
+    """Where a word is painted: its attention to patches, from the side of keys."""
+    seen = seen_by(Painter(), PICTURE)
+    record = seen.record(grid=(3, 5), keys=["a", "red", "sun"], image=PICTURE)
+    site = Site("cross", 0)
+    figure = figures.patches(record, site, 1, chosen=1, side="to")
+
+    weights = record.step(site).weights(1)[:, 1]
+    assert figure.arrays["weights"] == pytest.approx(weights.numpy())
+    assert figure.title.startswith("Attention to red")
+    assert [row["text"] for row in data(figure.chart, "tokens")] == ["a", "red", "sun"]
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        PICTURE,
+        PICTURE * 2 - 1,
+        (PICTURE * 255).to(torch.uint8),
+        PICTURE.permute(1, 2, 0).numpy(),
+        Image.fromarray((PICTURE.permute(1, 2, 0) * 255).to(torch.uint8).numpy()),
+        [PICTURE],
+    ],
+    ids=["floats", "normalized", "bytes", "numpy", "PIL", "list"],
+)
+def test_what_a_picture_may_be(image):
+    """Numbers in either order of axes, or of PIL."""
+    (kept,) = patches_of((3, 5), image, [16], 1).images
+    assert kept.dtype is torch.uint8
+    normalized = isinstance(image, torch.Tensor) and image.min() < 0
+    assert kept[0, 0].tolist() == pytest.approx([255, 0, 0] if normalized else [200, 40, 40], abs=2)
+
+
+def test_a_large_picture_is_kept_small():
+    """As large as it is drawn, and in its own shape."""
+    (kept,) = patches_of((3, 5), torch.rand(3, 900, 1800), [16], 1).images
+    assert kept.shape == (SIDE // 2, SIDE, 3)
+
+
+@pytest.mark.parametrize(
+    ("grid", "image", "said"),
+    [
+        ((14, 14), None, "A grid of 14 x 14 has 196 patches, and the attention calls have 16 positions"),
+        ((3,), None, "it has two whole numbers"),
+        ((3, 5), "picture.png", "A picture is a PIL image"),
+        ((3, 5), [PICTURE, PICTURE], "There are 2 pictures for 1 sentences"),
+        ((3, 5), torch.rand(7), r"A picture is a PIL image or \(height, width, 3\) numbers; given \(7,\) numbers"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_sentence(grid, image, said):
+    with pytest.raises(InputError, match=said):
+        seen_by(Sees(), PICTURE).record(grid=grid, image=image)
+
+
+def test_other_patches_leave_the_specification_as_it_is(record):
+    """On the screen the form stays while its tables are replaced."""
+    first, second = (figures.patches(record, SITE, 0, chosen=chosen).chart for chosen in (0, 9))
+    assert without_data(first) == without_data(second)
+
+
+def test_a_model_of_timm_shows_where_a_patch_looks():
+    """A vision transformer of that package, as it comes, with and without its fused attention."""
+    timm = pytest.importorskip("timm", reason="timm is installed with a torchvision for the torch that is there")
+    model = timm.create_model("vit_tiny_patch16_224", num_classes=3).eval()
+    record = seen_by(model, torch.rand(3, 224, 224)).record(grid=(14, 14))
+
+    assert len(record.steps) == 12
+    assert attnviz.figures.patches(record, SITE, 0, chosen=5).arrays["weights"].sum() == pytest.approx(1, abs=1e-4)
