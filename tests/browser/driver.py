@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 FLAGS = [
@@ -103,7 +103,10 @@ def windows(context: BrowserContext) -> Iterator[Callable[..., Page]]:
 
     yield window
     for page in pages:
-        page.goto("about:blank")
+        try:
+            page.goto("about:blank")
+        except Error:  # it hangs or has crashed
+            page.close()
         for event, listener in LISTENERS.pop(page):
             page.remove_listener(event, listener)
     assert problems == []

@@ -40,14 +40,14 @@ MORE = [
 
 @pytest.mark.parametrize("path", STATES + [pytest.param(path, marks=pytest.mark.sweep) for path in MORE])
 def test_nothing_is_wider_than_the_page_and_axe_finds_nothing_serious(window, server, path):
-    """Opened at 390 pixels, widened to 1440, turned dark, made narrow again."""
+    """Opened at 390 pixels, widened to 1440, turned dark and made narrow again."""
     page = window(390, 844)
     driver.open_page(page, f"{server}/{path}")
-    for width, scheme in ((390, "light"), (1440, "light"), (1440, "dark"), (390, "dark")):
+    for width, scheme in ((390, "light"), (1440, "light"), (390, "dark")):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
         driver.settled(page)
 
         assert driver.is_as_wide_as(page, width)
-        if (width, scheme) in ((1440, "light"), (390, "dark")):
+        if (width, scheme) != (390, "light"):
             assert driver.serious(page) == []

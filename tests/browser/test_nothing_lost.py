@@ -81,7 +81,8 @@ def test_the_trails_go_from_every_page_to_every_other_one():
     assert len(steps) == 30
 
 
-@pytest.mark.parametrize("start", some(PAGES, 1))
+@pytest.mark.sweep
+@pytest.mark.parametrize("start", PAGES)
 def test_a_link_that_is_followed_to_another_page_keeps_all(page, server, start):
     """Text, model, edits, layer, head and picture go along from page to page, and a reload gives them again."""
     open_page(page, server, start, OPENED)
@@ -96,7 +97,10 @@ def test_a_link_that_is_followed_to_another_page_keeps_all(page, server, start):
 
 @pytest.mark.parametrize("start", some(PAGES[::-1], 1))
 def test_what_is_typed_and_not_applied_goes_along(page, server, start):
-    """A page is left with another text in the box: the next one computes with that text, and nothing else changed."""
+    """A page is left with another text in the box: the next one computes with that text, and nothing else changed.
+
+    A reload gives all of it again.
+    """
     open_page(page, server, start, OPENED)
     for name, word in zip(trail(start)[1:], ("boy", "girl", "dog", "king", "child"), strict=True):
         text = f"the {word} gave her the book"
@@ -105,6 +109,10 @@ def test_what_is_typed_and_not_applied_goes_along(page, server, start):
         page.keyboard.type(text)
         follow(page, name)
         expect_state(page, name, OPENED | {"text": text})
+    page.reload()
+    driver.settled(page)
+
+    expect_state(page, trail(start)[-1], OPENED | {"text": text})
 
 
 def test_a_tap_loses_nothing_that_is_typed(page, server):
