@@ -1,0 +1,68 @@
+"""A person's own model in the app: shown from a process of one's own, in a real Chromium."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import driver
+import pytest
+from playwright.sync_api import expect
+
+TESTS = Path(__file__).parents[1]
+SCRIPT = """
+import attnviz, torch
+from own_models import WORDS, tokenize
+from seeing import PICTURE, Sees, seen_by
+from tutorial import Transformer
+
+torch.manual_seed(0)
+model = Transformer(len(WORDS), len(WORDS), 0, 0)
+code = {"words": WORDS, "pad": 0, "call": lambda model, ids, read: model(ids, read)}
+attnviz.show(attnviz.wrap(model, tokenize, "the cat sat on the mat ||| the dog ran", **code))
+
+seen_by(sees := Sees(), PICTURE)
+
+def look(edits):
+    with torch.no_grad(), attnviz.capture(sees, edits) as seen:
+        sees(PICTURE[None])
+    return seen.record(grid=(3, 5), image=PICTURE)
+
+attnviz.show(look).wait()
+"""
+
+
+@pytest.fixture(scope="module")
+def addresses():
+    """Where a script of a person's own shows a tutorial's Transformer, and a model of pictures."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (TESTS.parent, TESTS)))}
+    command = [sys.executable, "-c", SCRIPT]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield [process.stdout.readline().split()[-1] for _ in range(2)]
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_a_tutorial_s_transformer_is_a_model_like_any_other(addresses, window, width, scheme):
+    """Its layers by the names of its modules, its words, and a head switched off where it is seen."""
+    page = window(width, scheme=scheme)
+    driver.open_page(page, addresses[0] + "&site=c1&off=c1.2")
+
+    expect(page.get_by_role("button", name="cross layer 1 head 2 off")).to_be_visible()
+    expect(page.get_by_text("Head 0 · cross layer 1 · Transformer").first).to_be_visible()
+    assert driver.serious(page) == []
+    assert driver.is_as_wide_as(page, width)
+
+
+def test_a_click_on_a_picture_shows_where_that_patch_looks(addresses, page):
+    """The patch is in the link, and in words."""
+    driver.open_page(page, addresses[1] + "&as=picture")
+    driver.click_at(page, "picture", 0.25, 0.6)
+
+    driver.expect_link(page, "pins=q")
+    expect(page.get_by_text("Click a patch to see its attention")).to_be_visible()
+    expect(page.get_by_text("looks most at").first).to_be_visible()
+    assert driver.serious(page) == []
