@@ -35,6 +35,7 @@ bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints ta
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/core.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/app.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/overview.py
+	PYTHONPATH=. $(BIN)/python tests/benchmarks/explore.py
 
 load: $(VENV)/for-tests ## measure the app with 30 users at once; other numbers: make load ARGS="--users 10 --seconds 120"
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/load.py $(ARGS)

@@ -30,6 +30,7 @@ _HOMES = {
     "render": "export",
     "read": "files",
     "save": "files",
+    "explore": "export.explore",
     "show": "ui.live",
     "wrap": "sources.wrapped",
 }

@@ -55,7 +55,7 @@ def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sen
     looker, looked = named(seen.queries, 0), named(seen.keys, 0)
     state, weight = int(found.states[0, 0]), float(found.weights[0, 0])
     if state == metrics.EMPTY:
-        return f"{looker} has no key left to look at; its weights are {_POLICIES[step.scoring.empty_rows]}."
+        return f"{looker} has no key left to look at; its weights are {FILLED[step.scoring.empty_rows]}."
     if state == metrics.BLOCKED:
         return f"{looked} may not be looked at by {looker}: blocked by {found.reasons[found.blocked[0, 0] - 1]}."
     if state == metrics.NAN:
@@ -89,7 +89,7 @@ def strongest(record: Record, site: Site, head: int | str, sentence: int = 0, *,
     return cell(record, site, head, *seen.strongest_cell(head), sentence, view=view)
 
 
-_POLICIES = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
+FILLED = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
 
 
 def head(seen: Seen, head: int | str) -> str:

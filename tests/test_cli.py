@@ -299,4 +299,19 @@ def test_the_examples_of_the_help_run(run, tmp_path, monkeypatch):
 
         assert (status, err) == (0, "")
     files = {"head.png", "head.csv", "lines.svg", "heads.svg", "mask.pdf", "change.png", "leaks.png"}
+    files |= {"case.html"}
     assert {file.name for file in tmp_path.iterdir()} == files
+
+
+def test_explore_writes_a_page_with_what_was_predicted_before(tmp_path, capsys):
+    """It opens where `--kind`, `--layer` and `--head` say; another ending than that of a page is refused."""
+    file = tmp_path / "case.html"
+    text = ["explore", "the black cat sleeps .", "--off", "c1.3", "--head", "2", "-o"]
+
+    assert main([*text, str(file)]) == 0
+    assert capsys.readouterr().out == f"{file}\n"
+    page = file.read_text("utf-8")
+    assert '"opens":[5,2]' in page
+    assert '"changed":["cross layer 1 head 3 off"]' in page
+    assert main([*text, str(tmp_path / "case.png")]) == 2
+    assert capsys.readouterr().err == "attnviz: 'case.png' is no name of a page: it ends in .html.\n"

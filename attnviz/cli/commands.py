@@ -1,7 +1,7 @@
 """What each command does: options in, files written, lines for the terminal out."""
 
 from argparse import Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from attnviz import api, cases, export, figures, files, metrics
@@ -11,6 +11,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Full
 from attnviz.core.masks.published import BY_NAME
 from attnviz.core.record import Record
+from attnviz.export.explore import explore
 from attnviz.figures import Figure
 from attnviz.figures.figure import stem
 from attnviz.sources.base import Source
@@ -74,6 +75,15 @@ def _heads(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     return write(figures.heads(record, values.site(options, source), **drawn), options)
 
 
+def _explore(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    before, after = _before(options, source, texts), _record(options, source, texts)
+    if options.output.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{quoted(options.output.name)} is no name of a page: it ends in .html.")
+    opens = {"site": values.site(options, source), "head": values.head(options, source)}
+    page = explore(after, before=before, sentence=values.sentence(options, after.sentences), **opens)
+    return _put({options.output: page.encode()})
+
+
 def _mask(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record, site = _record(options, source, texts), values.site(options, source)
     drawn = _drawn(options, record)
@@ -106,6 +116,7 @@ _COMMANDS = {
     "save": _save,
     "head": _head,
     "heads": _heads,
+    "explore": _explore,
     "mask": _mask,
     "change": _change,
     "predict": _predict,
@@ -129,15 +140,20 @@ def _drawn(options: Namespace, record: Record) -> dict[str, int | bool]:
 def write(figure: Figure, options: Namespace) -> list[str]:
     """Make every file that was asked for before the first is written; gives their paths."""
     size = {"preset": options.preset, "scale": options.scale, "ppi": options.ppi}
-    files = {}
+    contents = {}
     for path in map(Path, options.output or [export.filename(figure, "png", **size)]):
         format = path.suffix.removeprefix(".").lower()
         if format not in export.FORMATS:
             raise InputError(f"{quoted(path.name)} ends in no format. There are: .{', .'.join(export.FORMATS)}.")
-        files[path] = export.render(figure, format, **size)
-    for path, content in files.items():
+        contents[path] = export.render(figure, format, **size)
+    return _put(contents)
+
+
+def _put(contents: Mapping[Path, bytes]) -> list[str]:
+    """Write files that are made already; gives their paths."""
+    for path, content in contents.items():
         try:
             path.write_bytes(content)
         except OSError as error:  # of a full disk it does not name the file
             raise OSError(error.errno, error.strerror, str(path)) from None
-    return [str(path) for path in files]
+    return [str(path) for path in contents]

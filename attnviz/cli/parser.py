@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from attnviz import __version__, tokenizers
@@ -20,6 +21,7 @@ EXAMPLES = """examples:
   attnviz heads "the black cat sleeps" --kind encoder --layer 0 --off 3,e1.2 -o heads.svg
   attnviz predict "the black cat sleeps on the red chair ." --off c1.2,c1.3
   attnviz change "the black cat sleeps" --off c1.3 -o change.png
+  attnviz explore "the black cat sleeps" --off c1.3 -o case.html
   attnviz leaks "the cat sat down" --model story -o leaks.png
   attnviz mask "the cat sat down" --model scratch --mask window=1 -o mask.pdf
   echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json
@@ -30,6 +32,7 @@ COMMANDS = {
     "app": "the app, open in a browser until Ctrl+C",
     "head": "one head, or all heads combined, as a map, as lines or as a text",
     "heads": "the maps of all heads of a layer",
+    "explore": "every head on one page that any browser opens, without Python: an HTML file",
     "mask": "a mask, with the token that each row reads and the one it predicts",
     "change": "how far each token's output moves by what is changed",
     "predict": "what the model predicts: a text, words, labels or vectors, before and after a change; -o draws it",
@@ -128,6 +131,10 @@ def _add_head(command: argparse.ArgumentParser) -> None:
     what = "a number, or mean, max or min of all (the one that the model opens with)"
     command.add_argument("--head", type=_head, help=what)
     command.add_argument("--row-sums", action="store_true", help="show the sum of each row")
+
+
+def _add_opening(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--head", type=int, metavar="N", help="the head on which it opens, counted from 0")
 
 
 def _add_domain(command: argparse.ArgumentParser) -> None:
@@ -240,9 +247,19 @@ def _add_edits(command: argparse.ArgumentParser) -> None:
     edits.add_argument("--empty-rows", default="zero", metavar="HOW", help="zero, nan, uniform or error")
 
 
+def _add_sentence(files: argparse._ActionsContainer) -> None:
+    files.add_argument("--sentence", type=int, default=1, metavar="N", help="which line is drawn, counted from 1 (1)")
+
+
+def _add_page(command: argparse.ArgumentParser) -> None:
+    files = command.add_argument_group("page")
+    _add_sentence(files)
+    files.add_argument("-o", "--output", type=Path, default=Path("explore.html"), metavar="FILE", help="explore.html")
+
+
 def _add_picture(command: argparse.ArgumentParser) -> None:
     files = command.add_argument_group("picture")
-    files.add_argument("--sentence", type=int, default=1, metavar="N", help="which line is drawn, counted from 1 (1)")
+    _add_sentence(files)
     files.add_argument("--dark", action="store_true", help="light on dark")
     files.add_argument(
         "-o",
@@ -261,6 +278,7 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "app": (_add_app,),
     "head": (_add_text, _add_head, forms.add, _add_domain, _add_view, _add_model, *_SHOWN),
     "heads": (_add_text, _add_domain, _add_view, _add_model, *_SHOWN),
+    "explore": (_add_text, _add_opening, _add_model, _add_site, _add_edits, _add_page),
     "mask": (_add_text, _add_model, *_SHOWN),
     "change": (_add_text, _add_model, *_SHOWN),
     "predict": (_add_text, _add_json, _add_model, *_SHOWN),

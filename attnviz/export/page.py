@@ -48,14 +48,14 @@ def write(figure: Any, picture: dict, library: str) -> bytes:
         background = LIGHT.background
     many = sum(map(len, picture.get("datasets", {}).values())) > MOST_SHAPES
     return TEMPLATE.substitute(
-        policy=_policy(library, START),
-        title=_text(figure.title),
-        description=_text(figure.description),
+        policy=policy(library, START),
+        title=escaped(figure.title),
+        description=escaped(figure.description),
         scheme="dark" if _is_dark(background) else "light",
         ground=background,
         renderer="canvas" if many else "svg",
         numbers="" if figure.table is None else _numbers(figure.table),
-        data=_inert(spec.to_json(picture)),
+        data=inert(spec.to_json(picture)),
         licenses=f"\n{LICENSES}",
         library=library,
         start=START,
@@ -66,24 +66,27 @@ def _is_dark(color: str) -> bool:
     return sum(int(color[i : i + 2], 16) for i in (1, 3, 5)) < 3 * 128
 
 
-def _policy(*scripts: str) -> str:
+def policy(*scripts: str, styles: str = "'unsafe-inline'") -> str:
     """Run these scripts and no others, ask the network for nothing."""
-    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
-    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        f"default-src 'none'; script-src {' '.join(map(digest, scripts))}; style-src {styles}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def _inert(text: str) -> str:
+def digest(content: str) -> str:
+    """What a policy calls a script or a style by."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+def inert(text: str) -> str:
     """JSON that cannot end the element it stands in."""
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
 
 
-def _text(value: str) -> str:
+def escaped(value: str) -> str:
     return html.escape(spec.clean(value))
 
 
@@ -98,7 +101,7 @@ def _numbers(table: Any) -> str:
     left_out = f"<p>The first {MOST_ROWS:,} of {len(table):,} rows; the CSV file has all.</p>\n"
     return (
         f"<details>\n<summary>Numbers ({len(table):,} {'row' if len(table) == 1 else 'rows'})</summary>\n"
-        f"{note and f'<p>{_text(note)}</p>'}{left_out if len(table) > MOST_ROWS else ''}"
+        f"{note and f'<p>{escaped(note)}</p>'}{left_out if len(table) > MOST_ROWS else ''}"
         f'<div class="numbers" role="region" aria-label="Numbers" tabindex="0">\n<table>\n'
         f"<thead>{row('th', table)}</thead>\n"
         f"<tbody>\n{''.join(row('td', cells) for cells in data.rows(table, MOST_ROWS))}</tbody>\n"

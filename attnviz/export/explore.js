@@ -1,0 +1,633 @@
+// Draws every head of a record. Texts of a person reach the page as textContent or as paint, never as markup or code.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const $ = id => document.getElementById(id);
+const NAN = data.bits === 16 ? 65535 : 255, LAST = NAN - 1, DIGITS = data.bits === 16 ? 4 : 3;
+const SHADES = 248, MOST_LINES = 400, LEFT = 56, GAP = 4, CROSSED = 9;
+const VIEWS = {map: "Map", lines: "Lines", text: "Text"};
+const COLORS = ["adaptive", "0 to 1", "0 to largest", "logarithmic"];
+const state = {site: data.opens[0], head: data.opens[1], cell: null, pin: null, as: "map", colors: COLORS[0]};
+const dark = matchMedia("(prefers-color-scheme: dark)"), printed = matchMedia("print"), touch = matchMedia("(hover: none)");
+let theme, palettes, fonts, hovered = null, printing = false, link = "";
+const drawn = {};  // where things stand: mosaic, frame, map and lines
+
+const make = (tag, text = "", set = {}) => Object.assign(document.createElement(tag), {textContent: text}, set);
+const within = (tag, children) => { const made = make(tag); made.append(...children); return made; };
+const limit = (least, value, most) => Math.max(least, Math.min(value, most));
+const percent = p => p === null ? "NaN" : p > 0 && p < 0.001 ? "<0.1%" : `${(p * 100).toFixed(1)}%`;
+const isolated = text => /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(text) ? `\u2068${text}\u2069` : text;
+const cut = text => { const all = [...text]; return all.length > 16 ? `${all.slice(0, 15).join("")}…` : text; };
+const site = () => data.sites[state.site];
+const tokens = side => data.texts[side === "q" ? site().queries : site().keys];
+const called = (side, i) => `${isolated(tokens(side)[i][0])} (${i})`;
+const quoted = (side, i) => `${isolated(`'${tokens(side)[i][0]}'`)} (${i})`;
+const predictedAt = q => site().predicts ? data.predicted.words?.[q]?.words[0]?.[0] : undefined;
+const isToken = place => typeof place?.[0] === "string";  // ["q", 2], not a cell [2, 1]
+
+// Weights: levels of 16 bits in two planes, or of 8 bits; see explore.py
+
+async function unpack(base64) {
+  const text = atob(base64), bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+async function read(s) {
+  const place = $(`weights-${s}`), one = data.sites[s], bytes = await unpack(place.textContent), half = bytes.length / 2;
+  place.remove();
+  const levels = data.bits === 8 ? bytes : new Uint16Array(half);
+  if (data.bits === 16) for (let i = 0; i < half; i++) levels[i] = bytes[i] | bytes[half + i] << 8;
+  const share = level => data.bits === 16 ? level / LAST : (level / LAST) ** 2;
+  one.values = Float32Array.from({length: NAN + 1}, (_, level) => level === NAN ? NaN : one.top * share(level));
+  one.largest = Math.max(...one.heads.map(head => head.largest));
+  for (const head of one.heads) head.empty = new Set(head.empty);
+  one.levels = levels;
+}
+
+// Levels and rules of a head; of tiles the largest, and the rule of those that are blocked altogether.
+function cells(s = state.site, h = state.head, tile = 1) {
+  const one = data.sites[s], [Q, K] = one.shape, size = Q * K, head = one.heads[h];
+  const levels = one.levels.subarray(h * size, (h + 1) * size), rules = data.grids[head.grid] ?? new Uint8Array(size);
+  const found = {rows: Q, columns: K, levels, rules, tile, head, values: one.values};
+  if (tile === 1) return found;
+  const rows = Math.ceil(Q / tile), columns = Math.ceil(K / tile);
+  const most = new Uint16Array(rows * columns), open = new Uint8Array(rows * columns);
+  for (let q = 0, i = 0; q < Q; q++) for (let k = 0; k < K; k++, i++) {
+    const to = (q / tile | 0) * columns + (k / tile | 0);
+    if (levels[i] > most[to]) most[to] = levels[i];
+    if (!rules[i]) open[to] = 1;
+  }
+  const first = most.map((_, i) => open[i] ? 0 : rules[(i / columns | 0) * tile * K + i % columns * tile]);
+  return {...found, rows, columns, levels: most, rules: first};
+}
+
+// "nan", "blocked", "empty" or "weight"; a fully masked row shows the weights that it was filled with.
+function kindOf(of, i) {
+  if (of.levels[i] === NAN) return "nan";
+  if (of.head.empty.has((i / of.columns | 0) * of.tile)) return of.levels[i] ? "weight" : "empty";
+  return of.rules[i] ? "blocked" : "weight";
+}
+
+// The strongest cells as [query, key, weight], the strongest last; all of one token, if it is given.
+function strongest(token) {
+  const of = cells(), K = of.columns, counts = new Uint32Array(NAN + 1), found = [];
+  const belongs = i => !token || (token[0] === "q" ? i / K | 0 : i % K) === token[1];
+  const wanted = i => of.levels[i] && belongs(i) && kindOf(of, i) === "weight";
+  for (let i = 0; i < of.levels.length; i++) if (wanted(i)) counts[of.levels[i]]++;
+  let least = NAN, sum = 0;
+  while (least > 1 && sum < (token ? Infinity : MOST_LINES)) sum += counts[--least];
+  for (let i = 0; i < of.levels.length; i++)
+    if (of.levels[i] >= least && wanted(i)) found.push([i / K | 0, i % K, of.values[of.levels[i]]]);
+  return found.sort((a, b) => a[2] - b[2]).slice(token ? 0 : -MOST_LINES);
+}
+
+function strongestCell() {  // a query with one key left gives it 1, whatever the head does
+  const of = cells(), K = of.columns;
+  let best = null, most = 0;
+  for (let i = 0; i < of.levels.length; i++) {
+    if (of.levels[i] <= most || kindOf(of, i) !== "weight") continue;
+    const row = (i / K | 0) * K, open = of.rules.subarray(row, row + K).reduce((sum, rule) => sum + !rule, 0);
+    if (open > 1 || K === 1) [best, most] = [[i / K | 0, i % K], of.levels[i]];
+  }
+  return best;
+}
+
+// Colors and strokes, as in the app
+
+const rgb = color => [1, 3, 5].map(i => parseInt(color.slice(i, i + 2), 16));
+const packed = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
+const parts = color => [0, 8, 16].map(n => color >>> n & 255);
+
+function choose() {
+  theme = data.themes[dark.matches && !printed.matches && !printing ? "dark" : "light"];
+  const stops = theme.ramp.map(rgb), last = stops.length - 1;
+  const grays = stops.map(([r, g, b]) => Array(3).fill(Math.round(0.299 * r + 0.587 * g + 0.114 * b)));
+  palettes = [stops, grays].map(colors => Uint32Array.from({length: SHADES}, (_, i) => {
+    const x = i / (SHADES - 1) * last, j = Math.min(last - 1, x | 0);
+    return packed(colors[j].map((c, n) => Math.round(c + (colors[j + 1][n] - c) * (x - j))));
+  }));
+  const style = getComputedStyle(document.documentElement);
+  fonts = {words: style.getPropertyValue("--font"), mono: style.getPropertyValue("--mono")};
+}
+
+function shader(s = state.site, h = state.head) {  // where a weight stands on the ramp, and what the legend says
+  const one = data.sites[s], head = one.heads[h], {fixed, shared, log} = data.captions, palette = palettes[head.off ? 1 : 0];
+  const color = at => weight => palette[Math.round(limit(0, at(weight), 1) * (SHADES - 1))];
+  if (state.colors === "logarithmic")
+    return {color: color(w => 1 + Math.log10(limit(1e-4, w, 1)) / 4), ends: ["0.0001", "1"], caption: log};
+  const top = {"adaptive": head.ends ?? 1, "0 to 1": 1, "0 to largest": one.largest || 1}[state.colors];
+  const caption = {"adaptive": head.caption ?? fixed, "0 to 1": fixed, "0 to largest": shared}[state.colors];
+  return {color: color(w => w / top), ends: ["0", `${+top.toPrecision(3)}`], caption};
+}
+
+function stroke(pattern, x, y, dot) {  // whether the strokes of a rule cross a pixel; `dot` of them are one of CSS
+  const slant = Math.round(11 * dot), plain = Math.round(8 * dot);
+  const down = (x + y) % slant < dot, up = (x - y + slant * 9999) % slant < dot;
+  const upright = x % plain < dot, level = y % plain < dot;
+  return [down, up, upright, level, down || up, upright || level][pattern];
+}
+
+function paint(context, [x, y, width, height], s, h, tile, dot) {
+  const of = cells(s, h, tile), {color} = shader(s, h), {rows, columns, levels, rules, values} = of;
+  const ground = new Uint32Array(rows * columns), marks = new Int8Array(rows * columns);
+  const [blocked, hatch, warning] = ["blocked", "hatch", "warning"].map(name => packed(rgb(theme[name])));
+  for (let i = 0; i < ground.length; i++) {
+    const kind = kindOf(of, i);
+    ground[i] = kind === "weight" ? color(values[levels[i]]) : blocked;
+    marks[i] = kind === "nan" ? CROSSED : rules[i] ? (rules[i] - 1) % 6 : -1;
+  }
+  const image = context.createImageData(width, height), pixels = new Uint32Array(image.data.buffer), side = width / columns;
+  const column = Uint16Array.from({length: width}, (_, u) => (u + 0.5) / side);
+  for (let v = 0, p = 0; v < height; v++) {
+    const row = ((v + 0.5) * rows / height | 0) * columns, down = (v + 0.5) * rows / height % 1;
+    for (let u = 0; u < width; u++, p++) {
+      const i = row + column[u], mark = marks[i], right = (u + 0.5) / side % 1;
+      if (mark < 0) pixels[p] = ground[i];
+      else if (mark < CROSSED) pixels[p] = stroke(mark, u, v, dot) ? hatch : ground[i];
+      else pixels[p] = Math.min(Math.abs(right - down), Math.abs(right + down - 1)) * side < dot ? warning : ground[i];
+    }
+  }
+  context.putImageData(image, x, y);
+}
+
+function fit(canvas, width, height) {  // a canvas of so many pixels of CSS, sharp on its screen and on paper
+  const dot = printing ? 3 : devicePixelRatio || 1, context = canvas.getContext("2d");
+  Object.assign(canvas, {width: Math.round(width * dot), height: Math.round(height * dot)});
+  Object.assign(canvas.style, {width: `${width}px`, height: `${height}px`});
+  context.setTransform(dot, 0, 0, dot, 0, 0);
+  context.textBaseline = "middle";
+  return [context, dot];
+}
+
+function write(context, text, x, y, {color = theme.quiet, align = "left", font = fonts.words, bold = false} = {}) {
+  Object.assign(context, {fillStyle: color, textAlign: align, font: `${bold ? "600 " : ""}12px ${font}`});
+  context.fillText(text, x, y);
+}
+
+function frame(context, color, width, ...box) {
+  Object.assign(context, {strokeStyle: color, lineWidth: width});
+  context.strokeRect(...box);
+}
+
+function segment(context, color, width, opacity, ...[x1, y1, x2, y2]) {
+  Object.assign(context, {strokeStyle: color, lineWidth: width, globalAlpha: opacity});
+  context.beginPath();
+  context.moveTo(x1, y1);
+  context.lineTo(x2, y2);
+  context.stroke();
+  context.globalAlpha = 1;
+}
+
+// Every head
+
+function mosaic() {
+  const most = Math.max(...data.sites.map(one => one.heads.length)), room = document.querySelector("main").clientWidth;
+  const side = limit(14, Math.floor(((room > 852 ? 560 : room) - LEFT) / most) - GAP, 110), step = side + GAP;
+  const places = [];
+  let y = 0;
+  for (const kind of new Set(data.sites.map(one => one.kind))) {
+    y += 24;
+    for (const [s, one] of data.sites.entries()) if (one.kind === kind) { places[s] = y; y += step; }
+    y += 10;
+  }
+  const [context, dot] = fit($("mosaic"), LEFT + most * step, y - 8);
+  drawn.mosaic = {places, side, step, context, dot};
+  drawn.frame = null;
+  places.forEach((_, s) => thumbnails(s));
+  outline();
+}
+
+function thumbnails(s) {
+  const {places, side, step, context, dot} = drawn.mosaic, one = data.sites[s], y = places[s], pixels = Math.round(side * dot);
+  const tile = Math.max(1, Math.ceil(Math.max(...one.shape) / side)), first = data.sites.find(other => other.kind === one.kind);
+  if (one === first) write(context, one.kind, 0, y - 11, {color: theme.text});
+  write(context, `layer ${one.layer}`, 0, y + side / 2);
+  for (const [h, head] of one.heads.entries()) {
+    const x = LEFT + h * step;
+    if (one === first && h % (step < 22 ? 5 : 1) === 0) write(context, h, x + side / 2, y - 11, {align: "center"});
+    context.fillStyle = theme.blocked;
+    if (!one.levels) context.fillRect(x, y, side, side);
+    else if (one.shape[0] * one.shape[1])
+      paint(context, [Math.round(x * dot), Math.round(y * dot), pixels, pixels], s, h, tile, dot);
+    if (head.off) segment(context, theme.text, 1, 1, x, y + side, x + side, y);
+  }
+}
+
+function outline() {  // a frame in the gaps around the chosen head
+  const {places, side, step, context} = drawn.mosaic;
+  if (drawn.frame) frame(context, theme.background, 3, ...drawn.frame);
+  drawn.frame = [LEFT + state.head * step - 1.5, places[state.site] - 1.5, side + 3, side + 3];
+  frame(context, theme.accent, 2, ...drawn.frame);
+}
+
+// One head as a map
+
+function widest(context, labels) {
+  context.font = `12px ${fonts.mono}`;
+  return Math.max(0, ...labels.map(text => context.measureText(text).width));
+}
+
+function plan() {  // where the map stands, as large as there is room; what rows predict, where that fits
+  const [Q, K] = site().shape, most = Math.max(Q, K, 1), context = $("picture").getContext("2d");
+  const labels = {}, room = $("one").clientWidth, {empty} = site().heads[state.head];
+  for (const side of "qk") labels[side] = tokens(side).map(([text]) => cut(text));
+  const predicts = q => predictedAt(q) ? `→ ${cut(predictedAt(q))}` : "";
+  let ends = labels.q.map((_, q) => empty.has(q) ? data.policies[site().policy] : predicts(q));
+  const left = widest(context, labels.q) + 34, high = widest(context, labels.k);
+  const wanted = most <= 9 ? Math.min(60, 420 / most | 0) : most <= 32 ? limit(14, 512 / most | 0, 44) : 640 / most;
+  if (room - left - widest(context, ends) - 12 < Math.min(24, wanted) * K) ends = [];
+  const end = ends.length ? widest(context, ends) + 12 : 4;
+  const cell = Math.max(most > 32 ? 2 : 11, Math.min(wanted, (room - left - end) / K)), turned = high > cell - 4;
+  const every = [1, 2, 4, 5, 8, 10, 15, 20, 40].find(n => n * cell >= (n === 1 ? 11 : 14)) ?? 80;
+  return {Q, K, labels, ends, left, top: (turned ? high : 14) + 36, end, cell, turned, every};
+}
+
+function map() {
+  const found = plan(), {Q, K, labels, ends, left, top, end, cell, every} = found, {empty} = site().heads[state.head];
+  const [context, dot] = fit($("picture"), left + K * cell + end, top + Q * cell + 4);
+  drawn.map = {...found, context};
+  write(context, "Key (to)", left + K * cell / 2, 8, {align: "center"});
+  context.save();
+  context.translate(8, top + Q * cell / 2);
+  context.rotate(-Math.PI / 2);
+  write(context, "Query (from)", 0, 0, {align: "center"});
+  context.restore();
+  const box = [left, top, K * cell, Q * cell].map(x => Math.round(x * dot));
+  if (Q * K) paint(context, box, state.site, state.head, 1, dot);
+  for (const side of "qk") for (let i = 0; i < labels[side].length; i += every) label(side, i);
+  for (let q = 0; q < ends.length; q += every) {
+    const look = {color: empty.has(q) ? theme.warning : theme.quiet, font: fonts.mono};
+    write(context, ends[q], left + K * cell + 8, top + (q + 0.5) * cell, look);
+  }
+  for (const q of empty) frame(context, theme.warning, 1.5, left, top + q * cell, K * cell, cell);
+  drawn.map.clean = context.getImageData(0, 0, $("picture").width, $("picture").height);
+  marks();
+}
+
+function look(side, i, chosen) {
+  return {color: chosen ? theme.accent : tokens(side)[i][1] ? theme.quiet : theme.text, font: fonts.mono, bold: chosen};
+}
+
+function label(side, i, chosen = false) {
+  const {left, top, cell, turned, labels, context} = drawn.map, at = (i + 0.5) * cell, text = labels[side][i];
+  const how = look(side, i, chosen);
+  if (side === "q") return write(context, text, left - 6, top + at, {...how, align: "right"});
+  context.save();
+  context.translate(left + at, top - 6);
+  if (turned) context.rotate(-Math.PI / 2);
+  write(context, text, 0, turned ? 0 : -6, {...how, align: turned ? "left" : "center"});
+  context.restore();
+}
+
+function marks() {  // the cell under the pointer and the chosen one, over the map as it was painted
+  const {left, top, cell, context, every, clean} = drawn.map, grown = Math.max(0, (7 - cell) / 2), side = cell + 2 * grown;
+  const around = ([q, k], color, width) => frame(context, color, width, left + k * cell - grown, top + q * cell - grown, side, side);
+  context.putImageData(clean, 0, 0);
+  if (hovered) around(hovered, theme.text, 1);
+  if (!state.cell) return;
+  around(state.cell, theme.accent, 2.5);
+  if (every === 1) [..."qk"].forEach((side, n) => label(side, state.cell[n], true));
+}
+
+// One head as lines
+
+function lines() {
+  const [Q, K] = site().shape, canvas = $("picture"), measured = canvas.getContext("2d"), of = cells(), labels = {};
+  for (const side of "qk") labels[side] = tokens(side).map(([text]) => cut(text));
+  const room = $("one").clientWidth, empty = room < 500 ? "▭" : data.policies[site().policy];
+  const notes = labels.q.map((_, q) => of.head.empty.has(q) ? empty : of.levels[q * K] === NAN ? "NaN" : "");
+  const wide = {q: widest(measured, labels.q), k: widest(measured, labels.k)};
+  const left = wide.q + widest(measured, notes) + 62, right = wide.k + 62;
+  const gap = limit(120, room - left - right, 300), cell = limit(15, 420 / Math.max(Q, K, 1) | 0, 38);
+  const pin = isToken(hovered) ? hovered : state.pin, shown = strongest(pin), x = {q: left, k: left + gap};
+  const [context] = fit(canvas, left + gap + right, Math.max(Q, K) * cell + 30), y = i => 30 + (i + 0.5) * cell;
+  const draw = ([q, k], ...style) => segment(context, ...style, x.q + 4, y(q), x.k - 4, y(k));
+  for (const line of shown) draw(line, of.head.off ? theme.quiet : theme.hues[0], Math.max(Q, K) > 24 ? 2 : 2.5, line[2]);
+  for (const one of [hovered, state.cell]) if (one && !isToken(one)) draw(one, theme.accent, 1.25, 1);
+  const put = (side, i, text, far, style) =>
+    write(context, text, x[side] + (side === "q" ? -far : far), y(i), {align: side === "q" ? "right" : "left", ...style});
+  for (const [side, title] of [["q", "Query (from)"], ["k", "Key (to)"]]) {
+    write(context, title, x[side], 8, {align: side === "q" ? "right" : "left"});
+    labels[side].forEach((text, i) => put(side, i, text, 6, look(side, i, pin?.[0] === side && pin[1] === i)));
+  }
+  notes.forEach((text, q) => put("q", q, text, widest(context, [labels.q[q]]) + 18, {color: theme.warning}));
+  const other = pin?.[0] === "q" ? "k" : "q";
+  if (pin) for (const [q, k, w] of shown) put(other, other === "k" ? k : q, w.toFixed(DIGITS), wide[other] + 14);
+  drawn.lines = {x, y, cell, shown, Q, K};
+}
+
+// The text, shaded by one token
+
+const sameText = () => site().queries === site().keys && site().kind !== "cross";
+const shadedBy = () => state.pin ?? ["q", focus()?.[0] ?? 0];
+
+function text() {
+  const place = $("text"), last = document.activeElement?.closest("#text button")?.dataset, [side] = shadedBy();
+  const all = part => tokens(part).map((_, i) => word(part, i)), title = (part, name) => [make("h3", name), ...all(part)];
+  place.replaceChildren(...(sameText() ? all(side === "q" ? "k" : "q") : [...title("q", "Query (from)"), ...title("k", "Key (to)")]));
+  place.dir = /^[^A-Za-z]*[\u0590-\u08ff]/.test(tokens("q").map(([one]) => one).join("")) ? "rtl" : "ltr";
+  if (last) place.querySelector(`[data-side="${last.side}"][data-i="${last.i}"]`)?.focus();
+}
+
+function word(part, i) {  // a token as a button, on the color of its weight and with its digits
+  const [side, index] = shadedBy(), of = cells(), shaded = sameText() || part !== side, chosen = i === index && (sameText() || !shaded);
+  const [q, k] = side === "q" ? [index, i] : [i, index], made = make("button", "", {type: "button", tabIndex: chosen ? 0 : -1});
+  const ground = make("span", isolated(tokens(part)[i][0])), name = called(part, i);
+  made.append(ground);
+  Object.assign(made.dataset, {side: sameText() ? side : part, i});
+  made.classList.toggle("joined", i > 0 && !!tokens(part)[i][2]);
+  made.setAttribute("aria-pressed", chosen);
+  made.setAttribute("aria-label", shaded ? `${name}: ${stateOf([q, k])}` : name);
+  if (!shaded) return made;
+  const cell = q * of.columns + k, kind = kindOf(of, cell), weight = of.values[of.levels[cell]];
+  const color = kind === "weight" ? parts(shader().color(weight)) : rgb(theme.blocked);
+  const light = color => color.reduce((a, b) => a + b), far = ink => Math.abs(light(rgb(ink)) - light(color));
+  ground.style.background = `rgb(${color})`;
+  ground.style.color = far(theme.text) > far(theme.background) ? theme.text : theme.background;
+  made.append(make("small", kind === "nan" ? "NaN" : kind === "weight" ? weight.toFixed(2) : "–"));
+  return made;
+}
+
+// Words
+
+function stateOf([q, k]) {  // the weight of a cell, and why it is what it is
+  const of = cells(), i = q * of.columns + k, rule = of.rules[i] && `blocked by ${site().reasons[of.rules[i] - 1]}`;
+  const empty = of.head.empty.has(q) && data.policies[site().policy], nan = of.levels[i] === NAN;
+  const why = [nan && "NaN: not a number", empty, rule].filter(Boolean).join(", ") || "may attend";
+  return nan ? why : `${data.bits === 8 ? "about " : ""}${of.values[of.levels[i]].toFixed(DIGITS)} · ${why}`;
+}
+
+function sentence([q, k]) {
+  const of = cells(), i = q * of.columns + k, from = quoted("q", q), to = quoted("k", k), rule = of.rules[i];
+  const off = of.head.off ? " This head is off: its output is not used." : "";
+  if (of.head.empty.has(q)) return `${from} has no key left to look at; its weights are ${data.filled[site().policy]}.${off}`;
+  if (rule) return `${to} may not be looked at by ${from}: blocked by ${site().reasons[rule - 1]}.${off}`;
+  if (of.levels[i] === NAN) return `The weight that ${from} gives to ${to} is not a number.${off}`;
+  const says = predictedAt(q) ? `, predicting ${isolated(`'${predictedAt(q)}'`)},` : "";
+  return `${from}${says} gives ${of.values[of.levels[i]].toFixed(2)} of its attention to ${to}.${off}`;
+}
+
+function readout() {
+  const on = hovered && !isToken(hovered) ? hovered : state.cell, tap = touch.matches;
+  const hint = {
+    map: tap ? "Tap a cell for its weight." : "Point at a cell for its weight; click to keep it.",
+    lines: tap ? "Tap a line or a token." : "Point at a line or a token; click to keep it.",
+    text: `${tap ? "Tap" : "Click"} a token to see its attention.`,
+  };
+  $("readout").textContent = on ? `${called("q", on[0])} → ${called("k", on[1])}: ${stateOf(on)}` : hint[state.as];
+}
+
+function focus() {  // the cell that words are about: the chosen one, or the strongest of the picked token, or of all
+  const picked = state.as !== "map" && state.pin && strongest(state.pin).at(-1);
+  return state.as === "text" && picked || state.cell || picked || strongestCell();
+}
+
+function words() {
+  const at = focus(), [Q, K] = site().shape, off = site().heads[state.head].off ? " (off)" : "";
+  const name = `Head ${state.head}${off} · ${site().name}`;
+  $("name").textContent = name;
+  $("words").textContent = at ? sentence(at) : "No weight is above zero.";
+  const told = `${name}, ${Q} queries by ${K} keys. ${$("words").textContent} Arrow keys move over its cells.`;
+  $("picture").setAttribute("aria-label", told);
+  $("mosaic").setAttribute("aria-label", `Every head. Arrow keys choose one. Chosen: ${name}`);
+  predictions(at?.[0]);
+}
+
+function legend() {
+  const {ends, caption} = shader(), of = cells(), rules = [...new Set(of.rules)].filter(Boolean).sort((a, b) => a - b);
+  const ramp = make("span", "", {className: "ramp"}), colors = palettes[of.head.off ? 1 : 0].filter((_, i) => i % 13 === 0);
+  ramp.style.background = `linear-gradient(to right, ${[...colors].map(color => `rgb(${parts(color)})`)})`;
+  const opacity = [`the stronger a line, the larger the weight; drawn: ${drawn.lines?.shown.length}`];
+  const items = [state.as === "lines" ? opacity : [ends[0], ramp, ends[1], make("span", caption)]];
+  items.push(...rules.slice(0, 12).map(rule => [swatch(rule), `blocked by ${site().reasons[rule - 1]}`]));
+  if (rules.length > 12) items.push([`${rules.length - 12} more combinations of rules: each cell names its own`]);
+  if (of.levels.includes(NAN)) items.push([make("b", "×"), "NaN: not a number"]);
+  if (of.head.empty.size) items.push([make("b", "▭"), data.policies[site().policy]]);
+  if (data.bits === 8) items.push(["weights are rounded to 8 bits, by at most 0.004"]);
+  $("legend").replaceChildren(...items.map(item => within("li", item)));
+}
+
+function swatch(rule) {
+  const canvas = make("canvas"), [context] = fit(canvas, 16, 16);
+  context.fillStyle = theme.blocked;
+  context.fillRect(0, 0, 16, 16);
+  context.fillStyle = theme.hatch;
+  for (let i = 0; i < 256; i++) if (stroke((rule - 1) % 6, i % 16, i >> 4, 1)) context.fillRect(i % 16, i >> 4, 1, 1);
+  return canvas;
+}
+
+function table(caption, head, rows) {
+  const kind = text => /^[\d.<%]+$|^NaN$/.test(text) ? "number" : "";
+  const row = (tag, texts, set) => within("tr", texts.map((text, i) => make(tag, text, set(text, i))));
+  const number = rows[0]?.map(kind) ?? [];
+  return within("table", [
+    make("caption", caption),
+    within("thead", [row("th", head, (_, i) => ({scope: "col", className: number[i] ?? ""}))]),
+    within("tbody", rows.map(texts => row("td", texts, text => ({className: kind(text)})))),
+  ]);
+}
+
+function predictions(query) {  // before and after, where the record of a run without changes was given
+  const {words, where, written, labels} = data.predicted, after = where === "after", made = [];
+  const listed = (caption, found) => {
+    const before = found.some(one => one[2] !== null);
+    const rows = found.map(([text, now, was]) => [isolated(text), percent(now), ...(before ? [percent(was)] : [])]);
+    return table(caption, ["word", "probability", ...(before ? ["before"] : [])], rows);
+  };
+  if (written) made.push(make("h3", "Translation"), make("p", written[0], {dir: "auto"}));
+  if (written?.length > 1) made.push(make("p", `before: ${written[1]}`, {className: "quiet"}));
+  if (labels) made.push(make("h3", "Predictions"), listed("The most probable labels", labels.slice(0, 8)));
+  const at = words?.[query] ? query : Object.keys(words ?? {}).at(-1);
+  if (at !== undefined && (site().predicts || !written)) {
+    const token = `${after ? "after" : "in place of"} ${isolated(`'${words[at].token}'`)} (${at})`;
+    const none = make("p", `The probabilities of the words ${token} are not numbers.`);
+    const caption = `Most probable ${token}`;
+    made.push(make("h3", after ? "Predicted next word" : "Predictions"), words[at].words.length ? listed(caption, words[at].words) : none);
+  }
+  $("predicted").replaceChildren(...made);
+}
+
+function numbers() {  // the strongest keys of each query, for those who read rather than see
+  if (!$("numbers").open) return;
+  const of = cells(), K = of.columns, value = (q, k) => of.values[of.levels[q * K + k]];
+  const rows = tokens("q").map((_, q) => {
+    const keys = [...Array(K).keys()], sum = keys.reduce((sum, k) => sum + value(q, k), 0);
+    const best = keys.filter(k => value(q, k) > 0).sort((a, b) => value(q, b) - value(q, a)).slice(0, 3);
+    const most = best.flatMap(k => [called("k", k), value(q, k).toFixed(DIGITS)]);
+    const note = of.head.empty.has(q) ? data.policies[site().policy] : "";
+    return [called("q", q), ...most, ...Array(6 - most.length).fill(""), Number.isNaN(sum) ? "NaN" : sum.toFixed(3), note];
+  });
+  const head = ["Query (from)", "looks most at", "weight", "then at", "weight", "then at", "weight", "sum of all", "note"];
+  $("numbers").lastElementChild.replaceChildren(table(`${$("name").textContent}: the strongest keys of each query`, head, rows));
+}
+
+// What is shown, and the fragment of the address that says so, in the words of the app's links
+
+function show() {
+  hovered = null;
+  $("picture").hidden = state.as === "text";
+  $("text").hidden = $("side").hidden = state.as !== "text";
+  ({map, lines, text})[state.as]();
+  for (const part of [legend, readout, words, numbers, controls, outline]) part();
+  const colors = state.colors === COLORS[0] ? undefined : state.colors, place = site().kind[0] + site().layer;
+  const says = {site: place, show: state.head, cell: state.cell?.join("."), pins: state.pin?.join(""), as: state.as, colors};
+  link = `#${new URLSearchParams(Object.entries(says).filter(([, value]) => value !== undefined))}`;
+  try { history.replaceState(null, "", link); } catch { /* a frame without an address keeps none */ }
+}
+
+function go(change) {
+  const moved = change.site !== undefined && change.site !== state.site;
+  Object.assign(state, moved ? {cell: null, pin: null} : {}, change);
+  const [Q, K] = site().shape, {cell, pin} = state;
+  state.head = limit(0, state.head, site().heads.length - 1);
+  if (cell && !(cell[0] < Q && cell[1] < K)) state.cell = null;
+  if (pin && !(pin[1] < (pin[0] === "q" ? Q : K))) state.pin = null;
+  if (site().levels) show();
+}
+
+function linked() {
+  const asked = new URLSearchParams(location.hash.slice(1)), found = (name, form) => asked.get(name)?.match(form);
+  const change = {cell: null, pin: null}, cell = found("cell", /^(\d{1,6})\.(\d{1,6})$/), pin = found("pins", /^([qk])(\d{1,6})$/);
+  const s = data.sites.findIndex(one => one.kind[0] + one.layer === asked.get("site"));
+  if (s >= 0) change.site = s;
+  if (found("show", /^\d{1,3}$/)) change.head = +asked.get("show");
+  if (Object.hasOwn(VIEWS, asked.get("as"))) change.as = asked.get("as");
+  if (COLORS.includes(asked.get("colors"))) change.colors = asked.get("colors");
+  if (cell) change.cell = [+cell[1], +cell[2]];
+  if (pin) change.pin = [pin[1], +pin[2]];
+  return change;
+}
+
+function controls() {
+  const options = (select, names, value) => {
+    if ([...select.options].some((option, i) => option.text !== names[i]) || select.length !== names.length)
+      select.replaceChildren(...names.map((name, i) => make("option", name, {value: i})));
+    select.value = value;
+  };
+  options($("site"), data.sites.map(one => one.name), state.site);
+  options($("head"), site().heads.map((head, h) => `${h}${head.off ? " (off)" : ""}`), state.head);
+  options($("colors"), COLORS, COLORS.indexOf(state.colors));
+  for (const [id, value] of [["as", state.as], ["side", shadedBy()[0]]])
+    for (const input of $(id).querySelectorAll("input")) input.checked = input.value === value;
+}
+
+function radios(id, names, change) {
+  for (const [value, name] of Object.entries(names)) {
+    const input = make("input", "", {type: "radio", name: id, value});
+    input.addEventListener("change", () => change(value));
+    $(id).append(within("label", [input, name]));
+  }
+}
+
+// Mouse, touch and keys
+
+function under(event) {  // a cell [query, key]; of lines also a token ["q" or "k", position]
+  const box = $("picture").getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top, [Q, K] = site().shape;
+  if (state.as === "map") {
+    const {left, top, cell} = drawn.map, q = Math.floor((y - top) / cell), k = Math.floor((x - left) / cell);
+    return q >= 0 && q < Q && k >= 0 && k < K ? [q, k] : null;
+  }
+  const {x: ends, y: at, cell, shown} = drawn.lines, i = Math.floor((y - 30) / cell);
+  const side = x < ends.q ? "q" : x > ends.k ? "k" : "", share = (x - ends.q) / (ends.k - ends.q);
+  if (side) return i >= 0 && i < (side === "q" ? Q : K) ? [side, i] : null;
+  const far = ([q, k]) => Math.abs(at(q) + (at(k) - at(q)) * share - y);
+  const near = shown.filter(line => far(line) < 7).sort((a, b) => far(a) - far(b) || b[2] - a[2])[0];
+  return near ? near.slice(0, 2) : null;
+}
+
+function hover(event) {
+  if (event.pointerType === "touch") return;
+  const found = event.type === "pointerleave" ? null : under(event);
+  if (String(found) === String(hovered)) return;
+  hovered = found;
+  (state.as === "map" ? marks : lines)();
+  readout();
+}
+
+function click(event) {
+  const found = under(event), name = isToken(found) ? "pin" : "cell";
+  if (found) go({[name]: String(found) === String(state[name]) ? null : found});
+}
+
+const ARROWS = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]};
+
+function key(event) {
+  const [down, right] = ARROWS[event.key] ?? [], place = event.target.id, [Q, K] = site().shape;
+  if (event.key === "Escape") return go({cell: null, pin: null});
+  if (down === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+  if (place === "mosaic") {
+    const order = drawn.mosaic.places.map((y, s) => [y, s]).sort((a, b) => a[0] - b[0]).map(([, s]) => s);
+    const next = order[limit(0, order.indexOf(state.site) + down, order.length - 1)];
+    go({site: data.sites[next].levels ? next : state.site, head: Math.max(0, state.head + right)});
+  } else if (place === "picture" && Q * K) {
+    const [q, k] = state.cell ?? strongestCell() ?? [0, 0], by = state.cell ? [down, right] : [0, 0];
+    go({cell: [limit(0, q + by[0], Q - 1), limit(0, k + by[1], K - 1)]});
+  } else if (event.target.closest("#text")) {
+    const [side, i] = shadedBy();
+    go({pin: [side, limit(0, i + down + right, tokens(side).length - 1)]});
+    $("text").querySelector("[tabindex='0']").focus();
+  } else return;
+  event.preventDefault();
+}
+
+function clickHead(event) {
+  const {places, step} = drawn.mosaic, head = Math.floor((event.offsetX - LEFT) / step);
+  const s = places.findIndex(y => event.offsetY >= y && event.offsetY < y + step);
+  if (data.sites[s]?.levels && head >= 0 && head < data.sites[s].heads.length) go({site: s, head});
+}
+
+function clickWord(event) {
+  const button = event.target.closest("button");
+  if (button) go({pin: [button.dataset.side, +button.dataset.i]});
+}
+
+function listen() {
+  let wide = innerWidth;
+  const print = now => () => { printing = now; all(); };
+  $("mosaic").addEventListener("click", clickHead);
+  $("text").addEventListener("click", clickWord);
+  $("picture").addEventListener("click", click);
+  for (const kind of ["pointermove", "pointerleave"]) $("picture").addEventListener(kind, hover);
+  document.addEventListener("keydown", key);
+  $("site").addEventListener("change", event => go({site: +event.target.value}));
+  $("head").addEventListener("change", event => go({head: +event.target.value}));
+  $("colors").addEventListener("change", event => { state.colors = COLORS[event.target.value]; all(); });
+  $("numbers").addEventListener("toggle", numbers);
+  addEventListener("hashchange", () => location.hash !== link && go(linked()));
+  addEventListener("resize", () => { if (innerWidth !== wide) { wide = innerWidth; all(); } });
+  addEventListener("beforeprint", print(true));
+  addEventListener("afterprint", print(false));
+  for (const query of [dark, printed]) query.addEventListener("change", all);
+}
+
+function all() {
+  choose();
+  mosaic();
+  show();
+}
+
+async function start() {
+  $("about").textContent = data.about.join(" · ");
+  $("changed").append(...(data.changed.length ? data.changed : ["Original model"]).map(text => make("li", text)));
+  radios("as", VIEWS, as => go({as}));
+  radios("side", {q: "From", k: "To"}, side => go({pin: [side, shadedBy()[1]]}));
+  for (const [i, grid] of data.grids.entries()) data.grids[i] = await unpack(grid);
+  go(linked());
+  await read(state.site);
+  all();
+  listen();
+  document.documentElement.dataset.opened = Math.round(performance.now());
+  for (const [s, one] of data.sites.entries()) if (!one.levels) {
+    await read(s);
+    thumbnails(s);
+    if (s === state.site) show();
+    outline();
+  }
+  document.documentElement.dataset.painted = Math.round(performance.now());
+}
+
+start().catch(error => {
+  $("failed").hidden = false;
+  throw error;
+});

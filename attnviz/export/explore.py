@@ -1,0 +1,256 @@
+"""A whole record as one HTML file: every head, to look through in any browser, without Python and without a network.
+
+The weights are levels of 16 bits, the low bytes before the high bytes, deflated, one block for each attention call; of
+very many weights they are levels of 8 bits. What reads and draws them is explore.js.
+"""
+
+import base64
+import html
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from attnviz import metrics, views, words
+from attnviz.charts import theme
+from attnviz.charts.domain import POLICIES, Domain, adapted
+from attnviz.core.display import in_title, shown
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+from attnviz.core.record import Record, Step
+from attnviz.core.tokens import Token
+from attnviz.export import page, spec
+
+LARGE = 20_000_000
+"""Characters of all weights above which a page holds them in 8 bits."""
+
+MOST_WEIGHTS = 80_000_000
+"""Weights of a page at most: in 8 bits about 80 MB, which a browser still opens."""
+
+MOST_RULES = 254
+"""Combinations of rules that a cell's byte tells apart; any other is called `OTHER_RULES`."""
+
+OTHER_RULES = "another combination of rules"
+
+TEMPLATE, STYLE, SCRIPT = (
+    Path(__file__).with_name(f"explore.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js")
+)
+
+
+class Page(str):
+    """The text of a page. As the last line of a notebook's cell it is shown there, in a frame that reaches nothing."""
+
+    def __repr__(self) -> str:
+        return f"<a page of {len(self):,} characters: write it to a file that ends in .html>"
+
+    def _repr_html_(self) -> str:
+        frame = 'sandbox="allow-scripts" style="width: 100%; height: 900px; border: 0"'
+        return f'<iframe title="Every head of a record" {frame} srcdoc="{html.escape(self)}"></iframe>'
+
+
+def explore(
+    record: Record, *, before: Record | None = None, sentence: int = 0, site: Site | None = None, head: int = 0
+) -> Page:
+    """Every head of a record as one page: a mosaic, each head as a map, as lines and as a text, and what is predicted.
+
+    Args:
+        before: the run without changes, for what was predicted then.
+        site, head: where the page opens; the first if they are not given.
+
+    Raises:
+        InputError: if there is no such sentence, site or head, or too many weights for a page.
+    """
+    steps = _steps(record, sentence)
+    opens = [step.site for step in steps].index(record.step(site).site) if site else 0
+    if not 0 <= head < steps[opens].num_heads:
+        raise InputError(f"There is no head {head} at {steps[opens].site}; there are {steps[opens].num_heads}.")
+    bits, blocks, sites, grids = _packed(record, steps, sentence)
+    data = _facts(record) | {
+        "bits": bits,
+        "texts": [],
+        "sites": sites,
+        "grids": grids,
+        "opens": [opens, head],
+        "predicted": _predicted(record, before, sentence),
+    }
+    for one, step in zip(sites, steps, strict=True):
+        one |= _axes(record, step, sentence, data["texts"])
+    return _written(data, blocks)
+
+
+def _steps(record: Record, sentence: int) -> tuple[Step, ...]:
+    """The attention calls of a page."""
+    if not 0 <= sentence < len(record.sentences):
+        have = f"there are {len(record.sentences)}, counted from 0"
+        raise InputError(f"There is no sentence {sentence}; {have}.")
+    if not record.steps:
+        raise InputError(f"'{record.source}' has no attention to show.")
+    weights = sum(step.num_heads * step.shape[2] * step.shape[3] for step in record.steps)
+    if weights > MOST_WEIGHTS:
+        most = f"a page holds {MOST_WEIGHTS:,} at most"
+        raise InputError(f"All heads together have {weights:,} weights; {most}: shorten the text.")
+    return record.steps
+
+
+def _written(data: dict[str, Any], blocks: Sequence[str]) -> Page:
+    """The page: what it shows is data that no browser runs; its one script and its style are known by their hashes."""
+    style = "\n".join([_colors(theme.LIGHT), f"@media (prefers-color-scheme: dark) {{ {_colors(theme.DARK)} }}", STYLE])
+    weights = (f'<script type="text/plain" id="weights-{i}">{block}</script>' for i, block in enumerate(blocks))
+    return Page(
+        Template(TEMPLATE).substitute(
+            policy=page.policy(SCRIPT, styles=page.digest(style)),
+            title=page.escaped(data["title"]),
+            style=style,
+            data=page.inert(spec.to_json(spec.clean(data))),
+            weights="\n".join(weights),
+            script=SCRIPT,
+        )
+    )
+
+
+def _colors(colors: theme.Theme) -> str:
+    named = "".join(f"--{name}: {value}; " for name, value in asdict(colors).items() if isinstance(value, str))
+    return f":root {{ {named}--font: {theme.FONT}; --mono: {theme.MONO}; }}"
+
+
+def _facts(record: Record) -> dict[str, Any]:
+    """What is said of the whole page, and how it is drawn."""
+    said = [theme.CAUTIONS.get(record.provenance, ""), record.unseen, views.READ_ONLY if record.read_only else ""]
+    return {
+        "title": f"Every head · {in_title(record.source)}",
+        "about": [text for text in said if text],
+        "changed": [shown(text, 200).replace("␣", " ") for text in record.edits.in_words()],
+        "themes": {name: asdict(colors) for name, colors in (("light", theme.LIGHT), ("dark", theme.DARK))},
+        "captions": {kind: Domain(kind).caption for kind in ("fixed", "shared", "log")},
+        "policies": POLICIES,
+        "filled": words.FILLED,
+    }
+
+
+# Weights
+
+
+def _packed(
+    record: Record, steps: Sequence[Step], sentence: int
+) -> tuple[int, list[str], list[dict[str, Any]], list[str]]:
+    """How many bits a weight has, and the weights, facts and rules of every site: 16 bits, or 8 where that is large."""
+    for bits in (16, 8):
+        blocks, sites, grids, size = [], [], {}, 0
+        for facts, block in _sites(record, steps, sentence, bits, grids):
+            sites.append(facts)
+            blocks.append(block)
+            size += len(block)
+            if bits == 16 and size > LARGE:
+                break
+        else:
+            break
+    return bits, blocks, sites, [_deflated(grid) for grid in grids]
+
+
+def _sites(
+    record: Record, steps: Sequence[Step], sentence: int, bits: int, grids: dict[bytes, int]
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """The facts of each site and its weights; `grids` collects which rule blocks which cell, each grid once."""
+    for step in steps:
+        seen = views.see(record, step.site, sentence=sentence)
+        found = metrics.cells_of(step, range(step.num_heads), sentence=sentence, scores=False)
+        top = max([1.0, *(float(np.nanmax(cells.weights, initial=0)) for cells in found)])
+        facts = {
+            "name": str(step.site),
+            "kind": step.site.kind,
+            "layer": step.site.layer,
+            "shape": [*step.shape[2:]],
+            "top": top,
+            "policy": step.scoring.empty_rows,
+            "reasons": _reasons(found[0].reasons),
+            "heads": [_head(step, head, cells, seen, grids) for head, cells in enumerate(found)],
+        }
+        yield facts, _deflated(planes(levels(np.stack([cells.weights for cells in found]), bits, top)))
+
+
+def _head(step: Step, head: int, cells: metrics.Cells, seen: views.Seen, grids: dict[bytes, int]) -> dict[str, Any]:
+    """How a head is colored, which rows are empty, and which rules block its cells."""
+    scale = adapted(cells, seen)
+    facts: dict[str, Any] = {"largest": float(np.nanmax(cells.weights, initial=0))}
+    if scale.kind == "adapts":
+        facts |= {"ends": scale.top, "caption": scale.caption}
+    if cells.reasons:
+        grid = np.minimum(cells.blocked, MOST_RULES + 1).astype(np.uint8).tobytes()
+        facts["grid"] = grids.setdefault(grid, len(grids))
+    if (empty := np.flatnonzero((cells.states == metrics.EMPTY).all(1))).size and cells.weights.shape[1]:
+        facts["empty"] = empty.tolist()
+    return facts | ({"off": True} if head in step.heads_off else {})
+
+
+def _reasons(reasons: Sequence[str]) -> list[str]:
+    return [*reasons[:MOST_RULES], OTHER_RULES] if len(reasons) > MOST_RULES else [*reasons]
+
+
+def levels(weights: np.ndarray, bits: int, top: float = 1.0) -> np.ndarray:
+    """Weights as whole numbers: the last is NaN, the one before it `top`; in 8 bits of their roots.
+
+    The error is at most 0.000008 in 16 bits, and 0.004 in 8, less where weights are small.
+    """
+    last = 2**bits - 2
+    share = np.clip(np.nan_to_num(weights.astype(np.float64)) / top, 0, 1)
+    found = np.rint((share if bits == 16 else np.sqrt(share)) * last)
+    return np.where(np.isnan(weights), last + 1, found).astype(f"<u{bits // 8}")
+
+
+def planes(levels: np.ndarray) -> bytes:
+    """All low bytes, then all high ones: deflate finds more in them."""
+    flat = np.ascontiguousarray(levels).reshape(-1)
+    return flat.view(np.uint8).reshape(-1, flat.itemsize).T.tobytes()
+
+
+def _deflated(content: bytes) -> str:
+    return base64.b64encode(zlib.compress(content, 6)).decode()
+
+
+# Tokens and predictions
+
+
+def _axes(record: Record, step: Step, sentence: int, texts: list[list[list[Any]]]) -> dict[str, Any]:
+    """Which texts the rows and columns of a site are; `texts` collects each once."""
+    places = []
+    for tokens in record.tokens(step.site, sentence=sentence):
+        text = [_token(token) for token in tokens]
+        if text not in texts:
+            texts.append(text)
+        places.append(texts.index(text))
+    predicts = record.predicted(step.site, sentence=sentence) is not None
+    return {"queries": places[0], "keys": places[1], "predicts": predicts}
+
+
+def _token(token: Token) -> list[Any]:
+    """How it is drawn; whether it was added, and whether it continues a word."""
+    return [shown(token.text), int(token.special), int(token.joined)]
+
+
+def _predicted(record: Record, before: Record | None, sentence: int) -> dict[str, Any]:
+    """What the model says: words after each position, what it wrote, labels; before a change as well."""
+    found: dict[str, Any] = {}
+    if record.labels is not None:
+        listed = metrics.labels(record, before=before, sentence=sentence)
+        found["labels"] = [[shown(one.word), one.probability, one.before] for one in listed]
+    if (prediction := record.prediction) is None:
+        return found
+    if prediction.written:
+        runs = [run for run in (record, before) if run and run.prediction and run.prediction.written]
+        found["written"] = [shown(run.prediction.written[sentence], 2000).replace("␣", " ") for run in runs]
+    fills = prediction.blanks is not None
+    places = prediction.blanks[sentence] if fills else range(record.read[sentence].length)
+    found["where"] = "in place of" if fills else "after"
+    found["words"] = {place: _next(record, before, place, sentence) for place in places}
+    return found
+
+
+def _next(record: Record, before: Record | None, place: int, sentence: int) -> dict[str, Any]:
+    """The words that may come after a position, and what is read there."""
+    found = metrics.next_words(record, place, before=before, sentence=sentence)
+    token = shown(metrics.token_at(record, place, sentence=sentence))
+    return {"token": token, "words": [[shown(one.word), one.probability, one.before] for one in found]}
