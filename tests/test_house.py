@@ -136,6 +136,13 @@ def test_nothing_is_left_for_later_in_the_code(word):
     assert found == []
 
 
+def test_no_two_files_of_tests_have_one_name():
+    """pytest could not collect them together."""
+    names = [path.name for path in tracked() if path.name.startswith("test_")]
+
+    assert [name for name in names if names.count(name) > 1] == []
+
+
 LONGEST = 30
 """Lines of a function at most, its docstring left out."""
 
