@@ -162,9 +162,9 @@ def _sentences(given: Sequence[str] | Sequence[Sequence[str]]) -> tuple[Sentence
 
 
 def _sentence(words: list[str], longest: int) -> Sentence:
-    tokens, start = [], 0
-    for number, word in enumerate(words):
-        tokens.append(Token(word, number, start, start + len(word)))
+    tokens, start, ids = [], 0, {word: id for id, word in enumerate(dict.fromkeys(words), 1)}
+    for word in words:
+        tokens.append(Token(word, ids[word], start, start + len(word)))
         start += len(word) + 1
     padding = [Token("<pad>", 0, start, start, special=True)] * (longest - len(words))
     return Sentence(" ".join(words), (*tokens, *padding), len(words))

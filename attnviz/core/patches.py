@@ -44,8 +44,8 @@ class Patches:
     def sentence(self) -> Sentence:
         """The positions as tokens: "row3·col5", counted from 0."""
         names = ["[CLS]"] if self.extra == 1 else [f"[extra {i}]" for i in range(self.extra)]
-        tokens = [Token(name, 0, 0, 0, special=True) for name in names]
-        tokens += [Token(f"row{r}·col{c}", 0, 0, 0) for r in range(self.rows) for c in range(self.columns)]
+        places = [f"row{r}·col{c}" for r in range(self.rows) for c in range(self.columns)]
+        tokens = [Token(name, id, 0, 0, special=id < self.extra) for id, name in enumerate([*names, *places])]
         return Sentence(f"a picture of {self.rows} x {self.columns} patches", tuple(tokens), len(tokens))
 
 

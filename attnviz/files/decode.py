@@ -10,6 +10,7 @@ from attnviz.core.edits import EachOff, Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Mask
 from attnviz.core.modifiers import Bias
+from attnviz.core.patches import SIDE, Patches
 from attnviz.core.record import Prediction, Record, Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.shapes import check_broadcast
@@ -71,7 +72,21 @@ def _record(kept: _Kept, said: dict[str, Any]) -> Record:
         read_only=bool(said["read_only"]),
         unseen=said["unseen"] and _text(said["unseen"]),
         precision=_text(said["precision"]),
+        patches=_patches(kept, said.get("patches"), len(sentences)),
     )
+
+
+def _patches(kept: _Kept, said: dict[str, Any] | None, batch: int) -> Patches | None:
+    if said is None:
+        return None
+    sizes, images = [said[name] for name in ("rows", "columns", "extra")], [kept.get(one, 3) for one in said["images"]]
+    rows, columns, extra = sizes
+    _check(all(type(n) is int for n in sizes) and min(rows, columns) > 0 and extra >= 0, "a grid has no patches")
+    _check(len(images) in (0, batch), "there are not as many pictures as texts")
+    for image in images:
+        small = max(image.shape[:2]) <= SIDE and image.numel() > 0
+        _check(small and image.shape[2] == 3 and image.dtype is torch.uint8, "a picture is none")
+    return Patches(rows, columns, extra, tuple(images))
 
 
 def _sentence(said: dict[str, Any]) -> Sentence:

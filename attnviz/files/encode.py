@@ -14,6 +14,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask
 from attnviz.core.modifiers import Bias
 from attnviz.core.origin import VECTORS
+from attnviz.core.patches import Patches
 from attnviz.core.record import Prediction, Record, Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import BiasBesideSink, MaskBesideSink
@@ -43,6 +44,7 @@ def described(record: Record, *, whole_prediction: bool) -> tuple[dict[str, Any]
         "vectors": kept.put("vectors", record.vectors),
         "labels": record.labels and [list(record.labels[0]), kept.put("labels", record.labels[1])],
         "prediction": record.prediction and _prediction(record.prediction, kept, whole_prediction),
+        "patches": record.patches and _patches(record.patches, kept),
     }
     return header, kept.tensors
 
@@ -129,6 +131,11 @@ def _bias(name: str, bias: Tensor | Bias, kept: Tensors) -> Any:
     if isinstance(bias, Tensor):
         return kept.put(name, bias)
     return {"beside": bias.sink, **_bias(name, bias.bias, kept)} if isinstance(bias, BiasBesideSink) else bias.to_json()
+
+
+def _patches(patches: Patches, kept: Tensors) -> dict[str, Any]:
+    images = [kept.put(f"patches.{n}", image) for n, image in enumerate(patches.images)]
+    return {"rows": patches.rows, "columns": patches.columns, "extra": patches.extra, "images": images}
 
 
 def _prediction(prediction: Prediction, kept: Tensors, whole: bool) -> dict[str, Any]:

@@ -199,7 +199,8 @@ class Wrapped(Source):
             return {}
         logits, (batch, length) = given.detach().float().cpu(), (len(record.read), len(record.read[0].tokens))
         if logits.dim() == 2 and len(logits) == batch and length != batch:
-            return {"labels": (tuple(self._words(range(logits.shape[1]))), logits)} if logits.shape[1] > 1 else {}
+            named = getattr(getattr(self.code.model, "config", None), "id2label", None) or {}
+            return {"labels": (tuple(str(named.get(i, i)) for i in range(logits.shape[1])), logits)}
         if logits.dim() != 3 or logits.shape[:2] != (batch, length) or logits.shape[2] not in self._vocabularies():
             return {}
         return {"prediction": Prediction(logits, Words(self, logits.shape[2]))}

@@ -1,6 +1,7 @@
 """The picture whose patches a model read, shaded by the attention from one of them, or to it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from seeing import PICTURE, Finder, Painter, Sees, seen_by
 import attnviz
 from attnviz import figures
 from attnviz.core.edits import Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.patches import SIDE, patches_of
 from attnviz.figures.patches import SIDE as DRAWN
 from attnviz.figures.patches import VEIL
@@ -162,6 +163,19 @@ def test_other_patches_leave_the_specification_as_it_is(record):
     """On the screen the form stays while its tables are replaced."""
     first, second = (figures.patches(record, SITE, 0, chosen=chosen).chart for chosen in (0, 9))
     assert without_data(first) == without_data(second)
+
+
+def test_a_picture_is_in_the_file_of_a_record(record, tmp_path):
+    """As it is drawn; a file that says something else is refused."""
+    attnviz.save(record, tmp_path / "sees.attn")
+    again = attnviz.read(tmp_path / "sees.attn")
+
+    assert (again.patches.rows, again.patches.columns, again.patches.extra) == (3, 5, 1)
+    assert torch.equal(again.patches.images[0], record.patches.images[0])
+    wrong = replace(record, patches=replace(record.patches, images=record.patches.images * 2))
+    attnviz.save(wrong, tmp_path / "wrong.attn")
+    with pytest.raises(AttnvizError, match="not as many pictures as texts"):
+        attnviz.read(tmp_path / "wrong.attn")
 
 
 def test_a_model_of_timm_shows_where_a_patch_looks():

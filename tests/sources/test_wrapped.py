@@ -1,6 +1,7 @@
 """A person's own model as a source like any other."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -180,6 +181,21 @@ def test_words_are_a_list_a_dict_or_a_function(words):
 
     assert source.tokenize([TEXT])[0].labels == joined.tokenize([TEXT])[0].labels == tuple(TEXT.split())
     assert [*attnviz.analyze(TEXT, source).prediction.vocabulary] == WORDS
+
+
+def test_a_model_that_classifies_has_labels():
+    """By the names in its configuration, else by numbers; words of its vocabulary are none."""
+
+    class Judge(Writer):
+        def forward(self, ids):
+            return super().forward(ids)[:, -1, :3]
+
+    model = Judge()
+    names, logits = attnviz.analyze(TEXT, wrapped(model)).labels
+    assert (names, logits.shape) == (("0", "1", "2"), (1, 3))
+
+    model.config = SimpleNamespace(id2label={0: "good", 2: "bad"})
+    assert attnviz.analyze(TEXT, wrapped(model)).labels[0] == ("good", "1", "bad")
 
 
 def test_what_cannot_be_wrapped_is_said_in_one_sentence():

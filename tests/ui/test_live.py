@@ -24,7 +24,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.recorded import Recorded
 from attnviz.sources.scratch import Scratch
 from attnviz.ui import live, server
-from attnviz.ui.shared import cache
+from attnviz.ui.shared import cache, look
 
 TEXT = "the cat sat on the mat"
 PATIENCE = 60
@@ -188,13 +188,13 @@ def test_a_person_s_own_model_has_every_page(monkeypatch, name):
 def test_a_picture_is_a_form_where_positions_are_patches(monkeypatch, form):
     """Of a function from edits to a record; of a model that reads words there is no such form, whatever a link says."""
 
-    def look(edits):
+    def run(edits):
         with torch.no_grad(), attnviz.capture(model, edits) as seen:
             model(PICTURE[None])
         return seen.record(grid=(3, 5), image=PICTURE)
 
     seen_by(model := Sees(), PICTURE)
-    monkeypatch.setitem(api.OFFERED, "Sees", Recorded.of(look))
+    monkeypatch.setitem(api.OFFERED, "Sees", Recorded.of(run))
     app = AppTest.from_function(heads_page, default_timeout=60)
     app.query_params["model"], app.query_params["as"], app.query_params["off"] = "Sees", form, "e0.1"
     app.run()
@@ -204,6 +204,15 @@ def test_a_picture_is_a_form_where_positions_are_patches(monkeypatch, form):
     app.selectbox(key="model").set_value("story").run()
     assert not app.exception
     assert app.segmented_control(key="as").options == ["map", "lines", "text"]
+
+
+def test_a_long_name_of_a_module_is_cut_at_its_beginning():
+    """What tells layers apart stands at the end."""
+    assert look._short("decoder layer 0") == "decoder layer 0"
+    assert look._short("decoder layer 1 · attn.1") == "decoder layer 1 · attn.1"
+    long = "cross layer 1 · decoder.layers.1.transformer_block.attention"
+    assert look._short(long) == "cross layer 1 · …attention"
+    assert look._short("encoder layer 0 · encoder.layers.0.attention") == "encoder layer 0 · …layers.0.attention"
 
 
 def told(app) -> str:

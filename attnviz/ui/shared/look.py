@@ -134,6 +134,8 @@ SUMS = flag("sums", False)
 VIEW = coded("view", View(), view_text, _read_view)
 NARROW = kept("narrow", False)
 """Whether the screen is as narrow as a phone's: the script of the page says so."""
+MODULE = 18
+"""Characters of a module's name in the choice of a layer."""
 PHONE = 358
 """Pixels that a picture has on a phone."""
 REVS = kept("revs", {})
@@ -254,10 +256,19 @@ def site(source: Source, default: Site | None = None) -> Site:
         """What was selected stands for other tokens at another kind of attention."""
         return (now if site.kind == chosen.kind else now.without("text")).put(SITE, site)
 
-    names = [source.site_name(one) for one in source.sites]
-    options = {"format_func": source.site_name, "width": 160 if max(map(len, names)) < 18 else 260}
+    names = {one: _short(source.site_name(one)) for one in source.sites}
+    options = {"format_func": names.__getitem__, "width": 160 if max(map(len, names.values())) < 18 else 250}
     control(st.selectbox, "Layer", SITE, source.sites, shown=chosen, lead="", step=other, **options)
     return chosen
+
+
+def _short(name: str) -> str:
+    """The name of a site with as much of its module's as there is room for, from the end."""
+    site, dot, module = name.partition(" · ")
+    parts = module.split(".")
+    while len(".".join(parts)) > MODULE and len(parts) > 1:
+        parts = parts[1:]
+    return f"{site}{dot}{'…' * (len('.'.join(parts)) < len(module))}{'.'.join(parts)}"
 
 
 def look_at(site: Site, head: int) -> None:
