@@ -62,6 +62,33 @@ def test_undo_by_keys_is_for_the_page_and_in_a_box_for_its_text(story):
     expect(box).to_have_value("The dog sat")
 
 
+def test_undo_takes_back_one_change_after_another(story):
+    """Also one made in a menu that is closed since, which would report what it last showed; and one by keys."""
+    undo = story.get_by_role("button", name="Undo")
+    links = [story.url]
+    for change in (
+        lambda: story.get_by_role("button", name="Switch head 1 off").click(),
+        lambda: (story.locator(".st-key-mask-menu button").click(), story.get_by_text("Window", exact=True).click()),
+    ):
+        change()
+        expect(story).not_to_have_url(links[-1])
+        driver.settled(story)
+        links.append(story.url)
+    story.keyboard.press("Escape")
+    for link in links[-2::-1]:
+        undo.click()
+        story.wait_for_url(link)
+        driver.settled(story)
+    expect(undo).to_be_disabled()
+    story.locator(".st-key-site [role=combobox]").click()
+    story.get_by_role("option").first.click()
+    expect(story).not_to_have_url(links[0])
+    driver.settled(story)
+    story.keyboard.press("Control+z")
+
+    story.wait_for_url(links[0])
+
+
 def test_words_are_explained_where_they_stand_and_all_of_them_behind_a_key(story):
     """Also words of a picture; the person's own words are not. The list closes by Escape, and nobody is shut out."""
     where = story.locator("svg.marks text", has_text="Key (").first.bounding_box()

@@ -121,7 +121,7 @@ def mask_menu(source: Source, lines: tuple[str, ...], *, opening: Stack = Stack(
     """
     fixed, hidden = bool(source.read_only), _hidden(source, lines)
     state.put(mask.OPENING, Stack() if fixed else opening)
-    with st.popover("Mask", icon=":material/grid_on:", key="mask menu"):
+    with state.menu("Mask", icon=":material/grid_on:", key="mask menu"):
         own_mask = not hidden or state.get(OWN_MASK)
         _shortcuts(fixed, built_in=own_mask and all(site.kind == "decoder" for site in source.sites))
         if hidden:

@@ -84,8 +84,9 @@ if (!window.attnvizLinks) {
       menu.open = false;
       menu.querySelector("summary").focus();
     }
-    const typing = event.target.matches?.("input:not([type=radio], [type=checkbox], [type=range]), textarea, [contenteditable=true]");
-    if (typing || !(event.ctrlKey || event.metaKey) || event.altKey || event.key.toLowerCase() !== "z") return;
+    const boxes = "input:not([type=radio], [type=checkbox], [type=range]), textarea, [contenteditable=true]";
+    const idle = event.target.matches?.("[role=combobox][aria-expanded=false]");  // a list that is closed
+    if (event.target.matches?.(boxes) && !idle || !(event.ctrlKey || event.metaKey) || event.altKey || event.key.toLowerCase() !== "z") return;
     const button = document.querySelector(`.st-key-icon-${event.shiftKey ? "redo" : "undo"} button`);
     if (button && !button.disabled) {
       event.preventDefault();

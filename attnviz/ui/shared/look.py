@@ -304,7 +304,7 @@ def step(source: Source) -> Source:
     chosen = state.one_of(STEP, steps, last)
     options = {"shown": chosen, "read": lambda step: None if step == last else step, "width": 344}
     named = step_in_words(chosen, last)
-    with st.popover(named, width=220, key="training step"):
+    with state.menu(named, width=220, key="training step"):
         control(st.select_slider, named, STEP, steps, lead="", **options)
     try:
         return source if chosen == last else cache.source(source.id, chosen)
@@ -333,7 +333,7 @@ def display(at: Look, form: str = "map") -> dict[str, object]:
 
     Lines have no colors of weights, and sums stand beside a map alone: there these choices wait.
     """
-    with st.popover("Display", icon=":material/palette:"):
+    with state.menu("Display", icon=":material/palette:"):
         colors = control(st.segmented_control, "Colors", COLORS, DOMAINS, disabled=form == "lines")
         sums = control(st.toggle, "Row sums", SUMS, disabled=form != "map")
         view = _view(at)

@@ -29,7 +29,7 @@ def chosen(source: Source) -> Source | InputError:
     known = parameters(type(source))
     if not known or source.id in api.OFFERED:
         return source
-    with st.popover(source.title, icon=":material/tune:", width=220, key="parameters"):
+    with state.menu(source.title, icon=":material/tune:", width=220, key="parameters"):
         st.caption(source.does)
         columns = st.columns(2)
         ordered = [one for kind in ("number", "flag") for one in known if one.kind == kind]

@@ -4,7 +4,9 @@ An event is a step from one state to the next. A widget remembers nothing: befor
 what it reports becomes a part of the state.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -27,6 +29,10 @@ WRITTEN: Setting[tuple[Link, ...]] = kept("links written", ())
 """The link that the browser was last known to show, and those written since: it may show any of them still."""
 CHECKED: Setting[tuple[str, ...]] = kept("link checked", (), of="link")
 """What of the link was held against what there is: what is of the model, and what of the text."""
+
+DRAWN: Setting[Mapping[str, tuple[int, Any]]] = kept("drawn in menus", {})
+"""Of each widget in a menu, by its key: the number of its identity, and the value that its browser knows."""
+_IN_MENU: ContextVar[bool] = ContextVar("in a menu", default=False)
 
 NOTHING: Link = {"model": ["translator"]}
 """The link where nothing was chosen."""
@@ -89,8 +95,10 @@ def control(
         whole_page: whether the setting belongs to what stands outside of the fragment that the widget is in.
         options: of the widget.
     """
-    key = f"{setting.name} {at}".strip()
+    key = plain = f"{setting.name} {at}".strip()
     shown = get(setting) if shown is _OWN else shown
+    if _IN_MENU.get():
+        key = _identity(plain, shown)
     # always: on another page it is another widget, which would begin with its first option
     st.session_state[key] = shown
     step = step or (lambda now, reported: now.put(setting, read(reported)))
@@ -103,13 +111,42 @@ def control(
         options["label_visibility"] = "collapsed"
     if lead:
         st.caption(lead, width="content")
-    return widget(title, *args, key=key, on_change=_report, args=(key, shown, step, whole_page), **options)
+    return widget(title, *args, key=key, on_change=_report, args=(key, plain, shown, step, whole_page), **options)
 
 
-def _report(key: str, shown: object, step: Callable[[State, Any], State], whole_page: bool) -> None:
+@contextmanager
+def menu(title: str, **options: Any) -> Iterator[None]:
+    """A popover with widgets in it."""
+    within = _IN_MENU.set(True)
+    try:
+        with st.popover(title, **options):
+            yield
+    finally:
+        _IN_MENU.reset(within)
+
+
+def _identity(key: str, shown: object) -> str:
+    """The key of a widget in a menu: another one where it is to show what its browser does not know.
+
+    What stands in a closed menu is not told of a new value: it reports the old one with whatever happens next.
+    """
+    number, known = get(DRAWN).get(key, (0, shown))
+    number += not _same(known, shown)
+    put(DRAWN, {**get(DRAWN), key: (number, shown)})
+    return f"{key} anew {number}" if number else key
+
+
+def _same(a: object, b: object) -> bool:
+    """Whether two values are one: several options are so in any order."""
+    return set(a) == set(b) if isinstance(a, list) and isinstance(b, list) else a == b
+
+
+def _report(key: str, plain: str, shown: object, step: Callable[[State, Any], State], whole_page: bool) -> None:
     """A step, if somebody chose: a page that comes back reports what it shows, and one that was left has no widgets."""
     if key not in st.session_state or st.session_state[key] == shown:
         return
+    if plain in get(DRAWN):
+        put(DRAWN, {**get(DRAWN), plain: (get(DRAWN)[plain][0], st.session_state[key])})
     change(step, st.session_state[key])
     if whole_page:
         st.rerun()
