@@ -51,7 +51,7 @@ def leak_test(
             with a kind alone the output of all layers: of an "encoder", of a "decoder" when what it reads is changed,
             or of a decoder when what its encoder reads is changed ("cross"). None is the decoder, if there is one.
         promised: the mask that each layer of that kind is to keep. Without it, the model's own with that of the edits,
-            also where the edits switch the model's own off; a decoder promises in any case to hide the future.
+            also where the edits switch the model's own off; a decoder hides the future whatever its mask says.
         sentence: which one.
         keys: the positions to change; by default all but special tokens.
         most: so many positions may be changed.

@@ -75,11 +75,18 @@ def _allowed(step: Step, edit: Mask | None, promised: Mask | None, look: Look, r
         return promised.grid(queries, keys)
     heads = [step.may_attend(head, columns=slice(0, keys)) for head in range(step.num_heads)]
     allowed = torch.stack(heads).any(0).cpu()
-    if edit is not None:
-        allowed = allowed & edit.grid(queries, keys)
     if step.site.kind == "decoder" and not read_only:  # the mask of a read-only model is read off its weights
-        allowed = allowed & Subsequent().grid(queries, keys)
-    return allowed
+        causal = Subsequent().grid(queries, keys)
+        allowed = causal if _opens_future(step) else allowed & causal
+    return allowed if edit is None else allowed & edit.grid(queries, keys)
+
+
+def _opens_future(step: Step) -> bool:
+    """Whether a mask of numbers leaves a later key open: then nothing that it says is a promise of a decoder."""
+    if not isinstance(step.mask, Tensor):
+        return False
+    heads = (step.may_attend(head, columns=slice(0, step.shape[3] - step.has_sink)) for head in range(step.num_heads))
+    return any(bool(head.triu(1).any()) for head in heads)
 
 
 def in_words(own: Record, look: Look, edit: Mask | None, promised: Mask | None) -> str:
@@ -98,5 +105,5 @@ def _named(step: Step) -> str:
     if isinstance(step.mask, Mask):
         return str(step.mask)
     if step.mask is not None:
-        return "the built-in mask"
+        return "causal" if step.site.kind == "decoder" and _opens_future(step) else "the built-in mask"
     return "causal" if step.site.kind == "decoder" else "full"

@@ -176,7 +176,7 @@ def test_a_person_s_own_model_has_every_page(monkeypatch, name):
 
     assert not app.exception
     assert app.text_area(key="text").value == TEXT
-    assert "decoder layer 1 · attn.1" in app.selectbox(key="site").options
+    assert "decoder 1 · attn.1" in app.selectbox(key="site").options
     if name == "heads":
         shown = [told(app)]
         model.head.weight.data.neg_()
@@ -209,10 +209,10 @@ def test_a_picture_is_a_form_where_positions_are_patches(monkeypatch, form):
 def test_a_long_name_of_a_module_is_cut_at_its_beginning():
     """What tells layers apart stands at the end."""
     assert look._short("decoder layer 0") == "decoder layer 0"
-    assert look._short("decoder layer 1 · attn.1") == "decoder layer 1 · attn.1"
+    assert look._short("decoder layer 1 · attn.1") == "decoder 1 · attn.1"
     long = "cross layer 1 · decoder.layers.1.transformer_block.attention"
-    assert look._short(long) == "cross layer 1 · …attention"
-    assert look._short("encoder layer 0 · encoder.layers.0.attention") == "encoder layer 0 · …layers.0.attention"
+    assert look._short(long) == "cross 1 · …attention"
+    assert look._short("encoder layer 0 · encoder.layers.0.attention") == "encoder 0 · …0.attention"
 
 
 def told(app) -> str:

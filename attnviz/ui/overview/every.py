@@ -86,7 +86,7 @@ def ordered(known: Numbers, among: tuple[str, ...] = ()) -> tuple[Order, tuple[s
     """The heads to show, in which order, and what is said of each."""
     numbers = tuple(name for name in known.names if name in among) if among else (LAYER, *known.names)
     by = state.one_of(SORT, numbers)
-    options = {"shown": by, "format_func": lambda name: f"Order: {TITLES.get(name, name)}", "width": 230}
+    options = {"shown": by, "format_func": lambda name: f"Order: {TITLES.get(name, name)}", "width": 215}
     control(st.selectbox, "Order", SORT, numbers, lead="", **options)
     there = [kind for kind in KINDS if (known.table["kind"] == kind).any()]
     kinds = [kind for kind in there if kind in state.get(KIND)] or there

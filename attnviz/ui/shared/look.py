@@ -134,7 +134,7 @@ SUMS = flag("sums", False)
 VIEW = coded("view", View(), view_text, _read_view)
 NARROW = kept("narrow", False)
 """Whether the screen is as narrow as a phone's: the script of the page says so."""
-MODULE = 18
+MODULE = 14
 """Characters of a module's name in the choice of a layer."""
 PHONE = 358
 """Pixels that a picture has on a phone."""
@@ -257,7 +257,7 @@ def site(source: Source, default: Site | None = None) -> Site:
         return (now if site.kind == chosen.kind else now.without("text")).put(SITE, site)
 
     names = {one: _short(source.site_name(one)) for one in source.sites}
-    options = {"format_func": names.__getitem__, "width": 160 if max(map(len, names.values())) < 18 else 250}
+    options = {"format_func": names.__getitem__, "width": 160 if max(map(len, names.values())) < 18 else 208}
     control(st.selectbox, "Layer", SITE, source.sites, shown=chosen, lead="", step=other, **options)
     return chosen
 
@@ -265,10 +265,13 @@ def site(source: Source, default: Site | None = None) -> Site:
 def _short(name: str) -> str:
     """The name of a site with as much of its module's as there is room for, from the end."""
     site, dot, module = name.partition(" · ")
+    if not dot:
+        return site
     parts = module.split(".")
     while len(".".join(parts)) > MODULE and len(parts) > 1:
         parts = parts[1:]
-    return f"{site}{dot}{'…' * (len('.'.join(parts)) < len(module))}{'.'.join(parts)}"
+    end = ".".join(parts)
+    return f"{site.replace(' layer ', ' ')}{dot}{'…' * (end != module)}{end}"
 
 
 def look_at(site: Site, head: int) -> None:
