@@ -27,6 +27,9 @@ class Call:
         name: of the module that made it, as `model.named_modules()` says.
         route: how it was seen: "sdpa", "scores" or "weights".
         passed: in which forward pass of the model it was made, counted from 0.
+        head: which head of the site it is, where a module computes one alone.
+        is_edited: whether the edits change anything in it.
+        offset: how many queries earlier passes had, whose keys this one has, too.
         weights: (B, H, Q, K), where only the weights are known; query and key then are None.
         refused: why it is no map that can be shown; "" if it is.
 
@@ -43,6 +46,9 @@ class Call:
     mask: Tensor | Mask | None = None
     scoring: Scoring = Scoring()
     sinks: Tensor | None = None
+    head: int | None = None
+    offset: int = 0
+    is_edited: bool = False
     weights: Tensor | None = None
     refused: str = ""
 

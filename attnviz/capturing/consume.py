@@ -68,7 +68,7 @@ def _as_before(mode: "Mode", known: Weights, tensor: Tensor) -> bool:
     """Whether weights to which something was done are still what the softmax gave; empty rows may have become zero."""
     call = known.call
     with torch.no_grad(), torch.device(tensor.device):
-        expected = Tap(mode.edits, keep=False).weights(**call.computed_from(), site=call.site)
+        expected = Tap(mode.edits_of(call), keep=False).weights(**call.computed_from(), site=call.site)
         now = known.canonical(tensor.detach())
         now = now.reshape(*expected.shape[:2], *now.shape[-2:]).to(expected.dtype)
         expected = expected[..., : now.shape[-1]]
@@ -95,10 +95,10 @@ def _only_weights(mode: "Mode", known: Weights, tensor: Tensor, value: Tensor) -
         return None
     sizes = split(known.lead, mode.heads, place.said_heads, place.batches)
     weights = weights.reshape(*sizes, *weights.shape[-2:])
-    site, passed = mode.site(place, causal(weights > 0))
-    call = Call(site, place.name, "weights", passed, None, None, folded(value, known.lead, sizes), weights=weights)
+    parts = {"query": None, "key": None, "value": folded(value, known.lead, sizes), "weights": weights}
+    call = mode.call(place, "weights", causal(weights > 0), **parts)
     mode.keep(call, place)
-    if not mode.touches(site):
+    if not call.is_edited:
         return None
     changed = mode.edited_weights(call, weights)
     return known.back(changed.reshape(*known.lead, *changed.shape[-2:])).to(tensor.dtype)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from attnviz.capturing import mha, products, sdpa
+from attnviz.capturing import flex, mha, products, refusing, sdpa
 from attnviz.capturing.call import Call, kept
 from attnviz.capturing.consume import multiply
 from attnviz.capturing.layout import Tracked
@@ -28,7 +28,7 @@ ROUTES: dict[str, Callable[..., Any]] = {
     "multi_head_attention_forward": mha.attend,
 }
 """What is done instead of a function of torch, by its name."""
-PARTS = dict.fromkeys(products.NAMES, multiply) | {"softmax": softmax}
+PARTS = dict.fromkeys(products.NAMES, multiply) | {"softmax": softmax, "flex_attention": flex.attend}
 """The same for parts of attention; these are given the function, too."""
 
 
@@ -59,10 +59,11 @@ def capture(
     Raises:
         AttnvizError: if the model cannot be seen; after the block, if an edit reached nothing, with what there is.
     """
+    refusing.check(model)
     mode = Mode(model, edits, heads, sites or {})
     handles = model.register_forward_pre_hook(mode.begin), model.register_forward_hook(mode.end)
     try:
-        with mode:
+        with refusing.uncompiled(), mode:
             yield mode.seen
     finally:
         for handle in handles:
@@ -81,6 +82,8 @@ class Mode(TorchFunctionMode):
         known = {site: "" if name == self.seen.name else name for site, name in sites.items()}
         self._places, self._sites, self._thread = Places(model), Sites(known), threading.get_ident()
         self._last: tuple[Place, Call] | None = None
+        self._past: dict[tuple[Site, int | None], int] = {}
+        self._offset = 0
 
     def __torch_function__(
         self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
@@ -109,28 +112,53 @@ class Mode(TorchFunctionMode):
         """Where in the model a call is made now; None where it is not to be seen.
 
         Raises:
-            AttnvizError: if edits would reach only one of the two runs of a checkpoint.
+            AttnvizError: if edits would reach only one of the two runs of a checkpoint, so that gradients were wrong.
         """
         place = self._places.now()
-        if place is not None and place.checkpoint == "reentrant" and self.edits != type(self.edits)():
-            what = f"{place.name} runs in a reentrant checkpoint, which would run it unedited for the gradients"
-            raise AttnvizError(f"{what}. Use torch.utils.checkpoint.checkpoint(..., use_reentrant=False).")
+        why_not = place and refusing.why_not(tensors)
+        if why_not:
+            return self.seen.note(f"{place.name or self.seen.name} computes attention {why_not}, which is not seen")
+        if place is not None and place.in_checkpoint and self.edits != type(self.edits)():
+            what = (
+                f"{place.name or self.seen.name} runs in a checkpoint, which runs it again, unedited, for the gradients"
+            )
+            raise AttnvizError(f"{what}. Edit it without checkpoints.")
         return place
 
-    def site(self, place: Place, is_causal: bool) -> tuple[Site, int]:
-        """The site of a call that is made now, and its pass."""
-        return self._sites.site(place, kind(place, is_causal, self.same))
+    def call(self, place: Place, route: str, is_causal: bool, **parts: Any) -> Call:
+        """The call that is made now; `parts` are the fields of `Call`."""
+        site, name, head, passed = self._sites.site(place, kind(place, is_causal, self.same))
+        call = Call(site, name, route, passed, **parts, head=head)
+        if passed and site.kind != "cross":
+            queries, keys = call.shape[2:]
+            past = self._past.get((site, head), 0)
+            self._offset = past if past + queries <= keys else 0
+        elif not passed:
+            self._offset = 0
+        self._past[site, head] = self._offset + call.shape[2]
+        call = replace(call, offset=0 if site.kind == "encoder" else self._offset)
+        return replace(call, is_edited=self.touches(call))
+
+    def edits_of(self, call: Call) -> Edits:
+        """The edits as they act in one call: its queries may stand behind others, and its head be one of several."""
+        edits, site = self.edits, call.site
+        if call.offset and edits.mask is not None:
+            edits = replace(edits, mask=edits.mask.shifted(call.offset))
+        if call.head is None:
+            return edits
+        off = [edits.off(site), *edits.off_alone(site)]
+        here, *alone = (frozenset({(site, 0)} if call.head in heads else ()) for heads in off)
+        return replace(edits, heads_off=here, **({"each_off": tuple(alone)} if alone else {}))
 
     def keep(self, call: Call, place: Place) -> Call:
-        """Keep a copy of a call; what a checkpoint runs again was kept before."""
+        """Keep a copy of a call."""
         copies = {
             field.name: kept(value) for field in fields(Call) if isinstance(value := getattr(call, field.name), Tensor)
         }
         scoring = replace(call.scoring, bias=tuple(map(kept, call.scoring.bias)))
         copy = replace(call, **copies, scoring=scoring)
-        if place.checkpoint != "again":
-            self._refuse_pieces(copy, place)
-            self.seen.calls.append(copy)
+        self._refuse_pieces(copy, place)
+        self.seen.calls.append(copy)
         return copy
 
     def _refuse_pieces(self, call: Call, place: Place) -> None:
@@ -147,20 +175,15 @@ class Mode(TorchFunctionMode):
             for one in (call, last[1]):
                 one.refused = f"{one.name or 'the model'} computes attention in pieces, which are no whole map"
 
-    def touches(self, site: Site) -> bool:
-        """Whether the edits change anything at a site."""
-        edits = self.edits
-        return self.touches_weights(site) or bool(edits.off(site)) or bool(edits.off_alone(site))
-
-    def touches_weights(self, site: Site) -> bool:
-        """Whether the edits change the weights at a site."""
-        edits = self.edits
-        return edits.at(site, Scoring()) != Scoring() or edits.mask_at(site.kind) is not None or not edits.own_mask
+    def touches(self, call: Call) -> bool:
+        """Whether the edits change anything in a call."""
+        edits = self.edits_of(call)
+        return touches_weights(edits, call.site) or bool(edits.off(call.site) or any(edits.off_alone(call.site)))
 
     def edited(self, call: Call, own: Callable[[], Tensor], dropout_p: float = 0.0) -> Tensor:
         """The output of a call with the edits, (B, H, Q, d_v); heads off alone leave what the others give as it is."""
-        site, edits = call.site, self.edits
-        if not self.touches_weights(site):
+        site, edits = call.site, self.edits_of(call)
+        if not touches_weights(edits, site):
             return silence(own(), edits.off(site), edits.off_alone(site))
         with torch.autocast(call.query.device.type, enabled=False), torch.device(call.query.device):
             tap = Tap(edits, keep=False)
@@ -172,11 +195,16 @@ class Mode(TorchFunctionMode):
         Raises:
             AttnvizError: if the edits need scores, and only weights are known.
         """
-        site, edits = call.site, self.edits
-        if not self.touches_weights(site):
+        site, edits = call.site, self.edits_of(call)
+        if not touches_weights(edits, site):
             return silence(own, edits.off(site), edits.off_alone(site))
         if call.weights is not None and not (edits.scale is None and edits.softcap is None and edits.own_mask):
             what = "only the weights are known, so scale, softcap and the built-in mask cannot be changed"
             raise AttnvizError(f"At {site} ({call.name}) {what}.")
         with torch.autocast(own.device.type, enabled=False), torch.device(own.device):
             return Tap(edits, keep=False).weights(**call.computed_from(), site=site)
+
+
+def touches_weights(edits: Edits, site: Site) -> bool:
+    """Whether edits change the weights at a site."""
+    return edits.at(site, Scoring()) != Scoring() or edits.mask_at(site.kind) is not None or not edits.own_mask

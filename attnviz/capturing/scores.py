@@ -19,6 +19,8 @@ MINUS = frozenset({"sub", "sub_", "subtract", "__sub__", "__isub__"})
 TURNS = frozenset({"permute", "transpose", "transpose_", "swapaxes", "swapdims", "movedim"})
 VIEWS = TURNS | frozenset("view reshape flatten unflatten contiguous expand unsqueeze squeeze to float split".split())
 """Functions after which a tensor is still multiplied by the same number."""
+EXP = ("exp", "exp_", "exp2", "sigmoid", "relu")
+"""Functions that are taken of scores instead of a softmax, or on the way to one."""
 OTHERS = ("_like", "new_", "exp", "softmax", "cumsum", "sigmoid")
 """Parts of the names of functions that give a tensor of the same shape and other scores."""
 
@@ -56,7 +58,11 @@ def carry(mode: "Mode", name: str, args: tuple, kwargs: dict[str, Any], given: A
         return
     if name == "__setitem__" and isinstance(known, Weights):
         mode.tracked.put(source, known.after(name))
-    elif isinstance(given, Tensor) and given.is_floating_point():
+        return
+    if name in EXP and isinstance(known, Scores) and (place := mode.place((source,))):
+        where = place.name or mode.seen.name
+        mode.seen.note(f"{where} takes {name}() of products of queries and keys, where a softmax would be seen")
+    if isinstance(given, Tensor) and given.is_floating_point():
         mode.tracked.put(given, made(known, name, source, args, kwargs, given))
 
 

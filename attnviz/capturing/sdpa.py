@@ -1,15 +1,16 @@
 """The first route: `F.scaled_dot_product_attention`, which says all that attention is computed from."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from attnviz.capturing.call import Call, apart
+from attnviz.capturing.call import apart
 from attnviz.capturing.shapes import folded, folded_mask, split
-from attnviz.capturing.where import causal
-from attnviz.core.masks import Subsequent
+from attnviz.capturing.where import Place, causal
+from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.scoring import Scoring
 
 if TYPE_CHECKING:
@@ -36,18 +37,43 @@ def attend(
     place = mode.place((query, key, value))
     if place is None:
         return own()
-    if enable_gqa:
-        key, value = (one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
-    lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
-    sizes = split(tuple(lead), mode.heads, place.said_heads, place.batches)
     mask, bias, empty = apart(attn_mask)
-    mask, bias = (None if one is None else folded_mask(one, lead, sizes) for one in (mask, bias))
-    scoring = Scoring(scale=scale, bias=bias, empty_rows=empty)
-    q, k, v = (folded(one, lead, sizes) for one in (query, key, value))
-    site, passed = mode.site(place, causal(attn_mask, is_causal))
-    call = Call(site, place.name, "sdpa", passed, q, k, v, Subsequent() if is_causal else mask, scoring)
+    scoring = Scoring(scale=scale, empty_rows=empty)
+    masks = Subsequent() if is_causal else mask, bias
+    return seen(mode, place, own, (query, *grouped(query, key, value, enable_gqa)), masks, scoring, dropout_p)
+
+
+def grouped(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[Tensor, Tensor]:
+    """Keys and values with as many heads as there are of queries."""
+    if not enable_gqa:
+        return key, value
+    return tuple(one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
+
+
+def seen(
+    mode: "Mode",
+    place: Place,
+    own: Callable[[], Tensor],
+    tensors: tuple[Tensor, Tensor, Tensor],
+    masks: tuple[Tensor | Mask | None, Tensor | None],
+    scoring: Scoring,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """What a function of attention gives, `own()`, or would give with the edits.
+
+    Args:
+        tensors: query, key and value, (*lead, n, d).
+        masks: the mask, and what is added to the scores; they broadcast to (*lead, Q, K).
+    """
+    lead = tuple(torch.broadcast_shapes(*(one.shape[:-2] for one in tensors)))
+    sizes = split(lead, mode.heads, place.said_heads, place.batches)
+    mask, bias = (folded_mask(one, lead, sizes) if isinstance(one, Tensor) else one for one in masks)
+    scoring = Scoring(scale=scoring.scale, bias=bias, empty_rows=scoring.empty_rows)
+    q, k, v = (folded(one, lead, sizes) for one in tensors)
+    is_causal = causal(mask) or isinstance(mask, Mask)
+    call = mode.call(place, "sdpa", is_causal, query=q, key=k, value=v, mask=mask, scoring=scoring)
     mode.keep(call, place)
-    if not mode.touches(site):
+    if not call.is_edited:
         return own()
     output = mode.edited(call, lambda: folded(own(), lead, sizes), dropout_p)
     return output.reshape(*lead, *output.shape[-2:])

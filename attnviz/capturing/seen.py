@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from attnviz.capturing.call import Call
+from attnviz.capturing.joining import whole
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.patches import Patches, patches_of
@@ -35,12 +36,12 @@ class Seen:
     @property
     def sites(self) -> dict[Site, str]:
         """The sites and the names of the modules that call attention there."""
-        return {call.site: call.name or self.name for call in self.calls if not call.why_not}
+        return {site: call.name or self.name for site, call in self._whole().items()}
 
     @property
     def heads(self) -> dict[Site, int]:
         """How many heads each site has."""
-        return {call.site: call.shape[1] for call in self.calls if not call.why_not}
+        return {site: call.shape[1] for site, call in self._whole().items()}
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -48,7 +49,7 @@ class Seen:
         return self.steps_of({})
 
     def steps_of(self, lengths: Mapping[str, tuple[int, ...]]) -> tuple[Step, ...]:
-        """A step per site, of the last pass.
+        """A step per site: of the last pass, or of a whole generation with a cache.
 
         Args:
             lengths: by the kind of attention, how many keys of each sentence are no padding.
@@ -56,10 +57,13 @@ class Seen:
         Raises:
             AttnvizError: if no attention was seen, with what was.
         """
-        last = {call.site: call for call in self.calls if not call.why_not}
-        if not last:
+        calls = self._whole()
+        if not calls:
             raise AttnvizError(self._nothing())
-        return tuple(call.step(self.edits, lengths.get(call.site.kind)) for call in last.values())
+        return tuple(call.step(self.edits, lengths.get(site.kind)) for site, call in calls.items())
+
+    def _whole(self) -> dict[Site, Call]:
+        return whole([call for call in self.calls if not call.why_not])
 
     def record(
         self,
@@ -120,11 +124,19 @@ class Seen:
             patches=patches,
         )
 
+    def note(self, sentence: str) -> None:
+        """Say once what was seen and cannot be shown."""
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+
     def check(self) -> None:
         """Raises: AttnvizError: if an edit reached nothing, with what there is."""
         if self.edits == type(self.edits)():
             return
         heads = self.heads
+        refused = [call for call in self.calls if call.refused and call.is_edited]
+        if refused:
+            raise AttnvizError(f"The edits cannot be right: {refused[0].refused}.")
         if not heads:
             raise AttnvizError(f"The edits reached nothing. {self._nothing()}")
         for site, head in sorted(self.edits.heads_off):
@@ -134,7 +146,7 @@ class Seen:
 
     def _nothing(self) -> str:
         why = "; ".join([*dict.fromkeys(call.why_not for call in self.calls if call.why_not), *self.notes])
-        what = why or "no function of torch that attention is made of was called in the model. Was it run in the block?"
+        what = why or "no function of torch that attention is made of was called in it. Was the model run in the block?"
         return f"No attention was seen in {self.name}: {what}"
 
 

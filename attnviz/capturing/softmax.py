@@ -66,10 +66,10 @@ def _weighed(mode: "Mode", place: Place, known: Scores, solved: Solved, given: T
     cap = {} if known.outer is None else {"softcap": known.outer}
     scale = known.scale * (known.outer or 1.0)
     scoring = Scoring(scale=scale, bias=bias, empty_rows=solved.empty_rows, **cap)
-    site, passed = mode.site(place, causal(mask))
-    call = Call(site, place.name, "scores", passed, q, k, None, mask, scoring, sinks)
+    parts = {"query": q, "key": k, "value": None, "mask": mask, "scoring": scoring, "sinks": sinks}
+    call = mode.call(place, "scores", causal(mask), **parts)
     stored = mode.keep(call, place)
-    if mode.touches(site):
+    if call.is_edited:
         given = _edited(mode, call, known, given)
     mode.tracked.put(given, Weights(lead=lead, axes=known.axes, call=stored, has_sink=known.has_sink))
     return given

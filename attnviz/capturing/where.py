@@ -4,6 +4,7 @@ Stateless and of one thread: no module is changed, and no hook is needed on the 
 """
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -21,9 +22,9 @@ CROSS = ("cross", "encdecattention", "encoder_attn", "encoder_decoder", "multihe
 SKIPPED = (nn.Module.__call__.__code__.co_filename,)
 """Files whose frames only hand a call on."""
 CHECKPOINT = os.path.join("torch", "utils", "checkpoint.py")
-CHECKPOINTS = {"CheckpointFunction.forward": "reentrant", "CheckpointFunction.backward": "again"}
-CHECKPOINTS |= {"_checkpoint_without_reentrant_generator.<locals>.recompute_fn": "again"}
-"""What runs a part of a model for a checkpoint: the first time, without gradients, or again in the backward pass."""
+"""The file whose functions run parts of a model, and run them again for the gradients."""
+ONE_HEAD = re.compile(r"(?:(.+)\.)?\w*head\w*\.(\d+)")
+"""Name of a module that computes one head of several: "blocks.0.heads.2"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class Place:
         frame: of its forward.
         above: the module that called it and the frame of its forward; None if nothing of the model did.
         in_pass: whether the model's own forward is at work.
-        checkpoint: "reentrant" or "again" if a checkpoint runs it, see `CHECKPOINTS`; else "".
+        in_checkpoint: whether a checkpoint runs it.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Place:
     frame: FrameType
     above: tuple[nn.Module, FrameType] | None
     in_pass: bool
-    checkpoint: str
+    in_checkpoint: bool
 
     @property
     def said_heads(self) -> set[int]:
@@ -80,7 +81,7 @@ class Places:
 
     def now(self) -> Place | None:
         """Where the call is made that is at work now; None outside the model."""
-        frame, found, above, checkpoint, in_pass = sys._getframe(2), None, None, "", False
+        frame, found, above, in_pass, in_checkpoint = sys._getframe(2), None, None, False, False
         while frame is not None:
             owner = self._owner(frame)
             if owner is not None and (found is None or (owner[1] is found[1] and above is None)):
@@ -88,10 +89,9 @@ class Places:
             elif owner is not None and above is None:
                 above = owner[1], frame
             in_pass = in_pass or (owner is not None and owner[1] is self.model)
-            if frame.f_code.co_filename.endswith(CHECKPOINT):
-                checkpoint = checkpoint or CHECKPOINTS.get(frame.f_code.co_qualname, "")
+            in_checkpoint = in_checkpoint or frame.f_code.co_filename.endswith(CHECKPOINT)
             frame = frame.f_back
-        return found and Place(*found, above, in_pass, checkpoint)
+        return found and Place(*found, above, in_pass, in_checkpoint)
 
     def _owner(self, frame: FrameType) -> tuple[str, nn.Module] | None:
         """The module of the model that is the first argument of a frame's function."""
@@ -126,18 +126,24 @@ class Sites:
         self.passed += 1
         self._calls.clear()
 
-    def site(self, place: Place, kind: str) -> tuple[Site, int]:
-        """The site of a call that is made now, and its pass; `kind` counts where it is made for the first time."""
+    def site(self, place: Place, kind: str) -> tuple[Site, str, int | None, int]:
+        """The site of a call that is made now; `kind` counts where it is made for the first time.
+
+        Returns:
+            The site, the name of what computes all its heads, which head this call is of if it is of one, and the pass.
+        """
         if place.in_pass:
             nth, passed = self._calls[place.name], max(0, self.passed)
             self._calls[place.name] += 1
         else:
             nth, passed = 0, self._repeats[place.name]
-            self._repeats[place.name] += place.checkpoint != "again"
-        if (place.name, nth) not in self._known:
-            self._known[place.name, nth] = Site(kind, self._layers[kind])
+            self._repeats[place.name] += 1
+        one = ONE_HEAD.fullmatch(place.name)
+        name, head = (one[1] or "", int(one[2])) if one else (place.name, None)
+        if (name, nth) not in self._known:
+            self._known[name, nth] = Site(kind, self._layers[kind])
             self._layers[kind] += 1
-        return self._known[place.name, nth], passed
+        return self._known[name, nth], name, head, passed
 
 
 def kind(place: Place, is_causal: bool, same: bool | None = None) -> str:

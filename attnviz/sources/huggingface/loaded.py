@@ -22,7 +22,8 @@ class Trial:
         unseen: what of its attention is not shown; None if all of it is.
         layers: the numbers of its layers, at sites where they are not counted from 0 without a gap.
         alone: the kind of its attention, where it has only one and its parts do not say it right.
-        captured: it is seen and edited in its own code, see `attnviz.capturing`.
+        calls: the modules that compute attention, of a model that is seen and edited in its own code by
+            `attnviz.capturing`; else none.
     """
 
     heads: Mapping[Site, int] = field(default_factory=dict)
@@ -31,7 +32,11 @@ class Trial:
     unseen: str | None = None
     layers: Mapping[Site, int] = field(default_factory=dict)
     alone: str | None = None
-    captured: bool = False
+    calls: Mapping[Site, str] = field(default_factory=dict)
+
+    @property
+    def is_captured(self) -> bool:
+        return bool(self.calls)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -38,8 +38,8 @@ def watched(
     """Run a model once; gives what it gave, and a step per attention call."""
     model = loaded.model
     with loaded.turns.turn(), torch.inference_mode():
-        if loaded.trial.captured:
-            with capture(model, edits) as seen:
+        if loaded.trial.is_captured:
+            with capture(model, edits, sites=loaded.trial.calls) as seen:
                 given = model(**read, **settings(model))
             return given, seen.steps_of(dict.fromkeys(KINDS, lengths))
         if loaded.keeps_own_attention:
@@ -87,7 +87,8 @@ def written(
         run = Run(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone, keep=False)
         return {} if loaded.keeps_own_attention else {"attnviz": run}
 
-    captured = capture(model, edits) if loaded.trial.captured else nullcontext()
+    trial = loaded.trial
+    captured = capture(model, edits, sites=trial.calls) if trial.is_captured else nullcontext()
     with loaded.turns.turn(), torch.inference_mode(), captured:
         memory = model.get_encoder()(**read, **tap())
         while ids.shape[1] < most:

@@ -127,7 +127,7 @@ def _captured(loaded: Loaded) -> Loaded:
     if partly:
         raise AttnvizError(OWN.format(name))
     heads = {site: step.num_heads for site, step in steps.items()}
-    trial = Trial(heads, _width(loaded, running.hidden(given), read), None, unseen, captured=True)
+    trial = Trial(heads, _width(loaded, running.hidden(given), read), None, unseen, calls=seen.sites)
     return replace(loaded, keeps_own_attention=True, trial=trial)
 
 

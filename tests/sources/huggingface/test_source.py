@@ -227,6 +227,11 @@ def test_attention_in_code_of_its_own_is_seen_there(opened, family):
             assert_close(step.weights(head)[:5, :5], given.attentions[layer][0, head].float(), rtol=1e-4, atol=1e-5)
 
 
+def test_one_token_alone_has_the_sites_of_the_model(opened):
+    """No mask tells then that a decoder is one."""
+    assert run(opened("Bloom"), ["w5"]).sites == (Site("decoder", 0), Site("decoder", 1))
+
+
 @pytest.mark.parametrize("family", PROJECTIONS)
 def test_a_head_off_in_code_of_its_own_is_that_head_zeroed_by_hand(opened, family):
     """Before the output projection of its layer."""

@@ -133,7 +133,7 @@ def test_attention_of_another_formula_is_seen_in_its_own_code(opened, monkeypatc
     monkeypatch.setattr(tapped, "_apart", lambda mask, bias, keys: apart(mask, None, keys))
     model = opened("t5", "T5EncoderModel")
 
-    assert model.loaded.trial.captured
+    assert model.loaded.trial.is_captured
     zoo.check(model, run(model))
     zoo.changes(model, run(model))
 
