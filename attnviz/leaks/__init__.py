@@ -18,6 +18,7 @@ from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.leaks import probes, promise
 from attnviz.leaks.look import look_at, tokens
+from attnviz.leaks.padding import PaddingTest, padding_test
 from attnviz.leaks.probes import Probe
 from attnviz.sources.base import Source
 

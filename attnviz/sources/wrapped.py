@@ -297,14 +297,16 @@ def _ids(given: Any) -> tuple[list[int], list[str] | None]:
 
 def _placed(text: str, ids: list[int], strings: list[str]) -> tuple[Token, ...]:
     """Tokens with their places in the text, where they stand there."""
-    tokens, at = [], 0
+    tokens, at, low = [], 0, text.lower() if len(text.lower()) == len(text) else text
     for id, string in zip(ids, strings, strict=True):
-        start = text.find(string, at) if string else -1
-        there = start >= 0
-        at, end = (start + len(string), start + len(string)) if there else (at, at)
-        tokens.append(
-            Token(string, id, start if there else at, end, special=not there and bool(_SPECIAL.fullmatch(string)))
-        )
+        plain = string.lstrip("Ġ▁").removeprefix("##").lower()
+        start = low.find(plain, at) if plain else -1
+        if start < 0:
+            tokens.append(Token(string, id, at, at, special=bool(_SPECIAL.fullmatch(string))))
+            continue
+        joined = 0 < start == at and (low[start - 1] + plain[0]).isalnum()
+        at = start + len(plain)
+        tokens.append(Token(string, id, start, at, joined=joined))
     return tuple(tokens)
 
 

@@ -173,6 +173,17 @@ def test_what_tokenizers_give(cut, labels):
     assert [*attnviz.wrap(Writer(), cut, TEXT).tokenize([TEXT])[0].labels] == labels
 
 
+def test_pieces_stand_in_the_text_and_are_joined():
+    """With the marks of tokenizers, whatever the case; what is in no text is special if it looks so."""
+    strings = ["[CLS]", "the", "un", "##real", "Ġcat", ".", "<eos>", "#7"]
+    source = attnviz.wrap(Writer(), lambda text: ([1] * 8, strings), "The unreal cat.")
+    tokens = source.tokenize(["The unreal cat."])[0].tokens
+
+    assert [(token.start, token.end) for token in tokens[1:6]] == [(0, 3), (4, 6), (6, 10), (11, 14), (14, 15)]
+    assert [token.joined for token in tokens] == [False, False, False, True, False, False, False, False]
+    assert [token.special for token in tokens] == [True, False, False, False, False, False, True, False]
+
+
 @pytest.mark.parametrize("words", [WORDS, dict(enumerate(WORDS)), lambda ids: [WORDS[id] for id in ids]])
 def test_words_are_a_list_a_dict_or_a_function(words):
     """And a function that joins what it is given is asked for one at a time."""

@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 from test_pages import heads_page
 
 import attnviz
-from attnviz import api, tokenizers
+from attnviz import api, figures, tokenizers
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
@@ -24,7 +24,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.recorded import Recorded
 from attnviz.sources.scratch import Scratch
 from attnviz.ui import live, server
-from attnviz.ui.shared import cache, look
+from attnviz.ui.shared import cache, code, look
 
 TEXT = "the cat sat on the mat"
 PATIENCE = 60
@@ -178,6 +178,10 @@ def test_a_person_s_own_model_has_every_page(monkeypatch, name):
     assert app.text_area(key="text").value == TEXT
     assert "decoder 1 · attn.1" in app.selectbox(key="site").options
     if name == "heads":
+        record = cache.record(source, (TEXT,))
+        lines = code.python(figures.head(record, Site("decoder", 0), 1), cache.origin)
+        assert f'record = attnviz.analyze("{TEXT}", source)' in lines
+        assert code.shell(figures.head(record, Site("decoder", 0), 1), cache.origin) == ""
         shown = [told(app)]
         model.head.weight.data.neg_()
         app.run()

@@ -22,6 +22,8 @@ OF_SCREEN = ("rev", "brush", "room")
 SEEN = {"sentence": 0, "view": View()}
 """What is looked at where nothing is asked for."""
 
+OWN = "# source is what attnviz.show was given, or what the function of your file gives"
+
 Origin = Callable[[Record], tuple[Source, tuple[str, ...]]]
 """From a record to its source and its texts."""
 
@@ -132,6 +134,9 @@ class _Writer:
         return "record" if number == 0 else f"record_{number + 1}"
 
     def _source(self, source: Source) -> str:
+        if source.id in api.OFFERED:
+            self.lines += [] if OWN in self.lines else [OWN]
+            return "source"
         settings = api.chosen(source)
         return self.call("attnviz.load", [source.id], settings) if settings else self.value(source.id)
 
