@@ -375,7 +375,9 @@ function readout() {
     lines: tap ? "Tap a line or a token." : "Point at a line or a token; click to keep it.",
     text: `${tap ? "Tap" : "Click"} a token to see its attention.`,
   };
-  $("readout").textContent = on ? `${called("q", on[0])} → ${called("k", on[1])}: ${stateOf(on)}` : hint[state.as];
+  const name = ([q, k]) => `${called("q", q)} → ${called("k", k)}: ${stateOf([q, k])}`;
+  const most = isToken(hovered) && strongest(hovered).at(-1);
+  $("readout").textContent = most ? `most: ${name(most)}` : on ? name(on) : hint[state.as];
 }
 
 function focus() {  // the cell that words are about: the chosen one, or the strongest of the picked token, or of all
@@ -383,9 +385,10 @@ function focus() {  // the cell that words are about: the chosen one, or the str
   return state.as === "text" && picked || state.cell || picked || strongestCell();
 }
 
+const nameOf = (s, h) => `Head ${h}${data.sites[s].heads[h].off ? " (off)" : ""} · ${data.sites[s].name}`;
+
 function words() {
-  const at = focus(), [Q, K] = site().shape, off = site().heads[state.head].off ? " (off)" : "";
-  const name = `Head ${state.head}${off} · ${site().name}`;
+  const at = focus(), [Q, K] = site().shape, name = nameOf(state.site, state.head);
   $("name").textContent = name;
   $("words").textContent = at ? sentence(at) : "No weight is above zero.";
   const told = `${name}, ${Q} queries by ${K} keys. ${$("words").textContent} Arrow keys move over its cells.`;
@@ -468,6 +471,7 @@ function show() {
   hovered = null;
   $("picture").hidden = state.as === "text";
   $("text").hidden = $("side").hidden = state.as !== "text";
+  $("moves").hidden = !touch.matches || state.as !== "map" || !state.cell;
   ({map, lines, text})[state.as]();
   for (const part of [legend, readout, words, numbers, controls, outline]) part();
   const colors = state.colors === COLORS[0] ? undefined : state.colors, place = site().kind[0] + site().layer;
@@ -552,6 +556,11 @@ function click(event) {
 
 const ARROWS = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]};
 
+function move(by) {  // the chosen cell; if there is none, it begins at the strongest
+  const [Q, K] = site().shape, [q, k] = state.cell ?? strongestCell() ?? [0, 0], [down, right] = state.cell ? by : [0, 0];
+  go({cell: [limit(0, q + down, Q - 1), limit(0, k + right, K - 1)]});
+}
+
 function key(event) {
   const [down, right] = ARROWS[event.key] ?? [], place = event.target.id, [Q, K] = site().shape;
   if (event.key === "Escape") return go({cell: null, pin: null});
@@ -560,10 +569,8 @@ function key(event) {
     const order = drawn.mosaic.places.map((y, s) => [y, s]).sort((a, b) => a[0] - b[0]).map(([, s]) => s);
     const next = order[limit(0, order.indexOf(state.site) + down, order.length - 1)];
     go({site: data.sites[next].levels ? next : state.site, head: Math.max(0, state.head + right)});
-  } else if (place === "picture" && Q * K) {
-    const [q, k] = state.cell ?? strongestCell() ?? [0, 0], by = state.cell ? [down, right] : [0, 0];
-    go({cell: [limit(0, q + by[0], Q - 1), limit(0, k + by[1], K - 1)]});
-  } else if (event.target.closest("#text")) {
+  } else if (place === "picture" && Q * K) move([down, right]);
+  else if (event.target.closest("#text")) {
     const [side, i] = shadedBy();
     go({pin: [side, limit(0, i + down + right, tokens(side).length - 1)]});
     $("text").querySelector("[tabindex='0']").focus();
@@ -571,10 +578,15 @@ function key(event) {
   event.preventDefault();
 }
 
-function clickHead(event) {
-  const {places, step} = drawn.mosaic, head = Math.floor((event.offsetX - LEFT) / step);
-  const s = places.findIndex(y => event.offsetY >= y && event.offsetY < y + step);
-  if (data.sites[s]?.levels && head >= 0 && head < data.sites[s].heads.length) go({site: s, head});
+function headUnder({offsetX, offsetY}) {
+  const {places, step} = drawn.mosaic, head = Math.floor((offsetX - LEFT) / step);
+  const s = places.findIndex(y => offsetY >= y && offsetY < y + step);
+  return data.sites[s]?.levels && data.sites[s].heads[head] ? {site: s, head} : null;
+}
+
+function pointAtHead(event) {
+  const found = event.type === "pointerleave" ? null : headUnder(event);
+  $("pointed").textContent = found ? nameOf(found.site, found.head) : "Click a head, or use the arrow keys.";
 }
 
 function clickWord(event) {
@@ -582,13 +594,23 @@ function clickWord(event) {
   if (button) go({pin: [button.dataset.side, +button.dataset.i]});
 }
 
+function pointAtWord(event) {
+  const button = event.target.closest("button");
+  if (button) $("readout").textContent = button.getAttribute("aria-label");
+}
+
 function listen() {
   let wide = innerWidth;
   const print = now => () => { printing = now; all(); };
-  $("mosaic").addEventListener("click", clickHead);
+  $("mosaic").addEventListener("click", event => headUnder(event) && go(headUnder(event)));
+  $("moves").addEventListener("click", event => ARROWS[event.target.dataset.key] && move(ARROWS[event.target.dataset.key]));
   $("text").addEventListener("click", clickWord);
   $("picture").addEventListener("click", click);
-  for (const kind of ["pointermove", "pointerleave"]) $("picture").addEventListener(kind, hover);
+  $("text").addEventListener("pointerover", pointAtWord);
+  for (const kind of ["pointermove", "pointerleave"]) {
+    $("picture").addEventListener(kind, hover);
+    $("mosaic").addEventListener(kind, pointAtHead);
+  }
   document.addEventListener("keydown", key);
   $("site").addEventListener("change", event => go({site: +event.target.value}));
   $("head").addEventListener("change", event => go({head: +event.target.value}));
