@@ -8,7 +8,9 @@ from attnviz import api
 from attnviz.cli import main
 
 FILE = """
+import torch
 from parts import SEED
+from attnviz import analyze
 from attnviz.sources.scratch import Scratch
 
 class Mine(Scratch):
@@ -19,11 +21,17 @@ def build():
 
 made = build()
 
+def look(edits):
+    return analyze("a b", made, edits)
+
 def fails():
     return 1 / 0
 
 def other():
     return [1]
+
+def model():
+    return torch.nn.Linear(2, 2)
 """
 
 
@@ -47,7 +55,7 @@ def shell(capsys, tmp_path, monkeypatch):
     api.OFFERED.clear()
 
 
-@pytest.mark.parametrize("name", ["build", "made"])
+@pytest.mark.parametrize("name", ["build", "made", "look"])
 def test_what_a_file_builds_is_a_model(shell, name):
     """It imports what stands beside it, and is said to be run."""
     status, out, err = shell("tokens", "a b", "--model", f"my_model.py:{name}")
@@ -61,9 +69,10 @@ def test_what_a_file_builds_is_a_model(shell, name):
     ("model", "said"),
     [
         ("no.py:build", "There is no file '"),
-        ("my_model.py:buid", "my_model.py has no 'buid'. It has: Mine, build, made, fails, other."),
-        ("my_model.py:fails", "Line 14 of my_model.py raised ZeroDivisionError: division by zero"),
+        ("my_model.py:buid", "my_model.py has no 'buid'. It has: Mine, build, made, look, fails, other, model."),
+        ("my_model.py:fails", "Line 19 of my_model.py raised ZeroDivisionError: division by zero"),
         ("my_model.py:other", "my_model.py:other gives 'list', which is no source; let it give attnviz.wrap(model, "),
+        ("my_model.py:model", "my_model.py:model gives 'Linear', which is no source"),
         ("wrong.py:build", "Line 2 of wrong.py raised SyntaxError: invalid syntax"),
         ("stops.py:build", "Line 3 of stops.py raised SystemExit: 3"),
     ],

@@ -31,6 +31,8 @@ from attnviz.views import Groups
 
 SIDE, GAP = 300, 20
 """Pixels of the longer side of a picture, and between two."""
+LEAST = 24.0
+"""Pixels of its shorter side at least: positions in time are one row of patches."""
 VEIL = 0.9
 """How much of a dark veil covers a patch that gets nothing."""
 CHIP = 24
@@ -126,7 +128,7 @@ class _Pictures:
         images = self.patches.images
         high, wide = images[self.shade.seen.sentence].shape[:2] if images else (self.patches.rows, self.patches.columns)
         factor = SIDE / max(high, wide)
-        return wide * factor, high * factor
+        return max(LEAST, wide * factor), max(LEAST, high * factor)
 
     def drawn(self, title: str) -> Picture:
         """Where the position stands on the picture, and beside it, or on a phone below it, where it looks."""

@@ -1,17 +1,24 @@
 """A source that a person's own file builds, such as `my_model.py:build`: that file's code is run."""
 
 import importlib.util
+import inspect
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.record import Record
 from attnviz.sources.base import Source
 from attnviz.sources.own_code import errors_said
+from attnviz.sources.recorded import Recorded
+from attnviz.sources.saved import Saved
 
 
 def build(file: str, name: str) -> Source:
     """What a function of a file gives, called without arguments; or a source that has that name there.
+
+    A function that takes one argument is given edits and gives a record, as `attnviz.show` takes it.
 
     The file is imported, and so its code is run, with its folder on the path of imports.
 
@@ -30,11 +37,19 @@ def build(file: str, name: str) -> Source:
     made = getattr(module, name)
     if not isinstance(made, Source):
         with errors_said():
-            made = made() if callable(made) else made
+            made = _built(made)
     if not isinstance(made, Source):
         what = f"{path.name}:{name} gives {quoted(type(made).__name__)}, which is no source"
         raise InputError(f"{what}; let it give attnviz.wrap(model, tokenize).")
     return made
+
+
+def _built(made: Any) -> Any:
+    """What stands under a name, called if it is a function or a class."""
+    if inspect.isfunction(made) and len(inspect.signature(made).parameters) == 1:
+        return Recorded.of(made)
+    made = made() if inspect.isfunction(made) or inspect.isclass(made) else made
+    return Saved(made.source, made) if isinstance(made, Record) else made
 
 
 def _imported(path: Path) -> ModuleType:

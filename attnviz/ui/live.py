@@ -208,7 +208,10 @@ _lock = threading.RLock()
 
 def _listen(port: int) -> socket.socket:
     if port:
-        launch.check_free(HOST, port)
+        try:
+            launch.check_free(HOST, port)
+        except InputError as error:
+            raise InputError(str(error).replace("--port", "port=")) from None
     listening = socket.socket()
     listening.bind((HOST, port))
     return listening

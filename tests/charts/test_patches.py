@@ -159,6 +159,20 @@ def test_what_does_not_fit_is_refused_in_one_sentence(grid, image, said):
         seen_by(Sees(), PICTURE).record(grid=grid, image=image)
 
 
+def test_positions_in_time_are_one_row():
+    """As of a model that hears: high enough to be clicked."""
+    record = seen_by(Sees(), PICTURE).record(grid=(1, 15))
+    table = data(figures.patches(record, SITE, 0, chosen=3).chart, CELLS)
+
+    assert {row["y2"] - row["y"] for row in table} == {24.0}
+    assert record.sentences[0].labels[4] == "row0·col3"
+
+
+@pytest.mark.parametrize("format", ["svg", "pdf", "html", "json", "npz", "csv"])
+def test_a_picture_is_exported_in_every_format(record, format):
+    assert attnviz.render(figures.patches(record, SITE, 0, chosen=3, dark=True), format)
+
+
 def test_other_patches_leave_the_specification_as_it_is(record):
     """On the screen the form stays while its tables are replaced."""
     first, second = (figures.patches(record, SITE, 0, chosen=chosen).chart for chosen in (0, 9))

@@ -238,3 +238,7 @@ def test_an_offered_source_is_one_more_model(monkeypatch):
     api.OFFERED["mine"] = Mine(sharpness=1)
 
     assert cache.source("mine") == Mine(sharpness=1)
+    del api.OFFERED["mine"]
+    app.run()
+    assert not app.exception
+    assert app.selectbox(key="model").value == api.DEFAULT

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from attnviz import api
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, changes, examples, lengths, look, parameters, pretrained, state, toolbar
@@ -96,7 +97,10 @@ def _model() -> tuple[Source | Arrival | AttnvizError, AttnvizError | None]:
     In the place of the model may stand what is wrong with its name or its sizes, or that it is on its way.
     """
     options = {"lead": "", "step": examples.with_other_model(MODEL), "width": 160}
-    chosen = control(st.selectbox, "Model", MODEL, pretrained.offered(), **options)
+    offered = pretrained.offered()
+    if state.get(MODEL) not in offered:  # a person's own model that is shown no more
+        state.put(MODEL, api.DEFAULT)
+    chosen = control(st.selectbox, "Model", MODEL, offered, **options)
     if chosen == pretrained.NAME:
         return pretrained.field(), None
     pretrained.leave()
