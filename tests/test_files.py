@@ -6,7 +6,8 @@ from dataclasses import fields, replace
 import pytest
 import tiny
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from pictures import filled_of, labels_of, record_of, story_of, vectors_of, written
 from safetensors.torch import load, save
@@ -65,16 +66,15 @@ def check_same(record, again):
     for field in fields(record):
         assert same(getattr(record, field.name), getattr(again, field.name)), field.name
     for n, step in enumerate(record.steps):
-        site = again.steps[n].site
         for head in range(step.num_heads):
             ours, theirs = (one.steps[n].weights(head) for one in (record, again))
             assert torch.equal(ours.nan_to_num(9), theirs.nan_to_num(9))
             assert step.reasons(head)[0] == again.steps[n].reasons(head)[0]
-        for figure, head in (figures.heads, ()), (figures.lines, ((0,),)), (figures.head, (0,)):
-            ours, theirs = (figure(one, site, *head) for one in (record, again))
-            assert written(ours.chart) == written(theirs.chart)
-            assert ours.table.equals(theirs.table)
-            assert (ours.title, ours.description) == (theirs.title, theirs.description)
+    for figure, head in (figures.heads, ()), (figures.lines, ((0,),)), (figures.head, (0,)):
+        ours, theirs = (figure(one, again.steps[-1].site, *head) for one in (record, again))
+        assert written(ours.chart) == written(theirs.chart)
+        assert ours.table.equals(theirs.table)
+        assert (ours.title, ours.description) == (theirs.title, theirs.description)
 
 
 def test_what_is_read_again_is_what_was_saved(shipped, tmp_path):
@@ -82,8 +82,7 @@ def test_what_is_read_again_is_what_was_saved(shipped, tmp_path):
     for number, record in enumerate(every_record(shipped)):
         path = attnviz.save(record, tmp_path / f"{number}.attn")
 
-        check_same(record, attnviz.read(path))
-        check_same(record, attnviz.read(path.read_bytes()))
+        check_same(record, attnviz.read(path.read_bytes() if number % 2 else path))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,7 @@ def test_so_is_what_models_say(record):
     assert all(same(getattr(record, field.name), getattr(again, field.name)) for field in fields(record))
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_an_attention_call_of_any_kind_is_read_again(data):
     """Sinks, tensors as mask and bias, axes that only repeat, empty rows, two number types."""
@@ -224,7 +223,7 @@ def test_a_number_that_changed_on_the_way_is_noticed(content):
         files.read(bytes(damaged))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.binary(max_size=200) | st.text().map(str.encode))
 def test_no_bytes_bring_anything_but_one_sentence(given):
     with pytest.raises(InputError):
