@@ -46,7 +46,7 @@ def wrap(
         source = attnviz.wrap(model, lambda text: [vocabulary[word] for word in text.split()], "the cat sat")
         attnviz.show(source)
 
-    The model's code is not changed; it is run once, now. Runs are in evaluation mode and without gradients.
+    The model's code is not changed; it is run now, on the text. Runs are in evaluation mode and without gradients.
 
     Args:
         tokenize: from a text to its ids: a list or a tensor (n,) or (1, n), or a pair of ids and their strings; or a
@@ -73,8 +73,11 @@ def wrap(
     source = Wrapped(name or type(model).__name__, code, texts, writes=writes)
     sentences = source.tokenize([texts[0]])
     seen = source._seen(sentences, Edits(), _of_other_length(sentences, source._read(sentences)))[0]
-    d_model = max(step.num_heads * step.value.shape[-1] for step in seen.steps)
-    return replace(source, calls=seen.sites, counts=seen.heads, d_model=d_model, moment=_moment(model))
+    record = replace(source, calls=seen.sites).run(sentences)  # without calls over other positions than the tokens
+    counts = {step.site: step.num_heads for step in record.steps}
+    d_model = max(step.num_heads * step.value.shape[-1] for step in record.steps)
+    found = {"calls": seen.sites, "counts": counts, "d_model": d_model, "unseen": record.unseen}
+    return replace(source, moment=_moment(model), **found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +109,7 @@ class Wrapped(Source):
     counts: Mapping[Site, int] = field(default_factory=dict, compare=False)
     d_model: int = field(default=1, compare=False)
     writes: bool = field(default=False, compare=False)
+    unseen: str | None = field(default=None, compare=False)
     moment: int = 0
 
     provenance = PROVENANCE

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from own_models import WORDS, Translator, Writer, tokenize
+from own_models import WORDS, Attention, Translator, Writer, tokenize
 from torch import nn
 from torch.testing import assert_close
 from tutorial import Transformer
@@ -171,6 +171,26 @@ def test_a_leak_test_and_a_sweep_are_those_of_any_source():
 def test_what_tokenizers_give(cut, labels):
     """Strings are those of the tokenizer, else the words or letters of the text if they are as many, else numbers."""
     assert [*attnviz.wrap(Writer(), cut, TEXT).tokenize([TEXT])[0].labels] == labels
+
+
+def test_attention_over_other_positions_is_not_shown():
+    """It is no layer of the source, which says so; edits act elsewhere."""
+
+    class Pooling(Writer):
+        def __init__(self):
+            super().__init__()
+            self.pool = Attention(12, 3)
+            self.slots = nn.Parameter(torch.zeros(1, 2, 12))
+
+        def forward(self, ids):
+            slots = self.slots.expand(len(ids), -1, -1)
+            return super().forward(ids) + self.pool(slots).sum() * 0
+
+    source = wrapped(Pooling())
+    record = attnviz.analyze(TEXT, source, Edits(heads_off={(Site("decoder", 1), 0)}))
+
+    assert source.sites == record.sites == (Site("decoder", 0), Site("decoder", 1))
+    assert "pool has 1 x 2 queries" in source.unseen
 
 
 def test_pieces_stand_in_the_text_and_are_joined():

@@ -23,6 +23,8 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     elif source.card is None:
         title(source.title)
         large(source.does)
+        if source.unseen:
+            large(f"Not shown: {source.unseen}.")
         if described := source.described():
             with st.container(width=620):
                 table(described, numbers=(1,))
