@@ -171,8 +171,12 @@ def _has_two_texts(place: Place, same: bool | None) -> bool:
     if same is not None:
         return not same
     wide = [one.shape for one in inputs(place.frame) if one.dim() >= 3 and one.is_floating_point()]
-    pairs = ((a, b) for a in wide for b in wide if len(a) == len(b) and a[0] == b[0] and a[-1] == b[-1])
-    return any(sum(one != other for one, other in zip(a, b, strict=True)) == 1 for a, b in pairs)
+    pairs = [(a, b) for a in wide for b in wide if len(a) == len(b) and a[0] == b[0] and a[-1] == b[-1]]
+    for a, b in pairs:
+        unlike = [{one, other} for one, other in zip(a, b, strict=True) if one != other]
+        if len(unlike) == 1 and (len(a) == 3 or 1 not in unlike[0]):  # a mask is 1 wide where a bias has heads
+            return True
+    return False
 
 
 def causal(mask: Any, is_causal: bool = False) -> bool:
