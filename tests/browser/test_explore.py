@@ -4,7 +4,7 @@ import re
 
 import driver
 import pytest
-from pictures import HOSTILE, prediction_of, record_of, story_of
+from pictures import HOSTILE, prediction_of, record_of
 from playwright.sync_api import Page, expect
 
 import attnviz
@@ -145,19 +145,27 @@ def test_hostile_tokens_and_rows_that_are_no_numbers_are_shown(window, tmp_path)
     assert driver.serious(page) == []
 
 
-def test_a_page_on_paper_is_light_and_whole(window, tmp_path):
-    """A dark page prints on white, with its pictures and without what only a screen can use."""
-    words = ["the", "cat", "sat"]
-    record = story_of(words, *[{"a": 0.5, "b": 0.5}] * 3, edits=Edits(Subsequent()))
-    page = opened(window(scheme="dark"), tmp_path, record)
-    corner = "canvas => [...canvas.getContext('2d').getImageData(canvas.width / 2, canvas.height - 8, 1, 1).data]"
-    dark = page.locator("#picture").evaluate(corner)
-    page.emulate_media(media="print", color_scheme="dark")
-    page.wait_for_function(
-        f"before => String(({corner})(document.getElementById('picture'))) !== String(before)", arg=dark
-    )
+def test_the_app_gives_a_page_that_prints_light_and_whole(window, server, tmp_path):
+    """With what was predicted before; in the dark it prints on white, without what only a screen can use."""
+    app = window()
+    app.goto(f"{server}/overview?model=story&text=the dog sleeps .&off=d0.1&site=d1&show=1")
+    driver.settled(app)
+    app.locator(".st-key-take-every").get_by_role("button").first.click()
+    with app.expect_download() as waiting:
+        app.get_by_role("button", name="Interactive page").click()
+    assert waiting.value.suggested_filename.endswith("-page.html")
+    waiting.value.save_as(tmp_path / "case.html")
+    page = window(scheme="dark")
+    page.goto((tmp_path / "case.html").as_uri())
+    page.wait_for_selector("html[data-painted]")
 
+    expect(page.locator("#name")).to_have_text("Head 1 · decoder layer 1")
+    expect(page.locator("#changed")).to_have_text("decoder layer 0 head 1 off")
+    expect(page.locator("#predicted th")).to_have_text(["word", "probability", "before"])
+    pixel = "canvas => String(canvas.getContext('2d').getImageData(canvas.width / 2, canvas.height - 8, 1, 1).data)"
+    dark = page.locator("#picture").evaluate(pixel)
+    page.emulate_media(media="print", color_scheme="dark")
+    page.wait_for_function(f"dark => ({pixel})(document.getElementById('picture')) !== dark", arg=dark)
     expect(page.locator(".bar")).to_be_hidden()
     expect(page.locator("#mosaic")).to_be_visible()
-    expect(page.locator("#predicted")).to_contain_text("Most probable after")
     assert page.pdf()[:5] == b"%PDF-"

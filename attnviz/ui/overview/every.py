@@ -1,12 +1,15 @@
 """All heads as maps, in an order that can be chosen, beside the numbers of the chosen one."""
 
 import time
+from collections.abc import Callable
+from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import figures
-from attnviz.core.edits import KINDS
+from attnviz.core.edits import KINDS, Site
+from attnviz.core.record import Record
 from attnviz.metrics.roles import THRESHOLDS
 from attnviz.ui.overview.card import of_head
 from attnviz.ui.overview.numbers import LAYER, SORT, TITLES, Numbers, head_of, numbers
@@ -48,9 +51,31 @@ def panel(bar: Bar, among: tuple[str, ...] = ()) -> None:
         order, captions = ordered(known, among)
     every = _figure(at, order, captions) if plain else _draw(at, place, order, captions)
     with bar.export:
-        pictures.take_away(every, "every")
+        pictures.take_away(every, "every", more=partial(_page_button, at, every.name))
     with beside:
         of_head(at, known)
+
+
+def _page_button(at: Look, name: str) -> None:
+    """Every head as one page, for readers without attnviz."""
+    st.download_button(
+        "Interactive page",
+        help="HTML: every head as map, lines and text, in any browser and without a network",
+        data=pictures.made(
+            partial(_page, pictures.lent((at.record, at.before), "page"), at.sentence, at.site, at.number)
+        ),
+        file_name=f"{name}-page.html",
+        mime="text/html",
+        key="save page every",
+        on_click="ignore",
+    )
+
+
+def _page(runs: Callable[[], tuple[Record, Record | None]], sentence: int, site: Site, head: int) -> bytes:
+    from attnviz.export.explore import explore
+
+    record, before = runs()
+    return explore(record, before=before, sentence=sentence, site=site, head=head).encode()
 
 
 def _figure(at: Look, order: Order, captions: tuple[str, ...] | None) -> figures.Figure:

@@ -164,8 +164,8 @@ def _file(figure: Callable[[], Figure], name: str, options: dict[str, int | str]
     return export.render(replace(figure()), name, **options)
 
 
-def take_away(figure: Figure, key: str, what: str = "") -> None:
-    """One button that opens every way to save a figure."""
+def take_away(figure: Figure, key: str, what: str = "", *, more: Callable[[], None] | None = None) -> None:
+    """One button that opens every way to save a figure; `more` draws what else can be saved, beside the formats."""
     menu = st.popover(f"Export {what}".strip(), icon=":material/download:", on_change="rerun", key=f"take {key}")
     if not menu.open:
         return
@@ -191,6 +191,8 @@ def take_away(figure: Figure, key: str, what: str = "") -> None:
                     key=f"save {name} {key}",
                     on_click="ignore",
                 )
+            if more:
+                more()
         not_made()
         st.caption("Caption")
         st.code(figure.caption, None, wrap_lines=True, width=560)
