@@ -32,6 +32,7 @@ class Call:
         offset: how many queries earlier passes had, whose keys this one has, too.
         weights: (B, H, Q, K), where only the weights are known; query and key then are None.
         refused: why it is no map that can be shown; "" if it is.
+        unmet: what became of its weights instead of a product with values.
 
     A call whose value is None was never completed: its weights met no values.
     """
@@ -51,17 +52,20 @@ class Call:
     is_edited: bool = False
     weights: Tensor | None = None
     refused: str = ""
+    unmet: str = ""
 
     @property
     def why_not(self) -> str:
         """Why it cannot be shown; "" if it can."""
         if self.refused or self.value is not None:
             return self.refused
-        return f"the weights of {self.name or 'the model'} meet no values"
+        return self.unmet or f"the weights of {self.name or 'the model'} meet no values"
 
-    def complete(self, value: Tensor) -> None:
-        """The weights have met their values."""
-        self.value, self.refused = value, ""
+    def refuse_heads_first(self, heads_first: bool) -> None:
+        """Refuse what would be misread: the order in one axis matters where there are several sentences."""
+        if heads_first and self.shape[0] > 1:
+            name = self.name or "the model"
+            self.refused = f"{name} joins heads before sentences in one axis: run it on one sentence at a time"
 
     def empty_becomes(self, policy: str) -> None:
         """Empty rows get something else than the softmax gives them."""

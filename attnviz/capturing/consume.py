@@ -1,7 +1,6 @@
 """Where weights meet the values: a product that sums over the keys. What is done to weights before is noticed."""
 
 from collections.abc import Callable
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,7 +8,7 @@ from torch import Tensor
 
 from attnviz.capturing import products
 from attnviz.capturing.call import Call, kept
-from attnviz.capturing.layout import Scaled, Weights
+from attnviz.capturing.layout import Plain, Weights
 from attnviz.capturing.products import Product
 from attnviz.capturing.scores import scores
 from attnviz.capturing.shapes import folded, split
@@ -32,12 +31,20 @@ def multiply(mode: "Mode", func: Callable, args: tuple, kwargs: dict[str, Any]) 
         if isinstance(known, Weights):
             changed = _meet(mode, product, side, known)
             if changed is not None:
-                args = tuple(changed if one is tensor else one for one in args)
+                args = _with(args, tensor, changed)
+                kwargs = {name: _with(one, tensor, changed) for name, one in kwargs.items()}
             return func(*args, **kwargs)
     given = func(*args, **kwargs)
-    factors = (one.factor for one in map(mode.tracked.get, (product.left, product.right)) if isinstance(one, Scaled))
-    mode.tracked.put(given, scores(product, prod(factors)))
+    known = map(mode.tracked.get, (product.left, product.right))
+    mode.tracked.put(given, scores(product, *(one for one in known if isinstance(one, Plain))))
     return given
+
+
+def _with(given: Any, old: Tensor, new: Tensor) -> Any:
+    """Arguments with another tensor in the place of one."""
+    if isinstance(given, tuple | list):
+        return type(given)(_with(one, old, new) for one in given)
+    return new if given is old else given
 
 
 def _meet(mode: "Mode", product: Product, side: int, known: Weights) -> Tensor | None:
@@ -47,7 +54,7 @@ def _meet(mode: "Mode", product: Product, side: int, known: Weights) -> Tensor |
     keys, queries = axis[known.keys_axis], axis[known.queries_axis]
     if keys not in other or keys in out or queries in other:
         if set(own) & set(other) - set(out) and known.call is not None and known.call.value is None:
-            known.call.refused = f"{known.call.name} mixes the weights of heads or queries after the softmax"
+            known.call.unmet = f"{known.call.name} mixes the weights of heads or queries after the softmax"
         return None
     lead = "".join(axis[place] for place in range(len(known.lead)))
     rest = "".join(letter for letter in other if letter not in (*lead, keys))
@@ -60,7 +67,7 @@ def _meet(mode: "Mode", product: Product, side: int, known: Weights) -> Tensor |
     if known.is_changed and not _as_before(mode, known, tensor):
         known.call.refused = f"{known.call.name} changes the weights after the softmax"
         return None
-    known.call.complete(kept(folded(value, known.lead, known.call.query.shape[:2])))
+    known.call.value = kept(folded(value, known.lead, known.call.query.shape[:2]))
     return None
 
 

@@ -16,10 +16,27 @@ KEEP = frozenset("dropout dropout_ to float half bfloat16 double type type_as co
 
 
 @dataclass(frozen=True)
-class Scaled:
-    """A tensor that was multiplied by a number: queries often are, before their product with keys."""
+class Plain:
+    """What is known of queries, keys and other tensors before their product.
 
-    factor: float
+    Attributes:
+        factor: the number by which they were multiplied, as queries often are.
+        axes: a letter for each axis since the last one was cut into heads, "h" and "d" for the two that came of it.
+        heads_first: whether heads stand before sentences in the first axis.
+    """
+
+    factor: float = 1.0
+    axes: str = ""
+    heads_first: bool = False
+
+    def viewed(self, before: torch.Size, after: torch.Size) -> "Plain":
+        """After a view or a copy."""
+        if after == before:
+            return self
+        if (*after[:-2], prod(after[-2:])) == tuple(before):
+            return replace(self, axes=f"{'bnm'[: len(before) - 1]}hd" if len(before) < 5 else "")
+        is_joined = bool(self.axes) and after[1:] == before[2:]
+        return replace(self, axes="", heads_first=is_joined and self.axes[0] == "h")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -76,6 +93,7 @@ class Scores(Layout):
         outer: the factor of the tanh; None if there is none.
         terms: what was added, each with a factor, shaped so that it broadcasts to (*lead, Q, K).
         has_sink: whether the last key stands for none.
+        heads_first: whether heads stand before sentences in the first axis.
     """
 
     query: Tensor
@@ -84,6 +102,7 @@ class Scores(Layout):
     outer: float | None = None
     terms: tuple[tuple[Tensor, float], ...] = ()
     has_sink: bool = False
+    heads_first: bool = False
 
     def products(self) -> Tensor:
         """scale · q kᵀ, capped, (*lead, Q, K)."""
@@ -149,7 +168,7 @@ class Tracked:
     """What is known of tensors, for as long as each is there."""
 
     def __init__(self):
-        self._known: dict[int, tuple[Any, Layout | Scaled]] = {}
+        self._known: dict[int, tuple[Any, Layout | Plain]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._known)
@@ -158,7 +177,7 @@ class Tracked:
         found = self._known.get(id(value))
         return found[1] if found is not None and found[0]() is value else None
 
-    def put(self, tensor: Tensor, layout: Layout | Scaled | None) -> None:
+    def put(self, tensor: Tensor, layout: Layout | Plain | None) -> None:
         number = id(tensor)
         if layout is None:
             self._known.pop(number, None)

@@ -14,7 +14,7 @@ from attnviz.capturing import flex, mha, products, refusing, sdpa
 from attnviz.capturing.call import Call, kept
 from attnviz.capturing.consume import multiply
 from attnviz.capturing.layout import Tracked
-from attnviz.capturing.scores import OVER, TIMES, carry, join
+from attnviz.capturing.scores import STARTS, carry, join
 from attnviz.capturing.seen import Seen
 from attnviz.capturing.softmax import softmax
 from attnviz.capturing.where import Place, Places, Sites, kind, positions
@@ -94,7 +94,7 @@ class Mode(TorchFunctionMode):
         if name in PARTS:
             return PARTS[name](self, func, args, kwargs)
         given = func(*args, **kwargs)
-        if name != "__get__" and (self.tracked or name in TIMES or name in OVER):
+        if name != "__get__" and (self.tracked or name in STARTS):
             (join if name in ("cat", "concat") else carry)(self, name, args, kwargs, given)
         return given
 
@@ -157,9 +157,21 @@ class Mode(TorchFunctionMode):
         }
         scoring = replace(call.scoring, bias=tuple(map(kept, call.scoring.bias)))
         copy = replace(call, **copies, scoring=scoring)
+        self._share(copy)
         self._refuse_pieces(copy, place)
         self.seen.calls.append(copy)
         return copy
+
+    def _share(self, call: Call) -> None:
+        """Layers often have one mask and one bias: it is kept once."""
+        last = self._last and self._last[1]
+        if last is None:
+            return
+        if isinstance(last.mask, Tensor) and isinstance(call.mask, Tensor) and torch.equal(last.mask, call.mask):
+            call.mask = last.mask
+        pairs = zip(call.scoring.bias, last.scoring.bias, strict=False)
+        if call.scoring.bias and all(torch.equal(*pair) for pair in pairs):
+            call.scoring = replace(call.scoring, bias=last.scoring.bias[: len(call.scoring.bias)])
 
     def _refuse_pieces(self, call: Call, place: Place) -> None:
         """Several calls for parts of what one module was given are pieces of one attention, and no map of it."""

@@ -1,12 +1,13 @@
 """The third route: attention written by hand. What is known of a product q kᵀ is carried along to its softmax."""
 
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from attnviz.capturing.layout import Layout, Scaled, Scores, Weights
+from attnviz.capturing.layout import Layout, Plain, Scores, Weights
 from attnviz.capturing.products import Product
 
 if TYPE_CHECKING:
@@ -17,19 +18,20 @@ OVER = frozenset({"div", "div_", "divide", "divide_", "true_divide", "__truediv_
 PLUS = frozenset({"add", "add_", "__add__", "__radd__", "__iadd__"})
 MINUS = frozenset({"sub", "sub_", "subtract", "__sub__", "__isub__"})
 TURNS = frozenset({"permute", "transpose", "transpose_", "swapaxes", "swapdims", "movedim"})
-VIEWS = TURNS | frozenset("view reshape flatten unflatten contiguous expand unsqueeze squeeze to float split".split())
-"""Functions after which a tensor is still multiplied by the same number."""
+VIEWS = frozenset("view reshape flatten unflatten contiguous expand unsqueeze squeeze to float clone".split())
+STARTS = TIMES | OVER | {"view", "reshape", "unflatten"}
+"""Functions after which something is known of a tensor of which nothing was known."""
 EXP = ("exp", "exp_", "exp2", "sigmoid", "relu")
 """Functions that are taken of scores instead of a softmax, or on the way to one."""
 OTHERS = ("_like", "new_", "exp", "softmax", "cumsum", "sigmoid")
 """Parts of the names of functions that give a tensor of the same shape and other scores."""
 
 
-def scores(product: Product, factor: float = 1.0) -> Scores | None:
+def scores(product: Product, *plain: Plain) -> Scores | None:
     """What a product may be as scores: queries and keys are the axes that only one side has.
 
     Args:
-        factor: by which the queries were multiplied before.
+        plain: what is known of either side.
     """
     left, right, out = product.letters
     both, only_left, only_right = set(left) & set(right), set(left) - set(right), set(right) - set(left)
@@ -42,19 +44,19 @@ def scores(product: Product, factor: float = 1.0) -> Scores | None:
     q, k = product.arranged(0, lead, query, summed), product.arranged(1, lead, key, summed)
     sizes = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
     axes = tuple(order[letter] for letter in out)
-    found = Scores(
-        lead=tuple(sizes), axes=axes, query=q if factor == 1 else q / factor, key=k, scale=product.factor * factor
-    )
+    factor, heads_first = prod(one.factor for one in plain), any(one.heads_first for one in plain)
+    sides = {"query": q if factor == 1 else q / factor, "key": k, "scale": product.factor * factor}
+    found = Scores(lead=tuple(sizes), axes=axes, **sides, heads_first=heads_first)
     return found if product.added is None else found.plus(*product.added)
 
 
 def carry(mode: "Mode", name: str, args: tuple, kwargs: dict[str, Any], given: Any) -> None:
     """What is known of a tensor becomes what is known of what a function made of it."""
     source = next((one for one in args if mode.tracked.get(one) is not None), None)
-    known: Layout | Scaled | None = mode.tracked.get(source)
-    if known is None or isinstance(known, Scaled):
+    known: Layout | Plain | None = mode.tracked.get(source)
+    if known is None or isinstance(known, Plain):
         if isinstance(given, Tensor):
-            mode.tracked.put(given, _multiplied(name, args, 1.0 if known is None else known.factor))
+            mode.tracked.put(given, _plain(name, args, kwargs, known or Plain(), given))
         return
     if name == "__setitem__" and isinstance(known, Weights):
         mode.tracked.put(source, known.after(name))
@@ -95,16 +97,21 @@ def _rescored(known: Scores, name: str, source: Tensor, args: tuple, kwargs: dic
     return _scaled(known, other, -1 if name in OVER else 1)
 
 
-def _multiplied(name: str, args: tuple, factor: float) -> Scaled | None:
-    """By what number a tensor is multiplied that nothing else is known of."""
+def _plain(name: str, args: tuple, kwargs: dict[str, Any], known: Plain, given: Tensor) -> Plain | None:
+    """What becomes of what is known of queries and keys."""
     number = next((one for one in args[:2] if isinstance(one, float)), None)
     if name in TIMES and number:
-        factor *= number
+        known = replace(known, factor=known.factor * number)
     elif name in OVER and number and number is args[1]:
-        factor /= number
-    elif name not in VIEWS:
+        known = replace(known, factor=known.factor / number)
+    elif name in TURNS and known.axes:
+        order = _order(name, len(known.axes), args[1:], kwargs)
+        known = replace(known, axes="".join(known.axes[axis] for axis in order))
+    elif name in VIEWS:
+        known = known.viewed(args[0].shape, given.shape)
+    elif name not in TURNS:
         return None
-    return None if factor == 1 else Scaled(factor)
+    return None if known == Plain() else known
 
 
 def _scaled(known: Scores, other: Any, power: int) -> Scores | None:

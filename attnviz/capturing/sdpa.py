@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnviz.capturing.call import apart
+from attnviz.capturing.layout import Plain
 from attnviz.capturing.shapes import folded, folded_mask, split
 from attnviz.capturing.where import Place, causal
 from attnviz.core.masks import Mask, Subsequent
@@ -72,7 +73,8 @@ def seen(
     q, k, v = (folded(one, lead, sizes) for one in tensors)
     is_causal = causal(mask) or isinstance(mask, Mask)
     call = mode.call(place, "sdpa", is_causal, query=q, key=k, value=v, mask=mask, scoring=scoring)
-    mode.keep(call, place)
+    known = [mode.tracked.get(one) for one in tensors]
+    mode.keep(call, place).refuse_heads_first(any(isinstance(one, Plain) and one.heads_first for one in known))
     if not call.is_edited:
         return own()
     output = mode.edited(call, lambda: folded(own(), lead, sizes), dropout_p)

@@ -134,9 +134,9 @@ class Seen:
         if self.edits == type(self.edits)():
             return
         heads = self.heads
-        refused = [call for call in self.calls if call.refused and call.is_edited]
+        refused = [call.why_not for call in self.calls if call.why_not and call.is_edited]
         if refused:
-            raise AttnvizError(f"The edits cannot be right: {refused[0].refused}.")
+            raise AttnvizError(f"The edits cannot be right: {refused[0]}.")
         if not heads:
             raise AttnvizError(f"The edits reached nothing. {self._nothing()}")
         for site, head in sorted(self.edits.heads_off):

@@ -69,6 +69,7 @@ def _weighed(mode: "Mode", place: Place, known: Scores, solved: Solved, given: T
     parts = {"query": q, "key": k, "value": None, "mask": mask, "scoring": scoring, "sinks": sinks}
     call = mode.call(place, "scores", causal(mask), **parts)
     stored = mode.keep(call, place)
+    stored.refuse_heads_first(known.heads_first)
     if call.is_edited:
         given = _edited(mode, call, known, given)
     mode.tracked.put(given, Weights(lead=lead, axes=known.axes, call=stored, has_sink=known.has_sink))

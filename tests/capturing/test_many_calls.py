@@ -302,3 +302,36 @@ def test_flex_attention_is_exact_or_said():
     with attnviz.capture(model) as seen:
         model(q, k, v, score_mod=lambda score, b, h, q, k: torch.tanh(score))
     assert "a score_mod that does more than add" in seen.notes[0]
+
+
+class HeadsFirst(nn.Module):
+    """Heads before sentences in one axis, as one well-known translation of the paper has them."""
+
+    def __init__(self, fused: bool, heads_first: bool = True):
+        super().__init__()
+        self.n_head, self.fused, self.order = HEADS, fused, (2, 0, 1, 3) if heads_first else (0, 2, 1, 3)
+        self.qkv = nn.Linear(D, 3 * D)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, _ = x.shape
+        parts = (one.view(batch, length, self.n_head, -1) for one in self.qkv(x).chunk(3, -1))
+        q, k, v = (one.permute(*self.order).contiguous().view(-1, length, D // self.n_head) for one in parts)
+        if self.fused:
+            return F.scaled_dot_product_attention(q, k, v)
+        return torch.bmm(torch.bmm(q, k.transpose(1, 2)).softmax(2), v)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_heads_before_sentences_are_never_misread(fused):
+    """Of one sentence they are right; of several, even as many as heads, they are refused."""
+    model, usual = HeadsFirst(fused), HeadsFirst(fused, heads_first=False)
+    for one, batch in ((model, 1), (usual, 1), (usual, HEADS)):
+        with attnviz.capture(one) as seen:
+            one(torch.randn(batch, N, D))
+        assert seen.steps[0].shape == (batch, HEADS, N, N)
+
+    with attnviz.capture(model) as seen:
+        model(torch.randn(HEADS, N, D))
+    with pytest.raises(AttnvizError, match="the model joins heads before sentences in one axis"):
+        seen.record()
+    assert not seen.sites
