@@ -92,6 +92,7 @@ class Source(ABC):
         writes: whether it writes another text, so that `run` takes `targets`.
         read_only: why nothing about the attention can be changed; None if it can.
         unseen: what of the model's attention is not shown; None if all of it is.
+        one_run: whether it reads the texts of one run alone.
         unknown_token: as what a word is read that is not in the vocabulary.
         mask_token: what is written in the place of a word to be filled in; None if nothing can be filled in.
         is_loaded: whether the weights are in memory, so that a run need not wait for them.
@@ -114,6 +115,7 @@ class Source(ABC):
     writes: bool = False
     read_only: str | None = None
     unseen: str | None = None
+    one_run: bool = False
     unknown_token: str = UNK
     mask_token: str | None = None
     is_loaded: bool = True

@@ -22,6 +22,8 @@ class Saved(Source):
     name: str
     record: Record
 
+    one_run = True
+
     @property
     def provenance(self) -> str:
         return self.record.provenance
@@ -38,7 +40,9 @@ class Saved(Source):
 
     @property
     def read_only(self) -> str:
-        return f"{quoted(self.name)} is one run without its model: load {self.record.source} to change something."
+        changed = "; ".join(self.record.edits.in_words())
+        what = f"{quoted(self.name)} is one run{f' ({changed})' if changed else ''} without its model"
+        return f"{what}: load {self.record.source} to change something."
 
     @property
     def unseen(self) -> str | None:

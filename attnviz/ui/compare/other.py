@@ -130,6 +130,8 @@ def _what(a: Look) -> Other:
 def _missing(a: Look) -> dict[str, str]:
     """In what B cannot differ here, and why."""
     missing = {} if len(a.source.steps) > 1 else {"step": f"{quoted(a.source.name)} has no other training steps."}
+    if a.source.one_run:
+        missing["sentence"] = f"{quoted(a.source.name)} is one run and reads no other sentence."
     return missing | ({} if a.edits != Edits() else {"untouched": "Nothing is changed, so A is the original model."})
 
 
@@ -149,7 +151,7 @@ def opening(a: Look) -> Other:
         return _begins(a, "untouched")
     if len(a.source.steps) > 1:
         return _begins(a, "step")
-    return _begins(a, "sentence" if _swapped(a) != _text(a) else "head")
+    return _begins(a, "sentence" if _swapped(a) != _text(a) and not a.source.one_run else "head")
 
 
 def _another_step(a: Look) -> int:
