@@ -28,6 +28,7 @@ _HOMES = {
     "ALiBi": "core.modifiers",
     "RelativeBias": "core.modifiers",
     "render": "export",
+    "from_arrays": "files",
     "read": "files",
     "save": "files",
     "explore": "export.explore",

@@ -66,7 +66,7 @@ def _open(options: Namespace) -> None:
 
 def _link(asked: str) -> str:
     """The link that was given, or the one of a source that a person's file builds, or of a saved run."""
-    if not (parser.FILE.fullmatch(asked) or asked.endswith(".attn")):
+    if not (parser.FILE.fullmatch(asked) or asked.lower().endswith(parser.SAVED)):
         return asked
     from attnviz import api
     from attnviz.cli import values  # torch

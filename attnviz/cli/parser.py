@@ -63,6 +63,9 @@ FLAGS = {
 FILE = re.compile(r"(.+\.py):(\w+)")
 """How a source is named that a function of a person's file builds."""
 
+SAVED = (".attn", ".npz", ".npy", ".csv", ".safetensors", ".json", ".txt")
+"""What the names of files of attention end in."""
+
 _ABSENT = argparse.SUPPRESS
 _KINDS = {"e": "encoder", "d": "decoder", "c": "cross"}
 
@@ -103,9 +106,8 @@ def _add_app(command: argparse.ArgumentParser) -> None:
     link = (
         "what to open: a link copied from the app, or its end, such as 'masks?mask=subsequent'; or FILE.py:FUNCTION, "
     )
-    link += (
-        "a function that gives a source (see attnviz.wrap): it runs the code of that file; or a saved run, FILE.attn"
-    )
+    link += "a function that gives a source (see attnviz.wrap): it runs the code of that file; "
+    link += "or FILE, a saved run (.attn) or weights (.npz, .npy, .csv, .safetensors)"
     command.add_argument("link", metavar="LINK", nargs="?", default="", help=link)
     port = os.environ.get("STREAMLIT_SERVER_PORT", "8501")
     command.add_argument("--port", type=_port, metavar="N", default=port, help="where it listens (8501)")

@@ -64,7 +64,7 @@ def load(name: str, **settings: object) -> Source:
             raise InputError(f"What a file builds has no setting {quoted(next(iter(settings)))}; set it in the file.")
         sys.stderr.write(f"attnviz: the code of {shown(file[1])} is run.\n")
         return script.build(*file.groups())
-    if name.endswith(files.ENDING):
+    if name.lower().endswith(files.READ):
         return Saved(Path(name).name, files.read(name))
     with Download(name, sys.stderr) as told:
         return api.load(name, report=told, **settings)

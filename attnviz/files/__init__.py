@@ -17,14 +17,20 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from safetensors.torch import save as to_bytes
 
+from attnviz.check.reading import ENDINGS
 from attnviz.core import checksum
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Record
+from attnviz.files.arrays import from_arrays, from_file
 from attnviz.files.decode import record_of
 from attnviz.files.encode import PRECISIONS, described, rounded
 from attnviz.files.header import CHECKSUM, HEADER, MOST_BYTES, VERSION, read_header
 
 ENDING = ".attn"
+READ = (ENDING, *ENDINGS)
+"""What the names of files end in that `read` reads."""
+
+__all__ = ["ENDING", "READ", "from_arrays", "opened", "read", "rounded", "save", "saved"]
 
 
 def save(
@@ -71,12 +77,17 @@ def saved(record: Record, **options: Any) -> bytes:
 def read(file: str | Path | bytes, name: str = "the file") -> Record:
     """The record of a file that `save` wrote, from its path or its bytes.
 
+    A path that ends in .npz, .npy, .csv, .safetensors, .json or .txt is read as weights of anyone, or as a cache of
+    TransformerLens: see `from_arrays`.
+
     Args:
         name: what an error calls bytes.
 
     Raises:
         InputError: one sentence that says what is wrong: no such file, no record, damaged, cut, too large or too new.
     """
+    if not isinstance(file, bytes) and str(file).lower().endswith(ENDINGS):
+        return from_file(Path(file).name, _content(Path(file)))
     return opened(file, name)[0]
 
 

@@ -1,0 +1,267 @@
+"""Arrays of anyone as a record: weights alone, or queries and keys, from another tool, a paper or own code."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnviz.check import MOST_CELLS, check, reading
+from attnviz.core import conventions
+from attnviz.core.edits import KINDS, Edits, Site
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.masks import Mask
+from attnviz.core.record import Record, Step
+from attnviz.core.scoring import Scoring
+from attnviz.core.tap import Tap
+from attnviz.core.tokens import Sentence, Token
+
+SAME = 1e-4
+"""How far given weights may be from those that given queries and keys make."""
+
+READ = {
+    "may-attend": lambda mask: mask,
+    "true-is-masked": conventions.from_true_is_masked,
+    "zero-is-masked": conventions.from_zero_is_masked,
+    "additive": conventions.from_additive,
+}
+LENS = re.compile(r"blocks\.(\d+)\.attn\.hook_(pattern|q|k|v)")
+"""What TransformerLens calls the weights (B, H, Q, K), and the queries, keys and values (B, n, H, d), in its cache."""
+
+
+def from_arrays(
+    weights: Any = None,
+    *,
+    query: Any = None,
+    key: Any = None,
+    value: Any = None,
+    mask: Any = None,
+    convention: str | None = None,
+    scale: float | None = None,
+    tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    keys: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    kind: str = "encoder",
+    name: str = "arrays",
+) -> Record:
+    """A record of attention that was computed elsewhere: for every picture, number, check and file.
+
+        attnviz.from_arrays(model(**inputs, output_attentions=True).attentions, tokens=tokens)
+
+    Arrays are of NumPy, torch or what NumPy takes: (Q, K), (H, Q, K), (B, H, Q, K), (layers, B, H, Q, K), or a list
+    with one of these per layer. With one sentence of tokens, four axes whose first is not 1 are (layers, H, Q, K).
+
+    Args:
+        weights: after the softmax. With `query` and `key` they are checked against what these make.
+        query, key, value: (..., n, d) in the place of (..., Q, K).
+        mask: booleans, True = may attend; or what `convention` says; the same for all layers if it is one array.
+        convention: of the mask, one of `attnviz.check.CONVENTIONS`.
+        scale: of the dot products; by default 1/√d_k.
+        tokens: what stands at the queries, as words; of several sentences a list each. Otherwise they are numbered.
+        keys: of kind "cross", what stands at the keys; elsewhere the tokens do.
+        kind: "encoder", "decoder" or "cross".
+        name: of the source.
+
+    Raises:
+        InputError: if there are neither weights nor queries and keys, or shapes do not fit, with both of them.
+    """
+    if kind not in KINDS:
+        raise InputError(f"There is no kind {quoted(kind)}. There are: {', '.join(KINDS)}.")
+    if keys is not None and kind != "cross":
+        raise InputError(f"Keys of their own stand in cross-attention alone: say kind='cross', not {kind}.")
+    if weights is None and (query is None or key is None):
+        raise InputError("There is no attention in this: give weights, or query and key.")
+    one = tokens is not None and all(isinstance(word, str) for word in tokens)
+    given = {"weights": weights, "query": query, "key": key, "value": value}
+    layers = {what: _layers(array, what, one=one) for what, array in given.items() if array is not None}
+    count = len(next(iter(layers.values())))
+    if wrong := [f"{len(found)} of {what}" for what, found in layers.items() if len(found) != count]:
+        raise InputError(f"There are {count} layers of {next(iter(layers))} and {', '.join(wrong)}.")
+    masks = _masks(mask, convention, count)
+    steps, notes = [], []
+    for layer in range(count):
+        step, said = _step(Site(kind, layer), {what: one[layer] for what, one in layers.items()}, masks[layer], scale)
+        steps.append(step)
+        notes += [f"{step.site}: {one}" for one in said]
+    return _record(tuple(steps), notes, tokens, keys, name)
+
+
+def from_cache(arrays: Mapping[str, Any], **more: Any) -> Record | None:
+    """The record of arrays under the names that TransformerLens gives them; None if there are no such names."""
+    named = {(int(found[1]), found[2]): array for one, array in arrays.items() if (found := LENS.fullmatch(one))}
+    if not named:
+        return None
+    layers = sorted({layer for layer, _ in named})
+    heads_first = lambda array: np.moveaxis(np.asarray(array), -2, 1)  # noqa: E731
+    given: dict[str, list] = {}
+    for hook, what in (("pattern", "weights"), ("q", "query"), ("k", "key"), ("v", "value")):
+        found = [named[layer, hook] for layer in layers if (layer, hook) in named]
+        if len(found) == len(layers):
+            given[what] = [np.asarray(one) if hook == "pattern" else heads_first(one) for one in found]
+    return from_arrays(**({"kind": "decoder", "name": "TransformerLens"} | given | more))
+
+
+def from_file(name: str, content: bytes) -> Record:
+    """The record of a file of arrays: weights, or a cache of TransformerLens. No pickle is read.
+
+    Raises:
+        InputError: if it cannot be read, or holds none, or several that could be meant.
+    """
+    given = reading.read_file(name, content)
+    called = {"name": name}
+    if (record := from_cache(given.arrays, **called)) is not None:
+        return record
+    chosen = given.chosen()
+    if len(chosen) > 1:
+        raise InputError(
+            f"Which array of {quoted(name)} is meant? It has {', '.join(map(quoted, chosen))}; give one alone."
+        )
+    (array, weights), *_ = chosen.items()
+    if (kind := reading.kind_by_name(array)) not in (None, "weights"):
+        raise InputError(f"{quoted(name)} holds {kind}, no weights: 'attnviz check' reads it.")
+    return from_arrays(weights, **called)
+
+
+def _layers(array: Any, what: str, *, one: bool) -> list[Tensor]:
+    """One (B, H, n, m) per layer."""
+    if _is_layers(array):
+        return [_four(_tensor(part, what), what) for part in array]
+    tensor = _tensor(array, what)
+    if tensor.dim() == 5:
+        return list(tensor)
+    if tensor.dim() == 4 and one and len(tensor) > 1:
+        return [part.unsqueeze(0) for part in tensor]
+    return [_four(tensor, what)]
+
+
+def _is_layers(array: Any) -> bool:
+    """Whether it is a list of arrays; nested lists of numbers are one array."""
+    return isinstance(array, list | tuple) and bool(array) and getattr(array[0], "ndim", 0) >= 2
+
+
+def _tensor(array: Any, what: str) -> Tensor:
+    try:
+        tensor = array.detach().cpu() if isinstance(array, Tensor) else torch.from_numpy(np.array(array))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"The {what} are no array of numbers: {str(error)[:200]}.") from None
+    return tensor if tensor.dtype is torch.bool else tensor.float()
+
+
+def _four(tensor: Tensor, what: str) -> Tensor:
+    if not 2 <= tensor.dim() <= 4:
+        raise InputError(f"The {what} have shape {tuple(tensor.shape)}; (Q, K), (H, Q, K) or (B, H, Q, K) are read.")
+    return tensor[(None,) * (4 - tensor.dim())]
+
+
+def _masks(mask: Any, convention: str | None, count: int) -> list[Tensor | Mask | None]:
+    """A mask of ours per layer."""
+    if mask is None or isinstance(mask, Mask):
+        return [mask] * count
+    each = list(mask) if _is_layers(mask) else [mask]
+    if len(each) not in (1, count):
+        raise InputError(f"There are {count} layers and {len(each)} masks.")
+    if convention is not None and convention not in READ:
+        raise InputError(f"There is no convention {quoted(convention)}. There are: {', '.join(READ)}.")
+    tensors = [_four(_tensor(one, "mask"), "mask") for one in each]
+    if convention is None and any(one.dtype is not torch.bool for one in tensors):
+        raise InputError(f"The mask holds numbers: say its convention, one of {', '.join(READ)}.")
+    return [READ[convention or "may-attend"](one) for one in tensors] * (count // len(tensors))
+
+
+def _step(
+    site: Site, given: dict[str, Tensor], mask: Tensor | Mask | None, scale: float | None
+) -> tuple[Step, list[str]]:
+    """A layer as a step, and what was found in its arrays."""
+    weights, notes = given.get("weights"), []
+    if weights is not None:
+        notes = [*_found(weights)]
+    if {"query", "key"} <= set(given):
+        query, key = given["query"], given["key"]
+        value = given.get("value", key.new_zeros(*key.shape[:3], 1))
+        tap = Tap()
+        tap.attend(query, key, value, site=site, mask=mask, scoring=Scoring(scale=scale))
+        step = replace(tap.steps[0], name="")
+        far = 0.0 if weights is None else _far(step, weights)
+        if far <= SAME:
+            return step, notes
+        notes.append(f"softmax(query · key) differs from the given weights by up to {far:.2g}: the weights are shown.")
+    return _of_weights(site, weights, given.get("value"), mask), notes
+
+
+def _of_weights(site: Site, weights: Tensor, value: Tensor | None, mask: Tensor | Mask | None) -> Step:
+    """A step of just these weights: their logarithms are its bias. Rows stay as they are, whatever their sum."""
+    b, h, q, k = weights.shape
+    if bool((weights < 0).any()):
+        raise InputError(f"The weights of {site} hold {float(weights.min()):.4g}; give weights from after the softmax.")
+    if value is not None and value.shape[:3] != (b, h, k):
+        raise InputError(f"The weights of {site} have shape {(b, h, q, k)} and the values {tuple(value.shape)}.")
+    nothing = weights.new_zeros(b, h, max(q, k), 1)
+    value = nothing[:, :, :k] if value is None else value
+    empty = (weights == 0).all(-1)
+    logsumexp = torch.zeros(b, h, q, dtype=torch.float64).masked_fill(empty, -torch.inf)
+    scoring = Scoring(scale=1.0, bias=weights.log())
+    return Step(site, nothing[:, :, :q], nothing[:, :, :k], value, mask, logsumexp, scoring, weights_only=True)
+
+
+def _far(step: Step, weights: Tensor) -> float:
+    if tuple(weights.shape) != step.shape:
+        raise InputError(f"The weights have shape {tuple(weights.shape)}; query and key make {step.shape}.")
+    made = torch.stack(
+        [torch.stack([step.weights(h, sentence=b) for h in range(len(w))]) for b, w in enumerate(weights)]
+    )
+    return float((made - weights).abs().nan_to_num(1.0).max())
+
+
+def _found(weights: Tensor) -> Iterator[str]:
+    """What `attnviz.check` finds wrong with weights, a sentence each."""
+    if weights.numel() > MOST_CELLS:
+        yield f"of its {weights.numel():,} weights none was checked; at most {MOST_CELLS:,} are."
+        return
+    for found in check(weights, kind="weights").findings:
+        if found.severity != "note":
+            yield found.says
+
+
+def _record(
+    steps: tuple[Step, ...], notes: list[str], tokens: Sequence[Any] | None, keys: Sequence[Any] | None, name: str
+) -> Record:
+    batch, _, queries, length = steps[0].shape
+    cross = steps[0].site.kind == "cross"
+    looks = _sentences(tokens, batch, queries, "tokens", "queries")
+    seen = _sentences(keys, batch, length, "keys", "keys") if cross else looks
+    heads = [[steps[-1].output(head, sentence=b) for head in range(steps[-1].num_heads)] for b in range(batch)]
+    output = torch.stack([torch.cat(one, -1) for one in heads])
+    unseen = " ".join(dict.fromkeys(notes)) or None
+    return Record(
+        seen if cross else looks,
+        name,
+        "your own",
+        Edits(),
+        steps,
+        output,
+        looks if cross else (),
+        read_only=any(step.weights_only for step in steps),
+        unseen=unseen,
+    )
+
+
+def _sentences(words: Sequence[Any] | None, batch: int, length: int, what: str, where: str) -> tuple[Sentence, ...]:
+    """Texts of some words each, or of numbers."""
+    if words is None:
+        words = [[str(n) for n in range(length)]] * batch
+    elif all(isinstance(word, str) for word in words):
+        words = [words]
+    if len(words) != batch or any(len(each) != length for each in words):
+        sizes = f"{len(words)} texts of {' and '.join(sorted({str(len(each)) for each in words})[:3])} {what}"
+        raise InputError(f"There are {sizes}; the arrays have {batch} of {length} {where}.")
+    return tuple(_sentence([str(word) for word in each]) for each in words)
+
+
+def _sentence(words: list[str]) -> Sentence:
+    tokens, at = [], 0
+    for number, word in enumerate(words):
+        tokens.append(Token(word, number, at, at + len(word)))
+        at += len(word) + 1
+    return Sentence(" ".join(words), tuple(tokens), len(words))

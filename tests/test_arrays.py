@@ -1,0 +1,201 @@
+"""Attention of other code as a record: what is given is what is shown, or it is said what is wrong."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import attnviz
+from attnviz import Site, Subsequent, figures, files
+from attnviz.check import CONVENTIONS
+from attnviz.cli import main
+from attnviz.core.record import Record
+
+L, B, H, Q, K, D = 2, 3, 5, 7, 7, 11
+WORDS = ["a", "b", "c", "d", "e", "f", "g"]
+
+
+def softmax(*shape, dtype=torch.float32):
+    return torch.randn(*shape, dtype=dtype).softmax(-1)
+
+
+def weights_of(record: Record) -> torch.Tensor:
+    """(layers, B, H, Q, K)."""
+    heads = [
+        [[step.weights(head, sentence=b) for head in range(step.num_heads)] for b in range(step.shape[0])]
+        for step in record.steps
+    ]
+    return torch.stack([torch.stack([torch.stack(one) for one in layer]) for layer in heads])
+
+
+@pytest.mark.parametrize(
+    "as_array", [lambda t: t, lambda t: t.numpy(), lambda t: t.tolist()], ids=["torch", "numpy", "lists"]
+)
+@pytest.mark.parametrize(
+    ("shape", "full"),
+    [
+        ((Q, K), (1, 1, 1, Q, K)),
+        ((H, Q, K), (1, 1, H, Q, K)),
+        ((1, H, Q, K), (1, 1, H, Q, K)),
+        ((L, H, Q, K), (L, 1, H, Q, K)),
+        ((L, 1, H, Q, K), (L, 1, H, Q, K)),
+    ],
+)
+def test_weights_of_any_shape_are_shown_as_they_are(shape, full, as_array):
+    weights = softmax(*shape)
+
+    record = attnviz.from_arrays(as_array(weights), tokens=WORDS)
+
+    torch.testing.assert_close(weights_of(record), weights.reshape(full), rtol=1e-6, atol=1e-7)
+    assert [token.text for token in record.tokens(record.sites[-1])[1]] == WORDS
+    assert record.read_only
+
+
+def test_layers_as_output_attentions_gives_them():
+    """A tuple with (B, H, Q, K) of each layer, and a list of words for each sentence."""
+    layers = tuple(softmax(B, H, Q, K) for _ in range(L))
+
+    record = attnviz.from_arrays(layers, tokens=[WORDS] * B, kind="decoder")
+
+    torch.testing.assert_close(weights_of(record), torch.stack(layers), rtol=1e-6, atol=1e-7)
+    assert record.sites == (Site("decoder", 0), Site("decoder", 1))
+    assert files.read(files.saved(record)).steps[1].weights_only
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_queries_and_keys_make_what_torch_makes(data):
+    """With any mask in any convention; the oracle is PyTorch in float64."""
+    q, k = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))
+    query, key, value = (torch.randn(2, 3, n, 4) for n in (q, k, k))
+    allowed = torch.rand(2, 1, q, k) > 0.4
+    allowed[..., 0] = True
+    convention = data.draw(st.sampled_from(list(CONVENTIONS)))
+    mask = {
+        "may-attend": allowed,
+        "true-is-masked": ~allowed,
+        "zero-is-masked": allowed.long(),
+        "additive": torch.zeros(allowed.shape).masked_fill(~allowed, float("-inf")),
+    }[convention]
+
+    record = attnviz.from_arrays(
+        query=query, key=key, value=value.numpy(), mask=mask, convention=convention, kind="cross"
+    )
+
+    scores = query.double() @ key.double().mT / 2
+    expected = scores.masked_fill(~allowed, float("-inf")).softmax(-1)
+    torch.testing.assert_close(weights_of(record)[0].double(), expected, rtol=1e-5, atol=1e-6)
+    assert not record.read_only
+    assert record.step(Site("cross", 0)).may_attend(0).equal(allowed[0, 0])
+
+
+def test_weights_are_checked_against_their_queries_and_keys():
+    """Where they agree, all is known; else the weights are shown, and it is said."""
+    query, key = torch.randn(1, H, Q, D), torch.randn(1, H, K, D)
+    mask = Subsequent()
+    true = attnviz.from_arrays(query=query, key=key, mask=mask, kind="decoder")
+
+    agreed = attnviz.from_arrays(weights_of(true)[0], query=query, key=key, mask=mask, kind="decoder")
+    other = attnviz.from_arrays(softmax(1, H, Q, K), query=query, key=key, mask=mask, kind="decoder")
+
+    assert not agreed.read_only
+    assert other.read_only
+    assert "differs from the given weights" in other.unseen
+
+
+def test_what_the_check_finds_is_kept_with_the_record():
+    """Rows that do not sum to 1 are shown as they are, and said to be so."""
+    record = attnviz.from_arrays(softmax(1, 2, Q, K) * 2, tokens=WORDS)
+
+    torch.testing.assert_close(weights_of(record)[0].sum(-1), torch.full((1, 2, Q), 2.0))
+    assert "sum" in record.unseen
+    assert files.read(files.saved(record)).unseen == record.unseen
+    assert attnviz.from_arrays(softmax(1, 2, Q, K)).unseen is None
+
+
+def test_empty_rows_and_nan_stay_what_they_are():
+    weights = softmax(1, 1, 3, 3)
+    weights[..., 1, :] = 0
+    weights[..., 2, :] = float("nan")
+
+    record = attnviz.from_arrays(weights)
+
+    torch.testing.assert_close(weights_of(record)[0], weights, equal_nan=True)
+
+
+def test_every_picture_is_drawn_of_weights_alone():
+    record = attnviz.from_arrays(softmax(L, 1, H, Q, K), tokens=WORDS)
+
+    for figure in (
+        figures.head(record, record.sites[0], 0),
+        figures.heads(record, record.sites[1]),
+        figures.overview(record),
+    ):
+        assert figure.chart.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({}, "give weights, or query and key"),
+        ({"query": np.ones((2, 2))}, "give weights, or query and key"),
+        ({"weights": np.ones(3)}, r"shape \(3,\)"),
+        ({"weights": "abc"}, "no array of numbers"),
+        ({"weights": [np.ones((2, 2)), np.array(["a"])]}, "no array of numbers"),
+        ({"weights": -np.ones((2, 2))}, "hold -1"),
+        (
+            {"weights": np.ones((2, 2)), "tokens": ["a", "b", "c"]},
+            "1 texts of 3 tokens; the arrays have 1 of 2 queries",
+        ),
+        ({"weights": np.ones((2, 2)), "kind": "middle"}, "no kind 'middle'"),
+        ({"weights": np.ones((2, 2)), "keys": ["a", "b"]}, "say kind='cross'"),
+        ({"weights": np.ones((2, 2)), "query": np.ones((3, 4)), "key": np.ones((2, 4))}, "query and key make"),
+        ({"query": np.ones((3, 4)), "key": np.ones((2, 5))}, "4"),
+        ({"query": np.ones((3, 4)), "key": np.ones((2, 4)), "mask": np.ones((3, 2))}, "say its convention"),
+        ({"query": np.ones((3, 4)), "key": np.ones((2, 4)), "mask": np.ones((3, 9), bool)}, "mask"),
+        (
+            {"weights": np.ones((3, 2, 2, 2, 2)), "value": np.ones((1, 2, 2, 2, 2))},
+            "3 layers of weights and 1 of value",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_sentence(arrays, says):
+    with pytest.raises(attnviz.AttnvizError, match=says):
+        attnviz.from_arrays(**arrays)
+
+
+# Files of other tools
+
+
+def test_a_cache_of_transformer_lens_is_read(tmp_path):
+    """Saved as npz: patterns (B, H, Q, K), and queries, keys and values (B, n, H, d)."""
+    cache = {}
+    for layer in range(L):
+        q, k, v = (torch.randn(1, Q, H, D) for _ in range(3))
+        pattern = (q.transpose(1, 2) @ k.transpose(1, 2).mT / D**0.5).softmax(-1)
+        for hook, array in {"q": q, "k": k, "v": v, "pattern": pattern}.items():
+            cache[f"blocks.{layer}.attn.hook_{hook}"] = array.numpy()
+        cache[f"blocks.{layer}.hook_resid_post"] = np.ones((1, Q, 3))
+    np.savez(tmp_path / "cache.npz", **cache)
+
+    record = attnviz.read(tmp_path / "cache.npz")
+
+    expected = torch.stack([torch.from_numpy(cache[f"blocks.{n}.attn.hook_pattern"]) for n in range(L)])
+    torch.testing.assert_close(weights_of(record), expected, rtol=1e-5, atol=1e-6)
+    assert not record.read_only
+
+
+def test_weights_of_a_file_open_in_the_shell(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    weights = softmax(L, 1, H, 3, 3)
+    np.savez("weights.npz", attentions=weights.numpy())
+    np.save("mask.npy", np.ones((3, 3), bool))
+
+    assert main(["head", "0 1 2", "--model", "weights.npz", "--layer", "1", "--head", "2", "-o", "a.csv"]) == 0
+    lines = (tmp_path / "a.csv").read_text().splitlines()
+    assert len(lines) == 1 + 9
+    assert main(["head", "0 1 2", "--model", "none.npz"]) == 2
+    np.savez("both.npz", weights=weights.numpy(), mask=np.ones((3, 3), bool))
+    assert main(["head", "0 1 2", "--model", "both.npz"]) == 2
+    assert "Which array" in capsys.readouterr().err
