@@ -179,18 +179,9 @@ def take_away(figure: Figure, key: str, what: str = "", *, more: Callable[[], No
             st.caption(export.PRESETS[use].label)
         size = control(st.segmented_control, "PNG size", SIZE, SIZES, at=key)
         with st.container(horizontal=True, gap="small"):
-            for name, kind in export.FORMATS.items():
-                options = SIZES[size] if name == "png" else {}
-                options = options | ({"preset": use} if use in export.PRESETS else {})
-                st.download_button(
-                    name.upper(),
-                    help=kind.label,
-                    data=made(partial(_file, shown, name, options)),
-                    file_name=export.filename(figure, name, **options),
-                    mime=kind.mime,
-                    key=f"save {name} {key}",
-                    on_click="ignore",
-                )
+            preset = {"preset": use} if use in export.PRESETS else {}
+            for name in export.FORMATS:
+                _format(figure, shown, name, key, preset | (SIZES[size] if name == "png" else {}))
             if more:
                 more()
         not_made()
@@ -198,6 +189,22 @@ def take_away(figure: Figure, key: str, what: str = "", *, more: Callable[[], No
         st.code(figure.caption, None, wrap_lines=True, width=560)
         _code(figure)
         st.caption("The address of this page is a link to all that it shows.")
+
+
+def _format(figure: Figure, shown: Callable[[], Figure], name: str, key: str, options: dict[str, int | str]) -> None:
+    """The button that saves a figure in a format; `shown` is what of it is kept until then."""
+    from attnviz import export
+
+    kind = export.FORMATS[name]
+    st.download_button(
+        name.upper(),
+        help=kind.label,
+        data=made(partial(_file, shown, name, options)),
+        file_name=export.filename(figure, name, **options),
+        mime=kind.mime,
+        key=f"save {name} {key}",
+        on_click="ignore",
+    )
 
 
 def _code(figure: Figure) -> None:
