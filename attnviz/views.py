@@ -283,10 +283,15 @@ class Seen:
         found = [np.nan_to_num(self.weights(head, rows), nan=-1.0) for rows in self.blocks()]
         return np.concatenate([block.max(1) for block in found]), np.concatenate([block.argmax(1) for block in found])
 
-    def strongest_cell(self, head: int | str) -> tuple[int, int]:
-        """The (query, key) of the largest weight below 1, as a query that has but one key to look at gives it 1."""
+    def strongest_cell(self, head: int | str, query: int | None = None) -> tuple[int, int]:
+        """The (query, key) of a query's largest weight; where it has no row, of the largest of all below 1.
+
+        A query that has but one key to look at gives it 1.
+        """
         most, at = self.strongest(head)
-        row = int(np.where(most < 1, most, 0).argmax()) if most.size else 0
+        row = None if query is None else self.queries.at(query)
+        if row is None:
+            row = int(np.where(most < 1, most, 0).argmax()) if most.size else 0
         return int(self.queries.starts[row]), int(self.keys.starts[at[row]])
 
     def largest(self) -> float:

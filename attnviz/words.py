@@ -81,12 +81,20 @@ def all_heads(step: Step) -> str:
     return f"all {step.num_heads} heads, also those off" if step.heads_off else "all heads"
 
 
-def strongest(record: Record, site: Site, head: int | str, sentence: int = 0, *, view: View = View()) -> str:
-    """The cell with the largest weight below 1 as a sentence: a query that has but one key to look at gives it 1."""
+def strongest(
+    record: Record,
+    site: Site,
+    head: int | str,
+    sentence: int = 0,
+    *,
+    query: int | None = None,
+    view: View = View(),
+) -> str:
+    """The largest weight as a sentence: of a query, else of all that have more than one key to look at."""
     seen = views.see(record, site, sentence=sentence, view=view)
     if not len(seen.queries):
         return ""
-    return cell(record, site, head, *seen.strongest_cell(head), sentence, view=view)
+    return cell(record, site, head, *seen.strongest_cell(head, query), sentence, view=view)
 
 
 FILLED = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}

@@ -85,17 +85,18 @@ def given() -> tuple | None:
     welcome.arrive(settings.LINKED)
     chosen = inputs.input_bar()
     look.narrow_screen()
-    welcome.cards(settings.LINKED)
     return chosen
 
 
 @st.fragment
 def body(page: Page, chosen: tuple | None, early: DeltaGenerator | None = None, links: DeltaGenerator | None = None):
     """A page, which runs again by itself when something on it is used; an error ends it with one sentence."""
-    from attnviz.ui.shared import cache
+    from attnviz.ui import settings
+    from attnviz.ui.shared import cache, welcome
 
     context = get_script_run_ctx()
     _ways[context.session_id] = Way(context.page_script_hash, context.page_script_hash)
+    welcome.cards(settings.LINKED)
     try:
         with cache.page():
             if chosen is not None:

@@ -80,7 +80,7 @@ def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
         expect(page.locator(".st-key-picture-every .marks").first).to_be_visible()
     with newcomer.task("what the heads of this model do, and how that is known"):
         newcomer.follow("Model")
-        newcomer.sees("Looks at the subject's noun from the word before the verb")
+        newcomer.sees("Looks back at the subject where a verb comes next")
         newcomer.click(page.get_by_text("Evidence"))
         newcomer.sees("In 2,000 held-out stories")
 

@@ -71,7 +71,11 @@ def test_the_card_says_what_is_measured(found):
 def test_a_finding_is_told_of_the_head_that_does_it(found):
     """The verb's head is not praised for the pronoun's work, nor the other way round."""
     stated = card("story")
-    for kind, clause in (("verb", "before the verb"), ("pronoun", "before he, she"), ("name", "second of two names")):
+    for kind, clause in (
+        ("verb", "a verb comes next"),
+        ("pronoun", "he, she, it or they comes"),
+        ("name", "second of two names"),
+    ):
         layer, head = found.needed(kind, 1)
 
         assert clause in stated.behavior(Site("decoder", layer), head).does

@@ -16,6 +16,7 @@ from attnviz.sources import cards
 from attnviz.sources import trained as trained_source
 from attnviz.ui.shared import cache, examples
 from attnviz.ui.shared.edits import OFF
+from attnviz.ui.shared.lengths import SENTENCE_ENDS
 
 CARD = cards.card("translator")
 SITE, HEAD = CARD.opens
@@ -394,7 +395,7 @@ def test_the_model_page_says_what_is_known():
     assert len([b for b in app.button if b.key and b.key.startswith("to ")]) == len(heads)
     for found in heads:
         assert f"{percent(found.on)} → {percent(found.off[0])}" in html(app)
-        assert escape(found.evidence.rstrip(". ")) in html(app)
+        assert all(f"<li>{escape(part)}</li>" in html(app) for part in SENTENCE_ENDS.split(found.evidence))
     assert len(app.get("vega_lite_chart")) == 1
 
 

@@ -7,7 +7,7 @@ from test_pages import html, opened
 
 from attnviz import api, words
 from attnviz.metrics.rollout import mixed, rollout
-from attnviz.ui.overview.numbers import LAYER, OFF, TITLES
+from attnviz.ui.overview.numbers import LAYER, MEANINGS, OFF, TITLES
 
 SITE = "encoder layer 0"
 
@@ -35,6 +35,7 @@ def test_it_opens_with_every_head_in_the_order_of_the_model():
     app = opened(overview_page, model="translator")
     assert "Head 3 · cross layer 1" in html(app)
     assert "looks at the English word" in html(app)
+    assert f'<abbr title="{escape(MEANINGS["confidence"])}">{TITLES["confidence"]}</abbr>' in html(app)
 
 
 @pytest.mark.parametrize("model", ["scratch", "story", "induction", "constructed"])

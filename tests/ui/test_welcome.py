@@ -67,9 +67,31 @@ def test_what_the_cards_ask_has_an_answer():
     assert "<u>qu&#x27;il</u>" in html(app)
     assert "<u>qu&#x27;elle</u>" in html(app)
 
+    button(app, "Causal (hide the future) · encoder, decoder").click().run()
+
+    assert welcome.CARDS["Hide the future"].undone in html(app)
+    assert "<u>" not in html(app)
+
     button(app, "Switch off a head").click().run()
 
     assert "<u>&#x27;tom&#x27;</u>" in html(app)
+    assert "&#x27;to&#x27; (13), predicting &#x27;paul&#x27;" in html(app)
+
+    button(app, "Switch head 0 on").click().run()
+
+    assert welcome.CARDS["Switch off a head"].undone in html(app)
+    assert "<b>&#x27;tom&#x27;</b>" in html(app)
+
+
+def test_another_text_lets_go_of_the_cell_and_of_the_question():
+    """What was selected, and what was asked, was about the text before."""
+    app = opened(model=None)
+    button(app, "Read a map").click().run()
+    app.text_area(key="text").set_value("Anna and Tom went to the park. Anna gave the ball to").run()
+
+    assert "cell" not in app.query_params
+    assert welcome.CLAIM in html(app)
+    assert "&#x27;to&#x27; (13), predicting &#x27;tom&#x27;" in html(app)
 
 
 def test_what_nobody_chose_has_a_link_of_its_own():

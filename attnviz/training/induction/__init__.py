@@ -130,7 +130,7 @@ def findings(model: nn.Module, drawn: list[Drawn], found: Measured, right: float
         ),
         finding(
             induction,
-            "looks at the word that came after an earlier occurrence of the word it reads: an induction head",
+            "looks at what followed the same word earlier: an induction head",
             f"{texts}, where a passage is said again, {each(found.prefix, induction)} of the weight is there; an even "
             f"look would put {alike:.1%} there. With one such head off, {either} of those words are still guessed "
             f"right, with all of them off {without(*induction):.1%} instead of {right:.1%}.",

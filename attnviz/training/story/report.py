@@ -83,33 +83,23 @@ def _measured(found: Measured) -> list[dict[str, Any]]:
 
 def _findings(found: Measured, last: int) -> list[dict[str, Any]]:
     told = (
-        ("verb", "looks at the subject's noun from the word before the verb", _agreement, found.looks["verb"]),
-        (
-            "pronoun",
-            "looks at the subject from the word before he, she, it or they",
-            _reference,
-            found.looks["pronoun"],
-        ),
-        (
-            "name",
-            "looks at the second of two names from the word before the one that comes again",
-            _repeated,
-            found.second,
-        ),
+        ("verb", "back at the subject where a verb comes next", _agreement, found.looks["verb"]),
+        ("pronoun", "back at the subject where he, she, it or they comes next", _reference, found.looks["pronoun"]),
+        ("name", "at the second of two names where one of them comes again", _repeated, found.second),
     )
     clauses: dict[Head, list[tuple[str, str, float, str]]] = {}
     for kind, does, known, looks in told:
         head = found.needed(kind, last)
         clauses.setdefault(head, []).append((does, known(found, head), looks[head].share, kind))
     marker = found.needed("verb", 0)
-    does = 'looks at the word just before from "the", such as "to" in "to the"'
+    does = 'from "the" to the word before it: from "the" to "to" in "to the"'
     clauses[marker] = [(does, _marking(found, marker), found.behind[marker].share, "verb")]
     return [
         {
             "kind": "decoder",
             "layer": layer,
             "heads": [head],
-            "does": ", and ".join(does for does, *_ in said),
+            "does": f"looks {', and '.join(does for does, *_ in said)}",
             "known": " ".join(known for _, known, *_ in said),
             "rates": [said[0][2]],
             "chance": None,

@@ -31,10 +31,10 @@ ABLATED = 500
 """Each head is switched off on so many of the sentences, to save time."""
 
 DOES = {
-    "alignment": "looks at the English word that the next French word translates",
-    "antecedent": "looks from a pronoun at the noun that it stands for",
-    "article": "looks from an article at its noun",
-    "adjective": "looks from an adjective at its noun",
+    "alignment": "looks at the English word that is translated next",
+    "antecedent": "looks from a pronoun to the noun that it stands for",
+    "article": "looks from an article to its noun",
+    "adjective": "looks from an adjective to its noun",
     "itself": "looks at the word itself",
     "before": "looks at the word before",
     "after": "looks at the word after",

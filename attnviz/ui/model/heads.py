@@ -6,7 +6,7 @@ import streamlit as st
 
 from attnviz.core.amounts import percent
 from attnviz.sources.cards import Behavior, Card
-from attnviz.ui.shared import look, pages
+from attnviz.ui.shared import findings, look, pages
 from attnviz.ui.shared.text import plain, quiet
 
 COLUMNS = ("Rate", "By chance", "Accuracy, on → off")
@@ -47,5 +47,5 @@ def _row(found: Behavior, i: int) -> str:
         for name, cell in zip(COLUMNS, (rate, chance, right), strict=True)
     )
     does = f"{found.does[:1].upper()}{found.does[1:].rstrip('. ')}"
-    evidence = f"<details><summary>Evidence</summary>{plain(found.evidence.rstrip('. '))}.</details>"
+    evidence = f"<details><summary>Evidence</summary><ul class='evidence'>{findings.points(found)}</ul></details>"
     return f'<div class="role"><div>{plain(does)}{evidence}</div>{cells}</div>'

@@ -1,13 +1,15 @@
 """One head beside the maps of all: what it looks like, what is known of it, and its numbers."""
 
+from html import escape
+
 import pandas as pd
 import streamlit as st
 
 from attnviz.metrics.roles import roles
-from attnviz.ui.overview.numbers import OFF, TITLES, Numbers
+from attnviz.ui.overview.numbers import MEANINGS, OFF, TITLES, Numbers
 from attnviz.ui.shared import findings, look, pages
 from attnviz.ui.shared.look import Look
-from attnviz.ui.shared.text import large, table
+from attnviz.ui.shared.text import Markup, large, quiet, table
 
 SHOWN = ("confidence", "effective_keys", "distance", "previous", "self", "first", "special", "output_share")
 """The numbers that stand beside the maps; all are in the table."""
@@ -17,15 +19,20 @@ def of_head(at: Look, known: Numbers) -> None:
     """What the framed head looks like on this text, what is known of it, and its numbers."""
     row = known.row((at.site, at.head))
     large(f"Head {at.head} · {at.site}")
-    for role in roles(row):
-        large(f"Looks like {role.evidence}.")
     findings.of_head(at.source, at.site, at.head)
+    if found := roles(row):
+        quiet(f"By its weights alone it looks like {', '.join(role.evidence for role in found)}.")
     there = [name for name in (*SHOWN, *OFF) if name in known.names and not pd.isna(row[name])]
     with st.container(width=360):
-        table([(TITLES[name], _number(name, float(row[name]))) for name in there], numbers=(1,))
+        table([(_named(name), _number(name, float(row[name]))) for name in there], numbers=(1,))
     if st.button("Open this head", key="open head", icon=":material/arrow_forward:"):
         look.look_at(at.site, at.head)
         pages.go_to(pages.TITLES[0])
+
+
+def _named(name: str) -> str:
+    """A number's title; what it means is read where the pointer rests on it."""
+    return Markup(f'<abbr title="{escape(MEANINGS[name])}">{escape(TITLES[name])}</abbr>')
 
 
 def _number(name: str, value: float) -> str:

@@ -28,6 +28,8 @@ OFF = {
 }
 """Of what changes when a head is off: what can be sorted and drawn by it."""
 
+MEANINGS = ablation.EFFECTS | {metric.name: metric.means for metric in METRICS}
+
 TITLES = {metric.name: metric.title for metric in METRICS} | OFF
 
 NAMES = TITLES | {"divergence": "Change of what it says when off (nats)"}

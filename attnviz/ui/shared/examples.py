@@ -43,9 +43,14 @@ def menu(texts: dict[str, str]) -> None:
     """The examples by their names. Choosing one fills the box."""
 
     def take() -> None:
-        state.change(lambda now: now.without("text").put(TEXT, typed(texts[state.event("example")], texts)))
+        state.change(with_text, texts[state.event("example")], texts)
 
     st.menu_button("Examples", list(texts), key="example", on_click=take)
+
+
+def with_text(now: State, text: str, texts: dict[str, str]) -> State:
+    """The step to another text: what was selected in the one before is let go."""
+    return now.without("text").put(TEXT, typed(text, texts) if texts else text)
 
 
 def typed(text: str, texts: dict[str, str]) -> str | None:

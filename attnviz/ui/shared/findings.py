@@ -7,7 +7,8 @@ from attnviz.core.edits import Site
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
 from attnviz.ui.shared import look
-from attnviz.ui.shared.text import large, quiet
+from attnviz.ui.shared.lengths import SENTENCE_ENDS
+from attnviz.ui.shared.text import large, plain, quiet
 
 
 def of_head(source: Source, site: Site, head: int | str) -> None:
@@ -27,13 +28,19 @@ def of_head(source: Source, site: Site, head: int | str) -> None:
     if found := source.card.behavior(site, head):
         large(f"{'Once trained, this head' if source.step is not None else 'This head'} {found.does.rstrip('. ')}.")
         with st.expander("Evidence"):
-            quiet(f"{found.evidence.rstrip('. ')}.")
+            st.html(f'<ul class="quiet evidence">{points(found)}</ul>')
         return
     what = "Nothing was measured for this head." if isinstance(head, int) else "These are all heads combined."
     quiet(f"{what} One of which it is known what it does:")
     known = source.card.behaviors
     if known:
         link(next((found for found in known if found.site == site), known[0]), "instead")
+
+
+def points(found: Behavior) -> str:
+    """The sentences of the evidence, as items of an HTML list."""
+    sentences = SENTENCE_ENDS.split(f"{found.evidence.rstrip('. ')}.")
+    return "".join(f"<li>{plain(sentence)}</li>" for sentence in sentences)
 
 
 def link(found: Behavior, key: str) -> None:

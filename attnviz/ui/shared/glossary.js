@@ -67,7 +67,7 @@ if (!window.attnvizGlossary) {
     dialog.addEventListener("close", () => dialog.remove());
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
     dialog.setAttribute("aria-label", "Keyboard and words");
-    dialog.append(close, make("h2", "Keyboard"), list, make("h2", "Words"), ...Object.keys(TERMS).map(card));
+    dialog.append(close, make("h2", "Words"), ...Object.keys(TERMS).map(card), make("h2", "Keyboard"), list);
     document.body.append(dialog);
     dialog.showModal();
   };

@@ -83,7 +83,7 @@ def _say_problems() -> None:
 def _sentence(texts: dict[str, str]) -> str:
     """The text as typed, or what the model opens with, and a button in the box that applies it, as Enter does."""
     text = next(iter(texts.values())) if state.get(TEXT) is None else state.get(TEXT)
-    behavior = {"read": lambda reported: examples.typed(reported or "", texts), "height": "content"}
+    behavior = {"step": lambda now, typed: examples.with_text(now, typed or "", texts), "height": "content"}
     behavior["placeholder"] = "Type a sentence. Shift+Enter begins another one."
     with st.container(gap=None, key="box"):
         control(st.text_area, "Sentence", TEXT, shown=text, lead="", **behavior)

@@ -97,12 +97,11 @@ if (!window.attnvizWalk) {
     if (target.matches?.(PICTURES) && target.pointed?.isConnected) send({one: target.pointed, at: [0, 0]}, "pointerout");
   });
 
-  const ready = () => {  // each picture is one stop of Tab; Streamlit's buttons over it are for the pointer
+  const ready = () => {  // each picture is one stop of Tab
     document.body.append(...(spoken.isConnected ? [] : [spoken]));
     document.querySelectorAll(PICTURES).forEach((picture) => {
       const wide = picture.scrollWidth > picture.clientWidth + 2;
       picture.toggleAttribute("data-wide", wide);
-      picture.querySelectorAll('[data-testid="stElementToolbar"] button').forEach((button) => { button.tabIndex = -1; });
       if (picture.getAttribute("role") === "application") return;
       const walks = [...picture.querySelectorAll(MARKS)].some((one) => one.__data__?.cursor);
       if (!walks && !wide) return;

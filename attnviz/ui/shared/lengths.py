@@ -9,7 +9,7 @@ from attnviz import api
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, examples, state
-from attnviz.ui.shared.examples import KNOWN, TEXT
+from attnviz.ui.shared.examples import KNOWN
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.text import note
@@ -44,7 +44,7 @@ def _offer(title: str, step: Callable[[State, str], State], value: Callable[[], 
 
 
 def _with_text(now: State, text: str) -> State:
-    return now.without("text").put(TEXT, examples.typed(text, now[KNOWN]) if now[KNOWN] else text)
+    return examples.with_text(now, text, now[KNOWN])
 
 
 def first(source: Source, line: str) -> str:

@@ -220,6 +220,14 @@ class Look:
         return asked_at(self.record, self.site, self.cell, self.sentence)
 
     @property
+    def asked(self) -> int | None:
+        """The token of `position`, where the prediction is one word after it or in place of it."""
+        prediction = self.record.prediction
+        if self.record.labels is not None or prediction is None or prediction.written:
+            return None
+        return self.position if not metrics.fills_in(self.record) or prediction.blanks[self.sentence] else None
+
+    @property
     def drawn(self) -> dict[str, Any]:
         """What a picture of cells is drawn with."""
         return {"sentence": self.sentence, "selected": self.cell, "dark": self.dark, "rev": rev("cell"), "room": room()}

@@ -80,10 +80,10 @@ def picture(figure: Figure, key: str, *, select: str | None = None, on_select=No
 
 
 def cell_in_words(at: Look, view: View) -> None:
-    """What the selected cell says; with none, what the strongest says."""
+    """What the selected cell says; with none, the strongest of the row that predicts, or of all."""
     where = {"sentence": at.sentence, "view": view}
     if at.cell is None:
-        in_words(words.strongest(at.record, at.site, at.head, **where))
+        in_words(words.strongest(at.record, at.site, at.head, query=at.asked, **where))
     else:
         in_words(words.cell(at.record, at.site, at.head, *at.cell, **where))
 

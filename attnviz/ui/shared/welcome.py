@@ -20,18 +20,30 @@ GIVEN = "Anna and Tom went to the park. Anna gave the ball to"
 
 @dataclass(frozen=True)
 class Card:
-    """A state as a link, a question that its picture answers, and the control that is framed, by its name in CSS."""
+    """A state as a link, a question that its picture answers, and the control that is framed, by its name in CSS.
+
+    Attributes:
+        undone: what stands in the place of the question once the card's change is taken back.
+    """
 
     link: Link
     question: str
     frame: str
     icon: str
+    undone: str = ""
+
+    def says(self, now: Link) -> str:
+        """The question, or what a change made of it; the claim, once the model or the text is another."""
+        if any(now.get(name) != self.link.get(name) for name in ("model", "text")):
+            return CLAIM
+        changes = ((self.link[name][0], now.get(name, [""])[0]) for name in ("off", "mask") if name in self.link)
+        return self.question if all(one in there for one, there in changes) else self.undone
 
 
 CARDS = {
     "Read a map": Card(
-        {name: value for name, value in FIRST.items() if name != "cell"},
-        "Each row shows where one word looks. Which word does “because” look at to predict “it”?",
+        FIRST,
+        "A row shows where one word looks: “because” looks most at “cat”. Where does “was” look?",
         "map",
         "grid_on",
     ),
@@ -40,12 +52,14 @@ CARDS = {
         "Each English word now sees only the words before it. Which words of the translation change?",
         "mask",
         "visibility_off",
+        "Nothing is hidden now, and the translation is as before.",
     ),
     "Switch off a head": Card(
         {"model": ["story"], "text": [GIVEN], "site": ["d1"], "show": ["0"], "off": ["d1.0"]},
         "Head 0 is off. Who gets the ball now, and who got it before? Switch it on again.",
         "eye",
         "power_settings_new",
+        "Head 0 is on again, and Tom gets the ball as before.",
     ),
 }
 
@@ -67,11 +81,12 @@ def cards(settings: Mapping[str, Setting]) -> None:
     if not shown:
         return
     card = CARDS.get(shown)
+    says = card.says(state.now().link()) if card else CLAIM
+    card = card if says != CLAIM else None
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
-        frame, text = (card.frame, card.question) if card else ("none", CLAIM)
-        block(text, f"guide guide-{frame}", "p")
+        block(says, f"guide guide-{card.frame if card else 'none'}", "p")
         for name, one in CARDS.items():
-            look = {"icon": f":material/{one.icon}:", "type": "primary" if name == shown else "secondary"}
+            look = {"icon": f":material/{one.icon}:", "type": "primary" if one is card else "secondary"}
             if st.button(name, key=f"card {name}", on_click=_open, args=(name, settings), **look):
                 _to_the_first_page()
         close = {"icon": ":material/close:", "type": "tertiary", "help": "Close"}
@@ -83,6 +98,7 @@ def _open(name: str, settings: Mapping[str, Setting]) -> None:
 
 
 def _to_the_first_page() -> None:
-    """What a card asks about stands on the page Heads."""
+    """What a card asks about stands on the page Heads; the model and the text stand above the page."""
     if get_script_run_ctx().page_script_hash not in ("", pages.page(pages.TITLES[0])._script_hash):
         pages.go_to(pages.TITLES[0])
+    st.rerun()
