@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 
 import attnviz
 from attnviz import Site, Subsequent, figures, files
@@ -178,8 +179,10 @@ def test_a_cache_of_transformer_lens_is_read(tmp_path):
             cache[f"blocks.{layer}.attn.hook_{hook}"] = array.numpy()
         cache[f"blocks.{layer}.hook_resid_post"] = np.ones((1, Q, 3))
     np.savez(tmp_path / "cache.npz", **cache)
+    save_file({name: torch.from_numpy(array).contiguous() for name, array in cache.items()}, tmp_path / "a.safetensors")
 
     record = attnviz.read(tmp_path / "cache.npz")
+    assert torch.equal(weights_of(attnviz.read(tmp_path / "a.safetensors")), weights_of(record))
 
     expected = torch.stack([torch.from_numpy(cache[f"blocks.{n}.attn.hook_pattern"]) for n in range(L)])
     torch.testing.assert_close(weights_of(record), expected, rtol=1e-5, atol=1e-6)

@@ -94,12 +94,12 @@ def from_cache(arrays: Mapping[str, Any], **more: Any) -> Record | None:
     if not named:
         return None
     layers = sorted({layer for layer, _ in named})
-    heads_first = lambda array: np.moveaxis(np.asarray(array), -2, 1)  # noqa: E731
     given: dict[str, list] = {}
     for hook, what in (("pattern", "weights"), ("q", "query"), ("k", "key"), ("v", "value")):
         found = [named[layer, hook] for layer in layers if (layer, hook) in named]
         if len(found) == len(layers):
-            given[what] = [np.asarray(one) if hook == "pattern" else heads_first(one) for one in found]
+            tensors = [_tensor(one, what) for one in found]
+            given[what] = tensors if hook == "pattern" else [one.movedim(-2, -3) for one in tensors]
     return from_arrays(**({"kind": "decoder", "name": "TransformerLens"} | given | more))
 
 
