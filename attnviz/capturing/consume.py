@@ -36,7 +36,7 @@ def multiply(mode: "Mode", func: Callable, args: tuple, kwargs: dict[str, Any]) 
             return func(*args, **kwargs)
     given = func(*args, **kwargs)
     known = map(mode.tracked.get, (product.left, product.right))
-    mode.tracked.put(given, scores(product, *(one for one in known if isinstance(one, Plain))))
+    mode.tracked.put(given, scores(product, given.dtype, *(one for one in known if isinstance(one, Plain))))
     return given
 
 

@@ -90,6 +90,7 @@ class Scores(Layout):
 
     Attributes:
         query, key: (*lead, Q, d) and (*lead, K, d); axes before may have size 1.
+        dtype: in which the product was computed.
         outer: the factor of the tanh; None if there is none.
         terms: what was added, each with a factor, shaped so that it broadcasts to (*lead, Q, K).
         has_sink: whether the last key stands for none.
@@ -98,6 +99,7 @@ class Scores(Layout):
 
     query: Tensor
     key: Tensor
+    dtype: torch.dtype
     scale: float = 1.0
     outer: float | None = None
     terms: tuple[tuple[Tensor, float], ...] = ()

@@ -27,10 +27,11 @@ OTHERS = ("_like", "new_", "exp", "softmax", "cumsum", "sigmoid")
 """Parts of the names of functions that give a tensor of the same shape and other scores."""
 
 
-def scores(product: Product, *plain: Plain) -> Scores | None:
+def scores(product: Product, dtype: torch.dtype, *plain: Plain) -> Scores | None:
     """What a product may be as scores: queries and keys are the axes that only one side has.
 
     Args:
+        dtype: in which it was computed.
         plain: what is known of either side.
     """
     left, right, out = product.letters
@@ -45,7 +46,7 @@ def scores(product: Product, *plain: Plain) -> Scores | None:
     sizes = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
     axes = tuple(order[letter] for letter in out)
     factor, heads_first = prod(one.factor for one in plain), any(one.heads_first for one in plain)
-    sides = {"query": q if factor == 1 else q / factor, "key": k, "scale": product.factor * factor}
+    sides = {"query": q if factor == 1 else q / factor, "key": k, "dtype": dtype, "scale": product.factor * factor}
     found = Scores(lead=tuple(sizes), axes=axes, **sides, heads_first=heads_first)
     return found if product.added is None else found.plus(*product.added)
 

@@ -20,8 +20,9 @@ from attnviz.core.scoring import HALVES, Scoring
 if TYPE_CHECKING:
     from attnviz.capturing.mode import Mode
 
-ROUNDING = 256
-"""Times the resolution of a number type by which a model's scores and their recomputation may differ."""
+ROUNDING, ROUNDING_OF_HALVES = 256, 8
+"""Times the resolution of a number type by which a model's scores and their recomputation may differ: many roundings
+of long sums, or few of numbers that are rounded once each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +89,7 @@ def solve(known: Scores, scores: Tensor) -> Solved | None:
     bias = _sum(known.terms)
     with torch.no_grad(), torch.autocast(scores.device.type, enabled=False):
         found, sink = known.canonical(scores.detach()), None
-        eps = torch.finfo(found.dtype).eps
+        within = _within(known.dtype, found.dtype)
         found, products = (one.float() if one.dtype in HALVES else one for one in (found, known.products()))
         if known.has_sink:
             found, sink = found[..., :-1], found[..., -1:]
@@ -99,8 +100,7 @@ def solve(known: Scores, scores: Tensor) -> Solved | None:
             rest = rest - bias
         if is_masked:
             rest = rest.masked_fill_(blocked, 0)
-        size = 1 + float(products.abs().max()) + (0.0 if bias is None else _size(bias))
-        within = ROUNDING * eps * size
+        within *= 1 + float(products.abs().max()) + (0.0 if bias is None else _size(bias))
         shift = None if bool((rest.abs() <= within).all()) else _shift(rest, blocked, within)
         if shift is not None and not bool(((rest - shift).masked_fill(blocked, 0).abs() <= within).all()):
             return None
@@ -112,6 +112,11 @@ def solve(known: Scores, scores: Tensor) -> Solved | None:
         bias = bias.masked_fill(bias < BLOCKED, 0)
         bias = bias if bool(bias.any()) else None
     return Solved(_compact(~blocked) if is_masked else None, bias, empty_rows, sink)
+
+
+def _within(*dtypes: torch.dtype) -> float:
+    """How much scores of the size 1 may differ, of the coarsest of some types of numbers."""
+    return max(torch.finfo(one).eps * (ROUNDING_OF_HALVES if one in HALVES else ROUNDING) for one in dtypes)
 
 
 def _sum(terms: tuple[tuple[Tensor, float], ...]) -> Tensor | None:

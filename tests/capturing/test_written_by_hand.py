@@ -97,6 +97,28 @@ def test_gradients_stay_the_models_own(way):
     assert all(map(torch.equal, *found))
 
 
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("way", sorted({*WAYS} - {"added", "indexed", "multiplied", "einsum"}))
+def test_sixteen_bits_are_recovered_too(way, autocast):
+    """As exactly as such numbers are; nothing is changed."""
+    dtype = torch.float32 if autocast else torch.bfloat16
+    q, k, v, mask, bias = (one.to(dtype) if one.is_floating_point() else one for one in drawn(7, Q, K, True, True))
+    model = Written(way, H)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        alone = model(q, k, v, mask, bias)
+        with attnviz.capture(model) as seen:
+            output = model(q, k, v, mask, bias)
+        with attnviz.capture(model, Edits(temperature=1.5)):
+            warmer = model(q, k, v, mask, bias)
+
+    (step,) = seen.steps
+    assert torch.equal(output, alone)
+    assert (warmer.dtype, torch.equal(warmer, alone)) == (alone.dtype, False)
+    assert not step.weights_only
+    expected = weights(q, k, mask, None, bias.double())
+    assert_close(shown(step).double(), expected, atol=0.02, rtol=0)
+
+
 class Own(nn.Module):
     """A function as a model."""
 

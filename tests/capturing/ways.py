@@ -82,7 +82,8 @@ def dots(q, k, v, mask, bias):
     sim = sim if bias is None else sim + bias
     sim = sim if mask is None else sim.masked_fill(~mask, -torch.finfo(sim.dtype).max)
     sim = sim - sim.amax(dim=-1, keepdim=True).detach()
-    return torch.einsum("... i j, ... j d -> ... i d", sim.softmax(dim=-1, dtype=torch.float32), v)
+    attn = sim.softmax(dim=-1, dtype=torch.float32).type(v.dtype)
+    return torch.einsum("... i j, ... j d -> ... i d", attn, v)
 
 
 def turned(q, k, v, mask, bias):
