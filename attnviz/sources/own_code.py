@@ -1,11 +1,15 @@
-"""What goes wrong in code that a person wrote, in one sentence with the line."""
+"""What a person's own code and model need around a run: errors in one sentence, one run at a time, no dropout."""
 
+import threading
 import traceback
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
 
 import attnviz
 from attnviz.core.errors import AttnvizError, InputError
@@ -33,3 +37,36 @@ def errors_said() -> Iterator[None]:
             lines, what = [(error.filename, error.lineno)], error.msg
         at = f"Line {lines[-1][1]} of {Path(str(lines[-1][0])).name}" if lines else "Code outside of attnviz"
         raise InputError(f"{at} raised {type(error).__name__}: {what[:300]}") from error
+
+
+@contextmanager
+def in_evaluation(model: nn.Module) -> Iterator[None]:
+    """Meanwhile no dropout; then each module is as it was."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+_locks: weakref.WeakKeyDictionary[nn.Module, Any] = weakref.WeakKeyDictionary()
+_locking = threading.Lock()
+
+
+def lock_of(model: nn.Module) -> AbstractContextManager:
+    """Held while a model runs: one for each model."""
+    with _locking:
+        return _locks.setdefault(model, threading.RLock())
+
+
+def moment_of(model: nn.Module) -> int:
+    """A number that changes when a weight does: by what torch counts, and by the first numbers of each tensor."""
+    tensors = [*model.parameters(), *model.buffers()]
+    with torch.no_grad():
+        sums = [
+            float(one.detach().reshape(-1)[:8].double().nan_to_num().sum()) if one.numel() else 0.0 for one in tensors
+        ]
+    return hash((tuple((id(one), one.data_ptr(), one._version) for one in tensors), tuple(sums)))

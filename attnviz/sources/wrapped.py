@@ -1,11 +1,8 @@
 """A person's own model as a source: any PyTorch module, run in its own code and seen by `attnviz.capture`."""
 
 import inspect
-import re
-import threading
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,13 +18,13 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Prediction, Record
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Source
-from attnviz.sources.own_code import errors_said
+from attnviz.sources.own_code import errors_said, in_evaluation, lock_of, moment_of
+from attnviz.sources.own_tokens import ids_of, placed
 
 TEXT = "The cat sat on the mat"
 PAIR = "|||"
 """Between the text that an encoder reads and the one that its decoder reads."""
 PADDING = "<pad>"
-_SPECIAL = re.compile(r"<.*>|\[.*\]")
 
 
 def wrap(
@@ -77,7 +74,7 @@ def wrap(
     counts = {step.site: step.num_heads for step in record.steps}
     d_model = max(step.num_heads * step.value.shape[-1] for step in record.steps)
     found = {"calls": seen.sites, "counts": counts, "d_model": d_model, "unseen": record.unseen}
-    return replace(source, moment=_moment(model), **found)
+    return replace(source, moment=moment_of(model), **found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,14 +135,13 @@ class Wrapped(Source):
     @property
     def lock(self) -> AbstractContextManager:
         """Held while the model runs, by all sources of one model: hold it while you change the weights."""
-        with _locking:
-            return _locks.setdefault(self.code.model, threading.RLock())
+        return lock_of(self.code.model)
 
     def checksum(self) -> str:
         return checksum.of(self.code.model.state_dict())
 
     def current(self) -> "Wrapped":
-        return replace(self, moment=_moment(self.code.model))
+        return replace(self, moment=moment_of(self.code.model))
 
     def site_name(self, site: Site) -> str:
         return f"{site} · {self.calls.get(site, '')}".rstrip(" ·")
@@ -190,7 +186,7 @@ class Wrapped(Source):
         weights = next(model.parameters(), torch.zeros(()))
         ids = [torch.tensor([[token.id for token in one.tokens] for one in batch]) for batch in read]
         watched = capture(model, edits, heads=self.code.heads, sites=self.calls)
-        with self.lock, _in_evaluation(model), torch.no_grad(), errors_said(), watched as seen:
+        with self.lock, in_evaluation(model), torch.no_grad(), errors_said(), watched as seen:
             given = self.code.call(model, *(one.to(weights.device) for one in ids))
         return seen, given
 
@@ -233,13 +229,13 @@ class Wrapped(Source):
     def _cut(self, text: str, whole: str) -> tuple[str, tuple[Token, ...]]:
         """The tokens of a text, and the text that its sentence is to hold."""
         with errors_said():
-            ids, strings = _ids(getattr(self.code.tokenize, "encode", self.code.tokenize)(text))
+            ids, strings = ids_of(getattr(self.code.tokenize, "encode", self.code.tokenize)(text))
         if not ids:
             raise InputError(f"The tokenizer of {self.name} makes no tokens of {quoted(text)}.")
         parts = (text.split(), list(text))
         if strings is None and self.code.words is None and not hasattr(self.code.tokenize, "convert_ids_to_tokens"):
             strings = next((part for part in parts if len(part) == len(ids)), None)
-        return whole, _placed(text, ids, self._words(ids) if strings is None else strings)
+        return whole, placed(text, ids, self._words(ids) if strings is None else strings)
 
     def _padded(self, cut: list[tuple[str, tuple[Token, ...]]]) -> tuple[Sentence, ...]:
         """Sentences of one length.
@@ -285,35 +281,6 @@ def _of_other_length(sentences: tuple[Sentence, ...], read: tuple[Sentence, ...]
     return (replace(one, tokens=tokens, length=len(tokens)),)
 
 
-def _ids(given: Any) -> tuple[list[int], list[str] | None]:
-    """The ids that a tokenizer gave, and their strings if it gave them."""
-    strings = getattr(given, "tokens", None) if hasattr(given, "ids") else None
-    given = getattr(given, "ids", given)
-    if isinstance(given, Mapping):
-        given = given["input_ids"]
-    if isinstance(given, tuple) and len(given) == 2 and not isinstance(given[0], int):
-        given, strings = given
-    ids = torch.as_tensor(given).reshape(-1).tolist()
-    if any(type(id) is not int for id in ids) or (strings is not None and len(strings) != len(ids)):
-        raise InputError(f"A tokenizer gives whole numbers, with a string for each if any; given {quoted(given)}.")
-    return ids, None if strings is None else [str(one) for one in strings]
-
-
-def _placed(text: str, ids: list[int], strings: list[str]) -> tuple[Token, ...]:
-    """Tokens with their places in the text, where they stand there."""
-    tokens, at, low = [], 0, text.lower() if len(text.lower()) == len(text) else text
-    for id, string in zip(ids, strings, strict=True):
-        plain = string.lstrip("Ġ▁").removeprefix("##").lower()
-        start = low.find(plain, at) if plain else -1
-        if start < 0:
-            tokens.append(Token(string, id, at, at, special=bool(_SPECIAL.fullmatch(string))))
-            continue
-        joined = 0 < start == at and (low[start - 1] + plain[0]).isalnum()
-        at = start + len(plain)
-        tokens.append(Token(string, id, start, at, joined=joined))
-    return tuple(tokens)
-
-
 def _takes(call: Callable[..., Any]) -> int:
     """How many arguments a function takes without names and defaults."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -322,30 +289,3 @@ def _takes(call: Callable[..., Any]) -> int:
     except (TypeError, ValueError):
         return 2
     return sum(one.kind in kinds and one.default is one.empty for one in given)
-
-
-@contextmanager
-def _in_evaluation(model: nn.Module) -> Iterator[None]:
-    """Meanwhile no dropout; then each module is as it was."""
-    training = [module for module in model.modules() if module.training]
-    for module in training:
-        module.training = False
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
-
-
-_locks: weakref.WeakKeyDictionary[nn.Module, Any] = weakref.WeakKeyDictionary()
-_locking = threading.Lock()
-
-
-def _moment(model: nn.Module) -> int:
-    """A number that changes when a weight does: by what torch counts, and by the first numbers of each tensor."""
-    tensors = [*model.parameters(), *model.buffers()]
-    with torch.no_grad():
-        sums = [
-            float(one.detach().reshape(-1)[:8].double().nan_to_num().sum()) if one.numel() else 0.0 for one in tensors
-        ]
-    return hash((tuple((id(one), one.data_ptr(), one._version) for one in tensors), tuple(sums)))
