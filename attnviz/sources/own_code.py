@@ -69,4 +69,5 @@ def moment_of(model: nn.Module) -> int:
         sums = [
             float(one.detach().reshape(-1)[:8].double().nan_to_num().sum()) if one.numel() else 0.0 for one in tensors
         ]
-    return hash((tuple((id(one), one.data_ptr(), one._version) for one in tensors), tuple(sums)))
+    counted = ((id(one), one.data_ptr(), 0 if one.is_inference() else one._version) for one in tensors)
+    return hash((tuple(counted), tuple(sums)))

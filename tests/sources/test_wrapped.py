@@ -85,6 +85,16 @@ def test_a_source_knows_the_moment_of_its_weights():
     assert source.current() != source
 
 
+def test_a_model_made_in_inference_mode_is_wrapped():
+    """torch counts no changes of its weights."""
+    with torch.inference_mode():
+        model = Writer()
+
+    source = wrapped(model)
+
+    assert source.current() == source
+
+
 def test_texts_of_several_lengths():
     """A model that sees no later token needs no padding id; any other has to know one."""
     texts = [TEXT, "the dog ran"]
