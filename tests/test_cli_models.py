@@ -259,7 +259,7 @@ def test_tokens_of_a_trained_model_are_those_that_it_reads(run):
 
     assert [line.split() for line in out.splitlines()[1:]] == [
         ["1", "0", "The", "4", "0", "3"],
-        ["1", "1", "<unk>", "3", "4", "9", "unknown"],
+        ["1", "1", "zebra?", "3", "4", "9"],
         ["1", "2", "<eos>", "2", "9", "9", "special"],
     ]
 

@@ -12,7 +12,6 @@ from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card
 from attnviz.sources.huggingface import hub
-from attnviz.tokenizers.vocabulary import UNK
 
 MOST_NOTES = 10
 """Unknown words that are named, at most."""
@@ -44,8 +43,7 @@ def tokens(sentences: Iterable[Sentence]) -> list[str]:
     rows: list[Sequence[Any]] = [("sentence", "position", "token", "id", "start", "end", "")]
     for number, sentence in enumerate(sentences, 1):
         for position, token in enumerate(sentence.tokens):
-            unknown = "unknown" if token.text == UNK else ""
-            note = "special" if token.special else "joined" if token.joined else unknown
+            note = "special" if token.special else "joined" if token.joined else ""
             rows.append((number, position, shown(token.text), token.id, token.start, token.end, note))
     return columns(rows)
 

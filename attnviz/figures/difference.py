@@ -14,7 +14,7 @@ from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, box, text_width
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.size import Size, size_beside
 from attnviz.charts.style import Style
-from attnviz.charts.theme import LINE, WORD_CHARACTER, Theme
+from attnviz.charts.theme import LINE, TITLE_CHARACTER, Theme
 from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.core.tokens import Token
@@ -32,13 +32,19 @@ WIDE = 250
 NARROWEST = 220
 """Pixels from the left of a map to the next one at least: its legend has this room."""
 
+NUMBER_ROOM = 84
+"""Pixels for the number of a cell behind the name of its map."""
+
 LEAST = 0.05
 """The differences of largest size are at the end of the scale, but if they are smaller than this."""
+
+AFTER = " after step "
+"""In the name of a source, between the model and the step of its training."""
 
 LONGEST_LABEL, LONGEST_TEXT = 14, 90
 """Code points of a token beside its row, and of a sentence under the title."""
 
-NAMES = "A", "B", "Difference"
+NAMES = "A", "B", "Difference B − A"
 
 MORE = "higher in A", "higher in B"
 """What a negative and what a positive difference mean."""
@@ -140,6 +146,30 @@ def called(side: Side) -> str:
     return f"{what} · {side.site} · {in_title(side.record.source)}"
 
 
+def _step(side: Side) -> str:
+    """Of a model trained here: how long it was trained."""
+    _, _, step = side.record.source.partition(AFTER)
+    return f"after step {step}" if step.strip("0") else "untrained" if step else "trained"
+
+
+APART = (
+    lambda side: side.record.source.partition(AFTER)[0],
+    _step,
+    lambda side: f"{side.site} {side.head if isinstance(side.head, str) else f'head {side.head}'}",
+    lambda side: side.record.sentences[side.sentence].text,
+    lambda side: ", ".join(side.record.edits.in_words()) or "original model",
+)
+"""What A and B are called, by the first in which they differ: model, step of training, head, text, edits."""
+
+
+def names_of(found: Beside) -> tuple[str, str, str]:
+    """What stands over each map: "A: trained", "B: untrained"."""
+    each = ((say(found.a), say(found.b)) for say in APART)
+    apart = next((pair for pair in each if pair[0] != pair[1]), None)
+    named = (f"{name}: {in_title(one)}" for name, one in zip(NAMES[:2], apart, strict=True)) if apart else NAMES[:2]
+    return (*named, NAMES[2])
+
+
 def lines_of(found: Beside, size: Size | None = None) -> list[str]:
     """Both texts, where the weights come from, what was changed, and what a picture leaves out."""
     size = size or size_beside(len(found.rows), len(found.columns))
@@ -188,6 +218,12 @@ class _Plan:
         """What rows and columns are called in a readout."""
         return tuple([in_words(*part) for part in self._places(axis)] for axis in range(2))
 
+    @cached_property
+    def titles(self) -> tuple[str, ...]:
+        """The names over the maps, as long as leaves room for the number of a cell."""
+        most = int((max(self.size.width, NARROWEST) + GAP - NUMBER_ROOM) / TITLE_CHARACTER)
+        return tuple(name if len(name) <= most else f"{name[: most - 1]}…" for name in names_of(self.found))
+
     def _places(self, axis: int) -> Iterable[tuple]:
         """The tokens of A and B, and where each row (axis 0) or column stands in them."""
         tokens = self.found.a.tokens[axis], self.found.b.tokens[axis]
@@ -230,7 +266,7 @@ class _Plan:
             self.size.height,
             max(panels.limit_of(values), LEAST) if end == 2 else self.scale.top,
             signed=end == 2,
-            beside=(x + text_width(NAMES[end], WORD_CHARACTER) + 18, -self.above + LINE / 2),
+            beside=(x + text_width(self.titles[end], TITLE_CHARACTER) + 12, -self.above + LINE / 2),
             states=tiled_states(states, self.size.tile),
             ends=MORE if end == 2 else ("", ""),
         )
@@ -249,7 +285,7 @@ class _Plan:
         rows, columns = self.labels(0, end), self.labels(1, end)
         at = panel.x - axes.PADDING
         return Frame(
-            titles=(frame.words(panel.x, -self.above + LINE / 2, NAMES[end], self.colors.text),),
+            titles=(frame.words(panel.x, -self.above + LINE / 2, self.titles[end], self.colors.text),),
             rows=tuple(frame.words(at, (i + 0.5) * cell, rows[i][0], colors[rows[i][1]]) for i in kept),
             columns=tuple(
                 frame.words(panel.x + (i + 0.5) * cell, -axes.PADDING, columns[i][0], colors[columns[i][1]])

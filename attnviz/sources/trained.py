@@ -127,7 +127,8 @@ class Trained(Source):
                 words, written = self._writes.names, tuple(target.text for target in targets)
         prediction = Prediction(logits, words, written)
         steps = tuple(tap.steps)
-        return Record(sentences, self.name, self.provenance, edits, steps, hidden, targets, prediction)
+        provenance = "random" if self.step == 0 else self.provenance
+        return Record(sentences, self.name, provenance, edits, steps, hidden, targets, prediction)
 
     def origin(self, record: Record, site: Site) -> Origin:
         """What the call at a site of one of its records was projected from, by running it again."""

@@ -14,8 +14,10 @@ from attnviz.tokenizers.base import SPECIAL
 from attnviz.tokenizers.words import Words
 
 UNK = "<unk>"
-NEAREST = 3
-"""Suggestions for an unknown word, at most."""
+UNKNOWN = "?"
+"""Stands behind a typed word that is read as `UNK`."""
+NEAREST, ALIKE = 3, 0.75
+"""Suggestions for an unknown word at most, and the least likeness of their spelling."""
 
 _ELISION = ("'", "’")
 _CLOSING = (".", ",", "!", "?")
@@ -44,7 +46,7 @@ class Vocabulary:
         return len(self.names)
 
     def encode(self, text: str) -> tuple[Token, ...]:
-        """The tokens of a text; an unknown word is a token called ``<unk>`` that still knows where it stands."""
+        """The tokens of a text; an unknown word ends with a question mark."""
         return tuple(self._known(token) for token in _WORDS.encode(text))
 
     def unknown(self, text: str) -> tuple[str, ...]:
@@ -54,7 +56,7 @@ class Vocabulary:
 
     def nearest(self, word: str) -> tuple[str, ...]:
         """The known words spelled most like a word; perhaps none."""
-        return tuple(get_close_matches(word.lower()[:64], self.words, NEAREST))
+        return tuple(get_close_matches(word.lower()[:64], self.words, NEAREST, ALIKE))
 
     def sentence(self, ids: Sequence[int], length: int) -> Sentence:
         """What a model wrote, as a text with its tokens; those from `length` on are padding.
@@ -84,7 +86,7 @@ class Vocabulary:
     def _known(self, token: Token) -> Token:
         id = self._id(token.text)
         if id is None:
-            return Token(UNK, self._ids[UNK], token.start, token.end)
+            return Token(f"{token.text}{UNKNOWN}", self._ids[UNK], token.start, token.end)
         return Token(token.text, id, token.start, token.end)
 
     def _id(self, word: str) -> int | None:

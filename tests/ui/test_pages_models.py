@@ -175,8 +175,8 @@ def test_words_that_the_model_does_not_know_are_named():
     app = opened(model="translator", text=f"{FIRST} blackk <b>qux</b>")
 
     assert html(app).count('class="note notice"') == 1
-    assert "&#x27;blackk&#x27; (nearest: &#x27;black&#x27;)" in html(app)
-    assert "reads them as &lt;unk&gt;" in html(app)
+    assert "&#x27;blackk&#x27; (did you mean &#x27;black&#x27;?)" in html(app)
+    assert "reads them all as one unknown word, marked" in html(app)
     assert "<b>qux" not in html(app)
 
 
@@ -184,7 +184,7 @@ def test_a_long_list_of_unknown_words_is_cut():
     """The first few are named, and the others counted."""
     app = opened(model="translator", text="the " + " ".join(f"zz{letter}" for letter in "qwxyz"))
 
-    assert "and 1 more; it reads them as" in html(app)
+    assert "and 1 more; it reads them all as" in html(app)
 
 
 def test_the_written_text_stands_beside_the_one_before_a_change():

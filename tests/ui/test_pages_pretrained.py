@@ -491,7 +491,7 @@ def test_words_that_the_model_does_not_know_are_named(folder):
 
     assert html(app).count('class="note notice"') == 1
     assert "This model does not know &#x27;qux&#x27;" in html(app)
-    assert "it reads them as [UNK]" in html(app)
+    assert "one unknown word, [UNK]" in html(app)
 
 
 def test_a_pair_of_texts_is_taken_apart_only_where_there_is_one(folder):

@@ -122,8 +122,6 @@ def _what(a: Look) -> Other:
 
     shown = {"shown": chosen.what, "at": "what", "step": choose, "format_func": TITLES.__getitem__}
     control(st.pills, "Compare with", B, options, lead="Compare with", **shown)
-    if "untouched" in missing:
-        st.button(TITLES["untouched"], key="no original", disabled=True, help=missing["untouched"])
     return chosen
 
 

@@ -48,7 +48,7 @@ def _compared(bar: Bar, a: Side, b: Side) -> None:
     pictures.picture(figure, "difference", select="cell", on_select=clicked)
     in_words(words.compared(found) if cell is None else words.compared_cell(found, *cell))
     pictures.how_to_select(cell is not None)
-    quiet(f"{as_sentence(MEASURE)} The tokens of A and B are aligned by difflib.")
+    quiet(f"{as_sentence(MEASURE)} The same tokens of A and B are matched in their order.")
     pictures.numbers(figure, "difference")
     heading("Predictions")
     said.both(a, b, found, cell)

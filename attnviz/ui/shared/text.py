@@ -126,8 +126,10 @@ def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>", w
     """Which words the model does not know, each with a known one that is spelled most like it."""
     if not unknown:
         return
-    named = [f"'{shown(word)}'" + (f" (nearest: '{near[0]}')" if near else "") for word, near in unknown.items()]
-    more = f" and {len(named) - MOST_UNKNOWN} more" if len(named) > MOST_UNKNOWN else ""
-    them = "it" if len(named) == 1 else "them"
-    known = f"{who} does not know {', '.join(named[:MOST_UNKNOWN])}{more}; it reads {them} as {shown(read_as)}."
-    note(known, "notice")
+    named = [f"'{shown(word)}'" + (f" (did you mean '{near[0]}'?)" if near else "") for word, near in unknown.items()]
+    if len(named) > MOST_UNKNOWN:
+        named[MOST_UNKNOWN:] = [f"{len(named) - MOST_UNKNOWN} more"]
+    *most, last = named
+    them = "them all as one unknown word" if most else "it as an unknown word"
+    seen = "marked with a question mark" if read_as == "<unk>" else shown(read_as)
+    note(f"{who} does not know {', '.join(most)}{' and ' * bool(most)}{last}; it reads {them}, {seen}.", "notice")
