@@ -53,8 +53,11 @@ def _meet(mode: "Mode", product: Product, side: int, known: Weights) -> Tensor |
     axis = {canonical: own[place] for place, canonical in enumerate(known.axes)}
     keys, queries = axis[known.keys_axis], axis[known.queries_axis]
     if keys not in other or keys in out or queries in other:
+        name = known.call and (known.call.name or "the model")
         if set(own) & set(other) - set(out) and known.call is not None and known.call.value is None:
-            known.call.unmet = f"{known.call.name} mixes the weights of heads or queries after the softmax"
+            known.call.unmet = f"{name} mixes the weights of heads or queries after the softmax"
+        if keys in other and keys not in out and known.call is not None:
+            mode.seen.note(f"{name} adds values that differ between queries")
         return None
     lead = "".join(axis[place] for place in range(len(known.lead)))
     rest = "".join(letter for letter in other if letter not in (*lead, keys))

@@ -127,7 +127,8 @@ class Mode(TorchFunctionMode):
 
     def call(self, place: Place, route: str, is_causal: bool, **parts: Any) -> Call:
         """The call that is made now; `parts` are the fields of `Call`."""
-        site, name, head, passed = self._sites.site(place, kind(place, is_causal, self.same))
+        tensor = parts["query"] if parts["query"] is not None else parts["weights"]
+        site, name, head, passed = self._sites.site(place, kind(place, is_causal, self.same), tensor.shape[1])
         call = Call(site, name, route, passed, **parts, head=head)
         if passed and site.kind != "cross":
             queries, keys = call.shape[2:]

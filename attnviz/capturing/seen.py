@@ -85,7 +85,6 @@ class Seen:
             name: of the source; by default the model's class.
             provenance: where its weights come from.
             output: hidden states or logits, (B, n, d); by default found in what the model gave.
-
             grid: rows and columns of a picture whose patches the model read; they take the place of the words that were
                 not given: of `tokens`, of `keys` if there are tokens.
             image: the picture, of PIL or (height, width, 3); of a batch one for each, or one for all.
@@ -100,7 +99,7 @@ class Seen:
         if grid is not None:
             patches = patches_of(grid, image, _sizes(self.steps), self.steps[0].shape[0])
             looks, seen = _with_patches(patches, looks, seen, self.steps)
-        steps, unseen = self.steps_of(_lengths(looks, seen)), list(self.notes)
+        steps, unseen = self.steps_of(_lengths(looks, seen)), self.unseen
         if looks:
             sizes = {"encoder": len((seen or looks)[0].tokens), "decoder": len(looks[0].tokens)}
             fitting = tuple(step for step in steps if _fits(step, len(looks), sizes))
@@ -108,6 +107,8 @@ class Seen:
                 raise InputError(_unfit(steps, len(looks), sizes["decoder"]))
             unseen += [f"{step.name} has {_shape(step)}, not the tokens'" for step in steps if step not in fitting]
             steps = fitting
+        unseen += [f"{step.name} has {_shape(step)}" for step in steps if step.shape[0] != steps[0].shape[0]]
+        steps = tuple(step for step in steps if step.shape[0] == steps[0].shape[0])
         looks = looks or _numbered(steps)
         given = output if output is not None else hidden(self.output)
         states = _states(steps) if given is None else given.detach().float().cpu()
@@ -144,9 +145,16 @@ class Seen:
                 has = ", ".join(f"{one} ({count} heads, {self.sites[one]})" for one, count in heads.items())
                 raise AttnvizError(f"The edits reached nothing at {site} head {head}. There is: {has}.")
 
+    @property
+    def unseen(self) -> list[str]:
+        """What was seen and cannot be shown, each in one sentence."""
+        return [*dict.fromkeys(call.why_not for call in self.calls if call.why_not), *self.notes]
+
     def _nothing(self) -> str:
-        why = "; ".join([*dict.fromkeys(call.why_not for call in self.calls if call.why_not), *self.notes])
-        what = why or "no function of torch that attention is made of was called in it. Was the model run in the block?"
+        none = (
+            "no function of torch that attention is made of was called in it. Was it run in the block, in this thread?"
+        )
+        what = "; ".join(self.unseen) or none
         return f"No attention was seen in {self.name}: {what}"
 
 

@@ -119,6 +119,7 @@ class Sites:
             self._known[name, nth], self._layers[site.kind] = site, max(self._layers[site.kind], site.layer + 1)
         self._calls: Counter[str] = Counter()
         self._repeats: Counter[str] = Counter()
+        self._read: dict[str, int] = {}
         self.passed = -1
 
     def begin(self) -> None:
@@ -126,7 +127,7 @@ class Sites:
         self.passed += 1
         self._calls.clear()
 
-    def site(self, place: Place, kind: str) -> tuple[Site, str, int | None, int]:
+    def site(self, place: Place, kind: str, heads: int) -> tuple[Site, str, int | None, int]:
         """The site of a call that is made now; `kind` counts where it is made for the first time.
 
         Returns:
@@ -138,12 +139,22 @@ class Sites:
         else:
             nth, passed = 0, self._repeats[place.name]
             self._repeats[place.name] += 1
-        one = ONE_HEAD.fullmatch(place.name)
-        name, head = (one[1] or "", int(one[2])) if one else (place.name, None)
+        name, head = self._head(place) if heads == 1 else (place.name, None)
         if (name, nth) not in self._known:
             self._known[name, nth] = Site(kind, self._layers[kind])
             self._layers[kind] += 1
         return self._known[name, nth], name, head, passed
+
+    def _head(self, place: Place) -> tuple[str, int | None]:
+        """The name of what has several heads, and which of them a module is; they all read the same tensor."""
+        one, read = ONE_HEAD.fullmatch(place.name), inputs(place.frame)
+        if one is None or not read:
+            return place.name, None
+        name, head, address = one[1] or "", int(one[2]), read[0].data_ptr()
+        if head and self._read.get(name) != address:
+            return place.name, None
+        self._read[name] = address
+        return name, head
 
 
 def kind(place: Place, is_causal: bool, same: bool | None = None) -> str:

@@ -117,6 +117,24 @@ def test_heads_that_are_modules_are_the_heads_of_one_site():
     hook.remove()
 
 
+def test_layers_of_one_head_are_no_heads():
+    """Whatever their list is called: each reads what the one before gave."""
+
+    class Chain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.heads = nn.ModuleList(Head(D) for _ in range(2))
+
+        def forward(self, x):
+            return self.heads[1](self.heads[0](x))
+
+    model = Chain()
+    with attnviz.capture(model) as seen:
+        model(torch.randn(B, N, D))
+
+    assert list(seen.heads.values()) == [1, 1]
+
+
 class Again(nn.Module):
     """One layer called again and again, as in ALBERT; or on chunks of what it was given, as in CANINE."""
 

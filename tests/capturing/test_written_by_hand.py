@@ -292,6 +292,19 @@ def test_mixing_heads_after_the_softmax_is_refused():
         seen.record()
 
 
+def test_values_of_each_distance_are_said():
+    """As in Shaw et al. 2018: the output holds more than weights times values."""
+    far = torch.randn(Q, K, V)
+
+    def relative(q, k, v):
+        weights = (q @ k.mT).softmax(-1)
+        return weights @ v + torch.einsum("bhqk,qkd->bhqd", weights, far)
+
+    record = seen_in(relative, *qkv(B, H)).record()
+
+    assert record.unseen == "the model adds values that differ between queries"
+
+
 def test_changed_weights_are_refused():
     """What meets the values is not what the softmax gave."""
     seen = seen_in(lambda q, k, v: (q @ k.mT).softmax(-1).square() @ v, *qkv(B, H))
