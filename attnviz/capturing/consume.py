@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnviz.capturing import products
 from attnviz.capturing.call import Call, kept
-from attnviz.capturing.layout import Plain, Weights
+from attnviz.capturing.layout import Plain, Scores, Weights
 from attnviz.capturing.products import Product
 from attnviz.capturing.scores import scores
 from attnviz.capturing.shapes import folded, split
@@ -64,6 +64,8 @@ def _meet(mode: "Mode", product: Product, side: int, known: Weights) -> Tensor |
     value = product.arranged(1 - side, lead, keys, rest)
     tensor = (product.left, product.right)[side]
     if known.call is None:
+        if isinstance(mode.tracked.get((product.right, product.left)[side]), Scores):
+            return mode.seen.note("what meets a softmax is a product of keys and values: linear attention has no map")
         return _only_weights(mode, known, tensor, value)
     if known.call.value is not None:
         return None

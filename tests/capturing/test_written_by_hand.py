@@ -292,6 +292,44 @@ def test_mixing_heads_after_the_softmax_is_refused():
         seen.record()
 
 
+def test_linear_attention_has_no_map():
+    """Its softmax is over the numbers of each query, and its "values" are sums over all keys."""
+
+    def linear(q, k, v):
+        context = torch.einsum("bhnd,bhne->bhde", k.softmax(dim=-2), v)
+        return torch.einsum("bhnd,bhde->bhne", q.softmax(dim=-1), context)
+
+    with pytest.raises(attnviz.AttnvizError, match="linear attention has no map"):
+        seen_in(linear, *qkv(B, H)).record()
+
+
+def test_weights_turned_before_they_meet_values_are_read_right():
+    """As over the pixels of a picture: values of (B, channels, keys) times weights of (B, keys, queries)."""
+
+    def pixels(q, k, v):
+        attention = torch.softmax(torch.bmm(q, k.mT), dim=-1)
+        return torch.bmm(v.mT, attention.permute(0, 2, 1)).mT
+
+    q, k, v = qkv(B)
+    (step,) = seen_in(pixels, q, k, v).steps
+
+    assert step.shape == (B, 1, Q, K)
+    assert_close(shown(step)[:, 0].double(), weights(q, k, None, 1.0), atol=1e-6, rtol=0)
+    assert torch.equal(step.value[:, 0], v)
+
+
+def test_slots_that_compete_for_inputs_are_refused():
+    """Their softmax is over the queries."""
+
+    def slots(q, k, v):
+        weights = torch.einsum("bkd,bqd->bkq", k, q).softmax(-1) + 1e-8
+        weights = weights / weights.sum(-2, keepdim=True)
+        return torch.einsum("bkq,bkd->bqd", weights, v)
+
+    with pytest.raises(attnviz.AttnvizError, match="after the softmax"):
+        seen_in(slots, *qkv(B)).record()
+
+
 def test_values_of_each_distance_are_said():
     """As in Shaw et al. 2018: the output holds more than weights times values."""
     far = torch.randn(Q, K, V)
