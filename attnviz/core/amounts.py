@@ -46,14 +46,15 @@ def digits(value: float) -> str:
     return (f"{value + 0.0:.4f}" if plain else f"{value:.2e}").replace("-", "−")
 
 
-def in_cell(value: float) -> str:
-    """Three digits, for the inside of a cell."""
+def in_cell(value: float, short: bool = False) -> str:
+    """Three digits, for the inside of a cell; two where it is narrow."""
     value = float(value)
     if not math.isfinite(value):
         return _odd(value)
     amount = abs(value)
     value = 0.0 if amount < 0.005 else value
-    plain = f"{value:.2f}" if amount < 9.995 else f"{value:.1f}" if amount < 99.95 else f"{value:.0f}"
+    places = 2 if amount < 9.995 else 1 if amount < 99.95 else 0
+    plain = f"{value:.{max(0, places - short)}f}"
     return (plain if amount < 1e4 else f"{value:.0e}").replace("-", "−")
 
 

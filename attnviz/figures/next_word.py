@@ -41,6 +41,7 @@ def next_word(
     found = metrics.next_words(record, position, **asked)
     compared = before is not None and metrics.read_alike(before, record, position, sentence=sentence)
     notes = [OTHER_WORDS] if before is not None and not compared else []
+    notes += ["hollow bar: before the change"] * compared
     token = quoted_token(metrics.token_at(record, position, sentence=sentence), position)
     what, after = "next word", "Next word after"
     if metrics.fills_in(record):

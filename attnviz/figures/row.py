@@ -1,5 +1,6 @@
 """One query worked in full, as a table that is a picture: a row per key, a column per step, a bar per weight."""
 
+import math
 from typing import Unpack
 
 import pandas as pd
@@ -80,7 +81,7 @@ def columns(row: Row, step: Step, keys: tuple[Token, ...]) -> list[Column]:
     found: list[Column] = [
         ("key", [f"{shown(keys[i].text)} ({i})" for i in row.keys]),
         ("q · k", _texts(row.sums)),
-        (f"· {step.scoring.scale:.4g}", _texts(row.scaled)),
+        (_scale(step), _texts(row.scaled)),
     ]
     found += [("softcap", _texts(row.capped))] if step.scoring.softcap is not None else []
     found += [("+ bias", _texts(row.biased))] if step.scoring.bias else []
@@ -90,6 +91,12 @@ def columns(row: Row, step: Step, keys: tuple[Token, ...]) -> list[Column]:
         found.append(("mask", blocked))
     found.append(("− max", _texts(row.shifted)))
     return [*found, ("exp", _texts(row.exps)), ("weight", _texts(row.weights))]
+
+
+def _scale(step: Step) -> str:
+    """What q · k is multiplied by; where that is 1/√d_k, so written."""
+    scale, d_k = step.scoring.scale, step.query.shape[-1]
+    return f"÷ √{d_k}" if math.isclose(scale * scale * d_k, 1) else f"· {scale:.4g}"
 
 
 def totals(row: Row) -> list[Column]:

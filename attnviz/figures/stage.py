@@ -233,10 +233,11 @@ class _Plan:
         if wide < READABLE[0] or high < READABLE[1]:
             return Frame()
         drawn, on_ramp = [], panel.kinds()[0]
+        short = max(text_width(in_cell(value)) for value in panel.values.flat) > wide - 4
         for (row, column), value in np.ndenumerate(panel.values):
             ground = pixels.color_at(panel.place(value), ramp) if on_ramp[row, column] else None
             color = pixels.readable(ground, self.colors) if ground else self.colors.text
-            drawn.append(frame.words((column + 0.5) * wide, panel.y + (row + 0.5) * high, in_cell(value), color))
+            drawn.append(frame.words((column + 0.5) * wide, panel.y + (row + 0.5) * high, in_cell(value, short), color))
         return Frame(ticks=tuple(drawn))
 
 

@@ -155,4 +155,8 @@ def _changed(
     texts = [of(one) if one else None for one in (old, now)]
     if texts[0] == texts[1]:
         return shown(texts[0], longest)
-    return " → ".join(NOTHING if text is None else shown(text, longest) for text in texts)
+    cut = [NOTHING if text is None else shown(text, longest) for text in texts]
+    if None not in texts and cut[0] == cut[1]:  # they differ where they are cut
+        alike = next((i for i, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
+        cut = [f"…{shown(text[max(0, alike - 2) :], longest - 1)}" for text in texts]
+    return " → ".join(cut)

@@ -43,6 +43,10 @@ def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
     with newcomer.task("what is this"):
         newcomer.sees("See where each attention head looks, and what breaks when you change it.")
         newcomer.sees("'because' (7), predicting 'it', gives 0.84 of its attention to 'cat' (2).")
+    with newcomer.task("how that number is computed"):
+        newcomer.press("Show the arithmetic of this cell")
+        newcomer.sees("Their sum is q · k = 9.2325.")
+        newcomer.follow("Heads")
     with newcomer.task("what changes without this head"):
         newcomer.press("Switch head 0 off")
         newcomer.sees("decoder layer 1 head 0 off")
@@ -84,5 +88,5 @@ def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
         newcomer.click(page.get_by_text("Evidence"))
         newcomer.sees("In 2,000 held-out stories")
 
-    assert len(newcomer.clicks) == 11
+    assert len(newcomer.clicks) == 12
     assert {name: clicks for name, clicks in newcomer.clicks.items() if clicks > MOST} == {}

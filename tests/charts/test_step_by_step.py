@@ -112,6 +112,14 @@ def test_rows_fit_a_phone_however_long_the_words_are(compared):
     assert right + text_width("0") + 6 <= 358
 
 
+def test_words_that_differ_at_their_end_are_cut_at_their_beginning():
+    """What changed is never what is cut."""
+    long = "x" * 40
+    one, other = (story_of(["a"], {f"{long}a": p, f"{long}b": 1 - p}) for p in (0.9, 0.1))
+
+    assert texts(step_by_step(other, before=one)) == [["0", "a", "▸ …xxa → …xxb"]]
+
+
 def test_of_a_long_text_the_rows_that_changed_most_are_drawn():
     """Other words first, then other probabilities; with nothing to compare, the first forty."""
     before = [{"x": 0.6, "y": 0.4}] * 100

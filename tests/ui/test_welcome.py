@@ -4,6 +4,7 @@ import pytest
 from test_pages import button, heads_page, html, masks_page, opened
 
 from attnviz import api
+from attnviz.core.edits import Site
 from attnviz.ui import settings
 from attnviz.ui.shared import cache, look, state, welcome
 from attnviz.ui.shared.examples import TEXT
@@ -66,6 +67,15 @@ def test_what_the_cards_ask_has_an_answer():
 
     assert "<u>qu&#x27;il</u>" in html(app)
     assert "<u>qu&#x27;elle</u>" in html(app)
+
+    app.selectbox(key="site").set_value(Site("cross", 1)).run()
+
+    assert "The mask acts on encoder layers, and leaves cross layer 1 as it is." in html(app)
+
+    button(app, "See encoder layer 0").click().run()
+
+    assert app.query_params["site"] == "e0"
+    assert "The mask acts on" not in html(app)
 
     button(app, "Causal (hide the future) · encoder, decoder").click().run()
 

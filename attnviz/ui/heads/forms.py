@@ -11,7 +11,7 @@ from attnviz import figures, views
 from attnviz.core.edits import Site
 from attnviz.figures import Figure
 from attnviz.figures import shade as shades
-from attnviz.ui.shared import cache, look, pictures, state
+from attnviz.ui.shared import cache, look, pages, pictures, state
 from attnviz.ui.shared.look import CELL, PINS, Look
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
 from attnviz.ui.shared.state import MOST_PILLS, control
@@ -169,6 +169,10 @@ def said(form: str, at: Look, view: View) -> None:
         quiet(f"Click a {what} to see its attention; point at one to read its weight.")
         return
     pictures.cell_in_words(at, view)
+    if at.cell is not None and isinstance(at.head, int):
+        icon = {"icon": ":material/calculate:", "type": "tertiary", "key": "arithmetic"}
+        if st.button("Show the arithmetic of this cell", **icon):
+            pages.go_to("Steps")
     if form == "map":
         pictures.how_to_select(at.cell is not None)
     elif at.cell is not None:

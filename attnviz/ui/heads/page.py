@@ -29,6 +29,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         with st.container(horizontal=True, gap="medium"):
             pictures.picture(figure, key, select="cell", on_select=forms.select(form))
             with st.container(width="stretch", key="beside"):
+                edits.elsewhere(at)
                 findings.of_head(at.source, at.site, at.head)
                 forms.said(form, at, shown["view"])
                 says.panel(at)

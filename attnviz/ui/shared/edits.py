@@ -125,7 +125,8 @@ def mask_menu(source: Source, lines: tuple[str, ...], *, opening: Stack = Stack(
         own_mask = not hidden or state.get(OWN_MASK)
         _shortcuts(fixed, built_in=own_mask and all(site.kind == "decoder" for site in source.sites))
         if hidden:
-            title = f"Built-in mask: {hidden.replace('the future', 'causal')}"
+            where = "" if all(site.kind == "decoder" for site in source.sites) else " of the decoder"
+            title = f"Built-in mask{where * (hidden == 'the future')}: {hidden.replace('the future', 'causal')}"
             control(st.toggle, title, OWN_MASK, help=f"It hides {hidden}.", disabled=fixed)
         edits = _edits(source, mask.fitting(mask.current(), len(lines))[0], own_mask)
         if edits.mask is not None and _has_cross(source):
@@ -225,6 +226,17 @@ def _empty_rows(source: Source, lines: tuple[str, ...], edits: Edits) -> str:
     except AttnvizError:  # the page says it where its pictures would stand: first come the edits, to be taken back
         return EMPTY_ROWS[0]
     return control(st.pills, "Fully masked rows", EMPTY, EMPTY_ROWS, lead="Fully masked rows")
+
+
+def elsewhere(at: Look) -> None:
+    """Where a mask leaves the shown layer as it is: that it does, and a button to one that it acts on."""
+    if at.edits.mask is None or at.edits.mask_at(at.site.kind):
+        return
+    site = next((site for site in at.record.sites if at.edits.mask_at(site.kind)), None)
+    if site is not None:
+        quiet(f"The mask acts on {site.kind} layers, and leaves {at.site} as it is.")
+        behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "on_click": look.look_at}
+        st.button(f"See {site}", key="see masked", args=(site, at.number), **behavior)
 
 
 def name_of(entry: Entry, *, first: bool = True) -> str:

@@ -10,8 +10,8 @@ WHY = {
     "matrix per head, side by side.",
     "split": "Splitting only renames columns: (B, n, H·d_k) becomes (B, H, n, d_k). No head sees "
     "another head's columns.",
-    "products": "Each cell is one number: how well a query and a key agree. The table is (B, H, Q, K), one square per "
-    "head: not B × L × h × h.",
+    "products": "Each cell is one number: how well a query and a key agree. The table is (B, H, Q, K): one square per "
+    "head.",
     "scale": "q·k adds up d_k products. If they are independent with variance 1, the sum has variance d_k: with wider "
     "vectors scores grow, the softmax gives one key everything, and its gradient vanishes. Divided by √d_k, the "
     "variance is 1 again, whatever d_k is.",
