@@ -1,7 +1,7 @@
 """Where weights meet the values: a product that sums over the keys. What is done to weights before is noticed."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,16 +12,14 @@ from attnviz.capturing.layout import Plain, Scores, Weights
 from attnviz.capturing.products import Product
 from attnviz.capturing.scores import scores
 from attnviz.capturing.shapes import folded, split
+from attnviz.capturing.watched import Watched
 from attnviz.capturing.where import causal
 from attnviz.core.tap import Tap
-
-if TYPE_CHECKING:
-    from attnviz.capturing.mode import Mode
 
 CLOSE = {"atol": 1e-4, "rtol": 1e-2, "equal_nan": True}
 
 
-def multiply(mode: "Mode", func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """The result of a product; weights in it meet their values, and two other tensors may be queries and keys."""
     product = products.read(func.__name__, args, kwargs)
     if product is None:
@@ -47,7 +45,7 @@ def _with(given: Any, old: Tensor, new: Tensor) -> Any:
     return new if given is old else given
 
 
-def _meet(mode: "Mode", product: Product, side: int, known: Weights) -> Tensor | None:
+def _meet(mode: Watched, product: Product, side: int, known: Weights) -> Tensor | None:
     """Complete the call of some weights; gives other weights to multiply, if the edits ask for them here."""
     own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
     axis = {canonical: own[place] for place, canonical in enumerate(known.axes)}
@@ -76,7 +74,7 @@ def _meet(mode: "Mode", product: Product, side: int, known: Weights) -> Tensor |
     return None
 
 
-def _as_before(mode: "Mode", known: Weights, tensor: Tensor) -> bool:
+def _as_before(mode: Watched, known: Weights, tensor: Tensor) -> bool:
     """Whether weights to which something was done are still what the softmax gave; empty rows may have become zero."""
     call = known.call
     with torch.no_grad(), torch.device(tensor.device):
@@ -99,7 +97,7 @@ def _filled(call: Call, weights: Tensor) -> Tensor:
     return call.mask.any(-1, keepdim=True)
 
 
-def _only_weights(mode: "Mode", known: Weights, tensor: Tensor, value: Tensor) -> Tensor | None:
+def _only_weights(mode: Watched, known: Weights, tensor: Tensor, value: Tensor) -> Tensor | None:
     """Weights whose scores are not known: they are kept as they are, and edits that need no scores act."""
     place = mode.place((tensor,))
     weights = known.canonical(tensor)

@@ -1,20 +1,18 @@
 """`flex_attention`: its mask function is asked for each cell, and its score function whether it only adds."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnviz.capturing.call import apart
 from attnviz.capturing.sdpa import grouped, seen
+from attnviz.capturing.watched import Watched
 from attnviz.core.scoring import Scoring
 
-if TYPE_CHECKING:
-    from attnviz.capturing.mode import Mode
 
-
-def attend(mode: "Mode", func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """The operator under `torch.nn.attention.flex_attention`; what it gives is the output and more."""
     query, key, value, score_mod, block_mask, scale = args[:6]
     place = mode.place((query, key, value))

@@ -5,14 +5,13 @@ So what it calls, with every one of its options, passes through the other routes
 """
 
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import multi_head_attention_forward
 
-if TYPE_CHECKING:
-    from attnviz.capturing.mode import Mode
+from attnviz.capturing.watched import Watched
 
 
 def _unwatched(*_: object) -> bool:
@@ -26,7 +25,7 @@ _INNER = FunctionType(
 )
 
 
-def attend(mode: "Mode", query: Tensor, key: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+def attend(mode: Watched, query: Tensor, key: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """The arguments and the result are those of `F.multi_head_attention_forward`."""
     before, mode.same = mode.same, query is key or (query.shape == key.shape and torch.equal(query, key))
     try:

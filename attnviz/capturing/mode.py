@@ -1,27 +1,19 @@
 """The mode that watches a model: what attention is made of passes through it, and all else passes by."""
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, replace
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from attnviz.capturing import flex, mha, products, refusing, sdpa
-from attnviz.capturing.call import Call, kept
 from attnviz.capturing.consume import multiply
-from attnviz.capturing.layout import Tracked
 from attnviz.capturing.scores import STARTS, carry, join
 from attnviz.capturing.seen import Seen
 from attnviz.capturing.softmax import softmax
-from attnviz.capturing.where import Place, Places, Sites, kind, positions
+from attnviz.capturing.watched import Watched
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError
-from attnviz.core.scoring import Scoring
-from attnviz.core.tap import Tap, silence
 
 ROUTES: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": sdpa.attend,
@@ -71,19 +63,12 @@ def capture(
     mode.seen.check()
 
 
-class Mode(TorchFunctionMode):
+class Mode(Watched, TorchFunctionMode):
     """Watches one model in one thread."""
 
-    def __init__(self, model: nn.Module, edits: Edits, heads: int | None, sites: Mapping[Site, str]):
-        super().__init__()
-        self.edits, self.heads = edits, heads
-        self.seen = Seen(type(model).__name__, edits)
-        self.tracked, self.same = Tracked(), None
-        known = {site: "" if name == self.seen.name else name for site, name in sites.items()}
-        self._places, self._sites, self._thread = Places(model), Sites(known), threading.get_ident()
-        self._last: tuple[Place, Call] | None = None
-        self._past: dict[tuple[Site, int | None], int] = {}
-        self._offset = 0
+    def __init__(self, *watched: Any):
+        TorchFunctionMode.__init__(self)
+        Watched.__init__(self, *watched)
 
     def __torch_function__(
         self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
@@ -97,127 +82,3 @@ class Mode(TorchFunctionMode):
         if name != "__get__" and (self.tracked or name in STARTS):
             (join if name in ("cat", "concat") else carry)(self, name, args, kwargs, given)
         return given
-
-    def begin(self, *_: object) -> None:
-        """The model's forward begins."""
-        if threading.get_ident() == self._thread:
-            self._sites.begin()
-
-    def end(self, model: nn.Module, given: object, output: Any) -> None:
-        """The model's forward has ended."""
-        if threading.get_ident() == self._thread:
-            self.seen.output = output
-
-    def place(self, tensors: tuple[Tensor, ...]) -> Place | None:
-        """Where in the model a call is made now; None where it is not to be seen.
-
-        Raises:
-            AttnvizError: if edits would reach only one of the two runs of a checkpoint, so that gradients were wrong.
-        """
-        place = self._places.now()
-        why_not = place and refusing.why_not(tensors)
-        if why_not:
-            return self.seen.note(f"{place.name or self.seen.name} computes attention {why_not}, which is not seen")
-        if place is not None and place.in_checkpoint and self.edits != type(self.edits)():
-            what = (
-                f"{place.name or self.seen.name} runs in a checkpoint, which runs it again, unedited, for the gradients"
-            )
-            raise AttnvizError(f"{what}. Edit it without checkpoints.")
-        return place
-
-    def call(self, place: Place, route: str, is_causal: bool, **parts: Any) -> Call:
-        """The call that is made now; `parts` are the fields of `Call`."""
-        tensor = parts["query"] if parts["query"] is not None else parts["weights"]
-        site, name, head, passed = self._sites.site(place, kind(place, is_causal, self.same), tensor.shape[1])
-        call = Call(site, name, route, passed, **parts, head=head)
-        if passed and site.kind != "cross":
-            queries, keys = call.shape[2:]
-            past = self._past.get((site, head), 0)
-            self._offset = past if past + queries <= keys else 0
-        elif not passed:
-            self._offset = 0
-        self._past[site, head] = self._offset + call.shape[2]
-        call = replace(call, offset=0 if site.kind == "encoder" else self._offset)
-        return replace(call, is_edited=self.touches(call))
-
-    def edits_of(self, call: Call) -> Edits:
-        """The edits as they act in one call: its queries may stand behind others, and its head be one of several."""
-        edits, site = self.edits, call.site
-        if call.offset and edits.mask is not None:
-            edits = replace(edits, mask=edits.mask.shifted(call.offset))
-        if call.head is None:
-            return edits
-        off = [edits.off(site), *edits.off_alone(site)]
-        here, *alone = (frozenset({(site, 0)} if call.head in heads else ()) for heads in off)
-        return replace(edits, heads_off=here, **({"each_off": tuple(alone)} if alone else {}))
-
-    def keep(self, call: Call, place: Place) -> Call:
-        """Keep a copy of a call."""
-        copies = {
-            field.name: kept(value) for field in fields(Call) if isinstance(value := getattr(call, field.name), Tensor)
-        }
-        scoring = replace(call.scoring, bias=tuple(map(kept, call.scoring.bias)))
-        copy = replace(call, **copies, scoring=scoring)
-        self._share(copy)
-        self._refuse_pieces(copy, place)
-        self.seen.calls.append(copy)
-        return copy
-
-    def _share(self, call: Call) -> None:
-        """Layers often have one mask and one bias: it is kept once."""
-        last = self._last and self._last[1]
-        if last is None:
-            return
-        if isinstance(last.mask, Tensor) and isinstance(call.mask, Tensor) and torch.equal(last.mask, call.mask):
-            call.mask = last.mask
-        pairs = zip(call.scoring.bias, last.scoring.bias, strict=False)
-        if call.scoring.bias and all(torch.equal(*pair) for pair in pairs):
-            call.scoring = replace(call.scoring, bias=last.scoring.bias[: len(call.scoring.bias)])
-
-    def _refuse_pieces(self, call: Call, place: Place) -> None:
-        """Several calls for parts of what one module was given are pieces of one attention, and no map of it."""
-        last, self._last = self._last, (place, call)
-        if last is None:
-            return
-        frames = ((place.frame, last[0].frame), (place.above and place.above[1], last[0].above and last[0].above[1]))
-        same = next((one for one, other in frames if one is other and one is not None), None)
-        if same is None or (same is not place.frame and place.module is not last[0].module):
-            return
-        whole = positions(same)
-        if whole and call.shape[2] not in whole:
-            for one in (call, last[1]):
-                one.refused = f"{one.name or 'the model'} computes attention in pieces, which are no whole map"
-
-    def touches(self, call: Call) -> bool:
-        """Whether the edits change anything in a call."""
-        edits = self.edits_of(call)
-        return touches_weights(edits, call.site) or bool(edits.off(call.site) or any(edits.off_alone(call.site)))
-
-    def edited(self, call: Call, own: Callable[[], Tensor], dropout_p: float = 0.0) -> Tensor:
-        """The output of a call with the edits, (B, H, Q, d_v); heads off alone leave what the others give as it is."""
-        site, edits = call.site, self.edits_of(call)
-        if not touches_weights(edits, site):
-            return silence(own(), edits.off(site), edits.off_alone(site))
-        with torch.autocast(call.query.device.type, enabled=False), torch.device(call.query.device):
-            tap = Tap(edits, keep=False)
-            return tap.attend(**call.computed_from(), value=call.value, site=site, dropout_p=dropout_p)
-
-    def edited_weights(self, call: Call, own: Tensor) -> Tensor:
-        """The weights of a call with the edits, (B, H, Q, K); those that the model computed if heads are off alone.
-
-        Raises:
-            AttnvizError: if the edits need scores, and only weights are known.
-        """
-        site, edits = call.site, self.edits_of(call)
-        if not touches_weights(edits, site):
-            return silence(own, edits.off(site), edits.off_alone(site))
-        if call.weights is not None and not (edits.scale is None and edits.softcap is None and edits.own_mask):
-            what = "only the weights are known, so scale, softcap and the built-in mask cannot be changed"
-            raise AttnvizError(f"At {site} ({call.name}) {what}.")
-        with torch.autocast(own.device.type, enabled=False), torch.device(own.device):
-            return Tap(edits, keep=False).weights(**call.computed_from(), site=site)
-
-
-def touches_weights(edits: Edits, site: Site) -> bool:
-    """Whether edits change the weights at a site."""
-    return edits.at(site, Scoring()) != Scoring() or edits.mask_at(site.kind) is not None or not edits.own_mask

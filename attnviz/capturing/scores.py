@@ -2,16 +2,14 @@
 
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnviz.capturing.layout import Layout, Plain, Scores, Weights
 from attnviz.capturing.products import Product
-
-if TYPE_CHECKING:
-    from attnviz.capturing.mode import Mode
+from attnviz.capturing.watched import Watched
 
 TIMES = frozenset({"mul", "mul_", "multiply", "multiply_", "__mul__", "__rmul__", "__imul__"})
 OVER = frozenset({"div", "div_", "divide", "divide_", "true_divide", "__truediv__", "__itruediv__", "__div__"})
@@ -51,7 +49,7 @@ def scores(product: Product, dtype: torch.dtype, *plain: Plain) -> Scores | None
     return found if product.added is None else found.plus(*product.added)
 
 
-def carry(mode: "Mode", name: str, args: tuple, kwargs: dict[str, Any], given: Any) -> None:
+def carry(mode: Watched, name: str, args: tuple, kwargs: dict[str, Any], given: Any) -> None:
     """What is known of a tensor becomes what is known of what a function made of it."""
     source = next((one for one in args if mode.tracked.get(one) is not None), None)
     known: Layout | Plain | None = mode.tracked.get(source)
@@ -129,7 +127,7 @@ def _scaled(known: Scores, other: Any, power: int) -> Scores | None:
     return replace(known, query=known.query * factor**power)
 
 
-def join(mode: "Mode", name: str, args: tuple, kwargs: dict[str, Any], given: Tensor) -> None:
+def join(mode: Watched, name: str, args: tuple, kwargs: dict[str, Any], given: Tensor) -> None:
     """Scores beside one more column are scores with a sink."""
     parts, dim = args[0], kwargs.get("dim", args[1] if len(args) > 1 else 0)
     known = mode.tracked.get(parts[0])

@@ -1,7 +1,6 @@
 """The first route: `F.scaled_dot_product_attention`, which says all that attention is computed from."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -10,16 +9,14 @@ from torch.nn.functional import scaled_dot_product_attention
 from attnviz.capturing.call import apart
 from attnviz.capturing.layout import Plain
 from attnviz.capturing.shapes import folded, folded_mask, split
+from attnviz.capturing.watched import Watched
 from attnviz.capturing.where import Place, causal
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.scoring import Scoring
 
-if TYPE_CHECKING:
-    from attnviz.capturing.mode import Mode
-
 
 def attend(
-    mode: "Mode",
+    mode: Watched,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -52,7 +49,7 @@ def grouped(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tupl
 
 
 def seen(
-    mode: "Mode",
+    mode: Watched,
     place: Place,
     own: Callable[[], Tensor],
     tensors: tuple[Tensor, Tensor, Tensor],

@@ -6,7 +6,7 @@ back: else only the weights are known.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,11 +14,9 @@ from torch import Tensor
 from attnviz.capturing.call import BLOCKED, Call
 from attnviz.capturing.layout import Scores, Weights
 from attnviz.capturing.shapes import folded, folded_mask, split
+from attnviz.capturing.watched import Watched
 from attnviz.capturing.where import Place, causal
 from attnviz.core.scoring import HALVES, Scoring
-
-if TYPE_CHECKING:
-    from attnviz.capturing.mode import Mode
 
 ROUNDING, ROUNDING_OF_HALVES = 256, 8
 """Times the resolution of a number type by which a model's scores and their recomputation may differ: many roundings
@@ -35,7 +33,7 @@ class Solved:
     sink: Tensor | None
 
 
-def softmax(mode: "Mode", func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """The result of a softmax; with the edits, if it is one of scores."""
     given = func(*args, **kwargs)
     scores = args[0] if args else kwargs["input"]
@@ -54,7 +52,7 @@ def softmax(mode: "Mode", func: Callable, args: tuple, kwargs: dict[str, Any]) -
     return given
 
 
-def _weighed(mode: "Mode", place: Place, known: Scores, solved: Solved, given: Tensor) -> Tensor:
+def _weighed(mode: Watched, place: Place, known: Scores, solved: Solved, given: Tensor) -> Tensor:
     """Weights whose scores are known: the call is kept, and the edits act."""
     lead = known.lead
     sizes = split(lead, mode.heads, place.said_heads, place.batches)
@@ -77,7 +75,7 @@ def _weighed(mode: "Mode", place: Place, known: Scores, solved: Solved, given: T
     return given
 
 
-def _edited(mode: "Mode", call: Call, known: Scores, given: Tensor) -> Tensor:
+def _edited(mode: Watched, call: Call, known: Scores, given: Tensor) -> Tensor:
     """The weights with the edits, in the axes and the type of the model's own."""
     own = known.canonical(given)
     changed = mode.edited_weights(call, own.reshape(*call.query.shape[:2], *own.shape[-2:]))
