@@ -108,7 +108,7 @@ def test_the_model_without_its_own_mask_sees_the_future(page, server):
     expect(picture(page, "mask")).to_contain_text("blocked by causal")
 
     page.get_by_role("button", name="Mask", exact=True).click()
-    page.get_by_text("Built-in mask: causal", exact=True).click()
+    page.get_by_text("Built-in mask of the decoder: causal", exact=True).click()
 
     expect(picture(page, "mask")).not_to_contain_text("blocked")
 
