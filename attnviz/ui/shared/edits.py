@@ -234,7 +234,7 @@ def elsewhere(at: Look) -> None:
         return
     site = next((site for site in at.record.sites if at.edits.mask_at(site.kind)), None)
     if site is not None:
-        quiet(f"The mask acts on {site.kind} layers, and leaves {at.site} as it is.")
+        quiet(f"The mask does not act on {at.site}.")
         behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "on_click": look.look_at}
         st.button(f"See {site}", key="see masked", args=(site, at.number), **behavior)
 
