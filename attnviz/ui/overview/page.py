@@ -4,7 +4,7 @@ from functools import partial
 
 from attnviz.sources.base import Source
 from attnviz.ui.overview import every, numbers, reach, tables, texts
-from attnviz.ui.shared import look, state, toolbar
+from attnviz.ui.shared import state, toolbar
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import tabs
 from attnviz.ui.shared.toolbar import Bar
@@ -16,7 +16,7 @@ PANEL = choice("panel", PANELS)
 def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines)
     at = bar.at
-    bar.predict(look.asked_at(at.record, look.opening_site(source), None, at.sentence))
+    bar.predict()
     made = (
         partial(every.panel, bar),
         partial(_switched_off, bar),
