@@ -6,7 +6,7 @@ from urllib.parse import unquote_plus, urlencode
 import driver
 from PIL import Image, ImageDraw, ImageFont
 from playwright.sync_api import Browser
-from test_access import STATES
+from test_access import MORE, STATES
 
 GALLERY = driver.ROOT / "assets" / "gallery"
 VIEWPORT = {"width": 1440, "height": 1040}
@@ -39,7 +39,7 @@ def main() -> None:
             link = f"{address}/{page_name}?{urlencode(state, doseq=True)}"
             (GALLERY / f"{name}.png").write_bytes(shot(browser, link, VIEWPORT, scheme))
             print(f"assets/gallery/{name}.png")
-        rows = [_row(browser, address, state) for state in STATES]
+        rows = [_row(browser, address, state) for state in STATES + MORE]
     sheet(rows).save(GALLERY / "sheet.webp", quality=80)
     print(f"assets/gallery/sheet.webp: {len(rows)} states")
 
