@@ -63,6 +63,11 @@ def load(name: str = DEFAULT, *, report: Callable[[Any], bool | None] | None = N
     return SOURCES[name].named(name, **settings)
 
 
+def is_named(source: Source) -> bool:
+    """Whether `load` makes a source by its name in any process: one that ships with attnviz, or one of Hugging Face."""
+    return type(source) is SOURCES.get(source.id) or bool(source.facts and source.provenance == "pretrained")
+
+
 def chosen(source: Source) -> dict[str, Any]:
     """What of a source differs from what `load` gives by its name."""
     if source.id not in SOURCES:

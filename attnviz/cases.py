@@ -37,11 +37,15 @@ def save(
 
 
 def settings_of(source: Source) -> dict[str, Any]:
-    """What a file keeps to make a source again: its name, its settings and the checksum of its weights."""
+    """What a file keeps to make a source again: its name, its settings and the checksum of its weights.
+
+    A model of one's own has a name that means nothing elsewhere: it is kept without, and `verify` is given the model.
+    """
     chosen = api.chosen(source)
     if "changes" in chosen:
         chosen["changes"] = [asdict(one) for one in chosen["changes"]]
-    made = {"name": source.id, "settings": chosen, "checksum": source.checksum(), "attnviz": attnviz.__version__}
+    name = source.id if api.is_named(source) else None
+    made = {"name": name, "settings": chosen, "checksum": source.checksum(), "attnviz": attnviz.__version__}
     return made | {"torch": torch.__version__}
 
 
@@ -61,20 +65,21 @@ class Verified:
         return "\n".join(self.lines)
 
 
-def verify(path: str | Path) -> Verified:
+def verify(path: str | Path, source: Source | None = None) -> Verified:
     """Run the case of a file again and compare every number.
 
+    Args:
+        source: what is run; by default what the file names. Of a model of one's own it names none.
+
     Raises:
-        InputError: if the file is no case, or its source cannot be made here.
+        InputError: if the file names no source, or it cannot be made here.
     """
     record, made = files.opened(path)
-    if (
-        not isinstance(made, dict)
-        or not isinstance(made.get("name"), str)
-        or not isinstance(made.get("settings"), dict)
-    ):
-        raise InputError(f"{quoted(str(path))} does not say how it was made: attnviz.cases.save keeps that.")
-    source = _source(made)
+    made = made if isinstance(made, dict) else {}
+    if source is None:
+        if not isinstance(made.get("name"), str) or not isinstance(made.get("settings"), dict):
+            raise InputError(f"{quoted(str(path))} does not name a model that can be loaded: say which one to run.")
+        source = _source(made)
     again = _run(source, record)
     again = files.rounded(again) if record.precision else again
     found = [*_differences(record, again)]
@@ -93,7 +98,9 @@ def _source(made: dict[str, Any]) -> Source:
             settings["changes"] = tuple(Change(**one | {"site": Site(**one["site"])}) for one in changes)
         return api.load(made["name"], **settings)
     except (TypeError, KeyError, ValueError) as error:
-        raise InputError(f"The source {quoted(made['name'])} cannot be made from its settings: {error}.") from None
+        raise InputError(
+            f"The source {quoted(made['name'])} cannot be made from its settings: {str(error).rstrip('.')}."
+        ) from None
 
 
 def _run(source: Source, record: Record) -> Record:
@@ -151,11 +158,11 @@ def _to(record: Record, again: Record) -> str:
 
 
 def _reasons(made: dict[str, Any], source: Source, record: Record) -> Iterator[str]:
-    if made.get("checksum") != source.checksum():
+    if made and made.get("checksum") != source.checksum():
         sums = f"{made.get('checksum')!s:.8}, {source.checksum()!s:.8}"
         yield f"The weights of {source.name} are not those of the file (checksums {sums})."
     for name, now in (("attnviz", attnviz.__version__), ("torch", torch.__version__)):
-        if made.get(name) != now:
+        if made and made.get(name) != now:
             yield f"The file was made by {name} {made.get(name)!s:.40}; here is {now}."
     if record.precision:
         rounding = CLOSE[record.precision]

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 import tiny
+import torch
 from safetensors.torch import load_file, save_file
 
 import attnviz
 from attnviz import Edits, Site, Subsequent, api, cases, files
-from attnviz.cli import main
+from attnviz.cli import main, parser
 from attnviz.core.errors import InputError
 from attnviz.core.origin import Change
 from attnviz.models import trained
@@ -80,7 +81,7 @@ def test_other_versions_are_named(tmp_path, monkeypatch):
 def test_a_record_without_its_source_is_no_case(tmp_path):
     path = attnviz.save(attnviz.analyze("a b", "scratch"), tmp_path / "a.attn")
 
-    with pytest.raises(InputError, match="does not say how it was made"):
+    with pytest.raises(InputError, match="does not name a model"):
         cases.verify(path)
 
 
@@ -92,6 +93,26 @@ def test_settings_of_anybody_bring_one_sentence(settings, tmp_path):
 
     with pytest.raises(attnviz.AttnvizError):
         cases.verify(path)
+
+
+def test_a_model_of_ones_own_is_verified_by_itself_and_never_looked_for_elsewhere(tmp_path):
+    """Its name means nothing to another process: there may be a stranger's model under it."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = torch.nn.Sequential(torch.nn.Embedding(9, 8), layer).eval()
+    source = attnviz.wrap(model, lambda text: list(range(len(text.split()))), "a b c")
+    path = cases.save("a b c", tmp_path / "own.attn", source)
+
+    assert cases.verify(path, source).same
+    with pytest.raises(InputError, match="does not name a model"):
+        cases.verify(path)
+    with torch.no_grad():
+        layer.linear1.weight[0, 0] += 1
+    assert any("weights of Sequential are not those" in line for line in cases.verify(path, source.current()).lines)
+
+
+def test_the_shell_knows_the_endings_of_files_without_torch():
+    assert parser.SAVED == files.READ
 
 
 # In the shell

@@ -45,8 +45,9 @@ def _run(options: Namespace) -> int:
         return checking.run(options, out)
     if options.command == "verify":
         from attnviz import cases
+        from attnviz.cli import values
 
-        verified = cases.verify(options.file)
+        verified = cases.verify(options.file, options.model and values.load(options.model))
         out(str(verified))
         return 0 if verified.same else 1
     from attnviz.cli import commands, leaking

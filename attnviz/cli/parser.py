@@ -161,6 +161,7 @@ def _add_save(command: argparse.ArgumentParser) -> None:
 
 def _add_file(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", metavar="FILE", help="a file that 'attnviz save' wrote")
+    command.add_argument("--model", metavar="NAME", help="what is run, such as FILE.py:FUNCTION (what the file names)")
 
 
 def _add_check(command: argparse.ArgumentParser) -> None:

@@ -133,7 +133,7 @@ def _link(source: Source) -> Link:
     """The link of a source that any server has; empty for one of this process alone."""
     if source.facts and source.provenance == "pretrained":
         return {MODEL.name: [NAME], HF.name: [source.id]}
-    if type(source) is not api.SOURCES.get(source.id):
+    if not api.is_named(source):
         return {}
     known = [(parameters.SETTINGS[one.name], getattr(source, one.name)) for one in declared(type(source))]
     chosen = {name: value for name, value in known if value != name.default} | {look.STEP: source.step}
