@@ -22,7 +22,7 @@ def sweeps() -> bool:
 
 
 def some(cases: Sequence[T], most: int) -> Sequence[T]:
-    """So many of the cases, evenly from the first on; in `make sweep` all of them."""
+    """This many of the cases, at even distances; in `make sweep` all of them."""
     if sweeps() or len(cases) <= most:
         return cases
     return [cases[i * len(cases) // most] for i in range(most)]

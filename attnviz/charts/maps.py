@@ -287,7 +287,7 @@ def dragged(name: str, colors: Theme) -> alt.Parameter:
     """A drag over cells, as a selection of the bands of their rows and columns.
 
     It clears itself a moment after the drag, when it has been told: cells under it could not be clicked. Only after one
-    that began on the picture: a click elsewhere would take away the beginning of a drag that follows at once.
+    that began on the picture: otherwise a click elsewhere would clear the start of the next drag.
     """
     mark = alt.BrushConfig(fill=colors.accent, fillOpacity=0.12, stroke=colors.accent, strokeOpacity=0.6)
     ended = "[pointerdown, window:pointermove[!event.buttons]] > window:pointerup{0, 300}"

@@ -17,13 +17,13 @@ from attnviz.charts.frame import Frame, box, text_width, words
 from attnviz.charts.picture import Form, Picture, columns
 from attnviz.charts.style import Style
 from attnviz.charts.theme import DARK, LINE, Theme
-from attnviz.core.display import as_sentence, in_title, shown
+from attnviz.core.display import in_title, shown
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.patches import Patches
 from attnviz.core.record import Record
 from attnviz.figures import shade as shades
-from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, text_array, titled
+from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, titled
 from attnviz.figures.head import title_of as title_of_head
 from attnviz.figures.shade import Shade, shade_of
 from attnviz.figures.text_strip import TOOLTIP, of_token, state_of
@@ -70,15 +70,9 @@ def patches(
         title=titled(title, record),
         style=style,
         draw=lambda style: _Pictures(shade, domain_of(style.domain, shade.seen, shade.cells), style).drawn(title),
-        describe=lambda: _in_words(record, shade),
+        describe=lambda: shades.described(_what(record.patches, shade), shade),
         tabulate=lambda: of_token(tables.weights_table(shade.seen, head), shade),
-        collect=lambda: {
-            "weights": shade.weights,
-            "may_attend": shade.blocked == 0,
-            "tokens": text_array(shade.ends[1].labels),
-            "positions": shade.ends[1].starts,
-            "grid": np.array([record.patches.rows, record.patches.columns]),
-        },
+        collect=lambda: shades.arrays(shade) | {"grid": np.array([record.patches.rows, record.patches.columns])},
     )
 
 
@@ -91,16 +85,9 @@ def _named(shade: Shade) -> str:
     return in_title(shade.ends[0].labels[shade.index])
 
 
-def _in_words(record: Record, shade: Shade) -> str:
-    """What the picture shows, and what was changed."""
-    changed = record.edits.in_words()
-    parts = [
-        f"A picture of {record.patches.rows} x {record.patches.columns} patches, the brighter the more attention "
-        f"{shade.side} one position. {shades.in_words(shade)}",
-        *map(as_sentence, (*shade.seen.notes, *shade.notes)),
-        *([f"Changed: {', '.join(changed)}."] if changed else []),
-    ]
-    return " ".join(parts)
+def _what(patches: Patches, shade: Shade) -> str:
+    size = f"{patches.rows} x {patches.columns}"
+    return f"A picture of {size} patches, the brighter the more attention {shade.side} one position."
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnviz.charts.domain import colored
+from attnviz.core.display import as_sentence
 from attnviz.core.errors import InputError
+from attnviz.figures.figure import text_array
 from attnviz.figures.strands import window
 from attnviz.metrics import Cells
 from attnviz.views import Groups, Seen
@@ -99,3 +101,24 @@ def in_words(shade: Shade) -> str:
     if not listed:
         return f"{token} gives nobody attention." if shade.side == "from" else f"{token} gets no attention."
     return f"{token} {'looks most at' if shade.side == 'from' else 'is looked at most by'} {listed}."
+
+
+def described(what: str, shade: Shade) -> str:
+    """What a picture is, which tokens get most, what the view did, and what was changed."""
+    changed = shade.seen.record.edits.in_words()
+    parts = [
+        f"{what} {in_words(shade)}",
+        *map(as_sentence, (*shade.seen.notes, *shade.notes)),
+        *([f"Changed: {', '.join(changed)}."] if changed else []),
+    ]
+    return " ".join(parts)
+
+
+def arrays(shade: Shade) -> dict[str, np.ndarray]:
+    """The attention of one token, as arrays over those at its other end."""
+    return {
+        "weights": shade.weights,
+        "may_attend": shade.blocked == 0,
+        "tokens": text_array(shade.ends[1].labels),
+        "positions": shade.ends[1].starts,
+    }

@@ -22,7 +22,7 @@ from attnviz.core.amounts import written
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.figures import shade as shades
-from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, text_array, titled
+from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, titled
 from attnviz.figures.head import title_of as title_of_head
 from attnviz.figures.shade import Shade, shade_of
 from attnviz.metrics import BLOCKED, EMPTY
@@ -69,26 +69,10 @@ def text_strip(
         title=titled(title, record),
         style=style,
         draw=lambda style: drawing_of(shade, title, style),
-        describe=lambda: _in_words(record, shade),
+        describe=lambda: shades.described(f"The sentence, shaded by the attention {side} one token.", shade),
         tabulate=lambda: of_token(tables.weights_table(shade.seen, head), shade),
-        collect=lambda: {
-            "weights": shade.weights,
-            "may_attend": shade.blocked == 0,
-            "tokens": text_array(shade.ends[1].labels),
-            "positions": shade.ends[1].starts,
-        },
+        collect=lambda: shades.arrays(shade),
     )
-
-
-def _in_words(record: Record, shade: Shade) -> str:
-    """What the picture shows, what the view did, and what was changed."""
-    changed = record.edits.in_words()
-    parts = [
-        f"The sentence, shaded by the attention {shade.side} one token. {shades.in_words(shade)}",
-        *map(display.as_sentence, (*shade.seen.notes, *shade.notes)),
-        *([f"Changed: {', '.join(changed)}."] if changed else []),
-    ]
-    return " ".join(parts)
 
 
 def of_token(table: pd.DataFrame, shade: Shade) -> pd.DataFrame:

@@ -169,7 +169,7 @@ class Source(ABC):
         """
 
     def checksum(self) -> str | None:
-        """Of its weights, another one as soon as one of them is; None of a source whose settings say all."""
+        """A checksum of its weights; None where the settings alone make the source again."""
         return None
 
     def site_name(self, site: Site) -> str:

@@ -34,15 +34,17 @@ class Saved(Source):
 
     @property
     def does(self) -> str:
-        changed = "; ".join(self.record.edits.in_words())
         kept = f" Numbers are kept as {self.record.precision}." if self.record.precision else ""
-        return f"One run of {self.record.source}{f', changed: {changed}' if changed else ''}, without its model.{kept}"
+        return f"One run of {self.record.source}{self._changed(', changed: {}')}, without its model.{kept}"
 
     @property
     def read_only(self) -> str:
-        changed = "; ".join(self.record.edits.in_words())
-        what = f"{quoted(self.name)} is one run{f' ({changed})' if changed else ''} without its model"
+        what = f"{quoted(self.name)} is one run{self._changed(' ({})')} without its model"
         return f"{what}: load {self.record.source} to change something."
+
+    def _changed(self, said: str) -> str:
+        """What was changed in it, in some words; empty if nothing was."""
+        return said.format("; ".join(words)) if (words := self.record.edits.in_words()) else ""
 
     @property
     def unseen(self) -> str | None:
