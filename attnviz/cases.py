@@ -4,7 +4,7 @@ attnviz.cases.save("The cat sat", "case.attn", "story")
 attnviz.cases.verify("case.attn").lines
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -65,11 +65,12 @@ class Verified:
         return "\n".join(self.lines)
 
 
-def verify(path: str | Path, source: Source | None = None) -> Verified:
+def verify(path: str | Path, source: Source | None = None, *, load: Callable[..., Source] = api.load) -> Verified:
     """Run the case of a file again and compare every number.
 
     Args:
         source: what is run; by default what the file names. Of a model of one's own it names none.
+        load: makes what the file names, from its name and its settings. The file may be of anyone.
 
     Raises:
         InputError: if the file names no source, or it cannot be made here.
@@ -79,7 +80,7 @@ def verify(path: str | Path, source: Source | None = None) -> Verified:
     if source is None:
         if not isinstance(made.get("name"), str) or not isinstance(made.get("settings"), dict):
             raise InputError(f"{quoted(str(path))} does not name a model that can be loaded: say which one to run.")
-        source = _source(made)
+        source = _source(made, load)
     again = _run(source, record)
     again = files.rounded(again) if record.precision else again
     found = [*_differences(record, again)]
@@ -90,13 +91,13 @@ def verify(path: str | Path, source: Source | None = None) -> Verified:
     return Verified(False, (*found, *(reasons or ["Weights and versions are the same, so this is a fault: tell us."])))
 
 
-def _source(made: dict[str, Any]) -> Source:
+def _source(made: dict[str, Any], load: Callable[..., Source]) -> Source:
     settings = dict(made["settings"])
     try:
         if "changes" in settings:
             changes = [dict(one) for one in settings["changes"]]
             settings["changes"] = tuple(Change(**one | {"site": Site(**one["site"])}) for one in changes)
-        return api.load(made["name"], **settings)
+        return load(made["name"], **settings)
     except (TypeError, KeyError, ValueError) as error:
         raise InputError(
             f"The source {quoted(made['name'])} cannot be made from its settings: {str(error).rstrip('.')}."

@@ -145,6 +145,40 @@ def test_a_saved_run_is_a_model_of_the_shell(tmp_path, monkeypatch, capsys):
     assert "holds one run" in capsys.readouterr().err
     assert main(["head", TEXT, "--model", "case.attn", "--off", "0.1"]) == 2
     assert "one run without its model" in capsys.readouterr().err
+    assert main(["head", TEXT, "--model", "case.attn", "--seed", "1"]) == 2
+    assert "A saved run has no setting 'seed'" in capsys.readouterr().err
+
+
+def test_a_saved_run_stands_where_a_text_stands(tmp_path, monkeypatch, capsys):
+    """It is its own model, unless another one is given; a name without a file is a text."""
+    monkeypatch.chdir(tmp_path)
+    main(["save", f"{TEXT}\na dog", "--model", "story", "--off", "0.1", "-o", "case.attn"])
+
+    assert main(["explore", "case.attn", "--sentence", "2", "-o", "case.html"]) == 0
+    assert Path("case.html").read_text("utf-8") == attnviz.explore(files.read("case.attn"), sentence=1)
+    capsys.readouterr()
+    for text, model in (("case.attn", "scratch"), ("none.attn", None)):
+        assert main(["tokens", text, "--json", *(("--model", model) if model else ())]) == 0
+        assert json.loads(capsys.readouterr().out)[0]["text"] == text
+    assert main(["head", "case.attn", "--seed", "1"]) == 2
+    assert "A saved run has no setting 'seed'" in capsys.readouterr().err
+
+
+def test_what_a_case_names_is_loaded_with_a_word_about_it_and_runs_no_code(tmp_path, monkeypatch):
+    """As every command loads a model; but a file of anyone may not name code, or another file."""
+    monkeypatch.chdir(tmp_path)
+    record, asked = attnviz.analyze(TEXT, "story"), []
+    monkeypatch.setattr(api, "load", lambda name, **how: asked.append((name, how)) or 1 / 0)
+    for name in ("gpt2", "evil.py:build", "other.attn"):
+        attnviz.save(record, "a.attn", settings={"name": name, "settings": {}})
+        with pytest.raises(ZeroDivisionError):
+            main(["verify", "a.attn"])
+
+    assert [(name, type(how["report"]).__name__) for name, how in asked] == [
+        ("gpt2", "Download"),
+        ("evil.py:build", "Download"),
+        ("other.attn", "Download"),
+    ]
 
 
 def test_a_record_is_a_source_that_gives_it_back():

@@ -292,6 +292,7 @@ def test_the_examples_of_the_help_run(run, tmp_path, monkeypatch):
     """Each as it stands there."""
     import shlex
 
+    (tmp_path / "texts.txt").write_text(CAT)
     for line in parser.EXAMPLES.splitlines()[1:]:
         before, _, command = line.rpartition("attnviz ")
         monkeypatch.setattr(sys, "stdin", io.StringIO(before))
@@ -299,7 +300,7 @@ def test_the_examples_of_the_help_run(run, tmp_path, monkeypatch):
 
         assert (status, err) == (0, "")
     files = {"head.png", "head.csv", "lines.svg", "heads.svg", "mask.pdf", "change.png", "leaks.png"}
-    files |= {"case.html"}
+    files |= {"case.html", "texts.txt", "folder"}
     assert {file.name for file in tmp_path.iterdir()} == files
 
 

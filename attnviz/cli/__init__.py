@@ -16,7 +16,8 @@ from attnviz.core.errors import AttnvizError, InputError, quoted
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status: 0, or 2 with one line on stderr that says what is wrong.
 
-    `check` gives 1 if it found errors, `leaks` if it found a leak, `verify` if something differs.
+    `check` gives 1 if it found errors, `leaks` if it found a leak, `verify` if something differs, `batch` if a text
+    failed.
     """
     try:
         options = parser.read(sys.argv[1:] if arguments is None else arguments)
@@ -47,13 +48,13 @@ def _run(options: Namespace) -> int:
         from attnviz import cases
         from attnviz.cli import values
 
-        verified = cases.verify(options.file, options.model and values.load(options.model))
+        verified = cases.verify(options.file, options.model and values.load(options.model), load=values.fetch)
         out(str(verified))
         return 0 if verified.same else 1
-    from attnviz.cli import commands, leaking
+    from attnviz.cli import batch, commands, leaking
 
-    if options.command == "leaks":
-        return leaking.run(options, out, note)
+    if options.command in ("leaks", "batch"):
+        return {"leaks": leaking, "batch": batch}[options.command].run(options, out, note)
     for line in commands.run(options, note):
         out(line)
     return 0

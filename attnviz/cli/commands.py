@@ -28,7 +28,7 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
     if options.command == "masks":
         kinds = [(kind.name, f"{kind.title}{f' ({kind.source})' * bool(kind.source)}") for kind in BY_NAME.values()]
         return [*lines.columns(list(rules.forms().items())), "", "Kinds, for check --meant:", *lines.columns(kinds)]
-    texts, source = values.texts(options.text), values.source(options)
+    texts, source = values.read(options)
     printed = _COMMANDS[options.command](options, source, texts)
     for line in lines.unknown(source, texts):
         note(line)

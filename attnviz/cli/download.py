@@ -3,12 +3,10 @@
 import signal
 from typing import TextIO
 
+from attnviz.cli.bar import Bar
 from attnviz.core.amounts import size
 from attnviz.sources.huggingface import faults
 from attnviz.sources.huggingface.hub import Progress
-
-WIDTH = 30
-"""Signs of a whole bar."""
 
 
 class Download:
@@ -19,8 +17,8 @@ class Download:
 
     def __init__(self, name: str, file: TextIO):
         self._name, self._file = name, file
+        self._bar = Bar(file)
         self._begun = False
-        self._open = False
         self._canceled = False
 
     def __enter__(self) -> "Download":
@@ -29,7 +27,7 @@ class Download:
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         signal.signal(signal.SIGINT, self._before)
-        self._end()
+        self._bar.end()
         if self._begun and kind is KeyboardInterrupt:
             self._file.write("attnviz: Canceled. Files that are whole are kept.\n")
 
@@ -43,14 +41,5 @@ class Download:
         if not self._begun:
             self._begun = True
             self._file.write(f"attnviz: {faults.name(self._name)} is fetched: {size(progress.total)}.\n")
-        if self._file.isatty():
-            self._open = True
-            share = progress.done / progress.total if progress.total else 1.0
-            bar = ("#" * int(share * WIDTH)).ljust(WIDTH, ".")
-            self._file.write(f"\r{progress.what} [{bar}] {share:4.0%}  {size(progress.done)}\x1b[K")
-        self._file.flush()
-
-    def _end(self) -> None:
-        if self._open:
-            self._file.write("\n")
-            self._open = False
+        share = progress.done / progress.total if progress.total else 1.0
+        self._bar.draw(progress.what, share, size(progress.done))

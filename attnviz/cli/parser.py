@@ -22,6 +22,7 @@ EXAMPLES = """examples:
   attnviz predict "the black cat sleeps on the red chair ." --off c1.2,c1.3
   attnviz change "the black cat sleeps" --off c1.3 -o change.png
   attnviz explore "the black cat sleeps" --off c1.3 -o case.html
+  attnviz batch texts.txt --model story --as numbers --of overview -o folder/
   attnviz leaks "the cat sat down" --model story -o leaks.png
   attnviz mask "the cat sat down" --model scratch --mask window=1 -o mask.pdf
   echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json
@@ -39,6 +40,7 @@ COMMANDS = {
     "tokens": "the tokens of a text, their ids and places",
     "models": "the models that there are, or what was measured of one",
     "masks": "the mask rules that there are and how they are written, and the kinds of masks that check knows",
+    "batch": "a picture, a page, a case or the numbers of each of many texts, in a folder; begun again, it goes on",
     "leaks": "which outputs move with what their mask hides, token by token; 1 as exit status if one does; -o draws it",
     "save": "a run as a file that 'attnviz open' shows anywhere, with what makes it again",
     "verify": "whether a saved run comes out the same here, and what explains it if not; 1 as exit status then",
@@ -122,7 +124,21 @@ def _add_name(command: argparse.ArgumentParser) -> None:
 
 
 def _add_text(command: argparse.ArgumentParser) -> None:
-    command.add_argument("text", metavar="TEXT", help="a sentence, one on each line if several; - reads stdin")
+    what = "a sentence, one on each line if several; - reads stdin; or a saved run (.attn)"
+    command.add_argument("text", metavar="TEXT", help=what)
+
+
+def _add_texts(command: argparse.ArgumentParser) -> None:
+    texts = "texts, one on each line, or JSON lines (.jsonl): each a string or an object with a text; - reads stdin"
+    command.add_argument("files", metavar="FILE", nargs="+", help=texts)
+    command.add_argument("--whole", action="store_true", help="each file is one text")
+    made = command.add_argument_group("what is made of each text")
+    made.add_argument("--as", dest="form", default="picture", metavar="HOW", help="picture, page, case or numbers")
+    pictured = "of pictures and numbers: head, heads (of a layer) or overview (every head) (head)"
+    made.add_argument("--of", dest="pictured", default="head", metavar="WHAT", help=pictured)
+    formats = "png, svg, pdf, html, json or zip (png); of numbers csv or npz (csv)"
+    made.add_argument("--format", metavar="ENDING", help=formats)
+    made.add_argument("--precision", default="float32", metavar="HOW", help="of cases: float32 or float16")
 
 
 def _add_json(command: argparse.ArgumentParser) -> None:
@@ -260,10 +276,17 @@ def _add_page(command: argparse.ArgumentParser) -> None:
     files.add_argument("-o", "--output", type=Path, default=Path("explore.html"), metavar="FILE", help="explore.html")
 
 
+def _add_folder(command: argparse.ArgumentParser) -> None:
+    files = command.add_argument_group("files")
+    folder = "where the files are written; what is whole there, of the same settings, is kept"
+    files.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help=folder)
+    _add_size(files)
+    command.set_defaults(sentence=1)
+
+
 def _add_picture(command: argparse.ArgumentParser) -> None:
     files = command.add_argument_group("picture")
     _add_sentence(files)
-    files.add_argument("--dark", action="store_true", help="light on dark")
     files.add_argument(
         "-o",
         "--output",
@@ -271,6 +294,11 @@ def _add_picture(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="its ending says the format: .png .svg .pdf .html .json .csv .npz .zip; may be given several times",
     )
+    _add_size(files)
+
+
+def _add_size(files: argparse._ActionsContainer) -> None:
+    files.add_argument("--dark", action="store_true", help="light on dark")
     files.add_argument("--preset", metavar="USE", help="paper (one column, 8 pt, no title), slide or web")
     files.add_argument("--scale", type=int, default=1, help="1, 2 or 4 times as many pixels (PNG)")
     files.add_argument("--ppi", type=int, metavar="N", help="pixels per inch, 300 for print (PNG)")
@@ -288,6 +316,7 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "tokens": (_add_text, _add_json, _add_model),
     "models": (_add_name,),
     "masks": (),
+    "batch": (_add_texts, _add_head, _add_domain, _add_view, _add_model, _add_site, _add_edits, _add_folder),
     "leaks": (_add_text, _add_model, _add_leaks, _add_edits, _add_picture),
     "save": (_add_text, _add_save, _add_model, _add_site, _add_edits),
     "verify": (_add_file,),

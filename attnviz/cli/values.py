@@ -57,6 +57,15 @@ def source(options: Namespace) -> Source:
     return load(name, **given)
 
 
+def read(options: Namespace) -> tuple[list[str], Source]:
+    """The texts and the model; the name of a file of attention in the place of a text is both, if no model is given."""
+    name = options.text
+    if options.model is None and name.lower().endswith(files.READ) and Path(name).is_file():
+        run = source(Namespace(**vars(options) | {"model": name}))
+        return run.examples[0].split("\n"), run
+    return texts(options.text), source(options)
+
+
 def load(name: str, **settings: object) -> Source:
     """A model by its name; one that is fetched says so on stderr, as does one whose file is run."""
     if file := FILE.fullmatch(name):
@@ -65,7 +74,14 @@ def load(name: str, **settings: object) -> Source:
         sys.stderr.write(f"attnviz: the code of {shown(file[1])} is run.\n")
         return script.build(*file.groups())
     if name.lower().endswith(files.READ):
+        if settings:
+            raise InputError(f"A saved run has no setting {quoted(next(iter(settings)))}; it is shown as it is.")
         return Saved(Path(name).name, files.read(name))
+    return fetch(name, **settings)
+
+
+def fetch(name: str, **settings: object) -> Source:
+    """A model by its name alone: no file of that name is opened, and no code is run."""
     with Download(name, sys.stderr) as told:
         return api.load(name, report=told, **settings)
 
