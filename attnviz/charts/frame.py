@@ -57,12 +57,12 @@ class Frame:
     def __add__(self, other: "Frame") -> "Frame":
         return Frame(**{name: mine + getattr(other, name) for name, mine in vars(self).items()})
 
-    def moved(self, right: float) -> "Frame":
-        """The same, some pixels to the right."""
-        sides = ("x", "x2")
+    def moved(self, right: float, down: float = 0.0) -> "Frame":
+        """The same, some pixels to the right and down."""
+        by = {"x": right, "x2": right, "y": down, "y2": down}
         return Frame(
             **{
-                kind: tuple({k: v + right if k in sides else v for k, v in item.items()} for item in items)
+                kind: tuple({k: v + by[k] if k in by else v for k, v in item.items()} for item in items)
                 for kind, items in vars(self).items()
             }
         )

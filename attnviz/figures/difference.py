@@ -1,7 +1,10 @@
-"""Two maps and what the second has more than the first: three maps in a row on one grid, and how far each row moved."""
+"""Two maps and what the second has more than the first: three maps on one grid, and how far each row moved.
+
+They stand in a row; on a phone one below the other.
+"""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Unpack
 
@@ -12,7 +15,7 @@ from attnviz.charts import axes, frame, hatch, panels, pixels
 from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
 from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, box, text_width
 from attnviz.charts.panels import Panel, Panels
-from attnviz.charts.size import Size, size_beside
+from attnviz.charts.size import Size, size_beside, within
 from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, TITLE_CHARACTER, Theme
 from attnviz.core.amounts import digits
@@ -25,6 +28,9 @@ from attnviz.words import all_heads
 
 GAP, BAR, NUMBER = 34, 90, 40
 """Pixels between two maps, of the bar of a row that moved as far as can be, and of its number."""
+
+SHORT_BAR, BELOW = 40, 72
+"""Pixels of such a bar on a phone, and under a map there for its legend."""
 
 WIDE = 250
 """Pixels of a map under which its signs can be explained."""
@@ -120,14 +126,17 @@ def drawing_of(found: Beside, style: Style) -> Panels:
     """The three maps with their labels, the bars of the rows, and the legends."""
     colors, size = style.colors, size_beside(len(found.rows), len(found.columns))
     plan = _Plan(found, size, colors)
+    if style.on_screen and style.room:
+        plan = plan.stacked(style.room)
     maps = [plan.panel(end) for end in range(3)]
-    around = plan.bars(maps[-1].x + size.width + 14) + plan.legends(maps)
+    last, size = maps[-1], plan.size
+    around = plan.bars().moved(last.x + size.width + 14, last.y) + plan.legends(maps)
     for end, panel in enumerate(maps):
-        around += plan.around(end, panel)
-    entries = SWATCH + 12 if size.width < WIDE and plan.entries() else 0
-    readout = (plan.left, size.height + 2 * LINE + 50 + entries)
+        around += plan.around(end).moved(panel.x, panel.y)
+    entries = SWATCH + 12 if size.width < WIDE and plan.entries() and not plan.room else 0
+    readout = (plan.left, last.y + size.height + 2 * LINE + 50 + entries)
     if not style.on_screen:
-        wide = {"left": plan.left, "width": maps[-1].x + size.width + BAR + NUMBER - plan.left, "colors": colors}
+        wide = {"left": plan.left, "width": last.x + size.width + BAR + NUMBER - plan.left, "colors": colors}
         around += frame.heading(title_of(found), lines_of(found, size), top=-plan.above - 8, **wide)
     rest = (-1, -1) if style.selected is None else tuple(place // size.tile for place in style.selected)
     return Panels(tuple(maps), around, style, rest, *plan.names, readout=readout)
@@ -207,11 +216,21 @@ def in_words(tokens: tuple[tuple[Token, ...], tuple[Token, ...]], pair: tuple[in
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """Where things stand around three maps of one size."""
+    """Where things stand around three maps of one size.
+
+    Attributes:
+        room: pixels across where the maps stand one below the other; 0 where they stand in a row.
+    """
 
     found: Beside
     size: Size
     colors: Theme
+    room: int = 0
+
+    def stacked(self, room: int) -> "_Plan":
+        """The maps one below the other, with smaller cells if need be."""
+        plan = replace(self, room=room)
+        return replace(plan, size=within(self.size, room + plan.left - 24 - plan.bar - NUMBER))
 
     @property
     def names(self) -> tuple[list[str], list[str]]:
@@ -221,7 +240,8 @@ class _Plan:
     @cached_property
     def titles(self) -> tuple[str, ...]:
         """The names over the maps, as long as leaves room for the number of a cell."""
-        most = int((max(self.size.width, NARROWEST) + GAP - NUMBER_ROOM) / TITLE_CHARACTER)
+        wide = self.room or max(self.size.width, NARROWEST) + GAP
+        most = int((wide - NUMBER_ROOM) / TITLE_CHARACTER)
         return tuple(name if len(name) <= most else f"{name[: most - 1]}…" for name in names_of(self.found))
 
     def _places(self, axis: int) -> Iterable[tuple]:
@@ -233,13 +253,18 @@ class _Plan:
         """What rows or columns are called beside A, B or their difference, and whether that stands back."""
         return [_label(*part, end) for part in self._places(axis)]
 
-    def _room(self, end: int) -> float:
+    def _left(self, end: int) -> float:
         """Pixels left of a map for the labels of its rows."""
         return max((text_width(text) for text, _ in self.labels(0, end)), default=0.0) + axes.PADDING
 
     @property
     def left(self) -> float:
-        return -self._room(0) - 8
+        return -max(self._left(end) for end in range(3 if self.room else 1)) - 8
+
+    @property
+    def bar(self) -> int:
+        """Pixels of the bar of a row that moved as far as can be."""
+        return SHORT_BAR if self.room else BAR
 
     @property
     def above(self) -> float:
@@ -247,26 +272,29 @@ class _Plan:
         names = (text for end in range(3) for text, _ in self.labels(1, end)[:: self.size.every])
         return max(map(text_width, names)) + axes.PADDING + LINE + 14
 
-    def x(self, end: int) -> float:
-        """Where a map begins; rows of the same tokens are labeled at the first alone."""
-        room = 0.0 if self.found.comparison.queries.same else sum(self._room(i) for i in range(1, end + 1))
-        return end * (max(self.size.width, NARROWEST) + GAP) + room
+    def at(self, end: int) -> tuple[float, float]:
+        """Where a map begins; in a row, rows of the same tokens are labeled at the first alone."""
+        if self.room:
+            return 0.0, end * (self.size.height + BELOW + self.above)
+        left = 0.0 if self.found.comparison.queries.same else sum(self._left(i) for i in range(1, end + 1))
+        return end * (max(self.size.width, NARROWEST) + GAP) + left, 0.0
 
     def panel(self, end: int) -> ComparedPanel:
         numbers, states = (*self.found.maps, (self.found.difference, self.found.states))[end]
-        values, x = tiles(numbers, self.size.tile), self.x(end)
+        values, (x, y) = tiles(numbers, self.size.tile), self.at(end)
+        title = x + self.title_at + text_width(self.titles[end], TITLE_CHARACTER)
         return ComparedPanel(
             ("query", "key"),
             range(self.size.rows),
             range(self.size.columns),
             values,
             x,
-            0.0,
+            y,
             self.size.width,
             self.size.height,
             max(panels.limit_of(values), LEAST) if end == 2 else self.scale.top,
             signed=end == 2,
-            beside=(x + text_width(self.titles[end], TITLE_CHARACTER) + 12, -self.above + LINE / 2),
+            beside=(title + 12, y - self.above + LINE / 2),
             states=tiled_states(states, self.size.tile),
             ends=MORE if end == 2 else ("", ""),
         )
@@ -278,33 +306,41 @@ class _Plan:
         crowded = max(len(self.found.rows), len(self.found.columns)) > CROWDED
         return Domain("adapts", largest) if 0 < largest < (1 if crowded else FAINT) else Domain()
 
-    def around(self, end: int, panel: Panel) -> Frame:
+    @property
+    def title_at(self) -> float:
+        """Pixels from a map to its name."""
+        return self.left if self.room else 0.0
+
+    def around(self, end: int) -> Frame:
         """The name of a map, the labels of its rows and columns, and a line around it."""
-        cell, every, colors = self.size.cell, self.size.every, (self.colors.text, self.colors.quiet)
-        kept = range(0, self.size.rows if not (end and self.found.comparison.queries.same) else 0, every)
+        size, colors = self.size, (self.colors.text, self.colors.quiet)
+        labeled = self.room or not (end and self.found.comparison.queries.same)
         rows, columns = self.labels(0, end), self.labels(1, end)
-        at = panel.x - axes.PADDING
+        at = -axes.PADDING
         return Frame(
-            titles=(frame.words(panel.x, -self.above + LINE / 2, self.titles[end], self.colors.text),),
-            rows=tuple(frame.words(at, (i + 0.5) * cell, rows[i][0], colors[rows[i][1]]) for i in kept),
-            columns=tuple(
-                frame.words(panel.x + (i + 0.5) * cell, -axes.PADDING, columns[i][0], colors[columns[i][1]])
-                for i in range(0, len(columns), every)
+            titles=(frame.words(self.title_at, -self.above + LINE / 2, self.titles[end], self.colors.text),),
+            rows=tuple(
+                frame.words(at, (i + 0.5) * size.cell, rows[i][0], colors[rows[i][1]])
+                for i in range(0, size.rows if labeled else 0, size.every)
             ),
-            boxes=(box(panel.x, 0, panel.x + panel.width, panel.height, stroke=self.colors.line),),
+            columns=tuple(
+                frame.words((i + 0.5) * size.cell, at, columns[i][0], colors[columns[i][1]])
+                for i in range(0, len(columns), size.every)
+            ),
+            boxes=(box(0, 0, size.width, size.height, stroke=self.colors.line),),
         )
 
-    def bars(self, x: float) -> Frame:
+    def bars(self) -> Frame:
         """How far each row moved, 0 to 1; its number where there is room for it, a dash where it has none."""
         size, colors = self.size, self.colors
         moved = tiles(self.found.variation[:, None].repeat(size.tile, 1), size.tile)[:, 0]
-        boxes = [box(x - 0.5, 0, x + 0.5, size.height, fill=colors.line, width=0)]
-        said = [frame.words(x, -axes.PADDING - LINE / 2, MOVED, colors.quiet)]
+        boxes = [box(-0.5, 0, 0.5, size.height, fill=colors.line, width=0)]
+        said = [frame.words(0, -axes.PADDING - LINE / 2, MOVED, colors.quiet)]
         half = max(0.5, min(6.0, size.cell / 2 - 2))
         for i, value in enumerate(moved.tolist()):
-            y, end = (i + 0.5) * size.cell, x if np.isnan(value) else x + value * BAR
+            y, end = (i + 0.5) * size.cell, 0 if np.isnan(value) else value * self.bar
             if not np.isnan(value):
-                boxes.append(box(x, y - half, end, y + half, fill=colors.ramp[5], width=0))
+                boxes.append(box(0, y - half, end, y + half, fill=colors.ramp[5], width=0))
             if size.cell >= 13:
                 said.append(frame.words(end + 6, y, "–" if np.isnan(value) else f"{value:.2f}", colors.text))
         return Frame(words=tuple(said), boxes=tuple(boxes))
@@ -315,13 +351,15 @@ class _Plan:
         limit, colors, wide = maps[2].limit, self.colors, {"width": self.size.width, "colors": self.colors}
         top = self.size.height + 14
         x, y = (maps[1].x, top + 4) if self.size.width >= WIDE else (0.0, top + 2 * LINE + 34)
+        x, y = (0.0, maps[1].y + top) if self.room else (x, y)
         ends = ((0, f"{MORE[0]} {limit:.2g}"), (0.5, "0"), (1, f"{limit:.2g} {MORE[1]}"))
         signed = Ramp("difference, the largest at the end", pixels.ramp_uri(panels.ground(True, colors)), ends)
-        entries = frame.legend(self.entries(), None, top=y, width=maps[2].x - x - GAP, colors=colors)
+        room = {"width": self.room + self.left, "narrowest": 0} if self.room else {"width": maps[2].x - x - GAP}
+        entries = frame.legend(self.entries(), None, top=y, colors=colors, **room)
         drawn = frame.legend([], self.scale.ramp(colors), top=top, **wide) + entries.moved(x)
         if not panels.limit_of(maps[2].values):
             return drawn  # nothing differs, and no color says how much
-        return drawn + frame.legend([], signed, top=top, **wide).moved(maps[2].x)
+        return drawn + frame.legend([], signed, top=top, **wide).moved(maps[2].x, maps[2].y)
 
     def entries(self) -> list[Entry]:
         colors, maps = self.colors, self.found.maps

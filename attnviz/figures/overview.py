@@ -18,7 +18,7 @@ from attnviz.figures.figure import Drawn, Figure, number_arrays, stem, subtitles
 from attnviz.metrics.heads import head_metrics
 
 WIDTH = 980
-"""Pixels of the whole mosaic at most, where thumbnails of `SMALLEST` allow that."""
+"""Pixels of the whole mosaic at most, where thumbnails of `SMALLEST` allow that; on a phone it has fewer."""
 
 HIGH = 480
 """Pixels down to which all heads are to stand, where large thumbnails allow that."""
@@ -73,7 +73,8 @@ def drawing_of(
     record: Record, order: tuple[Head, ...] | None, captions: tuple[str, ...], sentence: int, style: Style
 ) -> Picture:
     """The thumbnails, by layer or in the given order."""
-    plan = _by_layer(record, style.colors) if order is None else _in_order(order, captions, style.colors)
+    width = style.room if style.room and style.on_screen else WIDTH
+    plan = _by_layer(record, width, style.colors) if order is None else _in_order(order, captions, width, style.colors)
     sites = dict.fromkeys(one.site for one in plan.thumbnails)
     seen = {site: views.see(record, site, sentence=sentence) for site in sites}
     lines = [*subtitles(record, style), *next(iter(seen.values())).notes] if seen else []
@@ -84,13 +85,13 @@ def _thumbnail(site: Site, head: int, x: float, y: float) -> Thumbnail:
     return Thumbnail(site, head, x, y, f"{site} head {head}")
 
 
-def _by_layer(record: Record, colors: Theme) -> Mosaic:
+def _by_layer(record: Record, width: int, colors: Theme) -> Mosaic:
     """A row for each attention call, the numbers of the heads above each kind; kinds beside each other, if they fit."""
     most = max((step.num_heads for step in record.steps), default=1)
-    side = _side(record, most)
+    side = _side(record, most, width)
     wide, left, top, y, right, places, said = LEFT + most * (side + GAP) - GAP, 0.0, 0.0, 0.0, 0.0, [], []
     for kind in dict.fromkeys(step.site.kind for step in record.steps):
-        if left + wide > WIDTH:
+        if left + wide > width:
             left, top = 0.0, y + GAP / 2
         steps, at, x = [step for step in record.steps if step.site.kind == kind], top + KIND / 2, left + LEFT
         said.append(frame.words(left, at, kind, colors.text))
@@ -102,21 +103,21 @@ def _by_layer(record: Record, colors: Theme) -> Mosaic:
             places += [_thumbnail(step.site, head, x + head * (side + GAP), down) for head in range(step.num_heads)]
             y = max(y, down + side + GAP)
         right, left = max(right, left + wide), left + wide + APART
-    return Mosaic(places, Frame(words=tuple(said)), side, side, right, y)
+    return Mosaic(places, Frame(words=tuple(said)), side, side, right, y, min(width, frame.NARROWEST))
 
 
-def _side(record: Record, most: int) -> int:
+def _side(record: Record, most: int, width: int) -> int:
     """Pixels of a thumbnail: large ones where all of them fit a screen."""
     layers = Counter(step.site.kind for step in record.steps)
     wide, high = LEFT + most * (LARGE + GAP) - GAP, KIND + max(layers.values(), default=1) * (LARGE + GAP)
-    if high * -(-len(layers) // max(1, WIDTH // wide)) <= HIGH and wide <= WIDTH:
+    if high * -(-len(layers) // max(1, width // wide)) <= HIGH and wide <= width:
         return LARGE
-    return max(SMALLEST, min(LARGEST, int((WIDTH - LEFT + GAP) / max(1, most)) - GAP))
+    return max(SMALLEST, min(LARGEST, int((width - LEFT + GAP) / max(1, most)) - GAP))
 
 
-def _in_order(order: tuple[Head, ...], captions: tuple[str, ...], colors: Theme) -> Mosaic:
+def _in_order(order: tuple[Head, ...], captions: tuple[str, ...], width: int, colors: Theme) -> Mosaic:
     """Row after row, the name and the caption of each head above it."""
-    columns = max(1, min(len(order), WIDTH // (LARGEST + GAP)))
+    columns = max(1, min(len(order), width // (LARGEST + GAP)))
     step, above = LARGEST + GAP, LABEL + (LINE if captions else 0)
     places, said = [], []
     for i, (site, head) in enumerate(order):
@@ -126,4 +127,6 @@ def _in_order(order: tuple[Head, ...], captions: tuple[str, ...], colors: Theme)
             said.append(frame.words(x, y + LABEL + LINE / 2 - 3, captions[i], colors.text))
         places.append(_thumbnail(site, head, x, y + above))
     bottom = -(-len(order) // columns) * (step + above)
-    return Mosaic(places, Frame(words=tuple(said)), LARGEST, LARGEST, columns * step - GAP, bottom)
+    return Mosaic(
+        places, Frame(words=tuple(said)), LARGEST, LARGEST, columns * step - GAP, bottom, min(width, frame.NARROWEST)
+    )

@@ -86,11 +86,17 @@ def test_a_card_leads_to_the_heads_from_any_page_and_frames_a_control(page, serv
 
 
 def test_the_phone_folds_the_controls(window, server):
-    """Layer and head stand there; the rest behind one button; every button is 44 pixels high; nothing is sticky."""
+    """Layer, head, undo and Export stand there; the rest behind one button; every button is 44 pixels high."""
     page = window(390, 844)
     driver.open_page(page, f"{server}/?model=translator")
 
-    expect(page.get_by_label("Layer", exact=True)).to_be_visible()
+    for one in (
+        page.get_by_label("Layer", exact=True),
+        page.get_by_role("button", name="Undo"),
+        page.get_by_role("button", name="Export").first,
+    ):
+        expect(one).to_be_in_viewport()
+    assert page.evaluate(TITLE) < 400
     expect(page.get_by_role("button", name="Mask", exact=True)).to_be_hidden()
 
     page.get_by_text("Controls", exact=True).click()

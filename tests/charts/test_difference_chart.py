@@ -1,5 +1,6 @@
 """Two maps, what the second has more, how far each row moved; and heads that look alike, as a matrix and a map."""
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -12,13 +13,14 @@ from pictures import CROSS, HOSTILE, SITE, draw, drawing, record_of
 from attnviz import figures, tables, words
 from attnviz.charts import frame
 from attnviz.charts.size import MOST_BESIDE, size_beside
+from attnviz.charts.style import Style
 from attnviz.charts.theme import theme
 from attnviz.core.amounts import digits
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Prefix, Subsequent
 from attnviz.figures.alike import APART, MOST_RECTANGLES, SIDE
-from attnviz.figures.difference import LEAST, NARROWEST, lines_of
+from attnviz.figures.difference import LEAST, NARROWEST, drawing_of, lines_of
 from attnviz.metrics import BLOCKED, EMPTY, NAN, WEIGHT
 from attnviz.metrics.alike import divergences, map2d
 from attnviz.metrics.beside import BLANK, Side, beside, places, tiled_states, tiles
@@ -302,3 +304,16 @@ def test_legends_of_few_tokens_do_not_overlap():
 
     assert left[1] - left[0] >= NARROWEST > frame.RAMP_WIDTH
     assert left[2] - left[1] >= NARROWEST
+
+
+def test_on_a_phone_the_maps_stand_one_below_the_other():
+    """All three are as wide as the screen at most, each with its own labels and legend."""
+    wide, high = (drawing_of(cat_and_dog(), Style(room=room, on_screen=True)) for room in (None, 358))
+    panels, texts = high.panels, (*high.frame.words, *high.frame.rows)
+
+    assert {panel.y for panel in wide.panels} == {0.0}
+    assert [panel.x for panel in panels] == 3 * [0.0]
+    assert all(one.y + one.height < below.y for one, below in itertools.pairwise(panels))
+    assert max(panel.width for panel in panels) - min(box["x"] for box in high.frame.titles) < 358 - 90
+    assert [item["text"] for item in high.frame.rows].count("sat") == 3
+    assert all(item["y"] <= panels[2].y + panels[2].height + 60 for item in texts)

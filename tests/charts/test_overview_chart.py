@@ -8,9 +8,10 @@ from examples import some
 from pictures import data, draw, overview, without_data
 
 from attnviz import api
+from attnviz.charts.style import Style
 from attnviz.core.edits import Edits, Site
 from attnviz.figures import scatter
-from attnviz.figures.overview import LARGEST, SMALLEST, WIDTH
+from attnviz.figures.overview import GAP, LARGEST, SMALLEST, WIDTH, drawing_of
 from attnviz.metrics.heads import head_metrics
 
 TITLES = {"entropy": "Entropy (nats)", "previous": "Previous token"}
@@ -152,3 +153,11 @@ def test_axes_go_from_the_least_number_to_the_largest(record):
 
     rows = data(marks(record, "entropy", table=table.assign(entropy=0.5)), "heads")
     assert {row["at"] for row in rows} == {0.5}
+
+
+def test_on_a_phone_all_heads_of_a_layer_fit(record):
+    """Thumbnails get smaller, and kinds that stood beside each other one below the other."""
+    places = drawing_of(record, None, (), 0, Style(room=358, on_screen=True)).tables["heads"]
+
+    assert len({*places["x"]}) == max(step.num_heads for step in record.steps)
+    assert max(places["x"]) + (places["x"][1] - places["x"][0]) <= 358 + GAP

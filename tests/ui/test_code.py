@@ -12,6 +12,7 @@ import attnviz
 from attnviz import cli, figures
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Padding, Painted, Subsequent, Window
+from attnviz.metrics.beside import Side, beside
 from attnviz.ui.shared import cache as kept
 from attnviz.ui.shared import code
 from attnviz.views import View
@@ -48,6 +49,14 @@ def shown(edits: int) -> list[figures.Figure]:
     ]
 
 
+def compared() -> list[figures.Figure]:
+    """Two texts with edits; and two training steps, of which the second reads the words that the first wrote."""
+    changed = [Side(record(1, texts=(text,)), D1, 1) for text in ("The cat sat.", "The dog sat.")]
+    first, last = (kept.record(attnviz.load("translator", step=step), ("a black cat",)) for step in (4500, 0))
+    steps = [Side(one, Site("cross", 1), "mean") for one in (first, kept.reading(last, first.targets))]
+    return [figures.difference(beside(*changed), selected=(1, 0)), figures.difference(beside(*steps))]
+
+
 def same(made: figures.Figure, figure: figures.Figure) -> None:
     assert (made.name, made.title, made.description) == (figure.name, figure.title, figure.description)
     assert made.chart.to_dict() == figure.chart.to_dict()
@@ -59,7 +68,7 @@ def same(made: figures.Figure, figure: figures.Figure) -> None:
 def test_python_of_a_figure_makes_the_figure(edits, tmp_path, monkeypatch):
     """Character by character as it is copied; all but one file are written as JSON, which is quicker."""
     monkeypatch.chdir(tmp_path)
-    for number, figure in enumerate(shown(edits)):
+    for number, figure in enumerate(shown(edits) + (compared() if edits else [])):
         made: dict = {}
         lines = code.python(figure, kept.origin)
         exec(lines if number == edits == 0 else lines.replace('"png"', '"json"'), made)

@@ -121,7 +121,10 @@ def _what(a: Look) -> Other:
         return now.put(B, now[KEPT].get(what) or _begins(a, what))
 
     shown = {"shown": chosen.what, "at": "what", "step": choose, "format_func": TITLES.__getitem__}
-    control(st.pills, "Compare with", B, options, lead="Compare with", **shown)
+    if look.room():
+        control(st.selectbox, "Compare with", B, options, lead="", width=204, **shown)
+    else:
+        control(st.pills, "Compare with", B, options, lead="Compare with", **shown)
     return chosen
 
 
@@ -267,6 +270,7 @@ def _step(a: Look, other: Other, own: DeltaGenerator) -> Side:
     if chosen not in steps:
         note(f"Step {chosen} was not kept; there are {', '.join(map(str, steps))}. B is step {steps[0]}.", "notice")
         chosen = steps[0]
-    options = {"format_func": lambda step: look.step_in_words(step, steps[-1]), "width": 260}
+    names = {step: look.step_in_words(step, steps[-1]).removeprefix("Training step: ") for step in steps}
+    options = {"format_func": names.__getitem__, "width": 140}
     _ask(own, st.selectbox, "The training step of B", "step", chosen, steps, **options)
     return replace(side_of(a), record=cache.record(cache.source(a.source.id, chosen), a.lines, a.edits))

@@ -13,7 +13,7 @@ from attnviz.sources.base import Source
 from attnviz.ui.compare import alike, other, said
 from attnviz.ui.shared import look, pictures, toolbar
 from attnviz.ui.shared.look import Cell
-from attnviz.ui.shared.text import heading, in_words, note, quiet, sideways
+from attnviz.ui.shared.text import heading, in_words, note, quiet
 from attnviz.ui.shared.toolbar import Bar
 
 
@@ -40,10 +40,10 @@ def _compared(bar: Bar, a: Side, b: Side) -> None:
         said.both(a, b, None, None)
         return
     cell = _on_grid(found, at.cell)
-    figure = figures.difference(found, selected=cell, dark=at.dark, rev=look.rev("cell"))
+    drawn = {"dark": at.dark, "rev": look.rev("cell"), "room": look.room()}
+    figure = figures.difference(found, selected=cell, **drawn)
     with bar.export:
         pictures.take_away(figure, "difference")
-    sideways("B and the difference")
     clicked = look.clicks("cell", partial(_select, found.rows, found.columns), look.let_go)
     pictures.picture(figure, "difference", select="cell", on_select=clicked)
     in_words(words.compared(found) if cell is None else words.compared_cell(found, *cell))

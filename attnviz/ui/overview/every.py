@@ -17,7 +17,6 @@ from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.setting import Setting, choice, kept, several
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import sideways
 from attnviz.ui.shared.toolbar import Bar
 
 KIND = several("kinds", KINDS)
@@ -80,13 +79,13 @@ def _page(runs: Callable[[], tuple[Record, Record | None]], sentence: int, site:
 
 def _figure(at: Look, order: Order, captions: tuple[str, ...] | None) -> figures.Figure:
     drawn = {"sentence": at.sentence, "dark": at.dark, "rev": look.rev("every"), "focused": (at.site, at.head)}
+    drawn["room"] = look.room()
     return cache.drawn(figures.overview, at.record, order=order, captions=captions, **drawn)
 
 
 def _draw(at: Look, place: DeltaGenerator, order: Order, captions: tuple[str, ...] | None) -> figures.Figure:
     figure = _figure(at, order, captions)
     with place:
-        sideways("all heads")
         pictures.picture(figure, "every", select="head", on_select=select)
     return figure
 

@@ -182,9 +182,12 @@ def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
 @kept
 def reading(record: Record, targets: tuple[Sentence, ...]) -> Record:
     """The run of a record, but that its decoder reads these words and not those that it writes."""
-    source, _ = origin(record)
+    source, lines = origin(record)
     with cores.used_by(source):
-        return source.run(record.sentences, record.edits, targets)
+        found = _used["reading", source, lines, (record.edits, targets)] = source.run(
+            record.sentences, record.edits, targets
+        )
+    return found
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from attnviz.core.masks import And, Mask, Not, Or
 from attnviz.core.record import Record
 from attnviz.core.tokens import Token
 from attnviz.figures import Figure
+from attnviz.metrics.beside import Beside
 from attnviz.sources.base import Source
 from attnviz.views import View
 
@@ -84,6 +85,8 @@ class _Writer:
     def value(self, value: Any) -> str:
         if isinstance(value, Record):
             return self._record(value)
+        if isinstance(value, Beside):
+            return self.call("attnviz.metrics.beside.beside", (value.a, value.b), {})
         if isinstance(value, And | Or):
             return (" & " if isinstance(value, And) else " | ").join(map(self._tight, value.masks))
         if isinstance(value, Not):
@@ -122,23 +125,34 @@ class _Writer:
     def _record(self, record: Record) -> str:
         """The name of a record, which a line before makes."""
         if not any(one is record for one in self.records):
-            self.records.append(record)
             source, texts = _origin(self.origin, record)
-            asked = [self.value(texts[0] if len(texts) == 1 else [*texts]), self._source(source)]
-            asked += [self.value(record.edits)] if record.edits != Edits() else []
-            self.lines.append(f"{self._name(record)} = attnviz.analyze({', '.join(asked)})")
+            edits = [self.value(record.edits)] if record.edits != Edits() else []
+            by = next((one for one in self.records if record.targets and one.targets is record.targets), None)
+            self.records.append(record)
+            made = f"attnviz.analyze({', '.join([self._texts(texts), self._source(source), *edits])})"
+            if by is not None:  # its decoder reads what the decoder of that one wrote
+                words = f"targets={self._name(by)}.targets"
+                made = f"{self._loaded(source)}.run({', '.join([f'{self._name(by)}.sentences', *edits, words])})"
+            self.lines.append(f"{self._name(record)} = {made}")
         return self._name(record)
 
     def _name(self, record: Record) -> str:
         number = next(i for i, one in enumerate(self.records) if one is record)
         return "record" if number == 0 else f"record_{number + 1}"
 
+    def _texts(self, texts: tuple[str, ...]) -> str:
+        return self.value(texts[0] if len(texts) == 1 else [*texts])
+
     def _source(self, source: Source) -> str:
+        """A source as `attnviz.analyze` takes it: one that differs in nothing by its name."""
+        plain = source.id not in api.OFFERED and not api.chosen(source)
+        return self.value(source.id) if plain else self._loaded(source)
+
+    def _loaded(self, source: Source) -> str:
         if source.id in api.OFFERED:
             self.lines += [] if OWN in self.lines else [OWN]
             return "source"
-        settings = api.chosen(source)
-        return self.call("attnviz.load", [source.id], settings) if settings else self.value(source.id)
+        return self.call("attnviz.load", [source.id], api.chosen(source))
 
 
 # The shell

@@ -93,6 +93,9 @@ if (!window.attnvizWalk) {
     else return;
     event.preventDefault();
   });
+  document.addEventListener("mouseover", ({target: box}) => {  // what is cut is read where the pointer rests
+    if (box.matches?.("input[role=combobox]")) box.title = box.scrollWidth > box.clientWidth ? box.value : "";
+  });
   document.addEventListener("focusout", ({target}) => {
     if (target.matches?.(PICTURES) && target.pointed?.isConnected) send({one: target.pointed, at: [0, 0]}, "pointerout");
   });
@@ -110,6 +113,15 @@ if (!window.attnvizWalk) {
       picture.setAttribute("aria-label", walks ? "Picture: arrow keys walk through it, Enter selects, Escape clears" : "Picture");
     });
   };
+  let late;
+  const busy = () => {  // what takes longer than 300 ms is spoken; the style sheet writes it over the old picture
+    const stale = document.querySelector('[data-stale="true"] .stVegaLiteChart'), says = "Computing…";
+    if (stale) late ??= setTimeout(() => { spoken.textContent = says; }, 300);
+    else {
+      late = clearTimeout(late);
+      if (spoken.textContent === says) spoken.textContent = "";
+    }
+  };
   const narrow = matchMedia("(max-width: 640px)");
   const tell = () => {  // the server draws maps that fit
     const box = document.querySelector(".st-key-narrow-screen input");
@@ -121,7 +133,7 @@ if (!window.attnvizWalk) {
   new MutationObserver(() => {
     if (waits) return;
     waits = true;
-    requestAnimationFrame(() => { waits = false; ready(); tell(); });
-  }).observe(document.body, {childList: true, subtree: true});
+    requestAnimationFrame(() => { waits = false; ready(); tell(); busy(); });
+  }).observe(document.body, {childList: true, subtree: true, attributes: true, attributeFilter: ["data-stale"]});
   ready();
 }

@@ -315,7 +315,8 @@ def step(source: Source) -> Source:
     chosen = state.one_of(STEP, steps, last)
     options = {"shown": chosen, "read": lambda step: None if step == last else step, "width": 344}
     named = step_in_words(chosen, last)
-    with state.menu(named, width=220, key="training step"):
+    short = {"title": f"Step {chosen:,}", "width": "content"} if state.get(NARROW) else {"title": named, "width": 220}
+    with state.menu(**short, key="training step"):
         control(st.select_slider, named, STEP, steps, lead="", **options)
     try:
         return source if chosen == last else cache.source(source.id, chosen)

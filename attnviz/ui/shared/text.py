@@ -71,11 +71,6 @@ def unseen(text: str) -> None:
     block(text, "unseen", "p")
 
 
-def sideways(what: str) -> None:
-    """On a narrow screen: that a picture goes on, and what is there."""
-    block(f"Scroll the picture sideways to see {what}.", "quiet narrow")
-
-
 def label(text: str) -> None:
     """What the controls right of it are about."""
     st.caption(text, width="content")
