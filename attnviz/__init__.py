@@ -3,10 +3,12 @@
     record = attnviz.analyze("The cat sat on the mat", edits=attnviz.Edits(mask=attnviz.Subsequent()))
     figure = attnviz.figures.head(record, attnviz.Site("encoder", 0), 1)
 
-Names come when they are first used: torch with the attention, Altair with the first figure.
+Names come when they are first used: torch with the attention, Altair with the first figure. In a notebook the last line
+`record` shows every head, the last line `figure` its picture.
 """
 
 import pkgutil
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -56,3 +58,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+if "IPython" in sys.modules:
+    import_module("attnviz.notebook").register()

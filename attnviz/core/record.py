@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attnviz.core import attention
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask
 from attnviz.core.patches import Patches
 from attnviz.core.scoring import ALL, Area, Scoring
@@ -185,6 +185,11 @@ class Record:
     unseen: str | None = None
     precision: str = ""
     patches: Patches | None = None
+
+    def __repr__(self) -> str:
+        texts = ", ".join(quoted(one.text) for one in self.sentences[:2]) + ", ..." * (len(self.sentences) > 2)
+        changed = "; ".join(self.edits.in_words()) or "nothing changed"
+        return f"<Record of {self.source} on {texts}: {len(self.steps)} attention calls, {changed}>"
 
     @property
     def has_empty_rows(self) -> bool:

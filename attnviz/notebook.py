@@ -1,0 +1,34 @@
+"""What a notebook shows of a value in the last line of a cell: of a record every head, of a figure its picture.
+
+Nothing of it asks a network or runs as code of the notebook: the page stands in a frame, the picture is an image.
+"""
+
+import html
+import sys
+from typing import Any
+
+from attnviz.core.errors import AttnvizError
+
+
+def register() -> None:
+    """Tell the notebook that this Python runs in, if it is one."""
+    if (shell := sys.modules["IPython"].get_ipython()) is None:
+        return
+    shown = shell.display_formatter.formatters
+    shown["text/html"].for_type_by_name("attnviz.core.record", "Record", _page)
+    shown["image/svg+xml"].for_type_by_name("attnviz.figures.figure", "Figure", _picture)
+
+
+def _page(record: Any) -> str:
+    from attnviz.export.explore import explore
+
+    try:
+        return explore(record)._repr_html_()
+    except AttnvizError as error:  # it has too many weights, or none
+        return f"<p>{html.escape(str(error))}</p>"
+
+
+def _picture(figure: Any) -> str:
+    from attnviz.export import render
+
+    return render(figure, "svg").decode()
