@@ -91,10 +91,10 @@ def test_a_link_opens_the_same_picture(page, server, elsewhere):
     choose_mask(page, "Causal (hide the future)")
     expect_link(page, "mask=subsequent")
     expect(picture(page, "head")).to_contain_text("blocked by causal")
-    page.get_by_role("button", name="Switch head 1 off").click()
+    page.get_by_role("button", name="Head 1", exact=True).click()
     expect_link(page, "off=e0.1")
     expect(picture(page, "change")).to_contain_text("%")
-    expect(page.get_by_role("button", name="Switch head 1 on")).to_be_visible()
+    expect(page.get_by_role("button", name="Head 1", exact=True, pressed=False)).to_be_visible()
     click_at(page, "heads", 0.75, 0.65)  # the fourth of four thumbnails stands right and below
     expect_link(page, "show=3")
     expect(picture(page, "head")).to_contain_text("Head 3")
@@ -139,5 +139,5 @@ def test_the_keyboard_reaches_every_control(page, server):
         reached.add(page.evaluate("document.activeElement.ariaLabel || document.activeElement.innerText || ''"))
 
     text = " | ".join(reached)
-    for label in ("Sentence", "Analyze", "Mask", "Display", "invert", "Switch head 3 off", "Export", "Numbers"):
+    for label in ("Sentence", "Analyze", "Mask", "Display", "invert", "Head 3", "Export", "Numbers"):
         assert label in text

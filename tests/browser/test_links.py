@@ -67,7 +67,7 @@ def test_undo_takes_back_one_change_after_another(story):
     undo = story.get_by_role("button", name="Undo")
     links = [story.url]
     for change in (
-        lambda: story.get_by_role("button", name="Switch head 1 off").click(),
+        lambda: story.get_by_role("button", name="Head 1", exact=True).click(),
         lambda: (story.locator(".st-key-mask-menu button").click(), story.get_by_text("Window", exact=True).click()),
     ):
         change()

@@ -33,7 +33,7 @@ def choose(page: Page, model: str) -> None:
 
 def turn(page: Page, name: str) -> None:
     """Press the eye of a head, which is on."""
-    page.get_by_role("button", name=f"Switch head {name} off", exact=True).click()
+    page.get_by_role("button", name=f"Head {name}", exact=True).click()
     driver.settled(page)
 
 

@@ -48,7 +48,7 @@ def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
         newcomer.sees("Their sum is q · k = 9.2325.")
         newcomer.follow("Heads")
     with newcomer.task("what changes without this head"):
-        newcomer.press("Switch head 0 off")
+        newcomer.press("Head 0")
         newcomer.sees("decoder layer 1 head 0 off")
         newcomer.sees("before:")
     with newcomer.task("take that back"):

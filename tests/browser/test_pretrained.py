@@ -57,7 +57,7 @@ def test_a_head_of_minilm_switched_off_moves_it(page, server):
     expect(picture(page, "head")).to_contain_text("encoder layer 5")
 
     driver.settled(page)
-    page.get_by_role("button", name="Switch head 11 off").click()
+    page.get_by_role("button", name="Head 11", exact=True).click()
 
     expect(picture(page, "change")).to_contain_text("Change of the output")
     expect(page).to_have_url(re.compile(r"[?&]off=e5\.11(&|$)"))

@@ -93,9 +93,9 @@ def side_of(at: Look) -> Side:
     return Side(at.record, at.site, at.head, at.sentence)
 
 
-def side(a: Look) -> Side | AttnvizError:
-    """The controls of B in one row, and B; or why there is none."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+def side(a: Look, place: DeltaGenerator) -> Side | AttnvizError:
+    """The controls of B in one row at a place, and B; or why there is none."""
+    with place, st.container(horizontal=True, vertical_alignment="center", gap="small"):
         other = _what(a)
         own = st.container(width="content" if other.what != "sentence" else "stretch")
     make = {"sentence": _sentence, "head": _head, "model": _model, "untouched": _untouched, "step": _step}[other.what]

@@ -20,9 +20,8 @@ from attnviz.ui.shared.toolbar import Bar
 def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines, combined=True)
     a = bar.at
-    bar.predict()
     with st.container(gap="xsmall", key="b"):
-        b = other.side(a)
+        b = other.side(a, bar.prediction)
     if isinstance(b, AttnvizError):
         note(str(b))
     else:
@@ -75,6 +74,6 @@ def _side_by_side(a: Side, b: Side) -> None:
     for column, name, side in zip(st.columns(2), "AB", (a, b), strict=True):
         with column:
             heading(name)
-            shown = {"sentence": side.sentence, "dark": look.is_dark()}
+            shown = {"sentence": side.sentence, "dark": look.is_dark(), "room": look.room()}
             figure = figures.head(side.record, side.site, side.head, **shown)
             pictures.show(figure, f"map {name}", f"map {name}")

@@ -100,8 +100,14 @@ if (!window.attnvizWalk) {
     if (target.matches?.(PICTURES) && target.pointed?.isConnected) send({one: target.pointed, at: [0, 0]}, "pointerout");
   });
 
-  const ready = () => {  // each picture is one stop of Tab
+  const ready = () => {  // each picture is one stop of Tab, each eye a button that is pressed where its head is on
     document.body.append(...(spoken.isConnected ? [] : [spoken]));
+    document.querySelectorAll('[class*="st-key-icon-eye"] button').forEach((eye) => {
+      const [, head, turn] = eye.textContent.match(/Switch head (\d+) (on|off)/) || [];
+      if (!head) return;
+      eye.setAttribute("aria-label", `Head ${head}`);
+      eye.setAttribute("aria-pressed", turn === "off");
+    });
     document.querySelectorAll(PICTURES).forEach((picture) => {
       const wide = picture.scrollWidth > picture.clientWidth + 2;
       picture.toggleAttribute("data-wide", wide);
@@ -134,6 +140,6 @@ if (!window.attnvizWalk) {
     if (waits) return;
     waits = true;
     requestAnimationFrame(() => { waits = false; ready(); tell(); busy(); });
-  }).observe(document.body, {childList: true, subtree: true, attributes: true, attributeFilter: ["data-stale"]});
+  }).observe(document.body, {childList: true, subtree: true, characterData: true, attributes: true, attributeFilter: ["data-stale"]});
   ready();
 }
