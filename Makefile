@@ -14,11 +14,11 @@ $(if $(TORCH_INDEX),@grep '^torch==' $(VENV)/wanted | PIP_INDEX_URL="$(TORCH_IND
 $(INSTALL) -r $(VENV)/wanted
 endef
 
-.PHONY: help run test check bench load sweep kernels train evidence screenshots image clean
+.PHONY: help run test check bench bench-peers load sweep kernels train evidence screenshots image clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1	/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1	/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
 run: $(VENV)/for-app ## open the app on http://127.0.0.1:8501 (another port: make run PORT=8600)
 	$(BIN)/python -m attnviz app --port $(PORT)
@@ -37,6 +37,9 @@ bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints ta
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/app.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/overview.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/explore.py
+
+bench-peers: $(VENV)/peers ## measure the page of every head beside BertViz and CircuitsVis; it fetches them, and needs npm
+	PYTHONPATH=.:$(VENV)/peers $(BIN)/python tests/benchmarks/peers.py $(VENV)/peers $(ARGS)
 
 load: $(VENV)/for-tests ## measure the app with 30 users at once; other numbers: make load ARGS="--users 10 --seconds 120"
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/load.py $(ARGS)
@@ -79,3 +82,16 @@ $(VENV)/for-app: requirements.txt | $(VENV)/kept
 $(VENV)/for-tests: requirements.txt tests/requirements.txt | $(VENV)/kept
 	$(install)
 	@touch $@ $(VENV)/for-app
+
+# What the benchmark alone compares with, and the scripts that its pages ask a network for.
+PEERS = bertviz==1.4.1 circuitsvis==1.43.3
+SCRIPTS = d3@5.7.0 jquery@2.2.4 requirejs@2.3.6
+
+$(VENV)/peers: $(VENV)/for-tests
+	@rm -rf $@ $@.part && mkdir -p $@.part
+	$(INSTALL) --no-deps --target $@.part $(PEERS)
+	$(INSTALL) --target $@.part importlib_metadata
+	@cd $@.part && npm pack --silent $(SCRIPTS) >/dev/null && for file in *.tgz; do tar xzf $$file && \
+	  find package -name d3.min.js -o -path package/dist/jquery.min.js -o -path package/require.js | xargs -I{} mv {} . && \
+	  rm -rf package $$file; done
+	@mv $@.part $@
