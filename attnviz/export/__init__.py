@@ -8,11 +8,12 @@ from typing import Any
 
 from attnviz.core.display import file_stem
 from attnviz.core.errors import InputError
-from attnviz.export import bundle, data, page, presets, spec
+from attnviz.export import bundle, data, fonts, page, presets, spec
 from attnviz.export.drawing import ExportError, draw, javascript, warm
+from attnviz.export.fonts import lacking
 from attnviz.export.presets import PRESETS, Preset
 
-__all__ = ["FORMATS", "PRESETS", "ExportError", "Format", "filename", "render", "warm"]
+__all__ = ["FORMATS", "PRESETS", "ExportError", "Format", "filename", "lacking", "render", "warm"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Format:
 
 FORMATS = {
     "png": Format("png", "image/png", "PNG, a picture of pixels"),
-    "svg": Format("svg", "image/svg+xml", "SVG, a picture of any size"),
+    "svg": Format("svg", "image/svg+xml", "SVG, a picture of any size, with its fonts"),
     "pdf": Format("pdf", "application/pdf", "PDF, for papers"),
     "html": Format("html", "text/html", "HTML, with the numbers under the pointer"),
     "json": Format("json", "application/json", "JSON, the picture as Vega-Lite"),
@@ -117,7 +118,7 @@ def _render(
         case "html":
             return page.write(figure, picture, javascript())
         case "svg":
-            return spec.named(draw("svg", spec.to_json(picture), **asked), figure)
+            return spec.named(fonts.embedded(draw("svg", spec.to_json(picture), **asked)), figure)
         case "pdf":
             return draw("pdf", spec.to_json(picture), **asked)
     usual = chosen.ppi if chosen and scale == 1 else PIXELS_PER_INCH * scale

@@ -1,9 +1,12 @@
 """Pictures for a paper, a slide and a web page."""
 
+import base64
+import html
 import re
 from io import BytesIO
 
 import pytest
+from fontTools.ttLib import TTFont
 from pictures import SITE, record_of
 from PIL import Image
 
@@ -59,6 +62,23 @@ def test_fonts_are_in_the_pdf(preset):
 
     assert b"/FontFile" in pdf
     assert export.filename(figures.head(record_of(FEW), SITE, 0), "pdf", preset=preset).endswith(f"-{preset}.pdf")
+
+
+def test_fonts_are_in_the_svg():
+    """As many characters as the picture has: every text can be drawn by them; an emoji is said to be left out."""
+    words = (*FEW, "été", "дом", "👩‍👧")
+    picture = svg(words, None)
+    fonts = [
+        TTFont(BytesIO(base64.b64decode(data))) for data in re.findall("base64,([^)]*)", picture.split("</style>")[0])
+    ]
+    has = set().union(*(font.getBestCmap() for font in fonts))
+    drawn = {ord(c) for text in re.findall("<text[^>]*>([^<]*)", picture) for c in html.unescape(text)}
+
+    assert len(fonts) == 2
+    assert {chr(c) for c in drawn - has} == {"👩", "👧"}
+    assert len(has) < len(drawn) + 10
+    assert all("font-family=\"'attnviz-" in text for text in re.findall("<text[^>]*>", picture))
+    assert export.lacking(f"a {words[-1]} or 漢 é") == ["👩‍👧", "漢"]
 
 
 def test_the_caption_says_model_text_layer_head_and_edits():

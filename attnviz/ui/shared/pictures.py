@@ -23,6 +23,9 @@ T = TypeVar("T")
 
 SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
 
+MOST_LACKING = 8
+"""Characters that are named where no font has them."""
+
 SIZE = kept("size", "2x")
 USE = kept("use", "screen")
 FAILED: Setting[list[str] | None] = kept("not made", None)
@@ -185,6 +188,9 @@ def take_away(figure: Figure, key: str, what: str = "", *, more: Callable[[], No
             if more:
                 more()
         not_made()
+        if lacks := export.lacking(figure.caption):
+            many = f"{', '.join(lacks[:MOST_LACKING])}{', …' * (len(lacks) > MOST_LACKING)}"
+            quiet(f"No font in the SVG has {many}: whoever opens it sees a font of their own there, or a box.")
         st.caption("Caption")
         st.code(figure.caption, None, wrap_lines=True, width=560)
         _code(figure)
