@@ -91,7 +91,7 @@ def adapted(found: Cells, seen: Seen) -> Domain:
     A row with one key left gives it 1, whatever the head does; and many heads give special tokens what they give to no
     word. Cells with more than the end of the scale have its color.
     """
-    weights = np.where(colored(found), np.nan_to_num(found.weights), 0)
+    weights = np.where(colored(found), found.weights, 0)
     special = np.array([token.special for token in seen.keys.tokens[:: found.tile]], bool)
     words = ~special if special.shape == weights.shape[-1:] and not special.all() else np.ones(weights.shape[-1], bool)
     choice = (found.blocked == 0).sum(-1) > 1
@@ -116,5 +116,5 @@ def legend_of(domains: Sequence[Domain], colors: Theme) -> Ramp:
 
 def colored(found: Cells) -> np.ndarray:
     """Where a cell has a weight to show by its color: an open cell, or one of an empty row that was filled."""
-    filled = (found.states == EMPTY) & (np.nan_to_num(found.weights) > 0)
+    filled = (found.states == EMPTY) & (found.weights > 0)
     return np.isfinite(found.weights) & ((found.states == WEIGHT) | filled)

@@ -7,7 +7,7 @@ very many weights they are levels of 8 bits. What reads and draws them is explor
 import base64
 import html
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from string import Template
@@ -35,6 +35,9 @@ MOST_RULES = 254
 """Combinations of rules that a cell's byte tells apart; any other is called `OTHER_RULES`."""
 
 OTHER_RULES = "another combination of rules"
+
+NAN = 2**16 - 1
+"""The level of a weight that is not a number."""
 
 TEMPLATE, STYLE, SCRIPT = (
     Path(__file__).with_name(f"explore.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js")
@@ -138,38 +141,34 @@ def _packed(
     record: Record, steps: Sequence[Step], sentence: int
 ) -> tuple[int, list[str], list[dict[str, Any]], list[str]]:
     """How many bits a weight has, and the weights, facts and rules of every site: 16 bits, or 8 where that is large."""
-    for bits in (16, 8):
-        blocks, sites, grids, size = [], [], {}, 0
-        for facts, block in _sites(record, steps, sentence, bits, grids):
-            sites.append(facts)
-            blocks.append(block)
-            size += len(block)
-            if bits == 16 and size > LARGE:
-                break
-        else:
+    grids: dict[bytes, int] = {}
+    sites, every = zip(*(_site(record, step, sentence, grids) for step in steps), strict=True)
+    bits, blocks = 16, []
+    for one in every:
+        blocks.append(_deflated(planes(one)))
+        if sum(map(len, blocks)) > LARGE:
+            bits, blocks = 8, [_deflated(planes(coarse(one))) for one in every]
             break
-    return bits, blocks, sites, [_deflated(grid) for grid in grids]
+    return bits, blocks, [*sites], [_deflated(grid) for grid in grids]
 
 
-def _sites(
-    record: Record, steps: Sequence[Step], sentence: int, bits: int, grids: dict[bytes, int]
-) -> Iterator[tuple[dict[str, Any], str]]:
-    """The facts of each site and its weights; `grids` collects which rule blocks which cell, each grid once."""
-    for step in steps:
-        seen = views.see(record, step.site, sentence=sentence)
-        found = metrics.cells_of(step, range(step.num_heads), sentence=sentence, scores=False)
-        top = max([1.0, *(float(np.nanmax(cells.weights, initial=0)) for cells in found)])
-        facts = {
-            "name": str(step.site),
-            "kind": step.site.kind,
-            "layer": step.site.layer,
-            "shape": [*step.shape[2:]],
-            "top": top,
-            "policy": step.scoring.empty_rows,
-            "reasons": _reasons(found[0].reasons),
-            "heads": [_head(step, head, cells, seen, grids) for head, cells in enumerate(found)],
-        }
-        yield facts, _deflated(planes(levels(np.stack([cells.weights for cells in found]), bits, top)))
+def _site(record: Record, step: Step, sentence: int, grids: dict[bytes, int]) -> tuple[dict[str, Any], np.ndarray]:
+    """The facts of a site and the levels of its weights; `grids` collects which rule blocks which cell, each once."""
+    seen = views.see(record, step.site, sentence=sentence)
+    found = metrics.cells_of(step, range(step.num_heads), sentence=sentence, scores=False)
+    heads = [_head(step, head, cells, seen, grids) for head, cells in enumerate(found)]
+    top = max([1.0, *(head["largest"] for head in heads)])
+    facts = {
+        "name": str(step.site),
+        "kind": step.site.kind,
+        "layer": step.site.layer,
+        "shape": [*step.shape[2:]],
+        "top": top,
+        "policy": step.scoring.empty_rows,
+        "reasons": _reasons(found[0].reasons),
+        "heads": heads,
+    }
+    return facts, levels(np.stack([cells.weights for cells in found]), top)
 
 
 def _head(step: Step, head: int, cells: metrics.Cells, seen: views.Seen, grids: dict[bytes, int]) -> dict[str, Any]:
@@ -190,15 +189,18 @@ def _reasons(reasons: Sequence[str]) -> list[str]:
     return [*reasons[:MOST_RULES], OTHER_RULES] if len(reasons) > MOST_RULES else [*reasons]
 
 
-def levels(weights: np.ndarray, bits: int, top: float = 1.0) -> np.ndarray:
-    """Weights as whole numbers: the last is NaN, the one before it `top`; in 8 bits of their roots.
+def levels(weights: np.ndarray, top: float = 1.0) -> np.ndarray:
+    """Weights as whole numbers of 16 bits: the last is NaN, the one before it `top`. The error is at most 0.000008."""
+    found = np.rint(np.clip(weights / top, 0, 1) * (NAN - 1))
+    found[np.isnan(found)] = NAN
+    return found.astype("<u2")
 
-    The error is at most 0.000008 in 16 bits, and 0.004 in 8, less where weights are small.
-    """
-    last = 2**bits - 2
-    share = np.clip(np.nan_to_num(weights.astype(np.float64)) / top, 0, 1)
-    found = np.rint((share if bits == 16 else np.sqrt(share)) * last)
-    return np.where(np.isnan(weights), last + 1, found).astype(f"<u{bits // 8}")
+
+def coarse(levels: np.ndarray) -> np.ndarray:
+    """The same in 8 bits, of the roots of weights. The error is at most 0.004, less where weights are small."""
+    table = np.rint(np.sqrt(np.arange(NAN + 1) / (NAN - 1)) * 254).astype(np.uint8)
+    table[NAN] = 255
+    return table[levels]
 
 
 def planes(levels: np.ndarray) -> bytes:
@@ -208,7 +210,9 @@ def planes(levels: np.ndarray) -> bytes:
 
 
 def _deflated(content: bytes) -> str:
-    return base64.b64encode(zlib.compress(content, 6)).decode()
+    """In base64. Weights repeat where they are 0, and hardly elsewhere, so that nothing else is looked for."""
+    how = zlib.compressobj(strategy=zlib.Z_RLE)
+    return base64.b64encode(how.compress(content) + how.flush()).decode()
 
 
 # Tokens and predictions

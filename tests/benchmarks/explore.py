@@ -80,6 +80,7 @@ def measured(browser: Browser, file: Path, case: tuple[int, int, int]) -> list[s
 
 
 def main(most: int) -> None:
+    torch.set_num_threads(1)  # as the app does
     print(f"A page of every head, medians. {machine()}")
     columns = ["heads x tokens", "size", "bits", "made", "one head painted", "all heads painted", "another head"]
     with tempfile.TemporaryDirectory() as folder, driver.chromium() as browser:
