@@ -18,6 +18,9 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.record import ALL, Record
 from attnviz.views import Seen, View
 
+MAPS, READ_AS = ("head", "heads", "overview", "difference"), "Row: the word that looks; column: the word looked at."
+"""Figures of weights, and how their captions say to read them."""
+
 
 class Drawn(TypedDict, total=False):
     """How a figure is drawn; see `charts.style.Style`."""
@@ -113,9 +116,10 @@ class Figure:
         given = (*self.call.arguments, *named.values()) if self.call else ()
         records, at = [one for one in given if isinstance(one, Record)], named.get("sentence", 0)
         texts = dict.fromkeys(record.sentences[at].text for record in records if at < len(record.sentences))
+        reads = f" {READ_AS}" * (self.call is not None and self.call.name in MAPS)
         original = [] if "changed: " in self.title or not records else ["original model"]
         read = ", ".join(f"“{without_surrogates(text)}”" for text in texts)
-        return f"{', '.join([*self.title.split(' · '), *original])}.{f' Text: {read}.' if read else ''}"
+        return f"{', '.join([*self.title.split(' · '), *original])}.{reads}{f' Text: {read}.' if read else ''}"
 
     @cached_property
     def table(self) -> pd.DataFrame:

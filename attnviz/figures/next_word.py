@@ -20,6 +20,8 @@ NO_NUMBERS = "the probabilities are not numbers (NaN)"
 MOST_LABELS = 12
 """Classes drawn at most, the most probable; the table holds all."""
 
+CHANGED_FIRST = "largest change first; hollow bar: before the change"
+
 ONE_LABEL = "the model gives one number: the logistic function of it is drawn"
 
 
@@ -41,7 +43,7 @@ def next_word(
     found = metrics.next_words(record, position, **asked)
     compared = before is not None and metrics.read_alike(before, record, position, sentence=sentence)
     notes = [OTHER_WORDS] if before is not None and not compared else []
-    notes += ["hollow bar: before the change"] * compared
+    notes += [CHANGED_FIRST] * compared
     token = quoted_token(metrics.token_at(record, position, sentence=sentence), position)
     what, after = "next word", "Next word after"
     if metrics.fills_in(record):
@@ -76,8 +78,10 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0, *
 
 
 def probabilities(found: Sequence[NextWord], title: str, lines: Sequence[str], style: Style) -> Picture:
-    """Words and their bars, in pairs where what was before is known, under a title and lines."""
+    """Words and their bars under a title and lines; in pairs, what changed most first, if what was before is known."""
     compared = any(next.before is not None for next in found)
+    if compared:
+        found = sorted(found, key=lambda next: abs(np.nan_to_num(next.probability - next.before)), reverse=True)
     columns = [bars.Column([next.probability for next in found], name=bars.AFTER if compared else "")]
     if compared:
         columns.insert(0, bars.Column([next.before for next in found], name=bars.BEFORE, hollow=True))

@@ -113,7 +113,8 @@ def _notes(rows: list[Row], every: list[Row], compared: bool) -> list[str]:
         notes.append(which if compared else f"the first {len(rows)} of {len(every)} rows")
     if compared and every:
         count = sum(map(differs, every))
-        notes.append(f"another word than before: {f'{count} of {len(every)} rows, first' if count else 'in no row'}")
+        changed = f"another word than before: {count} of {len(every)} rows, first"
+        notes.append(changed if count else "every word is as before the change")
         notes.append("hollow bar: the word before the change")
     return notes
 

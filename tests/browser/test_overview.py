@@ -34,7 +34,11 @@ def test_the_head_that_matters_most_is_two_clicks_away(page, server):
     picture(page, "every").locator("image").first.click(force=True)
     frame(page, "Head 11 · encoder layer 5")
 
-    expect(panel(page)).to_contain_text("Change of the output when off")
+    expect(panel(page)).to_contain_text("Output change when off")
+
+    panel(page).get_by_text("First token (sink)").hover()
+
+    expect(page.get_by_role("tooltip")).to_contain_text("it is then called a sink")
 
     page.get_by_role("button", name="Open this head").click()
 

@@ -77,7 +77,7 @@ def test_rows_that_predict_another_word_than_before_come_first():
     assert [row["text"] for row in data(chart, "bars") if row["text"].endswith("%")] == ["70.0%", "80.0%"]
     assert "hollow bar: the word before the change" in said(chart)
     assert "another word than before: 1 of 2 rows, first" in said(chart)
-    assert "another word than before: in no row" in said(step_by_step(before, before=before))
+    assert "every word is as before the change" in said(step_by_step(before, before=before))
 
 
 def test_where_another_text_was_written_each_run_says_what_it_read():
@@ -144,7 +144,7 @@ def test_what_is_no_number_has_no_bar():
 
     assert texts(charts[0]) == [["0", "the", "▸ NaN"], ["1", "keys", "▸ NaN"]]
     assert [len(bars(chart)) for chart in charts] == [0, 2, 0]
-    assert "another word than before: in no row" in said(charts[2])
+    assert "every word is as before the change" in said(charts[2])
     for image in draw(*(chart.to_dict() for chart in charts)):
         assert image.std() > 5
 

@@ -87,7 +87,7 @@ def test_the_caption_says_model_text_layer_head_and_edits():
     plain, changed = (figures.head(record_of(FEW, edits=edits), SITE, 0).caption for edits in (Edits(), off))
 
     about = "Head 0, encoder layer 0, test, random weights: shows the mechanics, not meaning, original model."
-    assert plain == f"{about} Text: “The cat sat”."
+    assert plain == f"{about} Row: the word that looks; column: the word looked at. Text: “The cat sat”."
     assert "changed: encoder layer 0 head 1 off" in changed
     assert "original" not in changed
 

@@ -7,7 +7,7 @@ from test_pages import html, opened
 
 from attnviz import api, words
 from attnviz.metrics.rollout import mixed, rollout
-from attnviz.ui.overview.numbers import LAYER, MEANINGS, OFF, TITLES
+from attnviz.ui.overview.numbers import LAYER, MEANINGS, NAMES, TITLES
 
 SITE = "encoder layer 0"
 
@@ -74,7 +74,7 @@ def test_switching_each_head_off_adds_what_that_changes():
     assert not app.exception
     assert "A weight says where a head looks" in html(app) or "also matters most" in html(app)
     assert app.selectbox(key="sort").value == "output"
-    assert {f"Order: {TITLES[name]}" for name in OFF} >= set(app.selectbox(key="sort").options)
+    assert {"Order: Output change", "Order: Prediction change"} >= set(app.selectbox(key="sort").options)
     assert app.get("vega_lite_chart")
 
     app.query_params["panel"] = "Table"
@@ -116,7 +116,7 @@ def test_what_was_measured_with_heads_off_goes_with_the_text():
 
 def test_an_order_that_a_model_has_not_is_left():
     """By the number of another model's page: the order of the layers, and no exception."""
-    app = opened(overview_page, model=None, sort=TITLES["output"])
+    app = opened(overview_page, model=None, sort=NAMES["output"])
 
     assert not app.exception
     assert app.selectbox(key="sort").value == LAYER

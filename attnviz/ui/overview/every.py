@@ -106,11 +106,16 @@ def _asks_for_no_number(at: Look) -> bool:
     return by == LAYER and not role and (not kinds or len(kinds) == len({site.kind for site in at.record.sites}))
 
 
+def _short(name: str) -> str:
+    """What a number is called where there is little room."""
+    return TITLES.get(name, name).partition(" (")[0].removesuffix(" when off")
+
+
 def ordered(known: Numbers, among: tuple[str, ...] = ()) -> tuple[Order, tuple[str, ...] | None]:
     """The heads to show, in which order, and what is said of each."""
     numbers = tuple(name for name in known.names if name in among) if among else (LAYER, *known.names)
     by = state.one_of(SORT, numbers)
-    options = {"shown": by, "format_func": lambda name: f"Order: {TITLES.get(name, name)}", "width": 215}
+    options = {"shown": by, "format_func": lambda name: f"Order: {_short(name)}", "width": 225}
     control(st.selectbox, "Order", SORT, numbers, lead="", **options)
     there = [kind for kind in KINDS if (known.table["kind"] == kind).any()]
     kinds = [kind for kind in there if kind in state.get(KIND)] or there

@@ -22,9 +22,9 @@ LAYER = "by layer"
 """The order of the model itself."""
 
 OFF = {
-    "output": "Change of the output when off",
-    "divergence": "Change of the prediction when off (nats)",
-    "turned": "Turn of the sentence's vector when off",
+    "output": "Output change when off",
+    "divergence": "Prediction change when off (nats)",
+    "turned": "Vector turn when off",
 }
 """Of what changes when a head is off: what can be sorted and drawn by it."""
 
@@ -32,7 +32,11 @@ MEANINGS = ablation.EFFECTS | {metric.name: metric.means for metric in METRICS}
 
 TITLES = {metric.name: metric.title for metric in METRICS} | OFF
 
-NAMES = TITLES | {"divergence": "Change of what it says when off (nats)"}
+NAMES = TITLES | {
+    "output": "Change of the output when off",
+    "divergence": "Change of what it says when off (nats)",
+    "turned": "Turn of the sentence's vector when off",
+}
 """The numbers as links call them."""
 
 SORT = choice("sort", {LAYER: LAYER} | NAMES, LAYER)

@@ -45,9 +45,39 @@ if (!window.attnvizGlossary) {
       grid((row, column) => row === column ? .8 : .12, {rows: 3, columns: 5})],
     "mask": ["Which keys a query may look at. Blocked cells get weight 0.",
       grid((row, column) => column > row ? -1 : .15)],
+    "first token": ["Many heads leave the weight that they have no use for on the first token: it is then called a sink.",
+      grid((_, column) => column === 0 ? .8 : .12)],
+    "previous token": ["How much weight each token gives to the one just before it.",
+      grid((row, column) => column === row - 1 ? .8 : .12)],
+    "itself": ["How much weight each token gives to itself.", grid((row, column) => column === row ? .8 : .12)],
+    "confidence": ["The largest weight of each row, on average. Near 1 the head looks at one key.",
+      grid((row, column) => column === (row * 2) % 5 ? .9 : .05)],
+    "entropy": ["How widely a row spreads its weight: 0 on one key, ln n on n keys alike.", [
+      ...grid((_, column) => column === 2 ? .9 : .05, {rows: 1, y: 12}), ...grid(() => .2, {rows: 1, y: 50}),
+      written(82, 26, "0"), written(80, 64, "1.6")]],
+    "effective number of keys": ["Over how many keys a row spreads its weight, were they all alike: e to the entropy.", [
+      ...grid((_, column) => column === 1 || column === 2 ? .5 : .05, {rows: 1, y: 30}), written(82, 44, "2")]],
+    "share of output": ["Of what all heads of the layer hand on, by length, how much is this head's. It is not importance: switch the head off to see that.", [
+      drawn("rect", {x: 0, y: 30, width: 60, height: 18}), drawn("rect", {x: 62, y: 30, width: 30, height: 18, "fill-opacity": .25})]],
+    "nats": ["The unit of entropy and divergence by the natural logarithm: 1 bit is 0.69 nats.", [written(4, 46, "e¹ ↔ 1 nat")]],
+    "rollout": ["Attention through all layers: their maps multiplied, where each token keeps half of itself. It shows where content can go.", [
+      ...grid(look, {rows: 3, columns: 3, size: 12, y: 22}), written(39, 46, "×"),
+      ...grid(past, {rows: 3, columns: 3, size: 12, x: 54, y: 22})]],
+    "softcap": ["A bound that scores approach and never pass: cap · tanh(score / cap). Few models have one.", [
+      drawn("path", {d: "M0,72 C40,68 44,14 92,12", fill: "none", stroke: "currentColor", "stroke-width": 2}),
+      drawn("path", {d: "M0,8 H92", fill: "none", stroke: "currentColor", "stroke-dasharray": "4 3", "stroke-opacity": .5})]],
+    "temperature": ["Divides the scores: below 1 a row gets more pointed, above 1 more even.", [
+      ...grid((_, column) => [.05, .9, .1, .05, .05][column], {rows: 1, y: 12}),
+      ...grid((_, column) => [.2, .4, .25, .2, .2][column], {rows: 1, y: 50})]],
   };
   const NAMES = {queries: "query", keys: "key", values: "value", scores: "score", weights: "weight", heads: "head",
-    layers: "layer", masks: "mask"};
+    layers: "layer", masks: "mask", "attention rollout": "rollout"};
+  const KNOWN = [...Object.keys(TERMS), ...Object.keys(NAMES)].sort((one, other) => other.length - one.length);
+  const termOf = (text) => {  // the term that a text begins with, numbers and signs left aside; else its unit
+    const words = text.trim().toLowerCase().replace(/^[^a-z]+/, "");
+    const name = KNOWN.find((one) => words.startsWith(one) && !/[a-z]/.test(words[one.length] || ""));
+    return NAMES[name] || name || (words.endsWith("(nats)") ? "nats" : undefined);
+  };
 
   const make = (tag, text, of = {}) => Object.assign(document.createElement(tag), {textContent: text}, of);
   const card = (name) => {
@@ -74,7 +104,7 @@ if (!window.attnvizGlossary) {
 
   let shown, wait;
   const hide = () => { clearTimeout(wait); shown?.remove(); shown = undefined; };
-  const NAMED = "[data-testid=stWidgetLabel] p, [data-testid=stCaptionContainer] p, [data-testid=stPopover] button, th, summary";
+  const NAMED = "[data-testid=stWidgetLabel] p, [data-testid=stCaptionContainer] p, [data-testid=stPopover] button, [role=tab], th, summary, abbr";
   const inside = (box, x, y) => box.left <= x && x <= box.right && box.top <= y && y <= box.bottom;
   const wordAt = (x, y) => {
     const element = document.elementFromPoint(x, y), svg = element?.closest("svg.marks");
@@ -93,8 +123,8 @@ if (!window.attnvizGlossary) {
     shown.style.left = `${Math.max(4, Math.min(box.left, innerWidth - shown.offsetWidth - 12))}px`;
   };
   const rest = (x, y) => {
-    const element = wordAt(x, y), word = element?.textContent.trim().toLowerCase().match(/^[a-z]+/)?.[0];
-    const name = Object.hasOwn(TERMS, word) ? word : NAMES[word];
+    const element = wordAt(x, y), name = element && termOf(element.textContent);
+    if (name) element.removeAttribute("title");
     if (name) show(element, name);
   };
   document.addEventListener("mousemove", (event) => {

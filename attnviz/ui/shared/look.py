@@ -318,6 +318,7 @@ def step(source: Source) -> Source:
     short = {"title": f"Step {chosen:,}", "width": "content"} if state.get(NARROW) else {"title": named, "width": 220}
     with state.menu(**short, key="training step"):
         control(st.select_slider, named, STEP, steps, lead="", **options)
+        st.caption(f"{steps[0]:,}: {'untrained' if not steps[0] else 'first kept'} · {last:,}: final")
     try:
         return source if chosen == last else cache.source(source.id, chosen)
     except AttnvizError as error:
