@@ -93,10 +93,10 @@ def sweep(
     place by place; whether it would have written another is a second run.
 
     Raises:
-        InputError: if nothing can be changed in the model; `Canceled` if `report` gave False.
+        InputError: if nothing can be changed in the model, or it is not there; `Canceled` if `report` gave False.
     """
-    if source.read_only:
-        raise InputError(source.read_only)
+    if why := source.read_only or source.alone:
+        raise InputError(why)
     before = source.run(sentences, edits)
     heads = tuple(
         (step.site, head) for step in before.steps for head in range(step.num_heads) if head not in step.heads_off

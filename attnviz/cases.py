@@ -19,6 +19,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.core.origin import Change
 from attnviz.core.record import Record, Step
 from attnviz.sources.base import Source
+from attnviz.sources.saved import Saved
 
 CLOSE = {"": 2e-5, "float16": 5e-3}
 """How far numbers may differ and still be called the same, by the precision of a file; in shares of the largest one."""
@@ -47,6 +48,34 @@ def settings_of(source: Source) -> dict[str, Any]:
     name = source.id if api.is_named(source) else None
     made = {"name": name, "settings": chosen, "checksum": source.checksum(), "attnviz": attnviz.__version__}
     return made | {"torch": torch.__version__}
+
+
+def source(file: str | Path, content: bytes | None = None) -> Saved:
+    """A file of anyone as a source: a saved run, or arrays by the ending of its name.
+
+    Args:
+        content: what stands in the file, if it is not to be read.
+
+    Raises:
+        InputError: as `attnviz.read`.
+    """
+    name = Path(file).name
+    if not name.lower().endswith(files.READ):
+        raise InputError(f"{quoted(name)} is no file that opens: its name must end in {', '.join(files.READ)}.")
+    content = files.content(Path(file)) if content is None else content
+    if name.lower().endswith(files.ARRAYS):
+        return Saved(name, files.from_file(name, content))
+    record, made = files.opened(content, name)
+    return Saved(name, record, made=made if isinstance(made, dict) else {})
+
+
+def state_of(source: Saved) -> dict[str, list[str]]:
+    """What the app showed when the file of a source was saved, as a link; empty if the file does not say."""
+    link = source.made.get("state")
+    texts = isinstance(link, dict) and all(
+        isinstance(values, list) and all(isinstance(one, str) for one in values) for values in link.values()
+    )
+    return link if texts else {}
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def test_weights_are_checked_against_their_queries_and_keys():
 
     assert not agreed.read_only
     assert other.read_only
-    assert "differs from the given weights" in other.unseen
+    assert "differs from the given weights" in other.findings[-1]
 
 
 def test_what_the_check_finds_is_kept_with_the_record():
@@ -110,9 +110,9 @@ def test_what_the_check_finds_is_kept_with_the_record():
     record = attnviz.from_arrays(softmax(1, 2, Q, K) * 2, tokens=WORDS)
 
     torch.testing.assert_close(weights_of(record)[0].sum(-1), torch.full((1, 2, Q), 2.0))
-    assert "sum" in record.unseen
-    assert files.read(files.saved(record)).unseen == record.unseen
-    assert attnviz.from_arrays(softmax(1, 2, Q, K)).unseen is None
+    assert "sum" in record.findings[0]
+    assert files.read(files.saved(record)).findings == record.findings
+    assert attnviz.from_arrays(softmax(1, 2, Q, K)).findings == ()
 
 
 def test_empty_rows_and_nan_stay_what_they_are():

@@ -3,16 +3,18 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tiny
 import torch
 from safetensors.torch import load_file, save_file
 
 import attnviz
-from attnviz import Edits, Site, Subsequent, api, cases, files
+from attnviz import ALiBi, Edits, Site, Subsequent, Tap, Window, api, cases, files
 from attnviz.cli import main, parser
 from attnviz.core.errors import InputError
 from attnviz.core.origin import Change
+from attnviz.core.scoring import Scoring
 from attnviz.models import trained
 from attnviz.sources.saved import Saved
 
@@ -133,7 +135,7 @@ def test_the_shell_saves_and_verifies(tmp_path, monkeypatch, capsys):
 
 
 def test_a_saved_run_is_a_model_of_the_shell(tmp_path, monkeypatch, capsys):
-    """Its own texts alone; nothing can be changed in it, and it says so."""
+    """Its own texts alone; a change acts on its attention, of which weights alone are not enough."""
     monkeypatch.chdir(tmp_path)
     main(["save", TEXT, "--model", "story", "-o", "case.attn"])
     capsys.readouterr()
@@ -143,8 +145,11 @@ def test_a_saved_run_is_a_model_of_the_shell(tmp_path, monkeypatch, capsys):
     assert Path("a.csv").read_text("utf-8") == Path("b.csv").read_text("utf-8")
     assert main(["head", "a dog", "--model", "case.attn"]) == 2
     assert "holds one run" in capsys.readouterr().err
-    assert main(["head", TEXT, "--model", "case.attn", "--off", "0.1"]) == 2
-    assert "one run without its model" in capsys.readouterr().err
+    assert main(["head", TEXT, "--model", "case.attn", "--mask", "window=1", "-o", "c.csv"]) == 0
+    assert Path("c.csv").read_text("utf-8") != Path("a.csv").read_text("utf-8")
+    np.save("w.npy", np.full((2, 3, 3), 1 / 3))
+    assert main(["head", "0 1 2", "--model", "w.npy", "--temperature", "2"]) == 2
+    assert "holds weights alone" in capsys.readouterr().err
     assert main(["head", TEXT, "--model", "case.attn", "--seed", "1"]) == 2
     assert "A saved run has no setting 'seed'" in capsys.readouterr().err
 
@@ -188,5 +193,47 @@ def test_a_record_is_a_source_that_gives_it_back():
     assert source.run(source.tokenize([TEXT, "a dog"])) is record
     assert set(source.sites) == set(record.sites)
     assert source.examples == (f"{TEXT}\na dog",)
-    with pytest.raises(InputError):
-        source.run(record.sentences, Edits(temperature=2))
+
+
+@pytest.mark.parametrize("name", ["scratch", "translator"])
+def test_edits_act_on_each_attention_of_a_file_as_they_did_in_its_model(name):
+    """On the first layer of all, which reads what no edit reached; then the model goes on, and the file does not."""
+    record, edits = attnviz.analyze(TEXT, name), Edits(Subsequent(), {(Site("encoder", 0), 1)}, temperature=0.5)
+    source = Saved("case.attn", files.read(files.saved(record)))
+    ours, theirs = (one.run(record.sentences, edits) for one in (source, api.load(name)))
+
+    for kept, made in zip(ours.steps, record.steps, strict=True):
+        assert torch.equal(kept.query, made.query)
+        assert (kept.scoring.temperature, kept.heads_off) == (0.5, edits.off(kept.site))
+    first = record.sites[0]
+    for head in range(record.step(first).num_heads):
+        assert torch.equal(ours.step(first).weights(head), theirs.step(first).weights(head))
+        assert torch.equal(ours.step(first).output(head), theirs.step(first).output(head))
+    assert ours.prediction is ours.labels is ours.vectors is None
+
+
+def test_a_sink_of_a_file_stays_one_under_edits():
+    """A mask of tokens leaves it open, and the rest of the softmax is as it was."""
+    tap, (q, k, v) = Tap(), torch.randn(3, 1, 2, 5, 4)
+    site = Site("decoder", 0)
+    tap.attend(q, k, v, site=site, mask=Subsequent(), scoring=Scoring(bias=ALiBi()), sinks=torch.randn(2))
+    again = Tap()
+    again.again(tap.steps[0])
+
+    assert torch.equal(again.steps[0].weights(1), tap.steps[0].weights(1))
+    both = Tap(Edits(Window(before=1)))
+    both.again(tap.steps[0])
+    weights = both.steps[0].weights(1)
+    assert weights[3, :2].eq(0).all()
+    assert (weights[3, 4:].sum() > 0) == (weights[3, 5] > 0)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(5))
+
+
+def test_what_is_no_file_of_ours_says_what_is():
+    for name, content, says in (
+        ("a.png", b"x", r"must end in \.attn, \.npz"),
+        ("a.attn", b"x", "no file of a record"),
+        ("a.npy", b"x", "damaged or no NumPy array"),
+    ):
+        with pytest.raises(InputError, match=says):
+            cases.source(name, content)

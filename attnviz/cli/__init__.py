@@ -70,10 +70,13 @@ def _link(asked: str) -> str:
     """The link that was given, or the one of a source that a person's file builds, or of a saved run."""
     if not (parser.FILE.fullmatch(asked) or asked.lower().endswith(parser.SAVED)):
         return asked
-    from attnviz import api
+    from attnviz import api, cases
     from attnviz.cli import values  # torch
+    from attnviz.sources.saved import Saved
 
-    return "?" + urlencode({"model": api.offer(values.load(asked))}, quote_via=quote)
+    source = values.load(asked)
+    shown = cases.state_of(source) if isinstance(source, Saved) else {}
+    return "?" + urlencode(shown | {"model": [api.offer(source)]}, doseq=True, quote_via=quote)
 
 
 def _say(line: str, file: TextIO) -> None:

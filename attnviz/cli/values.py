@@ -5,9 +5,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_
-from pathlib import Path
 
-from attnviz import api, files
+from attnviz import api, cases, files
 from attnviz.cli import rules
 from attnviz.cli.download import Download
 from attnviz.cli.parser import FILE, FLAGS
@@ -17,7 +16,6 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.core.tokens import Sentence
 from attnviz.sources import script
 from attnviz.sources.base import Source
-from attnviz.sources.saved import Saved
 from attnviz.views import PAIRS, View
 
 
@@ -62,7 +60,7 @@ def read(options: Namespace) -> tuple[list[str], Source]:
     name = options.text
     if options.model is None and name.lower().endswith(files.READ) and Path(name).is_file():
         run = source(Namespace(**vars(options) | {"model": name}))
-        return run.examples[0].split("\n"), run
+        return [*run.one_run], run
     return texts(options.text), source(options)
 
 
@@ -76,7 +74,7 @@ def load(name: str, **settings: object) -> Source:
     if name.lower().endswith(files.READ):
         if settings:
             raise InputError(f"A saved run has no setting {quoted(next(iter(settings)))}; it is shown as it is.")
-        return Saved(Path(name).name, files.read(name))
+        return cases.source(name)
     return fetch(name, **settings)
 
 

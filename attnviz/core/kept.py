@@ -101,6 +101,12 @@ class Kept(Generic[Value]):
             let_go = self._let_go(self._bytes - size) if size <= self._bytes else {}
         return tuple(let_go)
 
+    def drop(self, which: Callable[[Hashable], bool]) -> tuple[Hashable, ...]:
+        """Let go of the values under some keys; gives these keys."""
+        with self._lock:
+            let_go = {key: self._drop(key) for key in [*filter(which, self._values)]}
+        return tuple(let_go)
+
     def clear(self) -> None:
         """Let go of every value. One that is being made still reaches those who wait for it, and is not kept."""
         with self._lock:

@@ -168,6 +168,7 @@ class Record:
         read_only: the model's attention is its own: its weights are known, but not the queries, keys and scores.
         unseen: what of the model's attention is not among the steps, in words; None if all of it is.
         precision: the number type that a file rounded queries, keys and values to; empty where they are as computed.
+        findings: what a check of the arrays that it was made of found wrong with them, a sentence each.
         patches: where positions are patches of a picture, on either side of a step that has as many.
     """
 
@@ -185,6 +186,7 @@ class Record:
     unseen: str | None = None
     precision: str = ""
     patches: Patches | None = None
+    findings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         texts = ", ".join(quoted(one.text) for one in self.sentences[:2]) + ", ..." * (len(self.sentences) > 2)

@@ -63,6 +63,15 @@ class Tap:
             output = attention_output(query, key, value, mask, scoring, dropout_p=dropout_p)
         return silence(output, off, alone)
 
+    def again(self, step: Step) -> Tensor:
+        """The attention call of a step once more, from what the step kept, with the edits on top of what it had."""
+        kept = _without_sink(step) if step.has_sink else (step.key, step.value, step.mask, step.scoring, None)
+        key, value, mask, scoring, sinks = kept
+        output = self.attend(step.query, key, value, site=step.site, mask=mask, scoring=scoring, sinks=sinks)
+        off = self.steps[-1].heads_off | step.heads_off
+        self.steps[-1] = replace(self.steps[-1], name=step.name, heads_off=off, off_alone=step.off_alone)
+        return silence(output, step.heads_off, step.off_alone)
+
     def weights(
         self,
         query: Tensor,
@@ -176,3 +185,14 @@ def _with_sink(
         for one in scoring.bias
     )
     return pad(key, (0, 0, 0, 1)), pad(value, (0, 0, 0, 1)), mask, replace(scoring, bias=(*bias, sink))
+
+
+def _without_sink(step: Step) -> tuple[Tensor, Tensor, Tensor | Mask | None, Scoring, Tensor]:
+    """Key, value, mask, scoring and sinks as they were before `_with_sink`."""
+    keys, (*biases, sink) = step.shape[3] - 1, step.scoring.bias
+    bias = (one.bias if isinstance(one, BiasBesideSink) else one[..., :keys] for one in biases)
+    mask = step.mask
+    if mask is not None:
+        mask = mask.mask if isinstance(mask, MaskBesideSink) else mask[..., :keys]
+    scoring = replace(step.scoring, bias=tuple(bias))
+    return step.key[:, :, :keys], step.value[:, :, :keys], mask, scoring, sink[..., keys:]

@@ -122,7 +122,12 @@ def _colors(colors: theme.Theme) -> str:
 
 def _facts(record: Record) -> dict[str, Any]:
     """What is said of the whole page, and how it is drawn."""
-    said = [theme.CAUTIONS.get(record.provenance, ""), record.unseen, views.READ_ONLY if record.read_only else ""]
+    said = [
+        theme.CAUTIONS.get(record.provenance, ""),
+        record.unseen,
+        *record.findings,
+        views.READ_ONLY if record.read_only else "",
+    ]
     return {
         "title": f"Every head · {in_title(record.source)}",
         "about": [text for text in said if text],

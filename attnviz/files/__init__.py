@@ -27,10 +27,24 @@ from attnviz.files.encode import PRECISIONS, described, rounded
 from attnviz.files.header import CHECKSUM, HEADER, MOST_BYTES, VERSION, read_header
 
 ENDING = ".attn"
-READ = (ENDING, *ENDINGS)
+ARRAYS = ENDINGS
+"""What the names of files of arrays end in."""
+READ = (ENDING, *ARRAYS)
 """What the names of files end in that `read` reads."""
 
-__all__ = ["ENDING", "READ", "from_arrays", "opened", "read", "rounded", "save", "saved"]
+__all__ = [
+    "ARRAYS",
+    "ENDING",
+    "READ",
+    "content",
+    "from_arrays",
+    "from_file",
+    "opened",
+    "read",
+    "rounded",
+    "save",
+    "saved",
+]
 
 
 def save(
@@ -87,16 +101,16 @@ def read(file: str | Path | bytes, name: str = "the file") -> Record:
         InputError: one sentence that says what is wrong: no such file, no record, damaged, cut, too large or too new.
     """
     if not isinstance(file, bytes) and str(file).lower().endswith(ENDINGS):
-        return from_file(Path(file).name, _content(Path(file)))
+        return from_file(Path(file).name, content(Path(file)))
     return opened(file, name)[0]
 
 
 def opened(file: str | Path | bytes, name: str = "the file") -> tuple[Record, dict[str, Any] | None]:
     """The record of a file, and how its source is made again if the file tells; raises as `read`."""
-    name, content = (quoted(name), file) if isinstance(file, bytes) else (quoted(str(file)), _content(Path(file)))
-    header = read_header(name, content)
+    name, whole = (quoted(name), file) if isinstance(file, bytes) else (quoted(str(file)), content(Path(file)))
+    header = read_header(name, whole)
     try:
-        tensors = load(content)
+        tensors = load(whole)
     except Exception:  # of a damaged file the library raises nearly anything
         raise InputError(f"{name} is damaged: its tensors cannot be read.") from None
     if checksum.of(tensors) != header.get(CHECKSUM):
@@ -117,7 +131,8 @@ def _packed(
     return tensors, {HEADER: json.dumps(header, separators=(",", ":"))}
 
 
-def _content(path: Path) -> bytes:
+def content(path: Path) -> bytes:
+    """The bytes of a file that is not too large; raises as `read`."""
     try:
         size = path.stat().st_size
         if size > MOST_BYTES:

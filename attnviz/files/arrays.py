@@ -233,7 +233,6 @@ def _record(
     seen = _sentences(keys, batch, length, "keys", "keys") if cross else looks
     heads = [[steps[-1].output(head, sentence=b) for head in range(steps[-1].num_heads)] for b in range(batch)]
     output = torch.stack([torch.cat(one, -1) for one in heads])
-    unseen = " ".join(dict.fromkeys(notes)) or None
     return Record(
         seen if cross else looks,
         name,
@@ -243,7 +242,7 @@ def _record(
         output,
         looks if cross else (),
         read_only=any(step.weights_only for step in steps),
-        unseen=unseen,
+        findings=tuple(dict.fromkeys(notes)),
     )
 
 

@@ -18,6 +18,8 @@ from attnviz.core.tap import BiasBesideSink, MaskBesideSink
 from attnviz.core.tokens import Sentence, Token
 
 TOKEN = (str, int, int, int, bool, bool, int)
+MOST = 2**28
+"""Queries, keys or values of one call at most: 1 GB of float32, which may be one number that repeats."""
 
 
 def record_of(name: str, header: dict[str, Any], tensors: dict[str, Tensor]) -> Record:
@@ -56,23 +58,27 @@ def _record(kept: _Kept, said: dict[str, Any]) -> Record:
     sentences, targets = (tuple(map(_sentence, said[name])) for name in ("sentences", "targets"))
     _check(len(sentences) > 0 and len(targets) in (0, len(sentences)), "it has no texts")
     steps = tuple(_step(kept, step, len(sentences)) for step in said["steps"])
-    output = kept.get(said["output"], 3)
+    _check(0 < len(steps) == len({step.site for step in steps}), "it has no attention, or a layer twice")
+    read = targets or sentences
+    _check(len({len(one.tokens) for one in sentences} | {0}) == 2, "its texts are not of one length")
     labels = said["labels"] and (tuple(map(_text, said["labels"][0])), kept.get(said["labels"][1], 2))
+    _check(not labels or labels[1].shape == (len(read), len(labels[0])), "its labels do not fit its texts")
     return Record(
         sentences=sentences,
         source=_text(said["source"]),
         provenance=_text(said["provenance"]),
         edits=_edits(said["edits"]),
         steps=steps,
-        output=output,
+        output=kept.get(said["output"], 3),
         targets=targets,
-        prediction=said["prediction"] and _prediction(kept, said["prediction"]),
+        prediction=said["prediction"] and _prediction(kept, said["prediction"], (len(read), len(read[0].tokens))),
         labels=labels,
         vectors=kept.get(said["vectors"], 2),
         read_only=bool(said["read_only"]),
         unseen=said["unseen"] and _text(said["unseen"]),
         precision=_text(said["precision"]),
         patches=_patches(kept, said.get("patches"), len(sentences)),
+        findings=tuple(map(_text, said.get("findings", []))),
     )
 
 
@@ -101,7 +107,7 @@ def _sentence(said: dict[str, Any]) -> Sentence:
 
 def _step(kept: _Kept, said: dict[str, Any], batch: int) -> Step:
     dtype = getattr(torch, said["dtype"])
-    query, key, value = (kept.get(said[name], 4).to(dtype) for name in ("query", "key", "value"))
+    query, key, value = (_numbers(kept.get(said[name], 4), dtype) for name in ("query", "key", "value"))
     logsumexp = kept.get(said["logsumexp"], 3)
     b, heads, queries, width = query.shape
     keys = key.shape[2]
@@ -113,9 +119,6 @@ def _step(kept: _Kept, said: dict[str, Any], batch: int) -> Step:
     if isinstance(mask, Tensor):
         _check(mask.dtype is torch.bool, "a mask holds numbers")
         check_broadcast("mask", mask, shape)
-    scoring = {name: value for name, value in said["scoring"].items() if name != "bias"}
-    scoring = Scoring(**scoring, bias=tuple(_bias(kept, one) for one in said["scoring"]["bias"]))
-    scoring.check(shape)
     return Step(
         Site(said["kind"], said["layer"]),
         query,
@@ -123,13 +126,28 @@ def _step(kept: _Kept, said: dict[str, Any], batch: int) -> Step:
         value,
         mask,
         logsumexp,
-        scoring,
+        _scoring(kept, said, shape),
         _heads_of(said["heads_off"]),
         bool(said["has_sink"]),
         tuple(map(_heads_of, said["off_alone"])),
         _text(said["name"]),
         bool(said["weights_only"]),
     )
+
+
+def _scoring(kept: _Kept, said: dict[str, Any], shape: tuple[int, int, int, int]) -> Scoring:
+    """How scores are made; a sink has its own in the last bias."""
+    numbers = {name: value for name, value in said["scoring"].items() if name != "bias"}
+    scoring = Scoring(**numbers, bias=tuple(_bias(kept, one) for one in said["scoring"]["bias"]))
+    scoring.check(shape)
+    sinks = [one for one in scoring.bias[-1:] if isinstance(one, Tensor) and one.shape[-1] == shape[3]]
+    _check(bool(sinks) or not said["has_sink"], "a sink has no score")
+    return scoring
+
+
+def _numbers(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    _check(dtype.is_floating_point and tensor.numel() <= MOST, "a step is too large, or holds no numbers")
+    return tensor.to(dtype)
 
 
 def _heads_of(numbers: list[int]) -> frozenset[int]:
@@ -165,11 +183,15 @@ def _sites(said: list[list]) -> frozenset:
     return frozenset((Site(kind, _whole(layer)), _whole(head)) for kind, layer, head in said)
 
 
-def _prediction(kept: _Kept, said: dict[str, Any]) -> Prediction:
+def _prediction(kept: _Kept, said: dict[str, Any], places: tuple[int, int]) -> Prediction:
     logits, vocabulary = kept.get(said["logits"], 3), tuple(map(_text, said["vocabulary"]))
-    _check(logits.shape[-1] == len(vocabulary) > 0, "its prediction has other words than numbers")
-    blanks = said["blanks"] and tuple(tuple(map(_whole, one)) for one in said["blanks"])
-    return Prediction(logits, vocabulary, tuple(map(_text, said["written"])), blanks, _whole(said["others"]))
+    fits = len(logits) == places[0] and logits.shape[1] >= places[1]
+    _check(fits and logits.shape[2] == len(vocabulary) > 0, "its prediction has other words than numbers")
+    blanks = None if said["blanks"] is None else tuple(tuple(map(_whole, one)) for one in said["blanks"])
+    inside = blanks is None or (len(blanks) == places[0] and all(n < places[1] for one in blanks for n in one))
+    written = tuple(map(_text, said["written"]))
+    _check(inside and len(written) in (0, places[0]), "its prediction is of other texts")
+    return Prediction(logits, vocabulary, written, blanks, _whole(said["others"]))
 
 
 def _text(value: Any) -> str:

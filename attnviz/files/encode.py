@@ -35,6 +35,7 @@ def described(record: Record, *, whole_prediction: bool) -> tuple[dict[str, Any]
         "provenance": record.provenance,
         "read_only": record.read_only,
         "unseen": record.unseen,
+        "findings": list(record.findings),
         "precision": record.precision,
         "sentences": [_sentence(one) for one in record.sentences],
         "targets": [_sentence(one) for one in record.targets],

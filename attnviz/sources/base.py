@@ -91,8 +91,10 @@ class Source(ABC):
         step: the training step; None for the last.
         writes: whether it writes another text, so that `run` takes `targets`.
         read_only: why nothing about the attention can be changed; None if it can.
+        alone: how far a change reaches where the rest of the model is not there; "" if it reaches the whole model.
         unseen: what of the model's attention is not shown; None if all of it is.
-        one_run: whether it reads the texts of one run alone.
+        findings: what a check of its arrays found wrong with them, a sentence each.
+        one_run: the texts of the one run that it is; empty if it reads any.
         unknown_token: as what a word is read that is not in the vocabulary.
         mask_token: what is written in the place of a word to be filled in; None if nothing can be filled in.
         is_loaded: whether the weights are in memory, so that a run need not wait for them.
@@ -114,8 +116,10 @@ class Source(ABC):
     step: int | None = None
     writes: bool = False
     read_only: str | None = None
+    alone: str = ""
     unseen: str | None = None
-    one_run: bool = False
+    findings: tuple[str, ...] = ()
+    one_run: tuple[str, ...] = ()
     unknown_token: str = UNK
     mask_token: str | None = None
     is_loaded: bool = True

@@ -24,6 +24,7 @@ class Recorded(Saved):
     """
 
     make: Callable[[Edits], Record]
+    alone = ""
     lock: AbstractContextManager = field(default_factory=threading.RLock, repr=False)
 
     @classmethod

@@ -1,13 +1,17 @@
-"""A record as a source: what was saved is looked at again, without its model."""
+"""A record as a source: what was saved is looked at, and its attention changed, without its model."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Record
+from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
-from attnviz.sources.base import Source
+from attnviz.sources.base import PROVENANCES, Source
+
+ALONE = "A change acts on this attention alone: the rest of the model is not in the file."
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,16 +21,16 @@ class Saved(Source):
     Attributes:
         name: what the app calls it, such as the name of its file.
         record: what is looked at.
+        made: what its file says of how it was made; anybody may have written it.
     """
 
     name: str
     record: Record
-
-    one_run = True
+    made: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     @property
     def provenance(self) -> str:
-        return self.record.provenance
+        return self.record.provenance if self.record.provenance in PROVENANCES else "your own"
 
     @property
     def title(self) -> str:
@@ -35,12 +39,23 @@ class Saved(Source):
     @property
     def does(self) -> str:
         kept = f" Numbers are kept as {self.record.precision}." if self.record.precision else ""
+        if self.record.source == self.name:
+            return "Attention that was computed elsewhere, without its model."
         return f"One run of {self.record.source}{self._changed(', changed: {}')}, without its model.{kept}"
 
     @property
-    def read_only(self) -> str:
-        what = f"{quoted(self.name)} is one run{self._changed(' ({})')} without its model"
-        return f"{what}: load {self.record.source} to change something."
+    def read_only(self) -> str | None:
+        if not self.record.read_only:
+            return None
+        return f"{quoted(self.name)} holds weights alone: a change of masks, heads or scores needs queries and keys."
+
+    @property
+    def alone(self) -> str:
+        return "" if self.read_only else ALONE
+
+    @property
+    def one_run(self) -> tuple[str, ...]:
+        return tuple(one.text for one in self.record.sentences)
 
     def _changed(self, said: str) -> str:
         """What was changed in it, in some words; empty if nothing was."""
@@ -51,8 +66,12 @@ class Saved(Source):
         return self.record.unseen
 
     @property
+    def findings(self) -> tuple[str, ...]:
+        return self.record.findings
+
+    @property
     def examples(self) -> tuple[str, ...]:
-        return ("\n".join(one.text for one in self.record.sentences),)
+        return ("\n".join(self.one_run),)
 
     @property
     def heads(self) -> Mapping[Site, int]:
@@ -75,14 +94,16 @@ class Saved(Source):
 
     def described(self) -> list[tuple[str, str]]:
         step = self.record.steps[0]
+        made = [f"{one} {self.made[one]!s:.40}" for one in ("attnviz", "torch") if one in self.made]
         return [
-            ("of the model", self.record.source),
+            *([] if self.record.source == self.name else [("of the model", self.record.source)]),
             ("texts", f"{len(self.record.sentences):,}"),
             ("attention calls", f"{len(self.record.steps):,}"),
             (
                 "numbers",
                 f"{str(step.query.dtype).removeprefix('torch.')}, kept as {self.record.precision or 'they were'}",
             ),
+            *([("made by", ", ".join(made))] if made else []),
         ]
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
@@ -91,23 +112,30 @@ class Saved(Source):
         Raises:
             InputError: if other texts are given.
         """
-        own = [one.text for one in self.record.sentences]
-        if texts != own:
-            raise InputError(f"{quoted(self.name)} holds one run, of {quoted(own[0])}; load its model to read others.")
+        if tuple(texts) != self.one_run:
+            own = quoted(self.one_run[0])
+            raise InputError(f"{quoted(self.name)} holds one run, of {own}; load its model to read others.")
         return self.record.sentences
 
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """The record.
+        """The record; with edits, each of its attention calls with them, and no prediction: that needs the model.
 
         Raises:
-            InputError: if something is to be changed, in the model or in the text.
+            InputError: for another text, or if there are edits and weights alone are known.
         """
         self.check_own(sentences)
-        if edits != Edits() or targets:
-            raise InputError(self.read_only)
-        return self.record
+        if targets or (edits != Edits() and self.read_only):
+            raise InputError(
+                self.read_only or f"{quoted(self.name)} holds one run; load its model to read other words."
+            )
+        if edits == Edits():
+            return self.record
+        tap = Tap(edits)
+        output = [tap.again(step) for step in self.record.steps][-1].movedim(1, 2).flatten(2)
+        nothing = {"prediction": None, "labels": None, "vectors": None}
+        return replace(self.record, edits=edits, steps=tuple(tap.steps), output=output, **nothing)
 
     def check_own(self, sentences: tuple[Sentence, ...]) -> None:
         """Raises: InputError: for other sentences, such as those in which a test changed a token."""

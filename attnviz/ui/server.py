@@ -114,12 +114,16 @@ def keep_main() -> None:
 def collect_garbage(ended: threading.Event) -> None:
     """Now and then while the server is used. Streamlit would do it after every run: for 30 users, all the time.
 
-    Then give memory back to the system: glibc keeps what is freed, and so three times what the app's cache may hold.
+    What was kept of sessions that ended goes, too. Then give memory back to the system: glibc keeps what is freed, and
+    so three times what the app's cache may hold.
     """
+    from attnviz.ui.shared import cache
+
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     while not ended.wait(PAUSE):
         if any(gc.get_count()[1:]):
             gc.collect()
+            cache.forget_the_dead()
             if trim is not None:
                 trim(0)
 

@@ -46,14 +46,15 @@ def test_a_function_of_edits_is_a_source(look):
     assert len(sweep(source, source.tokenize([text])).heads) == 3
 
 
-def test_a_record_is_shown_and_cannot_be_changed(look):
-    """It says so in one sentence, as it does for another text."""
+def test_a_record_reads_its_own_text_alone(look):
+    """A change acts on its attention, and it says how far that reaches."""
     source = Saved("one run", look(Edits()))
     (text,) = source.examples
 
-    assert "is one run without its model" in source.read_only
-    with pytest.raises(InputError, match="is one run without its model"):
-        attnviz.analyze(text, source, Edits(temperature=2.0))
+    assert "the rest of the model is not in the file" in source.alone
+    assert attnviz.analyze(text, source, Edits(temperature=2.0)).step(SITE).scoring.temperature == 2
+    with pytest.raises(InputError, match="the rest of the model is not in the file"):
+        sweep(source, source.tokenize([text]))
     with pytest.raises(InputError, match="holds one run"):
         attnviz.analyze("another text", source)
 

@@ -19,7 +19,7 @@ from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
 from attnviz.metrics.beside import Side, written
 from attnviz.sources.base import Source
-from attnviz.ui.shared import arrivals, cache, look, pretrained, state
+from attnviz.ui.shared import arrivals, cache, files, look, pretrained, state
 from attnviz.ui.shared.look import PLACE, Look, Place, place_of, place_text
 from attnviz.ui.shared.setting import Setting, State, coded, kept, reader
 from attnviz.ui.shared.state import control
@@ -221,15 +221,17 @@ def _another_head(a: Look) -> tuple[Site, int]:
 def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
     names = _models(a)
     name = other.value
+    if files.is_file(str(name)) and isinstance(files.source(name), InputError):
+        names = [name, *names]
     if name not in names:
         note(f"B cannot be the model {quoted(str(name))} here, so it is {quoted(names[0])}.", "notice")
         name = names[0]
-    _ask(own, st.selectbox, "The model of B", "model", name, names, width=260)
-    source = cache.source(name) if name in (*api.OFFERED, *api.SOURCES) else _pretrained(name)
-    lines = (_text(a),)
+    _ask(own, st.selectbox, "The model of B", "model", name, names, format_func=files.title, width=260)
+    source = _source(name)
+    lines = source.one_run or cache.texts(clean(_text(a)))
     cache.sentences(source, lines)
     unknown_words(cache.unknown(source, lines), source.unknown_token, "B")
-    record = cache.record(source, lines, a.edits)
+    record = cache.record(source, lines, Edits() if source.read_only else a.edits)
     site = _site_like(a.site, a.record, record)
     head = a.head if isinstance(a.head, str) else min(a.head, record.step(site).num_heads - 1)
     if (site, head) != (a.site, a.head):
@@ -244,7 +246,16 @@ def _models(a: Look) -> list[str]:
     listed = pretrained.listed()
     loaded = [*([pretrained.OPENS] if find_spec(pretrained.PACKED) else []), *arrivals.here()]
     hub = [name for name in dict.fromkeys(loaded) if listed is None or name in listed]
-    return [name for name in (*api.OFFERED, *api.SOURCES, *hub) if name != a.source.id]
+    own = [name for name in files.names() if files.source(name) is not a.source]
+    return [*own, *(name for name in (*api.OFFERED, *api.SOURCES, *hub) if name != a.source.id)]
+
+
+def _source(name: str) -> Source:
+    if files.is_file(name):
+        if isinstance(found := files.source(name), InputError):
+            raise found
+        return found
+    return cache.source(name) if name in (*api.OFFERED, *api.SOURCES) else _pretrained(name)
 
 
 def _pretrained(name: str) -> Source:

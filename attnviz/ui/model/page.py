@@ -1,5 +1,6 @@
 """The card of the chosen model: what it is, how well it does, what its heads do, and what it cannot do."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 import streamlit as st
@@ -10,7 +11,8 @@ from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card, Measure
 from attnviz.ui.model import heads
-from attnviz.ui.shared import look, toolbar
+from attnviz.ui.shared import files, look, state, toolbar
+from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.text import Markup, block, heading, large, plain, quiet, table, title
 
 
@@ -20,6 +22,8 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         bar.predict()
     if source.facts:
         _pretrained(source)
+    elif source.one_run:
+        _one_run(source)
     elif source.card is None:
         title(source.title)
         large(source.does)
@@ -30,6 +34,27 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
                 table(described, numbers=(1,))
     else:
         _card(source, source.card)
+
+
+def _one_run(source: Source) -> None:
+    """Of a file, or of a run of one's own: what it is, from where, what was found in it, and what it cannot do."""
+    with st.container(width=620):
+        title(source.title)
+        large(source.does)
+        table(source.described(), numbers=(1,))
+        if source.findings:
+            heading("What the check found")
+            _items(source.findings)
+        heading("What it cannot do")
+        _items(filter(None, ("It reads no other text.", source.alone, source.read_only, source.unseen)))
+        model = state.get(MODEL)
+        if files.is_file(model):
+            options = {"icon": ":material/close:", "on_click": files.close, "args": (model, MODEL)}
+            st.button("Close this file", key="close file", **options)
+
+
+def _items(sentences: Iterable[str]) -> None:
+    st.html(f'<ul class="text">{"".join(f"<li>{plain(one)}</li>" for one in sentences)}</ul>')
 
 
 def _pretrained(source: Source) -> None:
@@ -55,8 +80,7 @@ def _card(source: Source, card: Card) -> None:
             quiet("Measured with:")
             st.code(card.command, language=None, wrap_lines=True)
             heading("What it cannot do")
-            items = "".join(f"<li>{plain(text)}</li>" for text in card.cannot)
-            st.html(f'<ul class="text">{items}</ul>')
+            _items(card.cannot)
         with st.container(width=560):
             if card.curve:
                 heading("How it learned")

@@ -86,8 +86,8 @@ def numbers(at: Look) -> Numbers:
 
 def switch_each_off(at: Look) -> bool:
     """A button that switches off one head after the other, and then what that showed; gives whether that is known."""
-    if at.source.read_only:
-        quiet(f"Heads cannot be switched off one by one here. {at.source.read_only}")
+    if why := at.source.read_only or at.source.alone:
+        quiet(f"What a head changes cannot be measured here. {why}")
         return False
     run, _, swept = state.get(SWEEP)
     if run == at.run:

@@ -20,7 +20,8 @@ from attnviz.core.tokens import Sentence
 from attnviz.figures import Figure
 from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.sources.base import Source
-from attnviz.ui.shared import arrow, cores, sizes
+from attnviz.sources.saved import Saved
+from attnviz.ui.shared import arrivals, arrow, cores, sizes
 
 P, R = ParamSpec("P"), TypeVar("R")
 
@@ -29,6 +30,9 @@ MOST_BYTES = 1_000_000_000
 
 KEPT: Kept = Kept(MOST_BYTES, sizes.parts)
 """The one cache of all sessions."""
+
+LENT = "lent"
+"""What the keys begin with of values that a session may ask for after a run."""
 
 LONG = 20_000_000
 """Bytes of a record from which on a text is long."""
@@ -40,7 +44,7 @@ MOST_LONG = 2
 def kept(make: Callable[P, R]) -> Callable[P, R]:
     """Keep what a function gives, by its arguments.
 
-    A record among the arguments is known by a weak reference, and so not held by the key.
+    A record among the arguments, or a source that is one, is known by a weak reference, and so not held by the key.
     """
 
     @wraps(make)
@@ -56,7 +60,19 @@ def _key(make: Callable, args: tuple, kwargs: dict[str, object]) -> tuple:
 
 
 def _known(argument: object) -> object:
-    return weakref.ref(argument) if isinstance(argument, Record) else argument
+    return weakref.ref(argument) if isinstance(argument, Record | Saved) else argument
+
+
+def forget_the_dead() -> None:
+    """Let go of what nobody can ask for again: it was made of records that are gone, or lent to sessions that are."""
+    while KEPT.drop(_is_dead):  # a record that is let go of was perhaps the last to hold another
+        pass
+
+
+def _is_dead(key: object) -> bool:
+    if isinstance(key, tuple):
+        return (key[:1] == (LENT,) and not arrivals.is_there(key[1])) or any(map(_is_dead, key))
+    return isinstance(key, weakref.ref) and key() is None
 
 
 MOST_CHARACTERS = 20_000
@@ -123,12 +139,14 @@ def texts(typed: str) -> tuple[str, ...]:
 
 @kept
 def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
-    """The tokens.
+    """The tokens. Of one run they are there already: who opened it has looked at its size.
 
     Raises:
         InputError: if they are too many; <sos> is not counted, so that a text which fits one page fits every page.
     """
     cut = source.tokenize(list(lines))
+    if source.one_run:
+        return cut
     length = len(cut[0].tokens) - getattr(source, "sos", False)
     layers = len(source.sites)
     if (tokens := length * len(cut)) > MOST_TOKENS:
@@ -164,11 +182,11 @@ _used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary(
 
 def record(source: Source, lines: tuple[str, ...], edits: Edits = Edits()) -> Record:
     """The run of a source on sentences with edits."""
-    key = "record", source, lines, edits
+    key = "record", _known(source), lines, edits
     if _page.waits and _bytes_of_run(source, sentences(source, lines)) > LONG:
         _long_texts.acquire()
         _page.waits = False
-    return KEPT.get(key, partial(_run, key))
+    return KEPT.get(key, partial(_run, key, source))
 
 
 def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
@@ -176,7 +194,8 @@ def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
     known = [(source, lines) for (_, source, lines, _), used in [*_used.items()] if used is record]
     if not known:
         raise LookupError("The record was not made by `record`.")
-    return known[0]
+    source, lines = known[0]
+    return (source() if isinstance(source, weakref.ref) else source), lines
 
 
 @kept
@@ -210,9 +229,9 @@ class _Page(threading.local):
 _page, _long_texts = _Page(), threading.BoundedSemaphore(MOST_LONG)
 
 
-def _run(key: tuple) -> Record:
+def _run(key: tuple, source: Source) -> Record:
     """A record, with room made for it before."""
-    _, source, lines, edits = key
+    _, _, lines, edits = key
     if (found := _used.get(key)) is None:
         KEPT.reserve(key, _bytes_of_run(source, sentences(source, lines)))
         with cores.used_by(source):

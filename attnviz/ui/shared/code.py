@@ -145,13 +145,16 @@ class _Writer:
 
     def _source(self, source: Source) -> str:
         """A source as `attnviz.analyze` takes it: one that differs in nothing by its name."""
-        plain = source.id not in api.OFFERED and not api.chosen(source)
+        plain = source.id not in api.OFFERED and not source.one_run and not api.chosen(source)
         return self.value(source.id) if plain else self._loaded(source)
 
     def _loaded(self, source: Source) -> str:
         if source.id in api.OFFERED:
             self.lines += [] if OWN in self.lines else [OWN]
             return "source"
+        if source.one_run:
+            self.names.setdefault("attnviz", set()).add("cases")
+            return self.call("cases.source", [source.name], {})
         return self.call("attnviz.load", [source.id], api.chosen(source))
 
 

@@ -142,6 +142,8 @@ def notices(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
         note(f"{many}: it is left out. Give it the lengths of all sentences on the page Masks.", "notice")
     if source.unseen:
         quiet(source.unseen)
+    if source.alone and edits != Edits():
+        quiet(source.alone)
     if not source.read_only:
         return
     if edits == Edits():
@@ -253,7 +255,7 @@ def chips(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
         label("Read-only: nothing can be changed in this model.")
         return
     if edits == Edits():
-        label("Original model")
+        label("As in the file" if source.alone else "Original model")
         return
     _reset_button("Reset all")
     stack, hidden = mask.fitting(mask.current(), len(lines))[0], _hidden(source, lines)

@@ -17,7 +17,7 @@ def of_head(source: Source, site: Site, head: int | str) -> None:
         quiet("Pretrained. What its heads do was not measured here.")
         return
     if source.card is None:
-        own = source.provenance == "your own"
+        own = source.provenance == "your own" or source.one_run
         more = (
             "What its heads do was not measured here."
             if own

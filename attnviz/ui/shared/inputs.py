@@ -5,7 +5,7 @@ import streamlit as st
 from attnviz import api
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, changes, examples, lengths, look, parameters, pretrained, state, toolbar
+from attnviz.ui.shared import cache, changes, examples, files, lengths, look, parameters, pretrained, state, toolbar
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.examples import KNOWN, TEXT
 from attnviz.ui.shared.pretrained import MODEL
@@ -26,9 +26,11 @@ def input_bar() -> tuple[Source, tuple[str, ...]] | None:
             state.put(KNOWN, examples.of_model(source))
             state.drop_missing("model", source)
             source = look.step(source)
-        texts = state.get(KNOWN) or _texts_before()
-        text = _sentence(texts)
-        examples.menu(texts)
+        fixed = bool(source.one_run) if ready else files.is_file(state.get(MODEL))
+        texts = {"": ""} if fixed and not ready else state.get(KNOWN) or _texts_before()
+        text = _sentence(texts, fixed=fixed)
+        if not fixed:
+            examples.menu(texts)
     with st.container(gap="xsmall", key="notices"):
         return _checked(source, wrong, text)
 
@@ -39,11 +41,12 @@ def _checked(
     """The model and the sentences, if both can be used, and what is to be said of them."""
     ready, error, lines = not isinstance(source, AttnvizError | Arrival), None, ()
     try:
-        lines = cache.texts(clean(text))
+        lines = (source.one_run if ready else ()) or cache.texts(clean(text))
         if ready:
             cache.sentences(source, lines)
     except AttnvizError as found:
         error = found
+    files.say()
     _say_problems()
     if wrong:
         note(f"{wrong} Here is '{source.name}' instead.")
@@ -80,14 +83,20 @@ def _say_problems() -> None:
         note(f"{said}{more}", "notice")
 
 
-def _sentence(texts: dict[str, str]) -> str:
-    """The text as typed, or what the model opens with, and a button in the box that applies it, as Enter does."""
-    text = next(iter(texts.values())) if state.get(TEXT) is None else state.get(TEXT)
+def _sentence(texts: dict[str, str], *, fixed: bool) -> str:
+    """The text as typed, or what the model opens with, and a button in the box that applies it, as Enter does.
+
+    Args:
+        fixed: whether the model is one run, of one text: what was typed for another waits.
+    """
+    text = next(iter(texts.values())) if state.get(TEXT) is None or fixed else state.get(TEXT)
     behavior = {"step": lambda now, typed: examples.with_text(now, typed or "", texts), "height": "content"}
-    behavior["placeholder"] = "Type a sentence. Shift+Enter begins another one."
+    behavior["disabled"] = fixed
+    behavior["placeholder"] = "" if fixed else "Type a sentence. Shift+Enter begins another one."
     with st.container(gap=None, key="box"):
-        control(st.text_area, "Sentence", TEXT, shown=text, lead="", **behavior)
-        st.button("Analyze", key="analyze", type="primary")
+        control(st.text_area, "Sentence", TEXT, shown=clean(text), lead="", **behavior)
+        if not fixed:
+            st.button("Analyze", key="analyze", type="primary")
     return text
 
 
@@ -97,12 +106,15 @@ def _model() -> tuple[Source | Arrival | AttnvizError, AttnvizError | None]:
     In the place of the model may stand what is wrong with its name or its sizes, or that it is on its way.
     """
     options = {"lead": "", "step": examples.with_other_model(MODEL), "width": 160}
-    offered = pretrained.offered()
+    offered = (*files.names(state.get(MODEL)), *pretrained.offered())
     if state.get(MODEL) not in offered:  # a person's own model that is shown no more
         state.put(MODEL, api.DEFAULT)
-    chosen = control(st.selectbox, "Model", MODEL, offered, **options)
+    chosen = control(st.selectbox, "Model", MODEL, offered, format_func=files.title, **options)
+    files.box(MODEL)
     if chosen == pretrained.NAME:
         return pretrained.field(), None
     pretrained.leave()
+    if files.is_file(chosen):
+        return files.source(chosen), None
     source, wrong = cache.loadable(chosen)
     return parameters.chosen(source), wrong

@@ -128,7 +128,7 @@ def lent(value: T, key: str) -> Callable[[], T]:
     Raises:
         AttnvizError: by the function that is given, once the value gave way.
     """
-    key = "lent", state.session(), key
+    key = cache.LENT, state.session(), key
     cache.KEPT.put(key, value)
     return lambda: cache.KEPT.get(key, _gave_way)
 

@@ -11,7 +11,7 @@ from attnviz import api
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.base import Source
-from attnviz.ui.shared import arrivals, examples, state
+from attnviz.ui.shared import arrivals, examples, files, state
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.setting import Setting, choice
 from attnviz.ui.shared.state import control
@@ -29,7 +29,11 @@ def offered() -> tuple[str, ...]:
     return (*api.OFFERED, *api.SOURCES, *([] if listed() == () else [NAME]))
 
 
-MODEL = Setting("model", api.DEFAULT, str, lambda values: choice("model", offered()).decode(values))
+def _model_named(values: Sequence[str]) -> str:
+    return files.decode(values[-1]) if files.is_file(values[-1]) else choice("model", offered()).decode(values)
+
+
+MODEL = Setting("model", api.DEFAULT, str, _model_named)
 
 EVERY = 0.4
 """Seconds between two looks at how far a model is."""

@@ -178,11 +178,15 @@ EFFECT = choice("effect", tuple(KEYS), of="model")
 
 def panel(at: Look) -> None:
     """One figure, and a choice of which if the model says anything."""
+    if at.source.alone and at.before is not None:
+        quiet("No prediction after a change: the rest of the model is not in the file.")
+        return
     effect = one_of(choices(at.record, at.sentence), "Prediction")
     if effect == OUTPUT and at.before is None:
         if at.record.provenance != "random":
-            how = "" if at.record.read_only else " Switch a head off or set a mask to see output vectors move."
-            quiet(f"Original model.{how}")
+            fixed = at.record.read_only or at.source.alone
+            how = "" if fixed else " Switch a head off or set a mask to see output vectors move."
+            quiet(f"{'One run' if at.source.one_run else 'Original model'}.{how}")
         return
     try:
         figure = drawn(effect, at.record, at.before, at.position, sentence=at.sentence, dark=at.dark)

@@ -1,0 +1,170 @@
+"""Files that a person opens: each is one more model of that session alone, and gone with it.
+
+In a link such a model is ``file:case.attn``. The link does not hold the file: who follows it is asked for it.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from weakref import WeakKeyDictionary
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from attnviz import cases
+from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.sources.saved import Saved
+from attnviz.ui.shared import cache, examples, sizes, state
+from attnviz.ui.shared.setting import Setting, State, kept, read
+from attnviz.ui.shared.text import clean, note
+
+PREFIX = "file:"
+"""What the names of files begin with among the models of a session, and in a link."""
+
+MOST_FILES, MOST_MB = 4, 50
+"""Files that a session may have open, and megabytes of each."""
+MOST_BYTES = 1_000_000_000
+"""Memory of the open files of all sessions."""
+LONGEST_NAME = 80
+
+OPEN: Setting[Mapping[str, Saved]] = kept("open files", {})
+"""The files of this session by the names of their models, the newest last."""
+TAKEN = kept("files taken", 0)
+"""How often files came: each time the box for them is a new one, which holds none."""
+
+SAID: Setting[tuple[tuple[str, str], ...]] = kept("files said", ())
+"""What is to be said of the files that came, each with the kind of its note."""
+
+HELP = (
+    f"A saved run (.attn), or attention as .npz, .npy, .csv or .safetensors: up to {MOST_FILES} files of {MOST_MB} MB. "
+    "You can also drop them anywhere on this page. They stay in this session."
+)
+BUTTON = f'<button class="open-file" data-most="{MOST_MB}" title="{HELP}">Open file</button>'
+"""Made to work by files.js."""
+
+_bytes: WeakKeyDictionary[Saved, int] = WeakKeyDictionary()
+"""Memory of each file that is open in some session."""
+
+
+def names(asked: str = "") -> tuple[str, ...]:
+    """The models of this session that are files, and one that a link asks for if that is of a file."""
+    return tuple(dict.fromkeys([*state.get(OPEN), *([asked] if is_file(asked) else [])]))
+
+
+def is_file(model: str) -> bool:
+    return model.startswith(PREFIX)
+
+
+def title(model: str) -> str:
+    """What a model is called in a list: a file by its own name."""
+    return model.removeprefix(PREFIX)
+
+
+def decode(model: str) -> str:
+    """The name of a file's model in a link.
+
+    Raises:
+        InputError: if no file has such a name.
+    """
+    if not title(model).isprintable() or not 0 < len(title(model)) <= LONGEST_NAME + len(" (4)"):
+        raise InputError(f"{quoted(model)} is no name of a file.")
+    return model
+
+
+def source(model: str) -> Saved | InputError:
+    """The file of that name, or that it is to be opened again."""
+    missing = f"This page shows the file {quoted(title(model), LONGEST_NAME)}, which a link does not hold"
+    return state.get(OPEN).get(model) or InputError(f"{missing}: drop it here again, or choose another model.")
+
+
+def box(setting: Setting[str]) -> None:
+    """The button that opens files. The script of the page brings it what is dropped anywhere.
+
+    Args:
+        setting: the model, which becomes the file.
+    """
+    key = f"files {state.get(TAKEN)}"
+    options = {"max_upload_size": MOST_MB, "on_change": _take, "args": (key, setting)}
+    st.html(BUTTON, width="content")
+    with st.container(key="open-files"):
+        st.file_uploader("Open files", accept_multiple_files=True, key=key, **options)
+
+
+def _take(key: str, setting: Setting[str]) -> None:
+    """Open files, and say of each that cannot be opened why; what was sent is let go of."""
+    context = get_script_run_ctx()
+    state.put(TAKEN, state.get(TAKEN) + 1)
+    for one in state.event(key) or ():
+        name = _name(one.name)
+        try:
+            state.change(_opened, name, one.getvalue(), setting)
+            said = _found(state.get(OPEN)[state.get(setting)])
+        except AttnvizError as error:
+            said = ((str(error), "error"),)
+        state.put(SAID, (*state.get(SAID), *said))
+        context.uploaded_file_mgr.remove_file(context.session_id, one.file_id)
+
+
+def _found(opened: Saved) -> tuple[tuple[str, str], ...]:
+    """What the check found in a file, the first of it."""
+    more = f" {len(opened.findings) - 1} more on the page Model." if len(opened.findings) > 1 else ""
+    return tuple((f"{opened.name}: {found}{more}", "notice") for found in opened.findings[:1])
+
+
+def say() -> None:
+    """What became of the files that came, once."""
+    for text, kind in state.get(SAID):
+        note(text, kind)
+    state.put(SAID, ())
+
+
+def _name(name: str) -> str:
+    """The name of a file as a link and a list hold it, with its ending."""
+    plain = "".join(c if c.isprintable() else " " for c in clean(name)).strip() or "file"
+    return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 16]}…{plain[-15:]}"
+
+
+def _opened(now: State, name: str, content: bytes, setting: Setting[str]) -> State:
+    """The step to a file, where that was saved; a link that asked for it says where instead."""
+    from attnviz.ui import settings
+
+    if len(now[OPEN]) >= MOST_FILES:
+        raise InputError(f"{MOST_FILES} files are open: close one on the page Model to open {quoted(name)}.")
+    opened = cases.source(name, content)
+    _check(opened)
+    model, number = f"{PREFIX}{name}", 2
+    while model in now[OPEN]:
+        model, number = f"{PREFIX}{name} ({number})", number + 1
+    before, now = now[setting], now.put(OPEN, {**now[OPEN], model: opened})
+    if before == model:
+        return now
+    now = examples.with_other_model(setting)(now, model)
+    for one, value in read(cases.state_of(opened), settings.LINKED).linked().chosen.items():
+        now = now.put(one, value)
+    return now
+
+
+def _check(opened: Saved) -> None:
+    """Raises: InputError: if a file is larger than a page shows, or than there is memory for."""
+    record = opened.record
+    weights = sum(step.shape[0] * step.num_heads * step.shape[2] * step.shape[3] for step in record.steps)
+    tokens = len(record.sentences) * max(max(step.shape[2:]) for step in record.steps)
+    for count, most, what in (
+        (len(record.sentences), cache.MOST_SENTENCES, "texts"),
+        (tokens, cache.MOST_TOKENS, "tokens"),
+        (weights, cache.MOST_WEIGHTS, "weights"),
+    ):
+        if count > most:
+            raise InputError(f"{quoted(opened.name)} has {count:,} {what}; this page shows up to {most:,} of a file.")
+    size = sum(sizes.parts(record).values())
+    if size + sum(_bytes.values()) > MOST_BYTES:
+        raise InputError(f"There is no memory for {quoted(opened.name)} beside the files of others; try again later.")
+    _bytes[opened] = size
+
+
+def close(model: str, setting: Setting[str]) -> None:
+    """Let go of a file; where it is looked at, of that too."""
+    now = state.now()
+    others = {name: one for name, one in now[OPEN].items() if name != model}
+    with suppress(KeyError):
+        del _bytes[now[OPEN][model]]
+    state.change(lambda now: now.put(OPEN, others).put(setting, setting.default).without("model", "text"))

@@ -1,0 +1,183 @@
+"""Files that a person opens in the app: each is a model of that session alone."""
+
+import gc
+import io
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from streamlit.testing.v1 import AppTest
+from test_pages import button, html
+
+import attnviz
+from attnviz import Edits, Site, cases, files
+from attnviz.ui.shared import cache
+from attnviz.ui.shared import files as opened
+from attnviz.ui.shared.state import _KEY
+
+TEXT = "The cat sat on the mat"
+HOSTILE = '<img src=x onerror="document.title=1">[a](javascript:1)$x$'
+
+
+def any_page(name):
+    from importlib import import_module
+
+    from attnviz.ui import frame
+
+    frame.body(import_module(f"attnviz.ui.{name}.page").page, frame.given())
+
+
+def page(name="heads", **link):
+    app = AppTest.from_function(any_page, default_timeout=60, args=(name,))
+    for key, value in ({"model": "story", "text": "a dog ran"} | link).items():
+        app.query_params[key] = value
+    return app.run()
+
+
+def drop(app, *given):
+    """Drop files, each a name and its bytes."""
+    app.file_uploader[0].set_value([(name, content, "") for name, content in given]).run()
+    assert not app.exception
+    return app
+
+
+@pytest.fixture(scope="module")
+def case():
+    return files.saved(attnviz.analyze(TEXT, "story"), settings={"state": {"site": ["d1"], "show": ["1"], "a": ["b"]}})
+
+
+@pytest.fixture(scope="module")
+def weights():
+    """Of two heads, whose rows sum to 2."""
+    file = io.BytesIO()
+    np.savez(file, weights=np.full((2, 3, 3), 2 / 3))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare", "model"])
+def test_a_file_opens_on_any_page(name, case, weights):
+    """It opens where it was saved, is one more model, and waits with what was typed; weights alone, too."""
+    app = drop(page(name), ("case.attn", case))
+
+    assert app.selectbox(key="model").options[:2] == ["case.attn", "translator"]
+    assert (app.text_area(key="text").value, app.text_area(key="text").disabled) == (TEXT, True)
+    link = {"model": "file:case.attn", "site": "d1", "show": "1", "text": "a dog ran"}
+    assert {key: app.query_params[key] for key in link} == link
+    assert 'role="alert"' not in html(app)
+
+    drop(app, ("weights.npz", weights))
+    assert "weights.npz: encoder layer 0: Dropout was on" in html(app)
+    app.selectbox(key="model").set_value("story").run()
+    assert app.text_area(key="text").value == "a dog ran"
+
+
+def test_a_link_to_a_file_asks_for_it_and_then_applies(case):
+    """Also its changes, which act on this attention, as the page says."""
+    app = page(model="file:case.attn", site="d0", show="2", mask="window-2", off="d0.1", cell="2.1")
+    assert html(app).count('role="alert"') == 1
+    assert "This page shows the file &#x27;case.attn&#x27;, which a link does not hold: drop it here again" in html(app)
+
+    drop(app, ("case.attn", case))
+
+    assert "alert" not in html(app)
+    assert app.query_params["site"] == "d0"
+    assert app.query_params["cell"] == "2.1"
+    assert any(one.label == "decoder layer 0 head 1 off" for one in app.button)
+    assert "A change acts on this attention alone: the rest of the model is not in the file." in html(app)
+    assert "No prediction after a change" in html(app)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("case.attn", b"", "no file of a record"),
+        ("case.attn", b"\x10" * 5000, "no file of a record"),
+        ("picture.png", b"\x89PNG", "its name must end in .attn, .npz"),
+        ("weights.npy", b"\x93NUMPY\x01\x00", "damaged"),
+        (f"{HOSTILE * 9}.csv", b"1,2\n3", "rows of different lengths"),
+        ("long.npy", None, "5,000 tokens; this page shows up to 4,096"),
+    ],
+)
+def test_a_file_that_cannot_be_opened_gets_one_sentence_and_changes_nothing(name, content, says):
+    if content is None:
+        np.save(file := io.BytesIO(), np.full((5000, 1), 1.0, "float32"))
+        content = file.getvalue()
+    app = page(cell="1.0")
+    before = dict(app.query_params)
+
+    drop(app, (name, content))
+
+    assert html(app).count('role="alert"') == 1
+    assert says in html(app)
+    assert "<img" not in html(app)
+    assert dict(app.query_params) == before
+    app.run()
+    assert "alert" not in html(app)
+
+
+def test_a_session_has_few_files_and_each_can_be_closed(weights):
+    """A name that is there already gets a number."""
+    app = drop(page("model"), *[("weights.npz", weights)] * opened.MOST_FILES)
+    assert app.selectbox(key="model").options[1] == "weights.npz (2)"
+
+    drop(app, ("weights.npz", weights))
+    assert "4 files are open: close one on the page Model" in html(app)
+
+    button(app, "Close this file").click().run()
+    assert app.selectbox(key="model").value == "translator"
+    assert len(app.session_state[_KEY][opened.OPEN]) == 3
+
+
+def test_files_of_all_sessions_have_a_bound(weights, monkeypatch):
+    monkeypatch.setattr(opened, "MOST_BYTES", sum(opened._bytes.values()) + 100)
+
+    assert "There is no memory for &#x27;weights.npz&#x27;" in html(drop(page(), ("weights.npz", weights)))
+
+
+def test_a_file_is_gone_with_its_session(case):
+    """No other session sees it; nothing that was made of it stays in memory, drawn and changed as it was."""
+    app = drop(page(off="d0.1"), ("case.attn", case))
+    app.run()
+    record = weakref.ref(app.session_state[_KEY][opened.OPEN]["file:case.attn"].record)
+    assert "case.attn" not in page().selectbox(key="model").options
+    kept = len(cache.KEPT)
+
+    del app
+    gc.collect()
+    cache.forget_the_dead()
+    gc.collect()
+
+    assert record() is None
+    assert len(cache.KEPT) < kept
+
+
+def test_two_files_are_compared_and_a_file_with_a_model(case):
+    """Where its changes cannot reach the other, that stays as it is."""
+    other = files.saved(attnviz.analyze(TEXT, "story", Edits(heads_off={(Site("decoder", 0), 0)})))
+    app = drop(page("compare"), ("one.attn", other), ("two.attn", case))
+    app.pills(key="b what").set_value("model").run()
+
+    assert app.selectbox(key="b model").options[:3] == ["one.attn", "translator", "story"]
+    assert "difference" in html(app).lower()
+    for name in ("file:one.attn", "story"):
+        app.selectbox(key="b model").set_value(name).run()
+        assert not app.exception
+        assert "alert" not in html(app)
+    assert "drop it here again" in html(page("compare", b="model-file:gone.attn"))
+
+
+def test_the_code_of_a_picture_reads_the_file(case, tmp_path, monkeypatch):
+    """And makes the same record."""
+    from attnviz import figures
+    from attnviz.ui.shared import code
+
+    source = cases.source("case.attn", case)
+    record = cache.record(source, source.one_run)
+    lines = code.python(figures.head(record, Site("decoder", 1), 0), cache.origin)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "case.attn").write_bytes(case)
+    scope = {}
+    exec(lines, scope)
+
+    assert torch.equal(scope["record"].steps[1].weights(0), record.steps[1].weights(0))
