@@ -5,6 +5,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_
+from pathlib import Path
 
 from attnviz import api, cases, files
 from attnviz.cli import rules

@@ -38,7 +38,7 @@ HELP = (
     f"A saved run (.attn), or attention as .npz, .npy, .csv or .safetensors: up to {MOST_FILES} files of {MOST_MB} MB. "
     "You can also drop them anywhere on this page. They stay in this session."
 )
-BUTTON = f'<button class="open-file" data-most="{MOST_MB}" title="{HELP}">Open file</button>'
+BUTTON = f'<button class="open-file" data-most="{MOST_MB}" title="{HELP}">Open<span> file</span></button>'
 """Made to work by files.js."""
 
 _bytes: WeakKeyDictionary[Saved, int] = WeakKeyDictionary()
