@@ -256,7 +256,9 @@ def _form(layers: list[alt.Chart], size: Size, colors: Theme) -> Form:
     return frame.form(layers, size.width, size.height, colors)
 
 
-def size_within(rows: Groups, columns: Groups, style: Style, beside: Callable[[Size], Frame]) -> Size:
+def size_within(
+    rows: Groups, columns: Groups, style: Style, beside: Callable[[Size], Frame] = lambda size: Frame()
+) -> Size:
     """How large a map is drawn: in the room that the style gives it beside its labels and what is at its rows' ends."""
     size = size_of(len(rows), len(columns), style.side)
     if style.room is None:

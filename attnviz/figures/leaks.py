@@ -6,8 +6,7 @@ from typing import Unpack
 import numpy as np
 
 from attnviz import tables, words
-from attnviz.charts.maps import Map, pooled
-from attnviz.charts.size import size_of
+from attnviz.charts.maps import Map, pooled, size_within
 from attnviz.charts.state import State
 from attnviz.charts.style import Style
 from attnviz.charts.theme import CAUTIONS
@@ -59,14 +58,15 @@ def leaks(test: LeakTest, **drawn: Unpack[Drawn]) -> Figure:
 
 def drawing_of(test: LeakTest, style: Style) -> Map:
     """The test as a map; where cells have tooltips, each says who saw whom, else what state it is in."""
-    size = size_of(*test.moved.shape)
+    rows, columns = groups(test.queries), groups(test.keys)
+    size = size_within(rows, columns, style)
     states = pooled(test.states.numpy(), size.tile)
     says = [words.leak(test, *place) for place in np.ndindex(states.shape)] if size.form == "rectangles" else None
     return Map(
         title=title_of(test),
         lines=lines_of(test, style),
-        rows=groups(test.queries),
-        columns=groups(test.keys),
+        rows=rows,
+        columns=columns,
         size=size,
         states=np.argsort(list(LOOKS))[states],
         kinds=KINDS,

@@ -1,6 +1,6 @@
 """One stage of an attention call, large: each of its tables with tokens, numbers and shapes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Unpack
 
@@ -22,10 +22,13 @@ from attnviz.figures.figure import Drawn, Figure, stem, subtitles, titled
 from attnviz.walk import Matrix, Neurons, Part, Row, Stage
 
 WIDE, HIGH = 560, 380
-"""Pixels of a table at most, where there is no need for more."""
+"""Pixels of a table at most, where there is no need for more; on a phone it has fewer."""
 
 LARGEST, SMALLEST = 52, 6
 """Pixels of the side of a cell."""
+
+DIMENSION = (8.0, 4.0)
+"""Pixels of a dimension at least, and on a phone."""
 
 READABLE = (34, 16)
 """Pixels of a cell, across and down, that has room for its number."""
@@ -33,7 +36,7 @@ READABLE = (34, 16)
 MOST_COLUMNS = 64
 """Dimensions drawn at most, the first; the table of numbers holds all that are known."""
 
-GAP = 30
+GAP, PADDING = 30, 14
 LONGEST_LABEL = 12
 
 Tokens = tuple[tuple[Token, ...], tuple[Token, ...]]
@@ -88,6 +91,8 @@ def drawing_of(
     }
     plans = [_Plan(stage, matrix, labels, style.colors) for matrix in matrices]
     left = -max((plan.room for plan in plans), default=0.0) - 8
+    if style.room and style.on_screen:
+        plans = [replace(plan, wide=int(style.room + left - PADDING)) for plan in plans]
     made, around, y = [], Frame(), 0.0
     for i, plan in enumerate(plans):
         y += plan.above if i else 0.0
@@ -133,12 +138,14 @@ class _Plan:
 
     Attributes:
         labels: tokens, by the axis whose they are.
+        wide: pixels of the table at most, where there is no need for more.
     """
 
     stage: Stage
     matrix: Matrix
     labels: dict[str, list[str]]
     colors: Theme
+    wide: int = WIDE
 
     @property
     def of_tokens(self) -> tuple[bool, bool]:
@@ -162,11 +169,12 @@ class _Plan:
         """Width and height of a cell."""
         rows, columns = len(self.matrix.rows), len(self.columns)
         if all(self.of_tokens):
-            side = min(_side(columns, WIDE), _side(rows, max(HIGH, 14 * rows)))
+            side = min(_side(columns, self.wide), _side(rows, max(HIGH, 14 * rows)))
             side = max(side, 14.0) if columns <= 40 else max(side, 10.0)
             return side, min(side, 40.0)
         high = 22.0 if rows <= 12 else 14.0 if self.of_tokens[0] else SMALLEST
-        return max(8.0, min(44.0, float(WIDE // max(1, columns)))), high
+        least = DIMENSION[self.wide < WIDE]
+        return max(least, min(44.0, float(self.wide // max(1, columns)))), high
 
     @property
     def names(self) -> list[str]:

@@ -11,8 +11,7 @@ import pandas as pd
 from attnviz.charts import pixels
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.frame import Ramp
-from attnviz.charts.maps import Map, pooled
-from attnviz.charts.size import size_of
+from attnviz.charts.maps import Map, pooled, size_within
 from attnviz.charts.state import State
 from attnviz.charts.style import Style
 from attnviz.core.display import file_stem
@@ -93,13 +92,14 @@ def states(grid: Grid, **drawn: Unpack[Drawn]) -> Figure:
 
 def drawing_of(grid: Grid, style: Style) -> Map:
     """The grid as a map."""
-    size = size_of(*grid.states.shape)
+    rows, columns = (groups(as_tokens(tokens)) for tokens in (grid.rows, grid.columns))
+    size = size_within(rows, columns, style)
     weights = None if grid.weights is None else pooled(grid.weights, size.tile)
     return Map(
         title=grid.title,
         lines=grid.lines,
-        rows=groups(as_tokens(grid.rows)),
-        columns=groups(as_tokens(grid.columns)),
+        rows=rows,
+        columns=columns,
         size=size,
         states=pooled(grid.states, size.tile),
         kinds=grid.kinds,

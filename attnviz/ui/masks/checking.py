@@ -142,7 +142,7 @@ def _finding(lab: Lab, array: Array, report: Report, found: Finding, number: int
         if grid is not None:
             with pictures.folded("The cells", f"cells {number}", not number) as is_open:
                 if is_open:
-                    figure = figures.states(grid, dark=lab.dark)
+                    figure = figures.states(grid, **lab.styled)
                     pictures.show(figure, f"evidence {number}", menu=st.container())
 
 

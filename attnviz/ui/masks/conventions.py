@@ -100,7 +100,7 @@ def _dialect(lab: Lab, mask: Mask, name: str) -> None:
 def _picture(lab: Lab, grid: Grid, key: str) -> None:
     """A grid with the button that exports it; where its cells are those of the page, a click selects one."""
     own = (len(grid.rows), len(grid.columns)) == lab.lengths and grid.titles == Grid.titles
-    figure = figures.states(grid, dark=lab.dark, selected=lab.cell if own else None, rev=look.rev("cell"))
+    figure = figures.states(grid, selected=lab.cell if own else None, rev=look.rev("cell"), **lab.styled)
     clicks = {"select": "cell", "on_select": look.select} if own else {}
     pictures.show(figure, key, menu=st.container(), **clicks)
 

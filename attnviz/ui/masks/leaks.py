@@ -140,7 +140,7 @@ _exhibited = cache.kept(mistakes.leak_test_of_exhibit)
 def _result(lab: Lab, test: LeakTest, says: str) -> None:
     """How many leaks there are, the grid, and the selected cell in words."""
     cell = lab.cell if lab.cell and all(i < n for i, n in zip(lab.cell, test.moved.shape, strict=True)) else None
-    figure = figures.leaks(test, dark=lab.dark, selected=cell, rev=look.rev("cell"))
+    figure = figures.leaks(test, selected=cell, rev=look.rev("cell"), **lab.styled)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             pictures.show(figure, "leaks", menu=st.container(), select="cell", on_select=look.select)

@@ -127,7 +127,7 @@ def _cell(one: Outcome) -> Markup:
 
 
 def _picture(lab: Lab, grid: Grid, key: str) -> None:
-    pictures.show(figures.states(grid, dark=lab.dark), key, menu=st.container())
+    pictures.show(figures.states(grid, **lab.styled), key, menu=st.container())
 
 
 _spread = cache.kept(numerics.spread)

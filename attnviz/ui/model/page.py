@@ -94,7 +94,7 @@ def _card(source: Source, card: Card) -> None:
 
 def _curve(source: Source, card: Card) -> None:
     with st.container(key="picture curve"):
-        chart = curve(card.curve, kept=source.steps, width=330, height=110, dark=look.is_dark())
+        chart = curve(card.curve, kept=source.steps, width=280 if look.room() else 330, height=110, dark=look.is_dark())
         st.altair_chart(chart, theme=None, width="content", key="curve")
     (_, _, first), (last, _, score) = card.curve[0], card.curve[-1]
     quiet(

@@ -230,7 +230,12 @@ class Look:
     @property
     def drawn(self) -> dict[str, Any]:
         """What a picture of cells is drawn with."""
-        return {"sentence": self.sentence, "selected": self.cell, "dark": self.dark, "rev": rev("cell"), "room": room()}
+        return {"sentence": self.sentence, "selected": self.cell, "rev": rev("cell")} | self.styled
+
+    @property
+    def styled(self) -> dict[str, Any]:
+        """What every picture is drawn with."""
+        return {"dark": self.dark, "room": room()}
 
 
 def asked_at(record: Record, site: Site, cell: Cell | None, sentence: int) -> int:

@@ -41,6 +41,7 @@ def _chain(at: Walk) -> None:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 rail.turn(every, chosen)
                 menu = st.container(width="content")
+            parts.of_cell(at)
             figure = rail.stage(at, every[chosen])
             if figure is not None:
                 with menu:

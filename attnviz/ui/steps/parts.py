@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 
 import streamlit as st
 
@@ -50,6 +51,20 @@ def key_of(at: Walk, found: walk.Row) -> int:
     if at.key in found.keys:
         return at.key
     return found.keys[int(found.weights.nan_to_num().argmax())]
+
+
+def of_cell(at: Walk) -> None:
+    """From the product of a selected cell to its weight, in one line."""
+    if at.source.read_only or at.knobs.in_words or at.key is None:
+        return
+    found = worked(at)
+    if at.key not in found.keys:
+        return
+    names, rows = worked_table(at, found)
+    who, *numbers = rows[found.keys.index(at.key)]
+    every = [("", ""), *zip(names[1:], numbers, strict=True)]
+    steps = [f"{name} = {number}" for (_, before), (name, number) in pairwise(every) if number != before]
+    in_words(f"{at.tokens[0][at.query].text} ({at.query}) looking at {who}: {' → '.join(steps)}")
 
 
 def row(at: Walk) -> None:

@@ -37,7 +37,7 @@ class Walk(Look):
 
     @property
     def drawn(self) -> dict[str, Any]:
-        return {"sentence": self.sentence, "selected": self.selected, "dark": self.dark, "rev": look.rev("cell")}
+        return {"sentence": self.sentence, "selected": self.selected, "rev": look.rev("cell")} | self.styled
 
     @property
     def windows(self) -> dict[str, slice]:
