@@ -1,5 +1,6 @@
 """Records in files: what is read again is what was saved, and what is no record is said to be none."""
 
+import io
 import json
 from dataclasses import fields, replace
 
@@ -228,6 +229,25 @@ def test_a_number_that_changed_on_the_way_is_noticed(content):
         files.read(bytes(damaged))
 
 
+def test_of_a_file_that_is_no_record_only_the_header_is_read(tmp_path, monkeypatch):
+    """However large it is."""
+    read = []
+
+    class File(io.BytesIO):
+        def read(self, count=-1):
+            read.append(count)
+            return super().read(count)
+
+    (tmp_path / "large.attn").touch()
+    for start in (b"", b"\x10" + bytes(7) + b"{" * 16, b"\xff" * 8):
+        monkeypatch.setattr(files.Path, "open", lambda path, mode, start=start: File(start + b"x" * 10**6))
+        with pytest.raises(InputError):
+            files.read(tmp_path / "large.attn")
+
+    assert sum(read) < 100
+    assert min(read) > 0
+
+
 @examples(60)
 @given(st.binary(max_size=200) | st.text().map(str.encode))
 def test_no_bytes_bring_anything_but_one_sentence(given):
@@ -242,6 +262,9 @@ def test_files_that_are_not_there_cannot_be_written_or_are_pickles_are_refused(t
     for path in (tmp_path, tmp_path / "none.attn", tmp_path / "evil.attn"):
         with pytest.raises(InputError):
             files.read(path)
+    with pytest.raises(InputError, match="is no file of a record") as refused:
+        files.read(tmp_path / "evil.attn")
+    assert "cannot be read" not in str(refused.value)
     with pytest.raises(InputError, match="cannot be written"):
         files.save(record, tmp_path / "no folder" / "a.attn")
     with pytest.raises(InputError, match="float8"):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core import attention
+from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask
@@ -191,7 +192,7 @@ class Record:
     def __repr__(self) -> str:
         texts = ", ".join(quoted(one.text) for one in self.sentences[:2]) + ", ..." * (len(self.sentences) > 2)
         changed = "; ".join(self.edits.in_words()) or "nothing changed"
-        return f"<Record of {self.source} on {texts}: {len(self.steps)} attention calls, {changed}>"
+        return f"<Record of {self.source} on {texts}: {counted(len(self.steps), 'attention call')}, {changed}>"
 
     @property
     def has_empty_rows(self) -> bool:

@@ -124,6 +124,7 @@ def _facts(record: Record) -> dict[str, Any]:
     """What is said of the whole page, and how it is drawn."""
     said = [
         theme.CAUTIONS.get(record.provenance, ""),
+        f"kept as {record.precision}" if record.precision else "",
         record.unseen,
         *record.findings,
         views.READ_ONLY if record.read_only else "",

@@ -8,9 +8,12 @@ says what stands in it.
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from safetensors import SafetensorError
@@ -19,7 +22,7 @@ from safetensors.torch import save as to_bytes
 
 from attnviz.check.reading import ENDINGS
 from attnviz.core import checksum
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
 from attnviz.files.arrays import from_arrays, from_file
 from attnviz.files.decode import record_of
@@ -107,8 +110,15 @@ def read(file: str | Path | bytes, name: str = "the file") -> Record:
 
 def opened(file: str | Path | bytes, name: str = "the file") -> tuple[Record, dict[str, Any] | None]:
     """The record of a file, and how its source is made again if the file tells; raises as `read`."""
-    name, whole = (quoted(name), file) if isinstance(file, bytes) else (quoted(str(file)), content(Path(file)))
-    header = read_header(name, whole)
+    if isinstance(file, bytes):
+        return _opened(quoted(name), BytesIO(file), len(file))
+    with _reading(Path(file)) as opened:
+        return _opened(quoted(str(file)), opened, Path(file).stat().st_size)
+
+
+def _opened(name: str, file: BinaryIO, size: int) -> tuple[Record, dict[str, Any] | None]:
+    header, start = read_header(name, file, size)
+    whole = start + file.read()
     try:
         tensors = load(whole)
     except Exception:  # of a damaged file the library raises nearly anything
@@ -133,10 +143,18 @@ def _packed(
 
 def content(path: Path) -> bytes:
     """The bytes of a file that is not too large; raises as `read`."""
-    try:
-        size = path.stat().st_size
-        if size > MOST_BYTES:
+    with _reading(path) as file:
+        if (size := path.stat().st_size) > MOST_BYTES:
             raise InputError(f"{quoted(str(path))} has {size:,} bytes; at most {MOST_BYTES:,} are read.")
-        return path.read_bytes()
+        return file.read()
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with path.open("rb") as file:
+            yield file
+    except AttnvizError:
+        raise
     except (OSError, ValueError) as error:
         raise InputError(f"{quoted(str(path))} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
