@@ -69,9 +69,13 @@ def source(file: str | Path, content: bytes | None = None) -> Saved:
     return Saved(name, record, made=made if isinstance(made, dict) else {})
 
 
-def state_of(source: Saved) -> dict[str, list[str]]:
-    """What the app showed when the file of a source was saved, as a link; empty if the file does not say."""
-    link = source.made.get("state")
+def state_of(source: Saved, what: str = "state") -> dict[str, list[str]]:
+    """What the app showed of the run of a file when it was saved, as a link; empty if the file does not say.
+
+    Args:
+        what: "link" for the link of that page, which shows the run in its model.
+    """
+    link = source.made.get(what)
     texts = isinstance(link, dict) and all(
         isinstance(values, list) and all(isinstance(one, str) for one in values) for values in link.values()
     )

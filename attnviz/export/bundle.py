@@ -3,6 +3,7 @@
 import io
 import zipfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from attnviz.core.errors import AttnvizError
@@ -23,32 +24,46 @@ NUMBERS = {"csv": "table", "npz": "arrays"}
 """Formats a bare chart does not have, and what they are made of."""
 
 
-def pack(figures: Sequence[Any], render: Callable[..., bytes], filename: Callable[..., str]) -> bytes:
-    """All files of the figures, each in a folder of its own if there are several.
+def pack(
+    figures: Sequence[Any],
+    render: Callable[..., bytes],
+    filename: Callable[..., str],
+    formats: Sequence[tuple[str, dict[str, int], str]] = FILES,
+    beside: Sequence[tuple[str, str, Callable[[], bytes]]] = (),
+) -> bytes:
+    """All files of the figures; of several, in a folder of each, or of few formats with a number before their names.
 
     What cannot be made is left out, and the README says why.
+
+    Args:
+        beside: other files: the name of each, what the README says of it, and what makes it.
 
     Raises:
         AttnvizError: if no file could be made.
     """
     files: dict[str, bytes] = {}
-    lines = ["Made by attnviz: attention as pictures and numbers.", ""]
-    problem = AttnvizError("There is no figure to pack.")
+    problems: list[AttnvizError] = []
+
+    def made(name: str, words: str, make: Callable[[], bytes]) -> str:
+        try:
+            files[name] = make()
+        except AttnvizError as error:
+            problems.append(error)
+            words = f"left out. {error}"
+        return f"  {name}: {words}"
+
+    lines = ["Made by attnviz: attention as pictures and numbers.", "", *(made(*one) for one in beside), ""]
     for number, figure in enumerate(figures, 1):
-        folder = f"{number:02d}-{filename(figure, 'zip').removesuffix('.zip')}/" if len(figures) > 1 else ""
+        own = f"{filename(figure, 'zip').removesuffix('.zip')}/" if formats is FILES else ""
+        folder = f"{number:02d}-{own}" if len(figures) > 1 else ""
         lines += [clean(figure.title), clean(figure.description), ""]
-        for format, size, words in FILES:
-            if format in NUMBERS and getattr(figure, NUMBERS[format]) is None:
-                continue
-            name = folder + filename(figure, format, **size)
-            try:
-                files[name] = render(figure, format, **size)
-            except AttnvizError as error:
-                problem, words = error, f"left out. {error}"
-            lines.append(f"  {name}: {words}")
+        for format, size, words in formats:
+            if format not in NUMBERS or getattr(figure, NUMBERS[format]) is not None:
+                make = partial(render, figure, format, **size)
+                lines.append(made(folder + filename(figure, format, **size), words, make))
         lines.append("")
     if not files:
-        raise problem
+        raise problems[-1] if problems else AttnvizError("There is no figure to pack.")
     return _archive({"README.txt": "\n".join(lines).encode()} | files)
 
 

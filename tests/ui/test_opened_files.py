@@ -3,9 +3,11 @@
 import gc
 import io
 import weakref
+import zipfile
 
 import numpy as np
 import pytest
+import streamlit as st
 import torch
 from streamlit.testing.v1 import AppTest
 from test_pages import button, html
@@ -181,3 +183,35 @@ def test_the_code_of_a_picture_reads_the_file(case, tmp_path, monkeypatch):
     exec(lines, scope)
 
     assert torch.equal(scope["record"].steps[1].weights(0), record.steps[1].weights(0))
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "link"),
+    [
+        ("heads", "lines", {"as": "lines", "site": "d1", "show": "1", "off": "d0.1", "cell": "2.1"}),
+        ("overview", "every", {"sort": "self"}),
+        ("masks", "head", {"mask": "subsequent"}),
+        ("steps", "everything", {"query": "3"}),
+        ("compare", "difference", {"b": "head-d0.1"}),
+        ("model", "everything", {}),
+    ],
+)
+def test_what_a_page_exports_opens_where_it_was_and_in_its_model(monkeypatch, name, key, link):
+    """In the state of the page, with its changes as a part of the run; in the model they are changes again."""
+    made = {}
+    monkeypatch.setattr(st, "download_button", lambda label, **options: made.update({label: options["data"]}))
+    app = page(name, text=TEXT, **link)
+    app.session_state[f"take {key}"] = True
+    app.run()
+    with zipfile.ZipFile(io.BytesIO(made["Download everything"]())) as archive:
+        content = archive.read("case.attn")
+        assert sum(one.endswith(".svg") for one in archive.namelist()) >= 2
+    other = drop(page("model"), ("case.attn", content))
+
+    told = dict(app.query_params)
+    of_run = {"as", "site", "show", "cell", "sort", "query", "b"}
+    assert {one: other.query_params.get(one) for one in of_run} == {one: told.get(one) for one in of_run}
+    assert ("changed: decoder layer 0 head 1 off" in html(other)) == ("off" in link)
+    assert {"mask", "off"}.isdisjoint(other.query_params)
+    button(other, "Open in its model").click().run()
+    assert dict(other.query_params) == told

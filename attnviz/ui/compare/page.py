@@ -11,7 +11,7 @@ from attnviz.figures.difference import MEASURE
 from attnviz.metrics.beside import Beside, Places, Side, at_a, beside
 from attnviz.sources.base import Source
 from attnviz.ui.compare import alike, other, said
-from attnviz.ui.shared import look, pictures, toolbar
+from attnviz.ui.shared import everything, look, pictures, toolbar
 from attnviz.ui.shared.look import Cell
 from attnviz.ui.shared.text import heading, in_words, note, quiet
 from attnviz.ui.shared.toolbar import Bar
@@ -42,7 +42,7 @@ def _compared(bar: Bar, a: Side, b: Side) -> None:
     drawn = {"dark": at.dark, "rev": look.rev("cell"), "room": look.room()}
     figure = figures.difference(found, selected=cell, **drawn)
     with bar.export:
-        pictures.take_away(figure, "difference")
+        pictures.take_away(figure, "difference", more=partial(everything.button, at, (figure,)))
     clicked = look.clicks("cell", partial(_select, found.rows, found.columns), look.let_go)
     pictures.picture(figure, "difference", select="cell", on_select=clicked)
     in_words(words.compared(found) if cell is None else words.compared_cell(found, *cell))

@@ -1,11 +1,13 @@
 """Every head of a site, one of them large as a map, lines, text or picture, what it does, and what the model says."""
 
+from functools import partial
+
 import streamlit as st
 
 from attnviz import figures
 from attnviz.sources.base import Source
 from attnviz.ui.heads import forms
-from attnviz.ui.shared import cache, edits, findings, look, pictures, says, toolbar
+from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, says, toolbar
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import label
 
@@ -25,7 +27,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         forms.controls(form, at)
         figure, key = forms.figure(form, at, shown), forms.KEYS[form]
         with bar.export:
-            pictures.take_away(figure, key)
+            pictures.take_away(figure, key, more=partial(everything.button, at, (figure,)))
         with st.container(horizontal=True, gap="medium"):
             pictures.picture(figure, key, select="cell", on_select=forms.select(form))
             with st.container(width="stretch", key="beside"):

@@ -1,12 +1,14 @@
 """The first tab: the rules, the mask they make, and the weights it causes."""
 
+from functools import partial
+
 import streamlit as st
 
 from attnviz import api, figures
 from attnviz.core.masks import ALIGNMENTS
 from attnviz.ui.masks import added, boxes, explain, painting, rulelist
 from attnviz.ui.masks.lab import Lab
-from attnviz.ui.shared import look, mask, pictures, state
+from attnviz.ui.shared import everything, look, mask, pictures, state
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import quiet
@@ -46,7 +48,9 @@ def tab(lab: Lab, bar: Bar) -> None:
                 pictures.take_away(grid, "mask", "mask")
             with st.container(width="content"):
                 head = figures.head(lab.record, lab.site, lab.head, side=SIDE, **lab.drawn, **shown)
-                pictures.show(head, "head", menu=bar.export, select="cell", on_select=look.select)
+                pictures.picture(head, "head", select="cell", on_select=look.select)
+                with bar.export:
+                    pictures.take_away(head, "head", more=partial(everything.button, lab, (grid, head)))
     pictures.cell_in_words(lab, shown["view"])
     pictures.how_to_select(lab.cell is not None)
     explain.explained(lab)

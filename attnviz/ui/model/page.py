@@ -5,14 +5,17 @@ from contextlib import suppress
 
 import streamlit as st
 
+from attnviz import cases
 from attnviz.charts.curve import curve
 from attnviz.core.amounts import percent
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card, Measure
+from attnviz.ui import settings
 from attnviz.ui.model import heads
-from attnviz.ui.shared import files, look, state, toolbar
+from attnviz.ui.shared import everything, files, look, state, toolbar
 from attnviz.ui.shared.pretrained import MODEL
+from attnviz.ui.shared.setting import State, read
 from attnviz.ui.shared.text import Markup, block, heading, large, plain, quiet, table, title
 
 
@@ -20,6 +23,8 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines)
     with suppress(AttnvizError):  # what cannot be run has a card, too
         bar.predict()
+        with bar.export:
+            everything.menu(bar.at)
     if source.facts:
         _pretrained(source)
     elif source.one_run:
@@ -47,10 +52,20 @@ def _one_run(source: Source) -> None:
             _items(source.findings)
         heading("What it cannot do")
         _items(filter(None, ("It reads no other text.", source.alone, source.read_only, source.unseen)))
-        model = state.get(MODEL)
-        if files.is_file(model):
-            options = {"icon": ":material/close:", "on_click": files.close, "args": (model, MODEL)}
-            st.button("Close this file", key="close file", **options)
+        if files.is_file(state.get(MODEL)):
+            _file(source)
+
+
+def _file(source: Source) -> None:
+    """What can be done with a file: it is closed, or its run shown in its model."""
+    link = cases.state_of(source, "link")
+    with st.container(horizontal=True, gap="small"):
+        if link and st.button("Open in its model", key="open in model", icon=":material/arrow_forward:"):
+            state.change(State.replaced, read(link, settings.LINKED))
+            st.rerun()
+        if st.button("Close this file", key="close file", icon=":material/close:"):
+            files.close(state.get(MODEL), MODEL)
+            st.rerun()
 
 
 def _items(sentences: Iterable[str]) -> None:

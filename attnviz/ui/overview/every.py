@@ -13,7 +13,7 @@ from attnviz.core.record import Record
 from attnviz.metrics.roles import THRESHOLDS
 from attnviz.ui.overview.card import of_head
 from attnviz.ui.overview.numbers import LAYER, SORT, TITLES, Numbers, head_of, numbers
-from attnviz.ui.shared import cache, look, pictures, state
+from attnviz.ui.shared import cache, everything, look, pictures, state
 from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.setting import Setting, choice, kept, several
 from attnviz.ui.shared.state import control
@@ -50,9 +50,14 @@ def panel(bar: Bar, among: tuple[str, ...] = ()) -> None:
         order, captions = ordered(known, among)
     every = _figure(at, order, captions) if plain else _draw(at, place, order, captions)
     with bar.export:
-        pictures.take_away(every, "every", more=partial(_page_button, at, every.name))
+        pictures.take_away(every, "every", more=partial(_more, at, every))
     with beside:
         of_head(at, known)
+
+
+def _more(at: Look, every: figures.Figure) -> None:
+    _page_button(at, every.name)
+    everything.button(at, (every,))
 
 
 def _page_button(at: Look, name: str) -> None:

@@ -168,7 +168,7 @@ def _file(figure: Callable[[], Figure], name: str, options: dict[str, int | str]
 
 
 def take_away(figure: Figure, key: str, what: str = "", *, more: Callable[[], None] | None = None) -> None:
-    """One button that opens every way to save a figure; `more` draws what else can be saved, beside the formats."""
+    """One button that opens every way to save a figure; `more` draws what else can be saved, under the formats."""
     menu = st.popover(f"Export {what}".strip(), icon=":material/download:", on_change="rerun", key=f"take {key}")
     if not menu.open:
         return
@@ -185,8 +185,8 @@ def take_away(figure: Figure, key: str, what: str = "", *, more: Callable[[], No
             preset = {"preset": use} if use in export.PRESETS else {}
             for name in export.FORMATS:
                 _format(figure, shown, name, key, preset | (SIZES[size] if name == "png" else {}))
-            if more:
-                more()
+        if more:
+            more()
         not_made()
         if lacks := export.lacking(figure.caption):
             many = f"{', '.join(lacks[:MOST_LACKING])}{', …' * (len(lacks) > MOST_LACKING)}"

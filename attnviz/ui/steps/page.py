@@ -3,10 +3,11 @@
 import streamlit as st
 
 from attnviz.sources.base import Source
-from attnviz.ui.shared import look, pictures, state, toolbar
+from attnviz.ui.shared import everything, look, pictures, state, toolbar
 from attnviz.ui.shared.look import CELL, QUERY
 from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.text import quiet
+from attnviz.ui.shared.toolbar import Bar
 from attnviz.ui.steps import handout, parts, play, rail
 from attnviz.ui.steps.play import KNOBS
 from attnviz.ui.steps.walked import Walk
@@ -19,7 +20,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         query = look.query("Query", at.tokens[0], at.cell, step=_with_query)
     bar.predict(look.asked_at(at.record, at.site, (query, 0), at.sentence))
     key = at.cell[1] if at.cell else None
-    _chain(Walk(*at.run, at.sentence, at.site, at.head, at.dark, query=query, key=key, knobs=state.get(KNOBS)))
+    _chain(bar, Walk(*at.run, at.sentence, at.site, at.head, at.dark, query=query, key=key, knobs=state.get(KNOBS)))
 
 
 def _with_query(now: State, query: int) -> State:
@@ -27,7 +28,7 @@ def _with_query(now: State, query: int) -> State:
     return now.put(QUERY, query).put(CELL, now[CELL] and (query, now[CELL][1]))
 
 
-def _chain(at: Walk) -> None:
+def _chain(bar: Bar, at: Walk) -> None:
     every = rail.stages(at)
     chosen = rail.current(every)
     with st.container(horizontal=True, gap="large", key="steps"):
@@ -47,6 +48,8 @@ def _chain(at: Walk) -> None:
                 with menu:
                     pictures.take_away(figure, "stage")
                 pictures.numbers(figure, "stage")
+            with bar.export:
+                everything.menu(at, tuple(filter(None, (whole, figure))))
         with st.container(width=300, key="play"):
             play.play(at)
     parts.parts(at)

@@ -1,0 +1,77 @@
+"""A whole run in one archive: the file that opens again, a page for any browser, and pictures with their numbers."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from attnviz import export, figures, files
+from attnviz.core.edits import Site
+from attnviz.core.record import Record
+from attnviz.export import bundle
+from attnviz.export.explore import explore
+from attnviz.figures import Figure
+
+FORMATS = tuple(one for one in bundle.FILES if one[0] in ("svg", "csv"))
+
+MOST_ROWS = 300_000
+"""Rows of all tables together: they take three seconds. The first ones are written; of the others it is said where
+their numbers are."""
+
+CASE, PAGE = "case.attn", "every-head.html"
+IN_CASE = (
+    f"the whole run. Drop it on the app, or: attnviz open {CASE}; in Python attnviz.read('{CASE}'). "
+    f"'attnviz verify {CASE}' runs the model again and says what differs"
+)
+IN_PAGE = "every head as map, lines and text. Open it in any browser; it needs no network"
+
+
+def everything(
+    record: Record,
+    shown: Sequence[Figure] = (),
+    *,
+    before: Record | None = None,
+    settings: dict[str, Any] | None = None,
+    sentence: int = 0,
+    site: Site | None = None,
+    head: int = 0,
+    dark: bool = False,
+    deadline: float = 120.0,
+) -> bytes:
+    """A ZIP archive of a run, with a README that says how each file is opened.
+
+    Args:
+        shown: what is looked at; these come first, then all heads of each layer.
+        before: the run without changes.
+        settings: see `attnviz.save`.
+        site, head: where the page for a browser opens.
+        deadline: seconds that drawing may take; what is not drawn by then is left out, and the README says so.
+    """
+    until, rows = time.monotonic() + deadline, 0
+
+    def one_file(figure: Figure, format: str) -> bytes:
+        nonlocal rows
+        if format == "csv":
+            count = _rows(figure, record)
+            if rows + count > MOST_ROWS:
+                raise export.ExportError(f"It has {count:,} rows; the same numbers are in {CASE}.")
+            rows += count
+        return export.render(figure, format, deadline=until - time.monotonic())
+
+    layers = (figures.heads(record, one, sentence=sentence, dark=dark) for one in record.sites)
+    every = {figure.title: figure for figure in (*shown, *layers)}
+    opens = {"before": before, "sentence": sentence, "site": site, "head": head}
+    beside = (
+        (CASE, IN_CASE, lambda: files.saved(record, settings=settings)),
+        (PAGE, IN_PAGE, lambda: explore(record, **opens).encode()),
+    )
+    return bundle.pack([*every.values()], one_file, export.filename, FORMATS, beside)
+
+
+def _rows(figure: Figure, record: Record) -> int:
+    """Rows of the table of a figure of cells, at most; 0 of others."""
+    given = figure.call.arguments if figure.call else ()
+    site = next((one for one in given if isinstance(one, Site) and one in record.sites), None)
+    if site is None:
+        return 0
+    _, heads, queries, keys = record.step(site).shape
+    return queries * keys * (heads if figure.call.name == "heads" else 1)

@@ -1,0 +1,72 @@
+"""Everything of a page in one file, and with it the file that opens at the same state."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from attnviz import cases
+from attnviz.core.edits import Site
+from attnviz.figures import Figure
+from attnviz.figures.figure import stem
+from attnviz.sources.base import Source
+from attnviz.ui.shared import changes, examples, files, look, parameters, pictures, pretrained, state
+from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.text import quiet
+
+OF_MODEL = (pretrained.MODEL, pretrained.HF, examples.TEXT, look.STEP, changes.CHANGES, *parameters.DECLARED)
+"""What says which run it is: the file is that run, and what was changed in it."""
+
+HELP = "The run as a file that opens here again, every figure as SVG and CSV, and every head as a page for any browser"
+
+
+def menu(at: Look, shown: Sequence[Figure] = ()) -> None:
+    """The menu of a page that has no figure of its own to export there."""
+    place = st.popover("Export", icon=":material/download:", on_change="rerun", key="take everything")
+    if place.open:
+        with place:
+            button(at, shown)
+
+
+def button(at: Look, shown: Sequence[Figure] = ()) -> None:
+    """The button that saves it.
+
+    Args:
+        shown: the figures of the page.
+    """
+    anew = tuple(replace(one, style=replace(one.style, room=None)) for one in shown)
+    held = pictures.lent((at.source, at.record, at.before, anew), "everything")
+    opens = {"sentence": at.sentence, "site": at.site, "head": at.number, "dark": at.dark}
+    st.download_button(
+        "Download everything",
+        help=HELP,
+        data=pictures.made(partial(_archive, held, _shown(), opens)),
+        file_name=f"{stem(at.record, sentence=at.sentence)}.zip",
+        mime="application/zip",
+        key="save everything",
+        icon=":material/folder_zip:",
+        on_click="ignore",
+    )
+    quiet(f"{HELP}.")
+
+
+def _shown() -> dict[str, Any]:
+    """What the page shows, as a link: of the run that is in the file, and of its model."""
+    now = state.now().linked()
+    of_run = now.without("edits")
+    for setting in OF_MODEL:
+        of_run = of_run.put(setting, setting.default)
+    return {"state": of_run.link()} | ({} if files.is_file(now[pretrained.MODEL]) else {"link": now.link()})
+
+
+def _archive(held: Callable[[], tuple], shown: dict[str, Any], opens: dict[str, int | Site | bool]) -> bytes:
+    from attnviz.export.everything import everything
+
+    source, record, before, drawn = held()
+    return everything(record, drawn, before=before, settings=_settings(source) | shown, **opens)
+
+
+def _settings(source: Source) -> dict[str, Any]:
+    return dict(getattr(source, "made", None) or cases.settings_of(source))
