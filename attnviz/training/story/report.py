@@ -76,7 +76,7 @@ def _measured(found: Measured) -> list[dict[str, Any]]:
         rows.append(
             (f"{what}, in {found.tested:,} held-out stories", found.right[kind], GOAL if kind != "name" else None)
         )
-        rows.append((f"{kind}s right by pairs of words alone", found.pairs[kind], None))
+        rows.append((f"{kind}s right by the word just before alone, for comparison", found.pairs[kind], None))
         rows.append((f"{kind}s right with every head of the last layer off", found.silent[kind], None))
     return [{"what": what, "value": value, "goal": goal} for what, value, goal in rows]
 

@@ -10,7 +10,7 @@ from attnviz.ui.shared import cores, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import note, quiet
+from attnviz.ui.shared.text import large, note, quiet
 
 MEASURED: Setting[tuple[tuple, pd.DataFrame] | None] = kept("over texts", None)
 """Of which model, texts and edits, and the numbers."""
@@ -19,12 +19,11 @@ NUMBER = kept("number over texts", None)
 
 def over_many_texts(at: Look) -> None:
     """Measure on the texts that ship with attnviz or on a file, on request; then means and spreads as a table."""
-    quiet(
-        "One text can mislead. Measured on fifty texts that ship with attnviz, or on a file with a text on each line:"
-    )
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        given = st.file_uploader("Texts", type=["txt"], key="texts", label_visibility="collapsed", width=330)
+    large("Does a head look the same way on other texts? One text can mislead.")
+    quiet("Measured on fifty texts that ship with attnviz, or on a file of yours with a text on each line.")
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         asked = st.button("Measure on many texts", key="measure texts", icon=":material/functions:")
+        given = st.file_uploader("Texts", type=["txt"], key="texts", label_visibility="collapsed", width=330)
     try:
         lines = texts.lines(given.getvalue()) if given else texts.shipped(at.source)
         key = (at.source, lines, at.edits)

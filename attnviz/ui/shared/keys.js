@@ -108,6 +108,7 @@ if (!window.attnvizWalk) {
       eye.setAttribute("aria-label", `Head ${head}`);
       eye.setAttribute("aria-pressed", turn === "off");
     });
+    document.querySelectorAll("section[role=presentation][aria-label]").forEach((place) => place.setAttribute("role", "group"));
     document.querySelectorAll(PICTURES).forEach((picture) => {
       const wide = picture.scrollWidth > picture.clientWidth + 2;
       picture.toggleAttribute("data-wide", wide);

@@ -103,7 +103,7 @@ def table_html(
     def line(cells: Sequence[str], tag: str, marks: str = "") -> str:
         made = []
         for i, cell in enumerate(cells):
-            name = "th" if rows_named and not i else tag
+            name = "td" if not cell else "th" if rows_named and not i else tag
             scope = "" if name == "td" else f' scope="{"col" if tag == "th" else "row"}"'
             kind = ' class="number"' if i in numbers else ""
             made.append(f"<{name}{scope}{kind}>{plain(cell)}</{name}>")
