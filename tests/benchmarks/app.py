@@ -8,10 +8,12 @@ of the server to the frame of the page in 2 s, to the first picture in 3 s.
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from urllib.parse import urlencode
 
+from clicks import COLUMNS, WIRE, Click, click, row
 from measure import machine, table
 from playwright.sync_api import Browser, Error, Page
 
@@ -21,43 +23,12 @@ import driver
 LENGTHS = (16, 64, 256, 512)
 VIEWPORT = {"width": 1440, "height": 900}
 
-CAUSAL = "Causal (hide the future)"
-RAIL = ".st-key-picture-rail .marks"
+BARE = Path(__file__).with_name("bare.py")
 PICTURE = '[class*="st-key-picture-head"] .marks'
-CLICK = """
-async ([selector, text]) => {
-    // Click, and note when each picture's marks change and are painted; over after half a second without a change.
-    const start = performance.now(), redrawn = new Set();
-    let first = null, last = null, busy = 0;
-    const ofMarks = node => (node.closest ? node : node.parentElement)?.closest('.marks');
-    const drawn = change => ofMarks(change.target)
-        ?? [...change.addedNodes].map(n => n.querySelector?.('.marks') ?? ofMarks(n)).find(Boolean);
-    const observer = new MutationObserver(changes => {
-        const boxes = changes.map(drawn).filter(Boolean).map(marks => marks.closest('[class*="st-key-picture"]'));
-        if (!boxes.length) return;
-        boxes.forEach(box => redrawn.add(box?.className.match(/st-key-picture-(\\w+)/)[1] ?? '?'));
-        busy += 1;
-        requestAnimationFrame(() => setTimeout(() => {
-            busy -= 1;
-            last = performance.now() - start;
-            first ??= last;
-        }));
-    });
-    observer.observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true});
-    const controls = document.querySelectorAll(`${selector} button, ${selector} label`);
-    const control = [...controls].find(control => text === null || control.innerText.trim() === text);
-    (control.querySelector('input') ?? control).click();
-    return await new Promise(resolve => {
-        const wait = setInterval(() => {
-            const now = performance.now() - start;
-            if (busy || (now < 8000 && (last === null || now - last < 500))) return;
-            clearInterval(wait);
-            observer.disconnect();
-            resolve([first, last, [...redrawn].sort().join(' ')]);
-        }, 20);
-    });
-}
-"""
+EYE = ".st-key-icon-eye-{} button"
+MASK = ".st-key-mask-rules button"
+KNOB = ".st-key-play input[type=checkbox]"
+SEED = ".st-key-bare button"
 
 
 def sentence(n: int) -> str:
@@ -66,42 +37,71 @@ def sentence(n: int) -> str:
     return " ".join(words[(i * i + i // 7) % len(words)] for i in range(n))
 
 
-def toggles(browser: Browser, address: str, n: int, rounds: int = 7) -> list[list[str]]:
-    """A head, then a mask, switched on and off in the page of n tokens."""
+def opened(browser: Browser, address: str) -> Page:
+    """A page whose first picture is painted."""
     page = browser.new_page(viewport=VIEWPORT)
-    page.goto(f"{address}/?{urlencode({'model': 'scratch', 'text': sentence(n)})}")
-    page.wait_for_selector(PICTURE)
+    page.add_init_script(WIRE)
+    page.goto(address)
+    page.wait_for_selector("[class*=st-key-picture] .marks", timeout=120_000)
     driver.settled(page)
-    rows = []
-    for what, selector, text in (("head", ".st-key-icon-eye-1", None), ("mask", ".st-key-mask-rules", CAUSAL)):
-        if what == "mask":
-            page.locator(".st-key-mask-menu button").click()
+    return page
+
+
+def gray(bits: int) -> Iterator[int]:
+    """Which of some switches to turn next, so that no state comes twice."""
+    for i in count(1):
+        yield min((i & -i).bit_length() - 1, bits - 1)
+
+
+def turns(page: Page, floor: str, press: Callable[[int], Click], rounds: int) -> list[str]:
+    """Clicks on a page and on the bare one, in turns; the first two of each are not counted."""
+    bare, ours, least = opened(page.context.browser, floor), [], []
+    for i in range(rounds + 2):
+        page.bring_to_front()
+        ours.append(press(i))
+        bare.bring_to_front()
+        least.append(click(bare, SEED, i + 1))
+    page.close()
+    bare.close()
+    return row(ours[2:], least[2:])
+
+
+def gray(i: int, switches: int) -> int:
+    """Which of some switches to turn in turn i, so that no state comes twice."""
+    return min(((i + 1) & -(i + 1)).bit_length(), switches) - 1
+
+
+def toggles(browser: Browser, address: str, floor: str, n: int, rounds: int = 15) -> Iterator[list[str]]:
+    """A head, then a mask, switched on or off in the page of n tokens: each time a state that was never seen."""
+    for what in ("head", "mask"):
+        link = {"model": "scratch", "num_heads": "8", "text": f"{what} {sentence(n - 1)}"}
+        page = opened(browser, f"{address}/?{urlencode(link)}")
+
+        def head(i: int, page: Page = page) -> Click:
+            return click(page, EYE.format(gray(i, 8)))
+
+        def mask(i: int, page: Page = page, head=head) -> Click:
+            head(i)
+            if not page.locator(MASK).count():
+                page.locator(".st-key-mask-menu button").click()
             driver.settled(page)
-        seen = [page.evaluate(CLICK, [selector, text]) for _ in range(2 * rounds)][2:]
-        seen = [times for times in seen if times[0] is not None]
-        if not seen:
-            rows.append([f"{n}", what, "nothing changed", "-", "-"])
-            continue
-        first, last = (median(times) for times in list(zip(*seen, strict=True))[:2])
-        rows.append([f"{n}", what, f"{first:.0f} ms", f"{last:.0f} ms", seen[0][2]])
-    page.close()
-    return rows
+            return click(page, MASK)
+
+        yield [f"{n}", what, *turns(page, floor, head if what == "head" else mask, rounds)]
 
 
-def knobs(browser: Browser, address: str, n: int, rounds: int = 7) -> list[list[str]]:
-    """Knobs of the page Steps, on and off, with a text of n tokens."""
-    page = browser.new_page(viewport=VIEWPORT)
-    link = {"text": sentence(n), "model": "scratch", "mask": "subsequent", "stage": "softmax"}
-    page.goto(f"{address}/steps?{urlencode(link)}")
-    page.wait_for_selector(RAIL)
-    driver.settled(page)
-    rows = []
-    for what in ("Divide by √d_k (the model's own scale)", "Mask after the softmax (wrong)"):
-        seen = [page.evaluate(CLICK, [".st-key-play", what]) for _ in range(2 * rounds)][2:]
-        first, last = (median(times) for times in list(zip(*seen, strict=True))[:2])
-        rows.append([f"{n}", what, f"{first:.0f} ms", f"{last:.0f} ms", seen[0][2]])
-    page.close()
-    return rows
+def knobs(browser: Browser, address: str, floor: str, n: int, rounds: int = 6) -> Iterator[list[str]]:
+    """Knobs of the page Steps turned, with a text of n tokens: each time a state that was never seen."""
+    for at, what in enumerate(("scale", "mask after the softmax")):
+        link = {"text": f"{at} {sentence(n - 1)}", "model": "scratch", "mask": "subsequent", "stage": "softmax"}
+        page = opened(browser, f"{address}/steps?{urlencode(link)}")
+
+        def knob(i: int, page: Page = page, at: int = at) -> Click:
+            click(page, KNOB, (1 - at, 3, 4)[gray(i, 3)])
+            driver.settled(page)
+            return click(page, KNOB, at)
+
+        yield [f"{n}", what, *turns(page, floor, knob, rounds)]
 
 
 def start(browser: Browser, rounds: int = 5) -> list[list[str]]:
@@ -175,11 +175,11 @@ def main(lengths: tuple[int, ...]) -> None:
     print(f"App: Chromium at {VIEWPORT['width']} x {VIEWPORT['height']}, medians. {machine()}")
     with driver.chromium() as browser:
         table("From the start", ["what", "time"], start(browser))
-        with driver.running_app() as address:
-            rows = [row for n in lengths for row in toggles(browser, address, n)]
-            steps = [row for n in (16, 64) for row in knobs(browser, address, n)]
-        table("Knob of the page Steps to painted", ["tokens", "knob", "first change", "all painted", "redrawn"], steps)
-        table("Toggle to painted", ["tokens", "toggled", "first change", "all painted", "redrawn"], rows)
+        with driver.running_app() as address, driver.running_app(BARE) as floor:
+            rows = [row for n in lengths for row in toggles(browser, address, floor, n)]
+            steps = [row for n in (16, 64) for row in knobs(browser, address, floor, n)]
+        table("Toggle to painted", ["tokens", "toggled", *COLUMNS], rows)
+        table("Knob of the page Steps to painted", ["tokens", "knob", *COLUMNS], steps)
     table("Export of one head", ["tokens", *export.FORMATS], [exports(n) for n in lengths])
 
 

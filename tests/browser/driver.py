@@ -39,9 +39,9 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def start_app(port: int, log) -> subprocess.Popen:
+def start_app(port: int, log, script: Path | str = "app.py") -> subprocess.Popen:
     """Start the app as `make run` does, and wait until it answers."""
-    process = launch_app(port, log)
+    process = launch_app(port, log, script)
     for _ in range(1200):
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1)
@@ -53,18 +53,18 @@ def start_app(port: int, log) -> subprocess.Popen:
     raise RuntimeError("The app did not answer within 2 minutes.")
 
 
-def launch_app(port: int, log) -> subprocess.Popen:
+def launch_app(port: int, log, script: Path | str = "app.py") -> subprocess.Popen:
     """Start the app as `make run` does, and do not wait."""
     options = ["--server.port", str(port), "--server.headless", "true"]
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", *options]
+    command = [sys.executable, "-m", "streamlit", "run", str(script), *options]
     return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
 
 
 @contextmanager
-def running_app() -> Iterator[str]:
+def running_app(script: Path | str = "app.py") -> Iterator[str]:
     """The address of an app that is stopped at the end."""
     port = free_port()
-    process = start_app(port, subprocess.DEVNULL)
+    process = start_app(port, subprocess.DEVNULL, script)
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
