@@ -100,7 +100,22 @@ if (!window.attnvizWalk) {
     if (target.matches?.(PICTURES) && target.pointed?.isConnected) send({one: target.pointed, at: [0, 0]}, "pointerout");
   });
 
-  const ready = () => {  // each picture is one stop of Tab, each eye a button that is pressed where its head is on
+  const sizes = new ResizeObserver((changes) => {  // once it is laid out: to ask sooner would cost a tenth of each click
+    new Set(changes.map(({target}) => target.closest(PICTURES))).forEach((picture) => {
+      if (!picture) return;
+      picture.toggleAttribute("data-wide", picture.scrollWidth > picture.clientWidth + 2);
+      name(picture);
+    });
+  });
+  const name = (picture) => {  // each picture is one stop of Tab
+    if (picture.getAttribute("role") === "application") return;
+    const walks = [...picture.querySelectorAll(MARKS)].some((one) => one.__data__?.cursor);
+    if (!walks && !picture.hasAttribute("data-wide")) return;
+    picture.tabIndex = 0;
+    picture.setAttribute("role", walks ? "application" : "group");
+    picture.setAttribute("aria-label", walks ? "Picture: arrow keys walk through it, Enter selects, Escape clears" : "Picture");
+  };
+  const ready = () => {  // each eye a button that is pressed where its head is on
     document.body.append(...(spoken.isConnected ? [] : [spoken]));
     document.querySelectorAll('[class*="st-key-icon-eye"] button').forEach((eye) => {
       const [, head, turn] = eye.textContent.match(/Switch head (\d+) (on|off)/) || [];
@@ -110,14 +125,13 @@ if (!window.attnvizWalk) {
     });
     document.querySelectorAll("section[role=presentation][aria-label]").forEach((place) => place.setAttribute("role", "group"));
     document.querySelectorAll(PICTURES).forEach((picture) => {
-      const wide = picture.scrollWidth > picture.clientWidth + 2;
-      picture.toggleAttribute("data-wide", wide);
-      if (picture.getAttribute("role") === "application") return;
-      const walks = [...picture.querySelectorAll(MARKS)].some((one) => one.__data__?.cursor);
-      if (!walks && !wide) return;
-      picture.tabIndex = 0;
-      picture.setAttribute("role", walks ? "application" : "group");
-      picture.setAttribute("aria-label", walks ? "Picture: arrow keys walk through it, Enter selects, Escape clears" : "Picture");
+      const painted = picture.querySelector(".marks")?.parentElement;
+      if (painted && picture.painted !== painted) {
+        sizes.observe(picture);
+        sizes.observe(painted);
+        picture.painted = painted;
+      }
+      name(picture);
     });
   };
   let late;
@@ -135,7 +149,6 @@ if (!window.attnvizWalk) {
     if (box && box.checked !== narrow.matches) box.click();
   };
   narrow.addEventListener("change", tell);
-  window.addEventListener("resize", () => requestAnimationFrame(ready));
   let waits = false;
   new MutationObserver(() => {
     if (waits) return;
