@@ -47,12 +47,6 @@ def opened(browser: Browser, address: str) -> Page:
     return page
 
 
-def gray(bits: int) -> Iterator[int]:
-    """Which of some switches to turn next, so that no state comes twice."""
-    for i in count(1):
-        yield min((i & -i).bit_length() - 1, bits - 1)
-
-
 def turns(page: Page, floor: str, press: Callable[[int], Click], rounds: int) -> list[str]:
     """Clicks on a page and on the bare one, in turns; the first two of each are not counted."""
     bare, ours, least = opened(page.context.browser, floor), [], []
