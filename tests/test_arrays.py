@@ -11,7 +11,9 @@ import attnviz
 from attnviz import Site, Subsequent, figures, files
 from attnviz.check import CONVENTIONS
 from attnviz.cli import main
+from attnviz.core.errors import InputError
 from attnviz.core.record import Record
+from attnviz.files.arrays import from_cache
 
 L, B, H, Q, K, D = 2, 3, 5, 7, 7, 11
 WORDS = ["a", "b", "c", "d", "e", "f", "g"]
@@ -187,6 +189,36 @@ def test_a_cache_of_transformer_lens_is_read(tmp_path):
     expected = torch.stack([torch.from_numpy(cache[f"blocks.{n}.attn.hook_pattern"]) for n in range(L)])
     torch.testing.assert_close(weights_of(record), expected, rtol=1e-5, atol=1e-6)
     assert not record.read_only
+
+
+def test_the_mask_of_a_cache_is_seen_by_its_weights():
+    """Of a model that hides the future all is known, and edits act; without weights it hides it, too."""
+    q, k, v = (torch.randn(1, Q, H, D) for _ in range(3))
+    scores = q.transpose(1, 2) @ k.transpose(1, 2).mT / D**0.5
+    cache = {f"blocks.0.attn.hook_{hook}": array for hook, array in {"q": q, "k": k, "v": v}.items()}
+    pattern = scores.masked_fill(torch.ones(Q, Q).triu(1).bool(), float("-inf")).softmax(-1)
+    seen = from_cache(cache | {"blocks.0.attn.hook_pattern": pattern})
+
+    assert not seen.read_only
+    assert isinstance(seen.steps[0].mask, Subsequent)
+    torch.testing.assert_close(weights_of(seen)[0], pattern, rtol=1e-5, atol=1e-6)
+    assert torch.equal(weights_of(from_cache(cache)), weights_of(seen))
+
+
+def test_queries_and_keys_of_a_file_are_read_by_their_names_with_its_tokens(tmp_path):
+    query, key, value = (np.float32(np.random.default_rng(n).normal(size=(H, 3, D))) for n in range(3))
+    may_attend = np.tril(np.ones((3, 3), bool))
+    given = {"query": query, "key": key, "value": value, "may_attend": may_attend, "tokens": np.array(["a", "b", "c"])}
+    np.savez(tmp_path / "a.npz", **given)
+    record = attnviz.read(tmp_path / "a.npz")
+
+    expected = attnviz.from_arrays(query=query, key=key, value=value, mask=torch.from_numpy(may_attend))
+    assert torch.equal(weights_of(record), weights_of(expected))
+    assert torch.equal(record.output, expected.output)
+    assert (record.sentences[0].text, record.read_only) == ("a b c", False)
+    np.savez(tmp_path / "b.npz", **given | {"mask": may_attend})
+    with pytest.raises(InputError, match="a mask called 'may_attend', True where open"):
+        attnviz.read(tmp_path / "b.npz")
 
 
 def test_weights_of_a_file_open_in_the_shell(tmp_path, monkeypatch, capsys):

@@ -5,7 +5,7 @@ import json
 import math
 import re
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,11 +38,13 @@ class Given:
         name: of the file.
         arrays: by their names; "" where there is only one and it has none.
         rounding: half of the last digit that the numbers were written with; 0 where they are exact.
+        texts: what stands beside the numbers, such as tokens, by its name.
     """
 
     name: str
     arrays: dict[str, np.ndarray | Tensor]
     rounding: float = 0.0
+    texts: dict[str, np.ndarray] = field(default_factory=dict)
 
     def chosen(self, name: str | None = None) -> dict[str, np.ndarray | Tensor]:
         """The array of that name; without one the only array, or those whose names say their kind.
@@ -91,10 +93,12 @@ def read_file(name: str, content: bytes) -> Given:
     if ending in (".csv", ".json", ".txt"):
         return read_text(_decoded(name, content), name)
     readers = {".npy": _npy_file, ".npz": _npz, ".safetensors": _safetensors}
-    arrays = readers[ending](name, content)
+    every = readers[ending](name, content)
+    texts = {one: array for one, array in every.items() if isinstance(array, np.ndarray) and array.dtype.kind in "US"}
+    arrays = {one: array for one, array in every.items() if one not in texts}
     if not arrays:
         raise InputError(f"{quoted(name)} holds no array of numbers.")
-    return Given(name, arrays)
+    return Given(name, arrays, texts=texts)
 
 
 # What NumPy, zipfile and safetensors raise for damaged files is nearly anything (TokenError, struct.error, a negative
@@ -106,7 +110,7 @@ def _npy_file(name: str, content: bytes) -> dict[str, np.ndarray]:
 
 
 def _npz(name: str, content: bytes) -> dict[str, np.ndarray]:
-    """The arrays of numbers; texts beside them are left out. The zip directory is read first, for the sizes."""
+    """The arrays. The zip directory is read first, for the sizes."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
             members = file.infolist()
@@ -126,7 +130,7 @@ def _npz(name: str, content: bytes) -> dict[str, np.ndarray]:
         raise
     except Exception:
         raise InputError(f"{quoted(name)} is damaged or no npz file.") from None
-    return {one: array for one, array in arrays.items() if array.dtype.kind not in "US"}
+    return arrays
 
 
 def _npy(name: str, file: io.BytesIO, size: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from attnviz.check import MOST_CELLS, check, reading
 from attnviz.core import conventions
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import InputError, quoted
-from attnviz.core.masks import Mask
+from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.record import Record, Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
@@ -28,6 +28,7 @@ READ = {
     "zero-is-masked": conventions.from_zero_is_masked,
     "additive": conventions.from_additive,
 }
+TEXTS = ("tokens", "keys")
 LENS = re.compile(r"blocks\.(\d+)\.attn\.hook_(pattern|q|k|v)")
 """What TransformerLens calls the weights (B, H, Q, K), and the queries, keys and values (B, n, H, d), in its cache."""
 
@@ -89,12 +90,15 @@ def from_arrays(
 
 
 def from_cache(arrays: Mapping[str, Any], **more: Any) -> Record | None:
-    """The record of arrays under the names that TransformerLens gives them; None if there are no such names."""
+    """The record of arrays under the names that TransformerLens gives them; None if there are no such names.
+
+    Whether the future is hidden is seen by the weights; without them it is.
+    """
     named = {(int(found[1]), found[2]): array for one, array in arrays.items() if (found := LENS.fullmatch(one))}
     if not named:
         return None
     layers = sorted({layer for layer, _ in named})
-    given: dict[str, list] = {}
+    given: dict[str, Any] = {} if any(hook == "pattern" for _, hook in named) else {"mask": Subsequent()}
     for hook, what in (("pattern", "weights"), ("q", "query"), ("k", "key"), ("v", "value")):
         found = [named[layer, hook] for layer in layers if (layer, hook) in named]
         if len(found) == len(layers):
@@ -104,15 +108,21 @@ def from_cache(arrays: Mapping[str, Any], **more: Any) -> Record | None:
 
 
 def from_file(name: str, content: bytes) -> Record:
-    """The record of a file of arrays: weights, or a cache of TransformerLens. No pickle is read.
+    """The record of a file of arrays: weights, a cache of TransformerLens, or query, key and more under these names.
+
+    Beside "query" and "key" may stand "value", "weights" and "may_attend"; beside all of them "tokens", and of
+    cross-attention "keys", as texts. No pickle is read.
 
     Raises:
         InputError: if it cannot be read, or holds none, or several that could be meant.
     """
     given = reading.read_file(name, content)
-    called = {"name": name}
+    called = {"name": name} | {one: given.texts[one].astype(str).tolist() for one in TEXTS if one in given.texts}
+    called |= {"kind": "cross"} if "keys" in called else {}
     if (record := from_cache(given.arrays, **called)) is not None:
         return record
+    if {"query", "key"} <= set(given.arrays):
+        return from_arrays(**_parts(name, given.arrays), **called)
     chosen = given.chosen()
     if len(chosen) > 1:
         raise InputError(
@@ -122,6 +132,16 @@ def from_file(name: str, content: bytes) -> Record:
     if (kind := reading.kind_by_name(array)) not in (None, "weights"):
         raise InputError(f"{quoted(name)} holds {kind}, no weights: 'attnviz check' reads it.")
     return from_arrays(weights, **called)
+
+
+def _parts(name: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """What `from_arrays` takes, of a file that holds queries and keys."""
+    kinds = {kind: [one for one in arrays if reading.kind_by_name(one) == kind] for kind in ("weights", "mask")}
+    if len(kinds["weights"]) > 1 or set(kinds["mask"]) - {"may_attend"}:
+        may = "one array of weights, and a mask called 'may_attend', True where open"
+        raise InputError(f"{quoted(name)} may hold beside query and key {may}.")
+    parts = {one: arrays[one] for one in ("query", "key", "value") if one in arrays}
+    return parts | {"weights": next((arrays[one] for one in kinds["weights"]), None), "mask": arrays.get("may_attend")}
 
 
 def _layers(array: Any, what: str, *, one: bool) -> list[Tensor]:
@@ -180,12 +200,14 @@ def _step(
     if {"query", "key"} <= set(given):
         query, key = given["query"], given["key"]
         value = given.get("value", key.new_zeros(*key.shape[:3], 1))
-        tap = Tap()
-        tap.attend(query, key, value, site=site, mask=mask, scoring=Scoring(scale=scale))
-        step = replace(tap.steps[0], name="")
-        far = 0.0 if weights is None else _far(step, weights)
-        if far <= SAME:
-            return step, notes
+        causal = weights is not None and mask is None and query.shape[2] == key.shape[2]
+        for one in (mask, Subsequent()) if causal else (mask,):
+            tap = Tap()
+            tap.attend(query, key, value, site=site, mask=one, scoring=Scoring(scale=scale))
+            step = replace(tap.steps[0], name="")
+            far = 0.0 if weights is None else _far(step, weights)
+            if far <= SAME:
+                return step, notes
         notes.append(f"softmax(query · key) differs from the given weights by up to {far:.2g}: the weights are shown.")
     return _of_weights(site, weights, given.get("value"), mask), notes
 

@@ -4,6 +4,7 @@ import gc
 import io
 import weakref
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -116,6 +117,30 @@ def test_a_file_that_cannot_be_opened_gets_one_sentence_and_changes_nothing(name
     assert dict(app.query_params) == before
     app.run()
     assert "alert" not in html(app)
+
+
+@pytest.mark.parametrize("name", ["heads", "overview", "steps", "compare", "model"])
+def test_no_text_of_a_file_becomes_code_or_another_model(name):
+    """Whatever a file calls its model, its tokens, its findings and its state."""
+    record = attnviz.analyze([TEXT, "a dog"], "story")
+    tokens = tuple(replace(one, text=HOSTILE) for one in record.sentences[0].tokens)
+    first = replace(record.sentences[0], text=f"{HOSTILE}\n\0", tokens=tokens)
+    texts = (first, record.sentences[1])
+    evil = {"source": HOSTILE, "provenance": HOSTILE, "findings": (HOSTILE,), "unseen": HOSTILE, "sentences": texts}
+    steps = tuple(replace(step, name=HOSTILE) for step in record.steps)
+    state = {"model": ["translator"], "text": [HOSTILE], "off": ["d0.0"], HOSTILE: [HOSTILE], "site": [HOSTILE]}
+    made = {"attnviz": HOSTILE, "torch": [HOSTILE], "name": HOSTILE, "state": state, "link": {"model": 3}}
+    content = files.saved(replace(record, steps=steps, **evil), settings=made)
+    app = drop(page(name), (f"{HOSTILE}.attn", content))
+
+    assert "<img" not in html(app)
+    assert app.query_params["model"].startswith("file:")
+    assert "off" not in app.query_params
+    assert app.query_params["text"] == "a dog ran"
+    button(app, "Undo").click().run()
+    assert app.query_params["model"] == "story"
+    button(app, "Redo").click().run()
+    assert app.text_area(key="text").value.startswith(HOSTILE)
 
 
 def test_a_session_has_few_files_and_each_can_be_closed(weights):

@@ -138,8 +138,9 @@ def _opened(now: State, name: str, content: bytes, setting: Setting[str]) -> Sta
     if before == model:
         return now
     now = examples.with_other_model(setting)(now, model)
-    for one, value in read(cases.state_of(opened), settings.LINKED).linked().chosen.items():
-        now = now.put(one, value)
+    shown = read(cases.state_of(opened), settings.LINKED).without("edits").linked().chosen
+    for one in shown.keys() - {setting, examples.TEXT}:
+        now = now.put(one, shown[one])
     return now
 
 
