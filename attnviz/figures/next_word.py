@@ -20,7 +20,7 @@ NO_NUMBERS = "the probabilities are not numbers (NaN)"
 MOST_LABELS = 12
 """Classes drawn at most, the most probable; the table holds all."""
 
-CHANGED_FIRST = "largest change first; hollow bar: before the change"
+CHANGED_FIRST = ["largest change first", "hollow bar: before the change"]
 
 ONE_LABEL = "the model gives one number: the logistic function of it is drawn"
 
@@ -43,7 +43,7 @@ def next_word(
     found = metrics.next_words(record, position, **asked)
     compared = before is not None and metrics.read_alike(before, record, position, sentence=sentence)
     notes = [OTHER_WORDS] if before is not None and not compared else []
-    notes += [CHANGED_FIRST] * compared
+    notes += CHANGED_FIRST * compared
     token = quoted_token(metrics.token_at(record, position, sentence=sentence), position)
     what, after = "next word", "Next word after"
     if metrics.fills_in(record):

@@ -37,7 +37,7 @@ def test_a_causal_mask_inverted_by_mistake_is_named_turns_the_leak_test_red_and_
 def test_a_file_is_checked_and_one_that_is_none_gets_one_sentence(page, server):
     """A pickle is refused; numbers after it are read, with the rule that they break and its cells."""
     open_tab(page, server, "Check", checked="a%20file")
-    files = page.locator("input[type=file]")
+    files = page.locator(".stTabs input[type=file]")
     files.set_input_files({"name": "a.npy", "mimeType": "application/octet-stream", "buffer": b"\x80\x04."})
 
     expect(page.get_by_role("alert")).to_contain_text("is damaged or no NumPy array")
