@@ -61,11 +61,12 @@ def source(file: str | Path, content: bytes | None = None) -> Saved:
     """
     name = Path(file).name
     if not name.lower().endswith(files.READ):
-        raise InputError(f"{quoted(name)} is no file that opens: its name must end in {', '.join(files.READ)}.")
-    content = files.content(Path(file)) if content is None else content
+        raise InputError(
+            f"{quoted(name)} is no file that opens: its name must end in {', '.join(files.READ)}. {files.NO_PICKLE}"
+        )
     if name.lower().endswith(files.ARRAYS):
-        return Saved(name, files.from_file(name, content))
-    record, made = files.opened(content, name)
+        return Saved(name, files.from_file(name, files.content(Path(file)) if content is None else content))
+    record, made = files.opened(Path(file) if content is None else content, name)
     return Saved(name, record, made=made if isinstance(made, dict) else {})
 
 

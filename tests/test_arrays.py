@@ -1,5 +1,7 @@
 """Attention of other code as a record: what is given is what is shown, or it is said what is wrong."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -231,6 +233,73 @@ def test_weights_of_a_file_open_in_the_shell(tmp_path, monkeypatch, capsys):
     lines = (tmp_path / "a.csv").read_text().splitlines()
     assert len(lines) == 1 + 9
     assert main(["head", "0 1 2", "--model", "none.npz"]) == 2
-    np.savez("both.npz", weights=weights.numpy(), mask=np.ones((3, 3), bool))
+    np.savez("both.npz", weights=weights.numpy(), attn=weights.numpy())
     assert main(["head", "0 1 2", "--model", "both.npz"]) == 2
     assert "Which array" in capsys.readouterr().err
+
+
+LAYERS = 11
+"""Layer 2 stands before layer 10."""
+
+
+def causal(*shape):
+    return torch.randn(*shape).masked_fill(torch.ones(shape[-2:]).triu(1).bool(), -torch.inf).softmax(-1).numpy()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The same attention as people save it, file by file, with or without tokens."""
+    folder = tmp_path_factory.mktemp("written")
+    layers = [causal(1, H, Q, K) for _ in range(LAYERS)]
+    named = {f"attentions.{n}": layer for n, layer in enumerate(layers)}
+    shuffled = dict(reversed(named.items()))
+    ids = np.arange(Q)[None]
+    np.savez(folder / "stacked.npz", attentions=np.stack(layers), tokens=np.array(WORDS), input_ids=ids)
+    np.savez(folder / "listed.npz", *layers)
+    np.savez(folder / "named.npz", **shuffled, tokens=np.array(WORDS))
+    np.savez(folder / "masked.npz", attn=np.stack(layers), attention_mask=np.ones((1, Q)))
+    np.savez(folder / "objects.npz", attn=np.stack(layers), tokens=np.array(WORDS, dtype=object))
+    save_file({name: torch.from_numpy(layer) for name, layer in shuffled.items()}, folder / "listed.safetensors")
+    said = {"tokens": WORDS, "attention": [layer[0].tolist() for layer in layers]}
+    (folder / "said.json").write_text(json.dumps(said))
+    return folder, np.stack(layers)
+
+
+@pytest.mark.parametrize("name", ["stacked", "listed", "named", "masked", "objects", "listed.safetensors", "said.json"])
+def test_attention_is_read_as_people_save_it(written, name, capsys):
+    """One array, or one of each layer in any order; tokens are those beside it; what hides the future is a decoder."""
+    folder, layers = written
+    file = folder / (name if "." in name else f"{name}.npz")
+
+    record = attnviz.read(file)
+
+    np.testing.assert_allclose(weights_of(record), layers, rtol=1e-5, atol=1e-7)
+    assert record.sites[0] == Site("decoder", 0)
+    expected = WORDS if name in ("stacked", "named", "said.json") else [str(n) for n in range(Q)]
+    assert [*record.sentences[0].labels] == expected
+    assert ("'attention_mask' is not read" in " ".join(record.findings)) == (name == "masked")
+    array = ("--array", "attn") if name == "masked" else ()
+    assert main(["check", str(file), *array]) == 0
+    assert capsys.readouterr().out.count("Nothing wrong was found.") == 1
+
+
+def test_a_layer_that_differs_is_checked_for_itself(written, tmp_path, capsys):
+    """What is said of all others is said once."""
+    layers = [*written[1]]
+    layers[3] = layers[3] * 2
+    np.savez(tmp_path / "a.npz", attn=np.stack(layers))
+
+    assert main(["check", str(tmp_path / "a.npz")]) == 1
+    said = capsys.readouterr().out
+    assert "'attn[0]' to 'attn[10]' (10 arrays): weights, causal" in said
+    assert "\n'attn[3]': weights" in said
+
+
+@pytest.mark.parametrize("command", ["head", "open", "check"])
+def test_a_file_that_is_a_pickle_is_refused_with_what_to_do(command, tmp_path, monkeypatch, capsys):
+    """It is no text, and no page of the app."""
+    monkeypatch.chdir(tmp_path)
+    torch.save([torch.ones(2)], "list.pt")
+
+    assert main([command, "list.pt"]) == 2
+    assert "numpy.savez(file, *layers) writes what is read" in capsys.readouterr().err

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import zipfile
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,8 @@ MOST_BYTES = 2**27
 MOST_TEXT = 2**24
 """The longest text of numbers, in characters."""
 
+NO_PICKLE = "What torch.save writes is a pickle, which could run code; numpy.savez(file, *layers) writes what is read."
+
 ENDINGS = (".npz", ".npy", ".csv", ".safetensors", ".json", ".txt")
 NAMES = {
     "mask": ("mask", "attn_mask", "attention_mask", "key_padding_mask", "padding_mask", "causal_mask", "may_attend"),
@@ -28,6 +31,9 @@ NAMES = {
     "scores": ("scores", "attn_scores", "attention_scores", "attn_logits"),
 }
 """Names of arrays that say their kind."""
+
+LAST_NUMBER = re.compile(r"\d{1,9}(?=\D*$)")
+"""Of the name of a layer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +53,7 @@ class Given:
     texts: dict[str, np.ndarray] = field(default_factory=dict)
 
     def chosen(self, name: str | None = None) -> dict[str, np.ndarray | Tensor]:
-        """The array of that name; without one the only array, or those whose names say their kind.
+        """The array of that name; without one the only array, those whose names say their kind, or numbered layers.
 
         Raises:
             InputError: names the arrays that there are.
@@ -61,13 +67,28 @@ class Given:
             return {name: self.arrays[name]}
         known = {one: array for one, array in self.arrays.items() if kind_by_name(one)}
         if len(self.arrays) == 1 or known:
-            return known or self.arrays
+            return _in_order(known or self.arrays)
+        maps = {one: array for one, array in self.arrays.items() if array.ndim > 1}
+        if are_layers(maps):
+            return _in_order(maps)
         raise InputError(f"Which array of {quoted(self.name)} is meant? Choose one of: {listed}.")
 
 
+def are_layers(names: Collection[str]) -> bool:
+    """Whether names differ in one number alone, as those that `numpy.savez(file, *layers)` gives: "arr_0", "arr_1"."""
+    return len(names) > 1 and len({LAST_NUMBER.sub("#", name) for name in names}) == 1
+
+
+def _in_order(arrays: dict[str, np.ndarray | Tensor]) -> dict[str, np.ndarray | Tensor]:
+    """Layer 2 before layer 10; names without a number stay where they are."""
+    number = {name: found and int(found[0]) for name in arrays if [found := LAST_NUMBER.search(name)]}
+    return dict(sorted(arrays.items(), key=lambda one: number[one[0]] or 0))
+
+
 def kind_by_name(name: str) -> str | None:
-    """The kind that the name of an array says, if it says one."""
-    return next((kind for kind, names in NAMES.items() if name.lower() in names), None)
+    """The kind that the name of an array says, if it says one; of a layer, "attention_3", without its number."""
+    plain = re.sub(r"[\W_]*\d+\W*$", "", name.lower())
+    return next((kind for kind, names in NAMES.items() if name.lower() in names or plain in names), None)
 
 
 def convention_by_name(name: str) -> str | None:
@@ -84,7 +105,7 @@ def read_file(name: str, content: bytes) -> Given:
     ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), None)
     if ending is None:
         raise InputError(
-            f"{quoted(name)} is no file of numbers that is read here: it must end in {', '.join(ENDINGS)}."
+            f"{quoted(name)} is no file of numbers that is read here: it must end in {', '.join(ENDINGS)}. {NO_PICKLE}"
         )
     if len(content) > MOST_BYTES:
         raise InputError(f"{quoted(name)} has {len(content):,} bytes; at most {MOST_BYTES:,} are read.")
@@ -110,7 +131,7 @@ def _npy_file(name: str, content: bytes) -> dict[str, np.ndarray]:
 
 
 def _npz(name: str, content: bytes) -> dict[str, np.ndarray]:
-    """The arrays. The zip directory is read first, for the sizes."""
+    """The arrays; beside others what is pickled is left out. The zip directory is read first, for the sizes."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
             members = file.infolist()
@@ -118,19 +139,28 @@ def _npz(name: str, content: bytes) -> dict[str, np.ndarray]:
             if total > MOST_BYTES or len(members) > 1000:
                 what = f"{quoted(name)} unpacks to {total:,} bytes in {len(members):,} arrays"
                 raise InputError(f"{what}; at most {MOST_BYTES:,} in 1,000 are read.")
-            arrays = {}
+            arrays, pickled = {}, None
             for member in members:
                 if not member.filename.endswith(".npy"):
                     raise InputError(f"{quoted(name)} holds {quoted(member.filename)}, which is no NumPy array.")
                 with file.open(member) as packed:
-                    arrays[member.filename.removesuffix(".npy")] = _npy(
-                        name, io.BytesIO(packed.read(MOST_BYTES)), total
-                    )
+                    try:
+                        array = _npy(name, io.BytesIO(packed.read(MOST_BYTES)), total)
+                    except Pickled as error:
+                        pickled = error
+                    else:
+                        arrays[member.filename.removesuffix(".npy")] = array
     except InputError:
         raise
     except Exception:
         raise InputError(f"{quoted(name)} is damaged or no npz file.") from None
+    if pickled and all(array.dtype.kind in "US" for array in arrays.values()):
+        raise pickled
     return arrays
+
+
+class Pickled(InputError):
+    """An array of objects, which are not read."""
 
 
 def _npy(name: str, file: io.BytesIO, size: int) -> np.ndarray:
@@ -142,7 +172,7 @@ def _npy(name: str, file: io.BytesIO, size: int) -> np.ndarray:
     except Exception:
         raise InputError(f"{quoted(name)} is damaged or no NumPy array.") from None
     if dtype.hasobject:
-        raise InputError(f"{quoted(name)} holds pickled objects, which could run code; save a plain array of numbers.")
+        raise Pickled(f"{quoted(name)} holds pickled objects, which could run code; save a plain array of numbers.")
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > size:
         raise InputError(f"{quoted(name)} is cut short: its header tells of {quoted(shape)} cells, and it is smaller.")
     file.seek(0)
@@ -175,8 +205,23 @@ def read_text(text: str, name: str = "the text") -> Given:
     text = text.removeprefix("\ufeff").strip()
     if not text:
         raise InputError(f"{quoted(name)} is empty.")
+    if text.startswith("{") and (given := _object(name, text)):
+        return given
     rows = _nested(name, text) if "[" in text or "{" in text else _lines(name, text)
     return Given(name, {"": _array(name, rows)}, _rounding(text))
+
+
+def _object(name: str, text: str) -> Given | None:
+    """Arrays and tokens by their names, from an object of JSON; None if it holds something else."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    lists = {one: value for one, value in values.items() if isinstance(value, list) and value}
+    texts = {one: value for one, value in lists.items() if all(isinstance(word, str) for word in value)}
+    arrays = {one: _array(name, value) for one, value in lists.items() if one not in texts}
+    named = {one: np.array(value) for one, value in texts.items()}
+    return Given(name, arrays, _rounding(text), named) if arrays else None
 
 
 _PRINTED = re.compile(r"^(?:tensor|array)\((.*?)(?:,\s*(?:dtype|device|grad_fn|requires_grad)=.*)?\)$", re.DOTALL)

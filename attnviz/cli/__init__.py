@@ -68,7 +68,7 @@ def _open(options: Namespace) -> None:
 
 def _link(asked: str) -> str:
     """The link that was given, or the one of a source that a person's file builds, or of a saved run."""
-    if not (parser.FILE.fullmatch(asked) or asked.lower().endswith(parser.SAVED)):
+    if not (parser.FILE.fullmatch(asked) or asked.lower().endswith(parser.SAVED) or os.path.isfile(asked)):
         return asked
     from attnviz import api, cases
     from attnviz.cli import values  # torch

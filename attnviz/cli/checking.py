@@ -6,6 +6,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from attnviz.check import MEANT, Report, check, reading
 from attnviz.cli import rules
@@ -20,16 +21,34 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
         AttnvizError: if the file cannot be read, or an option does not fit it.
     """
     given = _read(options.file)
-    arrays = given.chosen(options.array)
+    chosen = given.chosen(options.array)
+    arrays = {name: array for one in chosen.items() for name, array in _layers(*one)}
     reports = {name: _report(name, array, given.rounding, options) for name, array in arrays.items()}
     if options.json:
         say(json.dumps([{"array": name, **report.to_json()} for name, report in reports.items()], indent=1))
     else:
-        for number, (name, report) in enumerate(reports.items()):
-            for line in [""] * bool(number) + report.lines(name):
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for name, report in reports.items():
+            alike.setdefault(tuple(report.lines()), []).append(name)
+        for number, ((first, *rest), names) in enumerate(alike.items()):
+            called = f"{_listed(names)}: " if any(names) else ""
+            for line in [*[""] * bool(number), f"{called}{first}", *rest]:
                 say(line)
     failing = ("error", "warning") if options.strict else ("error",)
     return int(any(report.worst in failing for report in reports.values()))
+
+
+def _layers(name: str, array: Any) -> list[tuple[str, Any]]:
+    """An array, or each layer of one of five axes: (layers, B, H, Q, K)."""
+    if array.ndim != 5:
+        return [(name, array)]
+    return [(f"{name or 'array'}[{layer}]", part) for layer, part in enumerate(array)]
+
+
+def _listed(names: list[str]) -> str:
+    """Names of arrays of which the same is said; of many the first and the last."""
+    shown = [quoted(name) for name in names]
+    return ", ".join(shown) if len(shown) < 5 else f"{shown[0]} to {shown[-1]} ({len(shown)} arrays)"
 
 
 def _read(file: str) -> reading.Given:

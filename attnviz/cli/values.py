@@ -59,7 +59,7 @@ def source(options: Namespace) -> Source:
 def read(options: Namespace) -> tuple[list[str], Source]:
     """The texts and the model; the name of a file of attention in the place of a text is both, if no model is given."""
     name = options.text
-    if options.model is None and name.lower().endswith(files.READ) and Path(name).is_file():
+    if options.model is None and Path(name).suffix and is_file(name):
         run = source(Namespace(**vars(options) | {"model": name}))
         return [*run.one_run], run
     return texts(options.text), source(options)
@@ -72,11 +72,19 @@ def load(name: str, **settings: object) -> Source:
             raise InputError(f"What a file builds has no setting {quoted(next(iter(settings)))}; set it in the file.")
         sys.stderr.write(f"attnviz: the code of {shown(file[1])} is run.\n")
         return script.build(*file.groups())
-    if name.lower().endswith(files.READ):
+    if name.lower().endswith(files.READ) or is_file(name):
         if settings:
             raise InputError(f"A saved run has no setting {quoted(next(iter(settings)))}; it is shown as it is.")
         return cases.source(name)
     return fetch(name, **settings)
+
+
+def is_file(name: str) -> bool:
+    """Whether there is a file of that name; a text may be too long to be one."""
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def fetch(name: str, **settings: object) -> Source:

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from safetensors.torch import save as to_bytes
 
-from attnviz.check.reading import ENDINGS
+from attnviz.check.reading import ENDINGS, NO_PICKLE
 from attnviz.core import checksum
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
@@ -38,6 +38,7 @@ READ = (ENDING, *ARRAYS)
 __all__ = [
     "ARRAYS",
     "ENDING",
+    "NO_PICKLE",
     "READ",
     "content",
     "from_arrays",

@@ -124,14 +124,26 @@ def from_file(name: str, content: bytes) -> Record:
     if {"query", "key"} <= set(given.arrays):
         return from_arrays(**_parts(name, given.arrays), **called)
     chosen = given.chosen()
-    if len(chosen) > 1:
-        raise InputError(
-            f"Which array of {quoted(name)} is meant? It has {', '.join(map(quoted, chosen))}; give one alone."
-        )
-    (array, weights), *_ = chosen.items()
-    if (kind := reading.kind_by_name(array)) not in (None, "weights"):
+    weights = {one: array for one, array in chosen.items() if reading.kind_by_name(one) in (None, "weights")}
+    if not weights:
+        kind = reading.kind_by_name(next(iter(chosen)))
         raise InputError(f"{quoted(name)} holds {kind}, no weights: 'attnviz check' reads it.")
-    return from_arrays(weights, **called)
+    if len(weights) > 1 and not reading.are_layers(weights):
+        raise InputError(
+            f"Which array of {quoted(name)} is meant? It has {', '.join(map(quoted, weights))}; give one alone."
+        )
+    layers = list(weights.values())
+    called = {"kind": "decoder" if all(map(_hides_the_future, layers)) else "encoder"} | called
+    record = from_arrays(layers if len(layers) > 1 else layers[0], **called)
+    left_out = tuple(f"{quoted(one)} is not read: the weights say what attends." for one in chosen.keys() - weights)
+    return replace(record, findings=record.findings + left_out)
+
+
+def _hides_the_future(weights: Any) -> bool:
+    """Whether no query gives weight to a later key, as in a decoder."""
+    weights = _tensor(weights, "weights")
+    square = weights.dim() > 1 and weights.shape[-1] == weights.shape[-2] > 1
+    return square and not bool(weights.triu(1).any())
 
 
 def _parts(name: str, arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -146,7 +146,7 @@ def test_printed_weights_pass_the_check_of_row_sums():
         ("a.csv", b"0,5\t0,5\n0,2\t0,8", "a point for a comma"),
         ("a.csv", b"\xff\xfe0\x00", "no text in UTF-8"),
         ("a.csv", b"1+2j,1", r"'1\+2j' in row 1"),
-        ("a.json", b'{"mask": [1]}', "cannot be read as nested lists|is no number"),
+        ("a.json", b'{"mask": {"a": [1]}}', "cannot be read as nested lists|is no number"),
         ("a.json", b"[[1, [2]]]", "is no number"),
         ("a.json", b"[[1, 2], [3]]", "rows of different lengths"),
         ("a.json", b"[[1, null]]", "None, which is no number"),
