@@ -157,7 +157,7 @@ def test_a_fault_of_a_model_at_one_text_ends_nothing(run, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("texts.txt", "--as", "numbers", "--head", "1"), "made with other settings (head: null there, 1 here)"),
+        (("texts.txt", "--as", "numbers", "--head", "1"), "has other settings (head: null there, 1 here)"),
         (("texts.txt", "--as", "numbers", "--seed", "7"), "seed"),
         (("texts.txt", "--as", "case"), 'as: "numbers" there, "case" here'),
         (("other.txt", "--as", "numbers"), "Text 2 of 'made' is 'a dog', not 'another'"),
@@ -229,6 +229,18 @@ def test_cases_pages_and_arrays(run, tmp_path, monkeypatch, capsys):
     assert len([*(tmp_path / "pages").glob("*.html")]) == 4
 
 
+def test_ctrl_c_says_that_the_same_command_goes_on(run, monkeypatch):
+    def press(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("attnviz.api.analyze", press)
+        status, _, err = run()
+
+    assert (status, err) == (130, "attnviz: Canceled. The same command goes on where this ended.\n")
+    assert "4 made" in run()[1]
+
+
 def test_a_terminal_sees_a_bar(run, monkeypatch):
     """A file or a pipe does not."""
 
@@ -241,5 +253,5 @@ def test_a_terminal_sees_a_bar(run, monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     run("texts.txt", "--of", "overview", "--format", "json")
 
-    assert terminal.getvalue().startswith("\rbatch [..............................]   0%  0 of 4\x1b[K")
+    assert terminal.getvalue().startswith("\rbatch [#######.......................]  25%  1 of 4\x1b[K")
     assert terminal.getvalue().endswith("\rbatch [##############################] 100%  4 of 4\x1b[K\n")

@@ -135,7 +135,7 @@ def shipped(tmp_path_factory):
     tiny.forget()
 
 
-@pytest.fixture(scope="module", params=some([*SOURCES], 7))
+@pytest.fixture(scope="module", params=some([*SOURCES], 5))
 def record(request, shipped, tmp_path_factory):
     return SOURCES[request.param](tmp_path_factory.mktemp("model"))
 

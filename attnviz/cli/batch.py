@@ -62,7 +62,11 @@ def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], No
     wanted = [(number, text) for number, text in enumerate(texts, 1) if not folder.holds(number, text.text)]
     for line in lines.unknown(source, [text.text for _, text in wanted if not text.error]):
         note(line)
-    failed = _make_all(options, source, folder, wanted, format)
+    try:
+        failed = _make_all(options, source, folder, wanted, format)
+    except KeyboardInterrupt:
+        note("Canceled. The same command goes on where this ended.")
+        raise
     made = f"{len(wanted) - len(failed):,} made, {len(texts) - len(wanted):,} kept, {len(failed):,} failed"
     say(f"{counted(len(texts), 'text')}: {made}. {Path(options.output, MANIFEST)} says which file is of which.")
     for text, error in failed[:MOST_LISTED]:
@@ -78,8 +82,7 @@ def _make_all(
     """Make the files; gives the texts of which none could be made, and why."""
     failed, bar = [], Bar(sys.stderr)
     try:
-        for done, (number, text) in enumerate(wanted):
-            bar.draw("batch", done / len(wanted), f"{done:,} of {len(wanted):,}")
+        for done, (number, text) in enumerate(wanted, 1):
             error, content = text.error, b""
             if not error:
                 try:
@@ -91,7 +94,7 @@ def _make_all(
                 folder.fail(number, text.text, text.origin, error)
             else:
                 folder.put(number, text.text, text.origin, f"{number:05d}-{file_stem(text.text)}.{format}", content)
-        bar.draw("batch", 1.0, f"{len(wanted):,} of {len(wanted):,}")
+            bar.draw("batch", done / len(wanted), f"{done:,} of {len(wanted):,}")
     finally:
         bar.end()
     return failed
