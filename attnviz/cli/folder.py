@@ -96,9 +96,7 @@ class Folder:
         if other := [name for name in sorted({*there, *settings}) if there.get(name) != settings.get(name)]:
             name = other[0]
             one, here = (json.dumps(of.get(name))[:60] for of in (there, settings))
-            raise InputError(
-                f"{path} was made with other settings ({name}: {one} there, {here} here): give another one."
-            )
+            raise InputError(f"{path} has other settings ({name}: {one} there, {here} here): give another folder.")
 
 
 def _checksum(content: bytes) -> str:
