@@ -22,8 +22,8 @@ from attnviz.views import Seen
 WIDTH = 336
 """Pixels of the whole mosaic, so that it fits a phone."""
 
-WIDEST = 150
-"""Pixels of a thumbnail at most where there are one or two."""
+WIDEST, SMALL = 150, 100
+"""Pixels of a thumbnail at most where there are one or two, and on a phone."""
 
 GAP, LABEL = 14, 20
 
@@ -51,7 +51,7 @@ def title_of(seen: Seen) -> str:
 
 def drawing_of(seen: Seen, style: Style) -> Picture:
     """The thumbnails, each as high as its map is for its width."""
-    side, height, corners = placed(seen)
+    side, height, corners = placed(seen, style)
     places, labels = [], []
     for head, (x, y) in enumerate(corners):
         places.append(Thumbnail(seen.site, head, x, y, f"head {head}"))
@@ -62,12 +62,12 @@ def drawing_of(seen: Seen, style: Style) -> Picture:
     return plan.picture({seen.site: seen}, title, lines, style)
 
 
-def placed(seen: Seen) -> tuple[int, int, list[tuple[int, int]]]:
+def placed(seen: Seen, style: Style) -> tuple[int, int, list[tuple[int, int]]]:
     """Width and height of a thumbnail, and where the left upper corner of each stands; in pixels."""
-    count = seen.step.num_heads
-    columns = columns_of(count)
+    count, narrow = seen.step.num_heads, style.room is not None and style.on_screen
+    columns = min(count, 4) if narrow else columns_of(count)
     side = (WIDTH - GAP * (columns - 1)) // columns
-    side = min(side, WIDEST) if count <= 2 else side
+    side = min(side, SMALL if narrow else WIDEST) if narrow or count <= 2 else side
     height = round(side * max(0.25, min(2.0, len(seen.queries) / max(1, len(seen.keys)))))
     step = height + LABEL + GAP
     return side, height, [(i % columns * (side + GAP), i // columns * step + LABEL) for i in range(count)]
@@ -75,7 +75,8 @@ def placed(seen: Seen) -> tuple[int, int, list[tuple[int, int]]]:
 
 def corners(record: Record, site: Site, **shown: Unpack[Shown]) -> list[tuple[int, int]]:
     """The right upper corner of each thumbnail on the screen, in pixels: there a page can put a button."""
-    side, _, lefts = placed(see(record, site, **shown)[0])
+    seen, style = see(record, site, **shown)
+    side, _, lefts = placed(seen, replace(style, on_screen=True))
     return [(x + side, y) for x, y in lefts]
 
 
@@ -87,7 +88,8 @@ def _label(seen: Seen, head: int, x: float, y: float, style: Style) -> dict:
     """A thumbnail's number; a head that is off says so, on a page by the button beside it."""
     off, colors = head in seen.step.heads_off, style.colors
     color = colors.accent if head == style.focused else colors.quiet if off else colors.text
-    return frame.words(x, y, f"head {head}{' · off' if off and not style.on_screen else ''}", color)
+    said = f"{head}" if style.on_screen and style.room else f"head {head}"
+    return frame.words(x, y, f"{said}{' · off' if off and not style.on_screen else ''}", color)
 
 
 def _arrays(seen: Seen) -> dict[str, np.ndarray]:

@@ -2,15 +2,18 @@
 
 import base64
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from pictures import SITE, data, draw, heads, heatmap, record_of, without_data
 from PIL import Image
 
+from attnviz.charts.style import Style
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent
-from attnviz.figures.heads import WIDTH, columns_of
+from attnviz.figures.figure import see
+from attnviz.figures.heads import WIDTH, columns_of, corners, placed
 
 WORDS = ["The", "cat", "sat"]
 
@@ -102,3 +105,15 @@ def test_thumbnails_and_their_legend_have_the_domain_of_the_large_map():
         assert {row["text"] for row in data(large, "words")} & {
             row["text"] for row in data(chart, "words") if row["text"].startswith("weight")
         }
+
+
+def test_on_a_phone_up_to_four_heads_stand_in_one_row():
+    """Small enough to fit; the buttons of a page stand at their right upper corners there, too."""
+    record = record_of(["a", "b"], heads=4)
+    seen, style = see(record, SITE, room=358)
+    side, _, places = placed(seen, replace(style, on_screen=True))
+
+    assert len({y for _, y in places}) == 1
+    assert places[-1][0] + side <= 358
+    assert corners(record, SITE, room=358) == [(x + side, y) for x, y in places]
+    assert placed(seen, style) == placed(seen, Style())

@@ -20,7 +20,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         shown = look.display(at, form)
     bar.predict()
     with st.container(horizontal=True, gap="medium"):
-        left, right = st.container(width=344, key="overview"), st.container(width="stretch")
+        left, right = st.container(width=344, key="overview"), st.container(width="stretch", key="large")
     with left:
         _every(at, shown)
     with right:
@@ -28,7 +28,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         figure, key = forms.figure(form, at, shown), forms.KEYS[form]
         with bar.export:
             pictures.take_away(figure, key, more=partial(everything.button, at, (figure,)))
-        with st.container(horizontal=True, gap="medium"):
+        with st.container(horizontal=True, gap="medium", key="drawn"):
             pictures.picture(figure, key, select="cell", on_select=forms.select(form))
             with st.container(width="stretch", key="beside"):
                 edits.elsewhere(at)
@@ -40,7 +40,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
 
 def _every(at: Look, shown: dict) -> None:
     """All heads of the site, to choose one and to switch some off."""
-    where = {"sentence": at.sentence, "view": shown["view"]}
+    where = {"sentence": at.sentence, "view": shown["view"], "room": look.room()}
     drawn = where | {"dark": at.dark, "domain": shown["domain"]}
     figure = cache.drawn(figures.heads, at.record, at.site, focused=at.head, rev=look.rev("head"), **drawn)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="active"):
