@@ -18,8 +18,11 @@ def csv(table: pd.DataFrame) -> bytes:
     UTF-8 with a byte order mark: without it Excel takes tokens for another encoding; pandas and R skip it. Lines end
     with CR LF (RFC 4180), which also has the writer quote a cell with either of them.
     """
-    texts = {name: [_cell(value) for value in table[name]] for name in table if not is_number(table[name])}
-    return table.assign(**texts).to_csv(index=False, lineterminator="\r\n").encode("utf-8-sig")
+    columns = [_cells(table[name]) for name in table]
+    lines = map(",".join, zip(*columns, strict=True))
+    if len(columns) == 1:
+        lines = (line or '""' for line in lines)  # a reader passes over an empty line
+    return "\r\n".join([",".join(_quoted(str(name)) for name in table), *lines, ""]).encode("utf-8-sig")
 
 
 def npz(arrays: Mapping[str, np.ndarray], about: str) -> bytes:
@@ -45,11 +48,27 @@ def _text(value: object) -> str:
     return str(value) if not infinite else "∞" if value > 0 else "−∞"
 
 
-def _cell(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    text = clean(value)
-    return f"'{text}" if text.startswith(FORMULA) else text
+def _cells(column: pd.Series) -> list[str]:
+    """A column as CSV. Column by column, a head of 512 tokens is written ten times as fast as row by row."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
+        cells = column.to_numpy().astype(str)
+        cells[column.isna()] = ""
+        return cells.tolist()
+    values = column.tolist()
+    known = {value: _cell(value) for value in {value for value in values if isinstance(value, str)}}
+    return [known[value] if isinstance(value, str) else _cell(value) for value in values]
+
+
+def _cell(value: object) -> str:
+    """A value as CSV; a text that begins like a formula is told from one."""
+    if _is_missing(value):
+        return ""
+    text = clean(value) if isinstance(value, str) else str(value)
+    return _quoted(f"'{text}" if isinstance(value, str) and text.startswith(FORMULA) else text)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text
 
 
 def is_number(column: pd.Series) -> bool:

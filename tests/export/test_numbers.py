@@ -68,6 +68,23 @@ def test_csv_of_hostile_text_holds_no_formula(hostile):
     assert {"'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\tx", "'\rx", 'a,"b"\nc'} <= set(cells)
 
 
+def test_csv_is_what_pandas_writes():
+    """Numbers of any size, whole numbers with gaps, and columns of everything, byte for byte."""
+    table = pd.DataFrame(
+        {
+            "weight": np.array([1e-5, np.nan, np.inf, -0.0, 1e20, 0.1], np.float32),
+            "exact": np.array([1e-7, 0.5, 1 / 3, 1e16, 123456789.123, np.nan]),
+            "count": pd.array([1, None, 3, 4, 5, 6], dtype="Int64"),
+            "off": [True, False] * 3,
+            "any": [1, "1", 1.0, True, None, "é"],
+            "text, quoted": ["", 'a"b', "x,y", "a\nb", "a\rb", None],
+        }
+    )
+
+    for shown in (table, table[["exact"]], table[:0]):
+        assert data.csv(shown) == shown.to_csv(index=False, lineterminator="\r\n").encode("utf-8-sig")
+
+
 def test_csv_begins_as_excel_needs_it(figure):
     assert render(figure, "csv").startswith(b"\xef\xbb\xbfquery,")
 
