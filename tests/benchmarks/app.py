@@ -1,9 +1,9 @@
 """The app in a real Chromium, and the exports: `make bench`. It prints times, and asserts nothing.
 
 Clicks are measured in turns with the bare page (bare.py): the least that Streamlit does for a click that changes one
-small chart. Goals: a head or mask, each time a state that was never seen, in 1.2 times the bare page's time at 16 and 64
-tokens, 1.5 at 256, 2 at 512; a knob of the page Steps in 1.2; another page in 5, Overview in 8; from the start of the
-server to the frame in 1.2 times the bare page's start to its chart, to the first picture in 1.5.
+small chart. Goals: a head or mask, each time a state that was never seen, in 1.2 times the bare page's time at 16 and
+64 tokens, 1.5 at 256, 2 at 512; a knob of the page Steps in 1.2; another page in 5, Overview in 8; from the start of
+the server to the frame in 1.2 times the bare page's start to its chart, to the first picture in 1.5.
 """
 
 import subprocess
