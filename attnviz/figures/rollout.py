@@ -10,7 +10,7 @@ from attnviz.charts import axes, bars, frame, panels, pixels
 from attnviz.charts.frame import Frame, Ramp, box
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.picture import Picture
-from attnviz.charts.size import size_beside
+from attnviz.charts.size import size_beside, within
 from attnviz.charts.style import Style
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.core.record import Record
@@ -19,7 +19,7 @@ from attnviz.metrics.beside import tiles
 from attnviz.metrics.rollout import Mixed
 from attnviz.views import groups
 
-MOST_BARS = 40
+MOST_BARS, PADDING = 40, 30
 """Tokens drawn at most, those with the largest shares; the table holds all."""
 
 WHAT = "½ the attention of a layer (mean of its heads) and ½ the residual, multiplied through the layers"
@@ -99,7 +99,9 @@ def drawing_of(traced: Traced, style: Style) -> Panels:
     """Rows are positions after the layers, columns tokens; the color ends at the largest share."""
     colors, n = style.colors, len(traced.texts)
     size, every = size_beside(n, n), groups(traced.found.tokens)
-    bands = axes.bands(every.tokens[:: size.tile])
+    bands, narrowest = axes.bands(every.tokens[:: size.tile]), frame.NARROWEST
+    if style.room and style.on_screen:
+        size, narrowest = within(size, style.room + axes.edges(bands, bands, size).left - PADDING), style.room
     room, names = axes.edges(bands, bands, size), axes.names(every, size.tile)
     values = tiles(traced.shares, size.tile)
     limit, side, below = panels.limit_of(values), range(size.rows), size.height + 14
@@ -110,7 +112,13 @@ def drawing_of(traced: Traced, style: Style) -> Panels:
     ticks = tuple((at, f"{at * limit:.3g}") for at in (0, 0.5, 1))
     ramp = Ramp("share, from 0 to the largest of this map", pixels.ramp_uri(colors), ticks)
     around += frame.legend([], ramp, top=below, width=size.width, colors=colors)
-    wide = {"left": room.left, "top": room.top - 8, "width": size.width - room.left, "colors": colors}
+    wide = {
+        "left": room.left,
+        "top": room.top - 8,
+        "width": size.width - room.left,
+        "colors": colors,
+        "narrowest": narrowest,
+    }
     around += frame.heading(title_of(traced), [*lines_of(traced, style), *axes.notes_on(size)], **wide)
     row = -1 if style.selected is None else style.selected // size.tile
     return Panels((panel,), around, style, (row, -1), names, names, readout=(0, below + 66))

@@ -24,6 +24,7 @@ KEYS = {"map": "head", "lines": "lines", "text": "text", "picture": "picture"}
 SIDES = ("from", "to")
 LEAST = (None, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Smallest weights with a line; None for the strongest alone."""
+STRONGEST = "the strongest"
 
 MOST_BESIDE = 15
 """Heads drawn beside the one in focus."""
@@ -72,7 +73,11 @@ def _of_lines(at: Look) -> None:
             control(st.pills, "Also show heads", ALSO, others, selection_mode="multi", **options)
         else:
             control(st.multiselect, "Also show heads", ALSO, others, max_selections=MOST_BESIDE, width=300, **options)
-    options = {"format_func": lambda least: f"{least:g}" if least else "the strongest", "width": 150}
+    options = {
+        "format_func": lambda least: f"{least:g}" if least else STRONGEST,
+        "placeholder": STRONGEST,
+        "width": 150,
+    }
     control(st.selectbox, "Minimum weight", LEAST_DRAWN, LEAST, lead="Minimum weight", **options)
     if state.get(PINS):
         options = {"type": "tertiary", "icon": ":material/close:", "key": "let go"}

@@ -98,7 +98,7 @@ def _draw(at: Look, traced: Traced, position: int) -> None:
     clicked = look.clicks("reach", lambda point: state.put(QUERY, int(point["query"]) * tile))
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
-            whole = figures.rollout(traced, selected=position, dark=at.dark, rev=look.rev("reach"))
+            whole = figures.rollout(traced, selected=position, rev=look.rev("reach"), **at.styled)
             pictures.show(whole, "reach", select="cell", on_select=clicked)
         with st.container(width=600, key="reached"):
             place = st.container()
