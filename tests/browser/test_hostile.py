@@ -192,9 +192,10 @@ def test_hostile_settings_are_said_as_typed_and_change_nothing(page, server, pat
 ALL_AT_ONCE = "constructor </b>:red[x] $x$ =1+1 שלום 👩🏽‍💻 \x1b\ufffe e\u0301\u0301\u0301\u0301\u0301\u0301 {{x}}"
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("path", "names"),
-    some([("masks?model=scratch&", ("mask",)), ("?model=scratch&mask=subsequent&", ("heads", "head", "change"))], 1),
+    [("masks?model=scratch&", ("mask",)), ("?model=scratch&mask=subsequent&", ("heads", "head", "change"))],
 )
 def test_every_button_gives_a_file_that_opens(page, server, tmp_path, path, names):
     """Each of the files of a hostile text, from every picture; its HTML page runs nothing and asks for nothing."""

@@ -145,6 +145,7 @@ def written(drawing) -> list[str]:
     return sorted(drawing.locator("text").all_text_contents())
 
 
+@pytest.mark.sweep
 def test_a_link_opens_the_same_picture_of_a_model(page, server):
     """Model, site, head, step and edits, in a session that knows nothing else."""
     open_page(page, server, "?model=induction")
