@@ -16,7 +16,7 @@ from safetensors.torch import load, save
 import attnviz
 from attnviz import ALiBi, Edits, Painted, Site, Subsequent, Window, figures, files
 from attnviz.core.edits import EachOff
-from attnviz.core.errors import InputError
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.modifiers import RelativeBias
 from attnviz.core.record import Prediction, Step
 from attnviz.core.scoring import Scoring
@@ -71,15 +71,10 @@ def check_same(record, again):
             ours, theirs = (one.steps[n].weights(head) for one in (record, again))
             assert torch.equal(ours.nan_to_num(9), theirs.nan_to_num(9))
             assert step.reasons(head)[0] == again.steps[n].reasons(head)[0]
-    for figure, head in (figures.heads, ()), (figures.lines, ((0,),)), (figures.head, (0,)):
-        ours, theirs = (figure(one, again.steps[-1].site, *head) for one in (record, again))
-        assert written(ours.chart) == written(theirs.chart)
-        assert ours.table.equals(theirs.table)
-        assert (ours.title, ours.description) == (theirs.title, theirs.description)
 
 
 def test_what_is_read_again_is_what_was_saved(shipped, tmp_path):
-    """Of each source, edited and not: every field, every weight, every reason; picture, table, title and words."""
+    """Of each source, edited and not: every field, every weight, every reason."""
     for number, record in enumerate(every_record(shipped)):
         path = attnviz.save(record, tmp_path / f"{number}.attn")
 
@@ -213,6 +208,41 @@ def test_a_file_that_is_wrong_is_refused_in_one_sentence(content, change, said):
 
     assert said in str(refused.value)
     assert "case.attn" in str(refused.value)
+
+
+def places(value, at=()):
+    """Where something stands in a JSON value; of a list in the first three places."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value[:3]) if isinstance(value, list) else ()
+    yield from ([at] if at else [])
+    for name, part in parts:
+        yield from places(part, (*at, name))
+
+
+NUMBERS = [-1, 0, 1, 10**6, 10**30, 1.5, float("nan"), float("inf")]
+OTHERS = [None, False, "", "x", "output", [], [[]], ["output", [9, 9]], {}, {"rule": "not"}]
+
+
+@examples(300)
+@given(data=st.data())
+def test_a_header_in_which_anything_was_changed_is_refused_or_drawn(data):
+    """In one sentence: of what was read, every head can be drawn and the run be saved again."""
+    record = story_of(["a", "b"], {"a": 0.5, "b": 0.5}, {"a": 0.2, "b": 0.8}, edits=Edits(mask=Subsequent()))
+    content = files.saved(record)
+
+    def change(header):
+        *above, last = data.draw(st.sampled_from([*places(header)]))
+        part = header
+        for name in above:
+            part = part[name]
+        part[last] = data.draw(st.sampled_from(NUMBERS + OTHERS))
+
+    try:
+        record = files.read(with_header(content, change))
+        attnviz.explore(record)
+        figures.overview(record).table  # noqa: B018
+        files.saved(record)
+    except AttnvizError as error:
+        assert "\n" not in str(error)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 7, 8, 100, -1, -100])

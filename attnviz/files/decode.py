@@ -1,5 +1,6 @@
 """A record from a JSON object and tensors, which may be of anybody: everything is checked."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from attnviz.core.scoring import Scoring
 from attnviz.core.shapes import check_broadcast
 from attnviz.core.tap import BiasBesideSink, MaskBesideSink
 from attnviz.core.tokens import Sentence, Token
+from attnviz.files.encode import PRECISIONS
 
 TOKEN = (str, int, int, int, bool, bool, int)
 MOST = 2**28
@@ -61,7 +63,8 @@ def _record(kept: _Kept, said: dict[str, Any]) -> Record:
     _check(0 < len(steps) == len({step.site for step in steps}), "it has no attention, or a layer twice")
     read = targets or sentences
     _check(len({len(one.tokens) for one in sentences} | {0}) == 2, "its texts are not of one length")
-    labels = said["labels"] and (tuple(map(_text, said["labels"][0])), kept.get(said["labels"][1], 2))
+    labels = _if_there(said["labels"], lambda given: (tuple(map(_text, given[0])), kept.get(given[1], 2)))
+    _check(said["precision"] in ("", *PRECISIONS), "its numbers are of no known precision")
     _check(not labels or labels[1].shape == (len(read), len(labels[0])), "its labels do not fit its texts")
     return Record(
         sentences=sentences,
@@ -71,12 +74,14 @@ def _record(kept: _Kept, said: dict[str, Any]) -> Record:
         steps=steps,
         output=kept.get(said["output"], 3),
         targets=targets,
-        prediction=said["prediction"] and _prediction(kept, said["prediction"], (len(read), len(read[0].tokens))),
+        prediction=_if_there(
+            said["prediction"], lambda given: _prediction(kept, given, (len(read), len(read[0].tokens)))
+        ),
         labels=labels,
         vectors=kept.get(said["vectors"], 2),
         read_only=bool(said["read_only"]),
-        unseen=said["unseen"] and _text(said["unseen"]),
-        precision=_text(said["precision"]),
+        unseen=_if_there(said["unseen"], _text),
+        precision=said["precision"],
         patches=_patches(kept, said.get("patches"), len(sentences)),
         findings=tuple(map(_text, said.get("findings", []))),
     )
@@ -98,7 +103,8 @@ def _patches(kept: _Kept, said: dict[str, Any] | None, batch: int) -> Patches | 
 def _sentence(said: dict[str, Any]) -> Sentence:
     tokens = []
     for parts in said["tokens"]:
-        _check(len(parts) == len(TOKEN) and all(map(isinstance, parts, TOKEN)), "a token is none")
+        fits = len(parts) == len(TOKEN) and all(map(isinstance, parts, TOKEN))
+        _check(fits and all(abs(part) < 2**63 for part in parts[1:]), "a token is none")
         tokens.append(Token(*parts))
     length = said["length"]
     _check(type(length) is int and 0 <= length <= len(tokens), "a text is longer than its tokens")
@@ -192,6 +198,10 @@ def _prediction(kept: _Kept, said: dict[str, Any], places: tuple[int, int]) -> P
     written = tuple(map(_text, said["written"]))
     _check(inside and len(written) in (0, places[0]), "its prediction is of other texts")
     return Prediction(logits, vocabulary, written, blanks, _whole(said["others"]))
+
+
+def _if_there(value: Any, read: Callable[[Any], Any]) -> Any:
+    return None if value is None else read(value)
 
 
 def _text(value: Any) -> str:
