@@ -58,7 +58,9 @@ def pack(
         folder = f"{number:02d}-{own}" if len(figures) > 1 else ""
         lines += [clean(figure.title), clean(figure.description), ""]
         for format, size, words in formats:
-            if format not in NUMBERS or getattr(figure, NUMBERS[format]) is not None:
+            if (
+                vars(figure).get(NUMBERS.get(format, ""), format) is not None
+            ):  # what is not made yet is not made for this
                 make = partial(render, figure, format, **size)
                 lines.append(made(folder + filename(figure, format, **size), words, make))
         lines.append("")

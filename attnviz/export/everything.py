@@ -13,9 +13,9 @@ from attnviz.figures import Figure
 
 FORMATS = tuple(one for one in bundle.FILES if one[0] in ("svg", "csv"))
 
-MOST_ROWS = 300_000
-"""Rows of all tables together: they take three seconds. The first ones are written; of the others it is said where
-their numbers are."""
+MOST_ROWS = 100_000
+"""Rows of all tables together, which take two seconds. The first ones are written; of the others it is said where their
+numbers are."""
 
 CASE, PAGE = "case.attn", "every-head.html"
 IN_CASE = (
