@@ -20,12 +20,13 @@ from attnviz.ui.shared.toolbar import Bar
 def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines, combined=True)
     a = bar.at
+    mine = other.side_of(a)
     with st.container(gap="xsmall", key="b"):
         b = other.side(a, bar.prediction)
     if isinstance(b, AttnvizError):
         note(str(b))
     else:
-        _compared(bar, other.side_of(a), b)
+        _compared(bar, mine, b)
     alike.panel(a)
 
 
