@@ -259,13 +259,16 @@ def written(tmp_path_factory):
     np.savez(folder / "named.npz", **shuffled, tokens=np.array(WORDS))
     np.savez(folder / "masked.npz", attn=np.stack(layers), attention_mask=np.ones((1, Q)))
     np.savez(folder / "objects.npz", attn=np.stack(layers), tokens=np.array(WORDS, dtype=object))
+    np.save(folder / "one.npy", np.stack(layers)[:, 0])
     save_file({name: torch.from_numpy(layer) for name, layer in shuffled.items()}, folder / "listed.safetensors")
     said = {"tokens": WORDS, "attention": [layer[0].tolist() for layer in layers]}
     (folder / "said.json").write_text(json.dumps(said))
     return folder, np.stack(layers)
 
 
-@pytest.mark.parametrize("name", ["stacked", "listed", "named", "masked", "objects", "listed.safetensors", "said.json"])
+@pytest.mark.parametrize(
+    "name", ["stacked", "listed", "named", "masked", "objects", "one.npy", "listed.safetensors", "said.json"]
+)
 def test_attention_is_read_as_people_save_it(written, name, capsys):
     """One array, or one of each layer in any order; tokens are those beside it; what hides the future is a decoder."""
     folder, layers = written
@@ -277,10 +280,21 @@ def test_attention_is_read_as_people_save_it(written, name, capsys):
     assert record.sites[0] == Site("decoder", 0)
     expected = WORDS if name in ("stacked", "named", "said.json") else [str(n) for n in range(Q)]
     assert [*record.sentences[0].labels] == expected
-    assert ("'attention_mask' is not read" in " ".join(record.findings)) == (name == "masked")
+    stacked = "(11, 5, 7, 7) is read as (layers, H, Q, K) of one text."
+    notes = {"masked": "'attention_mask' is not read.", "one.npy": stacked, "said.json": stacked}
+    assert [*record.findings] == ([notes[name]] if name in notes else [])
     array = ("--array", "attn") if name == "masked" else ()
     assert main(["check", str(file), *array]) == 0
     assert capsys.readouterr().out.count("Nothing wrong was found.") == 1
+
+
+def test_a_batch_of_texts_is_known_by_their_tokens(tmp_path):
+    weights = softmax(B, H, Q, K).numpy()
+    np.savez(tmp_path / "a.npz", attn=weights, tokens=np.array([WORDS] * B))
+
+    record = attnviz.read(tmp_path / "a.npz")
+
+    assert (len(record.sentences), len(record.steps), record.findings) == (B, 1, ())
 
 
 def test_a_layer_that_differs_is_checked_for_itself(written, tmp_path, capsys):

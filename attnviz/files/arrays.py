@@ -110,6 +110,7 @@ def from_cache(arrays: Mapping[str, Any], **more: Any) -> Record | None:
 def from_file(name: str, content: bytes) -> Record:
     """The record of a file of arrays: weights, a cache of TransformerLens, or query, key and more under these names.
 
+    One array of weights of four axes is of the layers of one text, which people save rather than a batch of one layer.
     Beside "query" and "key" may stand "value", "weights" and "may_attend"; beside all of them "tokens", and of
     cross-attention "keys", as texts. No pickle is read.
 
@@ -123,20 +124,26 @@ def from_file(name: str, content: bytes) -> Record:
         return record
     if {"query", "key"} <= set(given.arrays):
         return from_arrays(**_parts(name, given.arrays), **called)
-    chosen = given.chosen()
+    layers, notes = _weights(given, one_text=np.ndim(called.get("tokens", "")) < 2)
+    called = {"kind": "decoder" if all(map(_hides_the_future, layers)) else "encoder"} | called
+    record = from_arrays(layers if len(layers) > 1 else layers[0], **called)
+    return replace(record, findings=(*record.findings, *notes))
+
+
+def _weights(given: reading.Given, *, one_text: bool) -> tuple[list[Any], list[str]]:
+    """The weights of a file, an array of each layer or one of all, and what is to be said of how they were read."""
+    chosen, name = given.chosen(), quoted(given.name)
     weights = {one: array for one, array in chosen.items() if reading.kind_by_name(one) in (None, "weights")}
     if not weights:
         kind = reading.kind_by_name(next(iter(chosen)))
-        raise InputError(f"{quoted(name)} holds {kind}, no weights: 'attnviz check' reads it.")
+        raise InputError(f"{name} holds {kind}, no weights: 'attnviz check' reads it.")
     if len(weights) > 1 and not reading.are_layers(weights):
-        raise InputError(
-            f"Which array of {quoted(name)} is meant? It has {', '.join(map(quoted, weights))}; give one alone."
-        )
-    layers = list(weights.values())
-    called = {"kind": "decoder" if all(map(_hides_the_future, layers)) else "encoder"} | called
-    record = from_arrays(layers if len(layers) > 1 else layers[0], **called)
-    left_out = tuple(f"{quoted(one)} is not read: the weights say what attends." for one in chosen.keys() - weights)
-    return replace(record, findings=record.findings + left_out)
+        raise InputError(f"Which array of {name} is meant? It has {', '.join(map(quoted, weights))}; give one alone.")
+    layers, notes = list(weights.values()), [f"{quoted(one)} is not read." for one in chosen.keys() - weights]
+    if len(layers) == 1 and layers[0].ndim == 4 and len(layers[0]) > 1 and one_text:
+        notes.append(f"{tuple(layers[0].shape)} is read as (layers, H, Q, K) of one text.")
+        layers = list(layers[0])
+    return layers, notes
 
 
 def _hides_the_future(weights: Any) -> bool:
