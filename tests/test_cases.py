@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import attnviz
-from attnviz import ALiBi, Edits, Site, Subsequent, Tap, Window, api, cases, files
+from attnviz import ALiBi, Edits, Site, Subsequent, Tap, Window, api, cases, cli, files
 from attnviz.cli import main, parser
 from attnviz.core.errors import InputError
 from attnviz.core.origin import Change
@@ -227,6 +227,19 @@ def test_a_sink_of_a_file_stays_one_under_edits():
     assert weights[3, :2].eq(0).all()
     assert (weights[3, 4:].sum() > 0) == (weights[3, 5] > 0)
     torch.testing.assert_close(weights.sum(-1), torch.ones(5))
+
+
+def test_a_file_opens_where_it_was_saved(tmp_path, monkeypatch):
+    """As the shell opens the app; what is no link is left out."""
+    monkeypatch.setattr(api, "OFFERED", {})
+    monkeypatch.chdir(tmp_path)
+    record, state = attnviz.analyze(TEXT, "story"), {"model": ["evil"], "site": ["d1"], "show": ["1"]}
+    attnviz.save(record, "a.attn", settings={"state": state})
+    attnviz.save(record, "b.attn", settings={"state": {"site": 7}})
+
+    assert cli._link("a.attn") == "?model=a.attn&site=d1&show=1"
+    assert cli._link("b.attn") == "?model=b.attn"
+    assert api.load("a.attn").record.source == "story"
 
 
 def test_what_is_no_file_of_ours_says_what_is():
