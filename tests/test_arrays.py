@@ -170,6 +170,30 @@ def test_what_does_not_fit_is_refused_in_one_sentence(arrays, says):
         attnviz.from_arrays(**arrays)
 
 
+@pytest.mark.parametrize(
+    ("given", "text", "joined"),
+    [
+        (
+            ["The", "Ġs", "leeps", "ĠcafÃ©", "Ã", "ĠĊ", "Ġ", "<|endoftext|>"],
+            "The sleeps caféÃ     <|endoftext|>",
+            "2 4",
+        ),
+        (["<s>", "▁Ein", "▁Hu", "nd", "</s>"], "<s> Ein Hund </s>", "3"),
+        (["[CLS]", "un", "##believ", "##able", "[SEP]"], "[CLS] unbelievable [SEP]", "2 3"),
+        (["Ġenerali", "a", "b", "c", "##"], "Ġenerali a b c ##", ""),
+        (["#", "#b", "c#", "#"], "# #b c# #", ""),
+    ],
+)
+def test_pieces_of_a_tokenizer_stand_as_the_text_that_they_are(given, text, joined):
+    """Bytes are a text, signs of a word's beginning are blanks; where a piece stands is where the text has it."""
+    weights = softmax(1, 1, len(given), len(given))
+    (sentence,) = attnviz.from_arrays(weights, tokens=given).sentences
+
+    assert sentence.text == text
+    assert " ".join(str(i) for i, token in enumerate(sentence.tokens) if token.joined) == joined
+    assert all(sentence.text[token.start : token.end] in (token.text, " ") for token in sentence.tokens)
+
+
 # Files of other tools
 
 

@@ -18,6 +18,7 @@ from attnviz.core.record import Record, Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
+from attnviz.files import pieces
 
 SAME = 1e-4
 """How far given weights may be from those that given queries and keys make."""
@@ -31,6 +32,10 @@ READ = {
 TEXTS = ("tokens", "keys")
 LENS = re.compile(r"blocks\.(\d+)\.attn\.hook_(pattern|q|k|v)")
 """What TransformerLens calls the weights (B, H, Q, K), and the queries, keys and values (B, n, H, d), in its cache."""
+
+
+BREAKS = re.compile("[\\n\\r\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029]")
+"""What ends a line: a text has one."""
 
 
 def from_arrays(
@@ -60,7 +65,8 @@ def from_arrays(
         mask: booleans, True = may attend; or what `convention` says; the same for all layers if it is one array.
         convention: of the mask, one of `attnviz.check.CONVENTIONS`.
         scale: of the dot products; by default 1/√d_k.
-        tokens: what stands at the queries, as words; of several sentences a list each. Otherwise they are numbered.
+        tokens: what stands at the queries, as words or as a tokenizer's pieces ("Ġcat", "##s"); of several sentences a
+            list each. Otherwise they are numbered.
         keys: of kind "cross", what stands at the keys; elsewhere the tokens do.
         kind: "encoder", "decoder" or "cross".
         name: of the source.
@@ -300,8 +306,10 @@ def _sentences(words: Sequence[Any] | None, batch: int, length: int, what: str, 
 
 
 def _sentence(words: list[str]) -> Sentence:
-    tokens, at = [], 0
-    for number, word in enumerate(words):
-        tokens.append(Token(word, number, at, at + len(word)))
-        at += len(word) + 1
-    return Sentence(" ".join(words), tuple(tokens), len(words))
+    """A text of words, or of the pieces of a tokenizer."""
+    tokens, text = [], ""
+    for number, (word, joined) in enumerate(pieces.read(words)):
+        text += " " * (number > 0 and not joined)
+        tokens.append(Token(word, number, len(text), len(text) + len(word), joined=joined))
+        text += BREAKS.sub(" ", word)
+    return Sentence(text, tuple(tokens), len(words))
