@@ -2,7 +2,7 @@
 
 import driver
 import pytest
-from driver import expect_link, link
+from driver import expect_link, link, picture
 from examples import some
 from playwright.sync_api import Page, expect
 
@@ -86,7 +86,10 @@ def test_a_card_leads_to_the_heads_from_any_page_and_frames_a_control(page, serv
 
 
 def test_the_phone_folds_the_controls(window, server):
-    """Layer, head, undo and Export stand there; the rest behind one button; every button is 44 pixels high."""
+    """Layer, head, undo and Export stand there; the rest behind one button; every button is 44 pixels high.
+
+    On half a screen there is room for the text, and the map begins at the left.
+    """
     page = window(390, 844)
     driver.open_page(page, f"{server}/?model=translator")
 
@@ -118,3 +121,9 @@ def test_the_phone_folds_the_controls(window, server):
     chart.evaluate(stale, "false")
 
     expect(spoken).to_have_text("")
+
+    page.set_viewport_size({"width": 800, "height": 900})
+    driver.settled(page)
+
+    assert box(page).bounding_box()["width"] > 600
+    assert picture(page, "head").bounding_box()["x"] < 60
