@@ -3,6 +3,7 @@
 import urllib.request
 from urllib.parse import quote
 
+import driver
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -27,7 +28,8 @@ def outputs(cell) -> dict[str, str]:
 def notebook():
     """The notebook after its run, and what the app that it opened answers while its process lives and after it."""
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
-    client = NotebookClient(book, timeout=300, kernel_name="python3")
+    beside = {"metadata": {"path": str(driver.ROOT)}}
+    client = NotebookClient(book, timeout=300, kernel_name="python3", resources=beside)
     with client.setup_kernel():
         for number, cell in enumerate(book.cells):
             client.execute_cell(cell, number)
