@@ -1,5 +1,7 @@
 """A file that is dropped on the page, in a real Chromium."""
 
+import zipfile
+
 import driver
 import numpy as np
 from playwright.sync_api import expect
@@ -35,4 +37,10 @@ def test_a_file_is_dropped_or_chosen_and_is_a_model(server, page, tmp_path):
     chooser.value.set_files([tmp_path / "large.npy", tmp_path / "weights.npy"])
     expect(page.get_by_role("alert").filter(has_text="large.npy has 51 MB; files of up to 50 MB open")).to_be_visible()
     driver.expect_link(page, "model=file%3Aweights.npy")
+    page.locator(".st-key-export button").first.click()
+    with page.expect_download() as got:
+        page.get_by_role("button", name="Download everything").click()
+    with zipfile.ZipFile(got.value.path()) as archive:
+        assert {"README.txt", "case.attn", "every-head.html"} < {*archive.namelist()}
+    driver.settled(page)
     assert driver.serious(page) == []
