@@ -178,6 +178,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence(arrays, says):
             "The sleeps caféÃ     <|endoftext|>",
             "2 4",
         ),
+        (["The", "Ġdog", "'", "s", "Ġnap", "."], "The dog's nap.", "3"),
         (["<s>", "▁Ein", "▁Hu", "nd", "</s>"], "<s> Ein Hund </s>", "3"),
         (["[CLS]", "un", "##believ", "##able", "[SEP]"], "[CLS] unbelievable [SEP]", "2 3"),
         (["Ġenerali", "a", "b", "c", "##"], "Ġenerali a b c ##", ""),

@@ -20,6 +20,10 @@ from attnviz.views import Seen
 Head = tuple[Site, int]
 
 
+ABOVE = 8
+"""Pixels between the lines under the title and the thumbnails."""
+
+
 @dataclass(frozen=True)
 class Thumbnail:
     """Where a head stands, and what it is called under the pointer."""
@@ -58,8 +62,9 @@ class Mosaic:
             off = one.head in seen[one.site].step.heads_off
             rows.append(self._row(one, found[one.site, one.head], scales[one.site, one.head], style, off=off))
             around += self._outline(one, style, off=off)
-        wide = {"left": 0, "top": -8, "width": self.width, "narrowest": self.narrowest}
-        around += frame.heading(title, lines, colors=colors, **wide)
+        around += frame.heading(
+            title, lines, left=0, top=-ABOVE, width=self.width, narrowest=self.narrowest, colors=colors
+        )
         if scales:
             ramp = legend_of([*scales.values()], colors)
             around += frame.legend([], ramp, top=self.bottom + 14, width=self.width, colors=colors)

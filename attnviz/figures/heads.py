@@ -9,9 +9,10 @@ import numpy as np
 from attnviz import tables, words
 from attnviz.charts import frame
 from attnviz.charts.frame import Frame
-from attnviz.charts.mosaic import Mosaic, Thumbnail
+from attnviz.charts.mosaic import ABOVE, Mosaic, Thumbnail
 from attnviz.charts.picture import Picture
 from attnviz.charts.style import Style
+from attnviz.charts.theme import LINE
 from attnviz.core.display import in_title
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
@@ -77,7 +78,9 @@ def corners(record: Record, site: Site, **shown: Unpack[Shown]) -> list[tuple[in
     """The right upper corner of each thumbnail on the screen, in pixels: there a page can put a button."""
     seen, style = see(record, site, **shown)
     side, _, lefts = placed(seen, replace(style, on_screen=True))
-    return [(x + side, y) for x, y in lefts]
+    said = frame.heading("", seen.notes, left=0, top=0, width=WIDTH, narrowest=WIDTH, colors=style.colors).words
+    above = len(said) * LINE + (ABOVE if said else 0)  # what is said above moves the thumbnails down
+    return [(x + side, y + above) for x, y in lefts]
 
 
 def columns_of(heads: int) -> int:

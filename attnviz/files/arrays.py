@@ -308,8 +308,8 @@ def _sentences(words: Sequence[Any] | None, batch: int, length: int, what: str, 
 def _sentence(words: list[str]) -> Sentence:
     """A text of words, or of the pieces of a tokenizer."""
     tokens, text = [], ""
-    for number, (word, joined) in enumerate(pieces.read(words)):
-        text += " " * (number > 0 and not joined)
+    for number, (word, apart, joined) in enumerate(pieces.read(words)):
+        text += " " * (number > 0 and apart)
         tokens.append(Token(word, number, len(text), len(text) + len(word), joined=joined))
         text += BREAKS.sub(" ", word)
     return Sentence(text, tuple(tokens), len(words))

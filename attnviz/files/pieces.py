@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 STARTS = ("Ġ", "▁")
 """What a piece begins with that begins a word: of byte-level BPE, and of SentencePiece."""
@@ -21,19 +22,23 @@ BYTES = {chr(byte): byte for byte in _PLAIN} | {chr(256 + i): byte for i, byte i
 """The byte for which each sign of byte-level BPE stands, as GPT-2 writes them."""
 
 
-def read(words: Sequence[str]) -> list[tuple[str, bool]]:
-    """The text of each token, and whether it continues the word before it. What are words already stay so."""
+def read(words: Sequence[str]) -> list[tuple[str, bool, bool]]:
+    """The text of each token, whether a blank stands before it, and whether it continues the word before it.
+
+    What are words already stay so.
+    """
 
     def often(sign: str) -> bool:
         return sum(word.startswith(sign) for word in words) >= max(1, SHARE * len(words))
 
     start = next((sign for sign in STARTS if often(sign)), None)
     if start:
-        return [(_text(word, start), i > 0 and not _begins(word, words[i - 1], start)) for i, word in enumerate(words)]
+        parts = [(_text(word, start), _begins(word, before, start)) for before, word in pairwise(["<s>", *words])]
+        return [(text, apart, not apart and text[:1].isalnum()) for text, apart in parts]
     if often(CONTINUES):
-        begin = [not word.startswith(CONTINUES) for word in words]
-        return [(word.removeprefix(CONTINUES) or word, not one) for word, one in zip(words, begin, strict=True)]
-    return [(word, False) for word in words]
+        joined = [word.startswith(CONTINUES) for word in words]
+        return [(word.removeprefix(CONTINUES) or word, not one, one) for word, one in zip(words, joined, strict=True)]
+    return [(word, True, False) for word in words]
 
 
 def _begins(word: str, before: str, start: str) -> bool:

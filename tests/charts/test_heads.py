@@ -9,7 +9,9 @@ import pytest
 from pictures import SITE, data, draw, heads, heatmap, record_of, without_data
 from PIL import Image
 
+from attnviz import figures
 from attnviz.charts.style import Style
+from attnviz.charts.theme import LINE
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent
 from attnviz.figures.figure import see
@@ -117,3 +119,14 @@ def test_on_a_phone_up_to_four_heads_stand_in_one_row():
     assert places[-1][0] + side <= 358
     assert corners(record, SITE, room=358) == [(x + side, y) for x, y in places]
     assert placed(seen, style) == placed(seen, Style())
+
+
+def test_buttons_stand_below_what_is_said_above_the_thumbnails():
+    """As far as the lines of text are high."""
+    plain = record_of(["a", "b"], heads=4)
+    record = replace(plain, read_only=True)
+    words = figures.heads(record, SITE).drawn_for_screen()[0]["datasets"]["words"]["y"]
+
+    above = LINE / 2 - min(words)
+    assert above > LINE
+    assert corners(record, SITE) == [(x, y + above) for x, y in corners(plain, SITE)]
