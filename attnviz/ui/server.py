@@ -16,7 +16,8 @@ from types import ModuleType
 import streamlit
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from streamlit import config
+from streamlit import config, runtime
+from streamlit.runtime import RuntimeState
 
 from attnviz.ui import launch
 from attnviz.ui.shared.text import SCRIPTS
@@ -122,16 +123,26 @@ def collect_garbage(ended: threading.Event) -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     while not ended.wait(PAUSE):
         if any(gc.get_count()[1:]):
-            gc.collect()
+            collect()
             cache.forget_the_dead()
             if trim is not None:
                 trim(0)
 
 
+def collect() -> None:
+    """Collect garbage; while nobody is there, also of what `warm` froze: it holds a session that was open just then."""
+    alone = runtime.exists() and runtime.get_instance().state is RuntimeState.NO_SESSIONS_CONNECTED
+    if alone:
+        gc.unfreeze()
+    gc.collect()
+    if alone:
+        gc.freeze()
+
+
 def warm() -> None:
     """Import what a picture needs, draw one, and take all of it out of the garbage collector's sight.
 
-    Collecting garbage would look at all of it each time; what is frozen here is never looked at again.
+    Collecting garbage would look at all of it each time; what is frozen here is looked at while nobody is there.
     """
     from attnviz import export, figures
     from attnviz.core.edits import Edits

@@ -6,8 +6,11 @@ import re
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
+import pytest
 from streamlit import config
+from streamlit.runtime import RuntimeState
 
 from attnviz.ui import server
 from attnviz.ui.shared.text import SCRIPTS
@@ -53,6 +56,28 @@ def test_garbage_is_collected_while_the_server_runs_and_not_by_each_run(monkeypa
     finally:
         gc.set_threshold(*thresholds)
         config.set_option("runner.postScriptGC", before)
+
+
+@pytest.mark.parametrize(
+    ("state", "goes"), [("NO_SESSIONS_CONNECTED", True), ("ONE_OR_MORE_SESSIONS_CONNECTED", False)]
+)
+def test_a_session_that_was_open_as_the_server_warmed_up_goes_once_nobody_is_there(monkeypatch, state, goes):
+    """What is frozen is not looked at while somebody waits."""
+    server_now = SimpleNamespace(state=RuntimeState[state])
+    monkeypatch.setattr(server, "runtime", SimpleNamespace(exists=lambda: True, get_instance=lambda: server_now))
+    freed = threading.Event()
+    ring = Ring(freed)
+    gc.collect()
+    gc.freeze()
+    del ring
+    try:
+        server.collect()
+
+        assert freed.is_set() == (there == "NO_SESSIONS")
+    finally:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
 
 def test_the_scripts_of_the_page_reach_it():
