@@ -58,12 +58,10 @@ def test_garbage_is_collected_while_the_server_runs_and_not_by_each_run(monkeypa
         config.set_option("runner.postScriptGC", before)
 
 
-@pytest.mark.parametrize(
-    ("state", "goes"), [("NO_SESSIONS_CONNECTED", True), ("ONE_OR_MORE_SESSIONS_CONNECTED", False)]
-)
-def test_a_session_that_was_open_as_the_server_warmed_up_goes_once_nobody_is_there(monkeypatch, state, goes):
+@pytest.mark.parametrize("there", ["NO_SESSIONS", "ONE_OR_MORE_SESSIONS"])
+def test_a_session_that_was_open_as_the_server_warmed_up_goes_once_nobody_is_there(monkeypatch, there):
     """What is frozen is not looked at while somebody waits."""
-    server_now = SimpleNamespace(state=RuntimeState[state])
+    server_now = SimpleNamespace(state=RuntimeState[f"{there}_CONNECTED"])
     monkeypatch.setattr(server, "runtime", SimpleNamespace(exists=lambda: True, get_instance=lambda: server_now))
     freed = threading.Event()
     ring = Ring(freed)
