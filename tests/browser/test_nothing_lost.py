@@ -40,9 +40,18 @@ def follow(page: Page, name: str, pressed: int = 80) -> None:
     arrived(page, name)
 
 
+MARKED = """name => {
+    const links = [...document.querySelectorAll('[class*=st-key-pages] a')];
+    const style = links.find(link => link.textContent === name)?.className;
+    return links.filter(link => link.className === style).length === 1;
+}"""
+"""Whether the link to a page is drawn as none of the others: the server, too, is there."""
+
+
 def arrived(page: Page, name: str) -> None:
     path = "/" if name == "Heads" else f"/{name.lower()}"
     page.wait_for_function("path => location.pathname === path", arg=path)
+    page.wait_for_function(MARKED, arg=name)
     driver.settled(page)
 
 

@@ -94,7 +94,7 @@ def _sentence(texts: dict[str, str], *, fixed: bool) -> str:
     behavior["disabled"] = fixed
     behavior["placeholder"] = "" if fixed else "Type a sentence. Shift+Enter begins another one."
     with st.container(gap=None, key="box"):
-        control(st.text_area, "Sentence", TEXT, shown=clean(text), lead="", **behavior)
+        control(st.text_area, "Sentence", TEXT, shown=clean(text) if fixed else text, lead="", **behavior)
         if not fixed:
             st.button("Analyze", key="analyze", type="primary")
     return text
