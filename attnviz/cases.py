@@ -6,8 +6,10 @@ attnviz.cases.verify("case.attn").lines
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import torch
 from torch import Tensor
@@ -51,7 +53,7 @@ def settings_of(source: Source) -> dict[str, Any]:
 
 
 def source(file: str | Path, content: bytes | None = None) -> Saved:
-    """A file of anyone as a source: a saved run, or arrays by the ending of its name.
+    """A file of anyone as a source: a saved run, alone or in an archive, or arrays by the ending of its name.
 
     Args:
         content: what stands in the file, if it is not to be read.
@@ -60,6 +62,8 @@ def source(file: str | Path, content: bytes | None = None) -> Saved:
         InputError: as `attnviz.read`.
     """
     name = Path(file).name
+    if name.lower().endswith(".zip"):
+        name, content = _in_archive(name, files.content(Path(file)) if content is None else content)
     if not name.lower().endswith(files.READ):
         raise InputError(
             f"{quoted(name)} is no file that opens: its name must end in {', '.join(files.READ)}. {files.NO_PICKLE}"
@@ -68,6 +72,23 @@ def source(file: str | Path, content: bytes | None = None) -> Saved:
         return Saved(name, files.from_file(name, files.content(Path(file)) if content is None else content))
     record, made = files.opened(Path(file) if content is None else content, name)
     return Saved(name, record, made=made if isinstance(made, dict) else {})
+
+
+def _in_archive(name: str, content: bytes) -> tuple[str, bytes]:
+    """The saved run in an archive, with its name.
+
+    Raises:
+        InputError: if there is none, or it cannot be read.
+    """
+    try:
+        with ZipFile(BytesIO(content)) as archive:
+            runs = [one for one in archive.infolist() if one.filename.endswith(files.ENDING)]
+            if len(runs) == 1 and runs[0].file_size <= files.MOST_BYTES:
+                return Path(runs[0].filename).name, archive.read(runs[0])
+    except Exception:  # of a damaged archive the library raises nearly anything
+        raise InputError(f"{quoted(name)} is damaged or no ZIP archive.") from None
+    found = f"one of {runs[0].file_size:,} bytes, too large" if len(runs) == 1 else len(runs) or "none"
+    raise InputError(f"An archive opens with one saved run ({files.ENDING}) in it; {quoted(name)} has {found}.")
 
 
 def state_of(source: Saved, what: str = "state") -> dict[str, list[str]]:

@@ -38,6 +38,7 @@ READ = (ENDING, *ARRAYS)
 __all__ = [
     "ARRAYS",
     "ENDING",
+    "MOST_BYTES",
     "NO_PICKLE",
     "READ",
     "content",

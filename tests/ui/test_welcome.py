@@ -60,6 +60,20 @@ def test_a_card_sets_a_state_and_asks_a_question(name):
     assert app.query_params == linked(card.link)
 
 
+def test_no_card_stands_beside_a_text_of_ones_own():
+    """It would replace it; the text taken back, the cards are there again."""
+    app = opened(model=None)
+    box = next(one for one in app.text_area if one.label == "Sentence")
+    box.set_value("the dog ran").run()
+
+    assert welcome.CLAIM not in html(app)
+    assert not [one for one in app.button if one.label in welcome.CARDS]
+
+    button(app, "Undo").click().run()
+
+    assert welcome.CLAIM in html(app)
+
+
 def test_what_the_cards_ask_has_an_answer():
     """Without the future a mouse becomes "il"; with its head off the model no longer names who gets the ball."""
     app = opened(model=None)

@@ -35,8 +35,8 @@ SAID: Setting[tuple[tuple[str, str], ...]] = kept("files said", ())
 """What is to be said of the files that came, each with the kind of its note."""
 
 HELP = (
-    f"A saved run (.attn), or attention as .npz, .npy, .csv or .safetensors: up to {MOST_FILES} files of {MOST_MB} MB. "
-    "You can also drop them anywhere on this page. They stay in this session."
+    "A saved run (.attn, or the ZIP of everything), or attention as .npz, .npy, .csv or .safetensors: "
+    f"up to {MOST_FILES} files of {MOST_MB} MB. You can also drop them on the page. They stay in this session."
 )
 BUTTON = f'<button class="open-file" data-most="{MOST_MB}" title="{HELP}">Open<span> file</span></button>'
 """Made to work by files.js."""

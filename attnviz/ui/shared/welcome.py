@@ -32,9 +32,13 @@ class Card:
     icon: str
     undone: str = ""
 
+    def is_of(self, now: Link) -> bool:
+        """Whether a link shows the model and the text of the card."""
+        return all(now.get(name) == self.link.get(name) for name in ("model", "text"))
+
     def says(self, now: Link) -> str:
         """The question, or what a change made of it; the claim, once the model or the text is another."""
-        if any(now.get(name) != self.link.get(name) for name in ("model", "text")):
+        if not self.is_of(now):
             return CLAIM
         changes = ((self.link[name][0], now.get(name, [""])[0]) for name in ("off", "mask") if name in self.link)
         return self.question if all(one in there for one, there in changes) else self.undone
@@ -76,12 +80,15 @@ def arrive(settings: Mapping[str, Setting]) -> None:
 
 
 def cards(settings: Mapping[str, Setting]) -> None:
-    """The claim or the question of the chosen card, and the cards; nothing once they are closed."""
-    shown = state.get(WELCOME)
-    if not shown:
+    """The claim or the question of the chosen card, and the cards; nothing once they are closed.
+
+    Nor beside a model or a text of one's own, which a card would replace.
+    """
+    shown, now = state.get(WELCOME), state.now().link()
+    if not shown or not any(one.is_of(now) for one in CARDS.values()):
         return
     card = CARDS.get(shown)
-    says = card.says(state.now().link()) if card else CLAIM
+    says = card.says(now) if card else CLAIM
     card = card if says != CLAIM else None
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
         block(says, f"guide guide-{card.frame if card else 'none'}", "p")
