@@ -94,6 +94,7 @@ def windows(context: BrowserContext) -> Iterator[Callable[..., Page]]:
 
     def window(width: int = 1440, height: int = 900, scheme: str = "light") -> Page:
         page = next((page for page in context.pages if page not in pages), None) or context.new_page()
+        page.bring_to_front()  # a tab behind another one is painted once a second
         page.mouse.move(0, 0)
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme=scheme)
