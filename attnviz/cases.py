@@ -52,18 +52,19 @@ def settings_of(source: Source) -> dict[str, Any]:
     return made | {"torch": torch.__version__}
 
 
-def source(file: str | Path, content: bytes | None = None) -> Saved:
+def source(file: str | Path, content: bytes | None = None, *, most: int = files.MOST_BYTES) -> Saved:
     """A file of anyone as a source: a saved run, alone or in an archive, or arrays by the ending of its name.
 
     Args:
         content: what stands in the file, if it is not to be read.
+        most: bytes of a run in an archive, unpacked.
 
     Raises:
         InputError: as `attnviz.read`.
     """
     name = Path(file).name
     if name.lower().endswith(".zip"):
-        name, content = _in_archive(name, files.content(Path(file)) if content is None else content)
+        name, content = _in_archive(name, files.content(Path(file)) if content is None else content, most)
     if not name.lower().endswith(files.READ):
         raise InputError(
             f"{quoted(name)} is no file that opens: its name must end in {', '.join(files.READ)}. {files.NO_PICKLE}"
@@ -74,8 +75,8 @@ def source(file: str | Path, content: bytes | None = None) -> Saved:
     return Saved(name, record, made=made if isinstance(made, dict) else {})
 
 
-def _in_archive(name: str, content: bytes) -> tuple[str, bytes]:
-    """The saved run in an archive, with its name.
+def _in_archive(name: str, content: bytes, most: int) -> tuple[str, bytes]:
+    """The saved run in an archive, with its name; its size is read first.
 
     Raises:
         InputError: if there is none, or it cannot be read.
@@ -83,11 +84,11 @@ def _in_archive(name: str, content: bytes) -> tuple[str, bytes]:
     try:
         with ZipFile(BytesIO(content)) as archive:
             runs = [one for one in archive.infolist() if one.filename.endswith(files.ENDING)]
-            if len(runs) == 1 and runs[0].file_size <= files.MOST_BYTES:
+            if len(runs) == 1 and runs[0].file_size <= most:
                 return Path(runs[0].filename).name, archive.read(runs[0])
     except Exception:  # of a damaged archive the library raises nearly anything
         raise InputError(f"{quoted(name)} is damaged or no ZIP archive.") from None
-    found = f"one of {runs[0].file_size:,} bytes, too large" if len(runs) == 1 else len(runs) or "none"
+    found = f"one of {runs[0].file_size:,} bytes, and {most:,} are read" if len(runs) == 1 else len(runs) or "none"
     raise InputError(f"An archive opens with one saved run ({files.ENDING}) in it; {quoted(name)} has {found}.")
 
 

@@ -272,6 +272,14 @@ def test_a_run_opens_in_the_archive_that_it_was_downloaded_in():
     assert found.record.tokens(record.sites[0]) == record.tokens(record.sites[0])
 
 
+def test_a_run_in_an_archive_is_no_larger_than_files_may_be():
+    """It is not unpacked to see that."""
+    packed = archive(**{"case.attn": bytes(10_000)})
+
+    with pytest.raises(InputError, match="has one of 10,000 bytes, and 9,999 are read"):
+        cases.source("case.zip", packed, most=9_999)
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [

@@ -116,8 +116,8 @@ def start(browser: Browser, rounds: int = 5) -> list[list[str]]:
     """From the start of a server to a page in a browser that is already open: ours and the bare page's, in turns."""
     ours, least = [], []
     for _ in range(rounds):
-        ours.append(_started(browser, "app.py", PICTURE))
-        least.append(_started(browser, BARE, PICTURE))
+        ours.append(_started(browser, "app.py", LINK))
+        least.append(_started(browser, BARE, SEED))
     names = ("server start to the frame of the page", "server start to the first picture", "second visitor, to it")
     rows = []
     for name, times, bare in zip(names, zip(*ours, strict=True), zip(*least, strict=True), strict=True):
@@ -126,22 +126,22 @@ def start(browser: Browser, rounds: int = 5) -> list[list[str]]:
     return rows
 
 
-def _started(browser: Browser, script: Path | str, picture: str) -> tuple[float, float, float]:
+def _started(browser: Browser, script: Path | str, frame: str) -> tuple[float, float, float]:
     """Seconds from the start of a server to its frame and its first picture, and for a second visitor to that."""
     port, begin = driver.free_port(), time.perf_counter()
     process = driver.launch_app(port, subprocess.DEVNULL, script)
     try:
         page = browser.new_page(viewport=VIEWPORT)
         _open(page, f"http://127.0.0.1:{port}")
-        page.wait_for_selector("[data-testid=stTopNavLink], [data-testid=stToolbar]", state="attached", timeout=60_000)
-        frame = time.perf_counter() - begin
-        page.wait_for_selector(picture, timeout=60_000)
+        page.wait_for_selector(frame, state="attached", timeout=60_000)
+        framed = time.perf_counter() - begin
+        page.wait_for_selector(PICTURE, timeout=60_000)
         first = time.perf_counter() - begin
         page.close()
         page, begin = browser.new_page(viewport=VIEWPORT), time.perf_counter()
         _open(page, f"http://127.0.0.1:{port}")
-        page.wait_for_selector(picture, timeout=60_000)
-        return frame, first, time.perf_counter() - begin
+        page.wait_for_selector(PICTURE, timeout=60_000)
+        return framed, first, time.perf_counter() - begin
     finally:
         page.close()
         process.terminate()

@@ -21,7 +21,7 @@ PREFIX = "file:"
 """What the names of files begin with among the models of a session, and in a link."""
 
 MOST_FILES, MOST_MB = 4, 50
-"""Files that a session may have open, and megabytes of each."""
+"""Files that a session may have open, and megabytes of each, unpacked."""
 MOST_BYTES = 1_000_000_000
 """Memory of the open files of all sessions."""
 LONGEST_NAME = 80
@@ -129,7 +129,7 @@ def _opened(now: State, name: str, content: bytes, setting: Setting[str]) -> Sta
 
     if len(now[OPEN]) >= MOST_FILES:
         raise InputError(f"{MOST_FILES} files are open: close one on the page Model to open {quoted(name)}.")
-    opened = cases.source(name, content)
+    opened = cases.source(name, content, most=MOST_MB * 2**20)
     _check(opened)
     model, number = f"{PREFIX}{name}", 2
     while model in now[OPEN]:
