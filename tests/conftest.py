@@ -34,8 +34,11 @@ def chromium():
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory):
-    """attnviz as a person has it after `pip install`."""
+def installed(tmp_path_factory, worker_id):
+    """attnviz as a person has it after `pip install`; the processes of a run share it."""
     from installed import Installed
 
-    return Installed(tmp_path_factory.mktemp("installed"))
+    of_run = tmp_path_factory.getbasetemp()
+    folder = (of_run if worker_id == "master" else of_run.parent) / "installed"
+    folder.mkdir(exist_ok=True)
+    return Installed(folder)

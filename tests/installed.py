@@ -7,11 +7,15 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from filelock import FileLock
+
 ROOT = Path(__file__).parents[1]
 
 
 class Installed:
     """attnviz from its wheel; what it depends on comes from the environment of the tests.
+
+    The first process of a test run that asks for it builds it, for all.
 
     Attributes:
         wheel: the wheel, built from the source distribution.
@@ -20,20 +24,13 @@ class Installed:
     """
 
     def __init__(self, folder: Path):
-        _build("sdist", ROOT, folder)
-        (source,) = folder.glob("*.tar.gz")
-        shutil.unpack_archive(source, folder, filter="data")
-        _build("wheel", folder / source.name.removesuffix(".tar.gz"), folder)
+        with FileLock(f"{folder}.lock"):
+            if not (folder / "elsewhere").is_dir():
+                _install(folder)
         (self.wheel,) = folder.glob("*.whl")
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
-        self._bin = folder / "env" / "bin"
-        pip = [sys.executable, "-m", "pip", "--python", self._bin / "python"]
-        subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", self.wheel], check=True)
-        (packages,) = folder.glob("env/lib/*/site-packages")
-        (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-        self.folder = packages / "attnviz"
+        (self.folder,) = folder.glob("env/lib/*/site-packages/attnviz")
         self.elsewhere = folder / "elsewhere"
-        self.elsewhere.mkdir()
+        self._bin = folder / "env" / "bin"
 
     def start(self, *command: object, **variables: str) -> subprocess.Popen:
         """Start a command of the environment, such as `attnviz`, in a process group of its own."""
@@ -53,6 +50,22 @@ class Installed:
         process = self.start(*command, **variables)
         out, err = process.communicate(timeout=120)
         return process.returncode, out, err
+
+
+def _install(folder: Path) -> None:
+    """Build the wheel from the source distribution, and install it."""
+    _build("sdist", ROOT, folder)
+    (source,) = folder.glob("*.tar.gz")
+    shutil.unpack_archive(source, folder, filter="data")
+    _build("wheel", folder / source.name.removesuffix(".tar.gz"), folder)
+    (wheel,) = folder.glob("*.whl")
+    python = folder / "env" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", python]
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel], check=True)
+    (packages,) = folder.glob("env/lib/*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    (folder / "elsewhere").mkdir()
 
 
 def _build(what: str, source: Path, folder: Path) -> None:

@@ -135,7 +135,7 @@ def shipped(tmp_path_factory):
     tiny.forget()
 
 
-@pytest.fixture(scope="module", params=some([*SOURCES], 3))
+@pytest.fixture(scope="module", params=some([*SOURCES], 2))
 def record(request, shipped, tmp_path_factory):
     return SOURCES[request.param](tmp_path_factory.mktemp("model"))
 
