@@ -1,6 +1,6 @@
 """Two maps and what the second has more than the first: three maps on one grid, and how far each row moved.
 
-They stand in a row; on a phone one below the other.
+They stand in a row; on a phone A and B stand small above their difference.
 """
 
 from collections.abc import Iterable
@@ -20,6 +20,7 @@ from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, TITLE_CHARACTER, Theme
 from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, in_title, shown
+from attnviz.core.edits import Edits
 from attnviz.core.tokens import Token
 from attnviz.figures.figure import Drawn, Figure, edited, subtitles, text_array
 from attnviz.metrics import BLOCKED
@@ -29,8 +30,8 @@ from attnviz.words import all_heads
 GAP, BAR, NUMBER = 34, 90, 40
 """Pixels between two maps, of the bar of a row that moved as far as can be, and of its number."""
 
-SHORT_BAR, BELOW = 40, 72
-"""Pixels of such a bar on a phone, and under a map there for its legend."""
+SHORT_BAR, BELOW, SMALL_ABOVE = 40, 72, 40
+"""Pixels of such a bar on a phone, under a map there for its legend, and over A and B there for name and number."""
 
 WIDE = 250
 """Pixels of a map under which its signs can be explained."""
@@ -40,6 +41,9 @@ NARROWEST = 220
 
 NUMBER_ROOM = 84
 """Pixels for the number of a cell behind the name of its map."""
+
+MARGIN = 12
+"""Pixels of a screen beside a picture."""
 
 LEAST = 0.05
 """The differences of largest size are at the end of the scale, but if they are smaller than this."""
@@ -166,7 +170,7 @@ APART = (
     _step,
     lambda side: f"{side.site} {side.head if isinstance(side.head, str) else f'head {side.head}'}",
     lambda side: side.record.sentences[side.sentence].text,
-    lambda side: ", ".join(side.record.edits.in_words()) or "original model",
+    lambda side: "changed" if side.record.edits != Edits() else "original model",
 )
 """What A and B are called, by the first in which they differ: model, step of training, head, text, edits."""
 
@@ -219,7 +223,7 @@ class _Plan:
     """Where things stand around three maps of one size.
 
     Attributes:
-        room: pixels across where the maps stand one below the other; 0 where they stand in a row.
+        room: pixels across where A and B stand above their difference; 0 where they stand in a row.
     """
 
     found: Beside
@@ -228,7 +232,7 @@ class _Plan:
     room: int = 0
 
     def stacked(self, room: int) -> "_Plan":
-        """The maps one below the other, with smaller cells if need be."""
+        """A and B small above their difference, with smaller cells if need be."""
         plan = replace(self, room=room)
         return replace(plan, size=within(self.size, room + plan.left - 24 - plan.bar - NUMBER))
 
@@ -240,9 +244,10 @@ class _Plan:
     @cached_property
     def titles(self) -> tuple[str, ...]:
         """The names over the maps, as long as leaves room for the number of a cell."""
-        wide = self.room or max(self.size.width, NARROWEST) + GAP
-        most = int((wide - NUMBER_ROOM) / TITLE_CHARACTER)
-        return tuple(name if len(name) <= most else f"{name[: most - 1]}…" for name in names_of(self.found))
+        wide = (self.room or max(self.size.width, NARROWEST) + GAP) - NUMBER_ROOM
+        most = [int((self.half if self.is_small(end) else wide) / TITLE_CHARACTER) for end in range(3)]
+        each = zip(names_of(self.found), most, strict=True)
+        return tuple(name if len(name) <= longest else f"{name[: longest - 1]}…" for name, longest in each)
 
     def _places(self, axis: int) -> Iterable[tuple]:
         """The tokens of A and B, and where each row (axis 0) or column stands in them."""
@@ -259,7 +264,7 @@ class _Plan:
 
     @property
     def left(self) -> float:
-        return -max(self._left(end) for end in range(3 if self.room else 1)) - 8
+        return -self._left(2 if self.room else 0) - 8
 
     @property
     def bar(self) -> int:
@@ -269,20 +274,38 @@ class _Plan:
     @property
     def above(self) -> float:
         """Pixels over the maps for the labels of the columns and a caption."""
-        names = (text for end in range(3) for text, _ in self.labels(1, end)[:: self.size.every])
+        ends = (2,) if self.room else range(3)
+        names = (text for end in ends for text, _ in self.labels(1, end)[:: self.size.every])
         return max(map(text_width, names)) + axes.PADDING + LINE + 14
+
+    @cached_property
+    def sizes(self) -> tuple[Size, Size, Size]:
+        """Of each map; on a phone A and B share the width."""
+        half = replace(self.size, cell=min(self.size.cell, self.half / self.size.columns)) if self.room else self.size
+        return half, half, self.size
+
+    @property
+    def half(self) -> float:
+        """Pixels for each of A and B on a phone."""
+        return (self.room - MARGIN - GAP / 2) / 2
+
+    def is_small(self, end: int) -> bool:
+        """Whether a map stands without labels."""
+        return bool(self.room) and end < 2
 
     def at(self, end: int) -> tuple[float, float]:
         """Where a map begins; in a row, rows of the same tokens are labeled at the first alone."""
         if self.room:
-            return 0.0, end * (self.size.height + BELOW + self.above)
+            small = self.left + end * (self.half + GAP / 2), 0.0
+            return small if end < 2 else (0.0, self.below_small + self.above)
         left = 0.0 if self.found.comparison.queries.same else sum(self._left(i) for i in range(1, end + 1))
         return end * (max(self.size.width, NARROWEST) + GAP) + left, 0.0
 
     def panel(self, end: int) -> ComparedPanel:
         numbers, states = (*self.found.maps, (self.found.difference, self.found.states))[end]
         values, (x, y) = tiles(numbers, self.size.tile), self.at(end)
-        title = x + self.title_at + text_width(self.titles[end], TITLE_CHARACTER)
+        size, title = self.sizes[end], x + self.title_at(end) + text_width(self.titles[end], TITLE_CHARACTER)
+        number = (x, y - LINE / 2 - 4) if self.is_small(end) else (title + 12, y - self.above + LINE / 2)
         return ComparedPanel(
             ("query", "key"),
             range(self.size.rows),
@@ -290,11 +313,11 @@ class _Plan:
             values,
             x,
             y,
-            self.size.width,
-            self.size.height,
+            size.width,
+            size.height,
             max(panels.limit_of(values), LEAST) if end == 2 else self.scale.top,
             signed=end == 2,
-            beside=(title + 12, y - self.above + LINE / 2),
+            beside=number,
             states=tiled_states(states, self.size.tile),
             ends=MORE if end == 2 else ("", ""),
         )
@@ -306,19 +329,22 @@ class _Plan:
         crowded = max(len(self.found.rows), len(self.found.columns)) > CROWDED
         return Domain("adapts", largest) if 0 < largest < (1 if crowded else FAINT) else Domain()
 
-    @property
-    def title_at(self) -> float:
+    def title_at(self, end: int) -> float:
         """Pixels from a map to its name."""
-        return self.left if self.room else 0.0
+        return self.left if self.room and end == 2 else 0.0
 
     def around(self, end: int) -> Frame:
         """The name of a map, the labels of its rows and columns, and a line around it."""
-        size, colors = self.size, (self.colors.text, self.colors.quiet)
+        size, colors = self.sizes[end], (self.colors.text, self.colors.quiet)
+        outline, above = box(0, 0, size.width, size.height, stroke=self.colors.line), self.above
+        if self.is_small(end):
+            named = frame.words(0, -SMALL_ABOVE + LINE / 2, self.titles[end], self.colors.text)
+            return Frame(titles=(named,), boxes=(outline,))
         labeled = self.room or not (end and self.found.comparison.queries.same)
         rows, columns = self.labels(0, end), self.labels(1, end)
         at = -axes.PADDING
         return Frame(
-            titles=(frame.words(self.title_at, -self.above + LINE / 2, self.titles[end], self.colors.text),),
+            titles=(frame.words(self.title_at(end), -above + LINE / 2, self.titles[end], self.colors.text),),
             rows=tuple(
                 frame.words(at, (i + 0.5) * size.cell, rows[i][0], colors[rows[i][1]])
                 for i in range(0, size.rows if labeled else 0, size.every)
@@ -327,7 +353,7 @@ class _Plan:
                 frame.words((i + 0.5) * size.cell, at, columns[i][0], colors[columns[i][1]])
                 for i in range(0, len(columns), size.every)
             ),
-            boxes=(box(0, 0, size.width, size.height, stroke=self.colors.line),),
+            boxes=(outline,),
         )
 
     def bars(self) -> Frame:
@@ -350,16 +376,32 @@ class _Plan:
         under all where that is too narrow."""
         limit, colors, wide = maps[2].limit, self.colors, {"width": self.size.width, "colors": self.colors}
         top = self.size.height + 14
-        x, y = (maps[1].x, top + 4) if self.size.width >= WIDE else (0.0, top + 2 * LINE + 34)
-        x, y = (0.0, maps[1].y + top) if self.room else (x, y)
         ends = ((0, f"{MORE[0]} {limit:.2g}"), (0.5, "0"), (1, f"{limit:.2g} {MORE[1]}"))
         signed = Ramp("difference, the largest at the end", pixels.ramp_uri(panels.ground(True, colors)), ends)
-        room = {"width": self.room + self.left, "narrowest": 0} if self.room else {"width": maps[2].x - x - GAP}
-        entries = frame.legend(self.entries(), None, top=y, colors=colors, **room)
-        drawn = frame.legend([], self.scale.ramp(colors), top=top, **wide) + entries.moved(x)
+        drawn = self.legend_of_weights(maps[1].x, maps[2].x)
         if not panels.limit_of(maps[2].values):
             return drawn  # nothing differs, and no color says how much
         return drawn + frame.legend([], signed, top=top, **wide).moved(maps[2].x, maps[2].y)
+
+    def legend_of_weights(self, second: float, third: float) -> Frame:
+        """What the colors and the signs of A and B mean.
+
+        Args:
+            second, third: where B and the difference begin.
+        """
+        size, colors = self.sizes[0], self.colors
+        top = size.height + 14
+        x, y = (second, top + 4) if self.room or size.width >= WIDE else (0.0, top + 2 * LINE + 34)
+        x += GAP / 2 if self.room else 0.0  # the ramp is a little wider than A
+        room = {"width": self.half - GAP / 2, "narrowest": 0} if self.room else {"width": third - x - GAP}
+        entries = frame.legend(self.entries(), None, top=y, colors=colors, **room).moved(x)
+        ramp = frame.legend([], self.scale.ramp(colors), top=top, width=size.width, colors=colors)
+        return ramp.moved(self.left if self.room else 0.0) + entries
+
+    @property
+    def below_small(self) -> float:
+        """Where A and B and their legend end, on a phone."""
+        return max(self.sizes[0].height + BELOW, frame.bottom(self.legend_of_weights(0.0, 0.0)) + LINE)
 
     def entries(self) -> list[Entry]:
         colors, maps = self.colors, self.found.maps

@@ -93,6 +93,33 @@ def columns(row: Row, step: Step, keys: tuple[Token, ...]) -> list[Column]:
     return [*found, ("exp", _texts(row.exps)), ("weight", _texts(row.weights))]
 
 
+def line(row: Row, step: Step, key: int) -> str:
+    """From the product of one key to its weight, each number made from the one before by what stands at it.
+
+    A step before the softmax that leaves the number as it is goes unsaid; the steps of the softmax are always there.
+    """
+    at = row.keys.index(key)
+    value = {name: digits(getattr(row, name)[at]) for name in ("sums", "scaled", "capped", "biased", "scores")}
+    steps = [(_scale(step), value["scaled"])]
+    steps += [(f"softcap {step.scoring.softcap:g}", value["capped"])] if step.scoring.softcap is not None else []
+    steps += [(_bias(float(row.biased[at] - row.capped[at])), value["biased"])] if step.scoring.bias else []
+    steps += [(f"÷ {step.scoring.temperature:g} (temperature)", value["scores"])]
+    made, now = [f"q · k = {value['sums']}"], value["sums"]
+    for what, number in steps:
+        made += [f"{what} = {number}"] * (number != now)
+        now = number
+    made += [f"{row.rules[at]} blocks it: {digits(-math.inf)}"] * bool(row.rules[at])
+    if row.state == "empty row":
+        return " → ".join([*made, f"no key is left in this row, so its weight is {digits(row.weights[at])}"])
+    made.append(f"− largest of the row ({digits(row.maximum)}) = {digits(row.shifted[at])}")
+    made.append(f"e to that = {digits(row.exps[at])}")
+    return " → ".join([*made, f"÷ sum of the row ({digits(row.sum_exps)}) = {digits(row.weights[at])}, the weight"])
+
+
+def _bias(number: float) -> str:
+    return f"{'−' if number < 0 else '+'} bias {digits(abs(number))}"
+
+
 def _scale(step: Step) -> str:
     """What q · k is multiplied by; where that is 1/√d_k, so written."""
     scale, d_k = step.scoring.scale, step.query.shape[-1]

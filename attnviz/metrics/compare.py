@@ -126,6 +126,28 @@ def compare(a: Side, b: Side) -> Comparison:
     return Comparison(maps[0][:, :count], maps[1][:, :count], queries, keys, variation, divergence, counted)
 
 
+def first_moved(before: Record, after: Record, *, sentence: int = 0, least: float = 0.0) -> tuple[Site, int] | None:
+    """The first call of a run whose weights are others than before, and its head in which a weight moved most.
+
+    Args:
+        least: a weight that moved by no more stayed as it was.
+
+    Returns:
+        None if no weight of any call moved; head 0 of a call over other tokens, as where another text was written.
+    """
+    for step in after.steps:
+        old, texts = before.step(step.site), [one.tokens(step.site, sentence=sentence) for one in (before, after)]
+        if old.shape != step.shape or texts[0] != texts[1]:
+            return step.site, 0
+        moved = [
+            float((torch.sub(*(one.weights(head, sentence=sentence) for one in (step, old)))).abs().nan_to_num().max())
+            for head in range(step.num_heads)
+        ]
+        if max(moved) > least:
+            return step.site, moved.index(max(moved))
+    return None
+
+
 def _weights(side: Side) -> Tensor:
     """The weights of a map, float64, (Q, K)."""
     step = side.record.step(side.site)

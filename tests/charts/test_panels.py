@@ -1,5 +1,7 @@
 """Tables of numbers as maps that know of each other: stages, the rail, a row in full, the spread."""
 
+import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -16,8 +18,10 @@ from attnviz.charts.style import Style
 from attnviz.charts.theme import DARK, LIGHT
 from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits
-from attnviz.core.masks import Subsequent
+from attnviz.core.masks import Painted, Subsequent
+from attnviz.core.modifiers import ALiBi
 from attnviz.figures.difference import ComparedPanel
+from attnviz.figures.row import line
 from attnviz.figures.stage import drawing_of as stage_drawn
 from attnviz.metrics import WEIGHT
 from attnviz.metrics.beside import BLANK
@@ -155,6 +159,60 @@ def test_a_row_in_full_shows_every_step_that_the_call_has():
     assert {digits(value) for value in row.weights.tolist()} <= {one["text"] for one in data(figure.chart, "bars")}
     assert figure.table["weights"].tolist() == row.weights.tolist()
     assert without_data(figure.chart) == without_data(figures.row(record, SITE, 1, row).chart)
+
+
+def number(text: str) -> float:
+    return float(text.replace("−", "-").replace("∞", "inf"))
+
+
+STEPS = {
+    r"÷ √(\d+)": lambda value, d_k: value / math.sqrt(d_k),
+    r"softcap (\S+)": lambda value, bound: bound * math.tanh(value / bound),
+    r"([−+] bias )(\S+)": None,
+    r"÷ (\S+) \(temperature\)": lambda value, by: value / by,
+    r"− largest of the row \((\S+)\)": lambda value, most: value - most,
+    r"e to that": lambda value: math.exp(value),
+    r"÷ sum of the row \((\S+)\)": lambda value, total: value / total,
+}
+
+
+@pytest.mark.parametrize("added", [{}, {"temperature": 0.5, "softcap": 4.0}, {"bias": (ALiBi(),)}])
+def test_each_number_of_the_line_of_a_cell_follows_from_the_one_before(added):
+    """A person with a pocket calculator comes from the product to the weight, by what the line says."""
+    record = record_of(WORDS, edits=Edits(Subsequent(), **added))
+    row = walk.row(record, SITE, 1, 2)
+    first, *steps = line(row, record.step(SITE), 1).removesuffix(", the weight").split(" → ")
+    value = number(first.removeprefix("q · k = "))
+
+    assert value == pytest.approx(float(row.sums[1]), abs=1e-4)
+
+    for step in steps:
+        said, result = step.rsplit(" = ", 1)
+        pattern = next(one for one in STEPS if re.fullmatch(one, said))
+        found = re.fullmatch(pattern, said).groups()
+        made = STEPS[pattern] or (lambda value, sign, much: value + much * (-1 if "−" in sign else 1))
+        given = [one if STEPS[pattern] is None and i == 0 else number(one) for i, one in enumerate(found)]
+
+        assert number(result) == pytest.approx(made(value, *given), abs=2e-4)
+
+        value = number(result)
+    assert [step for step in steps if step.startswith("÷ sum of the row")]
+    assert value == pytest.approx(float(row.weights[1]), abs=1e-4)
+
+
+def test_the_line_of_a_blocked_cell_says_which_rule_blocks_it():
+    """And that of a row without a key, that it has none."""
+    record = record_of(WORDS, edits=Edits(Subsequent()))
+    blocked = line(walk.row(record, SITE, 1, 1), record.step(SITE), 2)
+
+    assert "→ causal blocks it: −∞ → − largest of the row" in blocked
+    assert blocked.endswith("= 0.0000, the weight")
+
+    empty = record_of(WORDS, edits=Edits(Painted(frozenset((1, i) for i in range(len(WORDS))))))
+
+    said = line(walk.row(empty, SITE, 1, 1), empty.step(SITE), 2)
+
+    assert said.endswith("no key is left in this row, so its weight is 0.0000")
 
 
 def test_the_spread_has_two_bars_for_each_width():

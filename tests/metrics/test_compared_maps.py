@@ -16,7 +16,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.metrics.alike import Divergences, divergences, map2d, tree
-from attnviz.metrics.compare import Side, align, compare, jensen_shannon, total_variation
+from attnviz.metrics.compare import Side, align, compare, first_moved, jensen_shannon, total_variation
 
 DISTRIBUTIONS = st.integers(1, 6).flatmap(
     lambda n: st.tuples(*[st.lists(st.floats(0.001, 1), min_size=n, max_size=n)] * 2)
@@ -217,3 +217,24 @@ def test_a_map_keeps_distances_that_fit_a_plane():
     assert np.allclose(np.linalg.norm(places[:, None] - places, axis=-1), distances)
     assert places.max(0).tolist() == pytest.approx([2, 1.5])
     assert map2d(square([[0.0]])).tolist() == [[0, 0]]
+
+
+def test_a_head_that_is_off_moves_the_weights_of_later_layers_alone():
+    """Those of its own layer are made before; after the last layer there are none."""
+    before = api.analyze("the cat sat", "story")
+    first, last = (api.analyze("the cat sat", "story", Edits(heads_off={(Site("decoder", i), 0)})) for i in (0, 1))
+
+    site, head = first_moved(before, first)
+    assert site == Site("decoder", 1)
+    moved = [float((first.step(site).weights(i) - before.step(site).weights(i)).abs().max()) for i in range(2)]
+    assert moved[head] == max(moved) > 0
+    assert first_moved(before, first, least=1.0) is None
+    assert first_moved(before, last) is None
+
+
+def test_another_text_that_was_written_is_a_change():
+    """The decoder reads other words, so its maps are others."""
+    before = api.analyze("the black cat sleeps", "translator")
+    after = api.analyze("the red dog sleeps", "translator")
+
+    assert first_moved(before, after) == (Site("encoder", 0), 0)

@@ -104,7 +104,8 @@ def test_every_known_mask_runs():
         app.selectbox(key="preset").set_value(name).run()
 
         assert not app.exception
-        assert 'class="note' not in html(app)
+        assert 'class="note error' not in html(app)
+        assert "is left out" not in html(app)
         assert app.selectbox(key="preset").value is None
 
 
@@ -286,3 +287,15 @@ def masks_of(text: str) -> str:
     app = opened(masks_page, text=text)
     assert not app.exception
     return html(app)
+
+
+def test_rules_that_block_nothing_more_say_so():
+    """A causal mask where it is built in, and a window as wide as the text; not one that blocks."""
+    built_in, wide, narrow = (
+        opened(masks_page, **link)
+        for link in ({"model": "story", "mask": "subsequent"}, {"mask": "window-90-90"}, {"mask": "window-1-0"})
+    )
+
+    assert "The built-in mask blocks all of this already: these rules change nothing here." in html(built_in)
+    assert "These rules block no cell here." in html(wide)
+    assert "these rules" not in html(narrow).lower()

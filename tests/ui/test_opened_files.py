@@ -75,6 +75,20 @@ def test_a_file_opens_on_any_page(name, case, weights):
     assert app.text_area(key="text").value == "a dog ran"
 
 
+def test_a_run_without_predictions_predicts_nothing_on_the_page_of_masks():
+    """The next words of its own text are no predictions; of random weights they stand for those of a decoder."""
+    one = files.saved(replace(attnviz.analyze(TEXT, "scratch"), prediction=None))
+    app = drop(page("masks"), ("one.attn", one))
+
+    assert "predicts" not in texts_of(app)
+    assert "predicts" in texts_of(page("masks", model="scratch"))
+
+
+def texts_of(app) -> str:
+    """What is written in the pictures of a page."""
+    return "".join(chart.proto.spec + str(chart.proto.datasets) for chart in app.get("vega_lite_chart"))
+
+
 def test_a_link_to_a_file_asks_for_it_and_then_applies(case):
     """Also its changes, which act on this attention, as the page says."""
     app = page(model="file:case.attn", site="d0", show="2", mask="window-2", off="d0.1", cell="2.1")

@@ -117,6 +117,29 @@ def test_the_page_opens_on_a_comparison_that_shows_something(link, opens):
     assert ("original model" in options) == (opens == "untouched")
 
 
+def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
+    """Those of its own layer stay, which is said; one click compares those that moved."""
+    app = compare(off="d0.0", site="d0", show="0")
+
+    assert said(app).startswith("Switching a head off leaves the weights of its own layer as they are")
+    assert "The first weights that move are those of decoder layer 1." in said(app)
+
+    app.button(key="see moved").click().run()
+
+    assert app.query_params["site"] == "d1"
+    assert said(app).startswith("The row that changed most is ")
+
+    app = compare(off="d1.0", site="d1", show="0")
+
+    assert "No weight of any layer moves. Look at the predictions below." in said(app)
+
+
+def test_a_mask_that_is_built_in_already_is_said_to_change_nothing():
+    app = compare(mask="subsequent")
+
+    assert said(app).endswith("No weight of any layer moves. It blocks nothing that is not blocked already.")
+
+
 def test_two_training_steps_are_subtracted_over_the_same_words():
     """The untrained model writes other words; its maps are those of the words that the trained one wrote."""
     app = compare(model="translator", site="c1", b="step-0")

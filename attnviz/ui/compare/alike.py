@@ -9,7 +9,7 @@ from attnviz.ui.shared import cache, look, pictures
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import heading, in_words, quiet
+from attnviz.ui.shared.text import in_words, quiet
 
 ASKED = kept("compare heads", False)
 
@@ -21,8 +21,14 @@ _divergences = cache.kept(alike.divergences)
 
 
 def panel(at: Look) -> None:
+    """This head beside all others of its kind."""
+    with pictures.part("This head against all others", "all others") as is_open:
+        if is_open:
+            _others(at)
+
+
+def _others(at: Look) -> None:
     """A matrix under a tree, and a map; a click shows a head."""
-    heading("This head against all others")
     steps = [step for step in at.record.steps if step.site.kind == at.site.kind]
     heads = sum(step.num_heads for step in steps)
     if heads < 2:

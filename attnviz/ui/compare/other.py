@@ -84,7 +84,6 @@ def same_words(a: Side, b: Side) -> Side:
     written, sources = a.record.targets, [cache.origin(side.record)[0] for side in (a, b)]
     if not written or b.record.targets == written or sources[0].id != sources[1].id or sources[0] == sources[1]:
         return b
-    quiet("B reads the words that A wrote, so that each row is of the same word. What B writes by itself is below.")
     return replace(b, record=cache.reading(b.record, written))
 
 
@@ -120,10 +119,12 @@ def _what(a: Look) -> Other:
     def choose(now: State, what: str) -> State:
         return now.put(B, now[KEPT].get(what) or _begins(a, what))
 
-    shown = {"shown": chosen.what, "at": "what", "step": choose, "format_func": TITLES.__getitem__}
+    shown = {"shown": chosen.what, "at": "what", "step": choose}
     if look.room():
-        control(st.selectbox, "Compare with", B, options, lead="", width=204, **shown)
+        shown["format_func"] = lambda what: f"B: {TITLES[what]}"
+        control(st.selectbox, "Compare with", B, options, lead="", width=216, **shown)
     else:
+        shown["format_func"] = TITLES.__getitem__
         control(st.pills, "Compare with", B, options, lead="Compare with", **shown)
     return chosen
 

@@ -3,6 +3,7 @@
 from functools import partial
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import figures, words
 from attnviz.core.display import as_sentence
@@ -10,7 +11,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.figures.difference import MEASURE
 from attnviz.metrics.beside import Beside, Places, Side, at_a, beside
 from attnviz.sources.base import Source
-from attnviz.ui.compare import alike, other, said
+from attnviz.ui.compare import alike, other, said, unmoved
 from attnviz.ui.shared import everything, look, pictures, toolbar
 from attnviz.ui.shared.look import Cell
 from attnviz.ui.shared.text import heading, in_words, note, quiet
@@ -21,19 +22,21 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines, combined=True)
     a = bar.at
     mine = other.side_of(a)
+    maps = st.container()  # they begin at one height, whatever is said of B
     with st.container(gap="xsmall", key="b"):
         b = other.side(a, bar.prediction)
     if isinstance(b, AttnvizError):
         note(str(b))
     else:
-        _compared(bar, mine, b)
+        _compared(bar, mine, b, maps)
     alike.panel(a)
 
 
-def _compared(bar: Bar, a: Side, b: Side) -> None:
+def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
     at = bar.at
+    reads = other.same_words(a, b)
     try:
-        found = beside(a, other.same_words(a, b))
+        found = beside(a, reads)
     except AttnvizError as error:
         note(f"{error} Here they stand beside each other.", "notice")
         _side_by_side(a, b)
@@ -45,10 +48,18 @@ def _compared(bar: Bar, a: Side, b: Side) -> None:
     with bar.export:
         pictures.take_away(figure, "difference", more=partial(everything.button, at, (figure,)))
     clicked = look.clicks("cell", partial(_select, found.rows, found.columns), look.let_go)
-    pictures.picture(figure, "difference", select="cell", on_select=clicked)
-    in_words(words.compared(found) if cell is None else words.compared_cell(found, *cell))
+    with maps:
+        pictures.picture(figure, "difference", select="cell", on_select=clicked)
+    if cell is not None:
+        in_words(words.compared_cell(found, *cell))
+    elif found.most_cell is None and b.record is at.before:
+        unmoved.explained(at)
+    else:
+        in_words(words.compared(found))
     pictures.how_to_select(cell is not None)
     quiet(f"{as_sentence(MEASURE)} The same tokens of A and B are matched in their order.")
+    if reads is not b:
+        quiet("B reads the words that A wrote, so that each row is of the same word. What B writes by itself is below.")
     pictures.numbers(figure, "difference")
     heading("Predictions")
     said.both(a, b, found, cell)

@@ -16,16 +16,26 @@ def both(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -
         _vectors(a, b)
         return
     positions = _positions(a, b, found, cell)
-    effect = _effect(a, b)
     with st.container(horizontal=True, gap="large"):
         for name, side, other, position in zip("AB", (a, b), (b, a), positions, strict=True):
             with st.container(width=560, key=f"said {name}"):
                 says.one(name, side.record, other.record, position, (side.sentence, other.sentence), positions)
-                if effect:
-                    shown = {"sentence": side.sentence, "dark": look.is_dark()}
-                    figure = says.drawn(effect, side.record, None, position, **shown)
-                    key = says.KEYS[effect]
-                    pictures.show(figure, f"{key} {name}", f"{key} of {name}", table=True)
+    with pictures.part("How probable each prediction is", "predictions", titled=False) as is_open:
+        if is_open:
+            _figures((a, b), positions)
+
+
+def _figures(sides: tuple[Side, Side], positions: tuple[int, int]) -> None:
+    """The same figure of both, beside each other."""
+    effect = _effect(*sides)
+    if effect is None:
+        return
+    key = says.KEYS[effect]
+    with st.container(horizontal=True, gap="large"):
+        for name, side, position in zip("AB", sides, positions, strict=True):
+            with st.container(width=560, key=f"drawn {name}"):
+                figure = says.drawn(effect, side.record, None, position, sentence=side.sentence, dark=look.is_dark())
+                pictures.show(figure, f"{key} {name}", f"{key} of {name}", table=True)
 
 
 def _vectors(a: Side, b: Side) -> None:

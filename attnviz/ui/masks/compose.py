@@ -38,21 +38,23 @@ def tab(lab: Lab, bar: Bar) -> None:
         paint = control(st.toggle, "Paint", PAINT, help=HELP_PAINT)
         lengths = _other_lengths(lab)
         shown = look.display(lab)
+    phone = look.room() is not None
+    if phone:
+        rulelist.known(lab)
     with st.container(horizontal=True, gap="small", key="compose"):
-        with st.container(width=248, gap="small", key="list"):
-            rulelist.rules(lab)
-            added.controls(lab)
+        if not phone:
+            _rules(lab)
         with st.container(horizontal=True, gap="small", key="maps"):
             with st.container(width="content"):
                 grid = _other_grid(lab, *lengths) if lengths else _grid(lab, paint, shown["view"])
-                pictures.take_away(grid, "mask", "mask")
             with st.container(width="content"):
                 head = figures.head(lab.record, lab.site, lab.head, side=SIDE, **lab.drawn, **shown)
                 pictures.picture(head, "head", select="cell", on_select=look.select)
-                with bar.export:
-                    pictures.take_away(head, "head", more=partial(everything.button, lab, (grid, head)))
-    pictures.cell_in_words(lab, shown["view"])
-    pictures.how_to_select(lab.cell is not None)
+    with bar.export:
+        pictures.take_away(head, "head", more=partial(everything.button, lab, (grid, head)))
+    _in_words(lab, grid, shown["view"])
+    if phone:
+        _rules(lab)
     explain.explained(lab)
     added.shown(lab)
     boxes.table(lab)
@@ -61,6 +63,26 @@ def tab(lab: Lab, bar: Bar) -> None:
         pictures.numbers(grid, "mask", "mask")
     with right:
         pictures.numbers(head, "head", "weights")
+
+
+def _rules(lab: Lab) -> None:
+    """What the mask is made of; on a phone, after the maps."""
+    phone = look.room() is not None
+    with st.container(width="stretch" if phone else 248, gap="small", key="list"):
+        if not phone:
+            rulelist.known(lab)
+        rulelist.rules(lab)
+        added.controls(lab)
+
+
+def _in_words(lab: Lab, grid: figures.Figure, view: View) -> None:
+    """What the selected cell says, and which rule blocks it."""
+    pictures.cell_in_words(lab, view)
+    if lab.cell is not None:
+        quiet(explain.blamed(lab, lab.cell))
+    with st.container(horizontal=True, vertical_alignment="center"):
+        pictures.how_to_select(lab.cell is not None)
+        pictures.take_away(grid, "mask", "mask")
 
 
 def _grid(lab: Lab, paint: bool, view: View) -> figures.Figure:
@@ -122,9 +144,11 @@ def _other_lengths(lab: Lab) -> tuple[int, str] | None:
 
 
 def _predicted(lab: Lab):
-    """What each row predicts: what the model says; of random weights the next token, as in a decoder."""
+    """What each row predicts: what the model says; of random weights the next token; None where it is not known."""
     if lab.record.vectors is not None or lab.record.labels is not None:
         return None
-    if lab.record.prediction is None:
-        return api.predicted(lab.record.sentences[lab.sentence])
+    if look.room() and lab.record.prediction is not None:  # the map of the weights has it, too
+        return None
+    if lab.record.prediction is None:  # of random weights, as in a decoder; of a file nothing is known
+        return api.predicted(lab.record.sentences[lab.sentence]) if "sos" in lab.source.settings() else None
     return lab.record.predicted(lab.site, sentence=lab.sentence)

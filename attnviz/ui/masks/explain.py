@@ -8,11 +8,11 @@ from attnviz.core.display import shown
 from attnviz.core.reach import reach
 from attnviz.core.tokens import Token
 from attnviz.ui.masks.lab import Lab
-from attnviz.ui.shared import cache
+from attnviz.ui.shared import cache, pictures
 from attnviz.ui.shared.look import Cell
 from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import Markup, heading, plain, quiet, table
+from attnviz.ui.shared.text import Markup, plain, quiet, table
 from attnviz.words import quoted_token
 
 LAYERS = kept("layers reached", 3)
@@ -32,14 +32,14 @@ cost_of, reach_of = cache.kept(cost), cache.kept(reach)
 
 
 def explained(lab: Lab) -> None:
-    """Everything below the pictures."""
-    if lab.cell is not None:
-        quiet(blamed(lab, lab.cell))
+    """What follows from the mask: how far a query sees, and what it costs."""
     left, right = st.columns(2, gap="large")
-    with left:
-        _reached(lab)
-    with right:
-        _costs(lab)
+    with left, pictures.part("What a query sees through layers", "reached") as is_open:
+        if is_open:
+            _reached(lab)
+    with right, pictures.part("What it costs in one layer", "costs") as is_open:
+        if is_open:
+            _costs(lab)
 
 
 def blamed(lab: Lab, cell: Cell) -> str:
@@ -58,7 +58,6 @@ def blamed(lab: Lab, cell: Cell) -> str:
 def _reached(lab: Lab) -> None:
     """Which inputs one query sees after 1, 2, ... layers under the mask."""
     size, keys = lab.lengths
-    heading("What a query sees through layers")
     if lab.site.kind == "cross":
         quiet("In cross-attention queries and keys are different sentences: what is seen does not grow with layers.")
         return
@@ -92,7 +91,6 @@ def _costs(lab: Lab) -> None:
     d_k = lab.source.d_model // heads if lab.record.read_only else step.query.shape[-1]
     asked = {"sentence": lab.sentence, "counted": COUNTED, "heads": heads, "d_k": d_k}
     now, far = (cost_of(lab.mask, *size, **asked) for size in ((queries, keys), (FAR, FAR)))
-    heading("What it costs in one layer")
     here = f"{queries} tokens" if queries == keys else f"{queries} × {keys} tokens"
     rows = [(name, number(now), number(far)) for name, number in ROWS]
     table(rows, ("", here, "128k tokens"), css="facts costs", numbers=(1, 2), rows_named=True)

@@ -4,9 +4,10 @@ import re
 from collections.abc import Callable
 
 import streamlit as st
+import torch
 
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Mask, Parameter
+from attnviz.core.masks import Full, Mask, Parameter
 from attnviz.core.stack import JOINS, Entry
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.masks.presets import PRESETS
@@ -21,13 +22,20 @@ from attnviz.ui.shared.text import note, quiet
 PRESET, ADD = kept("preset", None), kept("add rule", None)
 """Lists from which a rule or a mask is taken; nothing stays chosen in them."""
 
+MOST_COMPARED = 1024
+"""Tokens up to which the rules are held against the built-in mask."""
+
 ADDABLE = {rule.rule: rule for rule in RULES if rule.parameters()[0].kind != "cells"}
 """What can be chosen from the list; cells are painted."""
 
 
+def known(lab: Lab) -> None:
+    """Masks by the names they are known by."""
+    _take("Choose a known mask", PRESET, PRESETS, lambda now, name: mask.put(now, PRESETS[name](*sizes(lab))))
+
+
 def rules(lab: Lab) -> None:
-    """The whole list."""
-    _take("Start from a known mask", PRESET, PRESETS, lambda now, name: mask.put(now, PRESETS[name](*sizes(lab))))
+    """The list of rules."""
     if refused := mask.refused():
         note(refused)
     _own(lab)
@@ -37,7 +45,10 @@ def rules(lab: Lab) -> None:
         with st.container(key=f"rule {i}", gap="xsmall"):
             _row(lab, i, entry, first=first is None or i <= first, last=i == len(entries) - 1)
     if not entries:
-        quiet("No rule yet.")
+        quiet("No rule yet. Choose a known mask, or add a rule.")
+    elif first is not None and not _changes(lab):
+        built_in = "The built-in mask blocks all of this already: these rules change nothing here."
+        note(built_in if own_mask(lab) else "These rules block no cell here.", "notice")
 
     def add(now: State, name: str) -> State:
         rule = ADDABLE[name]
@@ -50,15 +61,33 @@ def _offered(name: str) -> str:
     return f"{TITLES.get(name, name)}: {ADDABLE[name].meaning}"
 
 
+def own_mask(lab: Lab) -> Mask | None:
+    """The built-in mask of the site; None if there is none."""
+    return lab.untouched.step(lab.site).mask
+
+
 def _own(lab: Lab) -> None:
     """The built-in mask, which stands before all rules."""
-    own = lab.untouched.step(lab.site).mask
+    own = own_mask(lab)
     if lab.site.kind == "cross" and not lab.edits.mask_cross:
         quiet("The rules do not act on cross-attention. The menu Mask has a switch for that.")
     if lab.source.read_only:
         quiet("This model is read-only: the rules change the grid, not its weights.")
     elif own is not None and lab.edits.own_mask:
-        quiet(f"Built-in mask{f': {own}' if isinstance(own, Mask) else ''}. Then these rules:")
+        more = " Then these rules:" if lab.stack.entries else ""
+        quiet(f"Built-in mask{f': {own}' if isinstance(own, Mask) else ''}.{more}")
+
+
+def _changes(lab: Lab) -> bool:
+    """Whether the mask at the site is another one with the rules than without them, or is too large to tell."""
+    own = own_mask(lab)
+    known = own is None or isinstance(own, Mask)
+    acts = not lab.source.read_only and lab.edits.own_mask and lab.edits.mask_at(lab.site.kind)
+    if not known or not acts or max(lab.lengths) > MOST_COMPARED:
+        return True
+    one, other = own or Full(), lab.mask
+    at = lab.sentence if one.batch_size else 0
+    return not torch.equal(one.grid(*lab.lengths, sentence=at), other.grid(*lab.lengths, sentence=lab.masked))
 
 
 def _take(title: str, setting: Setting, options: dict, step: Callable[[State, str], State], **more) -> None:

@@ -12,11 +12,11 @@ from streamlit.delta_generator import DeltaGenerator
 from attnviz import words
 from attnviz.core.errors import AttnvizError
 from attnviz.figures import Figure
-from attnviz.ui.shared import arrow, cache, code, state
+from attnviz.ui.shared import arrow, cache, code, look, state
 from attnviz.ui.shared.look import CELL, Look, cell_of
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import in_words, note, quiet, unseen
+from attnviz.ui.shared.text import heading, in_words, note, quiet, unseen
 from attnviz.views import View
 
 T = TypeVar("T")
@@ -102,6 +102,22 @@ def folded(title: str, key: str, opened: bool = False) -> Iterator[bool]:
     fold = st.expander(title, opened, on_change="rerun", key=key)
     with fold:
         yield fold.open
+
+
+@contextmanager
+def part(title: str, key: str, opened: bool = False, *, titled: bool = True) -> Iterator[bool]:
+    """A part of the page that is folded on a phone; gives whether it is open, as `folded` does.
+
+    Args:
+        titled: whether it has a heading where it is not folded.
+    """
+    if look.room():
+        with folded(title, key, opened) as is_open:
+            yield is_open
+        return
+    if titled:
+        heading(title)
+    yield True
 
 
 def numbers(figure: Figure, key: str, what: str = "") -> None:

@@ -1,7 +1,10 @@
 """One attention call step by step: every number from tokens to output."""
 
+from contextlib import nullcontext
+
 import streamlit as st
 
+from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.ui.shared import everything, look, pictures, state, toolbar
 from attnviz.ui.shared.look import CELL, QUERY
@@ -11,6 +14,7 @@ from attnviz.ui.shared.toolbar import Bar
 from attnviz.ui.steps import handout, parts, play, rail
 from attnviz.ui.steps.play import KNOBS
 from attnviz.ui.steps.walked import Walk
+from attnviz.walk import Stage
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
@@ -31,25 +35,43 @@ def _with_query(now: State, query: int) -> State:
 def _chain(bar: Bar, at: Walk) -> None:
     every = rail.stages(at)
     chosen = rail.current(every)
-    with st.container(horizontal=True, gap="large", key="steps"):
-        with st.container(width=344, key="overview"):
-            whole = rail.rail(at, every, chosen)
-            quiet("Click a step. Point at a cell: all steps show its number. Of vectors, 16 numbers are drawn.")
-            with st.container(horizontal=True, gap="small"):
-                pictures.take_away(whole, "rail", "all steps")
-                handout.button(at, every)
+    whole = rail.whole(at, every, chosen)
+    with st.container(key="result"):
+        parts.of_cell(at)
+    phone = look.room() is not None
+    with st.container(horizontal=not phone, gap="small" if phone else "large", key="steps"):
+        with st.container(width="stretch" if phone else 344, key="overview"):
+            _all_steps(at, whole, every)
         with st.container(width="stretch", key="stage"):
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                rail.turn(every, chosen)
-                menu = st.container(width="content")
-            parts.of_cell(at)
-            figure = rail.stage(at, every[chosen])
-            if figure is not None:
-                with menu:
-                    pictures.take_away(figure, "stage")
-                pictures.numbers(figure, "stage")
-            with bar.export:
-                everything.menu(at, tuple(filter(None, (whole, figure))))
-        with st.container(width=300, key="play"):
-            play.play(at)
+            figure = _one_step(at, every, chosen)
+        tried = pictures.part("Try changes", "try changes", at.is_changed)
+        with st.container(width="stretch" if phone else 300, key="play"), tried as is_open:
+            if is_open:
+                play.play(at)
+    with bar.export:
+        everything.menu(at, tuple(filter(None, (whole, figure))))
     parts.parts(at)
+
+
+def _all_steps(at: Walk, whole: Figure, every: tuple[Stage, ...]) -> None:
+    """The rail of all steps, and what of them can be exported."""
+    with pictures.part(f"All {len(every)} steps", "all steps", titled=False) as is_open:
+        if is_open:
+            rail.rail(whole, every)
+            quiet("Click a step. Point at a cell: all steps show its number. Of vectors, 16 numbers are drawn.")
+    with st.container(horizontal=True, gap="small"):
+        pictures.take_away(whole, "rail", "all steps")
+        handout.button(at, every)
+
+
+def _one_step(at: Walk, every: tuple[Stage, ...], chosen: int) -> Figure | None:
+    """The chosen step, large."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        rail.turn(every, chosen)
+        menu = None if look.room() else st.container(width="content")
+    figure = rail.stage(at, every[chosen])
+    if figure is not None:
+        with menu or nullcontext():
+            pictures.take_away(figure, "stage")
+        pictures.numbers(figure, "stage")
+    return figure

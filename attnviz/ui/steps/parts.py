@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 
 import streamlit as st
 
 from attnviz import figures, walk
 from attnviz.core.amounts import digits, short
+from attnviz.core.tokens import Token
 from attnviz.figures.row import columns as columns_of
+from attnviz.figures.row import line
 from attnviz.figures.row import totals as totals_of
 from attnviz.ui.shared import cache, pictures, state
 from attnviz.ui.shared.setting import choice
@@ -17,6 +18,7 @@ from attnviz.ui.shared.text import heading, in_words, large, quiet
 from attnviz.ui.steps import numbers, order, rail
 from attnviz.ui.steps.walked import Walk, elsewhere, table
 from attnviz.ui.steps.words import CLONES, INFLUENCE, SCALE, SOFTMAX
+from attnviz.words import quoted_token
 
 PARTS = ("Query in full", "Element by element", "Why the scale", "Word order", "Edit numbers", "PyTorch and cost")
 """The tabs under the stages."""
@@ -34,12 +36,12 @@ USUAL = 64
 def parts(at: Walk) -> None:
     """All tabs, and what is in the open one. Which one that is stands in the link."""
 
-    def part(draw: Callable[[Walk], None]) -> Callable[[], None]:
+    def tab(draw: Callable[[Walk], None]) -> Callable[[], None]:
         if at.source.read_only and draw not in (scale, order.order):
             return partial(elsewhere, at.source.read_only)
         return partial(draw, at)
 
-    tabs(PART, dict(zip(PARTS, map(part, (row, neurons, scale, order.order, numbers.edit, checks)), strict=True)))
+    tabs(PART, dict(zip(PARTS, map(tab, (row, neurons, scale, order.order, numbers.edit, checks)), strict=True)))
 
 
 def worked(at: Walk) -> walk.Row:
@@ -54,17 +56,13 @@ def key_of(at: Walk, found: walk.Row) -> int:
 
 
 def of_cell(at: Walk) -> None:
-    """From the product of a selected cell to its weight, in one line."""
-    if at.source.read_only or at.knobs.in_words or at.key is None:
+    """From the product of a cell to its weight, in one line: of the selected one, else of the query's largest."""
+    if at.source.read_only or at.knobs.in_words:
         return
     found = worked(at)
-    if at.key not in found.keys:
-        return
-    names, rows = worked_table(at, found)
-    who, *numbers = rows[found.keys.index(at.key)]
-    every = [("", ""), *zip(names[1:], numbers, strict=True)]
-    steps = [f"{name} = {number}" for (_, before), (name, number) in pairwise(every) if number != before]
-    in_words(f"{at.tokens[0][at.query].text} ({at.query}) looking at {who}: {' → '.join(steps)}")
+    key = key_of(at, found)
+    who, whom = (quoted_token(part[i].text, i) for part, i in zip(at.tokens, (at.query, key), strict=True))
+    in_words(f"{who} looking at {whom}: {line(found, at.record.step(at.site), key)}.")
 
 
 def row(at: Walk) -> None:
@@ -77,6 +75,15 @@ def row(at: Walk) -> None:
         pictures.take_away(figure, "row")
     if at.knobs.in_words:
         quiet(f"Worked as attention does it, without: {', '.join(at.knobs.in_words)}.")
+    with st.container(horizontal=True, gap="large"):
+        with st.container(width=600):
+            _shares(at, found, keys, key)
+        with st.container(width=660):
+            _vectors(at, found, keys, key)
+
+
+def _shares(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> None:
+    """Each key of a query with every number up to its weight."""
     head, rows = worked_table(at, found)
     table(head, rows, numbers=tuple(range(1, len(head))), marked=found.keys.index(key))
     if len(found.keys) < len(keys):
@@ -85,13 +92,18 @@ def row(at: Walk) -> None:
     quiet(f"{SOFTMAX} {found.digits}")
     if found.state != "weights":
         quiet(f"This row is {'an empty row: ' + found.empty_rows if found.state == 'empty row' else 'not a number'}.")
-    heading(f"The products of one cell: query {at.query}, key {key}")
-    _table_of(at, figures.products(found, key), "products")
-    place = found.keys.index(key)
-    in_words(f"Their sum is q · k = {digits(found.sums[place])}.")
-    heading("Weighted values and their sum")
-    _table_of(at, figures.values(found, len(keys)), "values")
-    quiet(INFLUENCE + (" This head is off: zeros are handed on instead." if found.is_off else ""))
+
+
+def _vectors(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> None:
+    """The two vectors behind the numbers: what a score is the sum of, and what the weights add up to."""
+    with pictures.part(f"The products of one cell: query {at.query}, key {key}", "products of a cell") as is_open:
+        if is_open:
+            _table_of(at, figures.products(found, key), "products")
+            large(f"Their sum is q · k = {digits(found.sums[found.keys.index(key)])}.")
+    with pictures.part("Weighted values and their sum", "weighted values") as is_open:
+        if is_open:
+            _table_of(at, figures.values(found, len(keys)), "values")
+            quiet(INFLUENCE + (" This head is off: zeros are handed on instead." if found.is_off else ""))
 
 
 def worked_table(at: Walk, found: walk.Row) -> tuple[list[str], list[list[str]]]:
@@ -123,7 +135,9 @@ def neurons(at: Walk) -> None:
 
 def scale(at: Walk) -> None:
     """Why scores are divided by √d_k."""
-    large(SCALE)
+    lead, _, rest = SCALE.partition(". ")
+    large(f"{lead}.")
+    quiet(rest)
     step = at.record.step(at.site)
     own = None if at.source.read_only else step.query.shape[-1]
     with st.container(horizontal=True, gap="large"):

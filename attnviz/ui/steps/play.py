@@ -15,7 +15,7 @@ from attnviz.ui.shared.edits import TUNED
 from attnviz.ui.shared.parameters import SETTINGS
 from attnviz.ui.shared.setting import coded, reader
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import heading, quiet
+from attnviz.ui.shared.text import quiet
 from attnviz.ui.steps.walked import Walk, table
 from attnviz.walk import Knobs
 
@@ -43,7 +43,6 @@ NAMES = {"entropy": "entropy (nats)", "largest": "largest weight", "gradient": "
 
 def play(at: Walk) -> None:
     """All knobs of a model; of one that is read-only none."""
-    heading("Try changes")
     if at.source.read_only:
         quiet(at.source.read_only)
         return
@@ -60,15 +59,14 @@ def _scores(at: Walk) -> None:
     control(st.select_slider, "Temperature", part, options, format_func=lambda one: f"{one:g}")
     plain = replace(at.edits, temperature=1.0, scale=None)
     before = at.record if plain == at.edits else cache.record(at.source, at.lines, plain)
-    _measures(at, before, at.record, ("before", "now"))
+    _measures(at, before, at.record, ("before", "now") if before is not at.record else ("now",))
 
 
-def _measures(at: Walk, before: Record, after: Record, named: tuple[str, str]) -> None:
-    where = {"sentence": at.sentence}
-    found = walk.compare(before, after, at.site, at.head, at.query, **where)
-    rows = [
-        [said, digits(getattr(found.before, name)), digits(getattr(found.after, name))] for name, said in NAMES.items()
-    ]
+def _measures(at: Walk, before: Record, after: Record, named: tuple[str, ...]) -> None:
+    """What a change did to the row; a column for each name, the last for after it."""
+    found = walk.compare(before, after, at.site, at.head, at.query, sentence=at.sentence)
+    sides = (found.before, found.after)[-len(named) :]
+    rows = [[said, *(digits(getattr(side, name)) for side in sides)] for name, said in NAMES.items()]
     table(["row of the query", *named], rows, numbers=(1, 2))
 
 

@@ -35,13 +35,16 @@ def current(every: tuple[Stage, ...]) -> int:
     return keys.index(state.one_of(STAGE, keys, opening))
 
 
-def rail(at: Walk, every: tuple[Stage, ...], chosen: int) -> figures.Figure:
-    """All stages, to choose one."""
+def whole(at: Walk, every: tuple[Stage, ...], chosen: int) -> figures.Figure:
+    """All stages as one figure."""
     drawn = at.drawn | {"rev": look.rev("stage")}
-    figure = figures.chain(at.record, at.site, at.head, every, current=every[chosen].key, **drawn)
+    return figures.chain(at.record, at.site, at.head, every, current=every[chosen].key, **drawn)
+
+
+def rail(figure: figures.Figure, every: tuple[Stage, ...]) -> None:
+    """All stages, to choose one."""
     choose = look.clicks("stage", lambda point: state.put(STAGE, every[int(point["stage"])].key))
     pictures.picture(figure, "rail", select="stage", on_select=choose)
-    return figure
 
 
 def turn(every: tuple[Stage, ...], chosen: int) -> None:
@@ -64,7 +67,8 @@ def _go(name: str, icon: str, key: str, disabled: bool) -> None:
 def stage(at: Walk, stage: Stage) -> figures.Figure | None:
     """One stage, large: its equation, its shape, its tables, what changed, and why there is such a step."""
     equation(stage)
-    quiet(f"Shape of the whole: {stage.sizes}")
+    lead, _, rest = WHY[stage.key].partition(". ")
+    large(f"{lead.removesuffix('.')}.")
     if stage.missing:
         large(stage.missing)
     figure = None
@@ -72,10 +76,9 @@ def stage(at: Walk, stage: Stage) -> figures.Figure | None:
         matrices = _chosen(stage)
         figure = figures.stage(at.record, at.site, at.head, stage, matrices, **at.drawn)
         pictures.picture(figure, "stage", select="cell", on_select=select(at))
-    if stage.changed:
-        large(stage.changed)
-    if stage.key in WHY:
-        quiet(WHY[stage.key])
+    for remark in (stage.changed, rest, f"Shape of the whole: {stage.sizes}"):
+        if remark:
+            quiet(remark)
     return figure
 
 

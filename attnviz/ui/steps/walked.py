@@ -36,6 +36,11 @@ class Walk(Look):
         return self.query, -1 if self.key is None else self.key
 
     @property
+    def is_changed(self) -> bool:
+        """Whether a knob of the page is moved."""
+        return bool(self.knobs.in_words) or self.edits.temperature != 1 or self.edits.scale is not None
+
+    @property
     def drawn(self) -> dict[str, Any]:
         return {"sentence": self.sentence, "selected": self.selected, "rev": look.rev("cell")} | self.styled
 

@@ -1,0 +1,28 @@
+"""A change that leaves the weights at hand as they are: why, and where it shows."""
+
+import streamlit as st
+
+from attnviz.metrics.beside import SAME
+from attnviz.metrics.compare import first_moved
+from attnviz.ui.shared import cache, look
+from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.text import in_words
+
+_first = cache.kept(first_moved)
+
+OWN_LAYER = "Switching a head off leaves the weights of its own layer as they are: it changes what the layer passes on."
+
+
+def explained(at: Look) -> None:
+    """Why nothing moved, and a button to the first head in which something did."""
+    there = _first(at.untouched, at.record, sentence=at.sentence, least=SAME)
+    why = OWN_LAYER if at.edits.off(at.site) else f"The change leaves the weights of {at.site} as they are."
+    if there is None:
+        blocked = not at.edits.heads_off and at.edits.mask is not None
+        more = "It blocks nothing that is not blocked already." if blocked else "Look at the predictions below."
+        in_words(f"{why} No weight of any layer moves. {more}")
+        return
+    site, head = there
+    in_words(f"{why} The first weights that move are those of {site}.")
+    behavior = {"icon": ":material/arrow_forward:", "on_click": look.look_at, "args": there}
+    st.button(f"Compare {site} head {head}", key="see moved", **behavior)
