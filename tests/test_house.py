@@ -199,3 +199,11 @@ def test_the_server_is_for_this_machine_and_tells_nobody():
     assert set(config["server"]["allowedHosts"]) == {"localhost", "127.0.0.1"}
     assert config["client"]["showErrorDetails"] == "none"
     assert "://" not in text
+
+
+def test_the_style_sheet_asks_has_of_named_elements_alone():
+    """Each click changes hundreds of elements: asked of all of them, or about any child, :has() took a tenth of it."""
+    sheet = (ROOT / "attnviz/ui/shared/style.css").read_text(encoding="utf-8")
+
+    assert ":has(" in sheet
+    assert re.findall(r"[*\s,>]:has\([^)]*|:has\([^)]*> \*", re.sub(r"/\*.*?\*/", "", sheet, flags=re.S)) == []

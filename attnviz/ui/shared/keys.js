@@ -115,18 +115,20 @@ if (!window.attnvizWalk) {
     picture.setAttribute("role", walks ? "application" : "group");
     picture.setAttribute("aria-label", walks ? "Picture: arrow keys walk through it, Enter selects, Escape clears" : "Picture");
   };
+  const charts = document.getElementsByClassName("stVegaLiteChart");  // known to the browser: no search of the page
   const ready = () => {  // each eye a button that is pressed where its head is on
     document.body.append(...(spoken.isConnected ? [] : [spoken]));
-    document.querySelectorAll('[class*="st-key-icon-eye"] button').forEach((eye) => {
+    document.querySelector(".st-key-eyes")?.querySelectorAll("button").forEach((eye) => {
       const [, head, turn] = eye.textContent.match(/Switch head (\d+) (on|off)/) || [];
       if (!head) return;
       eye.setAttribute("aria-label", `Head ${head}`);
       eye.setAttribute("aria-pressed", turn === "off");
     });
     document.querySelectorAll("section[role=presentation][aria-label]").forEach((place) => place.setAttribute("role", "group"));
-    document.querySelectorAll(PICTURES).forEach((picture) => {
-      const painted = picture.querySelector(".marks")?.parentElement;
-      if (painted && picture.painted !== painted) {
+    [...charts].forEach((chart) => {
+      const picture = chart.closest(PICTURES), painted = picture && chart.querySelector(".marks")?.parentElement;
+      if (!painted) return;
+      if (picture.painted !== painted) {
         sizes.observe(picture);
         sizes.observe(painted);
         picture.painted = painted;
@@ -136,7 +138,7 @@ if (!window.attnvizWalk) {
   };
   let late;
   const busy = () => {  // what takes longer than 300 ms is spoken; the style sheet writes it over the old picture
-    const stale = document.querySelector('[data-stale="true"] .stVegaLiteChart'), says = "Computing…";
+    const stale = [...charts].some((chart) => chart.closest('[data-stale="true"]')), says = "Computing…";
     if (stale) late ??= setTimeout(() => { spoken.textContent = says; }, 300);
     else {
       late = clearTimeout(late);
