@@ -255,5 +255,5 @@ def _empty(scores: Tensor, weights: Tensor, near: float, how: str) -> str:
 def _spread_words(empty: Tensor, layers: list[Tensor]) -> str:
     positions = empty.numel()
     counts = [int(layer.sum()) for layer in layers]
-    behind = ", ".join(f"{count} behind layer {number}" for number, count in enumerate(counts))
-    return f"{int(empty.sum())} of {positions} queries have no key left; NaN: {behind}."
+    after = ", ".join(f"{count} after layer {number}" for number, count in enumerate(counts))
+    return f"{int(empty.sum())} of {positions} queries have no key left; NaN: {after}."

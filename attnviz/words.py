@@ -145,7 +145,7 @@ def leak(test: LeakTest, query: int, key: int) -> str:
     if state == leak_tests.NOT_TESTED:
         return f"{looked} was not changed, so nothing is known of {looker}"
     if not test.saw[query, key]:
-        return f"{looker} did not see {looked}, {'though it may' if state == leak_tests.UNUSED else 'as promised'}"
+        return f"{looker} did not see {looked}, {'though it may' if state == leak_tests.UNUSED else 'as expected'}"
     far = f"moved by {percent(moved)}" if moved < np.inf else "became a number or ceased to be one"
     return f"{looker} saw {looked}{', as it may' if state == leak_tests.SAW else ''}: its output {far}"
 
@@ -166,7 +166,7 @@ def leaks(test: LeakTest) -> str:
     found = f"{as_sentence(count_of_leaks(test))[:-1]}{f': {first}{more}' if pairs else ''}."
     changed, unused = int(test.tested.sum()), int(test.unused.sum())
     what = f"Compared: {test.where}, the output at {len(test.queries)} positions"
-    how = f"{what}, when each of {counted(changed, 'token')} is changed; promised: {test.promise}."
+    how = f"{what}, when each of {counted(changed, 'token')} is changed; expected: {test.promise}."
     still = f"Of what may be seen, {counted(unused, 'cell')} did not move." if unused else ""
     edits = test.edits.in_words()
     parts = [found, how, still, *map(as_sentence, test.notes), f"Changed: {', '.join(edits)}." if edits else ""]

@@ -54,7 +54,7 @@ def test_a_layer_and_a_promise_can_be_asked_for(run):
     assert run(*scratch)[0] == 0
     status, out, _ = run(*scratch, "--promised", "window=0", "--layer", "0")
     assert status == 1
-    assert out.startswith("Leak test: 2 leaks · encoder layer 0 · scratch\n  promised: window (0 before, 0 after)\n")
+    assert out.startswith("Leak test: 2 leaks · encoder layer 0 · scratch\n  expected: window (0 before, 0 after)\n")
 
 
 def test_many_leaks_are_counted(run):

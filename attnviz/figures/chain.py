@@ -17,10 +17,11 @@ from attnviz.walk.stages import NOT_TAKEN_APART, READ_ONLY
 WIDTH = 318
 """Pixels of the whole rail, so that it fits a phone."""
 
-HIGH, WIDE, MISSING = 54, 84, 24
+HIGH, WIDE, MISSING = 40, 84, 24
 """Pixels of a thumbnail, and of the line of a stage that the model does not have."""
 
-GAP = 12
+GAP, NUMBER = 10, 278
+"""Pixels between two thumbnails, and from their left to the number under the pointer."""
 
 SEEN = 16
 """Dimensions of a vector that a thumbnail shows, the first: more could not be told apart."""
@@ -106,7 +107,7 @@ def _thumbnail(i: int, stage: Stage, matrix: Matrix, y: float, shared: float) ->
     limit = shared if matrix.key in SCORES and not weights else panels.limit_of(values)
     rows, columns = values.shape
     width = min(WIDE, HIGH * columns / max(1, rows)) if of_tokens else WIDE
-    sides, beside = (0.0, y, max(12.0, width), HIGH), (WIDE + 14.0, y + HIGH - 7.0)
+    sides, beside = (0.0, y, max(12.0, width), HIGH), (NUMBER, y + 8.0)
     limit = max(1.0, limit) if weights else limit
     return Panel(matrix.axes, matrix.rows, matrix.columns[:seen], values, *sides, limit, not weights, beside, i)
 

@@ -88,8 +88,8 @@ def lines_of(test: LeakTest, style: Style = Style()) -> list[str]:
     changed = () if style.on_screen else test.edits.in_words()
     noise = f"differ by {_share(test.noise)}" if test.noise else "do not differ"
     return [
-        f"promised: {test.promise}",
-        f"moved: by more than {_share(test.tolerance)} of its length; equal inputs {noise}",
+        f"expected: {test.promise}",
+        f"moved: by more than {_share(test.tolerance)} of the output's length; equal inputs {noise}",
         *test.notes,
         CAUTIONS.get(test.provenance, ""),
         f"changed: {', '.join(changed)}" if changed else "",

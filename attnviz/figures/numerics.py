@@ -17,7 +17,7 @@ SPREAD = (
 
 
 def spread(empty: Tensor, layers: Sequence[Tensor], tokens: Tokens, *, sentence: int = 0) -> Grid:
-    """Which positions of a sentence are NaN behind each layer; the first row is the mask.
+    """Which positions of a sentence are NaN after each layer; the first row is the mask.
 
     Args:
         empty, layers: as of `attnviz.numerics.Spread`.
@@ -30,7 +30,7 @@ def spread(empty: Tensor, layers: Sequence[Tensor], tokens: Tokens, *, sentence:
         kinds=SPREAD,
         rows=("mask", *map(str, range(len(layers)))),
         columns=tokens,
-        titles=("Behind layer", "Position"),
+        titles=("After layer", "Position"),
         lines=("0 times NaN is NaN: who may not attend to it gets it, too",),
         name="nan spreads",
     )

@@ -111,9 +111,9 @@ def line(row: Row, step: Step, key: int) -> str:
     made += [f"{row.rules[at]} blocks it: {digits(-math.inf)}"] * bool(row.rules[at])
     if row.state == "empty row":
         return " → ".join([*made, f"no key is left in this row, so its weight is {digits(row.weights[at])}"])
-    made.append(f"− largest of the row ({digits(row.maximum)}) = {digits(row.shifted[at])}")
-    made.append(f"e to that = {digits(row.exps[at])}")
-    return " → ".join([*made, f"÷ sum of the row ({digits(row.sum_exps)}) = {digits(row.weights[at])}, the weight"])
+    made.append(f"− row's largest ({digits(row.maximum)}) = {digits(row.shifted[at])}")
+    made.append(f"exp = {digits(row.exps[at])}")
+    return " → ".join([*made, f"÷ row's sum ({digits(row.sum_exps)}) = {digits(row.weights[at])}"])
 
 
 def _bias(number: float) -> str:

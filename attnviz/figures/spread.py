@@ -12,6 +12,9 @@ from attnviz.figures.figure import Drawn, Figure
 from attnviz.walk import DotProducts
 
 TITLE = "Largest weight of a row of random scores"
+LENGTH, BESIDE = 300, 160
+"""Pixels of a bar of 1, and of what stands beside it: names and numbers."""
+
 LINES = ("16 keys; the numbers of q and k are independent, with mean 0 and variance 1",)
 
 
@@ -44,9 +47,10 @@ def drawing_of(spreads: tuple[DotProducts, ...], chosen: int | None, style: Styl
         bars.Column([one.unscaled.largest for one in spreads], name="q·k as it is", hollow=True),
         bars.Column([one.scaled.largest for one in spreads], name="q·k / √d_k"),
     )
+    length = LENGTH if style.room is None else min(LENGTH, style.room - BESIDE)
     marks = {i: axes.CHOSEN for i, one in enumerate(spreads) if one.d_k == chosen}
     names, title = [f"d_k = {one.d_k:,}" for one in spreads], "" if style.on_screen else TITLE
-    return bars.picture(names, columns, title, LINES, style.colors, length=300, paired=True, marks=marks)
+    return bars.picture(names, columns, title, LINES, style.colors, length=length, paired=True, marks=marks)
 
 
 def spread_table(spreads: tuple[DotProducts, ...]) -> pd.DataFrame:

@@ -45,3 +45,31 @@ def test_a_changed_word_is_read_under_the_pointer_clicked_and_linked(page, serve
     expect_link(page, "show=0")
 
     expect(page.locator(".words", has_text="Heads that look most like decoder layer 0 head 0")).to_be_visible()
+
+
+def test_a_phone_shows_a_and_b_and_their_difference_at_once(window, server):
+    """Small A and B above the difference: all three have room on one screen, and nothing scrolls sideways."""
+    page = window(390, 844)
+    page.goto(f"{server}/{CAT}")
+    driver.settled(page)
+    maps = [image.bounding_box() for image in picture(page, "difference").locator(".panels image").all()]
+
+    assert len(maps) == 3
+    assert max(box["y"] + box["height"] for box in maps) - min(box["y"] for box in maps) < 600
+    assert page.locator(".st-key-picture-difference[data-wide]").count() == 0
+
+
+def test_the_maps_begin_at_one_height_whatever_is_said_of_b(window, server):
+    """With changes, and where B lacks a word and another layer is shown: what is said of that stands below."""
+    page = window(1440, 900)
+    tops = []
+    for link in (
+        CAT,
+        f"{CAT}&off=d0.0&mask=subsequent",
+        "compare?model=story&text=The+keys&off=d0.0&b=model-translator",
+    ):
+        page.goto(f"{server}/{link}")
+        driver.settled(page)
+        tops.append(picture(page, "difference").bounding_box()["y"])
+
+    assert max(tops) == min(tops) < 240

@@ -56,7 +56,7 @@ def test_every_state_looks_and_reads_different():
     assert len(looks) == 5
     assert says[4] == "position 1 'cat' saw position 0 'The', as it may: its output moved by 25.0%"
     assert says[8] == "position 2 'sat' did not see position 0 'The', though it may"
-    assert says[1] == "position 0 'The' did not see position 1 'cat', as promised"
+    assert says[1] == "position 0 'The' did not see position 1 'cat', as expected"
     assert says[3] == "position 3 'down' was not changed, so nothing is known of position 0 'The'"
 
 
@@ -68,8 +68,8 @@ def test_the_title_counts_and_the_lines_say_how_it_was_measured():
     assert none[0].startswith("Leak test: no leak")
     text = " ".join(few)
     for part in (
-        "promised: causal",
-        "by more than 0.0002% of its length",
+        "expected: causal",
+        "by more than 0.0002% of the output's length",
         "equal inputs differ by 1 part in 5 million",
     ):
         assert part in text
@@ -125,7 +125,7 @@ def test_a_figure_has_its_words_numbers_and_name():
     figure = figures.leaks(made(text="The cat sat down", edits=Edits(Subsequent())))
 
     assert figure.name == "story-leaks-decoder-layer-0-The-cat-sat-down-causal"
-    assert figure.title.startswith("Leak test: 1 leak · decoder layer 0 · story · promised: causal")
+    assert figure.title.startswith("Leak test: 1 leak · decoder layer 0 · story · expected: causal")
     assert figure.description.startswith("1 leak: position 1 'cat' saw position 2 'sat': its output moved by 25.0%.")
     assert "Of what may be seen, 7 cells did not move." in figure.description
     table = figure.table.set_index(["query", "key"])

@@ -170,9 +170,9 @@ STEPS = {
     r"softcap (\S+)": lambda value, bound: bound * math.tanh(value / bound),
     r"([−+] bias )(\S+)": None,
     r"÷ (\S+) \(temperature\)": lambda value, by: value / by,
-    r"− largest of the row \((\S+)\)": lambda value, most: value - most,
-    r"e to that": lambda value: math.exp(value),
-    r"÷ sum of the row \((\S+)\)": lambda value, total: value / total,
+    r"− row's largest \((\S+)\)": lambda value, most: value - most,
+    r"exp": lambda value: math.exp(value),
+    r"÷ row's sum \((\S+)\)": lambda value, total: value / total,
 }
 
 
@@ -181,7 +181,7 @@ def test_each_number_of_the_line_of_a_cell_follows_from_the_one_before(added):
     """A person with a pocket calculator comes from the product to the weight, by what the line says."""
     record = record_of(WORDS, edits=Edits(Subsequent(), **added))
     row = walk.row(record, SITE, 1, 2)
-    first, *steps = line(row, record.step(SITE), 1).removesuffix(", the weight").split(" → ")
+    first, *steps = line(row, record.step(SITE), 1).split(" → ")
     value = number(first.removeprefix("q · k = "))
 
     assert value == pytest.approx(float(row.sums[1]), abs=1e-4)
@@ -196,7 +196,7 @@ def test_each_number_of_the_line_of_a_cell_follows_from_the_one_before(added):
         assert number(result) == pytest.approx(made(value, *given), abs=2e-4)
 
         value = number(result)
-    assert [step for step in steps if step.startswith("÷ sum of the row")]
+    assert [step for step in steps if step.startswith("÷ row's sum")]
     assert value == pytest.approx(float(row.weights[1]), abs=1e-4)
 
 
@@ -205,8 +205,8 @@ def test_the_line_of_a_blocked_cell_says_which_rule_blocks_it():
     record = record_of(WORDS, edits=Edits(Subsequent()))
     blocked = line(walk.row(record, SITE, 1, 1), record.step(SITE), 2)
 
-    assert "→ causal blocks it: −∞ → − largest of the row" in blocked
-    assert blocked.endswith("= 0.0000, the weight")
+    assert "→ causal blocks it: −∞ → − row's largest" in blocked
+    assert blocked.endswith("= 0.0000")
 
     empty = record_of(WORDS, edits=Edits(Painted(frozenset((1, i) for i in range(len(WORDS))))))
 

@@ -106,7 +106,7 @@ def test_what_was_meant_is_promised_where_nothing_was_blocked():
     app.button(key="mistake").click().run()
 
     assert app.session_state["state"][PROMISE] == "what was meant"
-    assert "promised: full" in html(app)
+    assert "expected: full" in html(app)
 
 
 def test_no_future_is_promised_of_self_attention_alone():
@@ -139,7 +139,7 @@ def test_empty_rows_are_caused_by_one_click_and_measured():
     """Left padding with a causal mask leaves queries without a key; the table says what each fill makes of them."""
     app = lab("Empty rows")
 
-    assert "Every query of this mask has a key left" in html(app)
+    assert "This mask leaves every query a key." in html(app)
 
     app.button(key="left padding").click().run()
 

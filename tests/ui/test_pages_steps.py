@@ -260,6 +260,18 @@ def test_cloned_weights_are_compared_with_independent_ones():
     assert rows[0][0][1:] == [digits(compared.before.entropy), digits(compared.after.entropy)]
 
 
+def test_a_phone_shows_one_step_and_folds_the_rest():
+    """The line of the cell and the step are there; all steps, what can be tried and the vectors wait to be opened."""
+    app = page_of("scratch")
+    wide = len(app.get("vega_lite_chart"))
+    app.checkbox(key="narrow").check().run()
+
+    assert (wide, len(app.get("vega_lite_chart"))) == (4, 1)
+    titles = [one.label for one in app.expander]
+    assert {"All 16 steps", "Try changes", "Weighted values and their sum"} <= set(titles)
+    assert " of its attention to " in html(app)
+
+
 def test_long_texts_are_shown_in_windows_that_are_said():
     app = opened(steps_page, text=" ".join(f"w{i}" for i in range(150)), query="100")
 

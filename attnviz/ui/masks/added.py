@@ -8,7 +8,7 @@ from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared.edits import ADDED, Added
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import heading, quiet
+from attnviz.ui.shared.text import quiet
 
 START = Added(True, 0, 5.0)
 """What a modifier begins with when it is switched on."""
@@ -44,10 +44,15 @@ def shown(lab: Lab) -> None:
     """What is added to the scores of this head, by an edit or by the model itself: bias, beside the mask."""
     if lab.record.step(lab.site).scoring.bias == () or not isinstance(lab.head, int) or lab.record.read_only:
         return
+    with pictures.part("Bias on the scores of this head", "bias of head") as is_open:
+        if is_open:
+            _picture(lab)
+
+
+def _picture(lab: Lab) -> None:
+    quiet("It is added before the softmax. It blocks nothing: a key with less of it than others loses weight to them.")
     stages = walk.chain(lab.record, None, lab.site, lab.head, sentence=lab.sentence)
     stage = next(stage for stage in stages if stage.key == "bias")
-    heading("Bias on the scores of this head")
-    quiet("It is added before the softmax. It blocks nothing: a key with less of it than others loses weight to them.")
     drawn = lab.drawn | {"selected": lab.cell or (-1, -1)}
     figure = figures.stage(lab.record, lab.site, lab.head, stage, (stage.matrix("added"),), **drawn)
     pictures.show(figure, "bias", "bias", select="cell", on_select=look.select)

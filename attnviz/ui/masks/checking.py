@@ -18,7 +18,7 @@ from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import pictures, state
 from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import clean, in_words, label, large, note, quiet
+from attnviz.ui.shared.text import clean, in_words, label, note, quiet
 
 WEIGHTS, MASK, FILE, PASTED = CHECKED = ("this head's weights", "this mask", "a file", "pasted numbers")
 """What can be checked."""
@@ -88,10 +88,10 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
     report = check(array, rounding=rounding, **said)
     convention = f", {report.convention}: {CONVENTIONS[report.convention]}" if report.convention else ""
     causal = ", taken to be causal" if report.causal else ""
-    large(f"{report.kind.capitalize()}{convention}{causal}. (B, H, Q, K) = {report.shape}.")
+    in_words(report.lines()[-1].removesuffix(".") + ".")
+    quiet(f"{report.kind.capitalize()}{convention}{causal}. (B, H, Q, K) = {report.shape}.")
     for reason in report.reasons:
         quiet(reason)
-    in_words(report.lines()[-1].removesuffix(".") + ".")
     for number, found in enumerate(report.findings):
         _finding(lab, array, report, found, number)
     _take_away(what, name, array, report, said)
@@ -99,34 +99,36 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
 
 def _overrides(lab: Lab, name: str, what: str) -> dict[str, object]:
     """What a person says of the array instead of having it guessed."""
+    with pictures.part("How it is read", "overrides", titled=False) as is_open:
+        if is_open:
+            _ways_to_read(lab, what)
+    kind, meant = state.get(KIND), state.get(MEANT_TO_BE)
+    convention = state.get(CONVENTION) if kind in (GUESSED, "mask") else GUESSED
     own_mask = lab.mask.of_sentence(lab.sentence) if lab.mask.batch_size else lab.mask
-    shape = lab.record.step(lab.site).shape
-    help = f"How it broadcasts to (B, H, Q, K) = {shape} is then explained."
-    with st.container(horizontal=True, gap="medium"):
-        kind = control(st.segmented_control, "Type", KIND, (GUESSED, *KINDS), width="content")
-        convention = GUESSED
-        if kind in (GUESSED, "mask"):
-            options = (GUESSED, *CONVENTIONS)
-            convention = control(st.selectbox, "Convention of a mask", CONVENTION, options, width=210)
-        options = (GUESSED, PAGE, *MEANT)
-        titled = {
-            "format_func": lambda name: f"{name}: {MEANT[name]}" if name in MEANT else name,
-            "width": 270,
-            "help": MEANT_HELP,
-        }
-        meant = control(st.selectbox, "Meant to be", MEANT_TO_BE, options, **titled)
-        causal = control(st.segmented_control, "The future must be blocked", FUTURE, CAUSAL, width="content")
-        fits = what in (FILE, PASTED) and control(st.toggle, "for the scores of this page", FITS, help=help)
     known = reading.kind_by_name(name)
     kind = known if kind == GUESSED else kind
     own = "may-attend" if what == MASK and convention == GUESSED else None
     return {
         "kind": None if convention != GUESSED and kind != "mask" else kind,
         "convention": own if convention == GUESSED else convention,
-        "causal": CAUSAL[causal],
+        "causal": CAUSAL[state.get(FUTURE)],
         "meant": {PAGE: own_mask, GUESSED: None}.get(meant, meant),
-        "shape": shape if fits else None,
+        "shape": lab.record.step(lab.site).shape if what in (FILE, PASTED) and state.get(FITS) else None,
     }
+
+
+def _ways_to_read(lab: Lab, what: str) -> None:
+    """The controls of all that a person can say of the array."""
+    with st.container(horizontal=True, gap="medium"):
+        kind = control(st.segmented_control, "Type", KIND, (GUESSED, *KINDS), width="content")
+        if kind in (GUESSED, "mask"):
+            control(st.selectbox, "Convention of a mask", CONVENTION, (GUESSED, *CONVENTIONS), width=210)
+        named = {"format_func": lambda name: f"{name}: {MEANT[name]}" if name in MEANT else name, "help": MEANT_HELP}
+        control(st.selectbox, "Meant to be", MEANT_TO_BE, (GUESSED, PAGE, *MEANT), width=270, **named)
+        control(st.segmented_control, "The future must be blocked", FUTURE, CAUSAL, width="content")
+        if what in (FILE, PASTED):
+            help = f"How it broadcasts to (B, H, Q, K) = {lab.record.step(lab.site).shape} is then explained."
+            control(st.toggle, "for the scores of this page", FITS, help=help)
 
 
 def _finding(lab: Lab, array: Array, report: Report, found: Finding, number: int) -> None:

@@ -25,7 +25,7 @@ from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import State, choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block, heading, in_words, label, large, note, quiet
+from attnviz.ui.shared.text import block, in_words, label, large, note, quiet
 
 LABELS = {
     "sdpa": "SDPA, boolean",
@@ -63,11 +63,11 @@ def tab(lab: Lab) -> None:
         alignment = control(st.segmented_control, "Queries are aligned", ALIGNMENT, ALIGNMENTS)
         aligned = lab.mask.aligned(queries, keys, alignment)
     _dialect(lab, aligned, name)
-    heading("Use the mask with the wrong convention")
-    if max(queries, keys) > MOST_HANDED:
-        quiet(f"This is shown for up to {MOST_HANDED} tokens. Shorten the text.")
-    else:
-        _wrong_reader(lab, aligned)
+    with pictures.part("Use the mask with the wrong convention", "wrong convention") as is_open:
+        if max(queries, keys) > MOST_HANDED:
+            quiet(f"This is shown for up to {MOST_HANDED} tokens. Shorten the text.")
+        elif is_open:
+            _wrong_reader(lab, aligned)
 
 
 def _dialect(lab: Lab, mask: Mask, name: str) -> None:
@@ -102,7 +102,7 @@ def _picture(lab: Lab, grid: Grid, key: str) -> None:
     own = (len(grid.rows), len(grid.columns)) == lab.lengths and grid.titles == Grid.titles
     figure = figures.states(grid, selected=lab.cell if own else None, rev=look.rev("cell"), **lab.styled)
     clicks = {"select": "cell", "on_select": look.select} if own else {}
-    pictures.show(figure, key, menu=st.container(), **clicks)
+    pictures.show(figure, key, **clicks)
 
 
 def _wrong_reader(lab: Lab, mask: Mask) -> None:

@@ -37,7 +37,7 @@ PROMISE = choice("promise", PROMISES)
 ASKED: Setting[tuple] = kept("leaks asked", ())
 """The test that takes long and was asked for."""
 
-HOW = "One token after the other is changed and the model run again. Whose output moves has seen the change."
+HOW = "Each token is changed in turn, and the model runs again: a position whose output moves has seen the change."
 
 QUICK = 1.5
 """Seconds that a test may take without being asked for."""
@@ -141,14 +141,14 @@ def _result(lab: Lab, test: LeakTest, says: str) -> None:
     """How many leaks there are, the grid, and the selected cell in words."""
     cell = lab.cell if lab.cell and all(i < n for i, n in zip(lab.cell, test.moved.shape, strict=True)) else None
     figure = figures.leaks(test, selected=cell, rev=look.rev("cell"), **lab.styled)
+    in_words(f"{words.count_of_leaks(test).capitalize()}.")
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
-            pictures.show(figure, "leaks", menu=st.container(), select="cell", on_select=look.select)
+            pictures.show(figure, "leaks", select="cell", on_select=look.select)
         with st.container(key="beside leaks"):
-            large(f"{words.count_of_leaks(test).capitalize()}.")
             quiet(says)
             if cell or test.pairs:
                 said = words.leak(test, *(cell or test.pairs[0]))
-                in_words(f"{said[0].upper()}{said[1:]}.")
+                large(f"{said[0].upper()}{said[1:]}.")
             pictures.how_to_select(cell is not None)
     pictures.numbers(figure, "leaks")

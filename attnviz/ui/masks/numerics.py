@@ -36,17 +36,23 @@ def tab(lab: Lab) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         options = {"on_click": state.change, "args": (mask.put, PRESETS[LEFT_PADDING](*sizes(lab)))}
         options |= {"icon": ":material/format_align_right:", "disabled": bool(lab.source.read_only)}
-        st.button(LEFT_PADDING, key="left padding", **options)
+        st.button(f"Use {LEFT_PADDING}", key="left padding", **options)
         if empty:
             rows = ", ".join(map(str, empty[:8])) + ("…" if len(empty) > 8 else "")
             quiet(f"This mask fully masks {len(empty)} of {queries} rows: {rows}.")
         else:
             shown = PRESETS[LEFT_PADDING](keys, (shorter(keys),)).mask()
             empty = _empty(shown, lab)
-            quiet(f"Every query of this mask has a key left. Below stands {LEFT_PADDING}, as an example.")
+            quiet(f"This mask leaves every query a key. The example below is {LEFT_PADDING}.")
+    heading("What a fully masked row gets")
     _rows(lab, shown, empty)
-    _layers(lab, shown)
-    _types(lab, shown)
+    for title, key, draw in (
+        ("How one NaN row spreads to the next layers", "nan layers", _layers),
+        ("Fills and types, measured", "fills", _types),
+    ):
+        with pictures.part(title, key) as is_open:
+            if is_open:
+                draw(lab, shown)
 
 
 def _of_sentence(mask: Mask, sentence: int) -> int:
@@ -62,7 +68,6 @@ def _empty(mask: Mask, lab: Lab) -> list[int]:
 
 def _rows(lab: Lab, mask: Mask, empty: list[int]) -> None:
     """A fully masked row, under each policy."""
-    heading("What a fully masked row gets")
     if not empty:
         quiet("With a single token there is none.")
         return
@@ -82,8 +87,8 @@ def _layers(lab: Lab, mask: Mask) -> None:
     """How NaN spreads, where queries and keys are of one text."""
     queries, keys = lab.lengths
     if queries != keys:
+        quiet("Queries and keys are of different texts here.")
         return
-    heading("How one NaN row spreads to the next layers")
     found = _spread(mask, queries)
     in_words(found.says)
     _picture(lab, charts.spread(found.empty, found.layers, lab.tokens[0], sentence=lab.sentence), "spread")
@@ -91,7 +96,6 @@ def _layers(lab: Lab, mask: Mask) -> None:
 
 def _types(lab: Lab, mask: Mask) -> None:
     """What each fill does in each type, measured on the scores of this head."""
-    heading("Fills and types, measured")
     if lab.record.read_only:
         quiet("This model does not show its scores, so there is nothing to measure.")
         return
@@ -127,7 +131,7 @@ def _cell(one: Outcome) -> Markup:
 
 
 def _picture(lab: Lab, grid: Grid, key: str) -> None:
-    pictures.show(figures.states(grid, **lab.styled), key, menu=st.container())
+    pictures.show(figures.states(grid, **lab.styled), key)
 
 
 _spread = cache.kept(numerics.spread)

@@ -62,7 +62,9 @@ def of_cell(at: Walk) -> None:
     found = worked(at)
     key = key_of(at, found)
     who, whom = (quoted_token(part[i].text, i) for part, i in zip(at.tokens, (at.query, key), strict=True))
-    in_words(f"{who} looking at {whom}: {line(found, at.record.step(at.site), key)}.")
+    given = digits(found.weights[found.keys.index(key)])
+    step = at.record.step(at.site)
+    in_words(f"{who} gives {given} of its attention to {whom}: {line(found, step, key)}.")
 
 
 def row(at: Walk) -> None:
@@ -154,7 +156,7 @@ def scale(at: Walk) -> None:
             table([f"500 random queries, d_k = {d_k}", "q·k as it is", "q·k / √d_k"], rows, numbers=(1, 2))
             quiet(f"In theory the variance of q·k is d_k = {d_k}, and of q·k / √d_k it is 1.")
         with st.container(width="stretch"):
-            figure = figures.spread(spreads(tuple(sorted({*D_KS, d_k}))), chosen=d_k, dark=at.dark)
+            figure = figures.spread(spreads(tuple(sorted({*D_KS, d_k}))), chosen=d_k, **at.styled)
             pictures.show(figure, "spread", table=True)
     if not at.source.read_only:
         quiet(f"{CLONES}")
