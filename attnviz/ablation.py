@@ -65,23 +65,18 @@ class Sweep:
         if weight.isna().all() or effect.isna().all() or len(self.heads) < 2:
             return "There are no two heads here whose weights and effects could be compared."
         heavy, strong = int(weight.fillna(-1).argmax()), int(effect.fillna(-1).argmax())
-        most = f"{self._name(strong)}, whose largest weights are {weight[strong]:.2f} on average,"
+        most = f"{self._name(strong)} matters most here: off, it changes the output by {effect[strong]:.1%}."
+        most = f"{most[:1].upper()}{most[1:]}"
         if heavy == strong:
-            return f"Here the head with the largest weights also matters most: {most} moves {_share(effect[strong])}."
+            return f"{most} It also has the largest weights, {weight[heavy]:.2f} on average."
         return (
-            f"Here {self._name(heavy)} has the largest weights, {weight[heavy]:.2f} on average, and switched off moves "
-            f"{_share(effect[heavy])}; {most} moves {_share(effect[strong])}. A weight says where a head looks, not "
-            "how much arrives: the values there may be small, what it adds may be ignored later, and other heads may "
-            "do the same work when it is off."
+            f"{most} The largest weights are those of {self._name(heavy)}, {weight[heavy]:.2f} on average, and off it "
+            f"changes the output by {effect[heavy]:.1%}. A weight says where a head looks, not how much arrives."
         )
 
     def _name(self, at: int) -> str:
         site, head = self.heads[at]
         return f"{site} head {head}"
-
-
-def _share(change: float) -> str:
-    return f"the output by {change:.1%}"
 
 
 def sweep(

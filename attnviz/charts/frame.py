@@ -98,8 +98,8 @@ def heading(
     return Frame(titles=bold, words=quiet)
 
 
-def without_heading(tables: dict[str, list[dict]], *, title: bool) -> dict[str, list[dict]]:
-    """The rows of a frame without the lines under its title, and without the title itself unless that is to stay."""
+def without_heading(tables: dict[str, list[dict]]) -> dict[str, list[dict]]:
+    """The rows of a frame without its title and the lines under it."""
     titles = tables.get("titles", [])
     if not titles:
         return tables
@@ -108,9 +108,7 @@ def without_heading(tables: dict[str, list[dict]], *, title: bool) -> dict[str, 
         y = last["y"] + TITLE_LINE / 2 + (len(below) + 0.5) * LINE
         if word["x"] == last["x"] and abs(word["y"] - y) < 0.01:
             below.append(word)
-    kept = [word for word in tables.get("words", []) if word not in below]
-    moved = [line | {"y": line["y"] + len(below) * LINE} for line in titles] if title else []
-    return tables | {"titles": moved, "words": kept}
+    return tables | {"titles": [], "words": [word for word in tables.get("words", []) if word not in below]}
 
 
 def lines(text: str, *, left: float, top: float, width: float, colors: Theme, narrowest: float = NARROWEST) -> Frame:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from attnviz import api, cases, export, figures, files, metrics
-from attnviz.cli import forms, lines, rules, says, values
+from attnviz.cli import comparing, forms, lines, rules, says, values
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Full
@@ -105,6 +105,10 @@ def _change(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     return write(figures.change(before, after, **_drawn(options, after)), options)
 
 
+def _compare(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+    return write(comparing.figure(options, source, texts, values.edits(options, source)), options)
+
+
 def _save(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record = _record(options, source, texts)
     path = Path(options.output or f"{stem(record)}{files.ENDING}")
@@ -119,6 +123,7 @@ _COMMANDS = {
     "explore": _explore,
     "mask": _mask,
     "change": _change,
+    "compare": _compare,
     "predict": _predict,
     "tokens": _tokens,
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz import __version__, tokenizers
-from attnviz.cli import forms
+from attnviz.cli import comparing, forms
 from attnviz.core.errors import InputError, quoted
 
 ABOUT = """See what every attention head does with a sentence, in models that are trained, and what changes.
@@ -21,6 +21,7 @@ EXAMPLES = """examples:
   attnviz heads "the black cat sleeps" --kind encoder --layer 0 --off 3,e1.2 -o heads.svg
   attnviz predict "the black cat sleeps on the red chair ." --off c1.2,c1.3
   attnviz change "the black cat sleeps" --off c1.3 -o change.png
+  attnviz compare "the black cat sleeps" --with-step 0 -o difference.png
   attnviz explore "the black cat sleeps" --off c1.3 -o case.html
   attnviz batch texts.txt --model story --as numbers --of overview -o folder/
   attnviz leaks "the cat sat down" --model story -o leaks.png
@@ -36,6 +37,7 @@ COMMANDS = {
     "explore": "every head on one page that any browser opens, without Python: an HTML file",
     "mask": "a mask, with the token that each row reads and the one it predicts",
     "change": "how far each token's output moves by what is changed",
+    "compare": "two maps and their difference: another text, head, model or training step, or the original model",
     "predict": "what the model predicts: a text, words, labels or vectors, before and after a change; -o draws it",
     "tokens": "the tokens of a text, their ids and places",
     "models": "the models that there are, or what was measured of one",
@@ -145,9 +147,13 @@ def _add_json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="JSON instead of text")
 
 
-def _add_head(command: argparse.ArgumentParser) -> None:
+def _add_one(command: argparse.ArgumentParser) -> None:
     what = "a number, or mean, max or min of all (the one that the model opens with)"
     command.add_argument("--head", type=_head, help=what)
+
+
+def _add_head(command: argparse.ArgumentParser) -> None:
+    _add_one(command)
     command.add_argument("--row-sums", action="store_true", help="show the sum of each row")
 
 
@@ -248,7 +254,7 @@ def _add_edits(command: argparse.ArgumentParser) -> None:
         "--off",
         action="append",
         default=[],
-        type=_places,
+        type=places,
         metavar="HEADS",
         help="2,3: heads of what is shown; 0.2: LAYER.HEAD; c0.2 or cross0.2: of another kind (e, d, c)",
     )
@@ -312,6 +318,7 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "explore": (_add_text, _add_opening, _add_model, _add_site, _add_edits, _add_page),
     "mask": (_add_text, _add_model, *_SHOWN),
     "change": (_add_text, _add_model, *_SHOWN),
+    "compare": (_add_text, _add_one, comparing.add, _add_model, *_SHOWN),
     "predict": (_add_text, _add_json, _add_model, *_SHOWN),
     "tokens": (_add_text, _add_json, _add_model),
     "models": (_add_name,),
@@ -353,7 +360,7 @@ def _shape(text: str) -> tuple[int, ...]:
     return tuple(map(int, sizes))
 
 
-def _places(text: str) -> list[tuple[str | None, int | None, int]]:
+def places(text: str) -> list[tuple[str | None, int | None, int]]:
     """Heads of --off: "2,3", "0.2,1.3" or "c1.2", as (kind or None, layer or None, head)."""
     found = [re.fullmatch(r"\s*(?:([a-z]*)(\d{1,9})\.)?(\d{1,9})\s*", part, re.ASCII) for part in text.split(",")]
     kinds = {"": None, **_KINDS, **{kind: kind for kind in _KINDS.values()}}

@@ -203,13 +203,13 @@ def draw(
     picture: str = "",
     *,
     ppi: float = 72,
-    fits: tuple[float, float, float] | None = None,
+    fits: tuple[float, ...] | None = None,
     deadline: float = 30.0,
 ) -> bytes:
     """Have a worker of this process draw Vega-Lite as "png", "svg" or "pdf".
 
     Args:
-        fits: points per pixel of the screen, and two widths in points; see `worker.resized`.
+        fits: points per pixel of the screen, and two widths and a height in points; see `worker.resized`.
     """
     return WORKERS.ask({"what": what, "picture": picture, "ppi": ppi, "fits": fits}, deadline)
 

@@ -19,13 +19,15 @@ class Preset:
         inches: the width at most; of a picture that is wider with its text in `points`, the second.
         points: the size of its text.
         ppi: pixels per inch of a PNG, unless a size is asked for.
-        title: whether the title stays.
+        high: inches that it is high at most.
+        title: whether the title stays, and under it where the weights come from and what was changed.
         light: whether it is in light colors, also where the page is dark.
     """
 
     label: str
     inches: tuple[float, float]
     points: float
+    high: float
     ppi: int = 144
     title: bool = True
     light: bool = False
@@ -41,18 +43,18 @@ class Preset:
         return int(self.inches[0] * POINTS_PER_INCH / self.scale)
 
     @property
-    def fits(self) -> tuple[float, float]:
-        """Both widths in points."""
-        return self.inches[0] * POINTS_PER_INCH, self.inches[1] * POINTS_PER_INCH
+    def fits(self) -> tuple[float, float, float]:
+        """Both widths and the height in points."""
+        return self.inches[0] * POINTS_PER_INCH, self.inches[1] * POINTS_PER_INCH, self.high * POINTS_PER_INCH
 
 
 PADDING = 2
 """Pixels around a picture: a page has margins of its own."""
 
 PRESETS = {
-    "paper": Preset("one column (3.35 in), 8 pt, no title", (3.35, 7.0), 8, ppi=300, title=False, light=True),
-    "slide": Preset("10 in wide, 18 pt, few labels", (10.0, 12.5), 18),
-    "web": Preset("760 px wide, 12 px", (760 / 72, 1100 / 72), 12),
+    "paper": Preset("one column (3.35 in), 8 pt, no title", (3.35, 7.0), 8, 9.0, ppi=300, title=False, light=True),
+    "slide": Preset("fits 12.5 x 7 in, up to 18 pt", (10.0, 12.5), 18, 7.0),
+    "web": Preset("760 px wide, 12 px", (760 / 72, 1100 / 72), 12, 2000 / 72),
 }
 
 
@@ -78,6 +80,7 @@ def fitted(picture: dict, chosen: Preset | None) -> dict:
     """The Vega-Lite of a picture without what a preset leaves out."""
     if chosen is None:
         return picture
-    datasets = without_heading(picture.get("datasets", {}), title=chosen.title)
+    datasets = picture.get("datasets", {})
+    datasets = datasets if chosen.title else without_heading(datasets)
     config = picture.get("config", {}) | {"padding": PADDING}
     return picture | {"datasets": datasets, "config": config}

@@ -48,11 +48,11 @@ def draw(what: str, picture: str = "", ppi: float = POINTS_PER_INCH, fits: list[
 _SIDES = r'width="(\S+)" height="(\S+)"'
 
 
-def resized(svg: str, scale: float, narrow: float, wide: float) -> str:
-    """The SVG so many times as large, but not wider than one of two widths: the second only if it must."""
+def resized(svg: str, scale: float, narrow: float, wide: float, high: float) -> str:
+    """The SVG `scale` times as large, no higher than `high` and no wider than `narrow`, or `wide` if it must."""
     width, height = map(float, re.search(_SIDES, svg).groups())
     most = narrow if width * scale <= narrow * 1.02 else wide
-    scale = min(scale, most / width)
+    scale = min(scale, most / width, high / height)
     return re.sub(_SIDES, f'width="{width * scale:.6g}" height="{height * scale:.6g}"', svg, count=1)
 
 

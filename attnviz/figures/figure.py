@@ -13,7 +13,7 @@ from attnviz import views
 from attnviz.charts.picture import Drawing, Table
 from attnviz.charts.style import Style
 from attnviz.charts.theme import CAUTIONS
-from attnviz.core.display import file_stem, without_surrogates
+from attnviz.core.display import file_stem, shown, without_surrogates
 from attnviz.core.edits import Edits, Site
 from attnviz.core.record import ALL, Record
 from attnviz.views import Seen, View
@@ -181,8 +181,18 @@ def titled(title: str, record: Record) -> str:
     return " · ".join(part for part in (title, *subtitles(record)) if part)
 
 
-def subtitles(record: Record, style: Style = Style()) -> list[str]:
-    """Where the weights come from, and what was changed; a screen says that elsewhere."""
+LONGEST_TEXT = 160
+"""Code points of a text under a title."""
+
+
+def subtitles(record: Record, style: Style = Style(), sentence: int | None = None) -> list[str]:
+    """Where the weights come from, and what was changed; a screen says that elsewhere.
+
+    Args:
+        sentence: whose text is said, too, where nothing else of the picture does.
+    """
     changed = () if style.on_screen else record.edits.in_words()
     kept = f"kept as {record.precision}" if record.precision else ""
-    return [CAUTIONS.get(record.provenance, ""), kept, f"changed: {', '.join(changed)}" if changed else ""]
+    text = "" if sentence is None or style.on_screen else record.sentences[sentence].text
+    read = f"text: “{shown(text, LONGEST_TEXT).replace('␣', ' ')}”" if text else ""
+    return [CAUTIONS.get(record.provenance, ""), kept, f"changed: {', '.join(changed)}" if changed else "", read]

@@ -59,7 +59,7 @@ def drawing_of(seen: Seen, style: Style) -> Picture:
         labels.append(_label(seen, head, x, y - LABEL / 2, style))
     plan = Mosaic(places, Frame(words=tuple(labels)), side, height, WIDTH, corners[-1][1] + height, WIDTH)
     title = "" if style.on_screen else title_of(seen)
-    lines = seen.notes if style.on_screen else [*subtitles(seen.record, style), *seen.notes]
+    lines = seen.notes if style.on_screen else [*subtitles(seen.record, style, seen.sentence), *seen.notes]
     return plan.picture({seen.site: seen}, title, lines, style)
 
 

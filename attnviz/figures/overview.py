@@ -77,7 +77,7 @@ def drawing_of(
     plan = _by_layer(record, width, style.colors) if order is None else _in_order(order, captions, width, style.colors)
     sites = dict.fromkeys(one.site for one in plan.thumbnails)
     seen = {site: views.see(record, site, sentence=sentence) for site in sites}
-    lines = [*subtitles(record, style), *next(iter(seen.values())).notes] if seen else []
+    lines = [*subtitles(record, style, sentence), *next(iter(seen.values())).notes] if seen else []
     return plan.picture(seen, title_of(record), lines, style)
 
 

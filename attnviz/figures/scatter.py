@@ -22,6 +22,9 @@ SIDE, STACK, DOT, LEFT = 330, 150, 70, 52
 EDGE, MARGIN = 8, 12
 """Pixels between the frame and the marks, and around all."""
 
+AROUND = 52
+"""Pixels beside a scatter on a phone, but for the numbers of its axis."""
+
 BINS, TALLEST = 24, 12
 """Places for stacks; dots of a stack that fill the height."""
 
@@ -69,10 +72,11 @@ def drawing_of(
     data = data.sort_values("chosen", kind="stable")  # the chosen one is above all
     lines = [f"{len(known)} heads"] if y is None else []
     lines += [f"{len(table) - len(known)} heads have no such number"] if len(known) < len(table) else []
-    wide = {"left": -LEFT, "width": LEFT + SIDE, "narrowest": LEFT + SIDE}
+    side = min(SIDE, style.room - LEFT - AROUND) if style.room and style.on_screen else SIDE
+    wide = {"left": -LEFT, "width": LEFT + side, "narrowest": LEFT + side}
     around = frame.heading(title, [*lines, *said], top=-10, **wide, colors=colors)
     kinds = tuple(kind for kind in KINDS if (known["kind"] == kind).any())
-    form = _form(tuple(titles[name] for name in names), kinds, colors)
+    form = _form(tuple(titles[name] for name in names), kinds, side, colors)
     return Picture(form, {"heads": data.to_dict("list")} | frame.tables(around))
 
 
@@ -85,7 +89,7 @@ def _stacked(values: pd.Series) -> tuple[pd.Series, pd.Series]:
 
 
 @lru_cache(maxsize=64)
-def _form(titles: tuple[str, ...], kinds: tuple[str, ...], colors: Theme) -> Form:
+def _form(titles: tuple[str, ...], kinds: tuple[str, ...], side: int, colors: Theme) -> Form:
     """Marks on Altair's own axes."""
     x, y = _axes(titles, colors)
     numbers = [
@@ -105,7 +109,7 @@ def _form(titles: tuple[str, ...], kinds: tuple[str, ...], colors: Theme) -> For
         )
         .add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
     )
-    sizes = {"width": SIDE, "height": SIDE if len(titles) == 2 else STACK}
+    sizes = {"width": side, "height": side if len(titles) == 2 else STACK}
     margins = dict.fromkeys(("left", "top", "right", "bottom"), MARGIN)
     chart = alt.layer(*frame.layers(), marks, autosize="pad", padding=margins, **sizes)
     return Form.of(chart.configure(**config(colors)).configure_view(stroke=colors.line))

@@ -76,11 +76,21 @@ class SecurityHeaders:
 security = [Middleware(SecurityHeaders)]
 
 
+def set_options() -> None:
+    """What no file of settings says, as it holds wherever the app is served from.
+
+    Streamlit names a message that the browser kept instead of sending it again. Where runs follow each other at once,
+    as with Back pressed twice, the browser has let go of it by then, and the session ends. It costs 80 kB for a click.
+    """
+    config.set_option("runner.postScriptGC", False)
+    config.set_option("global.minCachedMessageSize", 2.0**60)
+
+
 @asynccontextmanager
 async def lifespan(app: object) -> AsyncIterator[None]:
     """Warm up beside the server's start, so that the first visitor finds everything imported."""
     launch.welcome()
-    config.set_option("runner.postScriptGC", False)
+    set_options()
     threading.Thread(target=warm, name="attnviz-warm", daemon=True).start()
     ended = threading.Event()
     threading.Thread(target=collect_garbage, args=(ended,), name="attnviz-garbage", daemon=True).start()
@@ -95,7 +105,7 @@ async def beside(app: object) -> AsyncIterator[None]:
 
     global _main
     _main = sys.modules["__main__"]
-    config.set_option("runner.postScriptGC", False)
+    set_options()
     with cores.left_alone():
         yield
     keep_main()

@@ -64,6 +64,7 @@ def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
         newcomer.press("Copy link")
         expect(page.get_by_role("button", name="Link copied")).to_be_visible()
         assert page.evaluate("() => navigator.clipboard.readText()") == page.url
+        newcomer.sees("This link opens on this computer alone")
     with newcomer.task("a picture for my slides"):
         newcomer.press("Export")
         with page.expect_download() as download:

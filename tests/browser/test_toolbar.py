@@ -48,6 +48,17 @@ def test_the_toolbar_stays_in_view(page, server):
     assert places["model"][1] < places["site"][1] <= 115
 
 
+@pytest.mark.parametrize(
+    "link", some(["?model=story&text=+", f"?model=story&text={'cat+' * 500}", "?model=file:a.attn"], 1)
+)
+def test_a_message_in_the_place_of_a_page_is_not_cut_by_the_toolbar(page, server, link):
+    page.goto(f"{server}/{link}")
+    driver.settled(page)
+    note, toolbar = page.get_by_role("alert").bounding_box(), page.locator(".st-key-row-one").bounding_box()
+
+    assert toolbar["y"] + toolbar["height"] < note["y"]
+
+
 def test_enter_analyzes_and_shift_enter_makes_a_line(page, server):
     """While characters are composed Enter is theirs; what the button does, Enter does."""
     driver.open_page(page, f"{server}/?model=scratch&text=one+two")
@@ -86,7 +97,7 @@ def test_a_card_leads_to_the_heads_from_any_page_and_frames_a_control(page, serv
 
 
 def test_the_phone_folds_the_controls(window, server):
-    """Layer, head, undo and Export stand there; the rest behind one button; every button is 44 pixels high.
+    """Layer, head, link, undo and Export stand there; the rest behind one button; every button is 44 pixels high.
 
     On half a screen there is room for the text, and the map begins at the left.
     """
@@ -95,6 +106,7 @@ def test_the_phone_folds_the_controls(window, server):
 
     for one in (
         page.get_by_label("Layer", exact=True),
+        page.get_by_role("button", name="Copy link"),
         page.get_by_role("button", name="Undo"),
         page.get_by_role("button", name="Export").first,
     ):

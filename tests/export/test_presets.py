@@ -18,8 +18,9 @@ from attnviz.export.presets import PRESETS
 FEW, MANY = ["The", "cat", "sat"], [f"w{i}" for i in range(60)]
 
 
-def svg(words, preset, **drawn):
-    return export.render(figures.head(record_of(words), SITE, 0, **drawn), "svg", preset=preset).decode()
+def svg(words, preset, off=False, **drawn):
+    record = record_of(words, edits=Edits(heads_off=frozenset({(SITE, 1)} if off else ())))
+    return export.render(figures.head(record, SITE, 0, **drawn), "svg", preset=preset).decode()
 
 
 def width_of(picture):
@@ -41,7 +42,11 @@ def test_the_title_is_left_out_of_a_paper_alone():
     title = "Head 0 · encoder layer 0"
 
     assert title not in re.sub("<[^>]*>", "", svg(FEW, "paper").split("</desc>")[1])
-    assert title in re.sub("<[^>]*>", "", svg(FEW, "slide").split("</desc>")[1])
+    for preset in ("slide", "web"):
+        said = re.sub("<[^>]*>", "", svg(FEW, preset, off=True).split("</desc>")[1])
+        assert title in said
+        assert "random weights" in said
+        assert "changed: encoder layer 0 head 1 off" in said
 
 
 def test_a_paper_is_light():
@@ -53,6 +58,23 @@ def test_a_picture_too_wide_for_a_column_takes_the_page():
     picture = export.render(figures.overview(record_of(FEW, heads=12)), "svg", preset="paper").decode()
 
     assert 3.35 * 72 < width_of(picture) <= 7 * 72
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_tall_picture_is_no_higher_than_the_preset(preset):
+    """A map is as high as wide; a slide is not."""
+    picture = svg([f"w{i}" for i in range(20)], preset)
+    width, height = map(float, re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', picture).groups())
+
+    assert height <= PRESETS[preset].high * 72 + 0.01
+    assert width <= PRESETS[preset].inches[1] * 72
+
+
+def test_thumbnails_say_whose_text_they_are_of():
+    """In a file, where no token stands beside them; on the page it stands above."""
+    for figure in (figures.heads(record_of(FEW), SITE), figures.overview(record_of(FEW))):
+        assert "text: “The cat sat”" in export.render(figure, "svg").decode()
+        assert "text: “" not in str(figure.screen_data)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

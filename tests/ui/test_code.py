@@ -57,6 +57,13 @@ def compared() -> list[figures.Figure]:
     return [figures.difference(beside(*changed), selected=(1, 0)), figures.difference(beside(*steps))]
 
 
+def beside_each_other() -> list[figures.Figure]:
+    """Another head, another model, and the original model."""
+    one = record(1)
+    others = [Side(one, D0, 0), Side(record(1, "induction"), D1, 1), Side(record(), D1, 1)]
+    return [figures.difference(beside(Side(one, D1, 1), other)) for other in others]
+
+
 def same(made: figures.Figure, figure: figures.Figure) -> None:
     assert (made.name, made.title, made.description) == (figure.name, figure.title, figure.description)
     assert made.chart.to_dict() == figure.chart.to_dict()
@@ -84,8 +91,10 @@ def test_the_command_of_a_figure_writes_the_same_file(edits, tmp_path, monkeypat
     """As a shell reads it; as JSON, which is quicker than a picture and holds all that is drawn."""
     monkeypatch.chdir(tmp_path)
     commands = {}
-    for figure in shown(edits):
-        if command := code.shell(figure, kept.origin):
+    for figure in shown(edits) + (compared() + beside_each_other() if edits else []):
+        command = code.shell(figure, kept.origin)
+        assert command or figure.call.name != "difference" or "selected" in figure.call.named
+        if command:
             commands[figure.call.name] = command
             name, *arguments = shlex.split(command.removesuffix("png") + "json")
 

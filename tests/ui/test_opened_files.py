@@ -254,3 +254,18 @@ def test_what_a_page_exports_opens_where_it_was_and_in_its_model(monkeypatch, na
     assert {"mask", "off"}.isdisjoint(other.query_params)
     button(other, "Open in its model").click().run()
     assert dict(other.query_params) == told
+
+
+def test_what_was_changed_in_a_file_is_changed_in_its_model_too():
+    """Heads off and rules are added to those of the file; the form is the one that was chosen last."""
+    state = {"site": ["d1"], "as": ["lines"]}
+    link = {"model": ["story"], "text": [TEXT], **state, "off": ["d0.1"], "mask": ["window-3"]}
+    content = files.saved(attnviz.analyze(TEXT, "story"), settings={"state": state, "link": link})
+    app = drop(
+        page("model", model="file:case.attn", **{"site": "d1", "off": "d1.0", "as": "map"}), ("case.attn", content)
+    )
+
+    button(app, "Open in its model").click().run()
+
+    told = {"model": "story", "text": TEXT, "site": "d1", "off": "d0.1-d1.0", "mask": "window-3"}
+    assert dict(app.query_params) == told

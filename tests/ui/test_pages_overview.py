@@ -72,7 +72,7 @@ def test_switching_each_head_off_adds_what_that_changes():
     app.button(key="switch each off").click().run()
 
     assert not app.exception
-    assert "A weight says where a head looks" in html(app) or "also matters most" in html(app)
+    assert "A weight says where a head looks" in html(app) or "also has the largest weights" in html(app)
     assert app.selectbox(key="sort").value == "output"
     assert {"Order: Output change", "Order: Prediction change"} >= set(app.selectbox(key="sort").options)
     assert app.get("vega_lite_chart")

@@ -10,7 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 from streamlit import config
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime import RuntimeState
+from streamlit.runtime.forward_msg_cache import populate_hash_if_needed
 
 from attnviz.ui import server
 from attnviz.ui.shared.text import SCRIPTS
@@ -56,6 +58,22 @@ def test_garbage_is_collected_while_the_server_runs_and_not_by_each_run(monkeypa
     finally:
         gc.set_threshold(*thresholds)
         config.set_option("runner.postScriptGC", before)
+
+
+def test_no_message_is_sent_as_the_name_of_one_that_the_browser_may_have_forgotten(monkeypatch):
+    """A session ended where it had: Back twice was enough."""
+    before = {name: config.get_option(name) for name in ("runner.postScriptGC", "global.minCachedMessageSize")}
+    message = ForwardMsg()
+    message.delta.new_element.html.body = "x" * 10**6
+    try:
+        server.set_options()
+        populate_hash_if_needed(message)
+    finally:
+        for name, value in before.items():
+            config.set_option(name, value)
+
+    assert message.hash
+    assert not message.metadata.cacheable
 
 
 @pytest.mark.parametrize("there", ["NO_SESSIONS", "ONE_OR_MORE_SESSIONS"])

@@ -78,7 +78,8 @@ def _of_lines(at: Look) -> None:
         "placeholder": STRONGEST,
         "width": 150,
     }
-    control(st.selectbox, "Minimum weight", LEAST_DRAWN, LEAST, lead="Minimum weight", **options)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
+        control(st.selectbox, "Minimum weight", LEAST_DRAWN, LEAST, lead="Minimum weight", **options)
     if state.get(PINS):
         options = {"type": "tertiary", "icon": ":material/close:", "key": "let go"}
         st.button("Clear tokens", on_click=_let_go, **options)

@@ -1,5 +1,6 @@
 """The card of the chosen model: what it is, how well it does, what its heads do, and what it cannot do."""
 
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -9,11 +10,14 @@ from attnviz import cases
 from attnviz.charts.curve import curve
 from attnviz.core.amounts import percent
 from attnviz.core.errors import AttnvizError
+from attnviz.core.stack import Stack
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card, Measure
 from attnviz.ui import settings
 from attnviz.ui.model import heads
-from attnviz.ui.shared import everything, files, look, state, toolbar
+from attnviz.ui.shared import everything, files, look, mask, pages, state, toolbar
+from attnviz.ui.shared.edits import OFF
+from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import State, read
 from attnviz.ui.shared.text import Markup, block, heading, large, plain, quiet, table, title
@@ -61,11 +65,23 @@ def _file(source: Source) -> None:
     link = cases.state_of(source, "link")
     with st.container(horizontal=True, gap="small"):
         if link and st.button("Open in its model", key="open in model", icon=":material/arrow_forward:"):
-            state.change(State.replaced, read(link, settings.LINKED))
-            st.rerun()
+            state.change(_in_its_model, source)
+            pages.go_to(pages.TITLES[0])
         if st.button("Close this file", key="close file", icon=":material/close:"):
             files.close(state.get(MODEL), MODEL)
             st.rerun()
+
+
+def _in_its_model(now: State, source: Source) -> State:
+    """The state in which a file was saved, in its model, and what was chosen since; rules and heads off are added."""
+    saved, opened = (read(cases.state_of(source, what), settings.LINKED) for what in ("link", "state"))
+    made, opened = saved, opened.without("edits")
+    for one in {*now.linked().chosen, *opened.linked().chosen} - {*everything.OF_MODEL}:
+        made = made.put(one, now[one]) if now[one] != opened[one] else made
+    made = made.put(OFF, saved[OFF] | now[OFF])
+    if saved[MASK] and now[MASK]:
+        made = mask.put(made, Stack((*saved[MASK].entries, *now[MASK].entries)))
+    return now.replaced(made)
 
 
 def _items(sentences: Iterable[str]) -> None:
@@ -102,7 +118,7 @@ def _card(source: Source, card: Card) -> None:
                 _curve(source, card)
             heading("What it was trained on")
             _paragraph(card.trained_on)
-            quiet(f"{card.made.rstrip('. ')}.")
+            quiet(re.sub("`(.*?)`", r"“\1”", card.made).rstrip(". ") + ".")
             heading("Sizes")
             table([(name, f"{number:,}") for name, number in card.sizes.items()], numbers=(1,))
 

@@ -33,10 +33,11 @@ Order = tuple[Place, ...] | None
 select = look.clicks("every", lambda point: look.look_at(*head_of(point)))
 
 
-def panel(bar: Bar, among: tuple[str, ...] = ()) -> None:
+def panel(bar: Bar, among: tuple[str, ...] = (), above: Callable[[], None] = lambda: None) -> None:
     """All heads as maps beside the numbers of the chosen one: first the maps, where they need no number.
 
     Args:
+        above: draws what stands above the numbers.
         among: the numbers to order the heads by; all, and the order of the model, if none are given.
     """
     at = bar.at
@@ -52,6 +53,7 @@ def panel(bar: Bar, among: tuple[str, ...] = ()) -> None:
     with bar.export:
         pictures.take_away(every, "every", more=partial(_more, at, every))
     with beside:
+        above()
         of_head(at, known)
 
 

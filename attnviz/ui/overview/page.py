@@ -2,11 +2,14 @@
 
 from functools import partial
 
+import streamlit as st
+
 from attnviz.sources.base import Source
 from attnviz.ui.overview import every, numbers, reach, tables, texts
-from attnviz.ui.shared import state, toolbar
+from attnviz.ui.shared import everything, state, toolbar
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import tabs
+from attnviz.ui.shared.text import quiet
 from attnviz.ui.shared.toolbar import Bar
 
 PANELS = ("All heads", "Switch-off test", "Table", "Over many texts", "Rollout")
@@ -15,14 +18,13 @@ PANEL = choice("panel", PANELS)
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines)
-    at = bar.at
     bar.predict()
     made = (
-        partial(every.panel, bar),
+        partial(every.panel, bar, above=_to_the_test),
         partial(_switched_off, bar),
         partial(tables.panel, bar),
-        partial(texts.over_many_texts, at),
-        partial(reach.reach, at),
+        partial(texts.over_many_texts, bar),
+        partial(reach.reach, bar),
     )
     tabs(PANEL, dict(zip(PANELS, made, strict=True)), opening=_opening())
 
@@ -33,7 +35,18 @@ def _opening() -> str:
     return next((name for name, of_it in asked.items() if any(state.get(one) is not None for one in of_it)), PANELS[0])
 
 
+def _to_the_test() -> None:
+    """The way from all heads to what says which of them matters."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="guide"):
+        quiet("Each map is one head: click one. Which heads matter? Weights do not say, a test does:")
+        options = {"icon": ":material/arrow_forward:", "type": "tertiary", "key": "to the test"}
+        st.button(PANELS[1], on_click=state.put, args=(PANEL, PANELS[1]), **options)
+
+
 def _switched_off(bar: Bar) -> None:
     """What each head changes when it is off, and then the heads in that order."""
     if numbers.switch_each_off(bar.at):
         every.panel(bar, among=tuple(numbers.OFF))
+    else:
+        with bar.export:
+            everything.menu(bar.at)

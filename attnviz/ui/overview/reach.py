@@ -16,6 +16,7 @@ from attnviz.ui.shared.look import QUERY, Look
 from attnviz.ui.shared.setting import Setting, choice, kept, whole
 from attnviz.ui.shared.state import pick
 from attnviz.ui.shared.text import in_words, note, quiet
+from attnviz.ui.shared.toolbar import Bar
 
 STACK = choice("stack", ("encoder", "decoder"))
 AFTER = whole("after", None, 0, 999)
@@ -38,13 +39,14 @@ MOST = 2**18
 """Numbers of all layers, 12 of about 147 tokens: more are followed when somebody asks for it."""
 
 
-def reach(at: Look) -> None:
+def reach(bar: Bar) -> None:
     """Rollout of a stack after one of its layers as a map, and one row of it as bars, beside the flow if asked for."""
+    at = bar.at
     quiet(WHAT)
     kinds = [kind for kind in ("encoder", "decoder") if any(site.kind == kind for site in at.record.sites)]
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         kind = _last_of(STACK, "Stack", kinds)
-        place = st.container(horizontal=True, vertical_alignment="center", gap="small")
+        place = st.container(horizontal=True, vertical_alignment="center", gap="small", key="after-layer")
     if not _wanted(at):
         return
     try:
@@ -58,14 +60,15 @@ def reach(at: Look) -> None:
         traced = Traced(at.record, found, layer, shares[layers.index(layer)])
         position = look.query("Position", found.tokens)
     in_words(words.reached(traced.shares, [token.text for token in found.tokens], position))
-    _draw(at, traced, position)
+    _draw(bar, traced, position)
 
 
 def _last_of(setting: Setting, title: str, options: list):
     """One of several, the last if nobody chose; None if there is none."""
     chosen = state.one_of(setting, options, options[-1] if options else None)
     if len(options) > 1:
-        pick(title, setting, options, shown=chosen, lead=title)
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
+            pick(title, setting, options, shown=chosen, lead=title)
     return chosen
 
 
@@ -93,19 +96,19 @@ def _flow(record: Record, kind: str, sentence: int, layers: int, position: int) 
     return metric.flow(replace(found, layers=found.layers[:layers]), position).numpy()
 
 
-def _draw(at: Look, traced: Traced, position: int) -> None:
-    tile = traced.tile
+def _draw(bar: Bar, traced: Traced, position: int) -> None:
+    at, tile = bar.at, traced.tile
     clicked = look.clicks("reach", lambda point: state.put(QUERY, int(point["query"]) * tile))
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             whole = figures.rollout(traced, selected=position, rev=look.rev("reach"), **at.styled)
-            pictures.show(whole, "reach", select="cell", on_select=clicked)
+            pictures.show(whole, "reach", menu=bar.export, select="cell", on_select=clicked)
         with st.container(width=600, key="reached"):
             place = st.container()
             row = figures.rollout_row(traced, position, _asked_flow(at, traced, position), dark=at.dark)
             with place:
                 pictures.picture(row, "reached")
-            pictures.take_away(row, "reached")
+            pictures.take_away(row, "reached", "this position")
             pictures.numbers(row, "reached")
 
 

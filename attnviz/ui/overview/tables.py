@@ -6,7 +6,7 @@ from attnviz import figures
 from attnviz.metrics.heads import METRICS, ROWS, Metric
 from attnviz.ui.overview.every import Order, ordered, select
 from attnviz.ui.overview.numbers import NAMES, TITLES, Numbers, head_of, heads_of, numbers
-from attnviz.ui.shared import look, pictures, state
+from attnviz.ui.shared import everything, look, pictures, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, choice
 from attnviz.ui.shared.state import control
@@ -23,6 +23,8 @@ def panel(bar: Bar) -> None:
     known = numbers(bar.at)
     with bar.view:
         order, _ = ordered(known)
+    with bar.export:
+        everything.menu(bar.at)
     _all_heads(known, order)
     _against(bar.at, known)
 
@@ -59,7 +61,8 @@ def _meaning(metric: Metric) -> str:
 def _against(at: Look, known: Numbers) -> None:
     """Two numbers against each other, and one alone."""
     up = "distance" if known.table["distance"].notna().all() else "output_share"
-    drawn = {"titles": TITLES, "dark": at.dark, "focused": (at.site, at.head), "rev": look.rev("every")}
+    drawn = {"titles": TITLES, "dark": at.dark, "room": look.room()}
+    drawn |= {"focused": (at.site, at.head), "rev": look.rev("every")}
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):

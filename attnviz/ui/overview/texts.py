@@ -6,19 +6,22 @@ import streamlit as st
 from attnviz import texts
 from attnviz.core.errors import AttnvizError
 from attnviz.ui.overview.numbers import TITLES, progress
-from attnviz.ui.shared import cores, state
-from attnviz.ui.shared.look import Look
+from attnviz.ui.shared import cores, everything, state
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import large, note, quiet
+from attnviz.ui.shared.toolbar import Bar
 
 MEASURED: Setting[tuple[tuple, pd.DataFrame] | None] = kept("over texts", None)
 """Of which model, texts and edits, and the numbers."""
 NUMBER = kept("number over texts", None)
 
 
-def over_many_texts(at: Look) -> None:
+def over_many_texts(bar: Bar) -> None:
     """Measure on the texts that ship with attnviz or on a file, on request; then means and spreads as a table."""
+    at = bar.at
+    with bar.export:
+        everything.menu(at)
     large("Does a head look the same way on other texts? One text can mislead.")
     quiet("Measured on fifty texts that ship with attnviz, or on a file of yours with a text on each line.")
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):

@@ -166,11 +166,14 @@ def shell(figure: Figure, origin: Origin) -> str:
     if figure.call is None or figure.call.name not in _COMMANDS:
         return ""
     asked = _asked(figure)
-    record = next(one for one in reversed(figure.call.arguments) if isinstance(one, Record))
+    records = [one.a.record if isinstance(one, Beside) else one for one in figure.call.arguments]
+    record = next(one for one in reversed(records) if isinstance(one, Record))
     try:
         words = _COMMANDS[figure.call.name](figure.call.arguments, asked)
         source, texts = _origin(origin, record)
         words += _drawn(asked) + _model(source) + _edits(record.edits)
+        if figure.call.name == "difference":
+            words += _with(figure.call.arguments[0], origin)
     except _NoCode:
         return ""
     command, *options = words
@@ -218,12 +221,40 @@ def _change(arguments: tuple, asked: dict) -> list[str]:
     return ["change"]
 
 
+def _compare(arguments: tuple, asked: dict) -> list[str]:
+    a = arguments[0].a
+    words = ["compare", *_site(a.site), "--head", str(a.head)]
+    return words + (["--sentence", str(a.sentence + 1)] if a.sentence else [])
+
+
+def _with(found: Beside, origin: Origin) -> list[str]:
+    """What of B differs from A: its text, model, training step or head; or A's changes, which are then all left out."""
+    a, b = found.a, found.b
+    (source, texts), (other, others) = (_origin(origin, side.record) for side in (a, b))
+    words = [] if others[b.sentence] == texts[a.sentence] else ["--with-text", others[b.sentence]]
+    mine, own = (api.chosen(one) for one in (source, other))
+    if source.id != other.id:
+        words += ["--with-model", other.id]
+        mine = {}
+    elif mine.get("step") != own.get("step"):
+        words += ["--with-step", str(own.get("step", other.steps[-1]))]
+        mine = mine | {"step": own.get("step")}
+    if any(own.get(name) != mine.get(name) for name in {*own, *mine}):
+        raise _NoCode
+    if (a.site, a.head) != (b.site, b.head):
+        words += ["--with-head", f"{b.site.kind[0]}{b.site.layer}.{b.head}"]
+    if b.record.edits != (a.record.edits if words else Edits()) or not (words or a.record.edits != Edits()):
+        raise _NoCode
+    return words
+
+
 _COMMANDS: dict[str, Callable[[tuple, dict], list[str]]] = {
     "head": _head,
     "lines": lambda arguments, asked: _head(arguments, asked, "lines"),
     "text_strip": lambda arguments, asked: _head(arguments, asked, "text"),
     "heads": _heads,
     "change": _change,
+    "difference": _compare,
     **dict.fromkeys(("step_by_step", "next_word", "labels", "similarity"), _says),
 }
 """Which command draws a figure, with the options that are its own; they take those out of what is asked."""

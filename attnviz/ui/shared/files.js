@@ -10,7 +10,7 @@ if (!window.attnvizFiles) {
     const most = document.querySelector(".open-file").dataset.most, taken = new DataTransfer();
     for (const file of files) {
       if (file.size <= most * 2 ** 20) taken.items.add(file);
-      else app().append(make("p", {className: "note error file-refused", role: "alert",
+      else app().append(make("p", {className: "note error over-page file-refused", role: "alert",
         textContent: `${file.name} has ${Math.ceil(file.size / 2 ** 20)} MB; files of up to ${most} MB open here.`}));
     }
     if (!taken.files.length) return;

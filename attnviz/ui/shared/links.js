@@ -58,6 +58,20 @@ if (!window.attnvizLinks) {
     box.replaceChildren(form, items.length ? all : make("p", "Views are kept in this browser alone."), make("output", ""));
   };
 
+  const where = () => [  // a link may open less than it shows here
+    new URLSearchParams(location.search).get("model")?.startsWith("file:") && "A link does not hold the file: send that, too.",
+    /^(localhost|127\..*|\[::1])$/.test(location.hostname) && "This link opens on this computer alone, while attnviz runs.",
+  ].filter(Boolean).join(" ");
+
+  const say = (text) => {
+    document.querySelector(".link-copied")?.remove();
+    if (!text) return;
+    const note = make("p", text, {className: "note notice over-page link-copied"});
+    note.setAttribute("role", "status");
+    document.querySelector(".stApp").append(note);
+    setTimeout(() => note.remove(), 8000);
+  };
+
   document.addEventListener("toggle", (event) => {
     if (event.target.matches?.("details.views") && event.target.open) list(event.target);
   }, true);
@@ -72,6 +86,7 @@ if (!window.attnvizLinks) {
     try {
       await navigator.clipboard.writeText(location.href);
       button.textContent = "Link copied";
+      say(where());
     } catch {
       button.textContent = "Copy the address above";
     }

@@ -1,0 +1,78 @@
+"""`attnviz compare`: A, what it is compared with, and the difference."""
+
+import argparse
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from attnviz.core.errors import InputError
+
+if TYPE_CHECKING:  # torch: not for --help
+    from attnviz.core.edits import Edits
+    from attnviz.figures import Figure
+    from attnviz.metrics.beside import Side
+    from attnviz.sources.base import Source
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """Add the options of B."""
+    other = command.add_argument_group("what it is compared with: the original model, or the same with")
+    other.add_argument("--with-text", metavar="TEXT", help="another sentence")
+    other.add_argument("--with-head", type=_place, metavar="HEAD", help="another head, such as c1.2")
+    other.add_argument("--with-model", metavar="NAME", help="another model")
+    other.add_argument("--with-step", type=int, metavar="N", help="another training step")
+
+
+def figure(options: Namespace, source: "Source", texts: list[str], edits: "Edits") -> "Figure":
+    """The difference of two maps, as the page Compare draws it.
+
+    Raises:
+        InputError: if both are the same.
+    """
+    from attnviz import api, figures
+    from attnviz.cli import values
+    from attnviz.core.edits import Edits, Site
+    from attnviz.metrics.beside import Side, beside
+
+    sentence = values.sentence(options, source.tokenize(texts))
+    a = Side(api.analyze(texts, source, edits), values.site(options, source), values.head(options, source), sentence)
+    given = (options.with_text, options.with_head, options.with_model, options.with_step)
+    if all(one is None for one in given):
+        if edits == Edits():
+            raise InputError("B is the same; give --with-text, --with-head, --with-model, --with-step, or a change.")
+        edits = Edits()
+    other, lines = _source(options, source), texts if options.with_text is None else values.texts(options.with_text)
+    kind, layer, head = options.with_head or (None, None, a.head)
+    site = a.site if kind is None else Site(kind, layer)
+    place = site, head, sentence if options.with_text is None else 0
+    b = Side(api.analyze(lines, other, Edits() if other.read_only else edits), *place)
+    return figures.difference(beside(a, _same_words(a, b, source, other)), dark=options.dark)
+
+
+def _source(options: Namespace, source: "Source") -> "Source":
+    from attnviz.cli import values
+
+    if options.with_model is not None:
+        return values.load(options.with_model, **({} if options.with_step is None else {"step": options.with_step}))
+    if options.with_step is None:
+        return source
+    return values.source(Namespace(**vars(options) | {"step": options.with_step}))
+
+
+def _same_words(a: "Side", b: "Side", source: "Source", other: "Source") -> "Side":
+    """Another training step of A's model reads the words that A wrote, so that each row is of one word."""
+    from attnviz.metrics.beside import Side
+
+    written = a.record.targets
+    if not written or b.record.targets == written or source.id != other.id or source is other:
+        return b
+    return Side(other.run(b.record.sentences, b.record.edits, written), b.site, b.head, b.sentence)
+
+
+def _place(text: str) -> tuple[str, int, int | str]:
+    from attnviz.cli.parser import places
+
+    found: Sequence = places(text)
+    if len(found) != 1 or found[0][0] is None:
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' is no head; give c1.2 or encoder0.3")
+    return found[0]
