@@ -20,7 +20,6 @@ from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, TITLE_CHARACTER, Theme
 from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, in_title, shown
-from attnviz.core.edits import Edits
 from attnviz.core.tokens import Token
 from attnviz.figures.figure import Drawn, Figure, edited, subtitles, text_array
 from attnviz.metrics import BLOCKED
@@ -51,8 +50,8 @@ LEAST = 0.05
 AFTER = " after step "
 """In the name of a source, between the model and the step of its training."""
 
-LONGEST_LABEL, LONGEST_TEXT = 14, 90
-"""Code points of a token beside its row, and of a sentence under the title."""
+LONGEST_LABEL, LONGEST_EDITS, LONGEST_TEXT = 14, 16, 90
+"""Code points of a token beside its row, of what was changed over a map, and of a sentence under the title."""
 
 NAMES = "A", "B", "Difference B − A"
 
@@ -165,12 +164,18 @@ def _step(side: Side) -> str:
     return f"after step {step}" if step.strip("0") else "untrained" if step else "trained"
 
 
+def _edits(side: Side) -> str:
+    """What was changed, where that is short enough to stand over a map."""
+    said = ", ".join(side.record.edits.in_words()) or "original model"
+    return said if len(said) <= LONGEST_EDITS else "changed"
+
+
 APART = (
     lambda side: side.record.source.partition(AFTER)[0],
     _step,
     lambda side: f"{side.site} {side.head if isinstance(side.head, str) else f'head {side.head}'}",
     lambda side: side.record.sentences[side.sentence].text,
-    lambda side: "changed" if side.record.edits != Edits() else "original model",
+    _edits,
 )
 """What A and B are called, by the first in which they differ: model, step of training, head, text, edits."""
 

@@ -232,7 +232,7 @@ def span(values: Tensor) -> str:
 
 def number(value: Tensor | float) -> str:
     """A number in four digits."""
-    return f"{float(value):.4g}"
+    return f"{float(value):.4g}".replace("-", "−")
 
 
 def spread(values: Tensor) -> str:

@@ -297,5 +297,6 @@ def test_rules_that_block_nothing_more_say_so():
     )
 
     assert "The built-in mask blocks all of this already: these rules change nothing here." in html(built_in)
+    assert button(built_in, "Causal (hide the future) · already built in")
     assert "These rules block no cell here." in html(wide)
     assert "these rules" not in html(narrow).lower()

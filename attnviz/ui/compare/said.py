@@ -20,16 +20,14 @@ def both(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -
         for name, side, other, position in zip("AB", (a, b), (b, a), positions, strict=True):
             with st.container(width=560, key=f"said {name}"):
                 says.one(name, side.record, other.record, position, (side.sentence, other.sentence), positions)
-    with pictures.part("How probable each prediction is", "predictions", titled=False) as is_open:
-        if is_open:
-            _figures((a, b), positions)
+    if options := _effects(a, b):
+        with pictures.part("How probable each prediction is", "predictions", titled=False) as is_open:
+            if is_open:
+                _figures((a, b), positions, says.one_of(options, "Predictions"))
 
 
-def _figures(sides: tuple[Side, Side], positions: tuple[int, int]) -> None:
+def _figures(sides: tuple[Side, Side], positions: tuple[int, int], effect: str) -> None:
     """The same figure of both, beside each other."""
-    effect = _effect(*sides)
-    if effect is None:
-        return
     key = says.KEYS[effect]
     with st.container(horizontal=True, gap="large"):
         for name, side, position in zip("AB", sides, positions, strict=True):
@@ -56,8 +54,7 @@ def _positions(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | N
     return last if None in row else tuple(asked)
 
 
-def _effect(a: Side, b: Side) -> str | None:
-    """Which figure is shown of both; None if there is none that both have."""
+def _effects(a: Side, b: Side) -> list[str]:
+    """The figures that both have."""
     each = [says.choices(side.record, side.sentence) for side in (a, b)]
-    options = [effect for effect in each[0] if effect in each[1] and effect in ALONE]
-    return says.one_of(options, "Predictions") if options else None
+    return [effect for effect in each[0] if effect in each[1] and effect in ALONE]

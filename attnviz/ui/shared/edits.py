@@ -263,7 +263,8 @@ def chips(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
     kinds = [kind for kind in KINDS if edits.mask_at(kind) and any(site.kind == kind for site in source.sites)]
     where = ", ".join(kinds) if len(kinds) > 1 else "all layers"
     for i, one in on:
-        _chip(f"{name_of(one, first=i == on[0][0])} · {where}", mask.without, i, key=f"chip mask {i}")
+        there = "already built in" if _is_built_in(source, edits, on, one) else where
+        _chip(f"{name_of(one, first=i == on[0][0])} · {there}", mask.without, i, key=f"chip mask {i}")
     relative, softcap = state.get(ADDED).relative, edits.softcap
     for setting, changed, said in (
         (ADDED.part("alibi"), state.get(ADDED).alibi, "ALiBi bias"),
@@ -280,6 +281,13 @@ def chips(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
         heads = sorted(edits.off(site))
         numbers = ", ".join(map(str, heads))
         _chip(f"{site} {'head' if len(heads) == 1 else 'heads'} {numbers} off", _with_off, site, ())
+
+
+def _is_built_in(source: Source, edits: Edits, on: Sequence[tuple[int, Entry]], entry: Entry) -> bool:
+    """Whether a rule hides the future in a model of which every call does so by itself, so that it changes nothing."""
+    alone = all(one.join == "and" for _, one in on[1:])
+    hides = alone and entry.mask == Subsequent() and not entry.negated
+    return hides and edits.own_mask and all(site.kind == "decoder" for site in source.sites)
 
 
 def _chip(label: str, undo: Callable[..., State], *args: object, key: str = "") -> None:
