@@ -33,6 +33,7 @@ check: $(VENV)/for-tests ## ruff, and who may import whom
 
 bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints tables, asserts nothing
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/core.py
+	PYTHONPATH=. $(BIN)/python tests/benchmarks/long.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/capture.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/app.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/overview.py

@@ -24,6 +24,9 @@ from attnviz.core.shapes import check_broadcast, check_shapes, with_one_head
 BLOCK = 2**22
 """How many scores `attend` holds at once (16 MB of float32)."""
 
+STRETCH = 2048
+"""Keys that a named mask is asked about at once, whether it blocks all of them."""
+
 
 def scaled_dot_product_attention(
     query: Tensor,
@@ -89,11 +92,21 @@ def attend(
     outputs, sums = [], []
     for start in range(0, max(1, queries), rows_at_once):
         rows = slice(start, min(start + rows_at_once, queries))
-        scores = masked(scoring.scores(query, key, Area(rows=rows)), window(mask, rows, queries=queries, keys=keys))
+        seen = _seen(mask, rows, queries, keys, scoring)
+        scores = scoring.scores(query, key, Area(rows=rows, columns=seen))
+        scores = masked(scores, window(mask, rows, seen, queries=queries, keys=keys))
         weights, empty, _ = _distributions(scores)
         sums.append(_logsumexp(scores, weights, empty))
-        outputs.append(fill_empty(weights, empty, scoring.empty_rows, keys=keys).to(query.dtype) @ value)
+        outputs.append(fill_empty(weights, empty, scoring.empty_rows, keys=keys).to(query.dtype) @ value[:, :, seen])
     return torch.cat(outputs, 2), torch.cat(sums, 2)
+
+
+def _seen(mask: Tensor | Mask | None, rows: slice, queries: int, keys: int, scoring: Scoring) -> slice:
+    """The keys outside of which a named mask is known to block all of some rows, and no weight is filled in."""
+    if not isinstance(mask, Mask) or scoring.empty_rows not in ("zero", "error"):
+        return ALL
+    span = mask.span(range(queries)[rows], range(keys), STRETCH)
+    return slice(span.start, span.stop)
 
 
 def attention_output(
@@ -190,10 +203,16 @@ def window(
     queries: int | None = None,
     keys: int | None = None,
 ) -> Tensor | None:
-    """Rows and columns of a mask or bias: a tensor, whose axes of size 1 stay as they are, a named rule or nothing."""
+    """Rows and columns of a mask or bias: a tensor, whose axes of size 1 stay as they are, a named rule or nothing.
+
+    None also where a named mask is known to block nothing.
+    """
     if mask is None:
         return None
     if isinstance(mask, Mask):
+        places = range(*rows.indices(queries)), range(*columns.indices(keys))
+        if all(len(part) and part.step > 0 for part in places) and mask.is_open(*places):
+            return None
         return mask.tensor(queries, keys, rows=rows, columns=columns)
     return Area(rows=rows, columns=columns).of(mask)
 

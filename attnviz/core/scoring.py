@@ -121,12 +121,20 @@ class Scoring:
         key = key[part.sentences, part.heads][:, :, part.columns]
         if query.dtype in HALVES:
             query, key = query.float(), key.float()
-        scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
-        if self.softcap is None:
-            products = (query * (scale / self.temperature)) @ key.mT
-        else:
-            products = torch.tanh((query * (scale / self.softcap)) @ key.mT) * (self.softcap / self.temperature)
+        products = self.scaled(query) @ key.mT
+        if self.softcap is not None:
+            products = torch.tanh(products) * (self.softcap / self.temperature)
         return products if bias is None else products + bias.to(products.dtype) / self.temperature
+
+    def scaled(self, query: Tensor) -> Tensor:
+        """Queries whose products with keys are the scores, but for a softcap, which divides them, and biases."""
+        scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
+        return query * (scale / (self.temperature if self.softcap is None else self.softcap))
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether products are all that the scores are."""
+        return self.softcap is None and not self.bias
 
     def added(self, query: Tensor, key: Tensor, part: Area = Area()) -> Tensor | None:
         """The biases of a part together, axes of size 1 as they are; None if there is none."""

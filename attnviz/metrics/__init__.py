@@ -3,7 +3,7 @@
 What a window holds, what a model says and how far vectors moved are named here.
 """
 
-from attnviz.metrics.blocks import BLOCK, pool, row_blocks, row_slices, slice_of, tile_of
+from attnviz.metrics.blocks import BLOCK, pool, row_blocks, row_slices, tile_of
 from attnviz.metrics.changes import output_change, shift, similarity
 from attnviz.metrics.combined import (
     AGGREGATIONS,
@@ -27,4 +27,5 @@ from attnviz.metrics.predictions import (
     read_alike,
     token_at,
 )
+from attnviz.metrics.tiles import TILES, Pooled, pooled
 from attnviz.metrics.windows import BLOCKED, EMPTY, NAN, STATES, WEIGHT, Cells, cells, cells_of, largest_weight

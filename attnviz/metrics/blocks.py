@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,12 +27,6 @@ def row_blocks(mask: Mask, queries: int, keys: int, sentence: int = 0, tile: int
 def tile_of(step: Step, size: int) -> int:
     """How many cells a tile is wide and high, so that `size` tiles cover both axes."""
     return max(1, -(-max(step.shape[2:]) // size))
-
-
-def slice_of(positions: np.ndarray) -> slice:
-    """The slice that picks evenly spaced positions, which are not empty."""
-    stride = int(positions[1] - positions[0]) if len(positions) > 1 else 1
-    return slice(int(positions[0]), int(positions[-1]) + 1, stride)
 
 
 def pool(block: Tensor, tile: int, how: str = "max", *, down: int | None = None, across: int | None = None) -> Tensor:

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from attnviz.core import attention
 from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
-from attnviz.metrics.blocks import pool, row_slices, slice_of, tile_of
+from attnviz.metrics.blocks import pool, tile_of
 from attnviz.metrics.combined import empty_queries, reasons_of, weights_of
+from attnviz.metrics.tiles import Pooled, pooled
 
 WEIGHT, BLOCKED, NAN, EMPTY = range(4)
 """States of a cell, in the order of `STATES`."""
@@ -36,6 +35,7 @@ class Cells:
         reasons: the distinct rules that block cells here.
         blocked: 0 = may attend, i = blocked by reasons[i - 1].
         tile: cells per side of an entry.
+        tiles: of tiles, what else is known: where the largest weight stands, and the sum.
     """
 
     queries: np.ndarray
@@ -46,6 +46,7 @@ class Cells:
     reasons: tuple[str, ...]
     blocked: np.ndarray
     tile: int = 1
+    tiles: Pooled | None = None
 
 
 def cells(step: Step, head: int | str, **window: Any) -> Cells:
@@ -89,36 +90,14 @@ def _cells(step: Step, head: int | str, rules, *, sentence: int, rows: slice, co
 
 def _tiles(step: Step, head: int | str, rules, tile: int, *, sentence: int, rows: slice, columns: slice) -> Cells:
     """A tile whose every cell is blocked is named by the rule that blocks its first."""
+    found = pooled(step, head, sentence=sentence, rows=rows, columns=columns, tile=tile)
     window = _every(rows, tile), _every(columns, tile)
     reasons, blocked = rules or reasons_of(step, head, *window, sentence=sentence)
-    queries, keys = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
-    blocks = (slice_of(queries[block]) for block in row_slices(len(queries), len(keys), tile))
-    parts = [_pooled_block(step, head, tile, sentence, block, columns) for block in blocks]
-    weights, closed = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-    blocked = blocked * closed
+    blocked = blocked.numpy() * (found.open == 0)
     empty = pool(empty_queries(step, head, sentence=sentence)[rows].float()[:, None], tile, "min", across=1)[:, 0] > 0
-    states = torch.where(weights.isnan(), NAN, torch.where(blocked > 0, BLOCKED, WEIGHT))
-    states[empty] = EMPTY
-    return Cells(queries[::tile], keys[::tile], weights.numpy(), None, states.numpy(), reasons, blocked.numpy(), tile)
-
-
-def _pooled_block(
-    step: Step, head: int | str, tile: int, sentence: int, rows: slice, columns: slice
-) -> tuple[Tensor, Tensor]:
-    """The largest weight of each tile of some rows, and whether all of it is blocked.
-
-    Weights grow with scores, so only the largest score of a row in a tile has to become a weight.
-    """
-    if isinstance(head, str):
-        weights = weights_of(step, head, rows, columns, sentence=sentence)
-        _, blocked = reasons_of(step, head, rows, columns, sentence=sentence)
-        return pool(weights, tile), pool((blocked > 0).float(), tile, "min") > 0
-    scores = pool(step.masked_scores(head, rows, columns, sentence=sentence), tile, down=1)
-    logsumexp = step.logsumexp[sentence, head, rows]
-    weights = attention.normalize(scores, logsumexp=logsumexp)
-    empty = (logsumexp == -torch.inf).unsqueeze(-1)
-    weights = attention.fill_empty(weights, empty, step.scoring.empty_rows, keys=step.shape[3])
-    return pool(weights, tile, across=1), pool(scores, tile, across=1) == -torch.inf
+    states = np.where(np.isnan(found.largest), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
+    states[empty.numpy()] = EMPTY
+    return Cells(found.queries, found.keys, found.largest, None, states, reasons, blocked, tile, found)
 
 
 def _every(window: slice, tile: int) -> slice:

@@ -16,9 +16,10 @@ def interleaved(
 
     All cases take a turn in every round, each round begins with another one, and the first round is not counted. So
     what the machine does besides slows all of them. After `budget` seconds, and at least five rounds, it is enough.
+    With a span of 0 each is called once in a turn: for what takes many seconds.
     """
     names, start = list(cases), time.perf_counter()
-    repeats = {name: max(1, round(span / max(1e-7, _once(cases[name], 2)))) for name in names}
+    repeats = {name: max(1, round(span / max(1e-7, _once(cases[name], 2)))) if span else 1 for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for i in range(rounds + 1):
         turns = {name: _once(cases[name], repeats[name]) for name in _rotated(names, i)}

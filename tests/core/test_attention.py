@@ -264,15 +264,20 @@ def test_low_temperatures_do_not_cost_digits():
     mask=st.none() | masks(),
     policy=st.sampled_from(["zero", "nan", "uniform"]),
     block=st.sampled_from([1, 50, 90, 10**6]),
+    stretch=st.sampled_from([1, 3, 2048]),
     biased=st.booleans(),
     temperature=st.floats(0.1, 10),
     softcap=st.none() | st.floats(0.1, 50),
 )
-def test_three_ways_to_the_same_output(mask, policy, block, biased, temperature, softcap):
-    """The whole matrix, blocks of rows, and PyTorch's fused kernel agree, with any blocks and empty rows."""
+def test_three_ways_to_the_same_output(mask, policy, block, stretch, biased, temperature, softcap):
+    """The whole matrix, blocks of rows, and PyTorch's fused kernel agree, with any blocks and empty rows.
+
+    Also where keys that a mask is known to block are left out.
+    """
     bias = torch.randn(B, 1, Q, K, dtype=torch.float64) if biased else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention, "BLOCK", block)
+        patch.setattr(attention, "STRETCH", stretch)
         settings = {"bias": bias, "empty_rows": policy, "temperature": temperature, "softcap": softcap}
         first, *others = outputs(*tensors(), mask, **settings)
 

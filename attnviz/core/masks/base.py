@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.errors import MaskError, quoted
+from attnviz.core.masks.known import all_known, any_known
 from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.parameters import Parameter, parameters
@@ -146,6 +147,19 @@ class Mask(ABC):
         names = tuple(" and ".join(reason) for reason in reasons)
         return (names[1:], codes) if names[:1] == ("",) else (names, codes + 1)
 
+    def is_open(self, queries: range, keys: range) -> bool | None:
+        """What is known of a block of cells without looking at any: True if all are open, False if all are blocked.
+
+        None is always right, and costs whoever asks a look at the cells. Neither range is empty; both go upward.
+        """
+        return None
+
+    def span(self, queries: range, keys: range, size: int) -> range:
+        """The stretch of `keys` outside of which all is known to be blocked for some queries, in steps of `size`."""
+        parts = [keys[start : start + size] for start in range(0, len(keys), size)]
+        seen = [i for i, part in enumerate(parts) if len(queries) and self.is_open(queries, part) is not False]
+        return keys[seen[0] * size : (seen[-1] + 1) * size] if seen else keys[:0]
+
     def keys_left(self, queries: int, keys: int, *, sentence: int = 0, rows: slice = slice(None)) -> Tensor:
         """How many keys each query may attend to, int64, (rows,); worked in blocks, never queries x keys at once."""
         self._check_sentence(sentence)
@@ -211,6 +225,7 @@ class Mask(ABC):
 class _Group(Mask):
     masks: tuple[Mask, ...]
     joined: ClassVar[Callable[[Tensor, Tensor], Tensor]]
+    known: ClassVar[Callable[[set[bool | None]], bool | None]]
 
     def __post_init__(self):
         object.__setattr__(self, "masks", tuple(self.masks))
@@ -228,6 +243,9 @@ class _Group(Mask):
     def blockers(self, query, key, sentence):
         return {f"({self})": ~self.allows(query, key, sentence)}
 
+    def is_open(self, queries, keys):
+        return type(self).known({mask.is_open(queries, keys) for mask in self.masks})
+
     def __str__(self) -> str:
         return f" {self.rule} ".join(map(_in_parentheses, self.masks))
 
@@ -244,6 +262,7 @@ class And(_Group):
 
     rule = "and"
     joined = operator.and_
+    known = all_known
 
     def blockers(self, query, key, sentence):
         blockers: dict[str, Tensor] = {}
@@ -259,6 +278,7 @@ class Or(_Group):
 
     rule = "or"
     joined = operator.or_
+    known = any_known
 
 
 @dataclass(frozen=True)
@@ -274,6 +294,10 @@ class Not(Mask):
 
     def allows(self, query, key, sentence):
         return ~self.mask.allows(query, key, sentence)
+
+    def is_open(self, queries, keys):
+        known = self.mask.is_open(queries, keys)
+        return None if known is None else not known
 
     def __str__(self) -> str:
         return f"not {_in_parentheses(self.mask)}"
@@ -302,6 +326,10 @@ class Shifted(Mask):
 
     def allows(self, query, key, sentence):
         return self.mask.allows(query + self.offset, key, sentence)
+
+    def is_open(self, queries, keys):
+        by = self.offset
+        return self.mask.is_open(range(queries.start + by, queries.stop + by, queries.step), keys)
 
     def blockers(self, query, key, sentence):
         blockers = self.mask.blockers(query + self.offset, key, sentence)

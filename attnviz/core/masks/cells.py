@@ -1,6 +1,7 @@
 """What `Painted` and `Opened` share: single cells, chosen by hand."""
 
 import operator
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +30,11 @@ class SingleCells(Mask):
         wide = 2**32
         cells = torch.tensor([q * wide + k for q, k in self.cells], dtype=torch.int64)
         return torch.isin(query * wide + key, cells)
+
+    def any_in(self, queries: range, keys: range) -> bool:
+        """Whether there is one in a block."""
+        rows = self.cells[bisect_left(self.cells, (queries[0],)) : bisect_left(self.cells, (queries[-1] + 1,))]
+        return any(keys[0] <= key <= keys[-1] for _, key in rows)
 
     def written(self, pen: Pen, *, opened: bool) -> Expression:
         """All cells alike, and then these changed."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.known import any_known, within
 from attnviz.core.masks.observed import Observed
 from attnviz.core.parameters import check_numbers, parameter
 
@@ -36,6 +37,11 @@ class Blocks(Mask):
         if not self.first:
             return near
         return near | (seen < self.first) | ((looking >= 0) & (looking < self.first))
+
+    def is_open(self, queries, keys):
+        looking, seen = ((part[0] // self.size, part[-1] // self.size) for part in (queries, keys))
+        near = within(seen[0] - looking[1], seen[1] - looking[0], -self.before, self.after)
+        return any_known({near, *(within(*part, 0, self.first - 1) for part in (looking, seen))})
 
     @classmethod
     def fits(cls, seen: Observed) -> Iterator[Mask]:

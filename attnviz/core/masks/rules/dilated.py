@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.known import distances, within
 from attnviz.core.masks.observed import Observed
 from attnviz.core.parameters import check_numbers, parameter
 
@@ -29,6 +30,10 @@ class Dilated(Mask):
         distance = key - query
         near = (distance >= -self.before * self.step) & (distance <= self.after * self.step)
         return near & (distance % self.step == 0)
+
+    def is_open(self, queries, keys):
+        near = within(*distances(queries, keys), -self.before * self.step, self.after * self.step)
+        return near if self.step == 1 or near is False else None
 
     @classmethod
     def fits(cls, seen: Observed) -> Iterator[Mask]:

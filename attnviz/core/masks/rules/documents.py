@@ -1,12 +1,14 @@
 """Several texts in one sequence, kept apart."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import torch
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.known import in_same
 from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.parameters import numbers_of, parameter
@@ -34,6 +36,14 @@ class Documents(Mask):
         ends = torch.tensor(self.lengths, dtype=torch.int64).cumsum(0)
         documents = [torch.searchsorted(ends, t.contiguous(), right=True) for t in (query, key)]
         return (documents[0] == documents[1]) & (documents[1] < len(self.lengths)) & (query >= 0)
+
+    def is_open(self, queries, keys):
+        if queries[-1] < 0 or keys[0] >= sum(self.lengths):
+            return False
+        ends = list(accumulate(self.lengths))
+        looks, seen = ((bisect_right(ends, part[0]), bisect_right(ends, part[-1])) for part in (queries, keys))
+        known = in_same(looks, seen)
+        return known if queries[0] >= 0 and keys[-1] < sum(self.lengths) else known and None
 
     @classmethod
     def fits(cls, seen: Observed) -> Iterator[Mask]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.known import distances
 from attnviz.core.masks.observed import Observed
 from attnviz.core.parameters import check_numbers, parameter
 
@@ -26,6 +27,9 @@ class Fixed(Mask):
     def allows(self, query, key, sentence):
         own = query // self.stride == key // self.stride
         return (key <= query) & (own | (key % self.stride >= self.stride - self.summary))
+
+    def is_open(self, queries, keys):
+        return False if distances(queries, keys)[0] > 0 else None
 
     @classmethod
     def fits(cls, seen: Observed) -> Iterator[Mask]:

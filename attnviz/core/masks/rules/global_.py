@@ -1,11 +1,13 @@
 """Tokens that all share."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.known import any_known
 from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.parameters import numbers_of, parameter
@@ -33,6 +35,14 @@ class Global(Mask):
     def allows(self, query, key, sentence):
         positions = torch.tensor(self.positions, dtype=torch.int64)
         return torch.isin(query, positions) | torch.isin(key, positions)
+
+    def is_open(self, queries, keys):
+        return any_known({self._are_global(part) for part in (queries, keys)})
+
+    def _are_global(self, places: range) -> bool | None:
+        """True if all are, False if none is."""
+        count = bisect_right(self.positions, places[-1]) - bisect_left(self.positions, places[0])
+        return count > places[-1] - places[0] or (None if count else False)
 
     @classmethod
     def fits(cls, seen: Observed) -> Iterator[Mask]:

@@ -1,11 +1,13 @@
 """Text that sees one image at a time."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.known import in_same
 from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.parameters import check_numbers, numbers_of, parameter
@@ -36,6 +38,10 @@ class Media(Mask):
     def allows(self, query, key, sentence):
         places = torch.tensor(self.places, dtype=torch.int64)
         return key // self.size == torch.searchsorted(places, query.contiguous(), right=True) - 1
+
+    def is_open(self, queries, keys):
+        images = tuple(bisect_right(self.places, place) - 1 for place in (queries[0], queries[-1]))
+        return in_same(images, (keys[0] // self.size, keys[-1] // self.size))
 
     @classmethod
     def fits(cls, seen: Observed) -> Iterator[Mask]:

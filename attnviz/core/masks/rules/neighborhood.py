@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.known import distances
 from attnviz.core.masks.observed import Observed
 from attnviz.core.parameters import check_numbers, parameter
 
@@ -39,6 +40,15 @@ class Neighborhood(Mask):
         from_start = (seen >= place - reach) | (seen > last - self.size)
         to_end = (seen < place - reach + self.size) | (seen < self.size)
         return inside & from_start & to_end
+
+    def is_open(self, queries, keys):
+        if queries[-1] < 0 or queries[0] >= self.length or keys[0] >= self.length:
+            return False
+        nearest, furthest = distances(queries, keys)
+        reach = (self.size + 1) * self.step  # of a neighborhood that is not moved inward, and more
+        too_early = furthest < -reach and keys[-1] < self.length - reach
+        too_late = nearest > reach and keys[0] >= reach
+        return False if too_early or too_late else None
 
     @classmethod
     def fits(cls, seen: Observed) -> Iterator[Mask]:

@@ -17,6 +17,9 @@ class Opened(SingleCells):
     def allows(self, query, key, sentence):
         return self.among(query, key)
 
+    def is_open(self, queries, keys):
+        return None if self.any_in(queries, keys) else False
+
     def code(self, pen: Pen) -> Expression:
         return self.written(pen, opened=True)
 

@@ -1,5 +1,6 @@
 """Padding: what fills the shorter sentences of a batch."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ import torch
 
 from attnviz.core.errors import MaskError
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.known import within
 from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import GRID, PREDICATE, ROW, Expression, Pen
 from attnviz.core.parameters import numbers_of, parameter
@@ -41,6 +43,11 @@ class Padding(Mask):
     def allows(self, query, key, sentence):
         lengths = torch.tensor(self.lengths)[sentence]
         return key < lengths if self.left is None else key >= self.left - lengths
+
+    def is_open(self, queries, keys):
+        ends = ((-math.inf, n - 1) if self.left is None else (self.left - n, math.inf) for n in self.lengths)
+        known = {within(keys[0], keys[-1], *one) for one in ends}
+        return known.pop() if len(known) == 1 else None
 
     def shifted(self, offset):
         return self

@@ -16,6 +16,9 @@ class Painted(SingleCells):
     def allows(self, query, key, sentence):
         return ~self.among(query, key)
 
+    def is_open(self, queries, keys):
+        return None if self.any_in(queries, keys) else True
+
     def code(self, pen: Pen) -> Expression:
         return self.written(pen, opened=False)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.known import within
 from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.parameters import parameter
@@ -20,6 +21,9 @@ class Prefix(Mask):
 
     def allows(self, query, key, sentence):
         return key < self.length
+
+    def is_open(self, queries, keys):
+        return within(keys[0], keys[-1], 0, self.length - 1)
 
     def shifted(self, offset):
         return self

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.known import distances, within
 from attnviz.core.masks.observed import Observed
 from attnviz.core.parameters import check_numbers, parameter
 
@@ -26,6 +27,10 @@ class Strided(Mask):
     def allows(self, query, key, sentence):
         distance = query - key
         return (distance >= 0) & ((distance <= self.stride) | (distance % self.stride == 0))
+
+    def is_open(self, queries, keys):
+        nearest, furthest = distances(queries, keys)
+        return False if nearest > 0 else within(nearest, furthest, -self.stride, 0) or None
 
     @classmethod
     def fits(cls, seen: Observed) -> Iterator[Mask]:

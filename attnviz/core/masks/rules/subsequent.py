@@ -1,9 +1,11 @@
 """The causal mask of every decoder."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.known import distances, within
 from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.parameters import MOST, parameter
@@ -23,6 +25,9 @@ class Subsequent(Mask):
 
     def allows(self, query, key, sentence):
         return key <= query + self.offset
+
+    def is_open(self, queries, keys):
+        return within(*distances(queries, keys), -math.inf, self.offset)
 
     def shifted(self, offset):
         return Subsequent(self.offset + offset)

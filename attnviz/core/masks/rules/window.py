@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attnviz.core.masks.base import Mask
+from attnviz.core.masks.known import distances, within
 from attnviz.core.masks.observed import Observed
 from attnviz.core.masks.pen import Expression, Pen
 from attnviz.core.parameters import parameter
@@ -20,6 +21,9 @@ class Window(Mask):
 
     def allows(self, query, key, sentence):
         return (key >= query - self.before) & (key <= query + self.after)
+
+    def is_open(self, queries, keys):
+        return within(*distances(queries, keys), -self.before, self.after)
 
     @classmethod
     def fits(cls, seen: Observed) -> Iterator[Mask]:

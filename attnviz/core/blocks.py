@@ -1,0 +1,52 @@
+"""The weights of one head, block by block: what a map of many tokens is looked through with, and never held."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from attnviz.core.masks import Mask
+from attnviz.core.record import Step
+
+
+class Blockwise:
+    """Weights of one head, a block at a time, each in the buffer of the one before.
+
+    As one more number of every query stands -logsumexp, and 1 as that of every key: so a product of matrices gives what
+    exp makes a weight of, and nothing is subtracted from it cell by cell. Rows and scores that need more than that go
+    the way of `Step.weights`.
+    """
+
+    def __init__(self, step: Step, head: int, *, sentence: int = 0):
+        self.step, self.head, self.sentence = step, head, sentence
+        self._buffer = torch.empty(0)
+        self._keys = None
+        if step.scoring.is_linear:
+            key = step.key[sentence, head]
+            key = key.to(torch.promote_types(key.dtype, torch.float32))
+            self._keys = torch.cat([key, key.new_ones(len(key), 2)], 1).T
+
+    def rows(self, rows: slice) -> Callable[[slice, Tensor | None], Tensor]:
+        """What gives the weights of these rows: for some columns, and where one may attend, if not everywhere."""
+        logsumexp = self.step.logsumexp[self.sentence, self.head, rows]
+        if self._keys is None or not logsumexp.isfinite().all():
+            return lambda columns, _: self.step.weights(self.head, rows, columns, sentence=self.sentence)
+        query = self.step.scoring.scaled(self.step.query[self.sentence, self.head, rows].to(self._keys.dtype))
+        rounded = logsumexp.to(query.dtype)
+        query = torch.cat([query, torch.stack([-rounded, (rounded - logsumexp).to(query.dtype)], 1)], 1)
+        return lambda columns, allowed: self._block(query, columns, allowed)
+
+    def _block(self, query: Tensor, columns: slice, allowed: Tensor | None) -> Tensor:
+        keys = self._keys[:, columns]
+        size = len(query) * keys.shape[1]
+        if len(self._buffer) < size or self._buffer.dtype != query.dtype:
+            self._buffer = query.new_empty(size)
+        weights = torch.mm(query, keys, out=self._buffer[:size].view(len(query), -1)).exp_()
+        return weights if allowed is None else weights.masked_fill_(~allowed, 0)
+
+
+def is_open(step: Step, rows: range, columns: range, *, sentence: int = 0) -> bool | None:
+    """Whether all of a block may be attended to, or none; None if that has to be looked up. See `Mask.is_open`."""
+    if step.mask is None:
+        return True
+    return step.mask.of_sentence(sentence).is_open(rows, columns) if isinstance(step.mask, Mask) else None

@@ -1,0 +1,95 @@
+"""Maps of long inputs beside PyTorch's fused attention on the same tensors: `make bench`. It asserts nothing.
+
+One head of d_k 64, pooled into 512 x 512 tiles with the largest weight, where it is, and the sum. Ratios are time of
+attnviz / time of `F.scaled_dot_product_attention(is_causal=True)`, in one run. Goals: at most 1.0 under the causal
+mask, a quarter of that under a window of 4,096, and at most 150 MB above the tensors.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from measure import interleaved, machine, table
+from torch.nn import functional as F
+
+from attnviz import metrics
+from attnviz.core.attention import attend
+from attnviz.core.edits import Site
+from attnviz.core.masks import Subsequent, Window
+from attnviz.core.record import Step
+from attnviz.core.scoring import Scoring
+
+LENGTHS = (8_192, 32_768, 131_072)
+CAUSAL, WINDOW = Subsequent(), Window(4095)
+D_K = 64
+
+
+def step_of(n: int, mask: object) -> Step:
+    """One head, normal; its log-sum-exp comes from the kernel's own sums, which cost what the kernel does."""
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 1, 1, n, D_K).unbind()
+    sums = torch.zeros(1, 1, n, dtype=torch.float64)
+    return Step(Site("decoder", 0), query, key, value, mask, sums, Scoring())
+
+
+def row(n: int) -> list[str]:
+    """Times as ratios, and the memory that pooling takes above the tensors."""
+    causal, near = step_of(n, CAUSAL), step_of(n, WINDOW)
+    seconds = interleaved(
+        {
+            "fused": lambda: F.scaled_dot_product_attention(causal.query, causal.key, causal.value, is_causal=True),
+            "pooled": lambda: metrics.pooled(causal, 0),
+            "window": lambda: metrics.pooled(near, 0),
+            "attend": lambda: attend(causal.query, causal.key, causal.value, CAUSAL),
+            "cells": lambda: metrics.cells(causal, 0, rows=slice(n - 512, n), columns=slice(n // 2, n // 2 + 512)),
+        },
+        rounds=2 if n > 100_000 else 5,
+        span=0,
+    )
+    ratios = [f"{seconds[name] / seconds['fused']:.2f}" for name in ("pooled", "window", "attend")]
+    return [
+        f"{n:,}",
+        f"{seconds['fused']:.2f} s",
+        *ratios,
+        f"{seconds['cells'] * 1e3:.0f} ms",
+        f"{_megabytes(n):.0f} MB",
+    ]
+
+
+def _megabytes(n: int) -> float:
+    """How much the peak memory of a process grows while it pools, above what it holds before."""
+    return float(subprocess.run([sys.executable, __file__, "memory", str(n)], capture_output=True, text=True).stdout)
+
+
+def memory(n: int) -> float:
+    """In this process, on Linux: what its peak rises to above what it holds."""
+    step = step_of(n, CAUSAL)
+    metrics.pooled(step_of(512, CAUSAL), 0)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = _status("VmRSS")
+    metrics.pooled(step, 0)
+    return _status("VmHWM") - before
+
+
+def _status(name: str) -> float:
+    """A line of what Linux says of this process, in MB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
+
+
+@torch.inference_mode()
+def main(lengths: tuple[int, ...]) -> None:
+    print(f"Long inputs: one head, d_k {D_K}, float32; medians of turns taken in one run. {machine()}")
+    table(
+        "Pooled maps, as ratios to SDPA under the causal mask; a window of 512 x 512 cells; memory above the tensors",
+        ["n", "SDPA", "pooled / SDPA", "window of 4,096 / SDPA", "attend / SDPA", "512 x 512", "pooling takes"],
+        [row(n) for n in lengths],
+    )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["memory"]:
+        print(memory(int(sys.argv[2])))
+    else:
+        main(tuple(map(int, sys.argv[1:])) or LENGTHS)

@@ -1,0 +1,114 @@
+"""What a mask knows of a block of cells without looking at any of them."""
+
+from itertools import combinations, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rules import of
+from strategies import B, K, Q, masks
+
+from attnviz.core.masks import (
+    RULES,
+    Blocks,
+    Dilated,
+    Documents,
+    Fixed,
+    Full,
+    Global,
+    Mask,
+    Media,
+    Neighborhood,
+    Opened,
+    Padding,
+    Painted,
+    Prefix,
+    Strided,
+    Subsequent,
+    Window,
+)
+from attnviz.core.tap import MaskBesideSink
+
+UNTOLD = {"random", "block_diffusion"}
+"""Rules of which nothing is known without looking."""
+
+
+def stretches(size):
+    """A range of positions that is not empty, also with gaps."""
+    return st.builds(range, st.integers(0, size - 1), st.just(size), st.integers(1, 3)).flatmap(
+        lambda part: st.integers(1, len(part)).map(lambda count: part[:count])
+    )
+
+
+KNOWING = [rule for rule in RULES.values() if rule.parameters() and rule.is_open is not Mask.is_open]
+
+
+@pytest.mark.parametrize("rule", KNOWING, ids=lambda rule: rule.rule)
+@given(data=st.data())
+def test_what_a_rule_knows_of_any_block_holds_for_every_cell(rule, data):
+    """Every block of a grid, for numbers that fit it."""
+    mask, size = data.draw(of(rule, longest=5)).shifted(data.draw(st.integers(-2, 2))), 8
+    grid = mask.grid(size)
+    for query, key in product(combinations(range(size + 1), 2), repeat=2):
+        cells, known = grid[slice(*query), slice(*key)], mask.is_open(range(*query), range(*key))
+
+        assert known is not True or cells.all(), (mask, query, key)
+        assert known is not False or not cells.any(), (mask, query, key)
+
+
+@given(mask=masks(), queries=stretches(3 * Q), keys=stretches(3 * K), sink=st.none() | st.integers(0, 3 * K))
+def test_what_is_known_of_a_block_holds_for_every_cell(mask, queries, keys, sink):
+    """For any mask, joined, changed and shifted as may be, and for all sentences of a batch; also beside a sink."""
+    mask = mask if sink is None else MaskBesideSink(mask, sink)
+    known = mask.is_open(queries, keys)
+    cells = mask.tensor(3 * Q, 3 * K)[:, 0, list(queries)][:, :, list(keys)]
+
+    assert known is not True or cells.all()
+    assert known is not False or not cells.any()
+
+
+@given(mask=masks(), queries=stretches(3 * Q), size=st.integers(1, 5), sentence=st.integers(0, B - 1))
+def test_nothing_is_open_outside_of_its_span(mask, queries, size, sentence):
+    keys = range(3 * K)
+    span = mask.of_sentence(sentence).span(queries, keys, size)
+    grid = mask.grid(3 * Q, 3 * K, sentence=sentence)[list(queries)]
+
+    assert set(grid.any(0).nonzero().flatten().tolist()) <= set(span)
+
+
+FAR = [
+    (Subsequent(), (2, 3), (3, 2)),
+    (Window(2000), (9, 0), (9, 8)),
+    (Window(2000) | Global((0,)), (9, 1), (9, 8)),
+    (Documents((5000, 5000)), (9, 0), (9, 5)),
+    (Blocks(100, 10, 10, 1), (9, 4), (4, 4)),
+    (Neighborhood(100, 10_000), (9, 0), None),
+    (Strided(2000), (0, 9), (9, 8)),
+    (Dilated(10, 0, 3), (9, 0), None),
+    (Fixed(100), (0, 9), None),
+    (Media((0, 5000), 5000), (0, 9), (9, 9)),
+    (Prefix(1000), (3, 3), (3, 0)),
+    (Padding((1000,)), (3, 3), (3, 0)),
+    (Opened(((1, 1),)), (3, 3), None),
+    (Painted(((1, 1),)), None, (3, 3)),
+    (Full(), None, (3, 3)),
+    (Subsequent() & ~Prefix(1000), (9, 0), (9, 8)),
+    (Subsequent().shifted(1000), (2, 4), (2, 2)),
+]
+
+
+@pytest.mark.parametrize(("mask", "blocked", "opened"), FAR, ids=lambda one: str(one)[:30])
+def test_blocks_of_long_inputs_are_known(mask, blocked, opened):
+    """Of 10 x 10 blocks of 1,000 x 1,000 cells one that is blocked, and one that is open."""
+    for place, claim in ((blocked, False), (opened, True)):
+        if place is not None:
+            block = [range(1000 * i, 1000 * i + 1000) for i in place]
+            assert mask.is_open(*block) is claim
+            assert (~mask).is_open(*block) is not claim
+
+
+def test_rules_of_which_nothing_is_known_are_few():
+    """A new rule says what it knows, or stands here: without it long inputs cost as much as without a mask."""
+    told = {name for name, rule in RULES.items() if rule.is_open is not Mask.is_open}
+
+    assert set(RULES) - told == UNTOLD

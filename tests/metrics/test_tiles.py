@@ -1,0 +1,130 @@
+"""A map in tiles is what the whole map gives, however it is cut up on the way."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import B, H, K, Q, biases, booleans, masks, tensors
+
+from attnviz import metrics
+from attnviz.core.attention import attend
+from attnviz.core.edits import Edits, Site
+from attnviz.core.masks import Global, Subsequent, Window
+from attnviz.core.record import Step
+from attnviz.core.scoring import Scoring
+from attnviz.core.tap import Tap
+from attnviz.files.arrays import from_arrays
+from attnviz.metrics import tiles as module
+
+SITE = Site("cross", 0)
+
+
+def step_of(dtype, mask, *, sinks=None, heads_mask=False, queries=Q, keys=K, **changes):
+    """An attention call with these changes."""
+    query, key, value = tensors(dtype, queries=queries, keys=keys)
+    tap = Tap(Edits(mask=mask, **changes))
+    own = booleans((B, H, queries, keys)) if heads_mask else None
+    tap.attend(query, key, value, site=SITE, mask=own, sinks=sinks)
+    return tap.steps[0]
+
+
+steps = st.builds(
+    step_of,
+    st.sampled_from([torch.float64, torch.float32, torch.bfloat16]),
+    st.none() | masks(),
+    sinks=st.none() | st.just(torch.tensor([0.5, -1.0, 2.0])),
+    heads_mask=st.booleans(),
+    queries=st.integers(1, 2 * Q),
+    keys=st.integers(1, 2 * K),
+    temperature=st.sampled_from([1.0, 0.1]),
+    softcap=st.sampled_from([None, 2.0]),
+    bias=st.lists(biases, max_size=1).map(tuple),
+    empty_rows=st.sampled_from(["zero", "nan", "uniform"]),
+)
+windows = st.builds(slice, st.none() | st.integers(0, 3), st.none() | st.integers(5, 20), st.none() | st.integers(1, 3))
+
+
+def check(step, head, tile, rows, columns, sentence):
+    """Each tile against the cells of the whole map."""
+    whole = metrics.weights_of(step, head, sentence=sentence)
+    cells = whole[rows, columns].double().numpy()
+    open = metrics.may_attend(step, head, sentence=sentence)[rows, columns].numpy()
+    queries, keys = (np.arange(n)[part] for n, part in zip(step.shape[2:], (rows, columns), strict=True))
+    found = metrics.pooled(step, head, sentence=sentence, rows=rows, columns=columns, tile=tile)
+    close = 1e-10 if step.query.dtype is torch.float64 else 1e-5
+
+    assert found.queries.tolist() == queries[::tile].tolist()
+    assert found.keys.tolist() == keys[::tile].tolist()
+    for i in range(len(found.queries)):
+        for j in range(len(found.keys)):
+            square = slice(i * tile, (i + 1) * tile), slice(j * tile, (j + 1) * tile)
+            assert found.largest[i, j] == pytest.approx(cells[square].max(), abs=close, nan_ok=True)
+            assert found.sums[i, j] == pytest.approx(cells[square].sum(), abs=10 * close, nan_ok=True)
+            assert found.means[i, j] == pytest.approx(cells[square].mean(), abs=10 * close, nan_ok=True)
+            assert found.open[i, j] == open[square].sum()
+            assert found.sizes[i, j] == open[square].size
+            at = found.at_query[i, j], found.at_key[i, j]
+            assert at[0] in queries[square[0]]
+            assert at[1] in keys[square[1]]
+            assert float(whole[at]) == pytest.approx(found.largest[i, j], abs=close, nan_ok=True)
+
+
+@given(
+    step=steps,
+    head=st.integers(0, H - 1) | st.sampled_from(metrics.AGGREGATIONS),
+    tile=st.integers(1, 9),
+    block=st.tuples(st.integers(1, 12), st.integers(1, 12)),
+    window=st.tuples(windows, windows),
+    sentence=st.integers(0, B - 1),
+)
+def test_every_tile_is_what_the_whole_map_gives(step, head, tile, block, window, sentence):
+    """Over masks, biases, softcaps, temperatures, sinks, empty rows, types of numbers, sizes of blocks."""
+    if not all(len(range(n)[part]) for n, part in zip(step.shape[2:], window, strict=True)):
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "HEIGHT", block[0])
+        patch.setattr(module, "WIDTH", block[1])
+        check(step, head, tile, *window, sentence)
+
+
+def test_a_step_of_weights_alone_is_pooled_as_they_are():
+    """Also where one of them is no number, and where rows do not sum to 1."""
+    weights = torch.rand(1, H, Q, K, generator=torch.Generator().manual_seed(0))
+    weights[0, 1, 2, 3] = math.nan
+    step = from_arrays(weights=weights.numpy()).steps[0]
+
+    for head in range(H):
+        check(step, head, 2, slice(None), slice(None), 0)
+
+
+def test_what_is_known_to_be_blocked_is_not_computed(monkeypatch):
+    """Of a causal mask half of the blocks, of a window those around the diagonal; the first token is one block more."""
+    monkeypatch.setattr(module, "HEIGHT", 10)
+    monkeypatch.setattr(module, "WIDTH", 10)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    query, key, value = torch.randn(3, 1, 1, 100, 4)
+    computed = []
+    add = module._Tiles.add
+    monkeypatch.setattr(module._Tiles, "add", lambda self, *block: (computed.append(block), add(self, *block)))
+
+    for mask, blocks in ((None, 100), (Subsequent(), 55), (Window(10), 19), (Window(10) | Global((0,)), 19 + 17)):
+        computed.clear()
+        _, sums = attend(query, key, value, mask)
+        metrics.pooled(Step(SITE, query, key, value, mask, sums, Scoring()), 0, tile=5)
+        assert len(computed) == blocks, mask
+
+
+def test_tiles_of_a_map_say_where_their_largest_weight_is():
+    """`cells` that are pooled have what `pooled` gives; unless asked otherwise, 512 tiles on a side."""
+    step = step_of(torch.float32, Subsequent(), queries=1500, keys=1500)
+    found = metrics.cells(step, 1, tile=3)
+    weights = step.weights(1)
+
+    assert found.tiles.tile == 3 == metrics.pooled(step, 1).tile
+    assert found.weights is found.tiles.largest
+    at = found.tiles.at_query[100, 50], found.tiles.at_key[100, 50]
+    assert float(weights[at]) == pytest.approx(float(weights[300:303, 150:153].max()))
+    assert found.tiles.sums.sum() == pytest.approx(1500, abs=1e-2)
