@@ -78,8 +78,8 @@ def table(app, first: str) -> list[list[str]]:
     return next(one[1:] for one in tables(app) if one[0][0] == first)
 
 
-def drawn(app) -> list[pd.DataFrame]:
-    """What each picture of tables draws: one row per table, with its numbers as texts."""
+def drawn(app, kind: str = "panel") -> list[pd.DataFrame]:
+    """What each picture of tables draws: one row per table, with its numbers as texts; or its rows of another kind."""
     import pyarrow as pa
 
     found = []
@@ -88,7 +88,7 @@ def drawn(app) -> list[pd.DataFrame]:
         if data:
             rows = pa.ipc.open_stream(io.BytesIO(data)).read_pandas()
             if "cells" in rows and "row_axis" in rows:
-                found.append(rows[rows["kind"] == "panel"])
+                found.append(rows[rows["kind"] == kind])
     return found
 
 
@@ -258,6 +258,21 @@ def test_cloned_weights_are_compared_with_independent_ones():
     rows = [one[1:] for one in tables(app) if one[0][1:] == ["as it begins", "now"]]
 
     assert rows[0][0][1:] == [digits(compared.before.entropy), digits(compared.after.entropy)]
+
+
+@pytest.mark.parametrize("link", [{}, {"cell": "2.4"}])
+def test_the_line_is_about_the_cell_that_is_outlined(link):
+    """The selected one, else that of the largest weight of the query: its numbers stand at every step."""
+    app = page_of("scratch", **link)
+    _, record = run_of("scratch", Edits())
+    query, key = map(int, link["cell"].split(".")) if link else (5, None)
+    _, site, head = LINKS["scratch"]
+    weights = record.step(site).weights(head)[query]
+    key = int(weights.argmax()) if key is None else key
+
+    assert [(*map(int, here[["rows", "columns"]].iloc[0]),) for here in drawn(app, "here")] == 4 * [(query, key)]
+    assert f"({query}) gives {digits(weights[key])} of its attention to" in unescape(html(app))
+    assert f"({key}): q · k = " in html(app)
 
 
 def test_a_phone_shows_one_step_and_folds_the_rest():

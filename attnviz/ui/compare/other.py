@@ -122,7 +122,7 @@ def _what(a: Look) -> Other:
     shown = {"shown": chosen.what, "at": "what", "step": choose}
     if look.room():
         shown["format_func"] = lambda what: f"B: {TITLES[what]}"
-        control(st.selectbox, "Compare with", B, options, lead="", width=216, **shown)
+        control(st.selectbox, "Compare with", B, options, lead="", width=204, **shown)
     else:
         shown["format_func"] = TITLES.__getitem__
         control(st.pills, "Compare with", B, options, lead="Compare with", **shown)

@@ -84,8 +84,8 @@ def _figure(at: Walk, stage: Stage, matrices: tuple, **more) -> figures.Figure:
 
 
 def _row(at: Walk) -> list[tuple]:
-    found = parts.worked(at)
-    key, token = parts.key_of(at, found), shown(at.tokens[0][at.query].text)
+    found, key = at.worked, at.looked_at
+    token = shown(at.tokens[0][at.query].text)
     tables = parts.worked_table(at, found), parts.totals(found)
     products, values = figures.products(found, key), figures.values(found, len(at.tokens[1]))
     drawn = [(_figure(at, one, one.matrices),) for one in (products, values)]

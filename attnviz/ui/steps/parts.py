@@ -44,23 +44,11 @@ def parts(at: Walk) -> None:
     tabs(PART, dict(zip(PARTS, map(tab, (row, neurons, scale, order.order, numbers.edit, checks)), strict=True)))
 
 
-def worked(at: Walk) -> walk.Row:
-    return walk.row(at.record, at.site, at.head, at.query, sentence=at.sentence, keys=at.windows["keys"])
-
-
-def key_of(at: Walk, found: walk.Row) -> int:
-    """The key whose products are shown: the chosen one, else the one with the largest weight."""
-    if at.key in found.keys:
-        return at.key
-    return found.keys[int(found.weights.nan_to_num().argmax())]
-
-
 def of_cell(at: Walk) -> None:
     """From the product of a cell to its weight, in one line: of the selected one, else of the query's largest."""
     if at.source.read_only or at.knobs.in_words:
         return
-    found = worked(at)
-    key = key_of(at, found)
+    found, key = at.worked, at.looked_at
     who, whom = (quoted_token(part[i].text, i) for part, i in zip(at.tokens, (at.query, key), strict=True))
     given = digits(found.weights[found.keys.index(key)])
     step = at.record.step(at.site)
@@ -69,8 +57,7 @@ def of_cell(at: Walk) -> None:
 
 def row(at: Walk) -> None:
     """One query worked in full."""
-    found, (queries, keys) = worked(at), at.tokens
-    key = key_of(at, found)
+    found, key, (queries, keys) = at.worked, at.looked_at, at.tokens
     figure = figures.row(at.record, at.site, at.head, found, sentence=at.sentence, key=key, dark=at.dark)
     with st.container(horizontal=True, vertical_alignment="center"):
         large(f"How the query {queries[at.query].text} ({at.query}) shares its attention")

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import streamlit as st
 
+from attnviz import walk
 from attnviz.core.display import shown
 from attnviz.ui.shared import examples, look, state, text
 from attnviz.ui.shared.look import Look
@@ -30,10 +32,24 @@ class Walk(Look):
     key: int | None
     knobs: Knobs
 
+    @cached_property
+    def worked(self) -> walk.Row:
+        """The query in full."""
+        return walk.row(
+            self.record, self.site, self.head, self.query, sentence=self.sentence, keys=self.windows["keys"]
+        )
+
+    @property
+    def looked_at(self) -> int:
+        """The chosen key, else the one with the largest weight."""
+        found = self.worked
+        return self.key if self.key in found.keys else found.keys[int(found.weights.nan_to_num().argmax())]
+
     @property
     def selected(self) -> tuple[int, int]:
-        """The chosen query and key; -1 for no key."""
-        return self.query, -1 if self.key is None else self.key
+        """The query and the key whose numbers are shown; -1 for no key."""
+        known = not (self.source.read_only or self.knobs.in_words)
+        return self.query, self.looked_at if known else -1 if self.key is None else self.key
 
     @property
     def is_changed(self) -> bool:
