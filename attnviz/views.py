@@ -195,6 +195,16 @@ class Seen:
         notes = _notes(self.view, self._tokens, (self.queries, self.keys), MERGED, hidden)
         return (*notes, READ_ONLY) if self.record.read_only else notes
 
+    @property
+    def window(self) -> str:
+        """Which positions are seen, where not all are."""
+        if self.rows == self.columns == ALL or not len(self.queries) or not len(self.keys):
+            return ""
+        lengths = self.step.shape[2], self.step.shape[3] - self.step.has_sink
+        spans = [(part.stretch, length) for part, length in zip((self.queries, self.keys), lengths, strict=True)]
+        said = [f"{span.start} to {span.stop - 1} of {length:,}" for span, length in spans]
+        return "queries {}, keys {}".format(*said)
+
     @cached_property
     def predicted(self) -> tuple[str, ...] | None:
         """The most probable word after each row (of a word, after its last piece): "NaN" where there is none.

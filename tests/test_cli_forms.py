@@ -1,5 +1,7 @@
 """`attnviz head --as`: a head as lines or as a text."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -35,9 +37,21 @@ def test_the_text_shaded_by_the_attention_to_a_token(run):
     assert np.array_equal(np.load("text.npz")["weights"], np.load("map.npz")["weights"][:, 3])
 
 
+def test_a_part_of_a_map_is_that_part_of_it(run):
+    run("-o", "map.npz")
+    status, _ = run("--queries", "1-3", "--keys", "0-1", "-o", "part.npz", "-o", "part.svg")
+
+    assert status == 0
+    assert np.array_equal(np.load("part.npz")["weights"], np.load("map.npz")["weights"][1:4, :2])
+    assert "queries 1 to 3 of 4, keys 0 to 1 of 4" in (Path.cwd() / "part.svg").read_text("utf-8")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("--queries", "1-4"), "--queries ends at 4; there are 4 queries, counted from 0."),
+        (("--keys", "3-1"), "'3-1' is no span; give 10-59"),
+        (("--as", "text", "--keys", "0-1"), "--keys is for --as map, not for --as text."),
         (("--as", "bars"), "A head is not shown as 'bars'. There are: map, lines, text."),
         (("--least", "0.1"), "--least is for --as lines, not for --as map."),
         (("--as", "lines", "--row-sums"), "--row-sums is for --as map, not for --as lines."),

@@ -116,6 +116,15 @@ class Map:
         return self.rows.starts[:: self.size.tile], self.columns.starts[:: self.size.tile]
 
     @property
+    def lasts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of each row and column the last position that it stands for."""
+        tile = self.size.tile
+        return tuple(
+            part.stops[np.arange(tile, len(part) + tile, tile).clip(max=len(part)) - 1] - 1
+            for part in (self.rows, self.columns)
+        )
+
+    @property
     def _room(self) -> axes.Edges:
         return axes.edges(*self.bands, self.size)
 

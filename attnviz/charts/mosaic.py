@@ -24,6 +24,10 @@ ABOVE = 8
 """Pixels between the lines under the title and the thumbnails."""
 
 
+LEAST = 5
+"""Pixels of the side of a window in a thumbnail at least."""
+
+
 @dataclass(frozen=True)
 class Thumbnail:
     """Where a head stands, and what it is called under the pointer."""
@@ -61,7 +65,7 @@ class Mosaic:
         for one in self.thumbnails:
             off = one.head in seen[one.site].step.heads_off
             rows.append(self._row(one, found[one.site, one.head], scales[one.site, one.head], style, off=off))
-            around += self._outline(one, style, off=off)
+            around += self._outline(one, seen[one.site], style, off=off)
         around += frame.heading(
             title, lines, left=0, top=-ABOVE, width=self.width, narrowest=self.narrowest, colors=colors
         )
@@ -98,8 +102,8 @@ class Mosaic:
             "state": "off: its output is zero" if off else "on",
         }
 
-    def _outline(self, one: Thumbnail, style: Style, *, off: bool) -> Frame:
-        """A line around a thumbnail; one that is off is struck through, the chosen one framed."""
+    def _outline(self, one: Thumbnail, seen: Seen, style: Style, *, off: bool) -> Frame:
+        """A line around a thumbnail; one that is off is struck through, the chosen one framed, and the window in it."""
         x, y, x2, y2, colors = one.x, one.y, one.x + self.side, one.y + self.height, style.colors
         drawn = Frame(boxes=(box(x, y, x2, y2, stroke=colors.line),))
         if off:
@@ -107,7 +111,24 @@ class Mosaic:
             drawn += Frame(signs=(struck,))
         if style.focused in (one.head, (one.site, one.head)):
             drawn += Frame(boxes=(box(x - 2.5, y - 2.5, x2 + 2.5, y2 + 2.5, stroke=colors.accent, width=2.5),))
+            if style.window is not None:
+                drawn += Frame(boxes=(self._window(one, seen, style),))
         return drawn
+
+    def _window(self, one: Thumbnail, seen: Seen, style: Style) -> dict[str, object]:
+        """The part of a thumbnail's map that is seen elsewhere, at least as large as can be seen."""
+        top, bottom, left, right = style.window
+        ends = []
+        for first, last, part, begin, length in (
+            (left, right, seen.keys, one.x, self.side),
+            (top, bottom, seen.queries, one.y, self.height),
+        ):
+            unit = length / max(1, len(part))
+            low, high = np.searchsorted(part.starts, first) * unit, np.searchsorted(part.starts, last, "right") * unit
+            grow = max(0.0, (LEAST - (high - low)) / 2)
+            ends.append((begin + float(low - grow), begin + float(high + grow)))
+        (x, x2), (y, y2) = ends
+        return box(x, y, x2, y2, stroke=style.colors.accent, width=1.5)
 
 
 def _scales(found: dict[Head, Cells], seen: dict[Site, Seen], kind: str) -> dict[Head, Domain]:

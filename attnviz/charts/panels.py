@@ -198,7 +198,7 @@ def _spec(select: str, colors: Theme) -> dict:
         {"name": "place", "update": f"pointed || {_REST}"},
     ]
     data = [*parts("here", "area", "panel", *frame.KINDS), *_linked()]
-    return page(1, 1, select, colors) | {
+    return page(1, 1, [select], colors) | {
         "signals": [
             {"name": "pointed", "value": None, "on": pointed},
             {"name": select, "value": None, "on": _clicks(select)},

@@ -6,7 +6,7 @@ browser can replace it in place; no text of a user stands in the specification.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Protocol
 
 import numpy as np
@@ -25,7 +25,10 @@ SCHEMA = "https://vega.github.io/schema/vega/v6.json"
 FORMS = {"weight": ".6f", "score": ".3f"}
 """The digits in which the numbers of a cell are read."""
 
-HINT = "Point at a square to read it, click to keep it."
+HINT = "Point at a square to read it, click to keep it{}."
+
+FAR = 6
+"""Pixels from which on a pointer that is held down drags."""
 
 
 class Readable(Protocol):
@@ -39,6 +42,7 @@ class Readable(Protocol):
     frame: frame.Frame
     names: tuple[list[str], list[str]]
     positions: tuple[np.ndarray, np.ndarray]
+    lasts: tuple[np.ndarray, np.ndarray]
 
     def uri(self, *, scale: int) -> str:
         """The map as an image."""
@@ -48,12 +52,15 @@ def screen(drawing: Readable) -> tuple[dict, Table]:
     """A Vega specification of a map, and the table that it draws.
 
     The table must be given beside the specification, as the data named "source". A click sets the signal "cell" to what
-    a Vega-Lite point selection would give: [{"query": ..., "key": ..., "rev": ...}].
+    a Vega-Lite point selection would give: [{"query": ..., "key": ..., "rev": ...}]. Of a map that zooms, a drag sets
+    the signal "zoom" in the same way to the first and last positions of what it went over, with the fields top, bottom,
+    left and right; the wheel with Ctrl to half of what is seen, around the pointer, or to {"out": 1}.
     """
-    return _spec(drawing.size, tuple(drawing.numbers), drawing.style.colors), table(drawing)
+    style = drawing.style
+    return _spec(drawing.size, tuple(drawing.numbers), style.zooms, style.colors), table(drawing)
 
 
-def page(width: float, height: float, select: str, colors: Theme) -> dict:
+def page(width: float, height: float, select: Sequence[str], colors: Theme) -> dict:
     """What every specification of the screen begins with."""
     return {
         "$schema": SCHEMA,
@@ -62,24 +69,24 @@ def page(width: float, height: float, select: str, colors: Theme) -> dict:
         "padding": {"left": 0, "top": 0, "right": 0, "bottom": 4},
         "width": width,
         "height": height,
-        "params": [{"name": select, "select": "point"}],
+        "params": [{"name": name, "select": "point"} for name in select],
         "data": {"name": "source"},
     }
 
 
 @lru_cache(maxsize=64)
-def _spec(size: Size, numbers: tuple[str, ...], colors: Theme) -> dict:
-    return page(size.width, size.height, "cell", colors) | {
-        "signals": _signals(size.rows, size.columns, size.cell, numbers),
-        "marks": [{"type": "group", "data": parts("map", *frame.KINDS), "marks": _marks(size, colors)}],
+def _spec(size: Size, numbers: tuple[str, ...], zooms: bool, colors: Theme) -> dict:
+    return page(size.width, size.height, ["cell", "zoom"] if zooms else ["cell"], colors) | {
+        "signals": _signals(size.rows, size.columns, size.cell, numbers, zooms),
+        "marks": [{"type": "group", "data": parts("map", *frame.KINDS), "marks": _marks(size, zooms, colors)}],
     }
 
 
 def table(drawing: Readable) -> Table:
     """Rows first, then columns, the map and its sayings, then everything that is drawn, told apart by `kind`."""
     sayings, packed = pack(drawing)
-    ends = (zip(*end, strict=True) for end in zip(drawing.positions, drawing.names, strict=True))
-    rows, columns = ([{"position": int(i), "name": name} for i, name in end] for end in ends)
+    ends = (zip(*end, strict=True) for end in zip(drawing.positions, drawing.lasts, drawing.names, strict=True))
+    rows, columns = ([{"position": int(i), "last": int(j), "name": name} for i, j, name in end] for end in ends)
     rows = [{"kind": "row"} | row | cells for row, cells in zip(rows, packed, strict=True)]
     columns = [{"kind": "column"} | column for column in columns]
     counts = {"rows": drawing.size.rows, "columns": drawing.size.columns}
@@ -94,7 +101,7 @@ def around(drawn: frame.Frame) -> list[dict]:
 
 
 _COLUMNS = (
-    "kind", "position", "name", "weight", "score", "saying", "rows", "columns",
+    "kind", "position", "last", "name", "weight", "score", "saying", "rows", "columns",
     "x", "y", "x2", "y2", "text", "color", "fill", "stroke", "width", "path", "size", "uri",
 )  # fmt: skip
 
@@ -127,13 +134,14 @@ def number_of(bits: str, form: str) -> str:
     return f"({exponent} === 255 ? {others} : format({finite}, '{form}'))"
 
 
-def _signals(rows: int, columns: int, cell: float, numbers: tuple[str, ...]) -> list[dict]:
+def _signals(rows: int, columns: int, cell: float, numbers: tuple[str, ...], zooms: bool) -> list[dict]:
     """From the pointer to a cell, and from a cell to words. `at` counts cells row by row; -1 is none."""
     place = f"clamp(floor(y() / {cell}), 0, {rows - 1}) * {columns} + clamp(floor(x() / {cell}), 0, {columns - 1})"
     row, column = f"data('source')[floor(at / {columns})]", f"data('source')[{rows} + at % {columns}]"
     drawn = f"data('source')[{rows + columns}]"
     clicked = f"{{query: {row}.position, key: {column}.position, rev: {drawn}.position}}"
     escape = {"events": "window:keydown[event.key === 'Escape']", "update": "null"}
+    hint = HINT.format(", drag to zoom in" if zooms else "")
     parts = [f"'{name} ' + {number_of(name, FORMS[name])}" for name in numbers]
     parts.append(f"data('source')[{rows + columns + 1} + saying].name")
     return [
@@ -143,14 +151,69 @@ def _signals(rows: int, columns: int, cell: float, numbers: tuple[str, ...]) -> 
             "on": [{"events": "@cells:pointermove", "update": place}, {"events": "@cells:pointerout", "update": "-1"}],
         },
         *({"name": name, "update": _code(f"{row}.{name}", columns)} for name in (*numbers, "saying")),
-        {"name": "who", "update": f"at < 0 ? '{HINT}' : {row}.name + '  looks at  ' + {column}.name"},
+        *(_zoom(rows, columns, cell) if zooms else ()),
+        {
+            "name": "who",
+            "update": f"at < 0 ? '{hint}' : {row}.name + '  looks at  ' + {column}.name",
+        },
         {"name": "what", "update": "at < 0 ? '' : " + " + '   ·   ' + ".join(parts)},
         {
             "name": "cell",
             "value": None,
-            "on": [{"events": "@cells:click", "update": f"{{vlPoint: {{or: [{clicked}]}}}}"}, escape],
+            "on": [{"events": "@cells:click", "update": f"{'far ? cell : ' * zooms}{_point(clicked)}"}, escape],
         },
     ]
+
+
+def _point(fields: str) -> str:
+    """What a selection of points gives for one with such fields."""
+    return f"{{vlPoint: {{or: [{fields}]}}}}"
+
+
+def _zoom(rows: int, columns: int, cell: float) -> list[dict]:
+    """Where a drag began and is, whether it went far, and what it or the wheel asks to see."""
+    rev = f"data('source')[{rows + columns}].position"
+    seen = partial(_between, rows, columns, cell, rev)
+    wide, high = columns * cell / 4, rows * cell / 4
+    nearer = seen(f"[x() - {wide}, y() - {high}]", f"[x() + {wide}, y() + {high}]")
+    wheel = {"source": "view", "type": "wheel", "markname": "cells", "filter": "event.ctrlKey"}
+    asks = [
+        {"events": "window:pointerup", "update": f"{_held(rev)} ? {seen('begun', 'held')} : zoom"},
+        {
+            "events": wheel | {"consume": True, "throttle": 250},
+            "update": f"event.deltaY < 0 ? {nearer} : {_point(f'{{out: 1, rev: {rev}}}')}",
+        },
+    ]
+    moved = "[@cells:pointerdown, window:pointerup] > window:pointermove!"
+    let_go = "@cells:pointerdown, window:keydown[event.key === 'Escape']"
+    long = f"abs(held[0] - begun[0]) > {FAR} || abs(held[1] - begun[1]) > {FAR}"
+    far = [{"events": "@cells:pointerdown", "update": "false"}]
+    far += [{"events": {"signal": "held"}, "update": f"held ? {long} : far"}]
+    held = [{"events": let_go, "update": "null"}, {"events": moved, "update": "xy()"}]
+    return [
+        {"name": "begun", "value": [0, 0], "on": [{"events": "@cells:pointerdown", "update": f"[x(), y(), {rev}]"}]},
+        {"name": "zoom", "value": None, "on": asks},
+        {"name": "held", "value": None, "on": held},
+        {"name": "far", "value": False, "on": far},
+    ]
+
+
+def _between(rows: int, columns: int, cell: float, rev: str, one: str, other: str) -> str:
+    """The positions between two points, which are expressions of x and y."""
+
+    def place(at: str, axis: int, count: int) -> str:
+        return f"clamp(floor({at}[{axis}] / {cell}), 0, {count - 1})"
+
+    row = f"data('source')[{{}}({place(one, 1, rows)}, {place(other, 1, rows)})]"
+    column = f"data('source')[{rows} + {{}}({place(one, 0, columns)}, {place(other, 0, columns)})]"
+    ends = f"top: {row.format('min')}.position, bottom: {row.format('max')}.last, "
+    ends += f"left: {column.format('min')}.position, right: {column.format('max')}.last"
+    return _point(f"{{{ends}, rev: {rev}}}")
+
+
+def _held(rev: str) -> str:
+    """Whether there was a drag over the map that is there."""
+    return f"held && far && begun[2] === {rev}"
 
 
 def _code(cells: str, columns: int) -> str:
@@ -167,10 +230,15 @@ def parts(*kinds: str) -> list[dict]:
     ]
 
 
-def _marks(size: Size, colors: Theme) -> list[dict]:
+def _marks(size: Size, zooms: bool, colors: Theme) -> list[dict]:
     cells = values(x=0, y=0, width=size.width, height=size.height, cursor="crosshair") | at(url="uri")
     cells |= values(aspect=False, smooth=False, tooltip=None)
-    return [mark("image", cells, "map", name="cells"), *frame_marks(), *_pointed(size, colors)]
+    return [
+        mark("image", cells, "map", name="cells"),
+        *frame_marks(),
+        *_pointed(size, colors),
+        *([_dragged(size, colors)] if zooms else []),
+    ]
 
 
 def frame_marks() -> list[dict]:
@@ -205,6 +273,14 @@ def _pointed(size: Size, colors: Theme) -> list[dict]:
         mark("text", line | values(y=below) | signals(text="who", fill=hint), quiet=True, name="readout"),
         mark("text", line | what | signals(text="what"), quiet=True, name="readout-more"),
     ]
+
+
+def _dragged(size: Size, colors: Theme) -> dict:
+    """A frame around what a drag went over, until another map is there."""
+    ends = signals(x="begun[0]", y="begun[1]", x2="held ? held[0] : 0", y2="held ? held[1] : 0")
+    rev = f"data('source')[{size.rows + size.columns}].position"
+    shown = signals(opacity=f"{_held(rev)} ? 1 : 0")
+    return mark("rect", ends | shown | values(fill=colors.accent, fillOpacity=0.12, stroke=colors.accent), quiet=True)
 
 
 def mark(kind: str, channels: dict, data: str | None = None, *, quiet: bool = False, **more: object) -> dict:

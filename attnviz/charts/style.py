@@ -19,6 +19,8 @@ class Style:
         side: how wide a map may be, in pixels; None for as wide as is good.
         room: pixels that a map of up to `size.FITS` columns may take with all that stands around it, as a phone has
             them; None for as many as it needs.
+        zooms: whether a drag over a large map on a page asks to see a part of it.
+        window: first and last query, first and last key of the part of a map that is seen elsewhere: it is framed.
         on_screen: whether the picture stands on a page, which says itself what was changed.
     """
 
@@ -30,6 +32,8 @@ class Style:
     row_sums: bool = False
     side: int | None = None
     room: int | None = None
+    zooms: bool = False
+    window: tuple[int, int, int, int] | None = None
     on_screen: bool = False
 
     @property

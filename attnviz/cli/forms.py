@@ -19,6 +19,8 @@ ONLY = {
     "token": ("--token", ("lines", "text")),
     "to": ("--to", ("lines", "text")),
     "row_sums": ("--row-sums", ("map",)),
+    "queries": ("--queries", ("map",)),
+    "keys": ("--keys", ("map",)),
     "domain": ("--domain", ("map", "text")),
 }
 """Options that mean something in some forms alone."""
@@ -32,6 +34,8 @@ def add(command: argparse.ArgumentParser) -> None:
     form.add_argument("--least", type=float, metavar="W", help="the weight from which on there are lines (strongest)")
     form.add_argument("--token", type=int, metavar="N", help="the attention from this token alone, counted from 0")
     form.add_argument("--to", action="store_true", help="the attention to the token instead")
+    for side, what in (("queries", "rows"), ("keys", "columns")):
+        form.add_argument(f"--{side}", type=_span, metavar="A-B", help=f"zoom in: the {what} A to B, counted from 0")
 
 
 def figure(options: Namespace, record: "Record", site: "Site", head: int | str, drawn: dict) -> "Figure":
@@ -47,6 +51,7 @@ def figure(options: Namespace, record: "Record", site: "Site", head: int | str, 
     if form not in FORMS:
         raise InputError(f"A head is not shown as {quoted(form)}. There are: {', '.join(FORMS)}.")
     plain = {"beside": (), "least": None, "token": None, "to": False, "row_sums": False, "domain": "adapts"}
+    plain |= {"queries": None, "keys": None}
     for name, (flag, forms) in ONLY.items():
         if getattr(options, name) != plain[name] and form not in forms:
             raise InputError(f"{flag} is for --as {' and --as '.join(forms)}, not for --as {form}.")
@@ -55,6 +60,7 @@ def figure(options: Namespace, record: "Record", site: "Site", head: int | str, 
     if options.token is not None:
         _check_seen(options, record, site, drawn)
     if form == "map":
+        drawn |= _zoomed(options, record, site, drawn["sentence"])
         return figures.head(record, site, head, domain=options.domain, row_sums=options.row_sums, **drawn)
     side = SIDES[options.to]
     if form == "text":
@@ -63,6 +69,17 @@ def figure(options: Namespace, record: "Record", site: "Site", head: int | str, 
         raise InputError("--to needs a token; give --token, too.")
     pins = frozenset() if options.token is None else frozenset({("key" if options.to else "query", options.token)})
     return figures.lines(record, site, [head, *options.beside], least=options.least, pins=pins, **drawn)
+
+
+def _zoomed(options: Namespace, record: "Record", site: "Site", sentence: int) -> dict:
+    """The part of the map that is drawn."""
+    zoomed, tokens = {}, record.tokens(site, sentence=sentence)
+    for name, flag, part in zip(("rows", "columns"), ("queries", "keys"), tokens, strict=True):
+        span = getattr(options, flag)
+        if span is not None and span.stop > len(part):
+            raise InputError(f"--{flag} ends at {span.stop - 1}; there are {len(part):,} {flag}, counted from 0.")
+        zoomed |= {} if span is None else {name: span}
+    return zoomed
 
 
 def _check_seen(options: Namespace, record: "Record", site: "Site", drawn: dict) -> None:
@@ -77,6 +94,13 @@ def _check_seen(options: Namespace, record: "Record", site: "Site", drawn: dict)
     seen = views.see(record, site, sentence=sentence, view=drawn["view"])
     if (seen.keys if options.to else seen.queries).at(token) is None:
         raise InputError(f"Token {token}, {shown(tokens[token].text)}, is hidden in this view.")
+
+
+def _span(text: str) -> slice:
+    ends = text.split("-")
+    if len(ends) != 2 or not all(end.isascii() and end.isdecimal() for end in ends) or int(ends[0]) > int(ends[1]):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is no span; give 10-59")
+    return slice(int(ends[0]), int(ends[1]) + 1)
 
 
 def _heads(text: str) -> tuple[int, ...]:

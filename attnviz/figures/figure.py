@@ -33,6 +33,8 @@ class Drawn(TypedDict, total=False):
     row_sums: bool
     side: int | None
     room: int | None
+    zooms: bool
+    window: tuple[int, int, int, int] | None
 
 
 class Shown(Drawn, total=False):

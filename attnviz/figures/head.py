@@ -29,7 +29,7 @@ def head(record: Record, site: Site, head: int | str, **shown: Unpack[Shown]) ->
     what = f"head-{head}" if isinstance(head, int) else f"heads-{head}"
     return Figure(
         name=stem(record, site, what, sentence=seen.sentence, view=seen.view),
-        title=titled(title_of(seen, head), record),
+        title=titled(" · ".join(filter(None, [title_of(seen, head), seen.window])), record),
         style=style,
         draw=lambda style: drawing_of(seen, head, style),
         describe=lambda: words.head(seen, head),
@@ -57,7 +57,7 @@ def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:
     scores = {} if found.scores is None else {"score": (found.scores, ".3f")}
     return Map(
         title=title_of(seen, head),
-        lines=[*subtitles(seen.record, style), *seen.notes],
+        lines=[*subtitles(seen.record, style), seen.window, *seen.notes],
         rows=seen.queries,
         columns=seen.keys,
         size=size,

@@ -6,12 +6,12 @@ from attnviz.ui.masks import checking, conventions, lab, leaks
 from attnviz.ui.masks import page as masks
 from attnviz.ui.overview import every, numbers, reach, tables
 from attnviz.ui.overview import page as overview
-from attnviz.ui.shared import changes, edits, examples, look, mask, parameters, pretrained, says
+from attnviz.ui.shared import changes, edits, examples, look, mask, parameters, pretrained, says, zoom
 from attnviz.ui.shared.setting import Setting
 from attnviz.ui.steps import parts, play, rail
 
 FEATURES = (
-    *(pretrained, parameters, changes, examples, look, mask, edits, says),
+    *(pretrained, parameters, changes, examples, look, zoom, mask, edits, says),
     *(
         forms,
         every,

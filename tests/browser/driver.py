@@ -17,8 +17,8 @@ from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, e
 
 ROOT = Path(__file__).parents[2]
 FLAGS = [
-    *"--no-sandbox --disable-gpu --disable-software-rasterizer --disable-quic --no-first-run --disable-background-networking".split(),
-    *"--disable-component-update --disable-sync".split(),
+    *"--no-sandbox --disable-gpu --disable-software-rasterizer --disable-quic --no-first-run".split(),
+    *"--disable-background-networking --disable-component-update --disable-sync".split(),
     "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,PaintHolding,MediaRouter",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]

@@ -270,3 +270,14 @@ def test_maps_and_masks_are_drawn(dark):
     images = draw(*(with_data(*screen(drawing)) for drawing in drawings))
 
     assert all(image.std() > 5 for image in images)
+
+
+@given(st.data())
+@examples(8)
+def test_the_last_position_of_a_tile_is_before_the_first_of_the_next(data):
+    """So what a drag goes over has no gap and ends with the map."""
+    length = data.draw(st.sampled_from([33, 512, 513, 1025, 1100]))
+    drawn = head(record_of([f"t{i}" for i in range(length)]), zooms=True)
+
+    for first, last in zip(drawn.positions, drawn.lasts, strict=True):
+        assert [*first[1:], length] == [end + 1 for end in last]

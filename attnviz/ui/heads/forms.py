@@ -11,7 +11,7 @@ from attnviz import figures, views
 from attnviz.core.edits import Site
 from attnviz.figures import Figure
 from attnviz.figures import shade as shades
-from attnviz.ui.shared import cache, look, pages, pictures, state
+from attnviz.ui.shared import cache, look, pages, pictures, state, zoom
 from attnviz.ui.shared.look import CELL, PINS, Look
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
 from attnviz.ui.shared.state import MOST_PILLS, control
@@ -54,6 +54,7 @@ def form(at: Look) -> str:
 def controls(form: str, at: Look) -> None:
     """What can be chosen of this form alone."""
     if form == "map":
+        zoom.crumbs(at)
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="form"):
         if form == "lines":
@@ -119,7 +120,7 @@ def figure(form: str, at: Look, shown: dict) -> Figure:
         asked = {"side": state.get(SIDE), "domain": shown["domain"], "chosen": _token(at, shown["view"])}
         make = figures.patches if form == "picture" else figures.text_strip
         return cache.drawn(make, at.record, at.site, at.head, **asked, **drawn)
-    return cache.drawn(figures.head, at.record, at.site, at.head, **drawn | shown)
+    return cache.drawn(figures.head, at.record, at.site, at.head, **drawn | shown | zoom.drawn(at, shown["view"]))
 
 
 def _token(at: Look, view: View) -> int | None:

@@ -7,7 +7,7 @@ import streamlit as st
 from attnviz import figures
 from attnviz.sources.base import Source
 from attnviz.ui.heads import forms
-from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, says, toolbar
+from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, says, toolbar, zoom
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import label
 
@@ -18,18 +18,20 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     with bar.view:
         form = forms.form(at)
         shown = look.display(at, form)
+        if form == "map":
+            zoom.find(at)
     bar.predict()
     with st.container(horizontal=True, gap="medium"):
         left, right = st.container(width=344, key="overview"), st.container(width="stretch", key="large")
     with left:
-        _every(at, shown)
+        _every(at, shown, zoom.framed(at) if form == "map" else {})
     with right:
         forms.controls(form, at)
         figure, key = forms.figure(form, at, shown), forms.KEYS[form]
         with bar.export:
             pictures.take_away(figure, key, more=partial(everything.button, at, (figure,)))
         with st.container(horizontal=True, gap="medium", key="drawn"):
-            pictures.picture(figure, key, select="cell", on_select=forms.select(form))
+            pictures.picture(figure, key, select="cell", on_select=forms.select(form), on_zoom=zoom.asked)
             with st.container(width="stretch", key="beside"):
                 edits.elsewhere(at)
                 findings.of_head(at.source, at.site, at.head)
@@ -38,10 +40,10 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         pictures.numbers(figure, key, "this head")
 
 
-def _every(at: Look, shown: dict) -> None:
+def _every(at: Look, shown: dict, framed: dict) -> None:
     """All heads of the site, to choose one and to switch some off."""
     where = {"sentence": at.sentence, "view": shown["view"], "room": look.room()}
-    drawn = where | {"dark": at.dark, "domain": shown["domain"]}
+    drawn = where | {"dark": at.dark, "domain": shown["domain"]} | framed
     figure = cache.drawn(figures.heads, at.record, at.site, focused=at.head, rev=look.rev("head"), **drawn)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="active"):
         label("Active heads")

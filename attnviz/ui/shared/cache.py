@@ -60,6 +60,8 @@ def _key(make: Callable, args: tuple, kwargs: dict[str, object]) -> tuple:
 
 
 def _known(argument: object) -> object:
+    if isinstance(argument, slice):  # not to be hashed before Python 3.12
+        return slice, argument.start, argument.stop, argument.step
     return weakref.ref(argument) if isinstance(argument, Record | Saved) else argument
 
 

@@ -18,7 +18,7 @@ from attnviz.metrics.beside import Beside
 from attnviz.sources.base import Source
 from attnviz.views import View
 
-OF_SCREEN = ("rev", "brush", "room")
+OF_SCREEN = ("rev", "brush", "room", "zooms", "window")
 """What a figure is given for the page alone."""
 SEEN = {"sentence": 0, "view": View()}
 """What is looked at where nothing is asked for."""
@@ -189,6 +189,9 @@ def _head(arguments: tuple, asked: dict, form: str = "map") -> list[str]:
     words += ["--beside", ",".join(map(str, beside))] if beside else []
     words += ["--least", str(asked.pop("least"))] if "least" in asked else []
     words += ["--row-sums"] if asked.pop("row_sums", False) else []
+    for name, flag in (("rows", "--queries"), ("columns", "--keys")):
+        if span := asked.pop(name, None):
+            words += [flag, f"{span.start}-{span.stop - 1}"]
     token, to = asked.pop("chosen", None), asked.pop("side", "from") == "to" if form == "text" else False
     pins = asked.pop("pins", frozenset())
     if len(pins) > 1 or (form == "lines" and "side" in asked):

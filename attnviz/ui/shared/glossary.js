@@ -4,7 +4,7 @@ if (!window.attnvizGlossary) {
   window.attnvizGlossary = true;
   const SHORTCUTS = [
     ["Enter", "apply the text"], ["Shift Enter", "another line in the text"], ["Ctrl Z", "undo"],
-    ["Ctrl Shift Z", "redo"], ["Tab, arrow keys", "walk over the cells of a map"], ["Enter on a cell", "select it"],
+    ["Ctrl Shift Z", "redo"], ["Tab, arrow keys", "walk over the cells of a map"], ["Enter on a cell", "select it"], ["+ and −", "zoom into a large map, and out"],
     ["Esc", "clear the selection, close a menu"], ["?", "this list"],
   ];
 

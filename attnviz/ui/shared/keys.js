@@ -85,11 +85,18 @@ if (!window.attnvizWalk) {
     const here = best(places(picture).map((place) => nearest(place, x + left, y + top)), ([a, b]) => Math.hypot(a - x - left, b - y - top));
     if (here) send(here, "pointerdown", "pointerup", "click");
   };
+  const zoom = (picture, key) => {  // as the wheel with Ctrl does, at the cell that was walked to
+    const {left, top} = origin(picture), [first] = places(picture);
+    const [clientX, clientY] = picture.walked ? [picture.walked[0] + left, picture.walked[1] + top] : [first?.left, first?.top];
+    const wheel = {deltaY: key === "+" ? -100 : 100, ctrlKey: true, bubbles: true, cancelable: true, view: window, clientX, clientY};
+    first?.one.dispatchEvent(new WheelEvent("wheel", wheel));
+  };
   document.addEventListener("keydown", (event) => {
     const picture = event.target;
     if (!picture.matches?.(PICTURES) || event.altKey || event.ctrlKey || event.metaKey) return;
     if (event.key in WAYS) walk(picture, WAYS[event.key]);
     else if (event.key === "Enter" && picture.walked) press(picture);
+    else if ("+-".includes(event.key)) zoom(picture, event.key);
     else return;
     event.preventDefault();
   });

@@ -56,11 +56,14 @@ def show(
         numbers(figure, key, what)
 
 
-def picture(figure: Figure, key: str, *, select: str | None = None, on_select=None, brush: bool = False) -> None:
+def picture(
+    figure: Figure, key: str, *, select: str | None = None, on_select=None, brush: bool = False, on_zoom=None
+) -> None:
     """A figure in its own frame. `on_select` is called with what was clicked: a dict of fields, or None.
 
     Args:
         select: the name of the selection in the chart.
+        on_zoom: called with what a drag asked to see, if the chart zooms; gives whether that was new.
         brush: whether `on_select` is also given what a drag went over, a dict of lists that is empty without one.
     """
     spec, data = arrow.shown(figure.screen, figure.screen_data)
@@ -68,6 +71,8 @@ def picture(figure: Figure, key: str, *, select: str | None = None, on_select=No
 
     def clicked() -> None:
         selection = state.event(f"{key} {form}")["selection"]
+        if (part := selection.get("zoom")) and on_zoom(part[0]):
+            return
         event = selection.get(select)
         points = event if isinstance(event, list) else [event] if event else []
         on_select(points[0] if points else None, *([selection.get("drag") or {}] if brush else []))
@@ -76,7 +81,8 @@ def picture(figure: Figure, key: str, *, select: str | None = None, on_select=No
     alt = "Chart, described in the text after it"
     options = {"key": f"{key} {form}", "theme": None, "width": "content", "alt": alt}
     if on_select is not None:
-        options |= {"on_select": clicked, "selection_mode": [select, "drag"] if form == "brush" else select}
+        modes = [select, *["drag"] * (form == "brush"), *["zoom"] * (form == "pixels" and on_zoom is not None)]
+        options |= {"on_select": clicked, "selection_mode": modes}
     with st.container(key=f"picture {key}", width="content"):
         st.vega_lite_chart(data, spec, **options)
         unseen(figure.description)

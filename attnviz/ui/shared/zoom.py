@@ -1,0 +1,188 @@
+"""A part of a large map at a time: a drag over it asks for one, and so does the wheel with Ctrl; crumbs lead back.
+
+In a link the parts are ``0.511.300.811-20.51.300.331``: the first and the last query, the first and the last key, each
+part within the one before.
+"""
+
+import re
+from typing import Any
+
+import streamlit as st
+
+from attnviz import metrics, views
+from attnviz.charts.size import RECTANGLES
+from attnviz.core.display import shown
+from attnviz.core.tokens import Token
+from attnviz.ui.shared import look, state
+from attnviz.ui.shared.look import CELL, Cell, Look
+from attnviz.ui.shared.setting import State, coded, each, kept, reader
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import label, quiet
+
+Window = tuple[int, int, int, int]
+"""The first and the last query, and the first and the last key."""
+
+DEEPEST = 8
+"""Parts within parts."""
+
+MOST_PLACES = 6
+"""Places of a phrase that are listed."""
+
+AROUND = 24
+"""Characters of the text that are shown before and after a place."""
+
+
+def _text(window: Window) -> str:
+    return ".".join(map(str, window))
+
+
+def _window_of(found: Any) -> Window:
+    top, bottom, left, right = (int(found[i]) for i in range(1, 5))
+    return min(top, bottom), max(top, bottom), min(left, right), max(left, right)
+
+
+def _lacks(sizes: tuple[int, int], window: Window) -> str:
+    queries, keys = sizes
+    there = window[1] < queries and window[3] < keys
+    return "" if there else f"the picture has {queries} queries and {keys} keys, counted from 0"
+
+
+_read = reader(
+    r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})\.(\d{1,6})", _window_of, "does not name a part of a map", "0.63.0.63", _text
+)
+
+ZOOM = coded("zoom", (), lambda parts: "-".join(map(_text, parts)), each(_read, DEEPEST), "text", lacks=_lacks)
+PHRASE = kept("phrase", "", of="text")
+
+
+def drawn(at: Look, view: views.View) -> dict[str, Any]:
+    """The part that is seen, as a figure of a map takes it; all where the view leaves nothing of that part."""
+    window = _seen(at)
+    if window is None:
+        return {"zooms": True}
+    top, bottom, left, right = window
+    part = {"rows": slice(top, bottom + 1), "columns": slice(left, right + 1)}
+    seen = views.see(at.record, at.site, sentence=at.sentence, view=view, **part)
+    return {"zooms": True} | (part if len(seen.queries) and len(seen.keys) else {})
+
+
+def framed(at: Look) -> dict[str, Any]:
+    """The same, as a picture of the whole map frames it."""
+    return {"window": _seen(at)}
+
+
+def _seen(at: Look) -> Window | None:
+    sizes = tuple(map(len, at.tokens))
+    if state.drop_missing("text", sizes):
+        st.rerun()
+    parts = state.get(ZOOM)
+    return parts[-1] if parts and not _lacks(sizes, parts[-1]) else None
+
+
+def asked(point: dict) -> bool:
+    """Take what a drag or the wheel asked for; whether it was new, and not an older one that the browser repeats."""
+    if int(point.get("rev", -1)) != look.rev("cell"):
+        return False
+    _count("cell")
+    parts = state.get(ZOOM)
+    if point.get("out"):
+        state.put(ZOOM, parts[:-1])
+    else:
+        window = tuple(int(point[end]) for end in ("top", "bottom", "left", "right"))
+        state.put(ZOOM, (*parts, window)[-DEEPEST:] if window not in parts else parts)
+    return True
+
+
+def _count(what: str) -> None:
+    state.put(look.REVS, state.get(look.REVS) | {what: look.rev(what) + 1})
+
+
+def crumbs(at: Look) -> None:
+    """Where one is in a map that is zoomed into, and the ways back."""
+    if not _seen(at):
+        return
+    parts = state.get(ZOOM)
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="zoom"):
+        for depth in range(len(parts)):
+            title = _named(parts[depth - 1]) if depth else "Whole map"
+            icon = None if depth else ":material/zoom_out_map:"
+            st.button(title, key=f"crumb {depth}", type="tertiary", icon=icon, on_click=_back, args=(depth,))
+            label("›")
+        label(_named(parts[-1]))
+
+
+def _named(window: Window) -> str:
+    return "queries {}–{}, keys {}–{}".format(*window)
+
+
+def _back(depth: int) -> None:
+    state.change(lambda now: now.put(ZOOM, now[ZOOM][:depth]))
+
+
+def find(at: Look) -> None:
+    """A menu that leads to the places of a token or a phrase in a large map; one that was chosen closes it."""
+    if max(map(len, at.tokens)) <= RECTANGLES:
+        return
+    menu = st.popover("Find", icon=":material/search:", on_change="rerun", key=f"find {look.rev('find')}")
+    if not menu.open:
+        return
+    with menu:
+        phrase = control(st.text_input, "Token or phrase", PHRASE, max_chars=200)
+        if not phrase.strip():
+            quiet("Type what to look for, and press Enter.")
+            return
+        for side in (0, 1):
+            _listed(at, side, _places(_texts(at)[side], at.tokens[side], phrase))
+
+
+def _listed(at: Look, side: int, found: list[tuple[int, str]]) -> None:
+    count = "nowhere" if not found else "1 place" if len(found) == 1 else f"{len(found):,} places"
+    more = f", the first {MOST_PLACES}" if len(found) > MOST_PLACES else ""
+    st.caption(f"{('As a query (what it looks at)', 'As a key (what looks at it)')[side]}: {count}{more}")
+    with st.container(gap=None, key=f"places {side}"):
+        for position, context in found[:MOST_PLACES]:
+            options = {"on_click": _go, "args": (_strongest(at, side, position), tuple(map(len, at.tokens)))}
+            st.button(f"{position} · {context}", key=f"go {side} {position}", type="tertiary", **options)
+
+
+def _texts(at: Look) -> tuple[str, str]:
+    """The texts that the queries and the keys are cut from."""
+    record, kind = at.record, at.site.kind
+    looks = record.sentences if kind == "encoder" else record.read
+    looked = record.read if kind == "decoder" else record.sentences
+    return looks[at.sentence].text, looked[at.sentence].text
+
+
+def _places(text: str, tokens: tuple[Token, ...], phrase: str) -> list[tuple[int, str]]:
+    """The first token of each place of a phrase, whatever its case, with the text around it."""
+    begins = {token.start: i for i, token in reversed([*enumerate(tokens)]) if not token.special and token.text}
+    found = []
+    for place in re.finditer(re.escape(phrase.strip()), text, re.IGNORECASE):
+        first = max((start for start in begins if start <= place.start()), default=None)
+        if first is not None:
+            context = text[max(0, place.start() - AROUND) : place.end() + AROUND]
+            found.append((begins[first], shown(" ".join(context.split()), 2 * AROUND + len(phrase)).replace("␣", " ")))
+    return found
+
+
+def _strongest(at: Look, side: int, position: int) -> Cell:
+    """The cell of a token's strongest weight: of its row, or of its column."""
+    one = slice(position, position + 1)
+    window = {"rows": one} if side == 0 else {"columns": one}
+    weights = metrics.weights_of(at.record.step(at.site), at.head, sentence=at.sentence, **window)
+    other = int(weights.nan_to_num(-1.0).argmax())
+    return (position, other) if side == 0 else (other, position)
+
+
+def _go(cell: Cell, sizes: tuple[int, int]) -> None:
+    """Select a cell, and see what is around it: as much as has a rectangle for each cell."""
+
+    def step(now: State) -> State:
+        ends = []
+        for at, size in zip(cell, sizes, strict=True):
+            first = max(0, min(at - RECTANGLES // 2, size - RECTANGLES))
+            ends += [first, min(size, first + RECTANGLES) - 1]
+        return now.put(CELL, cell).put(ZOOM, (tuple(ends),))
+
+    state.change(step)
+    _count("find")

@@ -1,0 +1,77 @@
+"""A large map is zoomed into with the pointer, the wheel and the keyboard, in a real Chromium."""
+
+import re
+
+from playwright.sync_api import Page, expect
+from test_journeys import open_app, picture
+
+WORDS = "+".join(f"w{i}" for i in range(96))
+
+
+def opened(page: Page, server: str):
+    """The map of 96 tokens, and where it is."""
+    page.set_viewport_size({"width": 1440, "height": 1600})
+    open_app(page, server, f"?model=scratch&text={WORDS}")
+    return picture(page, "head").locator(".cells image").bounding_box()
+
+
+def drag(page: Page, box: dict, begin: float, end: float) -> None:
+    """From a point on the diagonal of the map to another, as shares of its side."""
+    for share, then in ((begin, page.mouse.down), (end, page.mouse.up)):
+        for nearer in (0.9, 1):
+            page.mouse.move(box["x"] + share * nearer * box["width"], box["y"] + share * nearer * box["height"])
+        then()
+
+
+def zoomed(page: Page, window: str) -> None:
+    page.wait_for_url(re.compile(rf"[&?]zoom={re.escape(window)}(&|$)") if window else re.compile(r"^((?!zoom=).)*$"))
+
+
+def test_a_drag_zooms_in_and_crumbs_and_undo_lead_back(page, server):
+    """A drag selects no cell; the thumbnail shows where one is; a part of few tokens has a rectangle for each cell."""
+    box = opened(page, server)
+
+    drag(page, box, 0.501, 0.749)
+    zoomed(page, "48.71.48.71")
+    said = picture(page, "head").locator("text").filter(has_text="queries 48 to 71 of 96, keys 48 to 71 of 96")
+    expect(said).to_have_count(1)
+    expect(picture(page, "head").locator(".cells image")).to_have_count(0)
+    assert "cell=" not in page.url
+
+    page.get_by_role("button", name="Whole map").click()
+    zoomed(page, "")
+    page.get_by_role("button", name="Undo").click()
+    zoomed(page, "48.71.48.71")
+
+
+def test_the_wheel_with_ctrl_and_the_keys_zoom(page, server):
+    """In to half of what is seen, around the pointer or the cell that was walked to, and out again."""
+    box = opened(page, server)
+
+    page.mouse.move(box["x"] + 0.501 * box["width"], box["y"] + 0.501 * box["height"])
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -100)
+    page.keyboard.up("Control")
+    zoomed(page, "24.72.24.72")
+    walk = picture(page, "head").locator("xpath=ancestor-or-self::*[@role='application']")
+    walk.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("+")
+    zoomed(page, "24.72.24.72-24.36.24.36")
+    page.get_by_role("button", name="queries 24–72, keys 24–72").click()
+    zoomed(page, "24.72.24.72")
+    walk.focus()
+    page.keyboard.press("-")
+    zoomed(page, "")
+
+
+def test_a_phrase_is_found_and_leads_to_its_strongest_cell(page, server):
+    opened(page, server)
+
+    page.get_by_role("button", name="Find").click()
+    page.get_by_label("Token or phrase").fill("W40 w41")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name=re.compile("^40 · ")).first.click()
+    page.wait_for_url(re.compile(r"cell=40\.\d+&zoom=24\.55\."))
+    expect(page.get_by_label("Token or phrase")).to_have_count(0)
+    expect(page.locator(".words")).to_contain_text("'w40'")

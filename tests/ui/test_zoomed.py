@@ -1,0 +1,66 @@
+"""A part of a large map: by a link, by a phrase, and back; without a browser."""
+
+import pytest
+from test_pages import button, html, opened
+
+from attnviz.core.edits import Edits
+from attnviz.ui.shared import cache, zoom
+from attnviz.ui.shared.look import Look
+
+WORDS = " ".join(f"w{i}" for i in range(60))
+
+
+def test_a_link_shows_a_part_of_a_map_and_says_which():
+    app = opened(text=WORDS, zoom="10.49.0.39-20.29.5.14")
+
+    assert not app.exception
+    assert "10 queries by 10 keys" in html(app)
+    assert [b.label for b in app.button if b.label.startswith(("Whole", "queries"))] == [
+        "Whole map",
+        "queries 10–49, keys 0–39",
+    ]
+
+
+def test_crumbs_lead_back():
+    app = opened(text=WORDS, zoom="10.49.0.39-20.29.5.14")
+
+    app = button(app, "queries 10–49, keys 0–39").click().run()
+    assert app.query_params["zoom"] == "10.49.0.39"
+    app = button(app, "Whole map").click().run()
+
+    assert "zoom" not in app.query_params
+    assert "60 queries by 60 keys" in html(app)
+
+
+def test_a_part_that_is_not_there_is_let_go_of_and_said():
+    app = opened(text=WORDS, zoom="10.49.0.99")
+
+    assert ": 10.49.0.99 does not exist; the picture has 60 queries and 60 keys, counted from 0." in html(app)
+    assert "60 queries by 60 keys" in html(app)
+
+
+def test_another_text_is_seen_as_a_whole():
+    app = opened(text=WORDS, zoom="10.49.0.39")
+
+    app = app.text_area(key="text").set_value(f"{WORDS} {WORDS}").run()
+
+    assert "120 queries by 120 keys" in html(app)
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"), [("W40 w41", [40]), ("w1", [1, *range(10, 20)]), ("w", [*range(60)]), ("x", [])]
+)
+def test_places_of_a_phrase_are_all_found_whatever_its_case(typed, found):
+    source = cache.source("scratch")
+    tokens = cache.sentences(source, (WORDS,))[0].tokens
+
+    assert [position for position, _ in zoom._places(WORDS, tokens, typed)] == found
+
+
+def test_a_place_leads_to_the_strongest_cell_of_its_row_or_column():
+    source = cache.source("scratch")
+    at = Look(source, (WORDS,), Edits(), 0, source.sites[0], 0, dark=False)
+    weights = at.record.step(at.site).weights(0)
+
+    assert zoom._strongest(at, 0, 40) == (40, int(weights[40].argmax()))
+    assert zoom._strongest(at, 1, 40) == (int(weights[:, 40].argmax()), 40)
