@@ -27,5 +27,6 @@ from attnviz.metrics.predictions import (
     read_alike,
     token_at,
 )
+from attnviz.metrics.spread import ByDistance, by_distance, by_part, links
 from attnviz.metrics.tiles import TILES, Pooled, pooled
 from attnviz.metrics.windows import BLOCKED, EMPTY, NAN, STATES, WEIGHT, Cells, cells, cells_of, largest_weight

@@ -1,0 +1,95 @@
+"""The weights of one head, or of all combined, block by block: all that is computed of a map of any length."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attnviz.core.blocks import Blockwise, is_open
+from attnviz.core.record import Step
+from attnviz.metrics.combined import may_attend, weights_of
+
+HEIGHT, WIDTH = 512, 512
+"""Queries of a block, for each thread, and its keys: 1 MB of float32, which stay in a cache."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Positions of an axis that are in a block: `count` tiles of `size` each from tile `first` on, or a part of one.
+
+    Attributes:
+        places: the positions.
+        start: how many positions of the axis stand before them.
+    """
+
+    places: range
+    start: int
+    first: int
+    count: int
+    size: int
+
+    @property
+    def tiles(self) -> slice:
+        return slice(self.first, self.first + self.count)
+
+    @property
+    def slice(self) -> slice:
+        return slice(self.places.start, self.places.stop, self.places.step)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A block of cells.
+
+    Attributes:
+        down, across: its queries and keys.
+        open: which cells may be attended to, (queries, keys), or a boolean for all of them.
+        weights: (queries, keys), until the next block; None where all are 0.
+    """
+
+    down: Stretch
+    across: Stretch
+    open: Tensor | bool
+    weights: Tensor | None
+
+
+def blocks(
+    step: Step, head: int | str, queries: range, keys: range, tile: int = 1, *, sentence: int = 0
+) -> Iterator[Block]:
+    """Every block of a window, row by row; none holds a part of a tile beside another tile.
+
+    What a mask is known to block is not computed.
+    """
+    rows = Blockwise(step, head, sentence=sentence).rows if isinstance(head, int) else _combined(step, head, sentence)
+    for down in _stretches(queries, tile, HEIGHT * torch.get_num_threads()):
+        filled, weights = _filled(step, head, sentence, down.slice), rows(down.slice)
+        for across in _stretches(keys, tile, WIDTH):
+            allowed, open = None, is_open(step, down.places, across.places, sentence=sentence)
+            if open is None:
+                allowed = may_attend(step, head, down.slice, across.slice, sentence=sentence)
+                open = allowed if allowed.any() else False
+            yield Block(down, across, open, weights(across.slice, allowed) if filled or open is not False else None)
+
+
+def _combined(step: Step, head: str, sentence: int) -> Callable[[slice], Callable[[slice, Tensor | None], Tensor]]:
+    """As `Blockwise.rows`, of combined heads."""
+    return lambda rows: lambda columns, _: weights_of(step, head, rows, columns, sentence=sentence)
+
+
+def _filled(step: Step, head: int | str, sentence: int, rows: slice) -> bool:
+    """Whether some rows weigh the same everywhere, blocked or not: they are NaN, or empty and not to be zero."""
+    sums = step.logsumexp[sentence, slice(None) if isinstance(head, str) else head, rows]
+    return bool((sums.isnan() | ((sums == -torch.inf) & (step.scoring.empty_rows != "zero"))).any())
+
+
+def _stretches(places: range, tile: int, most: int) -> Iterator[Stretch]:
+    """An axis in stretches of at most `most` positions."""
+    n, wide = len(places), max(tile, most // tile * tile)
+    for start in range(0, n, wide):
+        for begin in range(start, min(start + wide, n), min(wide, most)):
+            end = min(begin + min(wide, most), start + wide, n)
+            whole = (end - begin) // tile * tile
+            for first, last, size in ((begin, begin + whole, tile), (begin + whole, end, end - begin - whole)):
+                if first < last:
+                    yield Stretch(places[first:last], first, first // tile, (last - first) // size, size)
