@@ -32,8 +32,8 @@ TOOLTIP = (
 )
 """Fields and names of what hovering shows; the names are fixed, because some names make a viewer fetch things."""
 
-EDGE = 26
-"""Pixels left and right of a picture together."""
+EDGE = 6
+"""Pixels left and right of a picture in a room, together: a phone and a preset leave nearly none."""
 
 BELOW, READOUT = 16, 2 * LINE + 18
 """Pixels between a map and its legend, and with a readout between them."""

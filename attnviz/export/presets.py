@@ -20,6 +20,7 @@ class Preset:
         points: the size of its text.
         ppi: pixels per inch of a PNG, unless a size is asked for.
         high: inches that it is high at most.
+        padding: pixels around the picture: a page of a paper has margins of its own.
         title: whether the title stays, and under it where the weights come from and what was changed.
         light: whether it is in light colors, also where the page is dark.
     """
@@ -29,6 +30,7 @@ class Preset:
     points: float
     high: float
     ppi: int = 144
+    padding: int = 10
     title: bool = True
     light: bool = False
 
@@ -39,8 +41,8 @@ class Preset:
 
     @property
     def room(self) -> int:
-        """Pixels of the screen that the width is."""
-        return int(self.inches[0] * POINTS_PER_INCH / self.scale)
+        """Pixels of the screen that the width is within the padding."""
+        return int(self.inches[0] * POINTS_PER_INCH / self.scale) - 2 * self.padding
 
     @property
     def fits(self) -> tuple[float, float, float]:
@@ -48,11 +50,10 @@ class Preset:
         return self.inches[0] * POINTS_PER_INCH, self.inches[1] * POINTS_PER_INCH, self.high * POINTS_PER_INCH
 
 
-PADDING = 2
-"""Pixels around a picture: a page has margins of its own."""
-
 PRESETS = {
-    "paper": Preset("one column (3.35 in), 8 pt, no title", (3.35, 7.0), 8, 9.0, ppi=300, title=False, light=True),
+    "paper": Preset(
+        "one column (3.35 in), 8 pt, no title", (3.35, 7.0), 8, 9.0, ppi=300, padding=2, title=False, light=True
+    ),
     "slide": Preset("fits 12.5 x 7 in, up to 18 pt", (10.0, 12.5), 18, 7.0),
     "web": Preset("760 px wide, 12 px", (760 / 72, 1100 / 72), 12, 2000 / 72),
 }
@@ -82,5 +83,5 @@ def fitted(picture: dict, chosen: Preset | None) -> dict:
         return picture
     datasets = picture.get("datasets", {})
     datasets = datasets if chosen.title else without_heading(datasets)
-    config = picture.get("config", {}) | {"padding": PADDING}
+    config = picture.get("config", {}) | {"padding": chosen.padding}
     return picture | {"datasets": datasets, "config": config}

@@ -32,7 +32,7 @@ def change(before: Record, after: Record, *, sentence: int = 0, **drawn: Unpack[
 
 def title_of(after: Record) -> str:
     """What is drawn, beginning with constant words."""
-    return f"Change of the output, compared with the untouched model · {in_title(after.source)}"
+    return f"Change of the output, compared with the original model · {in_title(after.source)}"
 
 
 def drawing_of(every: list[float], after: Record, sentence: int, style: Style) -> Picture:

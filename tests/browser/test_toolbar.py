@@ -96,11 +96,12 @@ def test_a_card_leads_to_the_heads_from_any_page_and_frames_a_control(page, serv
     assert page.evaluate(outline) == "solid"
 
 
-def test_the_phone_folds_the_controls(window, server):
+def test_the_phone_folds_the_controls(window, server, context):
     """Layer, head, link, undo and Export stand there; the rest behind one button; every button is 44 pixels high.
 
     On half a screen there is room for the text, and the map begins at the left.
     """
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = window(390, 844)
     driver.open_page(page, f"{server}/?model=translator")
 
@@ -114,7 +115,13 @@ def test_the_phone_folds_the_controls(window, server):
     assert page.evaluate(TITLE) < 400
     expect(page.get_by_role("button", name="Mask", exact=True)).to_be_hidden()
 
+    page.get_by_role("button", name="Copy link").click()
+
+    expect(page.get_by_text("opens on this computer alone")).to_be_in_viewport()
+
     page.get_by_text("Controls", exact=True).click()
+
+    expect(page.get_by_text("opens on this computer alone")).to_have_count(0)
 
     expect(page.get_by_role("button", name="Mask", exact=True)).to_be_visible()
     small = """() => [...document.querySelectorAll('.stApp button, .stApp input[role=combobox], .stApp summary')]

@@ -84,7 +84,7 @@ def test_the_title_says_with_what_it_is_compared():
     record = record_of(WORDS)
 
     titles = [row["text"] for row in data(change(record, record_of(WORDS, edits=OFF)), "titles")]
-    assert " ".join(titles).startswith("Change of the output, compared with the untouched model")
+    assert " ".join(titles).startswith("Change of the output, compared with the original model")
 
 
 @pytest.mark.parametrize("provenance", CAUTIONS)

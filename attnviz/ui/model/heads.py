@@ -9,7 +9,8 @@ from attnviz.sources.cards import Behavior, Card
 from attnviz.ui.shared import findings, look, pages
 from attnviz.ui.shared.text import plain, quiet
 
-COLUMNS = ("Rate", "By chance", "Accuracy, on → off")
+CHANCE = "By chance"
+COLUMNS = ("Rate", CHANCE, "Accuracy, on → off")
 
 MEANING = (
     "Rate: how often the head's largest weight is where its role says, or the share of its weight that is there. "
@@ -20,12 +21,15 @@ MEANING = (
 def table_of(card: Card) -> None:
     """A row for each head with a finding; the head that the model opens with comes first."""
     rows = [(found, i) for found in card.behaviors for i in range(len(found.heads))]
+    by_chance = any(found.chance is not None for found, _ in rows)
+    columns = [name for name in COLUMNS if by_chance or name != CHANCE]
+    kind = "role" if by_chance else "role no-chance"
     with st.container(gap=None, key="roles"):
-        st.html(f'<div class="role top"><b>Role</b>{"".join(f"<b>{name}</b>" for name in COLUMNS)}</div>')
+        st.html(f'<div class="{kind} top"><b>Role</b>{"".join(f"<b>{name}</b>" for name in columns)}</div>')
         for found, i in sorted(rows, key=lambda row: (row[0].site, row[0].heads[row[1]]) != card.opens):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 _head(found, found.heads[i])
-                st.html(_row(found, i))
+                st.html(_row(found, i, columns, kind))
     quiet(MEANING)
 
 
@@ -37,15 +41,16 @@ def _head(found: Behavior, head: int) -> None:
             pages.go_to(pages.TITLES[0])
 
 
-def _row(found: Behavior, i: int) -> str:
-    """Role, rate, chance, accuracy; below, folded, the evidence."""
+def _row(found: Behavior, i: int, columns: list[str], kind: str) -> str:
+    """Role and what was measured; below, folded, the evidence."""
     rate = percent(found.rates[i]) if found.rates else "–"
     chance = "–" if found.chance is None else percent(found.chance)
     right = f"{percent(found.on)} → {percent(found.off[i])}" if found.off and found.on is not None else "–"
     cells = "".join(
         f"<span><small>{name}</small>{escape(cell)}</span>"
         for name, cell in zip(COLUMNS, (rate, chance, right), strict=True)
+        if name in columns
     )
     does = f"{found.does[:1].upper()}{found.does[1:].rstrip('. ')}"
     evidence = f"<details><summary>Evidence</summary><ul class='evidence'>{findings.points(found)}</ul></details>"
-    return f'<div class="role"><div>{plain(does)}{evidence}</div>{cells}</div>'
+    return f'<div class="{kind}"><div>{plain(does)}{evidence}</div>{cells}</div>'

@@ -96,6 +96,8 @@ def _pretrained(source: Source) -> None:
         for sentence in filter(None, (source.read_only, source.unseen)):
             large(sentence)
         table(source.described(), numbers=(1,))
+        if st.button("Look at all its heads", key="all heads", icon=":material/arrow_forward:"):
+            pages.go_to("Overview")
 
 
 def _card(source: Source, card: Card) -> None:

@@ -24,7 +24,7 @@ def of_head(at: Look, known: Numbers) -> None:
         quiet(f"By its weights alone it looks like {', '.join(role.evidence for role in found)}.")
     there = [name for name in (*SHOWN, *OFF) if name in known.names and not pd.isna(row[name])]
     with st.container(width=360):
-        table([(_named(name), _number(name, float(row[name]))) for name in there], numbers=(1,))
+        table([(_named(name), number(name, float(row[name]))) for name in there], numbers=(1,))
     if st.button("Open this head", key="open head", icon=":material/arrow_forward:"):
         look.look_at(at.site, at.head)
         pages.go_to(pages.TITLES[0])
@@ -35,5 +35,6 @@ def _named(name: str) -> str:
     return Markup(f'<abbr title="{escape(MEANINGS[name])}">{escape(TITLES[name])}</abbr>')
 
 
-def _number(name: str, value: float) -> str:
+def number(name: str, value: float) -> str:
+    """A number of a head as it is read: a share in percent."""
     return f"{value:.1%}" if name in ("output", "output_share") else f"{value:.2f}"

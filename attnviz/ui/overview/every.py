@@ -11,7 +11,7 @@ from attnviz import figures
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.record import Record
 from attnviz.metrics.roles import THRESHOLDS
-from attnviz.ui.overview.card import of_head
+from attnviz.ui.overview.card import number, of_head
 from attnviz.ui.overview.numbers import LAYER, SORT, TITLES, Numbers, head_of, numbers
 from attnviz.ui.shared import cache, everything, look, pictures, state
 from attnviz.ui.shared.look import Look, Place
@@ -137,5 +137,5 @@ def ordered(known: Numbers, among: tuple[str, ...] = ()) -> tuple[Order, tuple[s
     if by == LAYER and not role and len(kinds) == len(there):
         return None, None
     found = known.ordered(by, tuple(kinds), role)
-    captions = tuple("–" if value is None else f"{value:.2f}" for _, value in found) if by != LAYER else None
+    captions = tuple("–" if value is None else number(by, value) for _, value in found) if by != LAYER else None
     return tuple(head for head, _ in found), captions

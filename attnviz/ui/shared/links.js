@@ -64,8 +64,6 @@ if (!window.attnvizLinks) {
   ].filter(Boolean).join(" ");
 
   const say = (text) => {
-    document.querySelector(".link-copied")?.remove();
-    if (!text) return;
     const note = make("p", text, {className: "note notice over-page link-copied"});
     note.setAttribute("role", "status");
     document.querySelector(".stApp").append(note);
@@ -80,16 +78,19 @@ if (!window.attnvizLinks) {
     for (const menu of document.querySelectorAll("details.views[open]")) {
       if (!menu.contains(event.target) && event.target.isConnected) menu.open = false;
     }
+    document.querySelector(".link-copied")?.remove();
     const button = event.target.closest?.("button.copy-link");
     if (!button) return;
     const says = button.dataset.label ??= button.textContent;
+    let more = "";
     try {
       await navigator.clipboard.writeText(location.href);
       button.textContent = "Link copied";
-      say(where());
+      more = where();
     } catch {
       button.textContent = "Copy the address above";
     }
+    if (more || matchMedia("(max-width: 640px)").matches) say(`${button.textContent}. ${more}`);  // there the button is a sign
     setTimeout(() => { button.textContent = says; }, 2000);
   });
 
