@@ -63,7 +63,7 @@ def drawing_of(test: LeakTest, style: Style) -> Map:
     states = pooled(test.states.numpy(), size.tile)
     says = [words.leak(test, *place) for place in np.ndindex(states.shape)] if size.form == "rectangles" else None
     return Map(
-        title=title_of(test),
+        title=title_of(test, counted=not style.on_screen),
         lines=lines_of(test, style),
         rows=rows,
         columns=columns,
@@ -78,9 +78,10 @@ def drawing_of(test: LeakTest, style: Style) -> Map:
     )
 
 
-def title_of(test: LeakTest) -> str:
-    """What is drawn, beginning with constant words."""
-    return f"Leak test: {words.count_of_leaks(test)} · {test.where} · {in_title(test.source)}"
+def title_of(test: LeakTest, *, counted: bool = True) -> str:
+    """What is drawn, beginning with constant words; a screen says elsewhere how many leaks there are."""
+    found = f": {words.count_of_leaks(test)}" if counted else ""
+    return f"Leak test{found} · {test.where} · {in_title(test.source)}"
 
 
 def lines_of(test: LeakTest, style: Style = Style()) -> list[str]:
