@@ -54,6 +54,7 @@ class Map:
         ramp: the legend of the ramp.
         gray: whether the ramp is without colors: of a head that is off.
         numbers: named columns of numbers, each with its form: weight, score.
+        offsets: of tiles, where in its tile the largest weight stands: counted row by row.
         says: what is said of each cell, (cells,), instead of what its kind says.
         ends: what stands at the rows' ends.
         below: lines under the legend.
@@ -74,6 +75,7 @@ class Map:
     ramp: Ramp | None = None
     gray: bool = False
     numbers: dict[str, tuple[np.ndarray, str]] = field(default_factory=dict)
+    offsets: np.ndarray | None = None
     says: Sequence[str] | None = None
     ends: Frame = Frame()
     below: Sequence[str] = ()

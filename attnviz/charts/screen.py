@@ -39,6 +39,7 @@ class Readable(Protocol):
     states: np.ndarray
     kinds: Sequence[State]
     numbers: dict[str, tuple[np.ndarray, str]]
+    offsets: np.ndarray | None
     frame: frame.Frame
     names: tuple[list[str], list[str]]
     positions: tuple[np.ndarray, np.ndarray]
@@ -57,7 +58,8 @@ def screen(drawing: Readable) -> tuple[dict, Table]:
     left and right; the wheel with Ctrl to half of what is seen, around the pointer, or to {"out": 1}.
     """
     style = drawing.style
-    return _spec(drawing.size, tuple(drawing.numbers), style.zooms, style.colors), table(drawing)
+    tile = 1 if drawing.offsets is None else drawing.size.tile
+    return _spec(drawing.size, tuple(drawing.numbers), tile, style.zooms, style.colors), table(drawing)
 
 
 def page(width: float, height: float, select: Sequence[str], colors: Theme) -> dict:
@@ -75,9 +77,9 @@ def page(width: float, height: float, select: Sequence[str], colors: Theme) -> d
 
 
 @lru_cache(maxsize=64)
-def _spec(size: Size, numbers: tuple[str, ...], zooms: bool, colors: Theme) -> dict:
+def _spec(size: Size, numbers: tuple[str, ...], tile: int, zooms: bool, colors: Theme) -> dict:
     return page(size.width, size.height, ["cell", "zoom"] if zooms else ["cell"], colors) | {
-        "signals": _signals(size.rows, size.columns, size.cell, numbers, zooms),
+        "signals": _signals(size.rows, size.columns, size.cell, numbers, tile, zooms),
         "marks": [{"type": "group", "data": parts("map", *frame.KINDS), "marks": _marks(size, zooms, colors)}],
     }
 
@@ -101,7 +103,7 @@ def around(drawn: frame.Frame) -> list[dict]:
 
 
 _COLUMNS = (
-    "kind", "position", "last", "name", "weight", "score", "saying", "rows", "columns",
+    "kind", "position", "last", "name", "weight", "score", "saying", "offset", "rows", "columns",
     "x", "y", "x2", "y2", "text", "color", "fill", "stroke", "width", "path", "size", "uri",
 )  # fmt: skip
 
@@ -110,12 +112,14 @@ def pack(drawing: Readable) -> tuple[list[str], list[dict[str, str]]]:
     """The sayings that occur, and each row's cells as hexadecimal strings, by name.
 
     A cell's weight and score are the eight digits of a float32, exact to its last bit; its saying is a number among
-    those that occur, in as many digits as all of them need.
+    those that occur, in as many digits as all of them need, and so is where in its tile the largest weight stands.
     """
     used = np.flatnonzero(np.bincount(drawing.states.ravel()))
     shortest = np.min_scalar_type(max(0, len(used) - 1)).newbyteorder(">")
     codes = np.searchsorted(used, drawing.states).astype(shortest)
     arrays = {name: _float32(values) for name, (values, _) in drawing.numbers.items()} | {"saying": codes}
+    if drawing.offsets is not None:
+        arrays["offset"] = drawing.offsets.astype(np.min_scalar_type(drawing.size.tile**2 - 1).newbyteorder(">"))
     rows = zip(*([row.tobytes().hex() for row in array] for array in arrays.values()), strict=True)
     return [drawing.kinds[i].says for i in used.tolist()], [dict(zip(arrays, row, strict=True)) for row in rows]
 
@@ -134,34 +138,43 @@ def number_of(bits: str, form: str) -> str:
     return f"({exponent} === 255 ? {others} : format({finite}, '{form}'))"
 
 
-def _signals(rows: int, columns: int, cell: float, numbers: tuple[str, ...], zooms: bool) -> list[dict]:
+def _signals(rows: int, columns: int, cell: float, numbers: tuple[str, ...], tile: int, zooms: bool) -> list[dict]:
     """From the pointer to a cell, and from a cell to words. `at` counts cells row by row; -1 is none."""
     place = f"clamp(floor(y() / {cell}), 0, {rows - 1}) * {columns} + clamp(floor(x() / {cell}), 0, {columns - 1})"
     row, column = f"data('source')[floor(at / {columns})]", f"data('source')[{rows} + at % {columns}]"
     drawn = f"data('source')[{rows + columns}]"
-    clicked = f"{{query: {row}.position, key: {column}.position, rev: {drawn}.position}}"
+    query, key = f"{row}.position", f"{column}.position"
+    if tile > 1:
+        query, key = f"{query} + floor(offset / {tile})", f"{key} + offset % {tile}"
+    clicked = f"{{query: {query}, key: {key}, rev: {drawn}.position}}"
+    packed = (*numbers, "saying", *(["offset"] if tile > 1 else []))
     escape = {"events": "window:keydown[event.key === 'Escape']", "update": "null"}
-    hint = HINT.format(", drag to zoom in" if zooms else "")
-    parts = [f"'{name} ' + {number_of(name, FORMS[name])}" for name in numbers]
-    parts.append(f"data('source')[{rows + columns + 1} + saying].name")
+    words = [f"'{name} ' + {number_of(name, FORMS[name])}" for name in numbers]
+    words += [f"'from query ' + ({query}) + ' to key ' + ({key})"] if tile > 1 else []
+    words.append(f"data('source')[{rows + columns + 1} + saying].name")
     return [
         {
             "name": "at",
             "value": -1,
             "on": [{"events": "@cells:pointermove", "update": place}, {"events": "@cells:pointerout", "update": "-1"}],
         },
-        *({"name": name, "update": _code(f"{row}.{name}", columns)} for name in (*numbers, "saying")),
+        *({"name": name, "update": _code(f"{row}.{name}", columns)} for name in packed),
         *(_zoom(rows, columns, cell) if zooms else ()),
-        {
-            "name": "who",
-            "update": f"at < 0 ? '{hint}' : {row}.name + '  looks at  ' + {column}.name",
-        },
-        {"name": "what", "update": "at < 0 ? '' : " + " + '   ·   ' + ".join(parts)},
+        *_readout(f"{row}.name + '  looks at  ' + {column}.name", words, HINT.format(", drag to zoom in" * zooms)),
         {
             "name": "cell",
             "value": None,
             "on": [{"events": "@cells:click", "update": f"{'far ? cell : ' * zooms}{_point(clicked)}"}, escape],
         },
+    ]
+
+
+def _readout(who: str, words: list[str], hint: str) -> list[dict]:
+    """The two lines under a map."""
+    what = " + '   ·   ' + ".join(words)
+    return [
+        {"name": "who", "update": f"at < 0 ? '{hint}' : {who}"},
+        {"name": "what", "update": f"at < 0 ? '' : {what}"},
     ]
 
 

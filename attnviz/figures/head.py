@@ -68,8 +68,16 @@ def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:
         ramp=scale.ramp(style.colors, gray=gray),
         gray=gray,
         numbers={"weight": (found.weights, ".4f")} | scores,
+        offsets=_offsets(found),
         ends=_at_ends(seen, head, size, style),
     )
+
+
+def _offsets(found: Cells) -> np.ndarray | None:
+    """Where in its tile the largest weight stands, counted row by row."""
+    if (tiles := found.tiles) is None:
+        return None
+    return (tiles.at_query - tiles.queries[:, None]) * tiles.tile + tiles.at_key - tiles.keys
 
 
 _OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY = range(6)

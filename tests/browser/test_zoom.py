@@ -5,6 +5,8 @@ import re
 from playwright.sync_api import Page, expect
 from test_journeys import open_app, picture
 
+import attnviz
+
 WORDS = "+".join(f"w{i}" for i in range(96))
 
 
@@ -75,3 +77,20 @@ def test_a_phrase_is_found_and_leads_to_its_strongest_cell(page, server):
     page.wait_for_url(re.compile(r"cell=40\.\d+&zoom=24\.55\."))
     expect(page.get_by_label("Token or phrase")).to_have_count(0)
     expect(page.locator(".words")).to_contain_text("'w40'")
+
+
+def test_a_square_of_many_cells_is_read_and_selected_as_the_strongest_of_them(page, server):
+    words = [f"w{i}" for i in range(600)]
+    record = attnviz.analyze(" ".join(words), "scratch")
+    weights = record.step(record.sites[0]).weights(0)[200:202, 400:402]
+    query, key = 200 + int(weights.argmax()) // 2, 400 + int(weights.argmax()) % 2
+    page.set_viewport_size({"width": 1440, "height": 1600})
+    open_app(page, server, f"?model=scratch&text={'+'.join(words)}")
+    box = picture(page, "head").locator(".cells image").bounding_box()
+
+    at = box["x"] + 200.5 / 300 * box["width"], box["y"] + 100.5 / 300 * box["height"]
+    page.mouse.move(*at)
+    said = picture(page, "head").locator("text").filter(has_text=f"from query {query} to key {key}")
+    expect(said).to_have_count(1)
+    page.mouse.click(*at)
+    page.wait_for_url(re.compile(rf"[?&]cell={query}\.{key}(&|$)"))

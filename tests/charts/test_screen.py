@@ -281,3 +281,19 @@ def test_the_last_position_of_a_tile_is_before_the_first_of_the_next(data):
 
     for first, last in zip(drawn.positions, drawn.lasts, strict=True):
         assert [*first[1:], length] == [end + 1 for end in last]
+
+
+@pytest.mark.parametrize("length", [513, 1030])
+def test_a_tile_tells_where_its_largest_weight_stands(length):
+    record = record_of([f"t{i}" for i in range(length)])
+    drawn = head(record)
+    _, table = screen(drawn)
+    weights, tile = record.step(SITE).weights(0).numpy(), drawn.size.tile
+
+    rows = table[table["kind"] == "row"]["offset"]
+    offsets = np.array([[int(text, 16) for text in pieces(row, drawn)] for row in rows])
+
+    for row in range(0, len(offsets), 97):
+        for column in range(0, len(offsets), 89):
+            part = weights[row * tile : (row + 1) * tile, column * tile : (column + 1) * tile]
+            assert part[divmod(offsets[row, column], tile)] == part.max()
