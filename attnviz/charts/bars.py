@@ -130,10 +130,12 @@ def picture(
         wide = {"left": left, "width": width - left, "narrowest": NARROWEST}
         around += frame.heading(title, lines, top=min(top - LINE / 2, -6) - 4, **wide, colors=colors)
     return Picture(
-        _form(colors), {"bars": {name: [cell[name] for cell in cells] for name in _CELL}} | frame.tables(around)
+        _form(colors), {"bars": {name: [cell[name] for cell in cells] for name in _CELL}} | frame.tables(around, AROUND)
     )
 
 
+AROUND = ("titles", "words", "boxes")
+"""What stands around bars."""
 _CELL = ("band", "run", "begin", "end", "share", "text", "color", "mono", "fill", "stroke", "thick")
 
 
@@ -180,5 +182,5 @@ def _form(colors: Theme) -> Form:
     texts = base.mark_text(align="left", baseline="middle", dx=6, font=font, aria=False, tooltip=None)
     texts = texts.encode(x=end, text="text:N", fill=alt.Fill("color:N", scale=None))
     step = alt.Step(STEP, **{"for": "offset"})
-    chart = alt.layer(*frame.layers(), bars, texts, height=step, width=1, autosize="pad")
+    chart = alt.layer(*frame.layers(AROUND), bars, texts, height=step, width=1, autosize="pad")
     return Form.of(chart.configure(**config(colors)))

@@ -222,13 +222,17 @@ COLUMNS = {
 """The columns of the table of each kind."""
 
 
-def tables(frame: Frame) -> dict[str, Table]:
+def tables(frame: Frame, kinds: Sequence[str] = KINDS) -> dict[str, Table]:
     """The data of `layers`."""
-    return {kind: columns(COLUMNS[kind], rows) for kind, rows in vars(frame).items()}
+    assert not any(rows for kind, rows in vars(frame).items() if kind not in kinds)
+    return {kind: columns(COLUMNS[kind], getattr(frame, kind)) for kind in kinds}
 
 
-def layers() -> list[alt.Chart]:
+def layers(kinds: Sequence[str] = KINDS) -> list[alt.Chart]:
     """Layers that draw any frame, to be put above those of a map; their data are `tables`, by name.
+
+    Args:
+        kinds: of what there may be in the frame; each takes the browser time at every change, also without any rows.
 
     Their places are no channels: where other layers have channels in pixels, Vega-Lite forgets the step of a band.
     """
@@ -242,12 +246,14 @@ def layers() -> list[alt.Chart]:
     boxes = base["boxes"].mark_rect(x2=alt.expr("datum.x2"), y2=alt.expr("datum.y2"), **plain)
     signs = base["signs"].mark_point(filled=False, opacity=1, **plain)
     shape, size = alt.Shape("path:N", scale=None), alt.Size("size:Q", scale=None)
-    return [
-        base["images"].mark_image(**ramp, **plain).encode(url="uri:N"),
-        boxes.encode(fill=fill("fill:N"), stroke=stroke("stroke:N"), strokeWidth=width),
-        signs.encode(shape=shape, size=size, stroke=stroke("color:N"), strokeWidth=width),
-        *(base[kind].mark_text(baseline="middle", **plain, **how).encode(**text) for kind, how in TEXTS.items()),
-    ]
+    drawn = {
+        "images": base["images"].mark_image(**ramp, **plain).encode(url="uri:N"),
+        "boxes": boxes.encode(fill=fill("fill:N"), stroke=stroke("stroke:N"), strokeWidth=width),
+        "signs": signs.encode(shape=shape, size=size, stroke=stroke("color:N"), strokeWidth=width),
+    }
+    for kind, how in TEXTS.items():
+        drawn[kind] = base[kind].mark_text(baseline="middle", **plain, **how).encode(**text)
+    return [layer for kind, layer in drawn.items() if kind in kinds]
 
 
 def pixels() -> tuple[alt.X, alt.Y]:
@@ -262,9 +268,17 @@ def image(data: str, width: float, height: float, **mark: object) -> alt.Chart:
     return alt.Chart(alt.NamedData(data)).mark_image(smooth=False, aspect=False, **mark).encode(x=x, y=y, url="uri:N")
 
 
-def form(drawn: Sequence[alt.Chart], width: float, height: float, colors: Theme, *, above: Sequence = ()) -> Form:
-    """Charts with the frame over them, and what stands above that."""
-    chart = alt.layer(*drawn, *layers(), *above, width=width, height=height, autosize="pad")
+def form(
+    drawn: Sequence[alt.Chart],
+    width: float,
+    height: float,
+    colors: Theme,
+    *,
+    above: Sequence = (),
+    kinds: Sequence[str] = KINDS,
+) -> Form:
+    """Charts with the frame over them, of these kinds of things, and what stands above that."""
+    chart = alt.layer(*drawn, *layers(kinds), *above, width=width, height=height, autosize="pad")
     return Form.of(chart.configure(**config(colors)))
 
 

@@ -27,6 +27,10 @@ ABOVE = 8
 LEAST = 5
 """Pixels of the side of a window in a thumbnail at least."""
 
+BESIDE = ("sides", "rows", "columns", "tokens")
+"""What stands beside the thumbnails of some mosaics."""
+AROUND = tuple(kind for kind in frame.KINDS if kind not in BESIDE)
+
 
 @dataclass(frozen=True)
 class Thumbnail:
@@ -72,8 +76,9 @@ class Mosaic:
         if scales:
             ramp = legend_of([*scales.values()], colors)
             around += frame.legend([], ramp, top=self.bottom + 14, width=self.width, colors=colors)
-        form = _form(self.side, self.height, self.width, self.bottom, colors)
-        return Picture(form, {"heads": columns(_COLUMNS, rows)} | frame.tables(around))
+        beside = tuple(kind for kind in BESIDE if getattr(self.words, kind))
+        form = _form(self.side, self.height, self.width, self.bottom, colors, beside)
+        return Picture(form, {"heads": columns(_COLUMNS, rows)} | frame.tables(around, AROUND + beside))
 
     def _cells(self, seen: dict[Site, Seen]) -> dict[Head, Cells]:
         """The cells of all heads of a site at once, as coarse as a thumbnail shows them: the largest of each tile."""
@@ -144,8 +149,8 @@ _COLUMNS = ("x", "y", "kind", "layer", "head", "rev", "uri", "name", "largest", 
 
 
 @lru_cache(maxsize=64)
-def _form(side: float, height: float, width: float, bottom: float, colors: Theme) -> Form:
+def _form(side: float, height: float, width: float, bottom: float, colors: Theme, beside: tuple[str, ...]) -> Form:
     fields = {"name": "head", "largest": "largest weight", "state": "state"}
     images = frame.image("heads", side, height, cursor="pointer").encode(tooltip=maps.tooltip(fields))
     images = images.add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
-    return frame.form([images], width, bottom, colors)
+    return frame.form([images], width, bottom, colors, kinds=AROUND + beside)
