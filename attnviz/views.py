@@ -1,4 +1,4 @@
-"""Views: what is seen of a map. Pieces are merged into words, special tokens left out, a pair of texts taken apart.
+"""Views: what is seen of a map: pieces merged into words or sentences, special tokens left out, a pair taken apart.
 
 Of a record a view changes nothing: the weights that are seen are made of its own, row block by row block.
 """
@@ -15,7 +15,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
-from attnviz.core.tokens import Token
+from attnviz.core.tokens import Token, begins_sentence
 from attnviz.metrics import EMPTY, NAN, Cells
 
 SPECIAL = ("show", "hide", "renormalize")
@@ -41,6 +41,7 @@ class View:
             so that row sums are kept.
         special: one of `SPECIAL`.
         pair: one of `PAIRS`, of a pair of texts A and B.
+        sentences: whether the tokens of a sentence are seen as one, as the pieces of a word are: see `begins_sentence`.
 
     Raises:
         InputError: names what there is.
@@ -49,6 +50,7 @@ class View:
     words: bool = False
     special: str = "show"
     pair: str = "all"
+    sentences: bool = False
 
     def __post_init__(self):
         for what, value, known in (("special", self.special, SPECIAL), ("pair", self.pair, PAIRS)):
@@ -57,7 +59,10 @@ class View:
 
     def in_short(self) -> str:
         """For the name of a file: "words hide A to B"."""
-        parts = ("words" if self.words else "", self.special if self.special != "show" else "")
+        parts = (
+            "sentences" if self.sentences else "words" if self.words else "",
+            self.special if self.special != "show" else "",
+        )
         return " ".join(filter(None, (*parts, self.pair if self.pair != "all" else "")))
 
 
@@ -125,8 +130,8 @@ class Groups:
 
 
 def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Groups:
-    """Each token, or each word of a view, without special tokens if it hides them. `text` is what was cut up."""
-    begins = [i for i, token in enumerate(tokens) if not (view.words and i and _continues(tokens[i - 1], token))]
+    """Each token, word or sentence of a view, without special tokens if it hides them. `text` is what was cut up."""
+    begins = [i for i, token in enumerate(tokens) if not (i and _continues(tokens[i - 1], token, view, text))]
     spans = list(zip(begins, [*begins[1:], len(tokens)], strict=True))
     spans = [span for span in spans if view.special == "show" or not tokens[span[0]].special]
     starts, stops = (np.array([span[end] for span in spans], np.int64) for end in (0, 1))
@@ -138,8 +143,11 @@ def as_tokens(tokens: Sequence[Token | str]) -> tuple[Token, ...]:
     return tuple(Token(token, 0, 0, 0) if isinstance(token, str) else token for token in tokens)
 
 
-def _continues(before: Token, token: Token) -> bool:
-    return token.joined and not (token.special or before.special) and token.segment == before.segment
+def _continues(before: Token, token: Token, view: View, text: str) -> bool:
+    """Whether a view sees a token and the one before it as one."""
+    if token.special or before.special or token.segment != before.segment:
+        return False
+    return not begins_sentence(before, token, text) if view.sentences else view.words and token.joined
 
 
 def _word(pieces: Sequence[Token], text: str) -> Token:
@@ -147,7 +155,8 @@ def _word(pieces: Sequence[Token], text: str) -> Token:
     first, last = pieces[0], pieces[-1]
     if len(pieces) == 1:
         return first
-    whole = text[first.start : last.end] or "".join(piece.text for piece in pieces)
+    rest = (piece.text if piece.joined else f" {piece.text}" for piece in pieces[1:])
+    whole = text[first.start : last.end] or first.text + "".join(rest)
     return Token(whole, first.id, first.start, last.end, segment=first.segment, joined=first.joined)
 
 
@@ -408,6 +417,7 @@ def _notes(
     special = view.special != "show" and any(token.special for part in tokens for token in part)
     looks, looked = (("A", "B")[side or 0] for side in PAIRS[view.pair])
     pair = f"{view.pair}: the queries of text {looks} and the keys of text {looked} alone"
+    merged = merged.replace("pieces", "tokens").replace("words", "sentences") if view.sentences else merged
     said = (any(part.merged for part in kept), merged), (special, hidden), (view.pair != "all", pair)
     return tuple(text for holds, text in said if holds)
 

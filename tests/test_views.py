@@ -1,6 +1,7 @@
 """Views: pieces merged into words, special tokens left out, pairs taken apart."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -80,6 +81,49 @@ def test_a_merged_cell_is_the_mean_over_queries_of_the_sum_over_keys(record, hea
         for a, b in zip(groups.starts, groups.stops, strict=True)
     ]
     np.testing.assert_allclose(found.weights, expected, atol=1e-5)
+
+
+SENTENCES = View(sentences=True)
+
+
+@st.composite
+def texts(draw):
+    """Records of one to nine words, some of which end a sentence."""
+    words = draw(st.lists(st.sampled_from(["a", "b.", "c!", "d"]), min_size=1, max_size=9))
+    blocked = draw(st.sets(st.tuples(st.integers(0, 8), st.integers(0, 8))))
+    return record_of(words, edits=Edits(mask=Painted(tuple(blocked))))
+
+
+@given(record=texts(), head=HEADS)
+def test_a_sentence_is_the_mean_over_its_queries_of_the_sum_over_its_keys(record, head):
+    """So each row keeps its sum, and it is what `by_part` gives for sentences as parts."""
+    merged, step = seen(record, SENTENCES), record.step(SITE)
+    words = record.sentences[0].labels
+    starts = (0, *(i + 1 for i, word in enumerate(words[:-1]) if word[-1] in ".!"))
+
+    found = merged.cells([head])[0].weights
+
+    assert merged.queries.starts.tolist() == list(starts)
+    np.testing.assert_allclose(found, metrics.by_part(step, head, starts), atol=1e-5)
+    assert not merged.queries.merged or "tokens are merged into sentences" in merged.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "cut", "sentences"),
+    [
+        ("He said: 'No.' Then he left! Why?", " ", ["He said: 'No.'", "Then he left!", "Why?"]),
+        ("3.5 is more than 3. So", "", ["3.5 is more than 3.", "So"]),
+        ("Title\nText goes on\n\nmore", " ", ["Title", "Text goes on", "more"]),
+        ("你好。他说：「好！」走", "", ["你好。", "他说：「好！」", "走"]),
+        ("no end", " ", ["no end"]),
+    ],
+)
+def test_sentences_end_where_a_reader_says_they_do(text, cut, sentences):
+    """Of words, or of single characters: by the text between tokens, not by what a tokenizer joins."""
+    spans = [match.span() for match in re.finditer(r"\S+" if cut else r"\S", text)]
+    tokens = tuple(Token(text[a:b], 0, a, b) for a, b in spans)
+
+    assert list(groups(tokens, SENTENCES, text).labels) == sentences
 
 
 @given(record=records(joined=()), head=HEADS)

@@ -25,6 +25,30 @@ class Token:
     segment: int = 0
 
 
+CLOSING = "\"')]}»”’」』"
+"""What may stand between the end of a sentence and the next one."""
+
+
+def begins_sentence(before: Token, token: Token, text: str) -> bool:
+    """Whether a sentence of a text begins at a token, after the one before it; by a plain rule, without a dictionary.
+
+    It does after a line break, after 。！？, and after . ! ? … where a space follows: so also after "Mr. ".
+    """
+    if not before.text.strip():
+        return False
+    placed = text and before.start < before.end <= token.start < token.end
+    between = text[before.end : token.start] if placed else " " * (not token.joined)
+    between += token.text[: len(token.text) - len(token.text.lstrip())]
+    ended = (text[max(0, before.end - 9) : before.end] if placed else before.text).rstrip(CLOSING)
+    if ended.endswith(("。", "！", "？")):
+        return not _closes(token)
+    return "\n" in between or (bool(between) and ended.endswith((".", "!", "?", "…")))
+
+
+def _closes(token: Token) -> bool:
+    return not token.text.strip(CLOSING + "。！？…")
+
+
 @dataclass(frozen=True)
 class Sentence:
     """A text and its tokens, padded at the end to the length of its batch.

@@ -128,3 +128,24 @@ def test_tiles_of_a_map_say_where_their_largest_weight_is():
     at = found.tiles.at_query[100, 50], found.tiles.at_key[100, 50]
     assert float(weights[at]) == pytest.approx(float(weights[300:303, 150:153].max()))
     assert found.tiles.sums.sum() == pytest.approx(1500, abs=1e-2)
+
+
+def test_tiles_of_131_072_tokens_are_those_of_float64():
+    """Some rows far down of a causal head, each tile of 64 x 64 beside the whole rows in double precision."""
+    n, tile = 131_072, 64
+    rows = slice(n - 5 * tile, n - 4 * tile)
+    query, key = torch.randn(2, 1, 1, n, 64) * 2
+    exact = query[0, 0, rows].double() @ key[0, 0].double().T / 8
+    allowed = Subsequent().grid(n, rows=rows)
+    exact = exact.masked_fill_(~allowed, -math.inf)
+    sums = torch.zeros(1, 1, n, dtype=torch.float64)
+    sums[0, 0, rows] = exact.logsumexp(1)
+    exact = exact.softmax(1).view(tile, -1, tile)
+
+    found = metrics.pooled(Step(SITE, query, key, key, Subsequent(), sums, Scoring()), 0, rows=rows, tile=tile)
+
+    torch.testing.assert_close(torch.from_numpy(found.sums[0]), exact.sum((0, 2)), rtol=1e-5, atol=1e-9)
+    torch.testing.assert_close(torch.from_numpy(found.largest[0]).double(), exact.amax((0, 2)), rtol=1e-4, atol=1e-12)
+    at = found.at_query[0] - rows.start, found.at_key[0] // tile, found.at_key[0] % tile
+    torch.testing.assert_close(exact[at], exact.amax((0, 2)), rtol=1e-4, atol=1e-12)
+    assert found.open[0].tolist() == allowed.view(tile, -1, tile).sum((0, 2)).tolist()
