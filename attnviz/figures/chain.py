@@ -20,7 +20,7 @@ WIDTH = 318
 HIGH, WIDE, MISSING = 40, 84, 24
 """Pixels of a thumbnail, and of the line of a stage that the model does not have."""
 
-GAP, NUMBER = 10, 278
+GAP, NUMBER = 10, 258
 """Pixels between two thumbnails, and from their left to the number under the pointer."""
 
 SEEN = 16

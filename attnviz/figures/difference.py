@@ -184,6 +184,8 @@ def names_of(found: Beside) -> tuple[str, str, str]:
     """What stands over each map: "A: trained", "B: untrained"."""
     each = ((say(found.a), say(found.b)) for say in APART)
     apart = next((pair for pair in each if pair[0] != pair[1]), None)
+    if apart and found.a.site == found.b.site:  # what both have goes unsaid: two heads of a layer
+        apart = [one.removeprefix(f"{found.a.site} ") for one in apart]
     named = (f"{name}: {in_title(one)}" for name, one in zip(NAMES[:2], apart, strict=True)) if apart else NAMES[:2]
     return (*named, NAMES[2])
 

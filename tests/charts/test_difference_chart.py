@@ -318,3 +318,12 @@ def test_on_a_phone_a_and_b_stand_small_above_their_difference():
     assert panels[2].width - min(box["x"] for box in high.frame.titles) < 358 - 90
     assert [item["text"] for item in high.frame.rows].count("sat") == 1
     assert all(item["y"] <= panels[2].y + panels[2].height + 60 for item in texts)
+
+
+def test_two_heads_of_a_layer_are_told_apart_on_a_phone():
+    """What both are of goes unsaid, so that no name is cut before it says which head it is."""
+    record = record_of(CAT)
+    found = beside(Side(record, SITE, 0), Side(record, SITE, 1))
+    drawn = drawing_of(found, Style(room=358, on_screen=True))
+
+    assert [title["text"] for title in drawn.frame.titles] == ["A: head 0", "B: head 1", "Difference B − A"]
