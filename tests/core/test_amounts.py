@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from attnviz.core.amounts import counted, decimals, percent, short, size
+from attnviz.core.amounts import counted, decimals, in_cell, percent, short, size
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,9 @@ def test_what_is_not_quite_nothing_does_not_read_as_nothing():
 
 def test_one_thing_stands_in_the_singular():
     assert [counted(number, "row") for number in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]
+
+
+def test_what_rounds_to_nothing_in_a_cell_has_no_sign():
+    """A minus before 0.0 would say that the number is below nothing; one that is seen keeps it."""
+    assert (in_cell(-0.02, short=True), in_cell(-0.004), in_cell(-0.0)) == ("0.0", "0.00", "0.00")
+    assert (in_cell(-0.02), in_cell(-0.06, short=True)) == ("−0.02", "−0.1")

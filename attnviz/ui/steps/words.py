@@ -21,8 +21,9 @@ WHY = {
     "temperature": "Below 1 the largest weight grows, above 1 weights become more alike.",
     "mask": "Blocked scores become −∞, so that their weights are 0. Before the softmax, that is: e^−∞ = 0, and the "
     "others share all. Under a causal mask query 12 sees keys 0 to 12: itself, too.",
-    "softmax": "Each row becomes weights that sum to 1: e to the score, over the sum of these. A weight says how much "
-    "of a value is taken, not how much the output depends on it: a large weight on a short value does little.",
+    "softmax": "Each row becomes weights that sum to 1. Each is e to the score, over the sum of these in its row. A "
+    "weight says how much of a value is taken, not how much the output depends on it: a large weight on a short value "
+    "does little.",
     "dropout": "In training some weights are set to 0 and the others raised. Rows then do not sum to 1.",
     "values": "Each query gets the mean of all values, weighted by its row.",
     "concat": "The outputs of the heads stand side by side. Heads have not met until here.",
