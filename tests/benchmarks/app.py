@@ -26,7 +26,7 @@ VIEWPORT = {"width": 1440, "height": 900}
 
 BARE = Path(__file__).with_name("bare.py")
 PICTURE = '[class*="st-key-picture-head"] .marks'
-EYE = ".st-key-icon-eye-{} button"
+EYE = ".st-key-off-eyes button"
 MASK = ".st-key-mask-rules button"
 KNOB = ".st-key-play input[type=checkbox]"
 SEED = ".st-key-bare button"
@@ -75,7 +75,7 @@ def toggles(browser: Browser, address: str, floor: str, n: int, rounds: int = 15
         page = opened(browser, f"{address}/?{urlencode(link)}")
 
         def head(i: int, page: Page = page) -> Click:
-            return click(page, EYE.format(gray(i, 8)))
+            return click(page, EYE, gray(i, 8))
 
         def mask(i: int, page: Page = page, head=head) -> Click:
             head(i)

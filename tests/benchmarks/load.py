@@ -33,6 +33,7 @@ from websockets.asyncio.client import ClientConnection, connect
 sys.path.insert(0, str(Path(__file__).parents[1] / "browser"))
 import driver
 
+EYES = "Active heads"
 MASKS = 0.25
 """Share of the clicks that toggle a mask; the others toggle a head."""
 
@@ -59,9 +60,8 @@ class User:
     """One open page. It answers as the browser does: it sends what its pills hold, and which messages it has kept.
 
     Attributes:
-        eyes: the buttons that switch heads on and off: by its place, the id of each and that of its fragment.
-        off: the heads that are off.
-        masks: the pills of masks: the id of the control, that of its fragment, all options, and those chosen.
+        pills: by their label, of the heads that are on and of masks: the id of the control, that of its fragment, all
+            options, and those chosen.
         address: the link that the page shows.
         kept: the hashes of the messages of the last runs.
         messages, size: how many came in the last run, and their bytes.
@@ -70,9 +70,7 @@ class User:
     link: dict[str, str]
     random: random.Random
     socket: ClientConnection | None = None
-    eyes: dict[int, tuple[str, str]] = field(default_factory=dict)
-    off: set[int] = field(default_factory=set)
-    masks: tuple[str, str, list[str], list[str]] | None = None
+    pills: dict[str, tuple[str, str, list[str], list[str]]] = field(default_factory=dict)
     address: str = ""
     kept: deque = field(default_factory=lambda: deque(maxlen=3))
     messages: int = 0
@@ -87,33 +85,25 @@ class User:
 
     async def click(self, seen: set) -> Click:
         """Toggle one head or one mask."""
-        pressed, fragment = "", self.masks[1]
-        if self.random.random() < MASKS:
-            widget, _, options, values = self.masks
-            option = self.random.choice(options)
-            self.masks = widget, fragment, options, [one for one in options if (one in values) != (one == option)]
-        else:
-            head = self.random.choice([*self.eyes])
-            pressed, fragment = self.eyes[head]
-            self.off ^= {head}
-        state = self.link["text"], tuple(self.masks[3]), tuple(sorted(self.off))
+        label = "Mask" if self.random.random() < MASKS else EYES
+        widget, fragment, options, values = self.pills[label]
+        option = self.random.choice(options)
+        self.pills[label] = widget, fragment, options, [o for o in options if (o in values) != (o == option)]
+        state = self.link["text"], *(tuple(values) for *_, values in self.pills.values())
         new = state not in seen
         seen.add(state)
         start = time.perf_counter()
-        await self._run(fragment, pressed)
+        await self._run(fragment)
         return Click(time.perf_counter() - start, self.messages, self.size, new)
 
-    async def _run(self, fragment: str = "", pressed: str = "") -> None:
+    async def _run(self, fragment: str = "") -> None:
         """Ask for a run, and read until it has ended."""
         asked = BackMsg()
         asked.rerun_script.query_string = self.address or urlencode(self.link)
         asked.rerun_script.fragment_id = fragment
         asked.rerun_script.cached_message_hashes.extend(set().union(*self.kept))
-        if self.masks:
-            state = asked.rerun_script.widget_states.widgets.add(id=self.masks[0])
-            state.string_array_value.data[:] = self.masks[3]
-        if pressed:
-            asked.rerun_script.widget_states.widgets.add(id=pressed).trigger_value = True
+        for widget, _, _, values in self.pills.values():
+            asked.rerun_script.widget_states.widgets.add(id=widget).string_array_value.data[:] = values
         self.messages = self.size = 0
         self.kept.append(set())
         await self.socket.send(asked.SerializeToString())
@@ -137,9 +127,7 @@ class User:
         return kind == "script_finished" and message.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN
 
     def _take(self, element, fragment: str) -> None:
-        """The eyes; pills with what they hold: what the page set, else what was chosen, else what they begin with."""
-        if element.HasField("button") and (eye := re.fullmatch(r"Switch head (\d+) (on|off)", element.button.label)):
-            self.eyes[int(eye[1])] = element.button.id, fragment
+        """Pills with what they hold: what the page set, else what was chosen, else what they begin with."""
         if not element.HasField("button_group") or element.button_group.click_mode != ButtonGroup.MULTI_SELECT:
             return
         group = element.button_group
@@ -147,9 +135,9 @@ class User:
         values = [options[i] for i in group.default]
         if group.set_value:
             values = list(group.raw_values)
-        elif self.masks and self.masks[0] == group.id:
-            values = self.masks[3]
-        self.masks = group.id, fragment, options, values
+        elif group.label in self.pills and self.pills[group.label][0] == group.id:
+            values = self.pills[group.label][3]
+        self.pills[group.label] = group.id, fragment, options, values
 
 
 async def act(user: User, until: float, every: float, seen: set, clicks: list[Click]) -> None:

@@ -131,7 +131,10 @@ def test_long_sentences_stay_usable(page, server, n):
 
 
 def test_the_keyboard_reaches_every_control(page, server):
-    """Tab alone leads to the sentence, the masks, the eye of a head, and the button that saves the picture."""
+    """Tab alone leads to the sentence, the masks, the eyes of heads, and the button that saves the picture.
+
+    Arrow keys lead from eye to eye, and Space switches a head off; the focus stays.
+    """
     open_app(page, server)
     reached = set()
     for _ in range(45):
@@ -139,5 +142,12 @@ def test_the_keyboard_reaches_every_control(page, server):
         reached.add(page.evaluate("document.activeElement.ariaLabel || document.activeElement.innerText || ''"))
 
     text = " | ".join(reached)
-    for label in ("Sentence", "Analyze", "Mask", "Display", "invert", "Head 3", "Export", "Numbers"):
+    for label in ("Sentence", "Analyze", "Mask", "Display", "invert", "Head 0", "Export", "Numbers"):
         assert label in text
+
+    page.get_by_role("button", name="Head 0", exact=True).focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+
+    expect_link(page, "off=e0.1")
+    expect(page.get_by_role("button", name="Head 1", exact=True, pressed=False)).to_be_focused()

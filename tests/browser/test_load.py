@@ -25,11 +25,14 @@ def test_users_of_the_benchmark_open_pages_and_toggle_heads_and_masks(server, mo
     assert len(pages) == 2
     assert len(clicks) >= 2
     assert all(click.messages and click.size for click in clicks)
-    assert all(user.eyes and user.masks for user in toggled)
+    assert all(user.pills.keys() >= {"Mask", load.EYES} for user in toggled)
     for user in toggled:
         off = parse_qs(user.address).get("off", [""])[0]
+        _, _, heads, on = user.pills[load.EYES]
 
-        assert {int(place.rpartition(".")[2]) for place in off.split("-") if place} == user.off
+        assert {int(place.rpartition(".")[2]) for place in off.split("-") if place} == {*range(len(heads))} - {
+            heads.index(head) for head in on
+        }
     assert sum(click.new for click in clicks) >= 2
 
 

@@ -1,7 +1,7 @@
 """A first visit: an empty link, the claim, and three cards."""
 
 import pytest
-from test_pages import button, heads_page, html, masks_page, opened
+from test_pages import button, heads_page, html, masks_page, opened, press_eye
 
 from attnviz import api
 from attnviz.core.edits import Site
@@ -101,7 +101,7 @@ def test_what_the_cards_ask_has_an_answer():
     assert "<u>&#x27;tom&#x27;</u>" in html(app)
     assert "&#x27;to&#x27; (13), predicting &#x27;paul&#x27;" in html(app)
 
-    button(app, "Switch head 0 on").click().run()
+    press_eye(app, 0)
 
     assert welcome.CARDS["Switch off a head"].undone in html(app)
     assert "<b>&#x27;tom&#x27;</b>" in html(app)

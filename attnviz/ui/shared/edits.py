@@ -308,20 +308,24 @@ def _reset(now: State) -> State:
 
 
 def eyes(at: Look, corners: Sequence[tuple[int, int]]) -> None:
-    """A button over each thumbnail that switches its head off or on.
+    """An eye over each thumbnail, pressed while its head is on: one widget, as every one costs time at each click.
 
     Args:
         corners: where the right upper corners of the thumbnails stand in their picture, in pixels.
     """
-    off = at.edits.off(at.site)
-    places = (f".st-key-icon-eye-{i} {{left: {x - 24}px; top: {y - 24}px;}}" for i, (x, y) in enumerate(corners))
+    site, heads, off = at.site, range(len(corners)), at.edits.off(at.site)
+    places = (
+        f".st-key-off-eyes button:nth-child({i + 1}) {{left: {x - 24}px; top: {y - 24}px;}}"
+        for i, (x, y) in enumerate(corners)
+    )
     st.html(f"<style>{' '.join(places)}</style>")
-    with st.container(key="eyes"):
-        for head in range(len(corners)):
-            title = f"Switch head {head} {'on' if head in off else 'off'}"
-            options = {"icon": f":material/visibility{'_off' * (head in off)}:", "type": "tertiary"}
-            options |= {"on_click": state.change, "args": (_with_off, at.site, off ^ {head})}
-            st.button(title, key=f"icon eye {head}", help=title, disabled=bool(at.source.read_only), **options)
+
+    def step(now: State, on: list[int]) -> State:
+        return _with_off(now, site, {*heads} - {*on})
+
+    options = {"shown": [head for head in heads if head not in off], "at": "eyes", "lead": "", "step": step}
+    options |= {"format_func": "Head {}".format, "disabled": bool(at.source.read_only)}
+    control(st.pills, "Active heads", OFF, heads, selection_mode="multi", **options)
 
 
 def active_heads(at: Look) -> None:

@@ -100,8 +100,10 @@ if (!window.attnvizWalk) {
     else return;
     event.preventDefault();
   });
-  document.addEventListener("mouseover", ({target: box}) => {  // what is cut is read where the pointer rests
+  document.addEventListener("mouseover", ({target: box}) => {  // where the pointer rests: what is cut, and what an eye does
     if (box.matches?.("input[role=combobox]")) box.title = box.scrollWidth > box.clientWidth ? box.value : "";
+    const eye = box.closest?.(".st-key-off-eyes button");
+    if (eye) eye.title = `Switch ${eye.textContent.trim().toLowerCase()} ${"selected" in eye.dataset ? "off" : "on"}`;
   });
   document.addEventListener("focusout", ({target}) => {
     if (target.matches?.(PICTURES) && target.pointed?.isConnected) send({one: target.pointed, at: [0, 0]}, "pointerout");
@@ -123,14 +125,8 @@ if (!window.attnvizWalk) {
     picture.setAttribute("aria-label", walks ? "Picture: arrow keys walk through it, Enter selects, Escape clears" : "Picture");
   };
   const charts = document.getElementsByClassName("stVegaLiteChart");  // known to the browser: no search of the page
-  const ready = () => {  // each eye a button that is pressed where its head is on
+  const ready = () => {
     document.body.append(...(spoken.isConnected ? [] : [spoken]));
-    document.querySelector(".st-key-eyes")?.querySelectorAll("button").forEach((eye) => {
-      const [, head, turn] = eye.textContent.match(/Switch head (\d+) (on|off)/) || [];
-      if (!head) return;
-      eye.setAttribute("aria-label", `Head ${head}`);
-      eye.setAttribute("aria-pressed", turn === "off");
-    });
     document.querySelectorAll("section[role=presentation][aria-label]").forEach((place) => place.setAttribute("role", "group"));
     [...charts].forEach((chart) => {
       const picture = chart.closest(PICTURES), painted = picture && chart.querySelector(".marks")?.parentElement;
