@@ -3,11 +3,13 @@
 from html import escape
 
 import pytest
+import streamlit as st
 from test_pages import html, opened
 
 from attnviz import api, words
 from attnviz.metrics.rollout import mixed, rollout
 from attnviz.ui.overview.numbers import LAYER, MEANINGS, NAMES, TITLES
+from attnviz.ui.overview.page import PANELS
 
 SITE = "encoder layer 0"
 
@@ -36,6 +38,26 @@ def test_it_opens_with_every_head_in_the_order_of_the_model():
     assert "Head 3 · cross layer 1" in html(app)
     assert "looks at the English word" in html(app)
     assert f'<abbr title="{escape(MEANINGS["confidence"])}">{TITLES["confidence"]}</abbr>' in html(app)
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_every_tab_has_something_to_export(monkeypatch, panel):
+    """A menu of its picture, or of everything."""
+    menus = []
+    popover = st.popover
+    monkeypatch.setattr(st, "popover", lambda title, **options: menus.append(title) or popover(title, **options))
+    app = opened(overview_page, model="story", panel=panel)
+
+    assert not app.exception
+    assert "Export" in menus
+
+
+def test_all_heads_lead_to_the_test_that_says_which_of_them_matter():
+    app = opened(overview_page, model="story")
+    app.button(key="to the test").click().run()
+
+    assert app.query_params["panel"] == "Switch-off test"
+    assert app.button(key="switch each off")
 
 
 @pytest.mark.parametrize("model", ["scratch", "story", "induction", "constructed"])
