@@ -59,7 +59,8 @@ def screen(drawing: Readable) -> tuple[dict, Table]:
     """
     style = drawing.style
     tile = 1 if drawing.offsets is None else drawing.size.tile
-    return _spec(drawing.size, tuple(drawing.numbers), tile, style.zooms, style.colors), table(drawing)
+    hint = HINT.format(", drag to zoom in" if style.zooms and style.room is None else "")
+    return _spec(drawing.size, tuple(drawing.numbers), tile, style.zooms, hint, style.colors), table(drawing)
 
 
 def page(width: float, height: float, select: Sequence[str], colors: Theme) -> dict:
@@ -77,9 +78,9 @@ def page(width: float, height: float, select: Sequence[str], colors: Theme) -> d
 
 
 @lru_cache(maxsize=64)
-def _spec(size: Size, numbers: tuple[str, ...], tile: int, zooms: bool, colors: Theme) -> dict:
+def _spec(size: Size, numbers: tuple[str, ...], tile: int, zooms: bool, hint: str, colors: Theme) -> dict:
     return page(size.width, size.height, ["cell", "zoom"] if zooms else ["cell"], colors) | {
-        "signals": _signals(size.rows, size.columns, size.cell, numbers, tile, zooms),
+        "signals": _signals(size.rows, size.columns, size.cell, numbers, tile, zooms, hint),
         "marks": [{"type": "group", "data": parts("map", *frame.KINDS), "marks": _marks(size, zooms, colors)}],
     }
 
@@ -138,7 +139,9 @@ def number_of(bits: str, form: str) -> str:
     return f"({exponent} === 255 ? {others} : format({finite}, '{form}'))"
 
 
-def _signals(rows: int, columns: int, cell: float, numbers: tuple[str, ...], tile: int, zooms: bool) -> list[dict]:
+def _signals(
+    rows: int, columns: int, cell: float, numbers: tuple[str, ...], tile: int, zooms: bool, hint: str
+) -> list[dict]:
     """From the pointer to a cell, and from a cell to words. `at` counts cells row by row; -1 is none."""
     place = f"clamp(floor(y() / {cell}), 0, {rows - 1}) * {columns} + clamp(floor(x() / {cell}), 0, {columns - 1})"
     row, column = f"data('source')[floor(at / {columns})]", f"data('source')[{rows} + at % {columns}]"
@@ -160,7 +163,7 @@ def _signals(rows: int, columns: int, cell: float, numbers: tuple[str, ...], til
         },
         *({"name": name, "update": _code(f"{row}.{name}", columns)} for name in packed),
         *(_zoom(rows, columns, cell) if zooms else ()),
-        *_readout(f"{row}.name + '  looks at  ' + {column}.name", words, HINT.format(", drag to zoom in" * zooms)),
+        *_readout(f"{row}.name + '  looks at  ' + {column}.name", words, hint),
         {
             "name": "cell",
             "value": None,

@@ -32,6 +32,18 @@ def test_crumbs_lead_back():
     assert "60 queries by 60 keys" in html(app)
 
 
+def test_a_button_zooms_to_half_of_what_is_seen_around_the_selected_cell():
+    """Down to parts whose cells are rectangles; then it is disabled."""
+    app = opened(text=WORDS, cell="50.8")
+
+    app = button(app, "Zoom in").click().run()
+    assert app.query_params["zoom"] == "30.59.0.29"
+    app = button(app, "Zoom in").click().run()
+    assert app.query_params["zoom"] == "30.59.0.29-42.57.0.15"
+
+    assert button(app, "Zoom in").disabled
+
+
 def test_a_part_that_is_not_there_is_let_go_of_and_said():
     app = opened(text=WORDS, zoom="10.49.0.99")
 

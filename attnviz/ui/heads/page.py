@@ -19,7 +19,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         form = forms.form(at)
         shown = look.display(at, form)
         if form == "map":
-            zoom.find(at)
+            zoom.ways(at)
     bar.predict()
     with st.container(horizontal=True, gap="medium"):
         left, right = st.container(width=344, key="overview"), st.container(width="stretch", key="large")

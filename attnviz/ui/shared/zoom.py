@@ -28,6 +28,8 @@ DEEPEST = 8
 MOST_PLACES = 6
 """Places of a phrase that are listed."""
 
+NEARER = "Half of what is seen, around the selected cell. Or drag over the map, or turn the wheel with Ctrl."
+
 AROUND = 24
 """Characters of the text that are shown before and after a place."""
 
@@ -119,10 +121,34 @@ def _back(depth: int) -> None:
     state.change(lambda now: now.put(ZOOM, now[ZOOM][:depth]))
 
 
-def find(at: Look) -> None:
-    """A menu that leads to the places of a token or a phrase in a large map; one that was chosen closes it."""
-    if max(map(len, at.tokens)) <= RECTANGLES:
-        return
+def ways(at: Look) -> None:
+    """Ways into a large map: a step nearer, for fingers too, and to a phrase."""
+    if max(map(len, at.tokens)) > RECTANGLES:
+        _nearer(at)
+        _find(at)
+
+
+def _nearer(at: Look) -> None:
+    sizes = tuple(map(len, at.tokens))
+    top, bottom, left, right = _seen(at) or (0, sizes[0] - 1, 0, sizes[1] - 1)
+    inside = at.cell and top <= at.cell[0] <= bottom and left <= at.cell[1] <= right
+    middle = at.cell if inside else ((top + bottom) // 2, (left + right) // 2)
+    ends = []
+    for place, first, last in zip(middle, (top, left), (bottom, right), strict=True):
+        half = max(RECTANGLES // 2, (last - first + 1) // 2)
+        begin = max(first, min(place - half // 2, last + 1 - half))
+        ends += [begin, min(last, begin + half - 1)]
+    part = tuple(ends)
+    options = {"disabled": part == (top, bottom, left, right), "on_click": _into, "args": (part,)}
+    st.button("Zoom in", icon=":material/zoom_in:", key="nearer", help=NEARER, **options)
+
+
+def _into(part: Window) -> None:
+    state.change(lambda now: now.put(ZOOM, (*now[ZOOM], part)[-DEEPEST:]))
+
+
+def _find(at: Look) -> None:
+    """A menu that leads to the places of a token or a phrase; one that was chosen closes it."""
     menu = st.popover("Find", icon=":material/search:", on_change="rerun", key=f"find {look.rev('find')}")
     if not menu.open:
         return
