@@ -80,7 +80,7 @@ def test_row_sums_are_one_or_say_that_the_row_is_empty():
 
     assert sums[2] == 0
     torch.testing.assert_close(sums[torch.arange(13) != 2], torch.ones(12))
-    assert metrics.row_sums(step, 0, rows=slice(1, 4)).equal(sums[1:4])
+    torch.testing.assert_close(metrics.row_sums(step, 0, rows=slice(1, 4)), sums[1:4])
 
 
 def test_the_largest_weight_is_that_of_all_heads():
@@ -95,7 +95,7 @@ def test_the_strongest_key_of_each_query():
 
     most, at = metrics.strongest(step, 1, rows=slice(2, 6))
 
-    assert most.tolist() == step.weights(1).amax(1)[2:6].tolist()
+    assert most == pytest.approx(step.weights(1).amax(1)[2:6].numpy(), abs=1e-6)
     assert at.tolist() == step.weights(1).argmax(1)[2:6].tolist()
 
 

@@ -11,8 +11,6 @@ from attnviz.metrics.combined import (
     empty_queries,
     may_attend,
     reasons_of,
-    row_sums,
-    strongest,
     weights_of,
 )
 from attnviz.metrics.predictions import (
@@ -27,6 +25,6 @@ from attnviz.metrics.predictions import (
     read_alike,
     token_at,
 )
-from attnviz.metrics.spread import ByDistance, by_distance, by_part, links
+from attnviz.metrics.spread import ByDistance, by_distance, by_part, links, row_sums, strongest
 from attnviz.metrics.tiles import TILES, Pooled, pooled
 from attnviz.metrics.windows import BLOCKED, EMPTY, NAN, STATES, WEIGHT, Cells, cells, cells_of, largest_weight

@@ -1,14 +1,12 @@
-"""One head of a step, or all of them combined by a name: weights, rules, and what stands out in each row."""
+"""One head of a step, or all of them combined by a name: weights and rules."""
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from attnviz.core.errors import InputError
 from attnviz.core.record import ALL, Step
-from attnviz.metrics.blocks import row_slices
 
 AGGREGATIONS = ("mean", "max", "min")
 """Ways to see all heads of a step as one."""
@@ -61,21 +59,3 @@ def empty_queries(step: Step, head: int | str, *, sentence: int = 0) -> Tensor:
     """Which queries have no key left, boolean, (Q,); of combined heads, those that no head can answer."""
     heads = range(step.num_heads) if isinstance(head, str) else (head,)
     return torch.stack([step.empty_queries(h, sentence=sentence) for h in heads]).all(0)
-
-
-def strongest(
-    step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
-) -> tuple[np.ndarray, np.ndarray]:
-    """Each row's largest weight, NaN aside, and the column it stands in, counted within the window; both (rows,)."""
-    blocks = (weights_of(step, head, block, columns, sentence=sentence) for block in row_slices(*step.shape[2:]))
-    found = [block.nan_to_num(nan=-1.0).max(1) for block in blocks if block.shape[1]]
-    if not found:
-        return np.zeros(0), np.zeros(0, np.int64)
-    most, at = (torch.cat([getattr(f, name) for f in found]).numpy()[rows] for name in ("values", "indices"))
-    return most, at
-
-
-def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL) -> Tensor:
-    """The sum of each row's weights over all keys, (rows,)."""
-    sums = [weights_of(step, head, block, sentence=sentence).sum(-1) for block in row_slices(*step.shape[2:])]
-    return torch.cat(sums)[torch.arange(step.shape[2])[rows]]

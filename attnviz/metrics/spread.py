@@ -1,4 +1,4 @@
-"""Where a head looks in a long text: how far, at which part, and its strongest links. Exact, block by block.
+"""Where a head looks in a long text: how far, at which part, at what most. Exact, block by block.
 
 curve = by_distance(step, 0)                    # attention against distance
 by_part(step, 0, (0, 900, 904, 1999))           # of a needle at 900 to 903, and a question at the end
@@ -120,6 +120,49 @@ def _members(parts: Tensor, dtype: torch.dtype) -> Tensor:
     return (parts[:, None] == torch.arange(int(parts[0]), int(parts[-1]) + 1)).to(dtype)
 
 
+def strongest(
+    step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each row's largest weight, NaN aside, and the column it stands in, counted within the window; both (rows,).
+
+    A row with no number has -1.
+    """
+    queries, keys = _places(step, rows, columns)
+    most = torch.full((len(queries) if len(keys) else 0,), -1.0, dtype=_dtype(step))
+    at = torch.zeros(len(most), dtype=torch.int64)
+    for block in blocks(step, head, queries, keys, sentence=sentence):
+        cells = torch.zeros(block.down.count, 1) if block.weights is None else block.weights
+        found = cells.amax(1)
+        if found.isnan().any():
+            cells = cells.nan_to_num(nan=-1.0)
+            found = cells.amax(1)
+        row = (found > most[block.down.start :][: len(found)]).nonzero()[:, 0]
+        if len(row):
+            most[block.down.start + row] = found[row].to(most.dtype)
+            at[block.down.start + row] = block.across.start + cells[row].argmax(1)
+    return most.numpy(), at.numpy()
+
+
+def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL) -> Tensor:
+    """The sum of each row's weights over all keys, (rows,)."""
+    queries, keys = _places(step, rows, ALL)
+    sums = torch.zeros(len(queries), dtype=torch.float64)
+    for block in blocks(step, head, queries, keys, sentence=sentence):
+        if block.weights is not None:
+            sums[block.down.start : block.down.start + block.down.count] += block.weights.double().sum(1)
+    return sums.to(_dtype(step))
+
+
+def _places(step: Step, rows: slice, columns: slice) -> tuple[range, range]:
+    queries, keys = step.shape[2:]
+    return range(*rows.indices(queries)), range(*columns.indices(keys))
+
+
+def _dtype(step: Step) -> torch.dtype:
+    """The type of numbers that weights have."""
+    return torch.promote_types(step.query.dtype, torch.float32)
+
+
 def links(
     step: Step, head: int | str, count: int, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
 ) -> pd.DataFrame:
@@ -127,7 +170,7 @@ def links(
 
     `count` is at least 1. Equal weights stand in the order of the text: of their queries, then of their keys.
     """
-    queries, keys = (range(*part.indices(n)) for part, n in zip((rows, columns), step.shape[2:], strict=True))
+    queries, keys = _places(step, rows, columns)
     weights, at = np.zeros(0), np.zeros((2, 0), np.int64)
     for block in blocks(step, head, queries, keys, sentence=sentence):
         if block.weights is None:

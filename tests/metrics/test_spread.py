@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import B, H
-from test_tiles import step_of, steps
+from test_tiles import step_of, steps, windows
 
 from attnviz import api, metrics
 from attnviz.core.errors import InputError
@@ -129,3 +129,20 @@ def test_equal_links_come_in_the_order_of_the_text(monkeypatch):
         assert found["query"].tolist() == [2, 3, 4, 5]
         assert found["key"].tolist() == [0] * 4
         assert found["weight"].tolist() == pytest.approx([1] * 4)
+
+
+@given(step=steps, head=heads, sentence=st.integers(0, B - 1), block=sides, window=st.tuples(windows, windows))
+def test_what_stands_out_in_a_row_is_what_the_whole_row_says(step, head, sentence, block, window):
+    """The largest weight of a window and its column, NaN aside, and the sum over all keys."""
+    weights, _ = whole(step, head, sentence)
+    cells = np.nan_to_num(weights[window], nan=-1)
+    with in_blocks(*block):
+        most, at = metrics.strongest(step, head, sentence=sentence, rows=window[0], columns=window[1])
+        sums = metrics.row_sums(step, head, sentence=sentence, rows=window[0])
+
+    assert sums.numpy() == pytest.approx(weights[window[0]].sum(1), abs=1e-4, nan_ok=True)
+    if cells.size:
+        assert most == pytest.approx(cells.max(1), abs=1e-5)
+        assert np.take_along_axis(cells, at[:, None], 1)[:, 0] == pytest.approx(most, abs=1e-5)
+    else:
+        assert not len(at) or not len(cells)
