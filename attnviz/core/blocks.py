@@ -1,5 +1,6 @@
 """The weights of one head, block by block: what a map of many tokens is looked through with, and never held."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -8,13 +9,16 @@ from torch import Tensor
 from attnviz.core.masks import Mask
 from attnviz.core.record import Step
 
+LOG2_E = 1 / math.log(2)
+
 
 class Blockwise:
     """Weights of one head, a block at a time, each in the buffer of the one before.
 
-    As one more number of every query stands -logsumexp, and 1 as that of every key: so a product of matrices gives what
-    exp makes a weight of, and nothing is subtracted from it cell by cell. Rows and scores that need more than that go
-    the way of `Step.weights`.
+    As one more number of every query stands -logsumexp, and 1 as that of every key: so a product of matrices gives the
+    logarithm of each weight, and nothing is subtracted cell by cell. It is one to the base 2, because torch's exp takes
+    ten times as long where a weight is too small for float32. Rows and scores that need more go the way of
+    `Step.weights`.
     """
 
     def __init__(self, step: Step, head: int, *, sentence: int = 0):
@@ -31,7 +35,8 @@ class Blockwise:
         logsumexp = self.step.logsumexp[self.sentence, self.head, rows]
         if self._keys is None or not logsumexp.isfinite().all():
             return lambda columns, _: self.step.weights(self.head, rows, columns, sentence=self.sentence)
-        query = self.step.scoring.scaled(self.step.query[self.sentence, self.head, rows].to(self._keys.dtype))
+        query = self.step.scoring.scaled(self.step.query[self.sentence, self.head, rows].to(self._keys.dtype)) * LOG2_E
+        logsumexp = logsumexp * LOG2_E
         rounded = logsumexp.to(query.dtype)
         query = torch.cat([query, torch.stack([-rounded, (rounded - logsumexp).to(query.dtype)], 1)], 1)
         return lambda columns, allowed: self._block(query, columns, allowed)
@@ -41,7 +46,7 @@ class Blockwise:
         size = len(query) * keys.shape[1]
         if len(self._buffer) < size or self._buffer.dtype != query.dtype:
             self._buffer = query.new_empty(size)
-        weights = torch.mm(query, keys, out=self._buffer[:size].view(len(query), -1)).exp_()
+        weights = torch.mm(query, keys, out=self._buffer[:size].view(len(query), -1)).exp2_()
         return weights if allowed is None else weights.masked_fill_(~allowed, 0)
 
 
