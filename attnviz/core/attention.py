@@ -89,16 +89,18 @@ def attend(
     _check(query, key, value, mask, scoring)
     (batch, heads, queries, _), keys = query.shape, key.shape[2]
     rows_at_once = max(1, BLOCK // max(1, batch * heads * keys))
-    outputs, sums = [], []
+    output = value.new_empty(batch, heads, queries, value.shape[-1])
+    sums = query.new_empty(batch, heads, queries, dtype=torch.float64)
     for start in range(0, max(1, queries), rows_at_once):
         rows = slice(start, min(start + rows_at_once, queries))
         seen = _seen(mask, rows, queries, keys, scoring)
         scores = scoring.scores(query, key, Area(rows=rows, columns=seen))
         scores = masked(scores, window(mask, rows, seen, queries=queries, keys=keys))
         weights, empty, _ = _distributions(scores)
-        sums.append(_logsumexp(scores, weights, empty))
-        outputs.append(fill_empty(weights, empty, scoring.empty_rows, keys=keys).to(query.dtype) @ value[:, :, seen])
-    return torch.cat(outputs, 2), torch.cat(sums, 2)
+        sums[:, :, rows] = _logsumexp(scores, weights, empty)
+        weights = fill_empty(weights, empty, scoring.empty_rows, keys=keys).to(query.dtype)
+        output[:, :, rows] = weights @ value[:, :, seen]
+    return output, sums
 
 
 def _seen(mask: Tensor | Mask | None, rows: slice, queries: int, keys: int, scoring: Scoring) -> slice:
