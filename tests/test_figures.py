@@ -135,10 +135,14 @@ def test_table_and_arrays_spell_every_token_alike():
 
 
 def test_arrays_of_long_inputs_are_tiles():
-    arrays = figures.head(record_of(["w"] * 600, heads=1), SITE, 0).arrays
+    """They say how many cells a tile has, and of each where the largest weight is, and the sum."""
+    record = record_of(["w"] * 600, heads=1)
+    arrays, weights = figures.head(record, SITE, 0).arrays, record.step(SITE).weights(0).numpy()
 
     assert arrays["weights"].shape == (300, 300)
     assert arrays["cells_per_side_of_tile"] == 2
+    assert weights[arrays["largest_at_query"], arrays["largest_at_key"]] == pytest.approx(arrays["weights"], abs=1e-6)
+    assert arrays["sums"][7, 9] == pytest.approx(weights[14:16, 18:20].sum())
 
 
 def test_a_cell_in_words():

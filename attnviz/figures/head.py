@@ -119,7 +119,7 @@ def _at_ends(seen: Seen, head: int | str, size: Size, style: Style) -> Frame:
 
 
 def arrays_of(seen: Seen, head: int | str) -> dict[str, np.ndarray]:
-    """Every cell; of more than `tables.MOST_CELLS`, square tiles that hold the largest weight of theirs."""
+    """Every cell; of more than `tables.MOST_CELLS`, square tiles: the largest weight, where it is, and the sum."""
     queries, keys = len(seen.queries), len(seen.keys)
     tile = 1 if queries * keys <= tables.MOST_CELLS else size_of(queries, keys).tile
     found = seen.cells([head], tile)[0]
@@ -135,4 +135,6 @@ def arrays_of(seen: Seen, head: int | str) -> dict[str, np.ndarray]:
         arrays["predicted_tokens"] = text_array(seen.predicted[::tile])
     if tile > 1:
         arrays["cells_per_side_of_tile"] = np.array(tile)
+    if (tiles := found.tiles) is not None:
+        arrays |= {"sums": tiles.sums, "largest_at_query": tiles.at_query, "largest_at_key": tiles.at_key}
     return arrays if found.scores is None else arrays | {"scores": found.scores}
