@@ -24,7 +24,7 @@ import driver
 LENGTHS = (16, 64, 256, 512)
 VIEWPORT = {"width": 1440, "height": 900}
 
-BARE = Path(__file__).with_name("bare.py")
+BARE, PICTURES = (Path(__file__).with_name(name) for name in ("bare.py", "pictures.py"))
 PICTURE = '[class*="st-key-picture-head"] .marks'
 EYE = ".st-key-off-eyes button"
 MASK = ".st-key-mask-rules button"
@@ -85,6 +85,12 @@ def toggles(browser: Browser, address: str, floor: str, n: int, rounds: int = 15
             return click(page, MASK)
 
         yield [f"{n}", what, *turns(page, floor, head if what == "head" else mask, rounds)]
+
+
+def alone(browser: Browser, address: str, floor: str, rounds: int = 15) -> list[str]:
+    """A head switched on or off where the pictures of the page Heads stand alone: the floor of that page."""
+    page = opened(browser, address)
+    return ["16", "head, pictures alone", *turns(page, floor, lambda i: click(page, SEED, i + 1), rounds)]
 
 
 def knobs(browser: Browser, address: str, floor: str, n: int, rounds: int = 6) -> Iterator[list[str]]:
@@ -189,6 +195,8 @@ def main(lengths: tuple[int, ...]) -> None:
         table("From the start", ["what", "time", "bare page's chart", "ratio"], start(browser))
         with driver.running_app() as address, driver.running_app(BARE) as floor:
             rows = [row for n in lengths for row in toggles(browser, address, floor, n)]
+            with driver.running_app(PICTURES) as pictures:
+                rows.append(alone(browser, pictures, floor))
             steps = [row for n in (16, 64) for row in knobs(browser, address, floor, n)]
             pages = list(changes(browser, address, floor))
         table("Toggle to painted", ["tokens", "toggled", *COLUMNS], rows)
