@@ -5,20 +5,18 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import threshold_
 
 from attnviz.core.masks import Mask
 from attnviz.core.record import Step
-
-LOG2_E = 1 / math.log(2)
 
 
 class Blockwise:
     """Weights of one head, a block at a time, each in the buffer of the one before.
 
     As one more number of every query stands -logsumexp, and 1 as that of every key: so a product of matrices gives the
-    logarithm of each weight, and nothing is subtracted cell by cell. It is one to the base 2, because torch's exp takes
-    ten times as long where a weight is too small for float32. Rows and scores that need more go the way of
-    `Step.weights`.
+    logarithm of each weight, and nothing is subtracted cell by cell. Weights near the smallest normal number of their
+    type (below 2e-38 in float32) are 0. Rows and scores that need more go the way of `Step.weights`.
     """
 
     def __init__(self, step: Step, head: int, *, sentence: int = 0):
@@ -35,8 +33,7 @@ class Blockwise:
         logsumexp = self.step.logsumexp[self.sentence, self.head, rows]
         if self._keys is None or not logsumexp.isfinite().all():
             return lambda columns, _: self.step.weights(self.head, rows, columns, sentence=self.sentence)
-        query = self.step.scoring.scaled(self.step.query[self.sentence, self.head, rows].to(self._keys.dtype)) * LOG2_E
-        logsumexp = logsumexp * LOG2_E
+        query = self.step.scoring.scaled(self.step.query[self.sentence, self.head, rows].to(self._keys.dtype))
         rounded = logsumexp.to(query.dtype)
         query = torch.cat([query, torch.stack([-rounded, (rounded - logsumexp).to(query.dtype)], 1)], 1)
         return lambda columns, allowed: self._block(query, columns, allowed)
@@ -46,8 +43,16 @@ class Blockwise:
         size = len(query) * keys.shape[1]
         if len(self._buffer) < size or self._buffer.dtype != query.dtype:
             self._buffer = query.new_empty(size)
-        weights = torch.mm(query, keys, out=self._buffer[:size].view(len(query), -1)).exp2_()
+        weights = _exp(torch.mm(query, keys, out=self._buffer[:size].view(len(query), -1)))
         return weights if allowed is None else weights.masked_fill_(~allowed, 0)
+
+
+def _exp(logarithms: Tensor) -> Tensor:
+    """In place. torch's exp takes ten times as long where a result is too small for its type: those are cut before."""
+    least = math.ceil(math.log(torch.finfo(logarithms.dtype).tiny))
+    if not logarithms.numel() or not logarithms.amin() < least:
+        return logarithms.exp_()
+    return threshold_(logarithms.clamp_(min=least).exp_(), 1.001 * math.exp(least), 0.0)
 
 
 def is_open(step: Step, rows: range, columns: range, *, sentence: int = 0) -> bool | None:
