@@ -10,6 +10,9 @@ from torch.nn.functional import threshold_
 from attnviz.core.masks import Mask
 from attnviz.core.record import Step
 
+TAME = 40.0
+"""Size of logarithms below which another base costs a float32 weight less than 5e-6 of it; exp2 takes half as long."""
+
 
 class Blockwise:
     """Weights of one head, a block at a time, each in the buffer of the one before.
@@ -26,6 +29,7 @@ class Blockwise:
         if step.scoring.is_linear:
             key = step.key[sentence, head]
             key = key.to(torch.promote_types(key.dtype, torch.float32))
+            self._longest = float(key.norm(dim=1).max()) if len(key) else 0.0
             self._keys = torch.cat([key, key.new_ones(len(key), 2)], 1).T
 
     def rows(self, rows: slice) -> Callable[[slice, Tensor | None], Tensor]:
@@ -34,16 +38,19 @@ class Blockwise:
         if self._keys is None or not logsumexp.isfinite().all():
             return lambda columns, _: self.step.weights(self.head, rows, columns, sentence=self.sentence)
         query = self.step.scoring.scaled(self.step.query[self.sentence, self.head, rows].to(self._keys.dtype))
+        reach = float(query.norm(dim=1).max()) * self._longest + float(logsumexp.abs().max())
+        exp, unit = (torch.exp2_, 1 / math.log(2)) if reach < TAME else (_exp, 1.0)
+        query, logsumexp = query * unit, logsumexp * unit
         rounded = logsumexp.to(query.dtype)
         query = torch.cat([query, torch.stack([-rounded, (rounded - logsumexp).to(query.dtype)], 1)], 1)
-        return lambda columns, allowed: self._block(query, columns, allowed)
+        return lambda columns, allowed: self._block(query, columns, allowed, exp)
 
-    def _block(self, query: Tensor, columns: slice, allowed: Tensor | None) -> Tensor:
+    def _block(self, query: Tensor, columns: slice, allowed: Tensor | None, exp: Callable[[Tensor], Tensor]) -> Tensor:
         keys = self._keys[:, columns]
         size = len(query) * keys.shape[1]
         if len(self._buffer) < size or self._buffer.dtype != query.dtype:
             self._buffer = query.new_empty(size)
-        weights = _exp(torch.mm(query, keys, out=self._buffer[:size].view(len(query), -1)))
+        weights = exp(torch.mm(query, keys, out=self._buffer[:size].view(len(query), -1)))
         return weights if allowed is None else weights.masked_fill_(~allowed, 0)
 
 
