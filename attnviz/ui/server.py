@@ -57,6 +57,10 @@ PAUSE = 2.0
 """Seconds between two collections of garbage: a run leaves half a megabyte, and a collection takes 20 ms."""
 
 
+KEPT_FOR = 20
+"""Runs for which a browser keeps what it was sent: Streamlit's own 2 may pass while a message travels."""
+
+
 class SecurityHeaders:
     """Says to the browser that nothing is to be loaded from another host, and no text to be run as code."""
 
@@ -79,12 +83,12 @@ security = [Middleware(SecurityHeaders)]
 def set_options() -> None:
     """What no file of settings says, as it holds wherever the app is served from.
 
-    Streamlit names a message that the browser kept instead of sending it again. Where runs follow each other at once,
-    as with Back pressed twice, the browser has let go of it by then, and the session ends. It costs 80 kB for a click
-    at 16 tokens, 1.5 MB at 256.
+    Streamlit names a message that the browser kept instead of sending it again: one that the browser had as it asked
+    for the run. Where runs follow each other at once, as with Back pressed twice, it would have let go of it by then,
+    and the session would end; so it keeps messages for more runs than anybody asks for in that time.
     """
     config.set_option("runner.postScriptGC", False)
-    config.set_option("global.minCachedMessageSize", 2.0**60)
+    config.set_option("global.maxCachedMessageAge", KEPT_FOR)
 
 
 @asynccontextmanager
