@@ -40,7 +40,8 @@ class ByDistance:
     def curve(self) -> pd.DataFrame:
         """Bins that double, to either side: nearest, furthest, share of the attention, pairs, mean weight of a pair.
 
-        The bins are 0, 1, 2 to 3, 4 to 7, ...; of keys before the query they are negative.
+        The bins are 0, 1, 2 to 3, 4 to 7, ...; of keys before the query they are negative. Where no pair may attend
+        the mean is NaN, also where empty rows were made to attend there.
         """
         size = np.floor(np.log2(np.maximum(abs(self.distances), 0.5))).astype(int) + 1
         bins = np.sign(self.distances) * size
@@ -48,8 +49,9 @@ class ByDistance:
         ends = [sorted((int(far[0]), int(far[-1])), key=abs) for far, _, _ in found]
         sums, pairs = (np.array([one[i] for one in found]) for i in (1, 2))
         columns = {"nearest": [near for near, _ in ends], "furthest": [far for _, far in ends]}
+        mean = np.divide(sums, pairs, out=np.full(len(sums), np.nan), where=pairs > 0)
         with np.errstate(invalid="ignore"):
-            return pd.DataFrame(columns | {"share": sums / self.sums.sum(), "pairs": pairs, "mean": sums / pairs})
+            return pd.DataFrame(columns | {"share": sums / self.sums.sum(), "pairs": pairs, "mean": mean})
 
 
 def _each(bins: np.ndarray) -> list[np.ndarray]:

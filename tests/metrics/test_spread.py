@@ -12,6 +12,7 @@ from test_tiles import step_of, steps, windows
 
 from attnviz import api, metrics
 from attnviz.core.errors import InputError
+from attnviz.core.masks import Subsequent
 from attnviz.files.arrays import from_arrays
 from attnviz.metrics import stream
 
@@ -146,3 +147,13 @@ def test_what_stands_out_in_a_row_is_what_the_whole_row_says(step, head, sentenc
         assert np.take_along_axis(cells, at[:, None], 1)[:, 0] == pytest.approx(most, abs=1e-5)
     else:
         assert not len(at) or not len(cells)
+
+
+def test_where_no_pair_may_attend_the_mean_is_no_number():
+    """Empty rows that are made to attend everywhere weigh there, and no pair of theirs may."""
+    step = step_of(torch.float64, Subsequent(-1), empty_rows="uniform")
+
+    curve = metrics.by_distance(step, 0).curve()
+
+    assert curve.loc[curve["pairs"] == 0, "share"].max() > 0
+    assert curve["mean"].isna().tolist() == (curve["pairs"] == 0).tolist()
