@@ -10,7 +10,7 @@ from attnviz.core.amounts import counted, decimals, percent
 from attnviz.core.display import as_sentence, in_title, isolated, shown
 from attnviz.core.edits import Site
 from attnviz.core.leaks import LeakTest
-from attnviz.core.record import Record, Step
+from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
 from attnviz.metrics.alike import Divergences
 from attnviz.metrics.beside import BLANK, Beside
@@ -89,10 +89,12 @@ def strongest(
     *,
     query: int | None = None,
     view: View = View(),
+    rows: slice = ALL,
+    columns: slice = ALL,
 ) -> str:
-    """The largest weight as a sentence: of a query, else of all that have more than one key to look at."""
-    seen = views.see(record, site, sentence=sentence, view=view)
-    if not len(seen.queries):
+    """The largest weight of a window as a sentence: of a query, else of all that have more than one key to look at."""
+    seen = views.see(record, site, sentence=sentence, view=view, rows=rows, columns=columns)
+    if not len(seen.queries) or not len(seen.keys):
         return ""
     return cell(record, site, head, *seen.strongest_cell(head, query), sentence, view=view)
 

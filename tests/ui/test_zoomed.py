@@ -1,5 +1,8 @@
 """A part of a large map: by a link, by a phrase, and back; without a browser."""
 
+import re
+from html import unescape
+
 import pytest
 from test_pages import button, html, opened
 
@@ -15,6 +18,9 @@ def test_a_link_shows_a_part_of_a_map_and_says_which():
 
     assert not app.exception
     assert "10 queries by 10 keys" in html(app)
+    said = re.search(r"'w\d+' \((\d+)\) gives [\d.]+ of its attention to 'w\d+' \((\d+)\)", unescape(html(app)))
+    assert int(said[1]) in range(20, 30)
+    assert int(said[2]) in range(5, 15)
     assert [b.label for b in app.button if b.label.startswith(("Whole", "queries"))] == [
         "Whole map",
         "queries 10–49, keys 0–39",
@@ -67,6 +73,16 @@ def test_places_of_a_phrase_are_all_found_whatever_its_case(typed, found):
     tokens = cache.sentences(source, (WORDS,))[0].tokens
 
     assert [position for position, _ in zoom._places(WORDS, tokens, typed)] == found
+
+
+def test_places_are_shown_with_whole_words_around_them():
+    source = cache.source("scratch")
+    tokens = cache.sentences(source, (WORDS,))[0].tokens
+
+    ((_, context),) = zoom._places(WORDS, tokens, "w40 w41")
+
+    assert set(context.split()) <= set(WORDS.split())
+    assert len(context) > len("w40 w41") + 20
 
 
 def test_a_place_leads_to_the_strongest_cell_of_its_row_or_column():

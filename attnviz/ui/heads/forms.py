@@ -120,7 +120,8 @@ def figure(form: str, at: Look, shown: dict) -> Figure:
         asked = {"side": state.get(SIDE), "domain": shown["domain"], "chosen": _token(at, shown["view"])}
         make = figures.patches if form == "picture" else figures.text_strip
         return cache.drawn(make, at.record, at.site, at.head, **asked, **drawn)
-    return cache.drawn(figures.head, at.record, at.site, at.head, **drawn | shown | zoom.drawn(at, shown["view"]))
+    seen = {"zooms": True} | zoom.part(at, shown["view"])
+    return cache.drawn(figures.head, at.record, at.site, at.head, **drawn | shown | seen)
 
 
 def _token(at: Look, view: View) -> int | None:
@@ -175,7 +176,7 @@ def said(form: str, at: Look, view: View) -> None:
         what = "patch" if form == "picture" else "token"
         quiet(f"Click a {what} to see its attention; point at one to read its weight.")
         return
-    pictures.cell_in_words(at, view)
+    pictures.cell_in_words(at, view, **(zoom.part(at, view) if form == "map" else {}))
     if at.cell is not None and isinstance(at.head, int):
         icon = {"icon": ":material/calculate:", "type": "tertiary", "key": "arithmetic"}
         if st.button("Show the arithmetic of this cell", **icon):

@@ -88,11 +88,11 @@ def picture(
         unseen(figure.description)
 
 
-def cell_in_words(at: Look, view: View) -> None:
-    """What the selected cell says; with none, the strongest of the row that predicts, or of all."""
+def cell_in_words(at: Look, view: View, **part: slice) -> None:
+    """What the selected cell says; with none, the strongest of the row that predicts, or of all that is seen."""
     where = {"sentence": at.sentence, "view": view}
     if at.cell is None:
-        in_words(words.strongest(at.record, at.site, at.head, query=at.asked, **where))
+        in_words(words.strongest(at.record, at.site, at.head, query=at.asked, **where, **part))
     else:
         in_words(words.cell(at.record, at.site, at.head, *at.cell, **where))
 

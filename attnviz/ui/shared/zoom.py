@@ -57,15 +57,15 @@ ZOOM = coded("zoom", (), lambda parts: "-".join(map(_text, parts)), each(_read, 
 PHRASE = kept("phrase", "", of="text")
 
 
-def drawn(at: Look, view: views.View) -> dict[str, Any]:
-    """The part that is seen, as a figure of a map takes it; all where the view leaves nothing of that part."""
+def part(at: Look, view: views.View) -> dict[str, slice]:
+    """The rows and columns that are seen; all where the view leaves nothing of them."""
     window = _seen(at)
     if window is None:
-        return {"zooms": True}
+        return {}
     top, bottom, left, right = window
-    part = {"rows": slice(top, bottom + 1), "columns": slice(left, right + 1)}
-    seen = views.see(at.record, at.site, sentence=at.sentence, view=view, **part)
-    return {"zooms": True} | (part if len(seen.queries) and len(seen.keys) else {})
+    asked = {"rows": slice(top, bottom + 1), "columns": slice(left, right + 1)}
+    seen = views.see(at.record, at.site, sentence=at.sentence, view=view, **asked)
+    return asked if len(seen.queries) and len(seen.keys) else {}
 
 
 def framed(at: Look) -> dict[str, Any]:
@@ -186,8 +186,13 @@ def _places(text: str, tokens: tuple[Token, ...], phrase: str) -> list[tuple[int
     for place in re.finditer(re.escape(phrase.strip()), text, re.IGNORECASE):
         first = max((start for start in begins if start <= place.start()), default=None)
         if first is not None:
-            context = text[max(0, place.start() - AROUND) : place.end() + AROUND]
-            found.append((begins[first], shown(" ".join(context.split()), 2 * AROUND + len(phrase)).replace("␣", " ")))
+            before, after = text[: place.start()][-AROUND:], text[place.end() :][:AROUND]
+            if len(before) == AROUND:  # whole words
+                before = before.partition(" ")[2]
+            if len(after) == AROUND:
+                after = after.rpartition(" ")[0]
+            context = " ".join(f"{before}{place[0]}{after}".split())
+            found.append((begins[first], shown(context, 2 * AROUND + len(phrase)).replace("␣", " ")))
     return found
 
 
