@@ -5,7 +5,8 @@ This is the one place where scores become weights. Symbols, as in the paper and 
     B batch   H heads   Q query positions   K key positions   d_k width of query and key   d_v width of value
 
 Three functions share it: `scaled_dot_product_attention` gives the (B, H, Q, K) weights, `attend` gives the output and
-each row's log-sum-exp without ever holding Q x K numbers, `attention_output` gives the output alone.
+each row's log-sum-exp without ever holding Q x K numbers, `attention_output` gives the output alone. From the kept
+log-sum-exp `core.blocks` gives the same weights block by block, for maps that are too large to be held.
 """
 
 import math

@@ -198,11 +198,10 @@ def _places(text: str, tokens: tuple[Token, ...], phrase: str) -> list[tuple[int
 
 def _strongest(at: Look, side: int, position: int) -> Cell:
     """The cell of a token's strongest weight: of its row, or of its column."""
-    one = slice(position, position + 1)
-    window = {"rows": one} if side == 0 else {"columns": one}
-    weights = metrics.weights_of(at.record.step(at.site), at.head, sentence=at.sentence, **window)
-    other = int(weights.nan_to_num(-1.0).argmax())
-    return (position, other) if side == 0 else (other, position)
+    step, one = at.record.step(at.site), slice(position, position + 1)
+    if side == 0:
+        return position, int(metrics.strongest(step, at.head, sentence=at.sentence, rows=one)[1][0])
+    return int(metrics.strongest(step, at.head, sentence=at.sentence, columns=one)[0].argmax()), position
 
 
 def _go(cell: Cell, sizes: tuple[int, int]) -> None:
