@@ -62,7 +62,7 @@ def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sen
         return f"The weight that {looker} gives to {looked} is not a number."
     of = "its attention" if isinstance(head, int) else f"its attention ({head} of {all_heads(step)})"
     of += " (special tokens aside)" if view.special == "renormalize" else ""
-    looker += _predicting(seen.predicted, 0)
+    looker += predicting(seen, 0)
     return f"{looker} gives {weight:.2f} of {of} to {looked}."
 
 
@@ -71,9 +71,12 @@ def named(groups: Groups, i: int) -> str:
     return quoted_token(groups.labels[i], groups.place(i))
 
 
-def _predicting(predicted: Sequence[str] | None, row: int) -> str:
+def predicting(seen: Seen, row: int) -> str:
     """What a row predicts, to stand behind it; nothing where it predicts nothing."""
-    return f", predicting {quoted(predicted[row])}," if predicted and predicted[row] else ""
+    if not (seen.predicted and seen.predicted[row]):
+        return ""
+    what = "predicting in its place" if metrics.fills_in(seen.record) else "predicting the next word"
+    return f", {what} {quoted(seen.predicted[row])},"
 
 
 def all_heads(step: Step) -> str:
@@ -111,7 +114,7 @@ def head(seen: Seen, head: int | str) -> str:
     most, at = seen.strongest(head)
     order = [(int(i), int(at[i])) for i in np.argsort(-most, kind="stable")[:MOST_NAMED] if most[i] > 0]
     looks = [
-        f"{named(seen.queries, i)}{_predicting(seen.predicted, i)} looks most at {named(seen.keys, j)}: {most[i]:.2f}"
+        f"{named(seen.queries, i)}{predicting(seen, i)} looks most at {named(seen.keys, j)}: {most[i]:.2f}"
         for i, j in order
     ]
     changed = seen.record.edits.in_words()

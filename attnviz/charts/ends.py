@@ -24,14 +24,25 @@ MOST_NOTES = 12
 """Runs of fully masked rows named each; more are counted in one note."""
 
 
-def predictions(predicted: Sequence[str], size: Size, colors: Theme) -> Frame:
-    """The word that each row predicts, (queries,); an empty one is left out, and the caption where all are empty."""
+NEXT = "each row: the word just read ▸ the next word it predicts"
+IN_PLACE = "each row: a word; ▸ what is predicted in place of a blank"
+"""What is said over a map whose rows predict."""
+
+
+def predictions(predicted: Sequence[str], size: Size, colors: Theme, chosen: int | None = None) -> Frame:
+    """The word that each row predicts, (queries,); an empty one is left out, and the caption where all are empty.
+
+    Args:
+        chosen: the row whose word stands out.
+    """
     x, step = size.width + GAP, size.tile * size.every
     places = [i for i in range(0, len(predicted), step) if predicted[i]]
+    marked = {place: colors.accent for place in places if chosen is not None and place <= chosen < place + size.tile}
     return Frame(
         words=(words(x, CAPTION, "predicts", colors.quiet),) if any(predicted) else (),
         tokens=tuple(
-            words(x, _middle(i, size), f"▸ {shown(predicted[i], axes.LONGEST_LABEL)}", colors.text) for i in places
+            words(x, _middle(i, size), f"▸ {shown(predicted[i], axes.LONGEST_LABEL)}", marked.get(i, colors.text))
+            for i in places
         ),
     )
 

@@ -21,6 +21,7 @@ from attnviz.charts.state import State
 from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, Theme
 from attnviz.core.amounts import written
+from attnviz.core.display import isolated, shown
 from attnviz.views import Groups
 
 TOOLTIP = (
@@ -56,6 +57,7 @@ class Map:
         numbers: named columns of numbers, each with its form: weight, score.
         offsets: of tiles, where in its tile the largest weight stands: counted row by row.
         says: what is said of each cell, (cells,), instead of what its kind says.
+        predicted: the word that each row predicts, which a readout names, too; none if nothing is predicted.
         ends: what stands at the rows' ends.
         below: lines under the legend.
         tiles: what a square shows of its cells, where it has several.
@@ -77,6 +79,7 @@ class Map:
     numbers: dict[str, tuple[np.ndarray, str]] = field(default_factory=dict)
     offsets: np.ndarray | None = None
     says: Sequence[str] | None = None
+    predicted: Sequence[str] = ()
     ends: Frame = Frame()
     below: Sequence[str] = ()
     tiles: str = "each square shows the largest of"
@@ -110,7 +113,11 @@ class Map:
     @cached_property
     def names(self) -> tuple[list[str], list[str]]:
         """Rows and columns as a readout calls them."""
-        return axes.names(self.rows, self.size.tile), axes.names(self.columns, self.size.tile)
+        rows, columns = (axes.names(part, self.size.tile) for part in (self.rows, self.columns))
+        if self.predicted and self.size.tile == 1:
+            every = zip(rows, self.predicted, strict=True)
+            rows = [f"{name} ▸ {isolated(shown(word))}" if word else name for name, word in every]
+        return rows, columns
 
     @property
     def positions(self) -> tuple[np.ndarray, np.ndarray]:

@@ -236,15 +236,16 @@ function plan() {  // where the map stands, as large as there is room; what rows
   let ends = labels.q.map((_, q) => empty.has(q) ? data.policies[site().policy] : predicts(q));
   const left = widest(context, labels.q) + 34, high = widest(context, labels.k);
   const wanted = most <= 9 ? Math.min(60, 420 / most | 0) : most <= 32 ? limit(14, 512 / most | 0, 44) : 640 / most;
-  if (room - left - widest(context, ends) - 12 < Math.min(24, wanted) * K) ends = [];
-  const end = ends.length ? widest(context, ends) + 12 : 4;
+  const caption = labels.q.some((_, q) => predicts(q)) ? "predicts" : "";
+  if (room - left - widest(context, [...ends, caption]) - 12 < Math.min(24, wanted) * K) ends = [];
+  const end = ends.length ? widest(context, [...ends, caption]) + 12 : 4;
   const cell = Math.max(most > 32 ? 2 : 11, Math.min(wanted, (room - left - end) / K)), turned = high > cell - 4;
   const every = [1, 2, 4, 5, 8, 10, 15, 20, 40].find(n => n * cell >= (n === 1 ? 11 : 14)) ?? 80;
-  return {Q, K, labels, ends, left, top: (turned ? high : 14) + 36, end, cell, turned, every};
+  return {Q, K, labels, ends, caption, left, top: (turned ? high : 14) + 36, end, cell, turned, every};
 }
 
 function map() {
-  const found = plan(), {Q, K, labels, ends, left, top, end, cell, every} = found, {empty} = site().heads[state.head];
+  const found = plan(), {Q, K, labels, ends, caption, left, top, end, cell, every} = found, {empty} = site().heads[state.head];
   const [context, dot] = fit($("picture"), left + K * cell + end, top + Q * cell + 4);
   drawn.map = {...found, context};
   write(context, "Key (to)", left + K * cell / 2, 8, {align: "center"});
@@ -256,6 +257,7 @@ function map() {
   const box = [left, top, K * cell, Q * cell].map(x => Math.round(x * dot));
   if (Q * K) paint(context, box, state.site, state.head, 1, dot);
   for (const side of "qk") for (let i = 0; i < labels[side].length; i += every) label(side, i);
+  if (ends.length) write(context, caption, left + K * cell + 8, top - 12, {color: theme.quiet});
   for (let q = 0; q < ends.length; q += every) {
     const look = {color: empty.has(q) ? theme.warning : theme.quiet, font: fonts.mono};
     write(context, ends[q], left + K * cell + 8, top + (q + 0.5) * cell, look);
@@ -364,7 +366,8 @@ function sentence([q, k]) {
   if (of.head.empty.has(q)) return `${from} has no key left to look at; its weights are ${data.filled[site().policy]}.${off}`;
   if (rule) return `${to} may not be looked at by ${from}: blocked by ${site().reasons[rule - 1]}.${off}`;
   if (of.levels[i] === NAN) return `The weight that ${from} gives to ${to} is not a number.${off}`;
-  const says = predictedAt(q) ? `, predicting ${isolated(`'${predictedAt(q)}'`)},` : "";
+  const what = data.predicted.where === "after" ? "the next word" : "in its place";
+  const says = predictedAt(q) ? `, predicting ${what} ${isolated(`'${predictedAt(q)}'`)},` : "";
   return `${from}${says} gives ${of.values[of.levels[i]].toFixed(2)} of its attention to ${to}.${off}`;
 }
 

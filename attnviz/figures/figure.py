@@ -9,7 +9,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from attnviz import views
+from attnviz import metrics, views
 from attnviz.charts.picture import Drawing, Table
 from attnviz.charts.style import Style
 from attnviz.charts.theme import CAUTIONS
@@ -18,8 +18,11 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.record import ALL, Record
 from attnviz.views import Seen, View
 
-MAPS, READ_AS = ("head", "heads", "overview", "difference"), "Row: the word that looks; column: the word looked at."
+MAPS, READ_AS = ("head", "heads", "overview", "difference"), "Row: the word {}; column: the word looked at."
 """Figures of weights, and how their captions say to read them."""
+
+READS, PREDICTS = "that looks", "just read, where the model predicts the next one"
+"""What a row is, and what it is where a model predicts the next word after it."""
 
 
 class Drawn(TypedDict, total=False):
@@ -118,7 +121,9 @@ class Figure:
         given = (*self.call.arguments, *named.values()) if self.call else ()
         records, at = [one for one in given if isinstance(one, Record)], named.get("sentence", 0)
         texts = dict.fromkeys(record.sentences[at].text for record in records if at < len(record.sentences))
-        reads = f" {READ_AS}" * (self.call is not None and self.call.name in MAPS)
+        site = next((one for one in given if isinstance(one, Site)), None)
+        next_word = site and not metrics.fills_in(records[0]) and records[0].predicted(site, sentence=at)
+        reads = f" {READ_AS.format(PREDICTS if next_word else READS)}" * bool(self.call and self.call.name in MAPS)
         original = [] if "changed: " in self.title or not records else ["original model"]
         read = ", ".join(f"“{without_surrogates(text)}”" for text in texts)
         return f"{', '.join([*self.title.split(' · '), *original])}.{reads}{f' Text: {read}.' if read else ''}"

@@ -4,7 +4,7 @@ from typing import Unpack
 
 import numpy as np
 
-from attnviz import tables, words
+from attnviz import metrics, tables, words
 from attnviz.charts import ends
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, colored, domain_of
 from attnviz.charts.frame import Frame
@@ -57,7 +57,7 @@ def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:
     scores = {} if found.scores is None else {"score": (found.scores, ".3f")}
     return Map(
         title=title_of(seen, head),
-        lines=[*subtitles(seen.record, style), seen.window, *seen.notes],
+        lines=[*subtitles(seen.record, style), _reading(seen), seen.window, *seen.notes],
         rows=seen.queries,
         columns=seen.keys,
         size=size,
@@ -69,8 +69,16 @@ def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:
         gray=gray,
         numbers={"weight": (found.weights, ".4f")} | scores,
         offsets=_offsets(found),
+        predicted=seen.predicted or (),
         ends=_at_ends(seen, head, size, style),
     )
+
+
+def _reading(seen: Seen) -> str:
+    """How a row that predicts is read: its label is not the word that is predicted there."""
+    if not any(seen.predicted or ()):
+        return ""
+    return ends.IN_PLACE if metrics.fills_in(seen.record) else ends.NEXT
 
 
 def _offsets(found: Cells) -> np.ndarray | None:
@@ -112,7 +120,8 @@ def _at_ends(seen: Seen, head: int | str, size: Size, style: Style) -> Frame:
     """What rows predict, if they do; their sums, if asked for; which have no key left, and what they got instead."""
     beside, colors = Frame(), style.colors
     if seen.predicted is not None:
-        beside += ends.predictions(seen.predicted, size, colors)
+        chosen = None if style.selected is None else seen.queries.at(style.selected[0])
+        beside += ends.predictions(seen.predicted, size, colors, chosen)
     if style.row_sums:
         beside += ends.sums(seen.row_sums(head).tolist(), beside, size, colors, partial=seen.partial)
     return beside + ends.empty_rows(seen.empty(head), POLICIES[seen.step.scoring.empty_rows], beside, size, colors)

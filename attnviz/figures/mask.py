@@ -39,6 +39,7 @@ def mask(
     view: View = View(),
     counted: bool = False,
     brush: bool = False,
+    beside: bool = False,
     **drawn: Unpack[Drawn],
 ) -> Figure:
     """A mask over tokens: a dot where a query may attend to a key, strokes where a rule forbids it.
@@ -52,6 +53,7 @@ def mask(
         counted: whether each row says how many keys it has left; through a view, none does.
         brush: whether a drag on the screen selects cells, where each is a rectangle, under the name "drag", as lists of
             query_band and key_band.
+        beside: whether it stands beside the map of a head that predicts, with as many lines above it.
     """
     tokens = views.as_tokens(queries), views.as_tokens(queries if keys is None else keys)
     seen = views.see_mask(mask, *tokens, sentence=sentence, view=view)
@@ -61,7 +63,7 @@ def mask(
         name=file_stem("mask", str(mask), " ".join(token.text for token in tokens[0]), end=view.in_short()),
         title=f"Mask: {mask}",
         style=Style(**drawn),
-        draw=lambda style: drawing_of(seen, tokens, said if any(said) else None, style, counted=counted, brush=brush),
+        draw=lambda style: drawing_of(seen, tokens, said if any(said) else None, style, counted, brush, beside),
         describe=lambda: words.mask(seen),
         tabulate=lambda: tables.mask_table(seen),
         collect=lambda: {
@@ -77,22 +79,23 @@ def drawing_of(
     tokens: tuple[tuple[Token, ...], tuple[Token, ...]],
     predicted: Sequence[str] | None,
     style: Style,
-    *,
     counted: bool = False,
     brush: bool = False,
+    beside: bool = False,
 ) -> Map:
     """The mask as a map, with what its rows predict and how many keys each has left."""
     size = size_within(seen.queries, seen.keys, style, lambda size: _at_ends(seen, predicted, counted, size, style))
     reasons, blocked = seen.blocked(size.tile)
     return Map(
         title=f"Mask: {seen.mask}",
-        lines=[ALONE if predicted is None else PREDICTING, *seen.notes],
+        lines=["" if predicted and not beside else ALONE, ends.NEXT if predicted else "", *seen.notes],
         rows=seen.queries,
         columns=seen.keys,
         size=size,
         states=blocked,
         kinds=[State(MAY_ATTEND, "open", "dot"), *blocked_by(reasons)],
         style=style,
+        predicted=seen.queries.last(predicted) if predicted is not None else (),
         ends=_at_ends(seen, predicted, counted, size, style),
         below=[_example(seen, tokens, predicted, style.selected), COUNTED if counted else ""],
         tiles="an open square has an open cell among its",
@@ -104,7 +107,8 @@ def _at_ends(seen: SeenMask, predicted: Sequence[str] | None, counted: bool, siz
     """What each row predicts, how many keys it has left, and which has none."""
     beside, colors = Frame(), style.colors
     if predicted is not None:
-        beside += ends.predictions(seen.queries.last(predicted), size, colors)
+        chosen = None if style.selected is None else seen.queries.at(style.selected[0])
+        beside += ends.predictions(seen.queries.last(predicted), size, colors, chosen)
     if counted:
         left = seen.mask.keys_left(*seen.lengths, sentence=seen.sentence).tolist()
         beside += ends.counts(left, beside, size, colors)
@@ -113,8 +117,7 @@ def _at_ends(seen: SeenMask, predicted: Sequence[str] | None, counted: bool, siz
     return beside + ends.empty_rows(empty, "" if counted else "fully masked row", beside, size, colors)
 
 
-ALONE = "each row: what one token may look at"
-PREDICTING = "each row: what may be read to predict the next token"
+ALONE = "what each row may look at"
 
 
 def _example(seen: SeenMask, tokens: Sequence[Sequence[Token]], predicted: Sequence[str] | None, selected) -> str:

@@ -11,7 +11,7 @@ from attnviz.figures.figure import text_array
 from attnviz.figures.strands import window
 from attnviz.metrics import Cells
 from attnviz.views import Groups, Seen
-from attnviz.words import MOST_NAMED, named
+from attnviz.words import MOST_NAMED, named, predicting
 
 MOST_TOKENS = 400
 """Queries or keys drawn at most; of more, a window."""
@@ -100,7 +100,9 @@ def in_words(shade: Shade) -> str:
     listed = ", ".join(f"{named(shade.ends[1], i)} {weights[i]:.2f}" for i in order)
     if not listed:
         return f"{token} gives nobody attention." if shade.side == "from" else f"{token} gets no attention."
-    return f"{token} {'looks most at' if shade.side == 'from' else 'is looked at most by'} {listed}."
+    if shade.side == "to":
+        return f"{token} is looked at most by {listed}."
+    return f"{token}{predicting(shade.seen, shade.index)} looks most at {listed}."
 
 
 def described(what: str, shade: Shade) -> str:

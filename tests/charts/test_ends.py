@@ -23,8 +23,9 @@ from pictures import (
 )
 
 from attnviz import figures
+from attnviz.charts import ends
 from attnviz.charts.frame import text_width
-from attnviz.charts.theme import WORD_CHARACTER
+from attnviz.charts.theme import LIGHT, WORD_CHARACTER
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
 
@@ -45,6 +46,19 @@ def test_a_row_of_a_translation_says_what_it_predicts():
     assert {row["x"] for row in data(chart, "tokens")} == {chart.to_dict()["width"] + 12}
     rows = {cell["query_band"]: cell["query"] for cell in data(chart, "cells")}
     assert list(rows) == ["0000 <sos>", "0001 le", "0002 chat", "0003 noir"]
+
+
+def test_a_row_is_the_word_before_the_one_that_it_predicts():
+    """Map and mask say so; the word of the selected row stands out, and a readout names it with its row."""
+    record = story_of(["the", "cat"], {"cat": 1.0}, {"sat": 1.0})
+    chart = heatmap(record, SITE, 0, selected=(1, 0))
+    grid = mask_grid(Subsequent(), ["the", "cat"], predicted=["cat", "sat"])
+    first, second = (row["color"] for row in data(chart, "tokens"))
+
+    assert all(ends.NEXT in [row["text"] for row in data(one, "words")] for one in (chart, grid))
+    assert first != second == LIGHT.accent
+    assert {cell["query_name"] for cell in data(chart, "cells")} == {"the (0) ▸ cat", "cat (1) ▸ sat"}
+    assert ends.NEXT not in [row["text"] for row in data(heatmap(replace(record, prediction=None), SITE, 0), "words")]
 
 
 def test_the_encoder_predicts_nothing():

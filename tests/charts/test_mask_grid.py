@@ -1,6 +1,6 @@
 """One mask as a grid."""
 
-from pictures import HOSTILE, SITE, data, draw, drawing, mask_grid, record_of, without_data
+from pictures import HOSTILE, SITE, data, draw, drawing, mask_grid, record_of, story_of, without_data
 
 from attnviz import figures
 from attnviz.charts.frame import text_width
@@ -67,9 +67,12 @@ def test_the_cells_of_a_grid_and_of_a_map_stand_in_one_line():
     """Side by side on the screen, as many lines stand above both; the example stands below."""
     grid = drawing(figures.mask(Subsequent(), READ, predicted=PREDICTED))
     head = drawing(figures.head(record_of(READ), SITE, 0), on_screen=True)
+    other = drawing(figures.mask(Subsequent(), READ, predicted=PREDICTED, beside=True))
+    predicts = drawing(figures.head(story_of(READ, *({"x": 1.0},) * len(READ)), SITE, 0), on_screen=True)
 
-    tops = [min(row["y"] for row in drawn.frame.titles) for drawn in (grid, head)]
-    assert tops[0] == tops[1]
+    for pair in ((grid, head), (other, predicts)):
+        tops = [min(row["y"] for row in drawn.frame.titles) for drawn in pair]
+        assert tops[0] == tops[1]
     assert next(row["y"] for row in grid.frame.words if "while predicting" in row["text"]) > grid.size.height
 
 

@@ -7,7 +7,7 @@ from io import BytesIO
 
 import pytest
 from fontTools.ttLib import TTFont
-from pictures import SITE, record_of
+from pictures import SITE, record_of, story_of
 from PIL import Image
 
 from attnviz import export, figures
@@ -111,6 +111,8 @@ def test_the_caption_says_model_text_layer_head_and_edits():
     about = "Head 0, encoder layer 0, test, random weights: shows the mechanics, not meaning, original model."
     assert plain == f"{about} Row: the word that looks; column: the word looked at. Text: “The cat sat”."
     assert "changed: encoder layer 0 head 1 off" in changed
+    reads = "Row: the word just read, where the model predicts the next one; column: the word looked at."
+    assert reads in figures.head(story_of(["the", "cat"], {"cat": 1.0}, {"sat": 1.0}), SITE, 0).caption
     assert "original" not in changed
 
 

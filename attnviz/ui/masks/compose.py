@@ -4,7 +4,7 @@ from functools import partial
 
 import streamlit as st
 
-from attnviz import api, figures
+from attnviz import api, figures, metrics
 from attnviz.core.masks import ALIGNMENTS
 from attnviz.ui.masks import added, boxes, explain, painting, rulelist
 from attnviz.ui.masks.lab import Lab
@@ -89,6 +89,7 @@ def _grid(lab: Lab, paint: bool, view: View) -> figures.Figure:
     """The mask as a picture, on which cells can be painted."""
     brush = paint and view == View()
     shown = {"predicted": _predicted(lab), "view": view, "counted": True, "brush": brush, "side": SIDE}
+    shown["beside"] = lab.record.prediction is not None
     grid = figures.mask(lab.mask, *lab.tokens, **lab.drawn, **shown)
     chosen = _painting(lab) if paint else look.select
     pictures.picture(grid, "mask", select="cell", on_select=chosen, brush=brush)
@@ -145,7 +146,7 @@ def _other_lengths(lab: Lab) -> tuple[int, str] | None:
 
 def _predicted(lab: Lab):
     """What each row predicts: what the model says; of random weights the next token; None where it is not known."""
-    if lab.record.vectors is not None or lab.record.labels is not None:
+    if lab.record.vectors is not None or lab.record.labels is not None or metrics.fills_in(lab.record):
         return None
     if look.room() and lab.record.prediction is not None:  # the map of the weights has it, too
         return None
