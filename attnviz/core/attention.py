@@ -11,6 +11,7 @@ log-sum-exp `core.blocks` gives the same weights block by block, for maps that a
 
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -19,6 +20,7 @@ from torch.nn import functional as F
 
 from attnviz.core.errors import AttentionWarning, AttnvizError, EmptyRowError, MaskError, ShapeError
 from attnviz.core.masks import Mask
+from attnviz.core.progress import tell
 from attnviz.core.scoring import ALL, Area, Scoring
 from attnviz.core.shapes import check_broadcast, check_shapes, with_one_head
 
@@ -27,6 +29,12 @@ BLOCK = 2**22
 
 STRETCH = 2048
 """Keys that a named mask is asked about at once, whether it blocks all of them."""
+
+LONG = 4096
+"""Keys from which on `attend` works in tiles that stay in a processor's cache."""
+
+TILE = 512
+"""Queries, and keys, of a tile: 1 MB of float32."""
 
 
 def scaled_dot_product_attention(
@@ -81,27 +89,101 @@ def attend(
     """Compute the output and what any window of the weights can be computed from later.
 
     The arguments are those of `scaled_dot_product_attention`, (B, H, n, d). Rows are worked in blocks, so memory grows
-    with Q, never with Q x K.
+    with Q, never with Q x K. Of more than `LONG` keys a head is worked in tiles, with a maximum and a sum of each row
+    that run along, and of tiles that a mask blocks none is: 1.5 times as fast.
 
     Returns:
         The output, (B, H, Q, d_v), and the log-sum-exp of each row of masked scores, (B, H, Q), float64; it is -inf
         where a row is empty, and NaN where the row is.
+
+    Raises:
+        Canceled: if nobody waits for it any more; see `core.progress`.
     """
     _check(query, key, value, mask, scoring)
     (batch, heads, queries, _), keys = query.shape, key.shape[2]
-    rows_at_once = max(1, BLOCK // max(1, batch * heads * keys))
     output = value.new_empty(batch, heads, queries, value.shape[-1])
     sums = query.new_empty(batch, heads, queries, dtype=torch.float64)
-    for start in range(0, max(1, queries), rows_at_once):
-        rows = slice(start, min(start + rows_at_once, queries))
-        seen = _seen(mask, rows, queries, keys, scoring)
-        scores = scoring.scores(query, key, Area(rows=rows, columns=seen))
-        scores = masked(scores, window(mask, rows, seen, queries=queries, keys=keys))
-        weights, empty, _ = _distributions(scores)
-        sums[:, :, rows] = _logsumexp(scores, weights, empty)
-        weights = fill_empty(weights, empty, scoring.empty_rows, keys=keys).to(query.dtype)
-        output[:, :, rows] = weights @ value[:, :, seen]
+    learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value))
+    in_tiles = keys > LONG and not learns
+    blocks = _blocks(batch, heads, queries, keys, in_tiles)
+    for i, area in enumerate(blocks, 1):
+        work = _tiled if in_tiles else _whole_rows
+        output[area[:3]], sums[area[:3]] = work(query, key, value, mask, scoring, area)
+        tell(i / len(blocks))
     return output, sums
+
+
+def _blocks(batch: int, heads: int, queries: int, keys: int, in_tiles: bool) -> list[Area]:
+    """The parts that `attend` works one after another: rows of one head, or of all."""
+    if in_tiles:
+        pairs = [(slice(b, b + 1), slice(h, h + 1)) for b in range(batch) for h in range(heads)]
+    else:
+        pairs = [(ALL, ALL)]
+    rows = TILE if in_tiles else max(1, BLOCK // max(1, batch * heads * keys))
+    starts = range(0, max(1, queries), rows)
+    return [Area(*pair, slice(start, min(start + rows, queries))) for pair in pairs for start in starts]
+
+
+def _whole_rows(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | Mask | None, scoring: Scoring, area: Area
+) -> tuple[Tensor, Tensor]:
+    """The output and the log-sum-exp of some rows of all heads, from all of their scores at once."""
+    queries, keys = query.shape[2], key.shape[2]
+    seen = _seen(mask, area.rows, queries, keys, scoring)
+    scores = scoring.scores(query, key, area._replace(columns=seen))
+    scores = masked(scores, window(mask, area.rows, seen, queries=queries, keys=keys))
+    weights, empty, _ = _distributions(scores)
+    sums = _logsumexp(scores, weights, empty)
+    weights = fill_empty(weights, empty, scoring.empty_rows, keys=keys).to(query.dtype)
+    return weights @ value[:, :, seen], sums
+
+
+def _tiled(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | Mask | None, scoring: Scoring, area: Area
+) -> tuple[Tensor, Tensor]:
+    """The output and the log-sum-exp of some rows of one head, (1, 1, rows, ...), a tile of keys after another.
+
+    Of each row it holds the largest score so far, and relative to that the sum of exponentials and of their values.
+    """
+    values = value[area.sentences, area.heads]
+    values = values.to(torch.promote_types(value.dtype, torch.float32))
+    top = values.new_full((1, 1, len(range(query.shape[2])[area.rows]), 1), -math.inf)
+    total, output = top.new_zeros(top.shape), top.new_zeros(*top.shape[:3], values.shape[-1])
+    for columns, scores, allowed in _tiles(query, key, mask, scoring, area):
+        before, top = top, torch.maximum(top, scores.amax(-1, keepdim=True))
+        base = top.masked_fill(top == -math.inf, 0)  # a row that has seen no key yet
+        weights = _raised(scores.sub_(base))
+        weights = weights if allowed is None else weights.masked_fill_(~allowed, 0)
+        shrink = torch.exp(before - base)
+        total = total * shrink + weights.sum(-1, keepdim=True)
+        output = output * shrink + weights @ values[:, :, columns]
+    empty = top == -math.inf
+    sums = (top.double() + total.double().log()).masked_fill(empty, -math.inf)
+    filled = fill_empty(output / total, empty, "nan" if scoring.empty_rows == "nan" else "zero", keys=1)
+    if scoring.empty_rows in ("uniform", "error") and empty.any():
+        weight = fill_empty(torch.zeros_like(total), empty, scoring.empty_rows, keys=key.shape[2])
+        filled = filled.where(~empty, weight * values.sum(2, keepdim=True))
+    return filled.to(value.dtype), sums.squeeze(-1)
+
+
+def _tiles(
+    query: Tensor, key: Tensor, mask: Tensor | Mask | None, scoring: Scoring, area: Area
+) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
+    """Columns, masked scores and mask of each tile of some rows of one head, but of those known to be blocked."""
+    queries, keys = query.shape[2], key.shape[2]
+    for start in range(0, keys, TILE):
+        columns = slice(start, min(start + TILE, keys))
+        places = range(queries)[area.rows], range(keys)[columns]
+        if isinstance(mask, Mask) and len(places[0]) and mask.is_open(*places) is False:
+            continue
+        allowed = window(mask, area.rows, columns, queries=queries, keys=keys)
+        allowed = allowed if allowed is None else Area(area.sentences, area.heads).of(allowed)
+        yield columns, masked(scoring.scores(query, key, area._replace(columns=columns)), allowed), allowed
+
+
+def _raised(logarithms: Tensor) -> Tensor:
+    """exp in place. It takes ten times as long where a result is too small for its type: those are cut before."""
+    return logarithms.clamp_(min=math.ceil(math.log(torch.finfo(logarithms.dtype).tiny))).exp_()
 
 
 def _seen(mask: Tensor | Mask | None, rows: slice, queries: int, keys: int, scoring: Scoring) -> slice:

@@ -14,8 +14,9 @@ from torch.testing import assert_close
 
 from attnviz.core import attention
 from attnviz.core.attention import attend, attention_output, scaled_dot_product_attention
-from attnviz.core.errors import AttentionWarning, AttnvizError, EmptyRowError, MaskError, ShapeError
-from attnviz.core.masks import Full, Padding, Subsequent
+from attnviz.core.errors import AttentionWarning, AttnvizError, Canceled, EmptyRowError, MaskError, ShapeError
+from attnviz.core.masks import Full, Padding, Subsequent, Window
+from attnviz.core.progress import Progress, watched
 from attnviz.core.scoring import EMPTY_ROWS, Scoring
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -260,17 +261,25 @@ def test_low_temperatures_do_not_cost_digits():
     assert_close(logsumexp, torch.logsumexp(scores.double(), -1), rtol=1e-7, atol=1e-6)
 
 
+def in_tiles(patch, tile):
+    """Let `attend` work as it does with long texts, or None: as with short ones."""
+    if tile is not None:
+        patch.setattr(attention, "LONG", 0)
+        patch.setattr(attention, "TILE", tile)
+
+
 @given(
     mask=st.none() | masks(),
     policy=st.sampled_from(["zero", "nan", "uniform"]),
     block=st.sampled_from([1, 50, 90, 10**6]),
     stretch=st.sampled_from([1, 3, 2048]),
+    tile=st.sampled_from([None, 1, 3, 512]),
     biased=st.booleans(),
     temperature=st.floats(0.1, 10),
     softcap=st.none() | st.floats(0.1, 50),
 )
-def test_three_ways_to_the_same_output(mask, policy, block, stretch, biased, temperature, softcap):
-    """The whole matrix, blocks of rows, and PyTorch's fused kernel agree, with any blocks and empty rows.
+def test_three_ways_to_the_same_output(mask, policy, block, stretch, tile, biased, temperature, softcap):
+    """The whole matrix, blocks of rows, tiles, and PyTorch's fused kernel agree, with any blocks and empty rows.
 
     Also where keys that a mask is known to block are left out.
     """
@@ -278,11 +287,68 @@ def test_three_ways_to_the_same_output(mask, policy, block, stretch, biased, tem
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention, "BLOCK", block)
         patch.setattr(attention, "STRETCH", stretch)
+        in_tiles(patch, tile)
         settings = {"bias": bias, "empty_rows": policy, "temperature": temperature, "softcap": softcap}
         first, *others = outputs(*tensors(), mask, **settings)
 
     for other in others:
         assert_close(other, first, equal_nan=True, **EXACT)
+
+
+@pytest.mark.parametrize("tile", [None, 2])
+def test_the_log_sum_exp_of_what_is_no_number_is_the_same_in_tiles(monkeypatch, tile):
+    """A row with NaN or with an infinite score is NaN; one whose scores are all -inf is empty; the rest is as ever."""
+    query, key, value = tensors()
+    bias = torch.zeros(B, H, Q, K, dtype=torch.float64)
+    bias[0, 0, 1, 2], bias[0, 1, 1, 2], bias[1, 0, 2] = math.nan, math.inf, -math.inf
+    in_tiles(monkeypatch, tile)
+
+    output, sums = attend(query, key, value, None, Scoring(bias=bias))
+
+    strange = torch.zeros(B, H, Q, dtype=torch.bool)
+    strange[0, 0, 1] = strange[0, 1, 1] = True
+    assert torch.equal(sums.isnan(), strange)
+    assert torch.equal(output.isnan().all(-1), strange)
+    assert sums[1, 0, 2] == -math.inf
+    assert output[1, 0, 2].eq(0).all()
+    rest = ~strange
+    assert_close(sums[rest], torch.logsumexp(Scoring(bias=bias).scores(query, key), -1)[rest], **EXACT)
+
+
+def test_tiles_that_a_mask_blocks_are_not_computed(monkeypatch):
+    """Causal costs half, and a window as much as it is wide."""
+    seen, original = [], Scoring.scores
+    monkeypatch.setattr(Scoring, "scores", lambda *a, **k: seen.append(original(*a, **k)) or seen[-1])
+    in_tiles(monkeypatch, 2)
+    inputs = tensors(queries=12, keys=12)
+
+    attend(*inputs, Subsequent())
+    causal = len(seen)
+    attend(*inputs, Window(1))
+
+    assert causal == B * H * 21
+    assert len(seen) - causal == B * H * 11
+
+
+def test_who_watches_is_told_how_far_it_is_and_can_end_it(monkeypatch):
+    inputs = tensors()
+    in_tiles(monkeypatch, 2)
+    progress = Progress(calls=2)
+    shares = []
+    original = Scoring.scores
+    monkeypatch.setattr(Scoring, "scores", lambda *a, **k: shares.append(progress.share) or original(*a, **k))
+
+    with watched(progress):
+        attend(*inputs)
+        assert progress.share == 0.5
+        progress.canceled = True
+        with pytest.raises(Canceled):
+            attend(*inputs)
+
+    assert shares == sorted(shares)
+    assert len({*shares}) == B * H * math.ceil(Q / 2) + 1
+    assert len(shares) == (B * H * math.ceil(Q / 2) + 1) * math.ceil(K / 2)
+    attend(*inputs)  # nobody watches any more
 
 
 def test_blocks_are_really_blocks(monkeypatch):

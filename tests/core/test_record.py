@@ -42,16 +42,20 @@ def step_of(query, key, value, mask=None, bias=None, softcap=None, **edits):
     temperature=st.floats(0.1, 10),
     softcap=st.sampled_from([None, 0.8]),
     block=st.sampled_from([1, 80, 10**6]),
+    tile=st.sampled_from([None, 1, 3, 512]),
     rows=slices(Q),
     columns=slices(K),
 )
-@example(Prefix(0), (Q, K), "uniform", 1.0, None, 80, slice(1, 3), slice(2, 5))
-def test_any_window_is_that_window_of_the_whole(mask, biased, policy, temperature, softcap, block, rows, columns):
+@example(Prefix(0), (Q, K), "uniform", 1.0, None, 80, None, slice(1, 3), slice(2, 5))
+def test_any_window_is_that_window_of_the_whole(mask, biased, policy, temperature, softcap, block, tile, rows, columns):
     """Scores, mask, masked scores, weights and output; and the whole is what one attention over everything gives."""
     query, key, value = tensors()
     bias = None if biased is None else torch.randn(biased, dtype=torch.float64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention, "BLOCK", block)
+        if tile:
+            patch.setattr(attention, "LONG", 0)
+            patch.setattr(attention, "TILE", tile)
         step, given = step_of(query, key, value, mask, bias, softcap, temperature=temperature, empty_rows=policy)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AttentionWarning)

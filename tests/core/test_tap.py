@@ -252,7 +252,7 @@ def test_a_long_input_never_makes_a_matrix_of_n_by_n():
         window = step.weights(0, slice(n - 3, n), slice(n - 200, n))
 
     assert output.shape == (1, 1, n, 16)
-    assert 2**20 < largest.size <= 2**24
+    assert 2**20 <= largest.size <= 2**24
     assert window.shape == (3, 200)
     whole_row = step.weights(0, slice(n - 1, n))
     assert_close(window[-1:], whole_row[:, -200:])

@@ -1,0 +1,61 @@
+"""How far a run is, and the way to end it: told by attention, the one part of a run that grows with n².
+
+Like a tap it belongs to one run. It is not handed down the model: who waits for a run knows nothing of its code.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from attnviz.core.errors import Canceled
+
+
+@dataclass(eq=False)
+class Progress:
+    """Of a run that is going on, to be read and ended from any thread.
+
+    Attributes:
+        calls: attention calls of the run.
+        done: those that are over.
+        part: how much of the next one is, from 0 to 1.
+        canceled: set it, and the run ends within one block of one call.
+    """
+
+    calls: int
+    done: int = 0
+    part: float = 0.0
+    canceled: bool = False
+
+    @property
+    def share(self) -> float:
+        """Of the run, from 0 to 1, as if all calls took as long."""
+        return min(1.0, (self.done + self.part) / max(1, self.calls))
+
+
+_watched: ContextVar[Progress | None] = ContextVar("progress", default=None)
+
+
+@contextmanager
+def watched(progress: Progress) -> Iterator[None]:
+    """Meanwhile, what runs in this thread says how far it is."""
+    token = _watched.set(progress)
+    try:
+        yield
+    finally:
+        _watched.reset(token)
+
+
+def tell(part: float) -> None:
+    """So much of an attention call is done; 1 ends it.
+
+    Raises:
+        Canceled: if nobody waits for the run any more.
+    """
+    progress = _watched.get()
+    if progress is None:
+        return
+    if progress.canceled:
+        raise Canceled("The run was canceled.")
+    progress.part = part if part < 1 else 0.0
+    progress.done += part >= 1
