@@ -99,6 +99,8 @@ def test_a_card_leads_to_the_heads_from_any_page_and_frames_a_control(page, serv
 def test_the_phone_folds_the_controls(window, server, context):
     """Layer, head, link, undo and Export stand there; the rest behind one button; every button is 44 pixels high.
 
+    What is changed is said at the foot of the screen, and moves nothing.
+
     On half a screen there is room for the text, and the map begins at the left.
     """
     context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -112,8 +114,19 @@ def test_the_phone_folds_the_controls(window, server, context):
         page.get_by_role("button", name="Export").first,
     ):
         expect(one).to_be_in_viewport()
-    assert page.evaluate(TITLE) < 400
+    assert (top := page.evaluate(TITLE)) < 320
     expect(page.get_by_role("button", name="Mask", exact=True)).to_be_hidden()
+
+    eye = page.get_by_role("button", name="Head 0", exact=True)
+    eye.click()
+    expect(page.get_by_role("button", name="cross layer 1 head 0 off")).to_be_in_viewport()
+    driver.settled(page)
+    page.evaluate("() => document.querySelector('[data-testid=stMain]').scrollTo(0, 0)")
+
+    assert page.evaluate(TITLE) == top
+
+    page.get_by_role("button", name="Reset all").click()
+    expect(page.get_by_role("button", name="Reset all")).to_have_count(0)
 
     page.get_by_role("button", name="Copy link").click()
 
