@@ -1,7 +1,9 @@
 """Records as tidy pandas tables, one row per fact: pictures are drawn from them and CSV files written.
 
-Column names are fixed; tokens are the raw text. A table of more than `MOST_CELLS` cells keeps the `STRONGEST` keys that
-each query may attend to (exact weights at exact places) instead of all, and says so in ``table.attrs["note"]``.
+Column names are fixed; tokens are the raw text. A table of more than `MOST_CELLS` cells keeps some keys that each query
+may attend to (exact weights at exact places) instead of all: the `STRONGEST`, fewer where that were more than
+`MOST_CELLS` rows. What the others of a query weigh together stands in the column `rest`, and ``table.attrs["note"]``
+says so.
 """
 
 from collections.abc import Sequence
@@ -20,6 +22,12 @@ from attnviz.views import Seen, SeenMask
 
 MOST_CELLS = 512 * 512
 STRONGEST = 16
+"""Keys of a query in a table of many cells, at most."""
+
+
+def strongest_of(queries: int) -> int:
+    """How many keys of each query a table of many cells keeps."""
+    return max(1, min(STRONGEST, MOST_CELLS // max(1, queries)))
 
 
 def weights_table(seen: Seen, head: int | str) -> pd.DataFrame:
@@ -38,7 +46,7 @@ def heads_table(seen: Seen) -> pd.DataFrame:
     """`weights_table` of every head of a site, with the head first; of many cells each head keeps its strongest."""
     heads = range(seen.step.num_heads)
     many = len(heads) * len(seen.queries) * len(seen.keys) > MOST_CELLS
-    parts = [_noted(_weights(seen, head, many=many), seen) for head in heads]
+    parts = [_noted(_weights(seen, head, many=many, among=len(heads)), seen) for head in heads]
     for head, part in enumerate(parts):
         part.insert(0, "head", head)
     table = pd.concat(parts, ignore_index=True)
@@ -49,14 +57,22 @@ def heads_table(seen: Seen) -> pd.DataFrame:
 def mask_table(seen: SeenMask) -> pd.DataFrame:
     """One row per cell of a mask: query, query_token, key, key_token, may_attend, rule; a note says what the view did.
 
-    Of more than `MOST_CELLS` cells, the first of each run of keys that are open, or that the same rule blocks.
+    Of more than `MOST_CELLS` cells, the first of each run of keys that are open, or that the same rule blocks: as many
+    rows as there are queries and `MOST_CELLS` together, at most.
     """
-    size = len(seen.queries) * len(seen.keys)
-    parts = [_rules(reasons, blocked, size, rows.start) for rows, reasons, blocked in seen.blocks()]
+    size, parts, found = len(seen.queries) * len(seen.keys), [], 0
+    for rows, reasons, blocked in seen.blocks():
+        parts.append(_rules(reasons, blocked, size, rows.start))
+        found += len(parts[-1][0])
+        if found > MOST_CELLS and size > MOST_CELLS:
+            break
     i, j, rules = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    note = _RUNS.format(len(seen.keys))
+    if i[-1] + 1 < len(seen.queries):
+        note = f"{note} Queries 0 to {seen.queries.starts[i[-1]]:,} of {len(seen.queries):,}: they have too many runs."
     places = _cells(i, j, seen.queries.labels, seen.keys.labels, seen.queries.starts, seen.keys.starts)
     table = pd.DataFrame(places | {"may_attend": rules == "", "rule": rules})
-    return _noted(_cut(table, size, _RUNS.format(len(seen.keys))), seen)
+    return _noted(_cut(table, size, note), seen)
 
 
 _RUNS = "Of {:,} keys, the first of each run that is open or blocked by the same rule."
@@ -208,10 +224,10 @@ def _noted(table: pd.DataFrame, seen: Seen | SeenMask) -> pd.DataFrame:
     return table
 
 
-def _weights(seen: Seen, head: int | str, *, many: bool) -> pd.DataFrame:
-    """Every cell, or of many the strongest of each row."""
+def _weights(seen: Seen, head: int | str, *, many: bool, among: int = 1) -> pd.DataFrame:
+    """Every cell, or of many the strongest of each row, in a table of so many heads."""
     if many:
-        return _strongest(seen, head)
+        return _strongest(seen, head, strongest_of(len(seen.queries) * among))
     found = seen.cells([head])[0]
     i, j = _every(found.weights)
     columns = _places(seen, i, j) | {
@@ -234,28 +250,35 @@ def _places(seen: Seen, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
     return {name: columns[name] for name in names}
 
 
-def _strongest(seen: Seen, head: int | str) -> pd.DataFrame:
-    """The strongest open keys of each query, strongest first, found row block by row block."""
-    parts = [_strongest_block(seen, head, rows) for rows in seen.blocks()]
-    i, j, weights, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+def _strongest(seen: Seen, head: int | str, count: int) -> pd.DataFrame:
+    """The `count` strongest open keys of each query, found row block by row block."""
+    parts = [_strongest_block(seen, head, rows, count) for rows in seen.blocks()]
+    i, j, weights, scores, rest = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     states = _pick(metrics.STATES, np.where(np.isnan(weights), metrics.NAN, metrics.WEIGHT))
     numbers = {"weight": weights, "score": scores if seen.has_scores(head) else None, "state": states, "rule": ""}
-    table = pd.DataFrame(_places(seen, i, j) | numbers)
-    table.attrs["note"] = f"Of {len(seen.keys):,} keys, the {STRONGEST} strongest that each query may attend to."
+    table = pd.DataFrame(_places(seen, i, j) | numbers | {"rest": rest})
+    which = "strongest that" if count == 1 else f"{count} strongest that"
+    table.attrs["note"] = (
+        f"Of {len(seen.keys):,} keys, the {which} each query may attend to; rest: all others together."
+    )
     return table
 
 
-def _strongest_block(seen: Seen, head: int | str, rows: slice) -> tuple[np.ndarray, ...]:
-    """Row, column, weight and score; the scores are zeros where they are not known."""
+def _strongest_block(seen: Seen, head: int | str, rows: slice, count: int) -> tuple[np.ndarray, ...]:
+    """Row, column, weight, score and what is left of the row; scores are zeros where they are not known."""
     block = seen.block(head, rows)
     weights = torch.from_numpy(block.weights)
     ranked = weights.nan_to_num(nan=2.0).masked_fill(torch.from_numpy(block.blocked > 0), -1.0)
-    order = ranked.topk(min(STRONGEST, len(seen.keys)), dim=1)
+    order = ranked.topk(min(count, len(seen.keys)), dim=1)
     kept, chosen = (order.values >= 0).numpy(), order.indices
     found = weights.gather(1, chosen).numpy()
     known = np.zeros_like(found) if block.scores is None else np.take_along_axis(block.scores, chosen.numpy(), 1)
-    i = np.repeat(np.arange(rows.start, rows.stop)[:, None], chosen.shape[1], axis=1)
-    return i[kept], chosen.numpy()[kept], found[kept], known[kept]
+    left = weights.double().sum(1).numpy() - np.where(kept, found, 0).sum(1, dtype=np.float64)
+    i, rest = (
+        np.repeat(of_row[:, None], chosen.shape[1], axis=1)
+        for of_row in (np.arange(rows.start, rows.stop), left.clip(min=0))
+    )
+    return i[kept], chosen.numpy()[kept], found[kept], known[kept], rest[kept]
 
 
 def _every(cells: np.ndarray | torch.Tensor) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token, begins_sentence
-from attnviz.metrics import EMPTY, NAN, Cells
+from attnviz.metrics import EMPTY, NAN, Cells, stream
 
 SPECIAL = ("show", "hide", "renormalize")
 """What becomes of special tokens: "renormalize" hides them and divides what is left of each row by its sum."""
@@ -90,6 +90,10 @@ class Groups:
     @property
     def sizes(self) -> np.ndarray:
         return self.stops - self.starts
+
+    @property
+    def spans(self) -> metrics.Spans:
+        return self.starts, self.stops
 
     @property
     def stretch(self) -> slice:
@@ -207,12 +211,12 @@ class Seen:
     @property
     def window(self) -> str:
         """Which positions are seen, where not all are."""
-        if self.rows == self.columns == ALL or not len(self.queries) or not len(self.keys):
-            return ""
-        lengths = self.step.shape[2], self.step.shape[3] - self.step.has_sink
-        spans = [(part.stretch, length) for part, length in zip((self.queries, self.keys), lengths, strict=True)]
-        said = [f"{span.start} to {span.stop - 1} of {length:,}" for span, length in spans]
-        return "queries {}, keys {}".format(*said)
+        return window_in_words(self)
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """How many queries and keys there are, a sink aside."""
+        return self.step.shape[2], self.step.shape[3] - self.step.has_sink
 
     @cached_property
     def predicted(self) -> tuple[str, ...] | None:
@@ -244,6 +248,11 @@ class Seen:
             self.queries.starts[::tile], self.keys.starts[::tile], weights, scores, states, tuple(names), blocked, tile
         )
 
+    @cached_property
+    def merges(self) -> bool:
+        """Whether some cells stand for several of the record."""
+        return self.queries.merged or self.every_key.merged
+
     def has_scores(self, head: int | str) -> bool:
         """Whether cells have scores: those of combined heads and of merged words have none."""
         merged = self.queries.merged or self.keys.merged
@@ -251,17 +260,21 @@ class Seen:
 
     def blocks(self, tile: int = 1) -> Iterator[slice]:
         """Rows whose weights are held at once, whole tiles of them; at least one block."""
-        each = int(self.queries.sizes.max(initial=1)) * self.step.shape[3]
+        each = len(self.every_key) if self.merges else self.step.shape[3]
         return iter(metrics.row_slices(len(self.queries), each, tile))
 
     def block(self, head: int | str, rows: slice) -> "Block":
         """The cells of some rows, which are at least one."""
         queries, step, sentence = self.queries[rows], self.step, self.sentence
-        at, weights = queries.stretch, self.weights(head, rows)
+        at, (weights, is_open) = queries.stretch, self._weights(head, rows)
         reasons, blocked = (), np.zeros(weights.shape, np.int64)
-        if step.mask is not None:
+        if step.mask is not None and is_open is not None:
+            firsts = queries.spans, self.keys.spans
+            reasons, rules = metrics.first_reasons(step.mask, step.shape[2:], *firsts, sentence=sentence)
+            blocked = rules * ~is_open
+        elif step.mask is not None:
             reasons, rules = metrics.reasons_of(step, head, at, sentence=sentence)
-            blocked = _blocked(rules.numpy(), queries, self.keys)
+            blocked = rules.numpy()[np.ix_(queries.starts - at.start, self.keys.starts)]
         scores = None
         if self.has_scores(head):
             scores = step.scores(head, at, sentence=sentence).numpy()[
@@ -271,16 +284,23 @@ class Seen:
 
     def weights(self, head: int | str, rows: slice) -> np.ndarray:
         """The weights of some rows; a row of which nothing is left stays zero."""
-        queries = self.queries[rows]
-        at = queries.stretch
-        weights = metrics.weights_of(self.step, head, at, sentence=self.sentence).numpy()
-        weights = queries.merge(self.every_key.merge(weights, 1), 0, begins=at.start)
-        if queries.merged:
-            weights = weights / queries.sizes[:, None].astype(weights.dtype)
+        return self._weights(head, rows)[0]
+
+    def _weights(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray | None]:
+        """The same, and of cells that are merged whether any that they stand for may be attended to."""
+        queries, at, is_open = self.queries[rows], np.searchsorted(self.every_key.starts, self.keys.starts), None
+        if self.merges:
+            spans = queries.spans, self.every_key.spans
+            read = stream.blocks(self.step, head, *map(metrics.stretch, spans), sentence=self.sentence)
+            weights, is_open = metrics.grouped(read, *spans)
+            weights, is_open = weights / queries.sizes[:, None], is_open[:, at]
+        else:
+            weights = metrics.weights_of(self.step, head, queries.stretch, sentence=self.sentence).numpy()
+            weights = weights[np.ix_(queries.starts - queries.stretch.start, self.every_key.starts)]
         if self.view.special == "renormalize":
             total = weights.sum(1, keepdims=True)
             weights = weights / np.where(total == 0, 1, total)
-        return weights[:, np.searchsorted(self.every_key.starts, self.keys.starts)]
+        return weights[:, at], is_open
 
     def empty(self, head: int | str) -> np.ndarray:
         """Which rows have no key left, boolean; of a word, where none of its pieces has one."""
@@ -319,13 +339,6 @@ class Seen:
             return metrics.largest_weight(self.record, self.site, sentence=self.sentence)
         every = see(self.record, self.site, sentence=self.sentence, view=self.view)
         return max(float(every.strongest(head)[0].max(initial=0.0)) for head in range(self.step.num_heads))
-
-
-def _blocked(rules: np.ndarray, queries: Groups, keys: Groups) -> np.ndarray:
-    """0 where any cell of a group is open, else the rule of its first; `rules` begin with the first of the queries."""
-    begins = queries.stretch.start
-    closed = queries.merge(keys.merge(rules, 1, np.minimum), 0, np.minimum, begins) > 0
-    return closed * rules[np.ix_(queries.starts - begins, keys.starts)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,17 +384,54 @@ def see(
 
 @dataclass(frozen=True, eq=False)
 class SeenMask:
-    """A mask through a view; see `see_mask`. A word may attend where any of its pieces may."""
+    """A mask through a view, in a window; see `see_mask`. A word may attend where any of its pieces may.
+
+    Attributes:
+        lengths: how many queries and keys there are, also outside of the window.
+    """
 
     mask: Mask
     sentence: int
     lengths: tuple[int, int]
+    rows: slice
+    columns: slice
     queries: Groups
     keys: Groups
     notes: tuple[str, ...]
 
+    @cached_property
+    def plain(self) -> bool:
+        """Whether each row and column of the window is a position."""
+        return all(
+            len(part) == len(range(*seen.indices(n))) and not part.merged
+            for part, seen, n in zip((self.queries, self.keys), (self.rows, self.columns), self.lengths, strict=True)
+        )
+
+    @property
+    def window(self) -> str:
+        """Which positions are seen, where not all are."""
+        return window_in_words(self)
+
+    @cached_property
+    def left(self) -> np.ndarray:
+        """How many of all keys each position of the queries may attend to, (Q,)."""
+        return self.mask.keys_left(*self.lengths, sentence=self.sentence).numpy()
+
+    @cached_property
+    def open_keys(self) -> np.ndarray:
+        """How many of the keys that are seen each row may attend to."""
+        if self.plain and self.columns == ALL:
+            return self.left[self.rows]
+        return np.concatenate([(blocked == 0).sum(1) for _, _, blocked in self.blocks()])
+
     def blocked(self, tile: int = 1) -> tuple[tuple[str, ...], np.ndarray]:
         """Reasons, and 0 where one may attend, else the number of the reason; of a tile, where any of its cells may."""
+        if self.plain and tile > 1:
+            window = {"rows": self.rows, "columns": self.columns}
+            found = metrics.pooled_mask(self.mask, self.lengths, sentence=self.sentence, **window, tile=tile)
+            firsts = {name: torch.from_numpy(at) for name, at in (("rows", found.queries), ("columns", found.keys))}
+            reasons, rules = self.mask.reasons(*self.lengths, sentence=self.sentence, **firsts)
+            return reasons, rules.numpy() * (found.open == 0)
         names: dict[str, int] = {}
         blocks = (Block(np.zeros(blocked.shape), blocked, None, reasons) for _, reasons, blocked in self.blocks(tile))
         parts = [block.pooled(tile).renamed(names).blocked for block in blocks]
@@ -389,17 +439,28 @@ class SeenMask:
 
     def blocks(self, tile: int = 1) -> Iterator[tuple[slice, tuple[str, ...], np.ndarray]]:
         """The same of some rows after the other, whole tiles of them, with the reasons of each block."""
-        each = int(self.queries.sizes.max(initial=1)) * self.lengths[1]
-        for rows in metrics.row_slices(len(self.queries), each, tile):
-            queries = self.queries[rows]
-            reasons, rules = self.mask.reasons(*self.lengths, sentence=self.sentence, rows=queries.stretch)
-            yield rows, reasons, _blocked(rules.numpy(), queries, self.keys)
+        merged = self.queries.merged or self.keys.merged
+        for rows in metrics.row_slices(len(self.queries), len(self.keys), tile):
+            spans = self.queries[rows].spans, self.keys.spans
+            reasons, rules = metrics.first_reasons(self.mask, self.lengths, *spans, sentence=self.sentence)
+            if merged:
+                places = map(metrics.stretch, spans)
+                read = stream.openings(self.mask, self.lengths, *places, sentence=self.sentence)
+                rules = rules * ~metrics.grouped(read, *spans)[1]
+            yield rows, reasons, rules
 
 
 def see_mask(
-    mask: Mask, queries: Sequence[Token], keys: Sequence[Token], *, sentence: int = 0, view: View = View()
+    mask: Mask,
+    queries: Sequence[Token],
+    keys: Sequence[Token],
+    *,
+    sentence: int = 0,
+    view: View = View(),
+    rows: slice = ALL,
+    columns: slice = ALL,
 ) -> SeenMask:
-    """A mask over tokens through a view. It has no weights, so nothing is divided.
+    """A mask over tokens through a view, and of that a window. It has no weights, so nothing is divided.
 
     Raises:
         InputError: if the view leaves nothing to see.
@@ -407,7 +468,18 @@ def see_mask(
     tokens = tuple(queries), tuple(keys)
     kept = _paired([groups(part, view) for part in tokens], view, tokens, "the mask")
     notes = _notes(view, tokens, kept, MERGED_MASK, HIDDEN_MASK)
-    return SeenMask(mask, sentence, (len(queries), len(keys)), *kept, notes)
+    lengths = len(queries), len(keys)
+    windows = [_within(part, seen, n) for part, seen, n in zip(kept, (rows, columns), lengths, strict=True)]
+    return SeenMask(mask, sentence, lengths, rows, columns, *windows, notes)
+
+
+def window_in_words(seen: Seen | SeenMask) -> str:
+    """Which positions are seen, where not all are."""
+    if seen.rows == seen.columns == ALL or not len(seen.queries) or not len(seen.keys):
+        return ""
+    spans = [(part.stretch, length) for part, length in zip((seen.queries, seen.keys), seen.lengths, strict=True)]
+    said = [f"{span.start} to {span.stop - 1} of {length:,}" for span, length in spans]
+    return "queries {}, keys {}".format(*said)
 
 
 def _notes(

@@ -136,11 +136,12 @@ def heads(seen: Seen, largest: Sequence[str]) -> str:
 def mask(seen: SeenMask) -> str:
     """How many cells of a mask are open, how many keys its last row has left, and what the view did."""
     rows, columns = len(seen.queries), len(seen.keys)
-    open_keys = [count for _, _, blocked in seen.blocks() for count in (blocked == 0).sum(1).tolist()]
+    open_keys = seen.open_keys.tolist()
     cells = f"{sum(open_keys)} of {rows * columns} cells may attend."
     last = f"The last query, {named(seen.queries, rows - 1)}, may look at {open_keys[-1]} keys." if rows else ""
     text = f"Mask '{seen.mask}', {rows} queries by {columns} keys: {cells}"
-    return " ".join(filter(None, [text, "" if seen.notes else last, *map(as_sentence, seen.notes)]))
+    parts = [text, "" if seen.notes else last, *map(as_sentence, filter(None, [seen.window, *seen.notes]))]
+    return " ".join(filter(None, parts))
 
 
 def leak(test: LeakTest, query: int, key: int) -> str:

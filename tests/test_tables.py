@@ -9,7 +9,7 @@ from pictures import CROSS, SITE, record_of, story_of, translation_of
 
 from attnviz import tables, views
 from attnviz.core.edits import Edits
-from attnviz.core.masks import Subsequent, Window
+from attnviz.core.masks import Strided, Subsequent, Window
 from attnviz.export import data
 
 WORDS = ["The", "cat", "sat", "The"]
@@ -88,6 +88,35 @@ def test_a_table_of_too_many_cells_keeps_the_strongest_and_says_so():
     assert row["key"].tolist() == expected.indices.tolist()
     assert torch.tensor(row["weight"].to_numpy(np.float32)).equal(expected.values)
     assert len(table[table["query"] == 2]) == 3
+
+
+def test_what_is_left_out_of_a_large_table_is_one_number_for_each_query(monkeypatch):
+    """With what is kept it is the sum of the row; a table has no more rows than it may, whatever the length."""
+    record = record_of(["w"] * 60, heads=2, edits=Edits(mask=Subsequent()))
+    weights = record.step(SITE).weights(0).double()
+    monkeypatch.setattr(tables, "MOST_CELLS", 300)
+
+    table = tables.weights_table(views.see(record, SITE), 0)
+    every = tables.heads_table(views.see(record, SITE))
+
+    assert "the 5 strongest that each query may attend to; rest: all others together" in table.attrs["note"]
+    assert len(table) <= 300
+    assert len(every) <= 300
+    for query, rows in table.groupby("query"):
+        expected = weights[query].sum() - weights[query].topk(min(5, query + 1)).values.sum()
+        assert rows["rest"].tolist() == pytest.approx([float(expected)] * len(rows), abs=1e-12)
+
+
+def test_a_large_mask_of_many_runs_is_listed_as_far_as_there_is_room(monkeypatch):
+    """And says how far that is."""
+    monkeypatch.setattr(tables, "MOST_CELLS", 300)
+    monkeypatch.setattr("attnviz.metrics.blocks.BLOCK", 600)
+    striped = Strided(2)
+
+    table = tables.mask_table(see_mask(striped, "w" * 60, "w" * 60))
+
+    assert len(table) < 1_000
+    assert f"Queries 0 to {table['query'].max()} of 60: they have too many runs." in table.attrs["note"]
 
 
 def test_a_mask_has_a_row_per_cell_with_its_rule():

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from allocations import Held
 from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
@@ -15,9 +16,10 @@ from pictures import CROSS, SITE, record_of, story_of, translation_of
 from attnviz import figures, metrics, tables, views, words
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Painted, Subsequent
+from attnviz.core.masks import Painted, Subsequent, Window
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Token
+from attnviz.metrics import stream
 from attnviz.views import MERGED, PAIRS, READ_ONLY, SPECIAL, View, groups
 
 WORDS = View(words=True)
@@ -106,6 +108,54 @@ def test_a_sentence_is_the_mean_over_its_queries_of_the_sum_over_its_keys(record
     assert merged.queries.starts.tolist() == list(starts)
     np.testing.assert_allclose(found, metrics.by_part(step, head, starts), atol=1e-5)
     assert not merged.queries.merged or "tokens are merged into sentences" in merged.notes[0]
+
+
+@given(
+    record=texts(),
+    head=HEADS,
+    view=st.builds(View, st.booleans(), st.sampled_from(views.SPECIAL), sentences=st.booleans()),
+    ends=st.tuples(st.integers(0, 8), st.integers(1, 9)),
+    block=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+)
+def test_a_view_is_the_same_however_its_map_is_cut_up(record, head, view, ends, block):
+    """Against the whole matrix: the sums in float64, and a cell is open where any that it stands for is."""
+    step = record.step(SITE)
+    weights = metrics.weights_of(step, head).double().numpy()
+    is_open = metrics.may_attend(step, head).numpy()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(stream, "HEIGHT", block[0])
+        patched.setattr(stream, "WIDTH", block[1])
+        found, window = seen(record, view), seen(record, view, rows=slice(*ends))
+        cells = found.cells([head])[0]
+
+        assert len(window.queries) == 0 or np.allclose(
+            window.cells([head])[0].weights, cells.weights[np.isin(found.queries.starts, window.queries.starts)]
+        )
+    for i, (top, bottom) in enumerate(zip(*found.queries.spans, strict=True)):
+        for j, (left, right) in enumerate(zip(*found.keys.spans, strict=True)):
+            assert cells.weights[i, j] == pytest.approx(weights[top:bottom, left:right].sum(1).mean(), abs=1e-5)
+            assert (cells.blocked[i, j] == 0) == is_open[top:bottom, left:right].any()
+
+
+@pytest.mark.parametrize("view", [SENTENCES, View(words=True)])
+def test_one_sentence_of_many_tokens_is_never_held_as_a_whole_map(view):
+    """Neither of the weights nor of a mask."""
+    n = 2_500
+
+    def one(n):
+        record = record_with(["w"] * n, joined=set(range(1, n)), edits=Edits(mask=Subsequent()), heads=1)
+        tokens = record.sentences[0].tokens
+        with Held() as held:
+            found = seen(record, view).cells([0])[0]
+            _, blocked = views.see_mask(Subsequent(), tokens, tokens, view=view).blocked()
+        return found, blocked, held
+
+    one(2)
+    found, blocked, held = one(n)
+
+    assert found.weights == pytest.approx(1.0)
+    assert blocked.tolist() == [[0]]
+    assert max(held.tensor, held.arrays) < n * n
 
 
 @pytest.mark.parametrize(
@@ -421,6 +471,34 @@ def test_a_mask_through_a_view_is_open_where_its_map_is(record, view):
     assert (figure.table["may_attend"] == (found.blocked == 0).ravel()).all()
     assert figure.table["query"].tolist() == np.repeat(found.queries, len(found.keys)).tolist()
     assert f"{int((found.blocked == 0).sum())} of {found.blocked.size} cells may attend" in figure.description
+
+
+@given(
+    mask=st.sampled_from([Subsequent(), Window(2, 1), Subsequent() & Window(3), Painted(((3, 2), (0, 0)))]),
+    rows=st.tuples(st.integers(0, 6), st.integers(7, 11)),
+    columns=st.tuples(st.integers(0, 6), st.integers(7, 11)),
+    tile=st.integers(1, 4),
+)
+def test_a_window_of_a_mask_is_a_part_of_it(mask, rows, columns, tile):
+    """Cell by cell; of tiles a square is open where any of its cells is, and its rule is that of its first."""
+    tokens = tokens_of(["w"] * 11)
+    reasons, codes = mask.reasons(11, 11)
+    rows, columns = slice(*rows), slice(*columns)
+    every = np.array(("", *reasons), object)[codes.numpy()][rows, columns]
+
+    part = views.see_mask(mask, tokens, tokens, rows=rows, columns=columns)
+    names, blocked = part.blocked(tile)
+    found = np.array(("", *names), object)[blocked]
+
+    assert (
+        part.window
+        == f"queries {rows.start} to {rows.stop - 1} of 11, keys {columns.start} to {columns.stop - 1} of 11"
+    )
+    assert part.open_keys.tolist() == (every == "").sum(1).tolist()
+    for i, row in enumerate(found):
+        for j, rule in enumerate(row):
+            square = every[i * tile : (i + 1) * tile, j * tile : (j + 1) * tile]
+            assert rule == ("" if (square == "").any() else square[0, 0])
 
 
 def test_a_mask_says_what_its_view_does():

@@ -4,25 +4,27 @@ from collections.abc import Sequence
 from typing import Unpack
 
 import numpy as np
-import torch
 
 from attnviz import tables, views, words
 from attnviz.charts import axes, ends
 from attnviz.charts.domain import MAY_ATTEND
 from attnviz.charts.frame import Frame
 from attnviz.charts.maps import Map, size_within
-from attnviz.charts.size import Size
+from attnviz.charts.size import Size, size_of
 from attnviz.charts.state import State, blocked_by
 from attnviz.charts.style import Style
 from attnviz.core.display import file_stem, isolated, shown
 from attnviz.core.masks import Mask
+from attnviz.core.record import ALL
 from attnviz.core.tokens import Token
 from attnviz.figures.figure import Drawn, Figure, text_array
-from attnviz.metrics import row_blocks
 from attnviz.views import SeenMask, View
 
 MOST_READ = 12
 """Tokens of the example at most."""
+
+MOST_WHOLE = 4096**2
+"""Cells of a mask that are written one by one."""
 
 COUNTED = "keys: how many each query has left"
 
@@ -37,6 +39,8 @@ def mask(
     predicted: Tokens | None = None,
     sentence: int = 0,
     view: View = View(),
+    rows: slice | None = None,
+    columns: slice | None = None,
     counted: bool = False,
     brush: bool = False,
     beside: bool = False,
@@ -49,6 +53,7 @@ def mask(
     Args:
         queries: the input token of each row.
         keys: of each column; the queries if none are given.
+        rows, columns: the part that is seen; all if none is given.
         predicted: the token that each row predicts, or ""; it is written at the end of its row.
         counted: whether each row says how many keys it has left; through a view, none does.
         brush: whether a drag on the screen selects cells, where each is a rectangle, under the name "drag", as lists of
@@ -56,22 +61,29 @@ def mask(
         beside: whether it stands beside the map of a head that predicts, with as many lines above it.
     """
     tokens = views.as_tokens(queries), views.as_tokens(queries if keys is None else keys)
-    seen = views.see_mask(mask, *tokens, sentence=sentence, view=view)
+    window = {"rows": rows or ALL, "columns": columns or ALL}
+    seen = views.see_mask(mask, *tokens, sentence=sentence, view=view, **window)
     said = [token.text for token in views.as_tokens(predicted or ())]
     counted &= view == View()
     return Figure(
         name=file_stem("mask", str(mask), " ".join(token.text for token in tokens[0]), end=view.in_short()),
-        title=f"Mask: {mask}",
+        title=" · ".join(filter(None, [f"Mask: {mask}", seen.window])),
         style=Style(**drawn),
         draw=lambda style: drawing_of(seen, tokens, said if any(said) else None, style, counted, brush, beside),
         describe=lambda: words.mask(seen),
         tabulate=lambda: tables.mask_table(seen),
-        collect=lambda: {
-            "may_attend": np.concatenate([blocked == 0 for _, _, blocked in seen.blocks()]),
-            "query_tokens": text_array(seen.queries.labels),
-            "key_tokens": text_array(seen.keys.labels),
-        },
+        collect=lambda: arrays_of(seen),
     )
+
+
+def arrays_of(seen: SeenMask) -> dict[str, np.ndarray]:
+    """Where one may attend; of more than `MOST_WHOLE` cells square tiles, which are open where any cell is."""
+    tile = 1 if len(seen.queries) * len(seen.keys) <= MOST_WHOLE else size_of(len(seen.queries), len(seen.keys)).tile
+    arrays = {"may_attend": seen.blocked(tile)[1] == 0}
+    if tile > 1:
+        arrays["cells_per_side_of_tile"] = np.array(tile)
+    tokens = seen.queries.labels[::tile], seen.keys.labels[::tile]
+    return arrays | {"query_tokens": text_array(tokens[0]), "key_tokens": text_array(tokens[1])}
 
 
 def drawing_of(
@@ -88,7 +100,7 @@ def drawing_of(
     reasons, blocked = seen.blocked(size.tile)
     return Map(
         title=f"Mask: {seen.mask}",
-        lines=["" if predicted and not beside else ALONE, ends.NEXT if predicted else "", *seen.notes],
+        lines=["" if predicted and not beside else ALONE, ends.NEXT if predicted else "", seen.window, *seen.notes],
         rows=seen.queries,
         columns=seen.keys,
         size=size,
@@ -110,10 +122,8 @@ def _at_ends(seen: SeenMask, predicted: Sequence[str] | None, counted: bool, siz
         chosen = None if style.selected is None else seen.queries.at(style.selected[0])
         beside += ends.predictions(seen.queries.last(predicted), size, colors, chosen)
     if counted:
-        left = seen.mask.keys_left(*seen.lengths, sentence=seen.sentence).tolist()
-        beside += ends.counts(left, beside, size, colors)
-    blocks = row_blocks(seen.mask, *seen.lengths, seen.sentence)
-    empty = seen.queries.merge(torch.cat([~block.any(1) for block in blocks]).numpy(), 0, np.logical_and)
+        beside += ends.counts(seen.left[seen.queries.starts].tolist(), beside, size, colors)
+    empty = seen.queries.merge(seen.left == 0, 0, np.logical_and)
     return beside + ends.empty_rows(empty, "" if counted else "fully masked row", beside, size, colors)
 
 

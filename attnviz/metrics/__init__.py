@@ -3,7 +3,7 @@
 What a window holds, what a model says and how far vectors moved are named here.
 """
 
-from attnviz.metrics.blocks import BLOCK, pool, row_blocks, row_slices, tile_of
+from attnviz.metrics.blocks import BLOCK, pool, row_slices, tile_of
 from attnviz.metrics.changes import output_change, shift, similarity
 from attnviz.metrics.combined import (
     AGGREGATIONS,
@@ -13,6 +13,7 @@ from attnviz.metrics.combined import (
     reasons_of,
     weights_of,
 )
+from attnviz.metrics.grouped import Spans, first_reasons, grouped, stretch
 from attnviz.metrics.predictions import (
     NOT_A_NUMBER,
     NextWord,
@@ -26,5 +27,5 @@ from attnviz.metrics.predictions import (
     token_at,
 )
 from attnviz.metrics.spread import ByDistance, by_distance, by_part, links, row_sums, strongest
-from attnviz.metrics.tiles import TILES, Pooled, pooled
+from attnviz.metrics.tiles import TILES, Pooled, pooled, pooled_mask
 from attnviz.metrics.windows import BLOCKED, EMPTY, NAN, STATES, WEIGHT, Cells, cells, cells_of, largest_weight

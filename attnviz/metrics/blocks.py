@@ -1,11 +1,8 @@
 """Rows in blocks: what would need n x n numbers is worked so that memory grows with the tokens alone."""
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
-from attnviz.core.masks import Mask
 from attnviz.core.record import Step
 
 BLOCK = 2**21
@@ -16,12 +13,6 @@ def row_slices(queries: int, keys: int, tile: int = 1) -> list[slice]:
     """Blocks of rows, at least one, of about `BLOCK` cells; each but the last is a whole number of tiles high."""
     height = max(1, BLOCK // max(1, keys) // tile) * tile
     return [slice(start, min(start + height, queries)) for start in range(0, max(1, queries), height)]
-
-
-def row_blocks(mask: Mask, queries: int, keys: int, sentence: int = 0, tile: int = 1) -> Iterator[Tensor]:
-    """The grid of a mask in the blocks of `row_slices`; never n x n at once."""
-    for rows in row_slices(queries, keys, tile):
-        yield mask.tensor(queries, keys, rows=rows)[sentence if mask.batch_size else 0, 0]
 
 
 def tile_of(step: Step, size: int) -> int:

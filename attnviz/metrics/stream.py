@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.blocks import Blockwise, is_open
+from attnviz.core.masks import Mask
 from attnviz.core.record import Step
 from attnviz.metrics.combined import may_attend, weights_of
 
@@ -70,6 +71,19 @@ def blocks(
                 allowed = may_attend(step, head, down.slice, across.slice, sentence=sentence)
                 open = allowed if allowed.any() else False
             yield Block(down, across, open, weights(across.slice, allowed) if filled or open is not False else None)
+
+
+def openings(
+    mask: Mask, lengths: tuple[int, int], queries: range, keys: range, tile: int = 1, *, sentence: int = 0
+) -> Iterator[Block]:
+    """As `blocks`, of a mask alone: no block has weights."""
+    one = mask.of_sentence(sentence)
+    for down in _stretches(queries, tile, HEIGHT):
+        for across in _stretches(keys, tile, WIDTH):
+            open = one.is_open(down.places, across.places)
+            if open is None:
+                open = mask.grid(*lengths, sentence=sentence, rows=down.slice, columns=across.slice)
+            yield Block(down, across, open, None)
 
 
 def _combined(step: Step, head: str, sentence: int) -> Callable[[slice], Callable[[slice, Tensor | None], Tensor]]:

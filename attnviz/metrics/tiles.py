@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Step
-from attnviz.metrics.stream import Block, blocks
+from attnviz.metrics.stream import Block, blocks, openings
 
 TILES = 512
 """Tiles on the longer side of a map, unless asked otherwise."""
@@ -65,6 +66,23 @@ def pooled(
     tile = tile or max(1, -(-max(len(queries), len(keys)) // TILES))
     tiles = _Tiles(queries, keys, tile, torch.promote_types(step.query.dtype, torch.float32))
     for block in blocks(step, head, queries, keys, tile, sentence=sentence):
+        tiles.add(block)
+    return tiles.pooled()
+
+
+def pooled_mask(
+    mask: Mask,
+    lengths: tuple[int, int],
+    *,
+    sentence: int = 0,
+    rows: slice = ALL,
+    columns: slice = ALL,
+    tile: int,
+) -> Pooled:
+    """How much of each tile of a mask is open, over so many queries and keys; it has no weights, so they are 0."""
+    queries, keys = (range(*part.indices(n)) for part, n in zip((rows, columns), lengths, strict=True))
+    tiles = _Tiles(queries, keys, tile, torch.float32)
+    for block in openings(mask, lengths, queries, keys, tile, sentence=sentence):
         tiles.add(block)
     return tiles.pooled()
 

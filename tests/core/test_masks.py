@@ -37,6 +37,7 @@ from attnviz.core.masks import (
     Strided,
     Subsequent,
     Window,
+    base,
     from_json,
     subsequent_mask,
 )
@@ -311,10 +312,13 @@ def test_an_alignment_that_is_not_there_is_refused():
         Subsequent().aligned(2, 3, "center")
 
 
-@given(masks(), st.integers(0, B - 1), slices(Q))
-def test_the_keys_left_are_the_row_sums(mask, sentence, rows):
-    """Of any rows."""
-    left = mask.keys_left(Q, K, sentence=sentence, rows=rows)
+@given(masks(), st.integers(0, B - 1), slices(Q), st.tuples(st.integers(1, 4), st.integers(4, 12)))
+def test_the_keys_left_are_the_row_sums(mask, sentence, rows, block):
+    """Of any rows, in blocks of any size."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(base, "HIGH", block[0])
+        patched.setattr(base, "BLOCK", block[1])
+        left = mask.keys_left(Q, K, sentence=sentence, rows=rows)
 
     assert torch.equal(left, mask.grid(Q, K, sentence=sentence)[rows].sum(1))
 

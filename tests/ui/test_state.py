@@ -57,7 +57,12 @@ VALUES = {
     CELL: st.tuples(positions, positions),
     PINS: st.frozensets(st.tuples(st.sampled_from(("query", "key")), positions), max_size=9),
     ALSO: st.lists(small, unique=True, max_size=9).map(tuple),
-    VIEW: st.builds(View, st.booleans(), st.sampled_from(SPECIAL), st.sampled_from(tuple(PAIRS))),
+    VIEW: st.builds(
+        lambda unit, special, pair: View(special=special, pair=pair, **{unit: True} if unit else {}),
+        st.sampled_from(["", "words", "sentences"]),
+        st.sampled_from(SPECIAL),
+        st.sampled_from(tuple(PAIRS)),
+    ),
     ADDED: st.builds(Added, st.booleans(), st.none() | st.integers(0, 9999), st.none() | halves),
     TUNED: st.builds(Tuned, halves, st.booleans()),
     KNOBS: st.builds(Knobs, st.booleans(), st.sampled_from(("replace", "add")), st.sampled_from((0.1, 0.35)), seeds),

@@ -92,3 +92,17 @@ def test_a_place_leads_to_the_strongest_cell_of_its_row_or_column():
 
     assert zoom._strongest(at, 0, 40) == (40, int(weights[40].argmax()))
     assert zoom._strongest(at, 1, 40) == (int(weights[:, 40].argmax()), 40)
+
+
+def test_a_map_of_sentences_is_chosen_in_the_display_menu_and_stands_in_the_link():
+    """The picture says how it is made; a text of one sentence has no such choice."""
+    text = "The cat sat. The dog ran. Both slept."
+
+    app = opened(text=text, model="constructed")
+    choice = next(one for one in app.button_group if one.label == "Rows and columns")
+    app = choice.set_value("sentences").run()
+
+    assert app.query_params["view"] == "sentences"
+    assert "3 queries by 3 keys" in html(app)
+    assert "tokens are merged into sentences" in html(app).lower()
+    assert not any(w.label == "Rows and columns" for w in opened(text="The cat sat", model="constructed").button_group)

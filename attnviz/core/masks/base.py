@@ -23,6 +23,9 @@ at the last key."""
 BLOCK = 2**20
 """How many cells are counted at once."""
 
+HIGH = 512
+"""How many queries are counted at once."""
+
 RULES: dict[str, type["Mask"]] = {}
 """Every rule by the name that it has in JSON."""
 
@@ -125,10 +128,10 @@ class Mask(ABC):
         keys: int,
         *,
         sentence: int = 0,
-        rows: slice = slice(None),
-        columns: slice = slice(None),
+        rows: slice | Tensor = slice(None),
+        columns: slice | Tensor = slice(None),
     ) -> tuple[tuple[str, ...], Tensor]:
-        """Why each cell of one sentence is blocked.
+        """Why each cell of one sentence is blocked: of a block, or of the rows and columns whose numbers are given.
 
         Returns:
             The distinct reasons ("causal", "causal and padding", ...) and an integer tensor (rows, columns):
@@ -161,14 +164,23 @@ class Mask(ABC):
         return keys[seen[0] * size : (seen[-1] + 1) * size] if seen else keys[:0]
 
     def keys_left(self, queries: int, keys: int, *, sentence: int = 0, rows: slice = slice(None)) -> Tensor:
-        """How many keys each query may attend to, int64, (rows,); worked in blocks, never queries x keys at once."""
-        self._check_sentence(sentence)
-        place, counts = torch.tensor(sentence).reshape(1, 1, 1), []
-        query, key, _ = self._indices(queries, keys, rows, slice(None))
-        for some in query.split(max(1, BLOCK // max(1, keys)), 1):
-            allowed = self.allows(some, key, place)
-            counts.append(allowed.expand(1, some.shape[1], keys).sum(-1)[0])
-        return torch.cat(counts)
+        """How many keys each query may attend to, int64, (rows,).
+
+        It is worked in blocks; what is known of one without looking at its cells is not computed.
+        """
+        one, places = self.of_sentence(sentence), range(*rows.indices(queries))
+        counts = torch.zeros(len(places), dtype=torch.int64)
+        for start in range(0, len(places), HIGH):
+            some = places[start : start + HIGH]
+            of_some = counts[start : start + HIGH]
+            for first in range(0, keys, BLOCK // HIGH):
+                part = range(first, min(first + BLOCK // HIGH, keys))
+                at = {"rows": slice(some.start, some.stop, some.step), "columns": slice(part.start, part.stop)}
+                known = one.is_open(some, part)
+                of_some += (
+                    self.grid(queries, keys, sentence=sentence, **at).sum(1) if known is None else len(part) * known
+                )
+        return counts
 
     def shifted(self, offset: int) -> "Mask":
         """The same mask with its queries `offset` positions further on: query i sees what query i + offset saw.
@@ -202,7 +214,9 @@ class Mask(ABC):
             many = f"it is for {self.batch_size}, counted from 0"
             raise MaskError(f"The mask '{self}' has no sentence {sentence}; {many}.")
 
-    def _indices(self, queries: int, keys: int, rows: slice, columns: slice) -> tuple[Tensor, Tensor, Tensor]:
+    def _indices(
+        self, queries: int, keys: int, rows: slice | Tensor, columns: slice | Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         query = torch.arange(queries)[rows].reshape(1, -1, 1)
         key = torch.arange(keys)[columns].reshape(1, 1, -1)
         return query, key, torch.arange(self.batch_size or 1).reshape(-1, 1, 1)

@@ -2,12 +2,13 @@
 
 In a link a site is ``c1`` (cross layer 1), a selected cell ``2.1`` (query 2, key 1), heads ``e0.1-e0.3`` (encoder layer
 0 head 1, and 3), picked tokens ``q2-k5``, and a view ``words.hide.ab``: pieces merged, special tokens hidden, of a pair
-only what text A sees of text B.
+only what text A sees of text B; or ``sentences``: their tokens merged.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import streamlit as st
@@ -17,7 +18,7 @@ from attnviz.core.display import shown
 from attnviz.core.edits import BY_LETTER, Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Record
-from attnviz.core.tokens import Token
+from attnviz.core.tokens import Token, begins_sentence
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, state
 from attnviz.ui.shared.setting import State, choice, coded, each, flag, kept, reader, whole
@@ -52,7 +53,8 @@ def place_of(found: Any) -> Place:
 
 
 def view_text(view: View) -> str:
-    parts = ("words" * view.words, view.special if view.special != SPECIAL[0] else "", PAIRS.get(view.pair, ""))
+    unit = "sentences" if view.sentences else "words" if view.words else ""
+    parts = (unit, view.special if view.special != SPECIAL[0] else "", PAIRS.get(view.pair, ""))
     return ".".join(filter(None, parts))
 
 
@@ -90,7 +92,7 @@ def _lacks_pin(sizes: tuple[int, int], pin: Pin) -> str:
 
 def _view_of(found: Any) -> View:
     pair = next((pair for pair, letters in PAIRS.items() if letters == found[3]), "all")
-    return View(bool(found[1]), found[2] or SPECIAL[0], pair)
+    return View(found[1] == "words", found[2] or SPECIAL[0], pair, found[1] == "sentences")
 
 
 def _pin_of(found: Any) -> Pin:
@@ -114,7 +116,7 @@ _read_head = reader(
 )
 _read_cell = reader(r"(\d{1,6})\.(\d{1,6})", lambda m: (int(m[1]), int(m[2])), "does not name a cell", "2.1")
 _read_view = reader(
-    rf"(words)?\.?({'|'.join(SPECIAL[1:])})?\.?({'|'.join(PAIRS.values())})?",
+    rf"(words|sentences)?\.?({'|'.join(SPECIAL[1:])})?\.?({'|'.join(PAIRS.values())})?",
     _view_of,
     "does not name a view",
     "words.hide.ab",
@@ -203,6 +205,12 @@ class Look:
     def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
         """The tokens of the queries and of the keys."""
         return self.record.tokens(self.site, sentence=self.sentence)
+
+    def text(self, side: int) -> str:
+        """What the queries (side 0) or the keys (1) are cut from."""
+        record, kind = self.record, self.site.kind
+        typed = kind == "encoder" if side == 0 else kind != "decoder"
+        return (record.sentences if typed else record.read)[self.sentence].text
 
     @property
     def number(self) -> int:
@@ -362,8 +370,9 @@ def _view(at: Look) -> View:
     """What of a map is seen: only what means something for its tokens can be chosen."""
     chosen = {}
     every = [token for part in at.tokens for token in part]
-    if any(token.joined for token in every):
-        chosen["words"] = control(st.toggle, "Merge pieces into words", VIEW.part("words"))
+    units = _units(at)
+    if len(units) > 1:
+        chosen |= UNITS[_unit(units)]
     if any(token.special for token in every):
         chosen["special"] = control(st.segmented_control, "Special tokens", VIEW.part("special"), SPECIAL)
     if all(any(token.segment for token in part) for part in at.tokens):
@@ -375,6 +384,33 @@ def _view(at: Look) -> View:
         note(str(error), "notice")
         return View()
     return view
+
+
+UNITS = {"tokens": {}, "words": {"words": True}, "sentences": {"sentences": True}}
+"""What a row and a column can stand for, and how a view says it."""
+
+
+def _units(at: Look) -> list[str]:
+    """What a row or a column of these tokens can stand for."""
+    words = any(token.joined for part in at.tokens for token in part)
+    sentences = any(
+        begins_sentence(*pair, at.text(side)) for side, part in enumerate(at.tokens) for pair in pairwise(part)
+    )
+    return ["tokens", *["words"] * words, *["sentences"] * sentences]
+
+
+def _unit(there: list[str]) -> str:
+    view = state.get(VIEW)
+    chosen = "sentences" if view.sentences else "words" if view.words else "tokens"
+
+    def step(now: State, unit: str) -> State:
+        return now.put(VIEW, replace(now[VIEW], **{"words": False, "sentences": False} | UNITS[unit]))
+
+    options = {"shown": chosen if chosen in there else "tokens", "step": step, "help": MERGES}
+    return control(st.segmented_control, "Rows and columns", VIEW.part("words"), there, **options)
+
+
+MERGES = "A word or a sentence has the mean weight of its tokens as queries, and the sum of their weights as keys."
 
 
 def clicks(

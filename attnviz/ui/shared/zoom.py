@@ -158,7 +158,7 @@ def _find(at: Look) -> None:
             quiet("Type what to look for, and press Enter.")
             return
         for side in (0, 1):
-            _listed(at, side, _places(_texts(at)[side], at.tokens[side], phrase))
+            _listed(at, side, _places(at.text(side), at.tokens[side], phrase))
 
 
 def _listed(at: Look, side: int, found: list[tuple[int, str]]) -> None:
@@ -169,14 +169,6 @@ def _listed(at: Look, side: int, found: list[tuple[int, str]]) -> None:
         for position, context in found[:MOST_PLACES]:
             options = {"on_click": _go, "args": (_strongest(at, side, position), tuple(map(len, at.tokens)))}
             st.button(f"{position} · {context}", key=f"go {side} {position}", type="tertiary", **options)
-
-
-def _texts(at: Look) -> tuple[str, str]:
-    """The texts that the queries and the keys are cut from."""
-    record, kind = at.record, at.site.kind
-    looks = record.sentences if kind == "encoder" else record.read
-    looked = record.read if kind == "decoder" else record.sentences
-    return looks[at.sentence].text, looked[at.sentence].text
 
 
 def _places(text: str, tokens: tuple[Token, ...], phrase: str) -> list[tuple[int, str]]:
