@@ -36,7 +36,7 @@ class Newcomer:
 
 
 def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
-    """Before them the first screen says, without a click, what attnviz is and where a head looks."""
+    """Before them the first screen says, without a click, what attnviz is and where a head looks. No change moves it."""
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     driver.open_page(page, server)
     newcomer = Newcomer(page)
@@ -48,9 +48,11 @@ def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
         newcomer.sees("Their sum is q · k = 9.2325.")
         newcomer.follow("Heads")
     with newcomer.task("what changes without this head"):
+        before = driver.picture(page, "head").bounding_box()
         newcomer.press("Head 0")
         newcomer.sees("decoder layer 1 head 0 off")
         newcomer.sees("before:")
+        assert driver.picture(page, "head").bounding_box() == before
     with newcomer.task("take that back"):
         newcomer.press("Undo")
         newcomer.sees("Original model")

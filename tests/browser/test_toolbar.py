@@ -37,15 +37,16 @@ def test_every_page_has_the_same_controls_at_the_same_places(page, server, link)
 
 
 def test_the_toolbar_stays_in_view(page, server):
-    """Far down a page both rows stand under the header."""
+    """Far down a page both rows stand under the header, one under the other, also with a text of several lines."""
     page.set_viewport_size({"width": 1440, "height": 500})
-    driver.open_page(page, f"{server}/?model=translator")
+    driver.open_page(page, f"{server}/?model=translator&text=the+cat+sleeps%0Athe+dog+sleeps%0Athe+bird+sings")
     page.evaluate("() => document.querySelector('[data-testid=stMain]').scrollBy(0, 300)")
     driver.settled(page)
     places = page.evaluate(PLACES, ["model", "site"])
+    written = box(page).bounding_box()
 
     assert 50 <= places["model"][1] <= 64
-    assert places["model"][1] < places["site"][1] <= 115
+    assert 100 < written["y"] + written["height"] < places["site"][1] <= 160
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_a_message_in_the_place_of_a_page_is_not_cut_by_the_toolbar(page, server
 
 
 def test_enter_analyzes_and_shift_enter_makes_a_line(page, server):
-    """While characters are composed Enter is theirs; what the button does, Enter does."""
+    """While characters are composed Enter is theirs; what the button does, Enter does; a long text shows its beginning."""
     driver.open_page(page, f"{server}/?model=scratch&text=one+two")
     box(page).fill("three four")
     box(page).press("Enter")
@@ -81,6 +82,16 @@ def test_enter_analyzes_and_shift_enter_makes_a_line(page, server):
 
     page.get_by_role("button", name="Analyze").click()
     expect_link(page, "text=three+four%0Afive")
+
+    box(page).press("Control+End")
+    page.keyboard.insert_text("\nsix" * 20)
+
+    assert box(page).evaluate("box => box.scrollTop") > 0
+
+    page.keyboard.press("Enter")
+    expect_link(page, "text=three+four%0Afive%0Asix")
+
+    assert box(page).evaluate("box => box.scrollTop") == 0
 
 
 def test_a_card_leads_to_the_heads_from_any_page_and_frames_a_control(page, server):

@@ -71,7 +71,8 @@ def test_a_phrase_is_found_and_leads_to_its_strongest_cell(page, server):
     opened(page, server)
 
     page.get_by_role("button", name="Find").click()
-    page.get_by_label("Token or phrase").fill("W40 w41")
+    expect(page.get_by_label("Token or phrase")).to_be_focused()
+    page.keyboard.type("W40 w41")
     page.keyboard.press("Enter")
     page.get_by_role("button", name=re.compile("^40 · ")).first.click()
     page.wait_for_url(re.compile(r"cell=40\.\d+&zoom=24\.55\."))

@@ -9,7 +9,10 @@ if (!window.attnvizKeys) {
     event.stopPropagation();
     const keys = {key: "Enter", code: "Enter", keyCode: 13, ctrlKey: true, bubbles: true, cancelable: true};
     box.dispatchEvent(new KeyboardEvent("keydown", keys));
+    begin(box);
   }, true);
+  const begin = (box) => requestAnimationFrame(() => { box.scrollTop = 0; });  // of a long text what is seen is its beginning
+  document.addEventListener("focusout", ({target}) => { if (target.matches(".st-key-box textarea")) begin(target); });
 }
 
 // Arrow keys walk through a picture: its cells, thumbnails, dots or lines. The pointer's events do what the pointer does,
@@ -125,7 +128,19 @@ if (!window.attnvizWalk) {
     picture.setAttribute("aria-label", walks ? "Picture: arrow keys walk through it, Enter selects, Escape clears" : "Picture");
   };
   const charts = document.getElementsByClassName("stVegaLiteChart");  // known to the browser: no search of the page
+  const phrases = document.getElementsByClassName("st-key-phrase");
+  let phrase;
+  const typed = () => {  // a menu that opened to look for something is typed in at once
+    const box = phrases[0]?.querySelector("input");
+    if (phrase !== box) (phrase = box)?.focus();
+  };
+  const rows = document.getElementsByClassName("st-key-row-one");
+  const text = new ResizeObserver(([{contentRect}]) => {  // the second row stays in view under a text of any height
+    document.documentElement.style.setProperty("--row-one", `${contentRect.height}px`);
+  });
+  let row;
   const ready = () => {
+    if (rows[0] && row !== rows[0]) text.observe(row = rows[0]);
     document.body.append(...(spoken.isConnected ? [] : [spoken]));
     document.querySelectorAll("section[role=presentation][aria-label]").forEach((place) => place.setAttribute("role", "group"));
     [...charts].forEach((chart) => {
@@ -158,7 +173,7 @@ if (!window.attnvizWalk) {
   new MutationObserver(() => {
     if (waits) return;
     waits = true;
-    requestAnimationFrame(() => { waits = false; ready(); tell(); busy(); });
+    requestAnimationFrame(() => { waits = false; ready(); tell(); busy(); typed(); });
   }).observe(document.body, {childList: true, subtree: true, characterData: true, attributes: true, attributeFilter: ["data-stale"]});
   ready();
 }
