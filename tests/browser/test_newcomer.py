@@ -36,7 +36,7 @@ class Newcomer:
 
 
 def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
-    """Before them the first screen says, without a click, what attnviz is and where a head looks. No change moves it."""
+    """Before them the first screen says, without a click, what this is and where a head looks. No change moves it."""
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     driver.open_page(page, server)
     newcomer = Newcomer(page)

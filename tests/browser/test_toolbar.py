@@ -61,7 +61,7 @@ def test_a_message_in_the_place_of_a_page_is_not_cut_by_the_toolbar(page, server
 
 
 def test_enter_analyzes_and_shift_enter_makes_a_line(page, server):
-    """While characters are composed Enter is theirs; what the button does, Enter does; a long text shows its beginning."""
+    """While characters are composed Enter is theirs; what the button does, Enter does. A long text shows its start."""
     driver.open_page(page, f"{server}/?model=scratch&text=one+two")
     box(page).fill("three four")
     box(page).press("Enter")
