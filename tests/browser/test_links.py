@@ -80,6 +80,9 @@ def test_undo_takes_back_one_change_after_another(story):
         story.wait_for_url(link)
         driver.settled(story)
     expect(undo).to_be_disabled()
+    redo = story.get_by_role("button", name="Redo")
+    redo.hover()
+    assert redo.evaluate("button => button.closest('[title]')?.title") == "Redo (Ctrl+Shift+Z)"
     story.locator(".st-key-site [role=combobox]").click()
     story.get_by_role("option").first.click()
     expect(story).not_to_have_url(links[0])

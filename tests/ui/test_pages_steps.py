@@ -57,6 +57,13 @@ def page_of(name, **link):
     return app
 
 
+def unfolded(app):
+    """The page with the products of a cell and the weighted values open."""
+    for key in ("products of a cell", "weighted values"):
+        app.session_state[key] = True
+    return app.run()
+
+
 def run_of(name, edits=EDITS):
     """The same from the library."""
     source = api.load(name)
@@ -99,7 +106,7 @@ def texts(values) -> list[str]:
 @pytest.mark.parametrize("name", MODELS)
 def test_every_number_of_a_query_in_full_is_the_librarys(name):
     """Products, scaled, tempered, masked, shifted, exps, weights, their sums, the products of a cell, the values."""
-    app = page_of(name, **CHANGED)
+    app = unfolded(page_of(name, **CHANGED))
     _, record = run_of(name)
     _, site, head = LINKS[name]
     row = walk.row(record, site, head, 3)
@@ -263,7 +270,7 @@ def test_cloned_weights_are_compared_with_independent_ones():
 @pytest.mark.parametrize("link", [{}, {"cell": "2.4"}])
 def test_the_line_is_about_the_cell_that_is_outlined(link):
     """The selected one, else that of the largest weight of the query: its numbers stand at every step."""
-    app = page_of("scratch", **link)
+    app = unfolded(page_of("scratch", **link))
     _, record = run_of("scratch", Edits())
     query, key = map(int, link["cell"].split(".")) if link else (5, None)
     _, site, head = LINKS["scratch"]
@@ -275,20 +282,31 @@ def test_the_line_is_about_the_cell_that_is_outlined(link):
     assert f"({key}): q · k = " in html(app)
 
 
+def test_buttons_that_are_always_there_are_drawn_once():
+    """With help, Streamlit draws a button twice and a tooltip: what it says is a title that the page's script gives."""
+    app = page_of("scratch", **CHANGED)
+
+    assert {"Undo", "Redo", "Reset all", "temperature 0.5"} <= {one.label for one in app.button}
+    assert [one.label for one in app.button if one.proto.help] == []
+
+
 def test_a_phone_shows_one_step_and_folds_the_rest():
     """The line of the cell and the step are there; all steps, what can be tried and the vectors wait to be opened."""
     app = page_of("scratch")
     wide = len(app.get("vega_lite_chart"))
     app.checkbox(key="narrow").check().run()
 
-    assert (wide, len(app.get("vega_lite_chart"))) == (4, 1)
+    assert (wide, len(app.get("vega_lite_chart"))) == (2, 1)
     titles = [one.label for one in app.expander]
     assert {"All 16 steps", "Try changes", "Weighted values and their sum"} <= set(titles)
     assert " of its attention to " in html(app)
 
 
 def test_long_texts_are_shown_in_windows_that_are_said():
+    """A query of many is chosen by its number: a list of them all would be drawn anew at each click."""
     app = opened(steps_page, text=" ".join(f"w{i}" for i in range(150)), query="100")
+    assert app.number_input(key="query").value == 100
+    assert '<div class="quiet">w100</div>' in html(app)
 
     assert not app.exception
     assert "Keys 68 to 131 of 150. The sums are over all keys." in html(app)

@@ -293,7 +293,7 @@ def _is_built_in(source: Source, edits: Edits, on: Sequence[tuple[int, Entry]], 
 def _chip(label: str, undo: Callable[..., State], *args: object, key: str = "") -> None:
     shown = label if len(label) <= LONGEST_CHIP else f"{label[:LONGEST_CHIP].rsplit(',', 1)[0]}, …"
     shown += " off" * (shown != label and label.endswith(" off"))
-    options = {"on_click": state.change, "args": (undo, *args), "help": "Undo this change"}
+    options = {"on_click": state.change, "args": (undo, *args)}
     st.button(shown, key=key or f"chip {label}", icon=":material/close:", **options)
 
 

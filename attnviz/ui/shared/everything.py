@@ -22,11 +22,12 @@ OF_MODEL = (pretrained.MODEL, pretrained.HF, examples.TEXT, look.STEP, changes.C
 HELP = "The run as a file that opens here again, every figure as SVG and CSV, and every head as a page for any browser"
 
 
-def menu(at: Look, shown: Sequence[Figure] = ()) -> None:
-    """The menu of a page that has no figure of its own to export there."""
+def menu(at: Look, shown: Sequence[Figure] = (), more: Callable[[], None] = lambda: None) -> None:
+    """The menu of a page that has no figure of its own to export there; `more` draws what else can be saved, first."""
     place = st.popover("Export", icon=":material/download:", on_change="rerun", key="take everything")
     if place.open:
         with place:
+            more()
             button(at, shown)
 
 

@@ -74,14 +74,13 @@ def _now() -> History:
 def buttons() -> None:
     """Undo and redo."""
     history = _now()
-    _button("undo", "Ctrl+Z", History.undo, bool(history.past))
-    _button("redo", "Ctrl+Shift+Z", History.redo, bool(history.future))
+    _button("undo", History.undo, bool(history.past))
+    _button("redo", History.redo, bool(history.future))
 
 
-def _button(name: str, keys: str, step: Callable[[History], History], able: bool) -> None:
+def _button(name: str, step: Callable[[History], History], able: bool) -> None:
     options = {"icon": f":material/{name}:", "disabled": not able, "type": "tertiary"}
-    title = name.capitalize()
-    st.button(title, key=f"icon {name}", help=f"{title} ({keys})", on_click=_go, args=(step,), **options)
+    st.button(name.capitalize(), key=f"icon {name}", on_click=_go, args=(step,), **options)
 
 
 def _go(step: Callable[[History], History]) -> None:

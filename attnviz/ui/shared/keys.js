@@ -103,8 +103,15 @@ if (!window.attnvizWalk) {
     else return;
     event.preventDefault();
   });
+  const SAYS = {  // what Streamlit's own help would say: it draws each button twice, and every click draws all anew
+    ".st-key-icon-undo": "Undo (Ctrl+Z)",
+    ".st-key-icon-redo": "Redo (Ctrl+Shift+Z)",
+    "[class*=st-key-chip-]": "Undo this change",
+    ".st-key-nearer": "Half of what is seen, around the selected cell. Or drag over the map, or turn the wheel with Ctrl",
+  };
   document.addEventListener("mouseover", ({target: box}) => {  // where the pointer rests: what is cut, and what an eye does
     if (box.matches?.("input[role=combobox]")) box.title = box.scrollWidth > box.clientWidth ? box.value : "";
+    for (const [key, says] of Object.entries(SAYS)) if (box.closest?.(key)) box.closest(key).title = says;
     const eye = box.closest?.(".st-key-off-eyes button");
     if (eye) eye.title = `Switch ${eye.textContent.trim().toLowerCase()} ${"selected" in eye.dataset ? "off" : "on"}`;
   });

@@ -23,7 +23,7 @@ from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, state
 from attnviz.ui.shared.setting import State, choice, coded, each, flag, kept, reader, whole
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block, note
+from attnviz.ui.shared.text import block, block_html, note
 from attnviz.views import SPECIAL, View
 
 COMBINED = ("mean", "max", "min")
@@ -138,6 +138,8 @@ NARROW = kept("narrow", False)
 """Whether the screen is as narrow as a phone's: the script of the page says so."""
 MODULE = 14
 """Characters of a module's name in the choice of a layer."""
+MOST_LISTED = 64
+"""Tokens of a list to choose from: it is drawn anew at each click, closed, with all that is in it."""
 PHONE = 358
 """Pixels that a picture has on a phone."""
 REVS = kept("revs", {})
@@ -349,8 +351,12 @@ def query(title: str, tokens: tuple[Token, ...], cell: Cell | None = None, **beh
     typed = [i for i, token in enumerate(tokens) if not token.special]
     chosen = cell[0] if cell else state.one_of(QUERY, range(len(tokens)), typed[-1] if typed else 0)
     names = [f"{i} · {shown(token.text)}" for i, token in enumerate(tokens)]
-    behavior |= {"shown": chosen, "format_func": names.__getitem__, "width": 170}
-    control(st.selectbox, title, QUERY, range(len(tokens)), lead=title, **behavior)
+    behavior |= {"shown": chosen, "lead": title}
+    if len(tokens) <= MOST_LISTED:
+        control(st.selectbox, title, QUERY, range(len(tokens)), format_func=names.__getitem__, width=170, **behavior)
+    else:
+        control(st.number_input, title, QUERY, 0, len(tokens) - 1, required=True, width=130, **behavior)
+        st.html(block_html(shown(tokens[chosen].text), "quiet"), width="content")
     return chosen
 
 

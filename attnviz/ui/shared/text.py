@@ -32,8 +32,12 @@ def plain(text: str) -> str:
 
 def block(text: str, css: str, tag: str = "div", **attributes: str) -> None:
     """A text in an element of its own."""
+    st.html(block_html(text, css, tag, **attributes))
+
+
+def block_html(text: str, css: str, tag: str = "div", **attributes: str) -> str:
     named = "".join(f' {name}="{value}"' for name, value in attributes.items())
-    st.html(f'<{tag} class="{css}"{named}>{plain(text)}</{tag}>')
+    return f'<{tag} class="{css}"{named}>{plain(text)}</{tag}>'
 
 
 def note(text: str, kind: str = "error") -> None:
@@ -51,9 +55,9 @@ def large(text: str) -> None:
     block(text, "large")
 
 
-def quiet(text: str) -> None:
-    """A remark beside a picture."""
-    block(text, "quiet")
+def quiet(*texts: str) -> None:
+    """Remarks beside a picture: one element, however many they are, as every one costs time at each click."""
+    st.html("".join(block_html(text, "quiet") for text in texts))
 
 
 def title(text: str) -> None:

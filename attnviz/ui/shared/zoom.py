@@ -28,8 +28,6 @@ DEEPEST = 8
 MOST_PLACES = 6
 """Places of a phrase that are listed."""
 
-NEARER = "Half of what is seen, around the selected cell. Or drag over the map, or turn the wheel with Ctrl."
-
 AROUND = 24
 """Characters of the text that are shown before and after a place."""
 
@@ -140,7 +138,7 @@ def _nearer(at: Look) -> None:
         ends += [begin, min(last, begin + half - 1)]
     part = tuple(ends)
     options = {"disabled": part == (top, bottom, left, right), "on_click": _into, "args": (part,)}
-    st.button("Zoom in", icon=":material/zoom_in:", key="nearer", help=NEARER, **options)
+    st.button("Zoom in", icon=":material/zoom_in:", key="nearer", **options)
 
 
 def _into(part: Window) -> None:

@@ -9,10 +9,13 @@ import streamlit as st
 from attnviz import figures
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.ui.shared import pictures
+from attnviz.ui.shared.text import quiet
 from attnviz.ui.steps import parts
 from attnviz.ui.steps.walked import Walk
 from attnviz.ui.steps.words import INFLUENCE, SCALE, SOFTMAX, WHY
 from attnviz.walk import Stage
+
+HELP = "Every step, the query in full, the scale and the cost: one HTML file to read, hand out or print as PDF."
 
 
 def button(at: Walk, every: tuple[Stage, ...]) -> None:
@@ -26,8 +29,8 @@ def button(at: Walk, every: tuple[Stage, ...]) -> None:
         key="handout",
         icon=":material/description:",
         on_click="ignore",
-        help="Every step, the query in full, the scale and the cost: one HTML file to read, hand out or print as PDF.",
     )
+    quiet(HELP)
     pictures.not_made()
 
 

@@ -1,6 +1,7 @@
 """One attention call step by step: every number from tokens to output."""
 
 from contextlib import nullcontext
+from functools import partial
 
 import streamlit as st
 
@@ -49,7 +50,7 @@ def _chain(bar: Bar, at: Walk) -> None:
             if is_open:
                 play.play(at)
     with bar.export:
-        everything.menu(at, tuple(filter(None, (whole, figure))))
+        everything.menu(at, tuple(filter(None, (whole, figure))), partial(handout.button, at, every))
     parts.parts(at)
 
 
@@ -59,9 +60,7 @@ def _all_steps(at: Walk, whole: Figure, every: tuple[Stage, ...]) -> None:
         if is_open:
             rail.rail(whole, every)
             quiet("Click a step. Point at a cell: all steps show its number. Of vectors, 16 numbers are drawn.")
-    with st.container(horizontal=True, gap="small"):
-        pictures.take_away(whole, "rail", "all steps")
-        handout.button(at, every)
+    pictures.take_away(whole, "rail", "all steps")
 
 
 def _one_step(at: Walk, every: tuple[Stage, ...], chosen: int) -> Figure | None:

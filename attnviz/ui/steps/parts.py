@@ -85,11 +85,11 @@ def _shares(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> Non
 
 def _vectors(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> None:
     """The two vectors behind the numbers: what a score is the sum of, and what the weights add up to."""
-    with pictures.part(f"The products of one cell: query {at.query}, key {key}", "products of a cell") as is_open:
+    with pictures.folded(f"The products of one cell: query {at.query}, key {key}", "products of a cell") as is_open:
         if is_open:
             _table_of(at, figures.products(found, key), "products")
             large(f"Their sum is q · k = {digits(found.sums[found.keys.index(key)])}.")
-    with pictures.part("Weighted values and their sum", "weighted values") as is_open:
+    with pictures.folded("Weighted values and their sum", "weighted values") as is_open:
         if is_open:
             _table_of(at, figures.values(found, len(keys)), "values")
             quiet(INFLUENCE + (" This head is off: zeros are handed on instead." if found.is_off else ""))

@@ -10,7 +10,7 @@ from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared.look import QUERY
 from attnviz.ui.shared.setting import choice, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import large, plain, quiet
+from attnviz.ui.shared.text import block_html, plain, quiet
 from attnviz.ui.steps.walked import Walk
 from attnviz.ui.steps.words import WHY
 from attnviz.walk import KEYS, Matrix, Stage
@@ -66,28 +66,24 @@ def _go(name: str, icon: str, key: str, disabled: bool) -> None:
 
 def stage(at: Walk, stage: Stage) -> figures.Figure | None:
     """One stage, large: its equation, its shape, its tables, what changed, and why there is such a step."""
-    equation(stage)
     lead, _, rest = WHY[stage.key].partition(". ")
-    large(f"{lead.removesuffix('.')}.")
-    if stage.missing:
-        large(stage.missing)
+    said = [f"{lead.removesuffix('.')}.", *filter(None, [stage.missing])]
+    st.html(equation(stage) + "".join(block_html(text, "large") for text in said))
     figure = None
     if stage.matrices:
         matrices = _chosen(stage)
         figure = figures.stage(at.record, at.site, at.head, stage, matrices, **at.drawn)
         pictures.picture(figure, "stage", select="cell", on_select=select(at))
-    for remark in (stage.changed, rest, f"Shape of the whole: {stage.sizes}"):
-        if remark:
-            quiet(remark)
+    quiet(*filter(None, (stage.changed, rest, f"Shape of the whole: {stage.sizes}")))
     return figure
 
 
-def equation(stage: Stage) -> None:
+def equation(stage: Stage) -> str:
     """The equation, with the part of this stage marked."""
     parts = (
         f"<mark>{_symbols(part.text)}</mark>" if part.is_current else _symbols(part.text) for part in stage.equation
     )
-    st.html(f'<div class="equation" role="math">{"".join(parts)}</div>')
+    return f'<div class="equation" role="math">{"".join(parts)}</div>'
 
 
 def _symbols(text: str) -> str:
