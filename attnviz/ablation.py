@@ -59,6 +59,12 @@ class Sweep:
     divergence: tuple[np.ndarray, ...] | None
     before: Record
 
+    @property
+    def strongest(self) -> tuple[Site, int] | None:
+        """The head that changes the output most; None where that is not known of any."""
+        effect = self.table["output"]
+        return None if effect.isna().all() else self.heads[int(effect.fillna(-1).argmax())]
+
     def in_words(self) -> str:
         """Why large weight and large effect differ, by this sweep's own numbers."""
         weight, effect = self.table["confidence"], self.table["output"]

@@ -49,9 +49,14 @@ class Domain:
     here: str = "here"
 
     @property
+    def ending(self) -> str:
+        """Where the colors end, of a scale that adapts."""
+        return f"colors end at {self.top:.2g}, the largest {self.here}" if self.kind == "adapts" else ""
+
+    @property
     def caption(self) -> str:
         return {
-            "adapts": f"weight; colors end at {self.top:.2g}, the largest {self.here}",
+            "adapts": f"weight; {self.ending}",
             "fixed": "weight, from 0 to 1",
             "shared": "weight, from 0 to the largest of all heads",
             "log": "weight, on a logarithmic scale; 0.0001 and less look alike",

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnviz import metrics, tables, words
 from attnviz.charts import ends
-from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, colored, domain_of
+from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, Domain, colored, domain_of
 from attnviz.charts.frame import Frame
 from attnviz.charts.maps import Map, size_within
 from attnviz.charts.size import Size, size_of
@@ -57,7 +57,7 @@ def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:
     scores = {} if found.scores is None else {"score": (found.scores, ".3f")}
     return Map(
         title=title_of(seen, head),
-        lines=[*subtitles(seen.record, style), _reading(seen), seen.window, *seen.notes],
+        lines=[*subtitles(seen.record, style), _reading(seen), _window(seen, scale), *seen.notes],
         rows=seen.queries,
         columns=seen.keys,
         size=size,
@@ -72,6 +72,11 @@ def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:
         predicted=seen.predicted or (),
         ends=_at_ends(seen, head, size, style),
     )
+
+
+def _window(seen: Seen, scale: Domain) -> str:
+    """Which part is seen, and that its colors are not those of the whole map: the legend may stand off the screen."""
+    return " · ".join(filter(None, [seen.window, scale.ending if seen.window else ""]))
 
 
 def _reading(seen: Seen) -> str:

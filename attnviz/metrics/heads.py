@@ -85,14 +85,15 @@ def metric(name: str) -> Metric:
     raise InputError(f"There is no metric {name!r}; there are {', '.join(one.name for one in METRICS)}.")
 
 
-def head_metrics(record: Record, sentence: int = 0) -> pd.DataFrame:
-    """One row per head: site, kind, layer, head, a column for each of `METRICS`, rows, left_out.
+def head_metrics(record: Record, sentence: int = 0, site: Site | None = None) -> pd.DataFrame:
+    """One row per head, of one site if it is given: site, kind, layer, head, each of `METRICS`, rows, left_out.
 
     `rows` is how many rows of tokens were measured, `left_out` how many had no key left or were no numbers. A number is
     missing where it cannot be measured: at another kind of site, of a model that is read only, on a text without such
     a token.
     """
-    parts = [_columns(record, step, sentence) for step in record.steps]
+    steps = record.steps if site is None else (record.step(site),)
+    parts = [_columns(record, step, sentence) for step in steps]
     together = {name: [value for part in parts for value in part[name]] for name in parts[0]} if parts else {}
     return pd.DataFrame(together).astype({one.name: "Float64" for one in METRICS})
 

@@ -6,7 +6,7 @@ import pytest
 import streamlit as st
 from test_pages import html, opened
 
-from attnviz import api, words
+from attnviz import ablation, api, words
 from attnviz.metrics.rollout import mixed, rollout
 from attnviz.ui.overview.numbers import LAYER, MEANINGS, NAMES, TITLES
 from attnviz.ui.overview.page import PANELS
@@ -94,6 +94,11 @@ def test_switching_each_head_off_adds_what_that_changes():
     app.button(key="switch each off").click().run()
 
     assert not app.exception
+    source = api.load("story")
+    swept = ablation.sweep(source, source.tokenize(["The cat sat on the mat because it was tired"]))
+    site, head = swept.strongest
+    assert f"{site} head {head} matters most here" in swept.in_words().lower()
+    assert f"Head {head} · {site}" in html(app)
     assert "A weight says where a head looks" in html(app) or "also has the largest weights" in html(app)
     assert app.selectbox(key="sort").value == "output"
     assert {"Order: Output change", "Order: Prediction change"} >= set(app.selectbox(key="sort").options)

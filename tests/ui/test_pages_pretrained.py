@@ -22,9 +22,11 @@ from huggingface_hub import constants
 
 from attnviz import api, metrics
 from attnviz.core.edits import Edits, Site
+from attnviz.metrics.roles import Role
 from attnviz.sources.huggingface import source as sources
 from attnviz.sources.huggingface import trial
-from attnviz.ui.shared import arrivals, toolbar
+from attnviz.ui.model import heads as model_heads
+from attnviz.ui.shared import arrivals, findings, toolbar
 from attnviz.ui.shared.look import COLORS, SENTENCE, SHOW
 from attnviz.words import turned
 
@@ -156,7 +158,7 @@ def test_the_mask_of_a_model_that_predicts_nothing_foretells_nothing(folder):
     """Beside the rows stands a next word only where a model says one."""
     masks = {kind: "".join(specs(pretrained(folder(kind), masks_page, text=CAT))) for kind in KINDS}
 
-    foretell = {kind for kind, drawn in masks.items() if "to predict the next token" in drawn}
+    foretell = {kind for kind, drawn in masks.items() if "the next word it predicts" in drawn}
     assert foretell == {"LlamaForCausalLM", "BartForConditionalGeneration"}
 
 
@@ -266,6 +268,24 @@ def test_it_opens_on_the_head_with_the_clearest_role(folder, monkeypatch):
     assert (app.query_params["site"], app.query_params["show"]) == ("e1", "1")
     assert app.session_state["state"][SHOW] == 1
     assert pretrained(model, text=CAT, show="2").query_params["show"] == "2"
+
+
+def test_a_head_says_what_it_looks_like_by_its_weights(folder, monkeypatch):
+    """On Heads; the page of the model leads to the clearest head of each role."""
+
+    def roles(row):
+        name, value = "previous token", 0.9 if (row["layer"], row["head"]) == (1, 2) else 0.7
+        return (Role(name, f"{name}: {value:.2f} on this text", value),)
+
+    for place in (findings, model_heads):
+        monkeypatch.setattr(place, "roles", roles)
+    model = folder("BertModel")
+
+    said = "By its weights alone it looks like previous token: {} on this text."
+    assert said.format("0.90") in html(pretrained(model, text=CAT, site="e1", show="2"))
+    assert said.format("0.70") in html(pretrained(model, text=CAT, site="e0", show="2"))
+    card = pretrained(model, model_page, text=CAT)
+    assert [one.label for one in card.button if one.label.startswith("encoder")] == ["encoder layer 1, head 2"]
 
 
 # Models with attention in code of their own

@@ -34,7 +34,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
             pictures.picture(figure, key, select="cell", on_select=forms.select(form), on_zoom=zoom.asked)
             with st.container(width="stretch", key="beside"):
                 edits.elsewhere(at)
-                findings.of_head(at.source, at.site, at.head)
+                findings.of_head(at)
                 forms.said(form, at, shown["view"])
                 says.panel(at)
         pictures.numbers(figure, key, "this head")

@@ -5,9 +5,12 @@ from html import escape
 import streamlit as st
 
 from attnviz.core.amounts import percent
+from attnviz.core.edits import Site
+from attnviz.metrics.roles import roles
 from attnviz.sources.cards import Behavior, Card
 from attnviz.ui.shared import findings, look, pages
-from attnviz.ui.shared.text import plain, quiet
+from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.text import heading, plain, quiet
 
 CHANCE = "By chance"
 COLUMNS = ("Rate", CHANCE, "Accuracy, on → off")
@@ -28,16 +31,32 @@ def table_of(card: Card) -> None:
         st.html(f'<div class="{kind} top"><b>Role</b>{"".join(f"<b>{name}</b>" for name in columns)}</div>')
         for found, i in sorted(rows, key=lambda row: (row[0].site, row[0].heads[row[1]]) != card.opens):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                _head(found, found.heads[i])
+                _head(found.site, found.heads[i])
                 st.html(_row(found, i, columns, kind))
     quiet(MEANING)
 
 
-def _head(found: Behavior, head: int) -> None:
-    behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {found.site} {head}"}
-    behavior |= {"on_click": look.look_at, "args": (found.site, head)}
+def by_weights(at: Look) -> None:
+    """Of each role that heads look like on this text, by their weights alone, the clearest head; it leads there."""
+    table = findings.numbers(at.untouched, at.sentence)
+    every = [] if table is None else [(role, row) for _, row in table.iterrows() for role in roles(row)]
+    clearest = {role.name: (role, row) for role, row in sorted(every, key=lambda one: one[0].value)}
+    if not clearest:
+        return
+    heading("What its heads look like by their weights")
+    with st.container(gap=None, key="roles"):
+        for role, row in sorted(clearest.values(), key=lambda one: -one[0].value):
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                _head(Site(row["kind"], row["layer"]), row["head"], role.name)
+                quiet(role.evidence)
+    quiet("The clearest head of each role. Weights do not show importance: test it on Overview.")
+
+
+def _head(site: Site, head: int, key: str = "") -> None:
+    behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {site} {head} {key}".strip()}
+    behavior |= {"on_click": look.look_at, "args": (site, head)}
     with st.container(width=210):
-        if st.button(f"{found.site}, head {head}", **behavior):
+        if st.button(f"{site}, head {head}", **behavior):
             pages.go_to(pages.TITLES[0])
 
 

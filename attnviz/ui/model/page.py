@@ -17,6 +17,7 @@ from attnviz.ui import settings
 from attnviz.ui.model import heads
 from attnviz.ui.shared import everything, files, look, mask, pages, state, toolbar
 from attnviz.ui.shared.edits import OFF
+from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import State, read
@@ -30,7 +31,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         with bar.export:
             everything.menu(bar.at)
     if source.facts:
-        _pretrained(source)
+        _pretrained(source, bar.at)
     elif source.one_run:
         _one_run(source)
     elif source.card is None:
@@ -88,14 +89,16 @@ def _items(sentences: Iterable[str]) -> None:
     st.html(f'<ul class="text">{"".join(f"<li>{plain(one)}</li>" for one in sentences)}</ul>')
 
 
-def _pretrained(source: Source) -> None:
-    """Of a model of Hugging Face: how it is made. What its heads do was not measured here."""
+def _pretrained(source: Source, at: Look) -> None:
+    """Of a model of Hugging Face: how it is made, and what its heads look like. What they do was not measured here."""
     with st.container(width=620):
         title(source.name)
         large("A pretrained model of Hugging Face. What its heads do was not measured here.")
         for sentence in filter(None, (source.read_only, source.unseen)):
             large(sentence)
         table(source.described(), numbers=(1,))
+        with suppress(AttnvizError):
+            heads.by_weights(at)
         if st.button("Look at all its heads", key="all heads", icon=":material/arrow_forward:"):
             pages.go_to("Overview")
 

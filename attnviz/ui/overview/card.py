@@ -5,7 +5,6 @@ from html import escape
 import pandas as pd
 import streamlit as st
 
-from attnviz.metrics.roles import roles
 from attnviz.ui.overview.numbers import MEANINGS, OFF, TITLES, Numbers
 from attnviz.ui.shared import findings, look, pages
 from attnviz.ui.shared.look import Look
@@ -18,16 +17,17 @@ SHOWN = ("confidence", "effective_keys", "distance", "previous", "self", "first"
 def of_head(at: Look, known: Numbers) -> None:
     """What the framed head looks like on this text, what is known of it, and its numbers."""
     row = known.row((at.site, at.head))
-    large(f"Head {at.head} · {at.site}")
-    findings.of_head(at.source, at.site, at.head)
-    if found := roles(row):
-        quiet(f"By its weights alone it looks like {', '.join(role.evidence for role in found)}.")
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chosen"):
+        large(f"Head {at.head} · {at.site}")
+        if st.button("Open this head", key="open head", icon=":material/arrow_forward:"):
+            look.look_at(at.site, at.head)
+            pages.go_to(pages.TITLES[0])
+    findings.of_head(at, role=False)
+    if said := findings.by_weights(row):
+        (large if at.source.facts else quiet)(said)
     there = [name for name in (*SHOWN, *OFF) if name in known.names and not pd.isna(row[name])]
     with st.container(width=360):
         table([(_named(name), number(name, float(row[name]))) for name in there], numbers=(1,))
-    if st.button("Open this head", key="open head", icon=":material/arrow_forward:"):
-        look.look_at(at.site, at.head)
-        pages.go_to(pages.TITLES[0])
 
 
 def _named(name: str) -> str:

@@ -13,7 +13,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
 from attnviz.metrics.heads import METRICS
 from attnviz.metrics.roles import roles
-from attnviz.ui.shared import cache, cores, state
+from attnviz.ui.shared import cache, cores, look, state
 from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.text import large, note, quiet
@@ -107,6 +107,8 @@ def _sweep(at: Look) -> None:
         note(str(error))
         return
     state.put(SWEEP, (at.run, found.table, found.in_words()))  # without its record
+    if found.strongest is not None:
+        look.look_at(*found.strongest)
     st.rerun()
 
 

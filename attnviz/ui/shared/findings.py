@@ -1,19 +1,47 @@
 """What a head does and how that is known, in words."""
 
+import pandas as pd
 import streamlit as st
 
 from attnviz.charts.theme import CAUTIONS
 from attnviz.core.edits import Site
-from attnviz.sources.base import Source
+from attnviz.core.record import Record
+from attnviz.metrics.roles import roles
 from attnviz.sources.cards import Behavior
-from attnviz.ui.shared import look
+from attnviz.ui.shared import cache, look
 from attnviz.ui.shared.lengths import SENTENCE_ENDS
+from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import large, plain, quiet
 
+MOST_CELLS = 2**20
+"""Weights in which roles are looked for before anybody asks: 144 heads of 85 tokens."""
 
-def of_head(source: Source, site: Site, head: int | str) -> None:
-    """What was found out about the head that is shown; where nothing was, which head to look at instead."""
+
+def numbers(record: Record, sentence: int, site: Site | None = None) -> pd.DataFrame | None:
+    """The metrics of all heads, or of one site; None where measuring them would take long."""
+    steps = record.steps if site is None else (record.step(site),)
+    if sum(step.num_heads * step.shape[2] * step.shape[3] for step in steps) > MOST_CELLS:
+        return None
+    return cache.head_metrics(record, sentence, *([] if site is None else [site]))
+
+
+def by_weights(row: pd.Series) -> str:
+    """What a head looks like on the text at hand; "" where it looks like nothing that has a name."""
+    found = roles(row)
+    return f"By its weights alone it looks like {', '.join(role.evidence for role in found)}." if found else ""
+
+
+def of_head(at: Look, *, role: bool = True) -> None:
+    """What was found out about the head that is shown; where nothing was, which head to look at instead.
+
+    Args:
+        role: whether a pretrained head says what it looks like by its weights.
+    """
+    source, site, head = at.source, at.site, at.head
     if source.facts:
+        table = numbers(at.untouched, at.sentence, site) if role and isinstance(head, int) else None
+        if table is not None and (said := by_weights(table.iloc[head])):
+            large(said)
         quiet("Pretrained. What its heads do was not measured here.")
         return
     if source.card is None:

@@ -15,7 +15,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.stack import Stack
 from attnviz.metrics.roles import clearest
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, edits, history, look, says, state
+from attnviz.ui.shared import cache, edits, findings, history, look, says, state
 from attnviz.ui.shared.look import Look
 
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
@@ -23,9 +23,6 @@ LINKS = """<button class="copy-link">Copy link</button>
 <details class="views"><summary>Views</summary><div class="saved"></div></details>
 <button class="shortcuts" title="Keyboard and words" aria-label="Keyboard and words">?</button>"""
 """Made to work by links.js and glossary.js."""
-
-MOST_CELLS = 2**20
-"""Weights of a run in which roles are looked for before anybody asks: 144 heads of 85 tokens."""
 
 FOLD = '<details class="fold"><summary>Controls</summary></details>'
 """On a phone it shows the controls after it, and hides them; the style sheet says how."""
@@ -103,10 +100,8 @@ def _open_on_the_clearest(source: Source, lines: tuple[str, ...]) -> None:
         return
     with suppress(AttnvizError):  # the page says why the text cannot be run
         record = cache.record(source, lines)
-        if sum(step.num_heads * step.shape[2] * step.shape[3] for step in record.steps) > MOST_CELLS:
-            return
-        table = cache.head_metrics(record, 0)
-        row = clearest(table)
+        table = findings.numbers(record, 0)
+        row = None if table is None else clearest(table)
         if row is not None:
             head = table.iloc[row]
             look.look_at(Site(head["kind"], int(head["layer"])), int(head["head"]))
