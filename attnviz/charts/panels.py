@@ -36,6 +36,7 @@ class Panel:
         signed: whether the scale goes from -limit to limit; else from 0.
         beside: where the number under the pointer stands; None for nowhere.
         index: what a click selects.
+        blocked: cells that are hatched though they have a number, a weight of 0; None for none.
     """
 
     axes: tuple[str, str]
@@ -50,6 +51,7 @@ class Panel:
     signed: bool = True
     beside: tuple[float, float] | None = None
     index: int = 0
+    blocked: np.ndarray | None = None
 
     def place(self, value: float) -> float:
         """Where a number stands on the scale, 0 to 1."""
@@ -58,11 +60,14 @@ class Panel:
 
     def texts(self) -> list[str]:
         """What is read of each cell, row by row; there is no blank in any of them."""
-        return list(map(digits, self.values.ravel()))
+        blocked = np.zeros(self.values.size, bool) if self.blocked is None else self.blocked.ravel()
+        every = zip(self.values.ravel(), blocked.tolist(), strict=True)
+        return ["0\N{NO-BREAK SPACE}(blocked)" if closed else digits(value) for value, closed in every]
 
     def kinds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Which cells are colored, which hatched, which crossed; booleans, (rows, columns)."""
         hatched, crossed = self.values == -np.inf, np.isnan(self.values)
+        hatched |= False if self.blocked is None else self.blocked
         return ~(hatched | crossed), hatched, crossed
 
     def at(self, place: tuple[int, int]) -> tuple[int, int]:

@@ -109,7 +109,10 @@ def _thumbnail(i: int, stage: Stage, matrix: Matrix, y: float, shared: float) ->
     width = min(WIDE, HIGH * columns / max(1, rows)) if of_tokens else WIDE
     sides, beside = (0.0, y, max(12.0, width), HIGH), (NUMBER, y + 8.0)
     limit = max(1.0, limit) if weights else limit
-    return Panel(matrix.axes, matrix.rows, matrix.columns[:seen], values, *sides, limit, not weights, beside, i)
+    blocked = None if matrix.blocked is None else matrix.blocked[:, :seen].numpy()
+    return Panel(
+        matrix.axes, matrix.rows, matrix.columns[:seen], values, *sides, limit, not weights, beside, i, blocked
+    )
 
 
 def _said(i: int, stage: Stage, matrix: Matrix | None, y: float, chosen: bool, style: Style) -> Frame:

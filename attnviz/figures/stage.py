@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from attnviz.charts import frame, panels, pixels
-from attnviz.charts.frame import Frame, Ramp, text_width
+from attnviz.charts import frame, hatch, panels, pixels
+from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, text_width
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, TEXT_SIZE, WORD_CHARACTER, Theme
@@ -101,8 +101,8 @@ def drawing_of(
         y += made[-1].height + GAP
     bottom = y - GAP + 14
     if len({panel.limit for panel in made}) == 1:
-        around += _legend(made, bottom, style.colors)
-        bottom += 2 * LINE + 26
+        legend = _legend(made, bottom, style.colors)
+        around, bottom = around + legend, max(bottom + 2 * LINE + 26, frame.bottom(legend) + 8)
     if lines is not None:
         wide = {"width": max((panel.width for panel in made), default=0.0) - left, "narrowest": 420}
         top = -plans[0].above - 8 if plans else 0.0
@@ -129,7 +129,9 @@ def _legend(made: list[Panel], top: float, colors: Theme) -> Frame:
     ticks = ((0, f"−{limit}"), (0.5, "0"), (1, limit)) if signed else ((0, "0"), (1, "1"))
     caption = "from negative over 0 to positive" if signed else "weight, from 0 to 1"
     ramp = Ramp(caption, pixels.ramp_uri(panels.ground(signed, colors)), ticks)
-    return frame.legend([], ramp, top=top, width=400, colors=colors)
+    hatched = any(panel.kinds()[1].any() for panel in made)
+    entries = [Entry("blocked", hatch.shape(0, SWATCH), colors.hatch, 1.0, colors.blocked)] if hatched else []
+    return frame.legend(entries, ramp, top=top, width=400, colors=colors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +214,10 @@ class _Plan:
         limit = panels.limit_of(values) if signed else max(1.0, panels.limit_of(values))
         beside = left + text_width(self.caption, WORD_CHARACTER) + 24, y - self.above + LINE / 2
         sides = 0.0, y, wide * len(self.columns), high * len(self.matrix.rows)
-        return Panel(self.matrix.axes, self.matrix.rows, self.columns, values, *sides, limit, signed, beside)
+        blocked = self.matrix.blocked
+        hatched = None if blocked is None else blocked[:, : len(self.columns)].numpy()
+        given = self.matrix.axes, self.matrix.rows, self.columns, values, *sides, limit, signed, beside
+        return Panel(*given, blocked=hatched)
 
     def around(self, panel: Panel, left: float) -> Frame:
         """Caption, labels and a line around it."""
@@ -241,8 +246,11 @@ class _Plan:
         if wide < READABLE[0] or high < READABLE[1]:
             return Frame()
         drawn, on_ramp = [], panel.kinds()[0]
+        closed = np.zeros_like(on_ramp) if panel.blocked is None else panel.blocked
         short = max(text_width(in_cell(value)) for value in panel.values.flat) > wide - 4
         for (row, column), value in np.ndenumerate(panel.values):
+            if closed[row, column]:
+                continue
             ground = pixels.color_at(panel.place(value), ramp) if on_ramp[row, column] else None
             color = pixels.readable(ground, self.colors) if ground else self.colors.text
             drawn.append(frame.words((column + 0.5) * wide, panel.y + (row + 0.5) * high, in_cell(value, short), color))

@@ -92,7 +92,8 @@ def softmax(call: Call) -> Worked:
     left = f" {empty} row(s) have no key left and get '{call.step.scoring.empty_rows}'." if empty else ""
     largest = number(found.nan_to_num().max()) if found.numel() else "0"
     changed = f"Each row became weights between 0 and 1 that sum to 1; the largest is {largest}.{left}"
-    return _squares(call, changed, weights=found[:, call.columns])
+    weights = found[:, call.columns]
+    return _squares(call, changed, None if call.knobs.mask_after_softmax else _closed(call, weights), weights=weights)
 
 
 @works_out("dropout", "Dropout", "B H Q K", attended)
@@ -106,7 +107,8 @@ def dropout(call: Call) -> Worked:
     lost = int(((before > 0) & (found == 0)).sum())
     many = f"{lost} of {int((before > 0).sum())} weights above 0 were dropped"
     changed = f"{many}, the others divided by {number(1 - p)}: {_sums(call)}."
-    return _squares(call, changed, dropped=found[:, call.columns])
+    dropped = found[:, call.columns]
+    return _squares(call, changed, _closed(call, dropped), dropped=dropped)
 
 
 def _sums(call: Call) -> str:
@@ -120,7 +122,14 @@ def _scores(call: Call, stage: str) -> Tensor:
     return until(call.step, stage).scores(call.head, call.rows, call.columns, **call.where)
 
 
-def _squares(call: Call, changed: str, **tables: Tensor) -> Worked:
+def _closed(call: Call, weights: Tensor) -> Tensor | None:
+    """The cells that the mask blocks and that have no weight; a fully masked row may have some."""
+    if call.step.mask is None:
+        return None
+    return ~call.step.may_attend(call.head, call.rows, call.columns, **call.where) & (weights == 0)
+
+
+def _squares(call: Call, changed: str, blocked: Tensor | None = None, **tables: Tensor) -> Worked:
     """Tables of queries and keys, by name; where a window is shown the sentence says so."""
-    matrices = [call.square(key, key.replace("_", " "), table) for key, table in tables.items()]
+    matrices = [call.square(key, key.replace("_", " "), table, blocked) for key, table in tables.items()]
     return matrices, f"{call.of_window} {changed[:1].upper()}{changed[1:]}".strip()

@@ -42,6 +42,7 @@ class Matrix:
         shape: of the whole.
         rows, columns: the positions that `values` holds.
         values: (rows, columns), as the model has them.
+        blocked: of weights, which cells the mask left without any; None where that is not known or there is none.
     """
 
     key: str
@@ -51,6 +52,7 @@ class Matrix:
     rows: range
     columns: range
     values: Tensor
+    blocked: Tensor | None = None
 
     @property
     def letters(self) -> str:
@@ -145,9 +147,9 @@ class Call:
         width = self._seen(axis, shape[1])
         return Matrix(key, name, ("query", axis), shape, self.queries, width, values[:, slice_of(width)])
 
-    def square(self, key: str, name: str, values: Tensor) -> Matrix:
+    def square(self, key: str, name: str, values: Tensor, blocked: Tensor | None = None) -> Matrix:
         """A window of a table of queries and keys."""
-        return Matrix(key, name, ("query", "key"), self.step.shape[2:], self.queries, self.keys, values)
+        return Matrix(key, name, ("query", "key"), self.step.shape[2:], self.queries, self.keys, values, blocked)
 
     def _seen(self, axis: str, size: int) -> range:
         chosen = {"query": self.queries, "key": self.keys}

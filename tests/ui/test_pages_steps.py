@@ -240,7 +240,7 @@ def test_numbers_set_by_hand_come_from_the_link():
     row = walk.row(record, Site("encoder", 1), 2, 3)
 
     assert [cells[1] for cells in table(app, "key")] == texts(row.sums)
-    assert f"q · k = {texts(row.sums)[1]} → " in html(app)
+    assert f"q · k = {texts(row.sums)[1]} → " in html(app).replace("\N{NO-BREAK SPACE}", " ")
     assert [cells[1] for cells in table(page_of("scratch", query="3", cell="3.1"), "key")] != texts(row.sums)
 
 
@@ -279,7 +279,7 @@ def test_the_line_is_about_the_cell_that_is_outlined(link):
 
     assert [(*map(int, here[["rows", "columns"]].iloc[0]),) for here in drawn(app, "here")] == 4 * [(query, key)]
     assert f"({query}) gives {digits(weights[key])} of its attention to" in unescape(html(app))
-    assert f"({key}): q · k = " in html(app)
+    assert f"({key}): q · k = " in html(app).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_buttons_that_are_always_there_are_drawn_once():

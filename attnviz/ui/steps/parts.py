@@ -1,5 +1,6 @@
 """What stands under the stages, in tabs. Each is a function of a `Walk`, and runs when its tab is open."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 
@@ -52,7 +53,8 @@ def of_cell(at: Walk) -> None:
     who, whom = (quoted_token(part[i].text, i) for part, i in zip(at.tokens, (at.query, key), strict=True))
     given = digits(found.weights[found.keys.index(key)])
     step = at.record.step(at.site)
-    in_words(f"{who} gives {given} of its attention to {whom}: {line(found, step, key)}.")
+    together = re.sub("([−÷=·→+]) ", "\\1\N{NO-BREAK SPACE}", line(found, step, key))  # a sign stays with its number
+    in_words(f"{who} gives {given} of its attention to {whom}: {together}.")
 
 
 def row(at: Walk) -> None:
