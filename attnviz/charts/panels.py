@@ -60,9 +60,7 @@ class Panel:
 
     def texts(self) -> list[str]:
         """What is read of each cell, row by row; there is no blank in any of them."""
-        blocked = np.zeros(self.values.size, bool) if self.blocked is None else self.blocked.ravel()
-        every = zip(self.values.ravel(), blocked.tolist(), strict=True)
-        return ["0\N{NO-BREAK SPACE}(blocked)" if closed else digits(value) for value, closed in every]
+        return list(map(digits, self.values.ravel()))
 
     def kinds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Which cells are colored, which hatched, which crossed; booleans, (rows, columns)."""
