@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from attnviz.models import trained
 from attnviz.sources import cards
+from attnviz.ui.shared import models
 
 CARD = cards.card("translator")
 SITE, HEAD = CARD.opens
@@ -23,8 +24,9 @@ def open_page(page: Page, server: str, path: str = "") -> None:
 
 
 def choose(page: Page, model: str) -> None:
+    """By its name, under which stands what it is: that belongs to the name, for those who hear it, too."""
     page.get_by_label("Model").first.click()
-    page.get_by_role("option", name=model, exact=True).click()
+    page.get_by_role("option", name=f"{model} {models.line(model)}", exact=True).click()
     page.wait_for_function(
         "model => (new URLSearchParams(location.search).get('model') ?? 'translator') === model", arg=model
     )

@@ -15,6 +15,7 @@ from attnviz.models import trained
 from attnviz.sources import cards
 from attnviz.sources import trained as trained_source
 from attnviz.ui.shared import cache, examples
+from attnviz.ui.shared import models as listed
 from attnviz.ui.shared.edits import OFF
 from attnviz.ui.shared.lengths import SENTENCE_ENDS
 
@@ -82,6 +83,16 @@ def test_a_link_without_a_model_means_the_translator():
     assert app.selectbox(key="model").value == api.DEFAULT == "translator"
     assert set(app.query_params) == {"colors"}
     assert f"Head {HEAD} of {SITE}" in html(app)
+
+
+def test_each_model_of_the_list_has_a_line_that_says_what_it_is():
+    """What it does, what it shows, and of those with a card how large it is."""
+    shown = html(opened(model="scratch"))
+
+    assert [name for name in api.SOURCES if escape(listed.line(name)) not in shown] == []
+    assert {*api.SOURCES} < {*listed.LINES}
+    assert "0.7 million weights" in listed.line("translator")
+    assert len({listed.line(name) for name in ("mine", "also mine")}) == 1
 
 
 @pytest.mark.parametrize("page", [heads_page, masks_page, model_page])

@@ -76,15 +76,16 @@ def source(model: str) -> Saved | InputError:
     return state.get(OPEN).get(model) or InputError(f"{missing}: drop it here again, or choose another model.")
 
 
-def box(setting: Setting[str]) -> None:
+def box(setting: Setting[str], beside: str = "") -> None:
     """The button that opens files. The script of the page brings it what is dropped anywhere.
 
     Args:
         setting: the model, which becomes the file.
+        beside: HTML that stands with the button, so that it costs no element of its own.
     """
     key = f"files {state.get(TAKEN)}"
     options = {"max_upload_size": MOST_MB, "on_change": _take, "args": (key, setting)}
-    st.html(BUTTON, width="content")
+    st.html(BUTTON + beside, width="content")
     with st.container(key="open-files"):
         st.file_uploader("Open files", accept_multiple_files=True, key=key, **options)
 

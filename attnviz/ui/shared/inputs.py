@@ -5,7 +5,19 @@ import streamlit as st
 from attnviz import api
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, changes, examples, files, lengths, look, parameters, pretrained, state, toolbar
+from attnviz.ui.shared import (
+    cache,
+    changes,
+    examples,
+    files,
+    lengths,
+    look,
+    models,
+    parameters,
+    pretrained,
+    state,
+    toolbar,
+)
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.examples import KNOWN, TEXT
 from attnviz.ui.shared.pretrained import MODEL
@@ -110,7 +122,7 @@ def _model() -> tuple[Source | Arrival | AttnvizError, AttnvizError | None]:
     if state.get(MODEL) not in offered:  # a person's own model that is shown no more
         state.put(MODEL, api.DEFAULT)
     chosen = control(st.selectbox, "Model", MODEL, offered, format_func=files.title, **options)
-    files.box(MODEL)
+    files.box(MODEL, models.lines(offered))
     if chosen == pretrained.NAME:
         return pretrained.field(), None
     pretrained.leave()

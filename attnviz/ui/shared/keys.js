@@ -141,6 +141,15 @@ if (!window.attnvizWalk) {
     const box = phrases[0]?.querySelector("input");
     if (phrase !== box) (phrase = box)?.focus();
   };
+  const models = document.getElementsByClassName("st-key-model"), lines = document.getElementsByClassName("model-line");
+  const explain = () => {  // in the open list of models: what each is
+    if (!models[0]?.querySelector('[aria-expanded="true"]')) return;
+    const known = Object.fromEntries([...lines].map((one) => [one.dataset.name, one.textContent]));
+    document.querySelectorAll('[role=listbox][aria-label="Model"] [role=option]').forEach((one) => {
+      one.dataset.line = known[one.textContent] ?? "";
+      one.closest("[data-testid]").dataset.lines = "";
+    });
+  };
   const rows = document.getElementsByClassName("st-key-row-one");
   const text = new ResizeObserver(([{contentRect}]) => {  // the second row stays in view under a text of any height
     document.documentElement.style.setProperty("--row-one", `${contentRect.height}px`);
@@ -180,7 +189,7 @@ if (!window.attnvizWalk) {
   new MutationObserver(() => {
     if (waits) return;
     waits = true;
-    requestAnimationFrame(() => { waits = false; ready(); tell(); busy(); typed(); });
+    requestAnimationFrame(() => { waits = false; ready(); tell(); busy(); typed(); explain(); });
   }).observe(document.body, {childList: true, subtree: true, characterData: true, attributes: true, attributeFilter: ["data-stale"]});
   ready();
 }
