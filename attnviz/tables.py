@@ -109,18 +109,28 @@ def comparison_table(both: Beside) -> pd.DataFrame:
     Also variation, of the row. A place that one map lacks is empty; of more than `MOST_CELLS` cells, the
     `STRONGEST` of each row that differ most.
     """
-    size = np.abs(np.nan_to_num(both.difference, nan=-1.0))
-    i, j = _largest(size)
+    count = strongest_of(len(both.rows))
+    parts = [_compared(both, rows, count) for rows in metrics.row_slices(len(both.rows), len(both.columns))]
+    i, j, a, b, difference = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     columns: dict[str, np.ndarray] = {}
     for end, (side, name) in enumerate(((both.a, "a"), (both.b, "b"))):
         for axis, (what, places, at) in enumerate((("query", both.rows, i), ("key", both.columns, j))):
             own = [pair[end] for pair in places]
             columns[f"{what}_{name}"] = np.array(own, dtype=object)[at]
             columns[f"{what}_token_{name}"] = _texts([p if p is None else side.tokens[axis][p].text for p in own])[at]
-    (a, _), (b, _) = both.maps
-    numbers = {"a": a[i, j], "b": b[i, j], "difference": both.difference[i, j], "variation": both.variation[i]}
-    note = f"Of {size.shape[1]:,} keys, the {STRONGEST} of each query that differ most."
-    return _cut(pd.DataFrame(columns | numbers), size.size, note)
+    numbers = {"a": a, "b": b, "difference": difference, "variation": both.variation[i]}
+    note = f"Of {len(both.columns):,} keys, the {count} of each query that differ most."
+    return _cut(pd.DataFrame(columns | numbers), len(both.rows) * len(both.columns), note)
+
+
+def _compared(both: Beside, rows: slice, count: int) -> tuple[np.ndarray, ...]:
+    """Row, column, A, B and their difference, of some rows: of every cell, or of those that differ most."""
+    part = both.part(rows)
+    difference = part.difference
+    many = len(both.rows) * len(both.columns) > MOST_CELLS
+    i, j = _largest(np.abs(np.nan_to_num(difference, nan=-1.0)), count) if many else _every(difference)
+    (a, _), (b, _) = part.maps
+    return i + rows.start, j, a[i, j], b[i, j], difference[i, j]
 
 
 def alike_table(divergences: Divergences) -> pd.DataFrame:
@@ -137,11 +147,10 @@ def rollout_table(shares: np.ndarray, texts: Sequence[str]) -> pd.DataFrame:
 
     Of more than `MOST_CELLS` cells, the `STRONGEST` of each query.
     """
-    i, j = _largest(shares)
+    count = strongest_of(len(shares))
+    i, j = _largest(shares, count) if shares.size > MOST_CELLS else _every(shares)
     table = pd.DataFrame(_cells(i, j, texts, texts) | {"share": shares[i, j]})
-    return _cut(
-        table, shares.size, f"Of {len(shares):,} tokens, the {STRONGEST} with the largest shares of each query."
-    )
+    return _cut(table, shares.size, f"Of {len(shares):,} tokens, the {count} with the largest shares of each query.")
 
 
 def reached_table(numbers: dict[str, np.ndarray], texts: Sequence[str]) -> pd.DataFrame:
@@ -287,11 +296,9 @@ def _every(cells: np.ndarray | torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
     return i.ravel(), j.ravel()
 
 
-def _largest(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Row and column of every cell; of more than `MOST_CELLS`, of the `STRONGEST` of each row."""
-    if cells.size <= MOST_CELLS:
-        return _every(cells)
-    j = np.argsort(-cells, axis=1, kind="stable")[:, :STRONGEST]
+def _largest(cells: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of the `count` largest cells of each row."""
+    j = np.argsort(-cells, axis=1, kind="stable")[:, :count]
     return np.repeat(np.arange(len(cells)), j.shape[1]), j.ravel()
 
 

@@ -297,9 +297,10 @@ def compared(both: Beside) -> str:
 
 def compared_cell(both: Beside, row: int, column: int) -> str:
     """One cell of two maps as a sentence; the places are those of their grid."""
-    more = float(both.difference[row, column])
+    one = both.part(slice(row, row + 1), slice(column, column + 1))
+    more = float(one.difference[0, 0])
     digits = 4 if 0 < abs(more) < FINE else 2
-    each = [_gives(both, end, row, column, digits) for end in range(2)]
+    each = [_gives(one, end, digits) for end in range(2)]
     much = f": higher in {'B' if more > 0 else 'A'} by {decimals(abs(more), digits)}" if more == more and more else ""
     if None in each:
         clause, name = (each[0], "A") if each[0] else (each[1], "B")
@@ -307,20 +308,19 @@ def compared_cell(both: Beside, row: int, column: int) -> str:
     return f"{each[0]} in A, and in B {each[1]}{much}."
 
 
-def _gives(both: Beside, end: int, row: int, column: int, digits: int) -> str | None:
-    """What a cell of A (0) or B (1) says; None if it has no such cell."""
-    weights, states = both.maps[end]
-    if states[row, column] == BLANK:
+def _gives(one: Beside, end: int, digits: int) -> str | None:
+    """What a cell, the only one, says in A (0) or B (1); None if it has no such cell."""
+    weights, states = one.maps[end]
+    if states[0, 0] == BLANK:
         return None
-    side = (both.a, both.b)[end]
-    places = ((both.rows, row), (both.columns, column))
-    query, key = (quoted_token(side.tokens[axis][p[at][end]].text, p[at][end]) for axis, (p, at) in enumerate(places))
-    if states[row, column] == metrics.BLOCKED:
+    side = (one.a, one.b)[end]
+    places = (one.rows[0][end], one.columns[0][end])
+    query, key = (quoted_token(tokens[at].text, at) for tokens, at in zip(side.tokens, places, strict=True))
+    if states[0, 0] == metrics.BLOCKED:
         return f"{query} may not look at {key}"
-    if states[row, column] == metrics.EMPTY:
+    if states[0, 0] == metrics.EMPTY:
         return f"{query} has no key left"
-    weight = float(weights[row, column])
-    return f"{query} gives {decimals(weight, digits)} to {key}"
+    return f"{query} gives {decimals(float(weights[0, 0]), digits)} to {key}"
 
 
 def _place(both: Beside, axis: int, at: int) -> str:
@@ -348,7 +348,7 @@ def _unpaired(both: Beside) -> list[str]:
 
 
 def _alignments(both: Beside) -> tuple[Alignment, Alignment]:
-    return both.comparison.queries, both.comparison.keys
+    return both.queries, both.keys
 
 
 def alike(divergences: Divergences, site: Site, head: int) -> str:

@@ -23,7 +23,7 @@ from attnviz.core.display import file_stem, in_title, shown
 from attnviz.core.tokens import Token
 from attnviz.figures.figure import Drawn, Figure, edited, subtitles, text_array
 from attnviz.metrics import BLOCKED
-from attnviz.metrics.beside import BLANK, Beside, Side, tiled_states, tiles
+from attnviz.metrics.beside import BLANK, Beside, Side, tiles
 from attnviz.words import all_heads
 
 GAP, BAR, NUMBER = 34, 90, 40
@@ -116,9 +116,13 @@ def _stem(side: Side) -> str:
 
 
 def _arrays(found: Beside) -> dict[str, np.ndarray]:
-    arrays = {"difference": found.difference, "variation": found.variation}
+    tile = size_beside(len(found.rows), len(found.columns)).tile if found.is_long else 1
+    numbers = [numbers for numbers, _ in found.tiled(tile)]
+    arrays = {"difference": numbers[2], "variation": found.variation}
+    if tile > 1:
+        arrays["cells_per_side_of_tile"] = np.array(tile)
     for end, (side, name) in enumerate(((found.a, "a"), (found.b, "b"))):
-        arrays[name] = found.maps[end][0]
+        arrays[name] = numbers[end]
         for axis, what, places in ((0, "query", found.rows), (1, "key", found.columns)):
             texts = ["" if pair[end] is None else side.tokens[axis][pair[end]].text for pair in places]
             arrays[f"{what}_tokens_{name}"] = text_array(texts)
@@ -305,12 +309,11 @@ class _Plan:
         if self.room:
             small = self.left + end * (self.half + GAP / 2), 0.0
             return small if end < 2 else (0.0, self.below_small + self.above)
-        left = 0.0 if self.found.comparison.queries.same else sum(self._left(i) for i in range(1, end + 1))
+        left = 0.0 if self.found.queries.same else sum(self._left(i) for i in range(1, end + 1))
         return end * (max(self.size.width, NARROWEST) + GAP) + left, 0.0
 
     def panel(self, end: int) -> ComparedPanel:
-        numbers, states = (*self.found.maps, (self.found.difference, self.found.states))[end]
-        values, (x, y) = tiles(numbers, self.size.tile), self.at(end)
+        (values, states), (x, y) = self.tiled[end], self.at(end)
         size, title = self.sizes[end], x + self.title_at(end) + text_width(self.titles[end], TITLE_CHARACTER)
         number = (x, y - LINE / 2 - 4) if self.is_small(end) else (title + 12, y - self.above + LINE / 2)
         return ComparedPanel(
@@ -325,14 +328,19 @@ class _Plan:
             max(panels.limit_of(values), LEAST) if end == 2 else self.scale.top,
             signed=end == 2,
             beside=number,
-            states=tiled_states(states, self.size.tile),
+            states=states,
             ends=MORE if end == 2 else ("", ""),
         )
 
     @cached_property
+    def tiled(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Numbers and states of the squares of A, B and their difference."""
+        return self.found.tiled(self.size.tile)
+
+    @cached_property
     def scale(self) -> Domain:
         """What the colors of A and B say, the same of both."""
-        largest = panels.limit_of(*(numbers for numbers, _ in self.found.maps))
+        largest = panels.limit_of(*(numbers for numbers, _ in self.tiled[:2]))
         crowded = max(len(self.found.rows), len(self.found.columns)) > CROWDED
         return Domain("adapts", largest) if 0 < largest < (1 if crowded else FAINT) else Domain()
 
@@ -347,7 +355,7 @@ class _Plan:
         if self.is_small(end):
             named = frame.words(0, -SMALL_ABOVE + LINE / 2, self.titles[end], self.colors.text)
             return Frame(titles=(named,), boxes=(outline,))
-        labeled = self.room or not (end and self.found.comparison.queries.same)
+        labeled = self.room or not (end and self.found.queries.same)
         rows, columns = self.labels(0, end), self.labels(1, end)
         at = -axes.PADDING
         return Frame(
@@ -366,7 +374,7 @@ class _Plan:
     def bars(self) -> Frame:
         """How far each row moved, 0 to 1; its number where there is room for it, a dash where it has none."""
         size, colors = self.size, self.colors
-        moved = tiles(self.found.variation[:, None].repeat(size.tile, 1), size.tile)[:, 0]
+        moved = tiles(self.found.variation[:, None], size.tile)[:, 0]
         boxes = [box(-0.5, 0, 0.5, size.height, fill=colors.line, width=0)]
         said = [frame.words(0, -axes.PADDING - LINE / 2, MOVED, colors.quiet)]
         half = max(0.5, min(6.0, size.cell / 2 - 2))
@@ -411,7 +419,7 @@ class _Plan:
         return max(self.sizes[0].height + BELOW, frame.bottom(self.legend_of_weights(0.0, 0.0)) + LINE)
 
     def entries(self) -> list[Entry]:
-        colors, maps = self.colors, self.found.maps
+        colors, maps = self.colors, self.tiled[:2]
         hatched = ("blocked", hatch.shape(0, SWATCH), colors.hatch, 1.0)
         occurs = {
             hatched: any((states == BLOCKED).any() for _, states in maps),

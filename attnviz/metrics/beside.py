@@ -1,7 +1,8 @@
 """Two maps, A and B, laid on one grid: every token of either has its row or column, blank where the other lacks it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -9,9 +10,10 @@ import torch
 
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
-from attnviz.core.record import Record
+from attnviz.core.record import ALL, Record
+from attnviz.metrics.apart import Apart, apart
 from attnviz.metrics.blocks import pool
-from attnviz.metrics.compare import Alignment, Comparison, Side, compare
+from attnviz.metrics.compare import MOST_CELLS, Alignment, Side, align, compare
 from attnviz.metrics.windows import BLOCKED, EMPTY, NAN, WEIGHT, cells
 
 BLANK = -1
@@ -20,50 +22,80 @@ BLANK = -1
 Places = tuple[tuple[int | None, int | None], ...]
 
 
+TILES = 256
+"""Tiles on the longer side of two maps that are too large to be held, at least."""
+
+
 @dataclass(frozen=True, eq=False)
 class Beside:
-    """Two maps on one grid of (rows, columns); a difference is what B has more than A.
+    """Two maps on one grid of (rows, columns), or a part of it; a difference is what B has more than A.
 
     Attributes:
         a, b: what is compared.
-        comparison: the exact numbers of the tokens that belong together.
+        queries, keys: how the tokens of A belong to those of B.
         rows, columns: the place in A and the place in B of each; None where that one lacks the token.
+        known: total variation of each row, 0 to 1, NaN of rows that one map lacks, or that are no distributions; None
+            where it is measured with the rest.
+        measure: what measures two maps that are too large to be held: `apart_of`, or what keeps what that gives.
     """
 
     a: Side
     b: Side
-    comparison: Comparison
+    queries: Alignment
+    keys: Alignment
     rows: Places
     columns: Places
+    known: np.ndarray | None = None
+    measure: Callable[..., Apart] = field(default=lambda *given: apart_of(*given))
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there are too many cells to hold them."""
+        return len(self.rows) * len(self.columns) > MOST_CELLS
+
+    def part(self, rows: slice = ALL, columns: slice = ALL) -> "Beside":
+        """Some rows and columns of the grid; a row's variation is still that over all its keys."""
+        return replace(self, rows=self.rows[rows], columns=self.columns[columns], known=self.variation[rows])
 
     @cached_property
     def maps(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
         """Of A and of B the weights and the states of all cells; the weight of what is blank is NaN."""
         return tuple(self._laid(side, end) for end, side in enumerate((self.a, self.b)))
 
-    @cached_property
+    @property
     def difference(self) -> np.ndarray:
         """B - A; NaN where one of the two lacks the token, or is not a number."""
-        shape = len(self.rows), len(self.columns)
-        laid = np.full(shape, np.nan)
-        rows, columns = (_paired(places) for places in (self.rows, self.columns))
-        laid[np.ix_(rows, columns)] = self.comparison.difference.numpy()
-        return laid
+        (a, _), (b, _) = self.maps
+        return b - a
 
-    @cached_property
+    @property
     def states(self) -> np.ndarray:
         """Of the difference: `BLANK` where either map is, `BLOCKED` where both are; in one alone, a weight of 0."""
-        a, b = (states for _, states in self.maps)
-        blocked = (a == BLOCKED) & (b == BLOCKED)
-        other = np.where(a == BLOCKED, b, np.where(b == BLOCKED, a, np.maximum(a, b)))
-        return np.where((a == BLANK) | (b == BLANK), BLANK, np.where(blocked, BLOCKED, other))
+        (_, a), (_, b) = self.maps
+        return _of_difference(a, b)
+
+    def tiled(self, tile: int) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Numbers and states of A, of B and of their difference in squares of cells.
+
+        A square has the number that is largest in size among its cells, with its sign.
+        """
+        if self.is_long:
+            found = self.pooled(tile)
+            numbers = [one.largest.astype(np.float64) for one in found.maps] + [found.difference]
+            return tuple(zip(numbers, (*found.states, _of_difference(*found.states)), strict=True))
+        each = (*self.maps, (self.difference, self.states))
+        return tuple((tiles(numbers, tile), tiled_states(states, tile)) for numbers, states in each)
+
+    def pooled(self, tile: int | None = None) -> Apart:
+        """Two maps over the same tokens, measured block by block."""
+        tile = tile or -(-max(len(self.rows), len(self.columns)) // TILES)
+        sides = ((side.record, side.site, side.head, side.sentence) for side in (self.a, self.b))
+        return self.measure(*sides, *((part[0][0], part[-1][0] + 1) for part in (self.rows, self.columns)), tile)
 
     @cached_property
     def variation(self) -> np.ndarray:
         """Total variation of each row, 0 to 1; NaN of rows that one map lacks, or that are no distributions."""
-        laid = np.full(len(self.rows), np.nan)
-        laid[_paired(self.rows)] = self.comparison.variation.numpy()
-        return laid
+        return self.pooled().variation if self.known is None else self.known
 
     @property
     def most_row(self) -> int | None:
@@ -74,19 +106,55 @@ class Beside:
     @property
     def most_cell(self) -> tuple[int, int] | None:
         """The cell that changed most; None if none did."""
-        found = np.abs(np.nan_to_num(self.difference, nan=0.0))
+        pooled = self.pooled() if self.is_long else None
+        found = np.abs(np.nan_to_num(pooled.difference if pooled else self.difference, nan=0.0))
         if not found.size or found.max() <= SAME:
             return None
-        row, column = np.unravel_index(int(found.argmax()), found.shape)
-        return int(row), int(column)
+        place = np.unravel_index(int(found.argmax()), found.shape)
+        if pooled:
+            firsts = self.rows[0][0], self.columns[0][0]
+            place = [at[place] - first for at, first in zip((pooled.at_query, pooled.at_key), firsts, strict=True)]
+        return int(place[0]), int(place[1])
+
+    def most_of(self, row: int, column: int, tile: int) -> tuple[int, int]:
+        """The cell that changed most in a square of a grid of tiles."""
+        first = row * tile, column * tile
+        part = self.part(*(slice(start, start + tile) for start in first))
+        found = np.abs(np.nan_to_num(part.difference, nan=0.0))
+        place = np.unravel_index(int(found.argmax()), found.shape)
+        return first[0] + int(place[0]), first[1] + int(place[1])
 
     def _laid(self, side: Side, end: int) -> tuple[np.ndarray, np.ndarray]:
-        found = cells(side.record.step(side.site), side.head, sentence=side.sentence, scores=False)
         places = [np.array([-1 if (i := pair[end]) is None else i for pair in p]) for p in (self.rows, self.columns)]
         blank = (places[0] < 0)[:, None] | (places[1] < 0)[None]
-        picked = np.ix_(*places)
+        firsts = [int(at[at >= 0].min(initial=2**62)) for at in places]
+        windows = (slice(first, int(at.max()) + 1) for first, at in zip(firsts, places, strict=True))
+        found = cells(side.record.step(side.site), side.head, sentence=side.sentence, scores=False, **_named(windows))
+        if not found.weights.size:
+            return np.full(blank.shape, np.nan), np.full(blank.shape, BLANK)
+        picked = np.ix_(*((at - first).clip(min=0) for at, first in zip(places, firsts, strict=True)))
         weights = np.where(blank, np.nan, found.weights[picked].astype(np.float64))
         return weights, np.where(blank, BLANK, found.states[picked])
+
+
+def _named(windows: Iterable[slice]) -> dict[str, slice]:
+    return dict(zip(("rows", "columns"), windows, strict=True))
+
+
+def _of_difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    blocked = (a == BLOCKED) & (b == BLOCKED)
+    other = np.where(a == BLOCKED, b, np.where(b == BLOCKED, a, np.maximum(a, b)))
+    return np.where((a == BLANK) | (b == BLANK), BLANK, np.where(blocked, BLOCKED, other))
+
+
+Placed = tuple[Record, Site, int | str, int]
+"""What a `Side` holds."""
+
+
+def apart_of(a: Placed, b: Placed, rows: tuple[int, int], columns: tuple[int, int], tile: int) -> Apart:
+    """`apart` of two sides; rows and columns begin and end with these positions."""
+    maps = ((record.step(site), head, sentence) for record, site, head, sentence in (a, b))
+    return apart(*maps, range(*rows), range(*columns), tile)
 
 
 def at_a(rows: Places, columns: Places, row: int, column: int) -> tuple[int | None, int | None]:
@@ -103,17 +171,24 @@ SHARED = 0.5
 """Of the tokens of each map so many must have a counterpart in the other: a difference of few cells says little."""
 
 
-def beside(a: Side, b: Side) -> Beside:
+def beside(a: Side, b: Side, measure: Callable[..., Apart] = apart_of) -> Beside:
     """Lay two maps on one grid.
 
+    Args:
+        measure: see `Beside`.
+
     Raises:
-        InputError: if fewer than half of the tokens belong together, or the maps are too large.
+        InputError: if fewer than half of the tokens belong together, or the maps are too large: those of different
+            texts are held.
     """
     if written(a.record, a.site) != written(b.record, b.site):
         what = (
             f"A is {a.site.kind} attention of {a.record.source} and B is {b.site.kind} attention of {b.record.source}"
         )
         raise InputError(f"{what}: they are over different texts, typed or written, so they cannot be subtracted.")
+    if all(map(_too_long, (a, b))) and a.tokens == b.tokens:
+        queries, keys = (align(part, part) for part in a.tokens)
+        return Beside(a, b, queries, keys, places(queries), places(keys), measure=measure)
     found = compare(a, b)
     for what, one in (("queries", found.queries), ("keys", found.keys)):
         most = len(one.pairs) + max(len(one.only_before), len(one.only_after))
@@ -121,7 +196,14 @@ def beside(a: Side, b: Side) -> Beside:
             raise InputError(
                 f"Only {len(one.pairs)} of {most} {what} have a counterpart, so the maps cannot be subtracted."
             )
-    return Beside(a, b, found, places(found.queries), places(found.keys))
+    rows, columns = places(found.queries), places(found.keys)
+    variation = np.full(len(rows), np.nan)
+    variation[[at for at, pair in enumerate(rows) if None not in pair]] = found.variation.numpy()
+    return Beside(a, b, found.queries, found.keys, rows, columns, variation)
+
+
+def _too_long(side: Side) -> bool:
+    return math.prod(map(len, side.tokens)) > MOST_CELLS
 
 
 def written(record: Record, site: Site) -> tuple[bool, bool]:
@@ -168,7 +250,3 @@ def tiled_states(states: np.ndarray, tile: int) -> np.ndarray:
     """Of each square of cells one state: blank only where all are, blocked only where no cell has a weight."""
     ranks = np.argsort(SHOWN_FIRST)[states - BLANK]
     return np.array(SHOWN_FIRST)[pool(torch.from_numpy(ranks.astype(np.float64)), tile).int().numpy()]
-
-
-def _paired(places: Sequence[tuple[int | None, int | None]]) -> list[int]:
-    return [at for at, pair in enumerate(places) if None not in pair]

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, ShapeError
-from attnviz.core.record import Record
+from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
 from attnviz.metrics.combined import weights_of
 from attnviz.metrics.measures import token_counts
+from attnviz.metrics.stream import Block, blocks
 
 MOST_CELLS = 2**22
 """A comparison holds whole maps: of about 2,000 tokens at most."""
@@ -47,6 +48,8 @@ def align(before: Sequence[Token | str], after: Sequence[Token | str]) -> Alignm
     tokens that were put in, taken out, or replaced by fewer or more are left without a counterpart.
     """
     rows = [[token if isinstance(token, str) else token.text for token in row] for row in (before, after)]
+    if rows[0] == rows[1]:
+        return Alignment(tuple((i, i) for i in range(len(rows[0]))), (), (), ())
     pairs, changed, only_before, only_after = [], [], [], []
     for what, i, i_end, j, j_end in SequenceMatcher(None, *rows, autojunk=False).get_opcodes():
         if what != "equal" and i_end - i != j_end - j:
@@ -139,13 +142,24 @@ def first_moved(before: Record, after: Record, *, sentence: int = 0, least: floa
         old, texts = before.step(step.site), [one.tokens(step.site, sentence=sentence) for one in (before, after)]
         if old.shape != step.shape or texts[0] != texts[1]:
             return step.site, 0
-        moved = [
-            float((torch.sub(*(one.weights(head, sentence=sentence) for one in (step, old)))).abs().nan_to_num().max())
-            for head in range(step.num_heads)
-        ]
+        moved = [_moved(old, step, head, sentence) for head in range(step.num_heads)]
         if max(moved) > least:
             return step.site, moved.index(max(moved))
     return None
+
+
+def _moved(old: Step, new: Step, head: int, sentence: int) -> float:
+    """The largest size of a difference of weights, NaN aside."""
+    places = range(new.shape[2]), range(new.shape[3])
+    both = (blocks(step, head, *places, sentence=sentence) for step in (old, new))
+    sizes = (_apart(*pair) for pair in zip(*both, strict=True))
+    return max(sizes, default=0.0)
+
+
+def _apart(one: Block, other: Block) -> float:
+    there = [block.weights for block in (one, other) if block.weights is not None]
+    difference = torch.sub(*there) if len(there) == 2 else sum(there, torch.zeros(1))
+    return float(difference.abs().nan_to_num().max())
 
 
 def _weights(side: Side) -> Tensor:

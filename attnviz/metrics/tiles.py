@@ -64,7 +64,7 @@ def pooled(
     """
     queries, keys = (range(*part.indices(n)) for part, n in zip((rows, columns), step.shape[2:], strict=True))
     tile = tile or max(1, -(-max(len(queries), len(keys)) // TILES))
-    tiles = _Tiles(queries, keys, tile, torch.promote_types(step.query.dtype, torch.float32))
+    tiles = Tiles(queries, keys, tile, torch.promote_types(step.query.dtype, torch.float32))
     for block in blocks(step, head, queries, keys, tile, sentence=sentence):
         tiles.add(block)
     return tiles.pooled()
@@ -81,13 +81,13 @@ def pooled_mask(
 ) -> Pooled:
     """How much of each tile of a mask is open, over so many queries and keys; it has no weights, so they are 0."""
     queries, keys = (range(*part.indices(n)) for part, n in zip((rows, columns), lengths, strict=True))
-    tiles = _Tiles(queries, keys, tile, torch.float32)
+    tiles = Tiles(queries, keys, tile, torch.float32)
     for block in openings(mask, lengths, queries, keys, tile, sentence=sentence):
         tiles.add(block)
     return tiles.pooled()
 
 
-class _Tiles:
+class Tiles:
     """What is known of each tile so far."""
 
     def __init__(self, queries: range, keys: range, tile: int, dtype: torch.dtype):

@@ -107,8 +107,8 @@ def test_what_is_known_to_be_blocked_is_not_computed(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     query, key, value = torch.randn(3, 1, 1, 100, 4)
     computed = []
-    add = tiles._Tiles.add
-    monkeypatch.setattr(tiles._Tiles, "add", lambda self, block: (computed.append(block.weights), add(self, block)))
+    add = tiles.Tiles.add
+    monkeypatch.setattr(tiles.Tiles, "add", lambda self, block: (computed.append(block.weights), add(self, block)))
 
     for mask, blocks in ((None, 100), (Subsequent(), 55), (Window(10), 19), (Window(10) | Global((0,)), 19 + 17)):
         computed.clear()

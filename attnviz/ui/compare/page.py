@@ -6,16 +6,19 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import figures, words
+from attnviz.charts.size import size_beside
 from attnviz.core.display import as_sentence
 from attnviz.core.errors import AttnvizError
+from attnviz.core.record import ALL
 from attnviz.figures.difference import MEASURE
-from attnviz.metrics.beside import Beside, Places, Side, at_a, beside
+from attnviz.metrics.beside import Beside, Side, apart_of, at_a, beside
 from attnviz.sources.base import Source
 from attnviz.ui.compare import alike, other, said, unmoved
-from attnviz.ui.shared import everything, look, pictures, toolbar
-from attnviz.ui.shared.look import Cell
+from attnviz.ui.shared import cache, everything, look, pictures, toolbar, zoom
+from attnviz.ui.shared.look import Cell, Look
 from attnviz.ui.shared.text import heading, in_words, note, quiet
 from attnviz.ui.shared.toolbar import Bar
+from attnviz.views import View
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
@@ -36,19 +39,23 @@ def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
     at = bar.at
     reads = other.same_words(a, b)
     try:
-        found = beside(a, reads)
+        whole = beside(a, reads, _apart)
     except AttnvizError as error:
         note(f"{error} Here they stand beside each other.", "notice")
         _side_by_side(a, b)
         said.both(a, b, None, None)
         return
+    found = _seen(at, whole)
     cell = _on_grid(found, at.cell)
     drawn = {"dark": at.dark, "rev": look.rev("cell"), "room": look.room()}
     figure = figures.difference(found, selected=cell, **drawn)
     with bar.export:
         pictures.take_away(figure, "difference", more=partial(everything.button, at, (figure,)))
-    clicked = look.clicks("cell", partial(_select, found.rows, found.columns), look.let_go)
+    clicked = look.clicks("cell", partial(_select, found), look.let_go)
+    with bar.view:
+        zoom.ways(at)
     with maps:
+        zoom.crumbs(at)
         pictures.picture(figure, "difference", select="cell", on_select=clicked)
     if cell is not None:
         in_words(words.compared_cell(found, *cell))
@@ -75,9 +82,31 @@ def _on_grid(found: Beside, cell: Cell | None) -> Cell | None:
     return places[0].index(cell[0]), places[1].index(cell[1])
 
 
-def _select(rows: Places, columns: Places, point: dict) -> None:
-    """Keep the cell that was clicked, by its tokens in A; a cell that only B has cannot be kept."""
-    query, key = at_a(rows, columns, *look.cell_of(point))
+_apart = cache.kept(apart_of)
+
+
+def _seen(at: Look, whole: Beside) -> Beside:
+    """The part of a large comparison that is zoomed into, by the positions in A."""
+    part = [zoom.part(at, View()).get(axis) for axis in ("rows", "columns")]
+    if None in part:
+        return whole
+    spans = []
+    for places, seen in zip((whole.rows, whole.columns), part, strict=True):
+        inside = [i for i, (in_a, _) in enumerate(places) if in_a is not None and seen.start <= in_a < seen.stop]
+        spans.append(slice(inside[0], inside[-1] + 1) if inside else ALL)
+    return whole.part(*spans)
+
+
+def _select(found: Beside, point: dict) -> None:
+    """Keep the cell that was clicked, by its tokens in A; a cell that only B has cannot be kept.
+
+    Of a square of cells it is the one that changed most.
+    """
+    row, column = look.cell_of(point)
+    tile = size_beside(len(found.rows), len(found.columns)).tile
+    if tile > 1:
+        row, column = found.most_of(row, column, tile)
+    query, key = at_a(found.rows, found.columns, row, column)
     if query is not None and key is not None:
         look.toggle_cell((query, key))
 

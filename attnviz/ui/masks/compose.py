@@ -8,7 +8,8 @@ from attnviz import api, figures, metrics
 from attnviz.core.masks import ALIGNMENTS
 from attnviz.ui.masks import added, boxes, explain, painting, rulelist
 from attnviz.ui.masks.lab import Lab
-from attnviz.ui.shared import everything, look, mask, pictures, state
+from attnviz.ui.shared import everything, look, mask, pictures, state, zoom
+from attnviz.ui.shared.look import Cell
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import quiet
@@ -38,21 +39,25 @@ def tab(lab: Lab, bar: Bar) -> None:
         paint = control(st.toggle, "Paint", PAINT, help=HELP_PAINT)
         lengths = _other_lengths(lab)
         shown = look.display(lab)
+        zoom.ways(lab)
+    part = zoom.part(lab, shown["view"])
     phone = look.room() is not None
     if phone:
         rulelist.known(lab)
+    zoom.crumbs(lab)
     with st.container(horizontal=True, gap="small", key="compose"):
         if not phone:
             _rules(lab)
         with st.container(horizontal=True, gap="small", key="maps"):
             with st.container(width="content"):
-                grid = _other_grid(lab, *lengths) if lengths else _grid(lab, paint, shown["view"])
+                grid = _other_grid(lab, *lengths) if lengths else _grid(lab, paint, shown["view"], part)
             with st.container(width="content"):
-                head = figures.head(lab.record, lab.site, lab.head, side=SIDE, **lab.drawn, **shown)
-                pictures.picture(head, "head", select="cell", on_select=look.select)
+                seen = {"side": SIDE, "zooms": True} | lab.drawn | shown | part
+                head = figures.head(lab.record, lab.site, lab.head, **seen)
+                pictures.picture(head, "head", select="cell", on_select=look.select, on_zoom=zoom.asked)
     with bar.export:
         pictures.take_away(head, "head", more=partial(everything.button, lab, (grid, head)))
-    _in_words(lab, grid, shown["view"])
+    _in_words(lab, grid, shown["view"], part)
     if phone:
         _rules(lab)
     explain.explained(lab)
@@ -75,9 +80,9 @@ def _rules(lab: Lab) -> None:
         added.controls(lab)
 
 
-def _in_words(lab: Lab, grid: figures.Figure, view: View) -> None:
+def _in_words(lab: Lab, grid: figures.Figure, view: View, part: dict[str, slice]) -> None:
     """What the selected cell says, and which rule blocks it."""
-    pictures.cell_in_words(lab, view)
+    pictures.cell_in_words(lab, view, **part)
     if lab.cell is not None:
         quiet(explain.blamed(lab, lab.cell))
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -85,14 +90,15 @@ def _in_words(lab: Lab, grid: figures.Figure, view: View) -> None:
         pictures.take_away(grid, "mask", "mask")
 
 
-def _grid(lab: Lab, paint: bool, view: View) -> figures.Figure:
+def _grid(lab: Lab, paint: bool, view: View, part: dict[str, slice]) -> figures.Figure:
     """The mask as a picture, on which cells can be painted."""
     brush = paint and view == View()
     shown = {"predicted": _predicted(lab), "view": view, "counted": True, "brush": brush, "side": SIDE}
     shown["beside"] = lab.record.prediction is not None
-    grid = figures.mask(lab.mask, *lab.tokens, **lab.drawn, **shown)
-    chosen = _painting(lab) if paint else look.select
-    pictures.picture(grid, "mask", select="cell", on_select=chosen, brush=brush)
+    grid = figures.mask(lab.mask, *lab.tokens, zooms=True, **lab.drawn, **shown, **part)
+    first = (part["rows"].start, part["columns"].start) if part else (0, 0)
+    chosen = _painting(lab, first) if paint else look.select
+    pictures.picture(grid, "mask", select="cell", on_select=chosen, brush=brush, on_zoom=zoom.asked)
     return grid
 
 
@@ -107,8 +113,8 @@ def _other_grid(lab: Lab, count: int, alignment: str) -> figures.Figure:
     return grid
 
 
-def _painting(lab: Lab):
-    """What a click or a drag does to the rules."""
+def _painting(lab: Lab, first: Cell):
+    """What a click or a drag does to the rules; bands are numbered from the first cell that is seen."""
 
     def flip(point: dict) -> None:
         state.change(mask.put, painting.flipped(lab.stack, look.cell_of(point), sentence=lab.sentence))
@@ -118,7 +124,7 @@ def _painting(lab: Lab):
     def painted(point: dict | None, drag: dict | None = None) -> None:
         before = state.get(DRAG)
         if drag and (before is None or before.over != drag):
-            made = painting.dragged(lab.stack, drag, before, lab.sentence)
+            made = painting.dragged(lab.stack, drag, before, lab.sentence, first)
             state.put(DRAG, made)
             state.change(mask.amended if made.goes_on else mask.put, made.stack)
         else:

@@ -51,6 +51,9 @@ ALIGNMENT = choice("alignment", ALIGNMENTS, ALIGNMENTS[0])
 MOST_HANDED = 256
 """Queries and keys that are handed to the wrong reader at most."""
 
+MOST_DRAWN = 512
+"""Queries and keys of the grid and of the printed tensor at most."""
+
 MOST_ROWS = 4
 """Rows that are said in words; of more the rest is folded."""
 
@@ -72,12 +75,15 @@ def tab(lab: Lab) -> None:
 
 def _dialect(lab: Lab, mask: Mask, name: str) -> None:
     """One dialect: what it says, its grid, its code and its tensor; or why it cannot say this mask."""
-    known = dialect(name)
+    known, drawn = dialect(name), tuple(part[:MOST_DRAWN] for part in lab.tokens)
+    lengths = tuple(map(len, drawn))
     large(f"{known.title}: {known.says}.")
-    if why := known.refuses(mask, *lab.lengths):
+    if lengths != lab.lengths:
+        quiet(f"The grid and the printed tensor are of the first {MOST_DRAWN} tokens; the code is for any number.")
+    if why := known.refuses(mask, *lengths):
         note(f"{LABELS[name]} cannot say this mask. {why}", "notice")
         return
-    grid = charts.convention(mask, known, *lab.tokens, sentence=lab.sentence)
+    grid = charts.convention(mask, known, *drawn, sentence=lab.sentence)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             _picture(lab, grid, "convention")
@@ -94,7 +100,7 @@ def _dialect(lab: Lab, mask: Mask, name: str) -> None:
             if name != "is_causal":
                 label("The same as a tensor")
                 named = {"role": "region", "tabindex": "0", "aria-label": "The mask as a printed tensor"}
-                block(known.printout(mask, *lab.lengths), "printout", "pre", **named)
+                block(known.printout(mask, *lengths), "printout", "pre", **named)
 
 
 def _picture(lab: Lab, grid: Grid, key: str) -> None:

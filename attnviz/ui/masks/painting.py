@@ -51,6 +51,7 @@ class Drag:
         opened: whether it opens cells or blocks them.
         stack: the stack with it.
         goes_on: whether the browser had said its beginning before: a slow drag is said in parts.
+        first: the cell at which bands are numbered 0.
     """
 
     over: dict[str, list[str]]
@@ -58,23 +59,26 @@ class Drag:
     opened: bool
     stack: Stack
     goes_on: bool
+    first: tuple[int, int] = (0, 0)
 
     @property
     def cells(self) -> set[tuple[int, int]]:
         """Each (query, key) that it went over; a band begins with its number."""
         bands = (self.over.get(name) or [] for name in ("query_band", "key_band"))
-        return set(product(*([int(str(band)[:4]) for band in some] for some in bands)))
+        ends = zip(bands, self.first, strict=True)
+        return set(product(*([first + int(str(band)[:4]) for band in some] for some, first in ends)))
 
 
-def dragged(stack: Stack, over: dict, before: Drag | None, sentence: int = 0) -> Drag:
+def dragged(stack: Stack, over: dict, before: Drag | None, sentence: int = 0, first: tuple[int, int] = (0, 0)) -> Drag:
     """What a drag does to a stack: it blocks its cells or, if all of them are blocked, opens them.
 
     Args:
         before: the drag before it, of which this one may be more.
+        first: the cell at which bands are numbered 0.
     """
-    drag = Drag(over, stack, False, stack, False)
+    drag = Drag(over, stack, False, stack, False, first)
     if before and before.stack == stack and before.cells < drag.cells:
-        drag = Drag(over, before.base, before.opened, stack, True)
+        drag = Drag(over, before.base, before.opened, stack, True, first)
     else:
         drag = replace(drag, opened=not opening(stack, drag.cells, sentence))
     return replace(drag, stack=painted(drag.base, drag.cells, opened=drag.opened, sentence=sentence))

@@ -1,0 +1,94 @@
+"""How two maps over the same tokens differ, at any length: worked block by block, and never held whole."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnviz.core.record import Step
+from attnviz.metrics.blocks import pool
+from attnviz.metrics.combined import empty_queries
+from attnviz.metrics.spread import row_sums
+from attnviz.metrics.stream import Block, blocks
+from attnviz.metrics.tiles import Pooled, Tiles
+from attnviz.metrics.windows import BLOCKED, EMPTY, NAN, WEIGHT
+
+Map = tuple[Step, int | str, int]
+"""An attention call, a head of it or a name of `AGGREGATIONS`, and a sentence of its batch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Apart:
+    """A window of two maps in tiles; arrays are (r, c).
+
+    Attributes:
+        maps: both, pooled.
+        states: of the tiles of both: `WEIGHT` where a cell of a row of numbers is open, else `EMPTY`, `NAN`, `BLOCKED`.
+        difference: the cell of a tile in which B has more than A, or less, by the most, with its sign, float64.
+        at_query, at_key: where that cell stands.
+        variation: total variation of each row, (rows,), float64; every key outside of the window counts as one of them.
+    """
+
+    maps: tuple[Pooled, Pooled]
+    states: tuple[np.ndarray, np.ndarray]
+    difference: np.ndarray
+    at_query: np.ndarray
+    at_key: np.ndarray
+    variation: np.ndarray
+
+
+def apart(a: Map, b: Map, rows: range, columns: range, tile: int) -> Apart:
+    """Compare a window of two maps whose queries and keys are the same tokens."""
+    kinds = (torch.float32, torch.float32, torch.float64, torch.float64)
+    one, other, more, less = (Tiles(rows, columns, tile, kind) for kind in kinds)
+    sums = torch.zeros(3, len(rows), dtype=torch.float64)  # of |B - A|, of A, of B
+    each = (blocks(step, head, rows, columns, tile, sentence=sentence) for step, head, sentence in (a, b))
+    for in_a, in_b in zip(*each, strict=True):
+        one.add(in_a)
+        other.add(in_b)
+        if in_a.weights is None and in_b.weights is None:
+            continue
+        weights = [_weights(block) for block in (in_a, in_b)]
+        difference = weights[1] - weights[0]
+        at = slice(in_a.down.start, in_a.down.start + len(in_a.down.places))
+        for total, cells in zip(sums, (difference.abs(), *weights), strict=True):
+            total[at] += cells.sum(1)
+        difference = difference.nan_to_num(nan=0.0)
+        for tiles, signed in ((more, difference), (less, -difference)):
+            tiles.add(Block(in_a.down, in_a.across, False, signed.clamp(min=0)))
+    maps, ends = (one.pooled(), other.pooled()), (more.pooled(), less.pooled())
+    down = ends[1].largest > ends[0].largest
+    picked = [np.where(down, ends[1].__dict__[name], ends[0].__dict__[name]) for name in ("at_query", "at_key")]
+    signed = np.where(down, -ends[1].largest, ends[0].largest)
+    variation = _variation(a, b, rows, sums)
+    states = tuple(_states(*side, found, rows) for side, found in zip((a, b), maps, strict=True))
+    return Apart(maps, states, signed, *picked, variation.numpy())
+
+
+def _weights(block: Block) -> Tensor:
+    """The weights of a block, float64."""
+    if block.weights is None:
+        return torch.zeros(len(block.down.places), len(block.across.places), dtype=torch.float64)
+    return block.weights.double()
+
+
+def _variation(a: Map, b: Map, rows: range, sums: Tensor) -> Tensor:
+    """Half of what differs in each row, with what stands outside of the window; NaN where one is no distribution."""
+    at = slice(rows.start, rows.stop)
+    totals = [row_sums(step, head, sentence=sentence, rows=at).double() for step, head, sentence in (a, b)]
+    outside = (totals[1] - sums[2]) - (totals[0] - sums[1])
+    whole = torch.stack([total.isfinite() & ((total - 1).abs() < 1e-3) for total in totals]).all(0)
+    return ((sums[0] + outside.abs()) / 2).where(whole, torch.nan)
+
+
+def _states(step: Step, head: int | str, sentence: int, found: Pooled, rows: range) -> np.ndarray:
+    at = slice(rows.start, rows.stop)
+    empty = empty_queries(step, head, sentence=sentence)[at]
+    sums = step.logsumexp[sentence, head, at] if isinstance(head, int) else step.logsumexp[sentence, :, at].sum(0)
+    any_of = [
+        pool(rows_of.float()[:, None], found.tile, across=1).numpy() > 0
+        for rows_of in (~empty & ~sums.isnan(), empty, sums.isnan())
+    ]
+    cases = [any_of[0] & (found.open > 0), any_of[1].repeat(found.open.shape[1], 1), any_of[2] & (found.open > 0)]
+    return np.select(cases, (WEIGHT, EMPTY, NAN), BLOCKED)
