@@ -72,9 +72,9 @@ def pack(
 def _archive(files: dict[str, bytes]) -> bytes:
     """A ZIP archive whose bytes follow from its files alone."""
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(file, "w") as archive:
         for name, content in files.items():
             entry = zipfile.ZipInfo(name)  # Of 1980, on purpose.
             entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
-            archive.writestr(entry, content)
+            archive.writestr(entry, content, compresslevel=1)  # a quarter of the time, and a twentieth more bytes
     return file.getvalue()
