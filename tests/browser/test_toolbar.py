@@ -95,7 +95,7 @@ def test_enter_analyzes_and_shift_enter_makes_a_line(page, server):
 
 
 def test_a_card_leads_to_the_heads_from_any_page_and_frames_a_control(page, server):
-    """The question stands in the place of the claim; the control that it is about has an outline."""
+    """The question stands in the place of the claim; the control that it is about has an outline; Undo leads back."""
     driver.open_page(page, f"{server}/masks")
     expect(page.get_by_text("See where each attention head looks")).to_be_visible()
     page.get_by_role("button", name="Hide the future").click()
@@ -105,6 +105,10 @@ def test_a_card_leads_to_the_heads_from_any_page_and_frames_a_control(page, serv
     expect(page.locator(".guide")).to_contain_text("Which words of the translation change?")
     outline = "() => getComputedStyle(document.querySelector('.st-key-mask-menu')).outlineStyle"
     assert page.evaluate(outline) == "solid"
+
+    page.locator(".guide").get_by_role("button", name="Undo").click()
+
+    expect_link(page, "model=story")
 
 
 def test_the_phone_folds_the_controls(window, server, context):

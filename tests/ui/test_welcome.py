@@ -60,6 +60,28 @@ def test_a_card_sets_a_state_and_asks_a_question(name):
     assert app.query_params == linked(card.link)
 
 
+def test_a_card_says_what_it_replaced_and_nothing_typed_is_lost():
+    """Also what was typed and not applied when the card was pressed: one Undo brings it back."""
+    app = opened(model=None)
+    button(app, "Read a map").click().run()
+
+    assert "Opened:" not in html(app)
+
+    next(one for one in app.text_area if one.label == "Sentence").set_value("the dog ran")
+    button(app, "Hide the future").click().run()
+
+    assert "Opened: model translator, another text." in html(app)
+
+    button(app, "Switch off a head").click().run()
+
+    assert "Opened: model story, another text." in html(app)
+
+    for _ in range(2):
+        button(app, "Undo").click().run()
+
+    assert app.query_params["text"] == "the dog ran"
+
+
 def test_no_card_stands_beside_a_text_of_ones_own():
     """It would replace it; the text taken back, the cards are there again."""
     app = opened(model=None)
@@ -99,7 +121,7 @@ def test_what_the_cards_ask_has_an_answer():
     button(app, "Switch off a head").click().run()
 
     assert "<u>&#x27;tom&#x27;</u>" in html(app)
-    assert "&#x27;to&#x27; (13), predicting &#x27;paul&#x27;" in html(app)
+    assert "&#x27;to&#x27; (13), predicting the next word &#x27;paul&#x27;" in html(app)
 
     press_eye(app, 0)
 
@@ -115,7 +137,7 @@ def test_another_text_lets_go_of_the_cell_and_of_the_question():
 
     assert "cell" not in app.query_params
     assert welcome.CLAIM in html(app)
-    assert "&#x27;to&#x27; (13), predicting &#x27;tom&#x27;" in html(app)
+    assert "&#x27;to&#x27; (13), predicting the next word &#x27;tom&#x27;" in html(app)
 
 
 def test_what_nobody_chose_has_a_link_of_its_own():

@@ -94,6 +94,10 @@ if (!window.attnvizLinks) {
     setTimeout(() => { button.textContent = says; }, 2000);
   });
 
+  document.addEventListener("click", ({target}) => {
+    if (target.closest?.(".undo-card")) document.querySelector(".st-key-icon-undo button")?.click();
+  });
+
   document.addEventListener("keydown", (event) => {
     const menu = document.querySelector("details.views[open]");
     if (event.key === "Escape" && menu) {

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from attnviz.ui.shared import pages, state
-from attnviz.ui.shared.setting import Link, Setting, kept, read
-from attnviz.ui.shared.text import block
+from attnviz.ui.shared import history, pages, state
+from attnviz.ui.shared.examples import TEXT as TYPED
+from attnviz.ui.shared.pretrained import MODEL
+from attnviz.ui.shared.setting import Link, Setting, State, kept, read
+from attnviz.ui.shared.text import plain
 
 CLAIM = "See where each attention head looks, and what breaks when you change it."
 TEXT = "The cat sat on the mat because it was tired"
@@ -69,6 +71,10 @@ CARDS = {
 
 WELCOME = kept("welcome", "")
 """What stands there: the claim, the name of a card, or "" for nothing."""
+REPLACED = kept("welcome replaced", "")
+"""What the card put in the place of another: a model, a text, both or nothing."""
+UNDO = '<small>Opened: {}. <button class="undo-card">Undo</button></small>'
+"""Made to work by links.js."""
 
 
 def arrive(settings: Mapping[str, Setting]) -> None:
@@ -91,7 +97,8 @@ def cards(settings: Mapping[str, Setting]) -> None:
     says = card.says(now) if card else CLAIM
     card = card if says != CLAIM else None
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
-        block(says, f"guide guide-{card.frame if card else 'none'}", "p")
+        undo = UNDO.format(state.get(REPLACED)) if card and state.get(REPLACED) else ""
+        st.html(f'<div class="guide guide-{card.frame if card else "none"}"><p>{plain(says)}</p>{undo}</div>')
         for name, one in CARDS.items():
             look = {"icon": f":material/{one.icon}:", "type": "primary" if one is card else "secondary"}
             if st.button(name, key=f"card {name}", on_click=_open, args=(name, settings), **look):
@@ -101,7 +108,14 @@ def cards(settings: Mapping[str, Setting]) -> None:
 
 
 def _open(name: str, settings: Mapping[str, Setting]) -> None:
-    state.change(lambda now: now.replaced(read(CARDS[name].link, settings)).put(WELCOME, name))
+    history.record()  # what was typed and not yet applied can be gone back to
+    opened = read(CARDS[name].link, settings)
+    state.change(lambda now: now.replaced(opened).put(WELCOME, name).put(REPLACED, _replaced(now, opened)))
+
+
+def _replaced(before: State, after: State) -> str:
+    model = f"model {after[MODEL]}" if after[MODEL] != before[MODEL] else ""
+    return ", ".join(filter(None, (model, "another text" if after[TYPED] != before[TYPED] else "")))
 
 
 def _to_the_first_page() -> None:
