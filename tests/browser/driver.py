@@ -142,9 +142,11 @@ SETTLED = """quiet => {
     const app = document.querySelector('[data-testid=stApp]');
     if (!app || app.dataset.testScriptState !== 'notRunning') return false;
     if (app.querySelector('[data-testid=stStatusWidget], [data-testid=stSkeleton], [data-stale=true]')) return false;
-    const screen = app.querySelector('.st-key-narrow-screen .screen');
-    const narrow = matchMedia('(max-width: 640px)').matches;
-    if (screen && screen.textContent !== (narrow ? 'narrow' : 'wide')) return false;
+    for (const [key, width] of [['narrow', 640], ['half', 1240]]) {
+        const screen = app.querySelector(`.st-key-${key}-screen .screen`);
+        const narrow = matchMedia(`(max-width: ${width}px)`).matches;
+        if (screen && screen.textContent !== (narrow ? 'narrow' : 'wide')) return false;
+    }
     if (window.changed === undefined) {
         const note = () => window.changed = performance.now();
         new MutationObserver(note).observe(document.body,

@@ -272,6 +272,10 @@ def test_without_a_rule_everything_is_open():
     assert mask(app) == "none"
     assert "Original model" in captions(app)
     assert "No rule yet." in html(app)
+    built_in = html(opened(masks_page, model="story"))
+    assert "Built-in mask: causal. A known mask or a rule blocks more." in built_in
+    assert "No rule yet." not in built_in
+    assert "Built in: every layer hides the future." in built_in
     assert "49 of 49 cells may attend" in html(app)
 
 

@@ -20,7 +20,7 @@ from attnviz.dialects.mistaken import meant, mistaken
 from attnviz.leaks.mistakes import EXHIBITS, leak_test_of_exhibit
 from attnviz.ui.masks.checking import CHECKED, FILE, PASTED
 from attnviz.ui.masks.conventions import LABELS, READER
-from attnviz.ui.masks.lab import TAB
+from attnviz.ui.masks.lab import TAB, TABS
 from attnviz.ui.masks.leaks import PROMISE
 from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
@@ -56,6 +56,19 @@ def test_a_mistaken_stack_blocks_what_the_reader_did_not_see(stack, reader):
 
         assert torch.equal(wrong.grid(5), read.seen[0])
     assert torch.equal((meant(mask, 5, 5).mask() or masks.Full()).grid(5), mask.grid(5))
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_every_tab_has_something_to_export_above_it(tab):
+    """Its picture, or everything."""
+
+    def menus(block, inside=False):
+        if getattr(block, "type", "") == "popover" and inside:
+            yield block.proto.popover.label
+        for part in getattr(block, "children", {}).values():
+            yield from menus(part, inside or getattr(block.proto, "id", "").endswith("-export"))
+
+    assert [*menus(lab(tab).main)] == ["Export"]
 
 
 @pytest.mark.parametrize("how", EXHIBITS)

@@ -47,7 +47,7 @@ def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
         return
     found = _seen(at, whole)
     cell = _on_grid(found, at.cell)
-    drawn = {"dark": at.dark, "rev": look.rev("cell"), "room": look.room()}
+    drawn = {"dark": at.dark, "rev": look.rev("cell"), "room": look.room_for_three()}
     figure = figures.difference(found, selected=cell, **drawn)
     with bar.export:
         pictures.take_away(figure, "difference", more=partial(everything.button, at, (figure,)))

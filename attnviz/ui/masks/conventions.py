@@ -20,12 +20,13 @@ from attnviz.figures import conventions as charts
 from attnviz.figures.states import Grid
 from attnviz.ui.masks.lab import LEAKS, TAB, Lab
 from attnviz.ui.masks.leaks import BEFORE, MEANT, PROMISE, WAS_MEANT
-from attnviz.ui.shared import cache, look, mask, pictures, state
+from attnviz.ui.shared import cache, everything, look, mask, pictures, state
 from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import State, choice
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, in_words, label, large, note, quiet
+from attnviz.ui.shared.toolbar import Bar
 
 LABELS = {
     "sdpa": "SDPA, boolean",
@@ -58,14 +59,14 @@ MOST_ROWS = 4
 """Rows that are said in words; of more the rest is folded."""
 
 
-def tab(lab: Lab) -> None:
+def tab(lab: Lab, bar: Bar) -> None:
     queries, keys = lab.lengths
     name = control(st.pills, "The same mask for", DIALECT_SHOWN, DIALECT, format_func=LABELS.get)
     aligned = lab.mask
     if queries != keys:  # with more keys than queries: where the first query stands
         alignment = control(st.segmented_control, "Queries are aligned", ALIGNMENT, ALIGNMENTS)
         aligned = lab.mask.aligned(queries, keys, alignment)
-    _dialect(lab, aligned, name)
+    _dialect(lab, aligned, name, bar)
     with pictures.part("Use the mask with the wrong convention", "wrong convention") as is_open:
         if max(queries, keys) > MOST_HANDED:
             quiet(f"This is shown for up to {MOST_HANDED} tokens. Shorten the text.")
@@ -73,7 +74,7 @@ def tab(lab: Lab) -> None:
             _wrong_reader(lab, aligned)
 
 
-def _dialect(lab: Lab, mask: Mask, name: str) -> None:
+def _dialect(lab: Lab, mask: Mask, name: str, bar: Bar) -> None:
     """One dialect: what it says, its grid, its code and its tensor; or why it cannot say this mask."""
     known, drawn = dialect(name), tuple(part[:MOST_DRAWN] for part in lab.tokens)
     lengths = tuple(map(len, drawn))
@@ -82,11 +83,13 @@ def _dialect(lab: Lab, mask: Mask, name: str) -> None:
         quiet(f"The grid and the printed tensor are of the first {MOST_DRAWN} tokens; the code is for any number.")
     if why := known.refuses(mask, *lengths):
         note(f"{LABELS[name]} cannot say this mask. {why}", "notice")
+        with bar.export:
+            everything.menu(lab)
         return
     grid = charts.convention(mask, known, *drawn, sentence=lab.sentence)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
-            _picture(lab, grid, "convention")
+            everything.above(lab, _picture(lab, grid, "convention"), "convention", bar.export)
         with st.container(key="beside convention"):
             label(f"To copy: {known.call}")
             try:
@@ -98,17 +101,18 @@ def _dialect(lab: Lab, mask: Mask, name: str) -> None:
                     "This is the mask alone. The bias is added to the scores as well: an additive mask can hold both."
                 )
             if name != "is_causal":
-                label("The same as a tensor")
+                label(f"The same as a tensor{', which scrolls sideways' if look.room() else ''}")
                 named = {"role": "region", "tabindex": "0", "aria-label": "The mask as a printed tensor"}
                 block(known.printout(mask, *lengths), "printout", "pre", **named)
 
 
-def _picture(lab: Lab, grid: Grid, key: str) -> None:
-    """A grid with the button that exports it; where its cells are those of the page, a click selects one."""
+def _picture(lab: Lab, grid: Grid, key: str) -> figures.Figure:
+    """A grid; where its cells are those of the page, a click selects one."""
     own = (len(grid.rows), len(grid.columns)) == lab.lengths and grid.titles == Grid.titles
     figure = figures.states(grid, selected=lab.cell if own else None, rev=look.rev("cell"), **lab.styled)
     clicks = {"select": "cell", "on_select": look.select} if own else {}
-    pictures.show(figure, key, **clicks)
+    pictures.picture(figure, key, **clicks)
+    return figure
 
 
 def _wrong_reader(lab: Lab, mask: Mask) -> None:
@@ -131,7 +135,7 @@ def _wrong_reader(lab: Lab, mask: Mask) -> None:
     with st.container(horizontal=True, gap="large"):
         for make, key in ((charts.handed, "handed"), (charts.weights_read, "handed weights")):
             with st.container(width="content"):
-                _picture(lab, make(read, *lab.tokens, sentence=lab.sentence), key)
+                pictures.take_away(_picture(lab, make(read, *lab.tokens, sentence=lab.sentence), key), key)
     if _ends(lab.record, lab.site, lab.number)[0] is not None:
         quiet(f"The weights are of the queries and keys of {lab.site} head {lab.number}.")
 

@@ -14,12 +14,13 @@ from attnviz.core.stack import Stack
 from attnviz.leaks import leak_test, mistakes, probes
 from attnviz.sources.base import Source
 from attnviz.ui.masks.lab import Lab
-from attnviz.ui.shared import cache, cores, look, mask, mask_link, pictures, state
+from attnviz.ui.shared import cache, cores, everything, look, mask, mask_link, pictures, state
 from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import Setting, State, choice, coded, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import in_words, label, large, note, quiet
+from attnviz.ui.shared.toolbar import Bar
 
 WHOLE, LAYER, EXHIBIT = TESTED = ("the whole model", "this layer", "an example bug")
 """What the leak test tests."""
@@ -43,7 +44,7 @@ QUICK = 1.5
 """Seconds that a test may take without being asked for."""
 
 
-def tab(lab: Lab) -> None:
+def tab(lab: Lab, bar: Bar) -> None:
     _mistaken()
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         tested = _choice("Tested", TESTED, TEST)
@@ -54,14 +55,17 @@ def tab(lab: Lab) -> None:
     try:
         if tested == EXHIBIT:
             test = _exhibited(how, lab.mask, *lab.tokens, sentence=lab.masked)
-            _result(lab, test, mistakes.EXHIBITS[how].says)
+            _result(lab, test, mistakes.EXHIBITS[how].says, bar)
             return
         test = _model(lab, lab.site if tested == LAYER else lab.site.kind, promised)
     except AttnvizError as error:
         note(str(error), "notice")
-        return
+        test = None
     if test is not None:
-        _result(lab, test, HOW)
+        _result(lab, test, HOW, bar)
+    else:
+        with bar.export:
+            everything.menu(lab)
 
 
 def _choice(title: str, options: tuple[str, ...], setting: Setting[str]) -> str:
@@ -137,14 +141,15 @@ _exhibited = cache.kept(mistakes.leak_test_of_exhibit)
 """The test of one layer with random numbers, in which the mask is applied as it was chosen."""
 
 
-def _result(lab: Lab, test: LeakTest, says: str) -> None:
+def _result(lab: Lab, test: LeakTest, says: str, bar: Bar) -> None:
     """How many leaks there are, the grid, and the selected cell in words."""
     cell = lab.cell if lab.cell and all(i < n for i, n in zip(lab.cell, test.moved.shape, strict=True)) else None
     figure = figures.leaks(test, selected=cell, rev=look.rev("cell"), **lab.styled)
     in_words(f"{words.count_of_leaks(test).capitalize()}.")
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
-            pictures.show(figure, "leaks", select="cell", on_select=look.select)
+            pictures.picture(figure, "leaks", select="cell", on_select=look.select)
+            everything.above(lab, figure, "leaks", bar.export)
         with st.container(key="beside leaks"):
             quiet(says)
             if cell or test.pairs:

@@ -1,5 +1,6 @@
 """The mask lab: a mask beside the weights it causes, composed, explained and tested."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -11,10 +12,11 @@ from attnviz.sources.base import Source
 from attnviz.ui.masks import checking, compose, conventions, leaks, numerics
 from attnviz.ui.masks.lab import TAB, TABS, Lab
 from attnviz.ui.masks.presets import CAUSAL
-from attnviz.ui.shared import mask, state, toolbar
+from attnviz.ui.shared import everything, mask, state, toolbar
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import flag
 from attnviz.ui.shared.state import control, tabs
+from attnviz.ui.shared.toolbar import Bar
 
 SOS = flag("sos", True)
 
@@ -32,8 +34,19 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     bar.predict()
     stack, _ = mask.fitting(mask.current(), len(lines))
     lab = Lab(*at.run, at.sentence, at.site, at.head, at.dark, stack=stack, mask=_mask(at, stack))
-    made = (partial(compose.tab, bar=bar), conventions.tab, numerics.tab, leaks.tab, checking.tab)
-    tabs(TAB, {name: partial(tab, lab) for name, tab in zip(TABS, made, strict=True)})
+    made = (compose.tab, conventions.tab, _with_menu(numerics.tab), leaks.tab, _with_menu(checking.tab))
+    tabs(TAB, {name: partial(tab, lab, bar) for name, tab in zip(TABS, made, strict=True)})
+
+
+def _with_menu(tab: Callable[[Lab], None]) -> Callable[[Lab, Bar], None]:
+    """A tab of several pictures, or of none: what is exported above it is everything."""
+
+    def drawn(lab: Lab, bar: Bar) -> None:
+        with bar.export:
+            everything.menu(lab)
+        tab(lab)
+
+    return drawn
 
 
 def _mask(at: Look, stack: Stack) -> Mask:

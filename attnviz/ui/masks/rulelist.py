@@ -44,7 +44,7 @@ def rules(lab: Lab) -> None:
     for i, entry in enumerate(entries):
         with st.container(key=f"rule {i}", gap="xsmall"):
             _row(lab, i, entry, first=first is None or i <= first, last=i == len(entries) - 1)
-    if not entries:
+    if not entries and not _built_in(lab):
         quiet("No rule yet. Choose a known mask, or add a rule.")
     elif first is not None and not _changes(lab):
         built_in = "The built-in mask blocks all of this already: these rules change nothing here."
@@ -73,9 +73,14 @@ def _own(lab: Lab) -> None:
         quiet("The rules do not act on cross-attention. The menu Mask has a switch for that.")
     if lab.source.read_only:
         quiet("This model is read-only: the rules change the grid, not its weights.")
-    elif own is not None and lab.edits.own_mask:
-        more = " Then these rules:" if lab.stack.entries else ""
-        quiet(f"Built-in mask{f': {own}' if isinstance(own, Mask) else ''}.{more}")
+    elif _built_in(lab):
+        more = "These rules block more:" if lab.stack.entries else "A known mask or a rule blocks more."
+        quiet(f"Built-in mask{f': {own}' if isinstance(own, Mask) else ''}. {more}")
+
+
+def _built_in(lab: Lab) -> bool:
+    """Whether the built-in mask acts."""
+    return own_mask(lab) is not None and lab.edits.own_mask and not lab.source.read_only
 
 
 def _changes(lab: Lab) -> bool:

@@ -183,8 +183,9 @@ def _shortcuts(fixed: bool, *, built_in: bool) -> None:
     on = {one.mask.rule: i for i, one in reversed([*enumerate(mask.current().entries)]) if one.on}
     offered = [name for name in SHORTCUTS if name in on or not (built_in and name == "subsequent")]
     if len(offered) < len(SHORTCUTS):
-        options = {"icon": ":material/lock:", "disabled": True, "help": "Built in: every layer hides the future."}
+        options = {"icon": ":material/lock:", "disabled": True}
         st.button(TITLES["subsequent"], key="built in", **options)
+        quiet("Built in: every layer hides the future.")
 
     def choose(now: State, chosen: list[str]) -> State:
         return mask.changed(now, lambda stack: _with_shortcuts(stack, chosen))

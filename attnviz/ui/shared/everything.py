@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import cases
 from attnviz.core.edits import Site
@@ -29,6 +30,12 @@ def menu(at: Look, shown: Sequence[Figure] = (), more: Callable[[], None] = lamb
         with place:
             more()
             button(at, shown)
+
+
+def above(at: Look, figure: Figure, key: str, menu: DeltaGenerator) -> None:
+    """The menu of a page that has one main figure: the figure, and everything."""
+    with menu:
+        pictures.take_away(figure, key, more=partial(button, at, (figure,)))
 
 
 def button(at: Look, shown: Sequence[Figure] = ()) -> None:

@@ -179,12 +179,15 @@ if (!window.attnvizWalk) {
       if (spoken.textContent === says) spoken.textContent = "";
     }
   };
-  const narrow = matchMedia("(max-width: 640px)");
+  const screens = {".st-key-narrow-screen input": matchMedia("(max-width: 640px)"),
+                   ".st-key-half-screen input": matchMedia("(max-width: 1240px)")};
   const tell = () => {  // the server draws maps that fit
-    const box = document.querySelector(".st-key-narrow-screen input");
-    if (box && box.checked !== narrow.matches) box.click();
+    for (const [key, media] of Object.entries(screens)) {
+      const box = document.querySelector(key);
+      if (box && box.checked !== media.matches) box.click();
+    }
   };
-  narrow.addEventListener("change", tell);
+  for (const media of Object.values(screens)) media.addEventListener("change", tell);
   let waits = false;
   new MutationObserver(() => {
     if (waits) return;

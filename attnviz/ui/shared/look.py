@@ -136,12 +136,14 @@ SUMS = flag("sums", False)
 VIEW = coded("view", View(), view_text, _read_view)
 NARROW = kept("narrow", False)
 """Whether the screen is as narrow as a phone's: the script of the page says so."""
+HALF = kept("half", False)
+"""Whether three maps in a row are wider than the screen; said in the same way, on the page that draws them."""
 MODULE = 14
 """Characters of a module's name in the choice of a layer."""
 MOST_LISTED = 64
 """Tokens of a list to choose from: it is drawn anew at each click, closed, with all that is in it."""
-PHONE = 358
-"""Pixels that a picture has on a phone."""
+PHONE, HALF_ROOM = 358, 560
+"""Pixels that a picture has on a phone, and at least in half a window."""
 REVS = kept("revs", {})
 """Clicks, by what was clicked."""
 
@@ -155,6 +157,14 @@ def narrow_screen() -> None:
     """What the script of the page checks where the screen is narrow; nobody sees it."""
     with st.container(key="narrow-screen"):
         block("narrow" if control(st.checkbox, "Narrow screen", NARROW) else "wide", "screen")
+
+
+def room_for_three() -> int | None:
+    """Pixels that three maps have, where they do not stand in a row."""
+    with st.container(key="half-screen"):
+        half = control(st.checkbox, "Half a screen", HALF)
+        block("narrow" if half else "wide", "screen")
+    return room() or (HALF_ROOM if half else None)
 
 
 def is_dark() -> bool:
