@@ -48,7 +48,10 @@ def test_a_changed_word_is_read_under_the_pointer_clicked_and_linked(page, serve
 
 
 def test_a_phone_shows_a_and_b_and_their_difference_at_once(window, server):
-    """Small A and B above the difference: all three have room on one screen, and nothing scrolls sideways."""
+    """Small A and B above the difference: all three have room on one screen, and nothing scrolls sideways.
+
+    In half a window they stand so, too; in a whole one in a row.
+    """
     page = window(390, 844)
     page.goto(f"{server}/{CAT}")
     driver.settled(page)
@@ -57,6 +60,12 @@ def test_a_phone_shows_a_and_b_and_their_difference_at_once(window, server):
     assert len(maps) == 3
     assert max(box["y"] + box["height"] for box in maps) - min(box["y"] for box in maps) < 600
     assert page.locator(".st-key-picture-difference[data-wide]").count() == 0
+    for width, in_a_row in ((1000, False), (1440, True)):
+        page.set_viewport_size({"width": width, "height": 844})
+        driver.settled(page)
+        tops = [image.bounding_box()["y"] for image in picture(page, "difference").locator(".panels image").all()]
+        assert (tops[0] == tops[2]) == in_a_row
+        assert page.locator(".st-key-picture-difference[data-wide]").count() == 0
 
 
 def test_the_maps_begin_at_one_height_whatever_is_said_of_b(window, server):
