@@ -9,6 +9,7 @@ from attnviz.figures.head import head
 from attnviz.figures.heads import corners, heads
 from attnviz.figures.leaks import leaks
 from attnviz.figures.lines import lines
+from attnviz.figures.losses import losses
 from attnviz.figures.mask import mask
 from attnviz.figures.next_word import labels, next_word
 from attnviz.figures.overview import overview
@@ -33,6 +34,6 @@ FORMS = {"map": head, "lines": lines, "text": text_strip, "picture": patches}
 
 __all__ = [
     "FORMS", "Figure", "alike", "alike_map", "chain", "change", "corners", "difference", "head", "heads", "labels",
-    "leaks", "lines", "mask", "neurons", "next_word", "on_grid", "overview", "patches", "products", "rollout",
+    "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "overview", "patches", "products", "rollout",
     "rollout_row", "row", "scatter", "similarity", "spread", "stage", "states", "step_by_step", "text_strip", "values",
 ]  # fmt: skip

@@ -57,7 +57,7 @@ def app() -> None:
     if not state.get(state.BEGUN):  # the others come at the end of a run, and the first one imports what takes seconds
         with early.container(horizontal=True, key="pages-first"):
             pages.links(state.address())
-    chosen = given()
+    chosen = given(bar=page.title not in pages.WITHOUT_BAR)
     page.run()
 
 
@@ -77,13 +77,17 @@ def _left_for() -> str:
     return way.asked if way.asked != page else ""
 
 
-def given() -> tuple | None:
-    """What is looked at: the model and the sentences, chosen in the input bar; None if there is nothing to look at."""
+def given(*, bar: bool = True) -> tuple | None:
+    """What is looked at: the model and the sentences, chosen in the input bar; None if there is nothing to look at.
+
+    Args:
+        bar: whether the bar is seen.
+    """
     from attnviz.ui import settings
     from attnviz.ui.shared import inputs, look, welcome
 
     welcome.arrive(settings.LINKED)
-    chosen = inputs.input_bar()
+    chosen = inputs.input_bar(shown=bar)
     look.narrow_screen()
     return chosen
 

@@ -2,6 +2,8 @@
 
 from attnviz.ui.compare import other
 from attnviz.ui.heads import forms
+from attnviz.ui.learn import page as learn
+from attnviz.ui.learn import scenes
 from attnviz.ui.masks import checking, conventions, lab, leaks
 from attnviz.ui.masks import page as masks
 from attnviz.ui.overview import every, numbers, reach, tables
@@ -28,6 +30,8 @@ FEATURES = (
         rail,
         parts,
         other,
+        learn,
+        scenes,
     ),
 )
 """The modules that declare settings, in the order of the controls."""

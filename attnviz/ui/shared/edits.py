@@ -135,6 +135,16 @@ def mask_menu(source: Source, lines: tuple[str, ...], *, opening: Stack = Stack(
         return edits if fixed else replace(edits, empty_rows=_empty_rows(source, lines, edits))
 
 
+def chosen(source: Source, lines: tuple[str, ...]) -> Edits:
+    """All that is set, where no menu is drawn."""
+    state.put(mask.OPENING, Stack())
+    return (
+        Edits()
+        if source.read_only
+        else _edits(source, mask.fitting(mask.current(), len(lines))[0], state.get(OWN_MASK))
+    )
+
+
 def notices(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
     """What of the model is not shown, and what is set and has no effect."""
     for one in mask.fitting(mask.current(), len(lines))[1]:

@@ -29,9 +29,13 @@ MOST_PROBLEMS = 3
 """Things that are said to be wrong with a link, at most."""
 
 
-def input_bar() -> tuple[Source, tuple[str, ...]] | None:
-    """The model and the sentences; where either cannot be used, None, and what stands in the place of the page."""
-    with toolbar.row_one():
+def input_bar(*, shown: bool = True) -> tuple[Source, tuple[str, ...]] | None:
+    """The model and the sentences; where either cannot be used, None, and what stands in the place of the page.
+
+    Args:
+        shown: whether the bar is seen; else the state alone says what is chosen.
+    """
+    with toolbar.row_one(shown):
         source, wrong = _model()
         ready = not isinstance(source, AttnvizError | Arrival)
         if ready:

@@ -7,8 +7,10 @@ import streamlit as st
 from attnviz.ui.shared import state
 from attnviz.ui.shared.setting import Link
 
-TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Model")
+TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Model", "Learn")
 """Each page is made in the folder of its name."""
+WITHOUT_BAR = ("Learn",)
+"""Pages that choose model and text themselves."""
 
 
 def page(title: str, run: Callable[[], None] = lambda: None) -> st.Page:

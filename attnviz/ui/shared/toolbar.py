@@ -51,9 +51,9 @@ class Bar:
             says.line(self.at, position)
 
 
-def row_one() -> DeltaGenerator:
+def row_one(shown: bool = True) -> DeltaGenerator:
     """The place of the first row."""
-    return st.container(**ROW | {"vertical_alignment": "top"}, key="row-one")
+    return st.container(**ROW | {"vertical_alignment": "top"}, key="row-one" if shown else "no-bar")
 
 
 def bar(

@@ -9,6 +9,7 @@ import streamlit as st
 from attnviz import figures, walk
 from attnviz.core.amounts import digits, short
 from attnviz.core.tokens import Token
+from attnviz.figures import Figure
 from attnviz.figures.row import columns as columns_of
 from attnviz.figures.row import line
 from attnviz.figures.row import totals as totals_of
@@ -68,12 +69,12 @@ def row(at: Walk) -> None:
         quiet(f"Worked as attention does it, without: {', '.join(at.knobs.in_words)}.")
     with st.container(horizontal=True, gap="large"):
         with st.container(width=600):
-            _shares(at, found, keys, key)
+            shares(at, found, keys, key)
         with st.container(width=660):
             _vectors(at, found, keys, key)
 
 
-def _shares(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> None:
+def shares(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> None:
     """Each key of a query with every number up to its weight."""
     head, rows = worked_table(at, found)
     table(head, rows, numbers=tuple(range(1, len(head))), marked=found.keys.index(key))
@@ -129,26 +130,35 @@ def scale(at: Walk) -> None:
     lead, _, rest = SCALE.partition(". ")
     large(f"{lead}.")
     quiet(rest)
-    step = at.record.step(at.site)
-    own = None if at.source.read_only else step.query.shape[-1]
     with st.container(horizontal=True, gap="large"):
         with st.container(width=560):
-            d_k = state.get(DK) or min(D_K, key=lambda one: abs(one - (own or USUAL)))
-            control(st.select_slider, f"d_k (of this model: {own})" if own else "d_k", DK, D_K, shown=d_k)
-            found = spreads((d_k,))[0]
-            rows = [
-                ["variance of the scores", digits(found.variance), digits(found.scaled_variance)],
-                ["largest weight", digits(found.unscaled.largest), digits(found.scaled.largest)],
-                ["entropy (nats)", digits(found.unscaled.entropy), digits(found.scaled.entropy)],
-                ["softmax gradient", digits(found.unscaled.gradient), digits(found.scaled.gradient)],
-            ]
-            table([f"500 random queries, d_k = {d_k}", "q·k as it is", "q·k / √d_k"], rows, numbers=(1, 2))
-            quiet(f"In theory the variance of q·k is d_k = {d_k}, and of q·k / √d_k it is 1.")
+            d_k = dot_products(at)
         with st.container(width="stretch"):
-            figure = figures.spread(spreads(tuple(sorted({*D_KS, d_k}))), chosen=d_k, **at.styled)
-            pictures.show(figure, "spread", table=True)
+            pictures.show(largest_weights(at, d_k), "spread", table=True)
     if not at.source.read_only:
         quiet(f"{CLONES}")
+
+
+def dot_products(at: Walk) -> int:
+    """What random queries and keys of a chosen d_k give, with the scale and without it; gives that d_k."""
+    own = None if at.source.read_only else at.record.step(at.site).query.shape[-1]
+    d_k = state.get(DK) or min(D_K, key=lambda one: abs(one - (own or USUAL)))
+    control(st.select_slider, f"d_k (of this model: {own})" if own else "d_k", DK, D_K, shown=d_k)
+    found = spreads((d_k,))[0]
+    rows = [
+        ["variance of the scores", digits(found.variance), digits(found.scaled_variance)],
+        ["largest weight", digits(found.unscaled.largest), digits(found.scaled.largest)],
+        ["entropy (nats)", digits(found.unscaled.entropy), digits(found.scaled.entropy)],
+        ["softmax gradient", digits(found.unscaled.gradient), digits(found.scaled.gradient)],
+    ]
+    table([f"500 random queries, d_k = {d_k}", "q·k as it is", "q·k / √d_k"], rows, numbers=(1, 2))
+    quiet(f"In theory the variance of q·k is d_k = {d_k}, and of q·k / √d_k it is 1.")
+    return d_k
+
+
+def largest_weights(at: Walk, d_k: int) -> Figure:
+    """The largest weight at several d_k, of which one is marked."""
+    return figures.spread(spreads(tuple(sorted({*D_KS, d_k}))), chosen=d_k, **at.styled)
 
 
 _spread = cache.kept(walk.dot_product_variance)

@@ -46,13 +46,14 @@ def play(at: Walk) -> None:
     if at.source.read_only:
         quiet(at.source.read_only)
         return
-    _scores(at)
+    scores(at)
     _call(at)
     if WAYS.keys() <= set(at.source.settings()):
         _weights(at)
 
 
-def _scores(at: Walk) -> None:
+def scores(at: Walk) -> None:
+    """The scale and the temperature of all calls."""
     control(st.toggle, "Divide by √d_k (the model's own scale)", TUNED.part("scaled"))
     part = TUNED.part("temperature")
     options = sorted({*TEMPERATURES, state.get(part)})

@@ -1,0 +1,142 @@
+"""Lessons: steps of text, each with a state of the app to look at and another one to reach.
+
+A lesson is a file in TOML, so that a teacher can write one: `title`, `about`, and a table `step` for each step. States
+are links of the app, as "Copy link" gives them: a step begins with its `link`, and is done once the app shows what one
+of its `goal` links holds.
+"""
+
+import tomllib
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+from attnviz.core import assets
+from attnviz.core.errors import InputError, quoted
+
+Link = dict[str, list[str]]
+"""The parameters of an address, each with its values."""
+
+FIGURES = (
+    *("map", "heads", "head", "training step", "query", "future", "scores", "row", "d_k", "positions"),
+    *("prediction", "peeking", "bugs"),
+)
+"""What a step can show, in this order: pictures of the app and the controls that change them."""
+PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Model")
+"""Pages of the laboratory that a step can lead to."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """A word of the field at its first use.
+
+    Attributes:
+        source: the paper that it comes from, or "" for one that is older than the field.
+    """
+
+    name: str
+    means: str
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One screen of a lesson.
+
+    Attributes:
+        title: what it is about.
+        idea: one idea, in paragraphs.
+        do: what to do, so that the question answers itself.
+        question: what is asked.
+        answer: what is said once it is done.
+        link: the state that it begins with.
+        goal: states of which one is to be reached; without any, looking is enough.
+        shows: of `FIGURES`.
+        page: where in the laboratory it goes on.
+        terms: explained here.
+        notes: for whoever teaches; nobody else is shown them.
+    """
+
+    title: str
+    idea: str
+    link: Link
+    shows: tuple[str, ...]
+    do: str = ""
+    question: str = ""
+    answer: str = ""
+    goal: tuple[Link, ...] = ()
+    page: str = "Heads"
+    terms: tuple[Term, ...] = ()
+    notes: str = ""
+
+    @classmethod
+    def read(cls, data: dict[str, Any]) -> Self:
+        """Raises InputError: names what is missing or unknown."""
+        _check_names(data, cls, {"title", "idea", "link", "shows"})
+        if unknown := [one for one in data["shows"] if one not in FIGURES]:
+            raise InputError(f"A step shows {quoted(unknown[0])}. It can show: {', '.join(FIGURES)}.")
+        if (page := data.get("page", "Heads")) not in PAGES:
+            raise InputError(f"A step leads to the page {quoted(page)}. There are: {', '.join(PAGES)}.")
+        goal = data.get("goal", [])
+        made = {"link": link_of(data["link"]), "shows": tuple(data["shows"])}
+        made["goal"] = tuple(map(link_of, [goal] if isinstance(goal, str) else goal))
+        made["terms"] = tuple(Term(**one) for one in data.get("terms", ()))
+        return cls(**{name: value.strip() if isinstance(value, str) else value for name, value in data.items()} | made)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Steps in their order.
+
+    Attributes:
+        about: what one knows afterwards, a sentence.
+        minutes: how long it takes.
+    """
+
+    title: str
+    steps: tuple[Step, ...]
+    about: str = ""
+    minutes: int | None = None
+
+
+def link_of(text: str) -> Link:
+    """What a link holds, whole or from its question mark on."""
+    return parse_qs(urlsplit(text).query if "?" in text else text, keep_blank_values=True)
+
+
+@cache
+def course() -> Lesson:
+    """The twelve chapters of the page Learn."""
+    return read(assets.path("lessons/course.toml"))
+
+
+def read(path: str | Path) -> Lesson:
+    """A lesson from its file.
+
+    Raises:
+        InputError: if there is no such file, or what in it cannot be read.
+    """
+    try:
+        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"The lesson {quoted(str(path))} cannot be opened: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"The lesson {quoted(str(path))} is not TOML: {error}.") from error
+    named = {name: value for name, value in data.items() if name != "step"}
+    try:
+        _check_names(named | {"steps": ()}, Lesson, {"title"})
+        steps = tuple(map(Step.read, data.get("step", ())))
+    except InputError as error:
+        raise InputError(f"The lesson {quoted(str(path))} cannot be read: {error}") from error
+    if not steps:
+        raise InputError(f"The lesson {quoted(str(path))} has no steps. Begin each with [[step]].")
+    return Lesson(**named, steps=steps)
+
+
+def _check_names(data: dict[str, Any], made: type, needed: set[str]) -> None:
+    known = {field.name for field in fields(made)}
+    if lacks := sorted(needed - data.keys()):
+        raise InputError(f"It lacks {', '.join(lacks)}.")
+    if unknown := sorted(data.keys() - known):
+        raise InputError(f"There is no {quoted(unknown[0])} in it. There are: {', '.join(sorted(known))}.")

@@ -1,0 +1,1 @@
+"""Every head of one layer, and one of them large."""

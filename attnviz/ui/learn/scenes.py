@@ -1,0 +1,136 @@
+"""What a step of a lesson shows: pictures of the app, each a function of what is looked at, with its own controls."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from attnviz import figures
+from attnviz.core.masks import Subsequent
+from attnviz.lessons import peeking as study
+from attnviz.ui.shared import cache, edits, look, pictures, says, state
+from attnviz.ui.shared.edits import OWN_MASK
+from attnviz.ui.shared.look import CELL, QUERY, STEP, Look
+from attnviz.ui.shared.parameters import SETTINGS
+from attnviz.ui.shared.setting import State, flag
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import quiet
+from attnviz.ui.steps import parts, play
+from attnviz.ui.steps.play import KNOBS
+from attnviz.ui.steps.walked import Walk
+from attnviz.views import View
+
+PEEKING = flag("peeking", False)
+
+SIDE = 420
+"""Pixels of a map: a chapter is one screen."""
+
+
+def draw(names: tuple[str, ...], at: Look) -> None:
+    """All that a step shows: beside each other where there is room, else below."""
+    with st.container(horizontal=True, gap="medium", key="scenes"):
+        for name in names:
+            with st.container(width="stretch" if name in WIDE else "content", key=f"scene {name}"):
+                SCENES[name](at)
+
+
+def _map(at: Look) -> None:
+    shown = at.drawn | {"row_sums": True} | ({} if look.room() else {"side": SIDE})
+    figure = cache.drawn(figures.head, at.record, at.site, at.head, **shown)
+    pictures.picture(figure, "head", select="cell", on_select=look.select)
+    pictures.cell_in_words(at, View())
+
+
+def _heads(at: Look) -> None:
+    """The heads of the layer, to choose one and to switch some off."""
+    where = {"sentence": at.sentence, "room": look.room()}
+    figure = cache.drawn(
+        figures.heads, at.record, at.site, focused=at.head, rev=look.rev("head"), dark=at.dark, **where
+    )
+    with st.container(key="thumbnails"):
+        pictures.picture(figure, "heads", select="head", on_select=look.select_head)
+        edits.eyes(at, figures.corners(at.record, at.site, **where))
+
+
+def _prediction(at: Look) -> None:
+    """What the model predicts, and what it predicted before a change."""
+    effect = says.choices(at.record, at.sentence)[0]
+    figure = says.drawn(effect, at.record, at.before, at.position, sentence=at.sentence, dark=at.dark)
+    pictures.picture(figure, says.KEYS[effect])
+
+
+def _training_step(at: Look) -> None:
+    steps = at.source.steps
+    last = steps[-1]
+    options = {"read": lambda step: None if step == last else step, "at": "learn", "width": 480, "whole_page": True}
+    control(st.select_slider, "Training step", STEP, steps, shown=state.one_of(STEP, steps, last), **options)
+
+
+def _walk(at: Look) -> Walk:
+    """What is looked at, with the chosen query."""
+    tokens = at.tokens[0]
+    query = at.cell[0] if at.cell else state.one_of(QUERY, range(len(tokens)), len(tokens) - 1)
+    return Walk(*at.run, at.sentence, at.site, at.head, at.dark, query=query, key=None, knobs=state.get(KNOBS))
+
+
+def _query(at: Look) -> None:
+    def step(now: State, query: int) -> State:
+        return now.put(QUERY, query).put(CELL, None)
+
+    look.query("Query", at.tokens[0], at.cell, step=step)
+
+
+def _row(at: Look) -> None:
+    found = _walk(at)
+    parts.of_cell(found)
+    parts.shares(found, found.worked, at.tokens[1], found.looked_at)
+
+
+def _d_k(at: Walk) -> None:
+    d_k = parts.dot_products(at)
+    pictures.picture(parts.largest_weights(at, d_k), "spread")
+
+
+def _future(at: Look) -> None:
+    control(st.toggle, "Hide the future (causal mask)", OWN_MASK, at="learn")
+
+
+def _positions(at: Look) -> None:
+    control(st.toggle, "Add positions to the words", SETTINGS["positions"], at="learn", whole_page=True)
+
+
+def _peeking(at: Look) -> None:
+    """Two models learn, with the mask and without it."""
+    if not state.get(PEEKING):
+        if st.button("Train both models", key="train both", icon=":material/play_arrow:", type="primary"):
+            state.put(PEEKING, True)
+            st.rerun(scope="fragment")
+        return
+    masked, open_to_all = _learned(Subsequent()), _learned(None)
+    models = (("with the causal mask", masked.losses), ("without a mask", open_to_all.losses))
+    pictures.picture(cache.drawn(figures.losses, models, study.GUESS, **at.styled), "losses")
+    quiet(
+        f"Where they have to write, with nothing after a word yet, their losses are {masked.writing:.2f} with the mask "
+        f"and {open_to_all.writing:.2f} without one; a guess has {study.GUESS:.2f}."
+    )
+
+
+_learned = cache.kept(study.learn)
+
+WIDE = ("training step", "query", "row", "d_k", "peeking")
+"""Scenes that nothing stands beside."""
+
+SCENES: dict[str, Callable[[Look], None]] = {
+    "map": _map,
+    "heads": _heads,
+    "training step": _training_step,
+    "query": _query,
+    "row": _row,
+    "future": _future,
+    "scores": lambda at: play.scores(_walk(at)),
+    "d_k": lambda at: _d_k(_walk(at)),
+    "positions": _positions,
+    "prediction": _prediction,
+    "peeking": _peeking,
+    "bugs": lambda at: quiet("The example bugs stand on the page Masks, in its tab Leak test."),
+}
+"""By the names that a lesson gives them."""
