@@ -117,20 +117,21 @@ def read(path: str | Path) -> Lesson:
     Raises:
         InputError: if there is no such file, or what in it cannot be read.
     """
+    name = quoted(Path(path).name)
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"The lesson {quoted(str(path))} cannot be opened: {error.strerror}.") from error
+        raise InputError(f"The lesson {name} cannot be opened: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"The lesson {quoted(str(path))} is not TOML: {error}.") from error
-    named = {name: value for name, value in data.items() if name != "step"}
+        raise InputError(f"The lesson {name} is not TOML: {error}.") from error
+    named = {key: value for key, value in data.items() if key != "step"}
     try:
         _check_names(named | {"steps": ()}, Lesson, {"title"})
         steps = tuple(map(Step.read, data.get("step", ())))
     except InputError as error:
-        raise InputError(f"The lesson {quoted(str(path))} cannot be read: {error}") from error
+        raise InputError(f"The lesson {name} cannot be read: {error}") from error
     if not steps:
-        raise InputError(f"The lesson {quoted(str(path))} has no steps. Begin each with [[step]].")
+        raise InputError(f"The lesson {name} has no steps. Begin each with [[step]].")
     return Lesson(**named, steps=steps)
 
 

@@ -13,9 +13,9 @@ from attnviz.ui.shared import edits, look, pages, state
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.pretrained import MODEL
-from attnviz.ui.shared.setting import Link, State, coded, each, read, reader, whole
+from attnviz.ui.shared.setting import Link, Setting, State, coded, each, kept, read, reader, whole
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block, heading, quiet, title
+from attnviz.ui.shared.text import heading, quiet, title
 
 MOST_STEPS = 99
 _read_learned = each(reader(r"\d{1,2}", lambda m: int(m[0]), "does not name steps", "1-2-5"), MOST_STEPS)
@@ -29,11 +29,19 @@ LEARNED = coded(
 )
 
 
+LEFT: Setting[State | None] = kept("left for a lesson", None)
+"""What another page showed before the lesson."""
+
+
 def page(source: Source, lines: tuple[str, ...]) -> None:
     lesson = lessons.course()
     number = min(state.get(CHAPTER), len(lesson.steps))
     step = lesson.steps[number - 1]
-    if is_shown(step, state.now()) and reached(step, state.now()):
+    if not is_shown(step, state.now()):  # from another page: what was there waits
+        state.put(LEFT, state.now().linked())
+        state.change(opened, lesson, number)
+        st.rerun()
+    if reached(step, state.now()):
         state.put(LEARNED, state.get(LEARNED) | {number})
     _chapters(lesson, number)
     phone = look.room() is not None
@@ -41,24 +49,33 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         with st.container(width="stretch" if phone else 420, key="told"):
             _told(step, number)
             if not phone:
-                _asked(lesson, step, number)
+                _answered(lesson, step, number)
         with st.container(width="stretch", key="shown"):
-            _shown(step, number, source, lines)
-    if phone:
-        _asked(lesson, step, number)
+            _shown(step, source, lines)
+            if phone:
+                _answered(lesson, step, number)
 
 
 def _chapters(lesson: Lesson, number: int) -> None:
-    """All steps by their numbers; those that are done have a check mark."""
-    done = state.get(LEARNED)
+    """All steps, of which those that are done have a check mark: by their numbers, on a phone as a list."""
+    done, there = state.get(LEARNED), range(1, len(lesson.steps) + 1)
 
     def named(one: int) -> str:
         return f":material/check: {one}" if one in done else str(one)
 
-    options = {"shown": number, "format_func": named, "lead": "", "step": lambda now, one: opened(now, lesson, one)}
+    def titled(one: int) -> str:
+        return f"{'✓ ' * (one in done)}{one} · {lesson.steps[one - 1].title}"
+
+    options = {"shown": number, "lead": "", "step": lambda now, one: opened(now, lesson, one), "whole_page": True}
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chapters"):
-        control(st.segmented_control, "Chapter", CHAPTER, range(1, len(lesson.steps) + 1), whole_page=True, **options)
-        quiet(f"{len(done & {*range(1, len(lesson.steps) + 1)})} of {len(lesson.steps)} done")
+        if look.room():
+            control(st.selectbox, "Chapter", CHAPTER, there, format_func=titled, **options)
+        else:
+            control(st.segmented_control, "Chapter", CHAPTER, there, format_func=named, **options)
+            quiet(f"{len(done & {*there})} of {len(lesson.steps)} done")
+        if state.get(LEFT) and st.button("Back to my text", key="back", type="tertiary", icon=":material/undo:"):
+            state.change(lambda now: now.replaced(now[LEFT]).put(LEFT, None))
+            pages.go_to("Heads")
 
 
 def opened(now: State, lesson: Lesson, number: int) -> State:
@@ -93,7 +110,7 @@ def _holds(goal: Link, now: State) -> bool:
 
 
 def _told(step: Step, number: int) -> None:
-    """The idea, and the words that are new in it."""
+    """The idea, the words that are new in it, and what to do."""
     title(f"{number} · {step.title}")
     st.markdown(step.idea)
     if step.terms:
@@ -101,19 +118,16 @@ def _told(step: Step, number: int) -> None:
             for term in step.terms:
                 source = f" *{term.source}*" if term.source else ""
                 st.markdown(f"**{term.name}**: {term.means}.{source}")
-
-
-def _asked(lesson: Lesson, step: Step, number: int) -> None:
-    """What to do, the question, the answer once it is done, and the way on."""
-    done = number in state.get(LEARNED)
-    with st.container(key="task"):
+    if step.do:
         heading("Try it")
-        st.markdown(step.do)
-        if step.question:
-            st.markdown(f"**{step.question}**")
-        if done or not step.goal:
-            block("Done", "unseen", "p", role="status")
-            st.success(step.answer, icon=":material/check_circle:")
+        st.markdown(" ".join(filter(None, (step.do, step.question and f"**{step.question}**"))))
+
+
+def _answered(lesson: Lesson, step: Step, number: int) -> None:
+    """The answer once it is done, and the way on."""
+    done = number in state.get(LEARNED) or not step.goal
+    if done and step.answer:
+        st.success(step.answer, icon=":material/check_circle:")
     with st.container(horizontal=True, gap="small", key="on"):
         if number < len(lesson.steps):
             _button("Next chapter", "next", opened, lesson, number + 1, type="primary" if done else "secondary")
@@ -128,12 +142,8 @@ def _button(name: str, key: str, step, *args: object, **options) -> None:
         st.rerun()
 
 
-def _shown(step: Step, number: int, source: Source, lines: tuple[str, ...]) -> None:
+def _shown(step: Step, source: Source, lines: tuple[str, ...]) -> None:
     """The live picture."""
-    if not is_shown(step, state.now()):
-        quiet("Another model or text is open. The chapter has an example of its own.")
-        _button("Show the example", "example", opened, lessons.course(), number, type="primary")
-        return
     changed = edits.chosen(source, lines)
     site = state.one_of(look.SITE, source.sites, look.opening_site(source))
     head = state.one_of(look.SHOW, range(source.num_heads), look.opening_head(source))

@@ -1,6 +1,7 @@
 """What a step of a lesson shows: pictures of the app, each a function of what is looked at, with its own controls."""
 
 from collections.abc import Callable
+from itertools import groupby
 
 import streamlit as st
 
@@ -21,20 +22,21 @@ from attnviz.views import View
 
 PEEKING = flag("peeking", False)
 
-SIDE = 420
+SIDE = 300
 """Pixels of a map: a chapter is one screen."""
 
 
 def draw(names: tuple[str, ...], at: Look) -> None:
     """All that a step shows: beside each other where there is room, else below."""
-    with st.container(horizontal=True, gap="medium", key="scenes"):
-        for name in names:
-            with st.container(width="stretch" if name in WIDE else "content", key=f"scene {name}"):
-                SCENES[name](at)
+    for wide, row in groupby(names, WIDE.__contains__):
+        with st.container(horizontal=not wide, gap="small" if wide else "medium"):
+            for name in row:
+                with st.container(width="stretch" if wide else "content", key=f"scene {name}"):
+                    SCENES[name](at)
 
 
 def _map(at: Look) -> None:
-    shown = at.drawn | {"row_sums": True} | ({} if look.room() else {"side": SIDE})
+    shown = at.drawn | ({} if look.room() else {"side": SIDE, "row_sums": True})
     figure = cache.drawn(figures.head, at.record, at.site, at.head, **shown)
     pictures.picture(figure, "head", select="cell", on_select=look.select)
     pictures.cell_in_words(at, View())
@@ -101,9 +103,8 @@ def _positions(at: Look) -> None:
 def _peeking(at: Look) -> None:
     """Two models learn, with the mask and without it."""
     if not state.get(PEEKING):
-        if st.button("Train both models", key="train both", icon=":material/play_arrow:", type="primary"):
-            state.put(PEEKING, True)
-            st.rerun(scope="fragment")
+        shown = {"icon": ":material/play_arrow:", "type": "primary"}
+        st.button("Train both models", key="train both", on_click=state.put, args=(PEEKING, True), **shown)
         return
     masked, open_to_all = _learned(Subsequent()), _learned(None)
     models = (("with the causal mask", masked.losses), ("without a mask", open_to_all.losses))
@@ -116,7 +117,7 @@ def _peeking(at: Look) -> None:
 
 _learned = cache.kept(study.learn)
 
-WIDE = ("training step", "query", "row", "d_k", "peeking")
+WIDE = ("training step", "query", "row", "future", "scores", "d_k", "positions", "peeking")
 """Scenes that nothing stands beside."""
 
 SCENES: dict[str, Callable[[Look], None]] = {

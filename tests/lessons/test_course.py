@@ -1,0 +1,187 @@
+"""The twelve chapters: what they say of their pictures is what the models give."""
+
+import math
+
+import pytest
+import torch
+
+from attnviz import api, lessons
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
+from attnviz.core.masks import Subsequent
+from attnviz.core.record import Record
+from attnviz.lessons import peeking
+
+STEPS = lessons.course().steps
+
+
+def run(chapter: int, edits: Edits = Edits(), **settings) -> Record:
+    """The record of the model and the text of a chapter."""
+    link = STEPS[chapter - 1].link
+    source = api.load(link["model"][0], **settings)
+    return source.run(source.tokenize(link["text"]), edits)
+
+
+def weights(chapter: int, site: str, head: int, edits: Edits = Edits(), **settings) -> torch.Tensor:
+    record = run(chapter, edits, **settings)
+    return record.step(next(one for one in record.sites if f"{one.kind[0]}{one.layer}" == site)).weights(head)
+
+
+def row_of(record: Record, word: str) -> int:
+    return [token.text for token in record.read[0].tokens].index(word)
+
+
+def test_there_are_twelve_and_each_has_all_its_parts():
+    """One idea, one thing to do, one question with its answer, and new words with where they come from."""
+    assert len(STEPS) == 12
+    assert all(step.idea and step.do and step.question and step.answer and step.goal for step in STEPS)
+    assert sum(bool(term.source) for step in STEPS for term in step.terms) >= 12
+
+
+def test_was_looks_at_cat():
+    """Chapter 1: 0.98 of the row "was", its largest weight, which is also the cell to click."""
+    record, rows = run(1), weights(1, "d1", 0)
+    was, cat = row_of(record, "was"), row_of(record, "cat")
+
+    assert float(rows[was, cat]) == pytest.approx(0.98, abs=0.005)
+    assert int(rows[was].argmax()) == cat
+    assert STEPS[0].goal == ({"cell": [f"{was}.{cat}"]},)
+
+
+def test_a_temperature_keeps_the_order_of_a_row():
+    """Chapter 4: at 5 and at 10 each row has its largest weight where it had it, smaller, and sums to 1."""
+    plain = weights(4, "d0", 1)
+    for temperature in (5.0, 10.0):
+        warm = weights(4, "d0", 1, Edits(temperature=temperature))
+
+        assert torch.equal(warm[9].argsort(descending=True), plain[9].argsort(descending=True))
+        assert float(warm[9].max()) < float(plain[9].max())
+        assert torch.allclose(warm.sum(-1), torch.ones(len(warm)), atol=1e-5)
+
+
+def test_a_mask_leaves_rows_that_sum_to_one():
+    """Chapter 5: without the built-in mask rows see the future; with it nothing of that is left, and sums stay 1."""
+    opened, closed = weights(5, "d1", 0, Edits(own_mask=False)), weights(5, "d1", 0)
+
+    assert (opened.triu(1).sum(-1)[:-1] > 0).all()
+    assert closed.triu(1).eq(0).all()
+    assert closed[0, 0] == 1
+    for rows in (opened, closed):
+        assert torch.allclose(rows.sum(-1), torch.ones(len(rows)), atol=1e-5)
+
+
+def test_who_reads_the_answer_learns_nothing_else():
+    """Chapter 6: without a mask the loss falls to nearly 0, and writing is worse than a guess."""
+    masked, peeks = peeking.learn(Subsequent()), peeking.learn(None)
+
+    assert f"{math.log(peeking.WORDS):.2f}" in STEPS[5].idea
+    assert masked.losses[-1][1] == pytest.approx(peeking.GUESS, abs=0.15)
+    assert masked.writing == pytest.approx(peeking.GUESS, abs=0.15)
+    assert peeks.losses[-1][1] < 0.1
+    assert peeks.writing > peeking.GUESS + 1
+
+
+def test_learning_leaves_random_numbers_as_they_are():
+    """The same seed learns the same, and whoever draws after it draws what would have come."""
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    first = peeking.learn(None, steps=5)
+
+    assert torch.equal(torch.rand(3), expected)
+    assert peeking.learn(None, steps=5) == first
+
+
+def test_one_head_looks_from_adjectives_to_nouns():
+    """Chapter 7: head 2, and no other, has its largest weight from both adjectives at their nouns."""
+    record = run(7)
+    black, cat, red, chair = (row_of_text(record, word) for word in ("black", "cat", "red", "chair"))
+    agrees = [
+        head
+        for head in range(4)
+        if (rows := weights(7, "e1", head).argmax(-1).tolist())[black] == cat and rows[red] == chair
+    ]
+
+    assert agrees == [2]
+    assert STEPS[6].goal == ({"show": ["2"]},)
+
+
+def row_of_text(record: Record, word: str) -> int:
+    return [token.text for token in record.sentences[0].tokens].index(word)
+
+
+def test_noir_is_written_where_black_is_looked_at():
+    """Chapter 8: in the row "chat", which predicts "noir"; the row "noir" looks at "sleeps"."""
+    record, rows = run(8), weights(8, "c1", 3)
+    chat, noir = row_of(record, "chat"), row_of(record, "noir")
+
+    assert record.prediction.words()[chat] == "noir"
+    assert int(rows[chat].argmax()) == row_of_text(record, "black")
+    assert int(rows[noir].argmax()) == row_of_text(record, "sleeps")
+    assert STEPS[7].goal == ({"cell": [f"{chat}.{row_of_text(record, 'black')}"]},)
+
+
+def test_without_positions_equal_words_have_equal_rows():
+    """Chapter 9: both words "dog", in every head; with positions they differ."""
+    for head in range(2):
+        plain, without = weights(9, "e0", head), weights(9, "e0", head, positions=False)
+
+        assert not torch.allclose(plain[1], plain[4], atol=1e-3)
+        assert torch.allclose(without[1], without[4], atol=1e-6)
+
+
+def test_the_darkest_cell_is_not_the_one_that_matters():
+    """Chapter 10: without head 1, which gives 0.95 to the beginning, still "tom" with 0.94; without head 0 no more."""
+    last = weights(10, "d1", 1)[-1]
+
+    def best(*heads_off: int) -> tuple[str, float]:
+        off = frozenset((Site("decoder", 1), head) for head in heads_off)
+        prediction = run(10, Edits(heads_off=off)).prediction
+        return prediction.most_probable(prediction.logits.shape[1] - 1, 1)[0]
+
+    assert (int(last.argmax()), float(last.max())) == (0, pytest.approx(0.95, abs=0.005))
+    assert best() == ("tom", pytest.approx(0.99, abs=0.005))
+    assert best(1) == ("tom", pytest.approx(0.94, abs=0.005))
+    assert best(0)[0] != "tom"
+    assert STEPS[9].goal == ({"off": ["d1.0"]},)
+
+
+def test_an_induction_head_comes_within_a_few_steps():
+    """Chapter 11: at step 200 "seven" does not look at what followed it, from step 275 on it does."""
+    steps = [int(goal["step"][0]) for goal in STEPS[10].goal]
+    seven, window = 8, 3
+
+    assert steps == [step for step in api.load("induction").steps if step >= 275]
+    assert float(weights(11, "d1", 0, step=200)[seven, window]) < 0.1
+    assert all(float(weights(11, "d1", 0, step=step)[seven, window]) > 0.9 for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("title = 1 2", "is not TOML"),
+        ('[[step]]\ntitle = "a"\nidea = "b"\nlink = "?model=story"\nshows = ["map"]', "It lacks title"),
+        ('title = "a"', "has no steps. Begin each with [[step]]"),
+        ('title = "a"\n[[step]]\ntitle = "a"', "It lacks idea, link, shows"),
+        ('title = "a"\nauthor = "b"', "There is no 'author' in it"),
+        (
+            'title = "a"\n[[step]]\ntitle = "a"\nidea = "b"\nlink = ""\nshows = ["video"]',
+            "shows 'video'. It can show: map",
+        ),
+        ('title = "a"\n[[step]]\ntitle = "a"\nidea = "b"\nlink = ""\nshows = []\npage = "Home"', "the page 'Home'"),
+    ],
+)
+def test_a_lesson_that_cannot_be_read_says_why(tmp_path, text, says):
+    """One sentence that names the file and what is wrong with it."""
+    (tmp_path / "mine.toml").write_text(text)
+
+    with pytest.raises(InputError) as error:
+        lessons.read(tmp_path / "mine.toml")
+
+    assert says in str(error.value)
+    assert "mine.toml" in str(error.value)
+
+
+def test_a_lesson_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(InputError, match="No such file"):
+        lessons.read(tmp_path / "none.toml")
