@@ -21,9 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         options = parser.read(sys.argv[1:] if arguments is None else arguments)
-        if options.command == "app":
-            _open(options)
-            return 0
+        if options.command in ("app", "lesson"):
+            return _open(options)
         return _run(options)
     except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -60,10 +59,20 @@ def _run(options: Namespace) -> int:
     return 0
 
 
-def _open(options: Namespace) -> None:
+def _open(options: Namespace) -> int:
+    if options.command == "app":
+        link = _link(options.link)
+    else:
+        from attnviz.cli import teaching
+
+        if not options.lesson:
+            _say("\n".join(teaching.listed()), sys.stdout)
+            return 0
+        link = teaching.link(options.lesson, present=options.present)
     from attnviz.ui import launch  # Streamlit: for this alone
 
-    launch.launch(options.address, options.port, options.browser, _link(options.link))
+    launch.launch(options.address, options.port, options.browser, link)
+    return 0
 
 
 def _link(asked: str) -> str:

@@ -24,6 +24,7 @@ EXAMPLES = """examples:
   attnviz compare "the black cat sleeps" --with-step 0 -o difference.png
   attnviz explore "the black cat sleeps" --off c1.3 -o case.html
   attnviz batch texts.txt --model story --as numbers --of overview -o folder/
+  attnviz lesson 20-minutes --present
   attnviz leaks "the cat sat down" --model story -o leaks.png
   attnviz mask "the cat sat down" --model scratch --mask window=1 -o mask.pdf
   echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json
@@ -32,6 +33,7 @@ MASKS = "causal, window=2,1, prefix=3, documents=3,4 or another of 'attnviz mask
 
 COMMANDS = {
     "app": "the app, open in a browser until Ctrl+C",
+    "lesson": "a lesson on the page Learn: one of those that ship, or one of your own from a file",
     "head": "one head, or all heads combined, as a map, as lines or as a text",
     "heads": "the maps of all heads of a layer",
     "explore": "every head on one page that any browser opens, without Python: an HTML file",
@@ -113,6 +115,18 @@ def _add_app(command: argparse.ArgumentParser) -> None:
     link += "a function that gives a source (see attnviz.wrap): it runs the code of that file; "
     link += "or FILE, a saved run (.attn) or weights (.npz, .npy, .csv, .safetensors)"
     command.add_argument("link", metavar="LINK", nargs="?", default="", help=link)
+    _add_server(command)
+
+
+def _add_lesson(command: argparse.ArgumentParser) -> None:
+    command.description = "Open a lesson in a browser; Ctrl+C stops it. Without a name, list those that ship."
+    which = "one that ships, such as 20-minutes, or FILE.toml"
+    command.add_argument("lesson", metavar="LESSON", nargs="?", default="", help=which)
+    command.add_argument("--present", action="store_true", help="large, for a projector: arrow keys turn the pages")
+    _add_server(command)
+
+
+def _add_server(command: argparse.ArgumentParser) -> None:
     port = os.environ.get("STREAMLIT_SERVER_PORT", "8501")
     command.add_argument("--port", type=_port, metavar="N", default=port, help="where it listens (8501)")
     address = os.environ.get("STREAMLIT_SERVER_ADDRESS", "127.0.0.1")
@@ -314,6 +328,7 @@ def _add_size(files: argparse._ActionsContainer) -> None:
 _SHOWN = (_add_site, _add_edits, _add_picture)
 _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "app": (_add_app,),
+    "lesson": (_add_lesson,),
     "head": (_add_text, _add_head, forms.add, _add_domain, _add_view, _add_model, *_SHOWN),
     "heads": (_add_text, _add_domain, _add_view, _add_model, *_SHOWN),
     "explore": (_add_text, _add_opening, _add_model, _add_site, _add_edits, _add_page),

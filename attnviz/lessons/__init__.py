@@ -2,11 +2,12 @@
 
 A lesson is a file in TOML, so that a teacher can write one: `title`, `about`, and a table `step` for each step. States
 are links of the app, as "Copy link" gives them: a step begins with its `link`, and is done once the app shows what one
-of its `goal` links holds.
+of its `goal` links holds. A step may take a `chapter` of the course and say what is else, such as `notes`.
 """
 
+import os
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -55,7 +56,8 @@ class Step:
         shows: of `FIGURES`.
         page: where in the laboratory it goes on.
         terms: explained here.
-        notes: for whoever teaches; nobody else is shown them.
+        notes: for whoever teaches.
+        minutes: how long it takes.
     """
 
     title: str
@@ -69,10 +71,13 @@ class Step:
     page: str = "Heads"
     terms: tuple[Term, ...] = ()
     notes: str = ""
+    minutes: int | None = None
 
     @classmethod
     def read(cls, data: dict[str, Any]) -> Self:
         """Raises InputError: names what is missing or unknown."""
+        if "chapter" in data:
+            return _of_course(data)
         _check_names(data, cls, {"title", "idea", "link", "shows"})
         if unknown := [one for one in data["shows"] if one not in FIGURES]:
             raise InputError(f"A step shows {quoted(unknown[0])}. It can show: {', '.join(FIGURES)}.")
@@ -105,10 +110,49 @@ def link_of(text: str) -> Link:
     return parse_qs(urlsplit(text).query if "?" in text else text, keep_blank_values=True)
 
 
+SHIPPED = ("course", "20-minutes", "45-minutes", "90-minutes")
+"""The lessons that there are; the first is what the page Learn opens with."""
+OWN, FILE = "own", "ATTNVIZ_LESSON"
+"""The name of a lesson of one's own, and the environment variable that names its file."""
+
+
+def named(name: str) -> Lesson:
+    """A lesson that ships with attnviz, or one's own, which is read anew each time.
+
+    Raises:
+        InputError: if there is none, or it cannot be read.
+    """
+    if name != OWN:
+        return _shipped(name)
+    if not (path := os.environ.get(FILE)):
+        raise InputError("No lesson of your own is open. Open one with: attnviz lesson FILE.toml")
+    return read(path)
+
+
 @cache
+def _shipped(name: str) -> Lesson:
+    if name not in SHIPPED:
+        raise InputError(f"There is no lesson {quoted(name)}. There are: {', '.join(SHIPPED)}.")
+    return read(assets.path(f"lessons/{name}.toml"))
+
+
 def course() -> Lesson:
     """The twelve chapters of the page Learn."""
-    return read(assets.path("lessons/course.toml"))
+    return _shipped(SHIPPED[0])
+
+
+def _of_course(data: dict[str, Any]) -> Step:
+    """A chapter of the course, with what a lesson says of it besides."""
+    chapters, number = course().steps, data["chapter"]
+    if number not in range(1, len(chapters) + 1):
+        raise InputError(f"There is no chapter {quoted(number)}; the course has 1 to {len(chapters)}.")
+    changed = {name: value for name, value in data.items() if name != "chapter"}
+    known = {"title", "idea", "do", "question", "answer", "notes", "minutes"}
+    if unknown := sorted(changed.keys() - known):
+        raise InputError(
+            f"A chapter of the course takes no {quoted(unknown[0])}. It takes: {', '.join(sorted(known))}."
+        )
+    return replace(chapters[number - 1], **{k: v.strip() if isinstance(v, str) else v for k, v in changed.items()})
 
 
 def read(path: str | Path) -> Lesson:

@@ -2,8 +2,7 @@
 
 from attnviz.ui.compare import other
 from attnviz.ui.heads import forms
-from attnviz.ui.learn import page as learn
-from attnviz.ui.learn import scenes
+from attnviz.ui.learn import going, scenes
 from attnviz.ui.masks import checking, conventions, lab, leaks
 from attnviz.ui.masks import page as masks
 from attnviz.ui.overview import every, numbers, reach, tables
@@ -30,7 +29,7 @@ FEATURES = (
         rail,
         parts,
         other,
-        learn,
+        going,
         scenes,
     ),
 )

@@ -185,3 +185,35 @@ def test_a_lesson_that_cannot_be_read_says_why(tmp_path, text, says):
 def test_a_lesson_that_is_not_there_is_named(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         lessons.read(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("name", lessons.SHIPPED)
+def test_a_shipped_lesson_takes_its_minutes(name):
+    """Its steps take as long as it says, each with notes, a task and a solution; the course is taken at any pace."""
+    lesson = lessons.named(name)
+
+    assert lesson.about
+    if name != lessons.SHIPPED[0]:
+        assert sum(step.minutes for step in lesson.steps) == lesson.minutes
+        assert all(step.notes and step.do and step.answer for step in lesson.steps)
+
+
+def test_a_step_can_be_a_chapter_of_the_course(tmp_path, monkeypatch):
+    """With other words for what the lesson says itself; a file of one's own is read anew each time."""
+    file = tmp_path / "mine.toml"
+    file.write_text('title = "Mine"\n[[step]]\nchapter = 8\nnotes = " Ask first. "\n')
+    monkeypatch.setenv(lessons.FILE, str(file))
+    (step,) = lessons.named(lessons.OWN).steps
+
+    assert (step.title, step.link, step.notes) == (STEPS[7].title, STEPS[7].link, "Ask first.")
+
+    file.write_text('title = "Mine"\n[[step]]\nchapter = 13\n')
+    with pytest.raises(InputError, match="There is no chapter 13; the course has 1 to 12"):
+        lessons.named(lessons.OWN)
+
+
+def test_without_a_lesson_of_ones_own_it_is_said_how_to_open_one(monkeypatch):
+    monkeypatch.delenv(lessons.FILE, raising=False)
+
+    with pytest.raises(InputError, match=r"attnviz lesson FILE\.toml"):
+        lessons.named(lessons.OWN)

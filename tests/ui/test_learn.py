@@ -5,7 +5,7 @@ from test_pages import button, html, opened
 
 from attnviz import lessons
 from attnviz.ui import settings
-from attnviz.ui.learn import page as learn
+from attnviz.ui.learn import going as learn
 from attnviz.ui.shared.setting import PROBLEMS, State, read
 
 STEPS = lessons.course().steps

@@ -1,6 +1,6 @@
 """A lesson, one step at a time: an idea, a live picture, something to do, and a question that doing it answers.
 
-In a link the steps that are done are ``learned=1-2-5``; nothing of it is kept anywhere else.
+In a link the steps that are done are ``learned=1-2-5``; nothing of it is kept at the server.
 """
 
 import streamlit as st
@@ -8,33 +8,16 @@ import streamlit as st
 from attnviz import lessons
 from attnviz.lessons import Lesson, Step
 from attnviz.sources.base import Source
-from attnviz.ui.learn import scenes
+from attnviz.ui.learn import scenes, teaching
+from attnviz.ui.learn.going import CHAPTER, LEARNED, LEFT, LESSON, PRESENT, is_shown, opened, reached
 from attnviz.ui.shared import edits, look, pages, state
-from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import Look
-from attnviz.ui.shared.pretrained import MODEL
-from attnviz.ui.shared.setting import Link, Setting, State, coded, each, kept, read, reader, whole
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import heading, quiet, title
 
-MOST_STEPS = 99
-_read_learned = each(reader(r"\d{1,2}", lambda m: int(m[0]), "does not name steps", "1-2-5"), MOST_STEPS)
-
-CHAPTER = whole("chapter", 1, 1, MOST_STEPS)
-LEARNED = coded(
-    "learned",
-    frozenset(),
-    lambda done: "-".join(map(str, sorted(done))),
-    lambda text: frozenset(_read_learned(text)),
-)
-
-
-LEFT: Setting[State | None] = kept("left for a lesson", None)
-"""What another page showed before the lesson."""
-
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    lesson = lessons.course()
+    lesson = lessons.named(state.get(LESSON))
     number = min(state.get(CHAPTER), len(lesson.steps))
     step = lesson.steps[number - 1]
     if not is_shown(step, state.now()):  # from another page: what was there waits
@@ -43,9 +26,9 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         st.rerun()
     if reached(step, state.now()):
         state.put(LEARNED, state.get(LEARNED) | {number})
-    _chapters(lesson, number)
+    _above(lesson, number)
     phone = look.room() is not None
-    with st.container(horizontal=not phone, gap="small" if phone else "large", key="lesson"):
+    with st.container(key="presented" if state.get(PRESENT) else "taught", horizontal=not phone, gap="large"):
         with st.container(width="stretch" if phone else 420, key="told"):
             _told(step, number)
             if not phone:
@@ -54,6 +37,16 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
             _shown(step, source, lines)
             if phone:
                 _answered(lesson, step, number)
+
+
+def _above(lesson: Lesson, number: int) -> None:
+    """All steps, what is for teachers, and the way back to what was open before."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chapters"):
+        _chapters(lesson, number)
+        teaching.menu(lesson)
+        if state.get(LEFT) and st.button("Back to my text", key="back", type="tertiary", icon=":material/undo:"):
+            state.change(lambda now: now.replaced(now[LEFT]).put(LEFT, None))
+            pages.go_to("Heads")
 
 
 def _chapters(lesson: Lesson, number: int) -> None:
@@ -67,46 +60,11 @@ def _chapters(lesson: Lesson, number: int) -> None:
         return f"{'✓ ' * (one in done)}{one} · {lesson.steps[one - 1].title}"
 
     options = {"shown": number, "lead": "", "step": lambda now, one: opened(now, lesson, one), "whole_page": True}
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chapters"):
-        if look.room():
-            control(st.selectbox, "Chapter", CHAPTER, there, format_func=titled, **options)
-        else:
-            control(st.segmented_control, "Chapter", CHAPTER, there, format_func=named, **options)
-            quiet(f"{len(done & {*there})} of {len(lesson.steps)} done")
-        if state.get(LEFT) and st.button("Back to my text", key="back", type="tertiary", icon=":material/undo:"):
-            state.change(lambda now: now.replaced(now[LEFT]).put(LEFT, None))
-            pages.go_to("Heads")
-
-
-def opened(now: State, lesson: Lesson, number: int) -> State:
-    """The state that a step begins with; what was learned stays."""
-    from attnviz.ui import settings
-
-    begun = read(lesson.steps[number - 1].link, settings.LINKED)
-    return now.replaced(begun).put(CHAPTER, number).put(LEARNED, now[LEARNED])
-
-
-def is_shown(step: Step, now: State) -> bool:
-    """Whether the model and the text are those of the step."""
-    from attnviz.ui import settings
-
-    begun = read(step.link, settings.LINKED)
-    return all(now[one] == begun[one] for one in (MODEL, TEXT))
-
-
-def reached(step: Step, now: State) -> bool:
-    """Whether the state holds what one of the goals of a step does."""
-    return any(_holds(goal, now) for goal in step.goal)
-
-
-def _holds(goal: Link, now: State) -> bool:
-    from attnviz.ui import settings
-
-    def holds(name: str, values: list[str]) -> bool:
-        wanted, there = settings.LINKED[name].decode(values), now[settings.LINKED[name]]
-        return wanted <= there if isinstance(wanted, frozenset) else wanted == there
-
-    return all(holds(name, values) for name, values in goal.items())
+    if look.room():
+        control(st.selectbox, "Chapter", CHAPTER, there, format_func=titled, **options)
+        return
+    control(st.segmented_control, "Chapter", CHAPTER, there, format_func=named, **options)
+    quiet(f"{len(done & {*there})} of {len(lesson.steps)} done")
 
 
 def _told(step: Step, number: int) -> None:
@@ -130,15 +88,18 @@ def _answered(lesson: Lesson, step: Step, number: int) -> None:
         st.success(step.answer, icon=":material/check_circle:")
     with st.container(horizontal=True, gap="small", key="on"):
         if number < len(lesson.steps):
-            _button("Next chapter", "next", opened, lesson, number + 1, type="primary" if done else "secondary")
-        _button("Start again", "again", opened, lesson, number, type="tertiary")
+            _button("Next chapter", "next", lesson, number + 1, type="primary" if done else "secondary")
+        if number > 1:
+            _button("Back", "back", lesson, number - 1, type="tertiary")
+        _button("Start again", "again", lesson, number, type="tertiary")
         if st.button(f"Open on the page {step.page}", key="laboratory", type="tertiary", icon=":material/science:"):
             pages.go_to(step.page)
+    teaching.notes(step)
 
 
-def _button(name: str, key: str, step, *args: object, **options) -> None:
-    """A button for a step to another state, with the whole page."""
-    if st.button(name, key=f"lesson {key}", on_click=state.change, args=(step, *args), **options):
+def _button(name: str, key: str, lesson: Lesson, number: int, **options) -> None:
+    """A button for a step of the lesson, as it begins; the whole page shows it."""
+    if st.button(name, key=f"lesson {key}", on_click=state.change, args=(opened, lesson, number), **options):
         st.rerun()
 
 

@@ -8,6 +8,7 @@ import streamlit as st
 from attnviz import figures
 from attnviz.core.masks import Subsequent
 from attnviz.lessons import peeking as study
+from attnviz.ui.learn.going import PRESENT
 from attnviz.ui.shared import cache, edits, look, pictures, says, state
 from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.look import CELL, QUERY, STEP, Look
@@ -22,8 +23,8 @@ from attnviz.views import View
 
 PEEKING = flag("peeking", False)
 
-SIDE = 300
-"""Pixels of a map: a chapter is one screen."""
+SIDE, LARGE = 300, 460
+"""Pixels of a map: a chapter is one screen; on a projector it has more of it."""
 
 
 def draw(names: tuple[str, ...], at: Look) -> None:
@@ -36,7 +37,7 @@ def draw(names: tuple[str, ...], at: Look) -> None:
 
 
 def _map(at: Look) -> None:
-    shown = at.drawn | ({} if look.room() else {"side": SIDE, "row_sums": True})
+    shown = at.drawn | ({} if look.room() else {"side": LARGE if state.get(PRESENT) else SIDE, "row_sums": True})
     figure = cache.drawn(figures.head, at.record, at.site, at.head, **shown)
     pictures.picture(figure, "head", select="cell", on_select=look.select)
     pictures.cell_in_words(at, View())

@@ -1,0 +1,31 @@
+"""Lessons from the shell."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+from attnviz import lessons
+
+
+def listed() -> Iterator[str]:
+    """The lessons that ship, a line each."""
+    width = max(map(len, lessons.SHIPPED)) + 2
+    for name in lessons.SHIPPED:
+        lesson = lessons.named(name)
+        yield f"{name:{width}}{lesson.about} ({lesson.minutes} minutes)"
+
+
+def link(lesson: str, *, present: bool = False) -> str:
+    """The link that opens a lesson, one that ships or that of a file, which the server then reads.
+
+    Raises:
+        InputError: if the file is not there or cannot be read.
+    """
+    name = lesson
+    if lesson not in lessons.SHIPPED:
+        lessons.read(lesson)
+        os.environ[lessons.FILE] = str(Path(lesson).absolute())
+        name = lessons.OWN
+    first = lessons.named(name).steps[0].link
+    return "learn?" + urlencode(first | {"lesson": [name]} | ({"present": ["true"]} if present else {}), doseq=True)

@@ -1,0 +1,57 @@
+"""Where somebody is in a lesson, and the steps from state to state."""
+
+from attnviz import lessons
+from attnviz.lessons import Lesson, Step
+from attnviz.ui.shared.examples import TEXT
+from attnviz.ui.shared.pretrained import MODEL
+from attnviz.ui.shared.setting import Link, Setting, State, choice, coded, each, flag, kept, read, reader, whole
+
+MOST_STEPS = 99
+_read_learned = each(reader(r"\d{1,2}", lambda m: int(m[0]), "does not name steps", "1-2-5"), MOST_STEPS)
+
+LESSON = choice("lesson", (*lessons.SHIPPED, lessons.OWN), lessons.SHIPPED[0])
+CHAPTER = whole("chapter", 1, 1, MOST_STEPS)
+LEARNED = coded(
+    "learned",
+    frozenset(),
+    lambda done: "-".join(map(str, sorted(done))),
+    lambda text: frozenset(_read_learned(text)),
+)
+PRESENT = flag("present", False)
+LEFT: Setting[State | None] = kept("left for a lesson", None)
+"""What another page showed before the lesson."""
+
+
+def opened(now: State, lesson: Lesson, number: int) -> State:
+    """The state that a step begins with; what was learned stays."""
+    begun = _read(lesson.steps[number - 1].link).put(CHAPTER, number)
+    for one in (LESSON, LEARNED, PRESENT):
+        begun = begun.put(one, now[one])
+    return now.replaced(begun)
+
+
+def is_shown(step: Step, now: State) -> bool:
+    """Whether the model and the text are those of the step."""
+    begun = _read(step.link)
+    return all(now[one] == begun[one] for one in (MODEL, TEXT))
+
+
+def reached(step: Step, now: State) -> bool:
+    """Whether the state holds what one of the goals of a step does."""
+    return any(_holds(goal, now) for goal in step.goal)
+
+
+def _holds(goal: Link, now: State) -> bool:
+    from attnviz.ui import settings  # which imports this
+
+    def holds(name: str, values: list[str]) -> bool:
+        wanted, there = settings.LINKED[name].decode(values), now[settings.LINKED[name]]
+        return wanted <= there if isinstance(wanted, frozenset) else wanted == there
+
+    return all(holds(name, values) for name, values in goal.items())
+
+
+def _read(link: Link) -> State:
+    from attnviz.ui import settings
+
+    return read(link, settings.LINKED)

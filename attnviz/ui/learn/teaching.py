@@ -1,0 +1,44 @@
+"""What is for teachers: other lessons, a view for a projector, and the notes of a step."""
+
+import os
+
+import streamlit as st
+
+from attnviz import lessons
+from attnviz.lessons import Lesson, Step
+from attnviz.ui.learn.going import CHAPTER, LEARNED, LESSON, PRESENT
+from attnviz.ui.shared import state
+from attnviz.ui.shared.setting import State
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import quiet
+
+
+def menu(lesson: Lesson) -> None:
+    """Which lesson, and the view for a projector."""
+    if state.get(PRESENT):
+        st.button("End", key="end presenting", on_click=state.put, args=(PRESENT, False), icon=":material/close:")
+        return
+    with state.menu("For teachers", icon=":material/co_present:", type="tertiary", key="teachers"):
+        offered = [*lessons.SHIPPED, *([lessons.OWN] if os.environ.get(lessons.FILE) else [])]
+        titles = {name: lessons.named(name).title for name in offered}
+        shown = {"format_func": lambda name: titles.get(name, name), "step": _other, "whole_page": True, "width": 340}
+        control(st.selectbox, "Lesson", LESSON, offered, **shown)
+        quiet(" ".join(filter(None, (lesson.about, lesson.minutes and f"About {lesson.minutes} minutes."))))
+        control(st.toggle, "Presenter view", PRESENT, help="Large type. Arrow keys turn the pages, Esc ends it.")
+        quiet("A lesson of your own is a file: attnviz lesson FILE.toml opens it. The README says how it is written.")
+
+
+def _other(now: State, name: str) -> State:
+    """Another lesson, from its beginning."""
+    return now.put(LESSON, name).put(CHAPTER, 1).put(LEARNED, frozenset())
+
+
+def notes(step: Step) -> None:
+    """The notes for whoever teaches a step, and its answer."""
+    if not step.notes or state.get(PRESENT):
+        return
+    minutes = f" ({step.minutes} minutes)" if step.minutes else ""
+    with st.expander(f"For the teacher{minutes}"):
+        st.markdown(step.notes)
+        if step.answer:
+            st.markdown(f"**Solution.** {step.answer}")
