@@ -27,5 +27,4 @@ def link(lesson: str, *, present: bool = False) -> str:
         lessons.read(lesson)
         os.environ[lessons.FILE] = str(Path(lesson).absolute())
         name = lessons.OWN
-    first = lessons.named(name).steps[0].link
-    return "learn?" + urlencode(first | {"lesson": [name]} | ({"present": ["true"]} if present else {}), doseq=True)
+    return "learn?" + urlencode({"lesson": name} | ({"present": "true"} if present else {}))

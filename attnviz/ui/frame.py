@@ -41,7 +41,8 @@ def app() -> None:
     """
 
     def shown(title: str) -> Callable[[], None]:
-        return lambda: body(import_module(f"attnviz.ui.{title.lower()}.page").page, chosen, early, links)
+        cards = title not in pages.WITHOUT_BAR
+        return lambda: body(import_module(f"attnviz.ui.{title.lower()}.page").page, chosen, early, links, cards=cards)
 
     left = _left_for()  # first of all: whatever is drawn may be the end of this run
     st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
@@ -93,14 +94,26 @@ def given(*, bar: bool = True) -> tuple | None:
 
 
 @st.fragment
-def body(page: Page, chosen: tuple | None, early: DeltaGenerator | None = None, links: DeltaGenerator | None = None):
-    """A page, which runs again by itself when something on it is used; an error ends it with one sentence."""
+def body(
+    page: Page,
+    chosen: tuple | None,
+    early: DeltaGenerator | None = None,
+    links: DeltaGenerator | None = None,
+    *,
+    cards: bool = True,
+):
+    """A page, which runs again by itself when something on it is used; an error ends it with one sentence.
+
+    Args:
+        cards: whether those of a first visit stand above it.
+    """
     from attnviz.ui import settings
     from attnviz.ui.shared import cache, welcome
 
     context = get_script_run_ctx()
     _ways[context.session_id] = Way(context.page_script_hash, context.page_script_hash)
-    welcome.cards(settings.LINKED)
+    if cards:
+        welcome.cards(settings.LINKED)
     try:
         with cache.page():
             if chosen is not None:

@@ -78,6 +78,7 @@ def test_what_was_open_on_another_page_waits():
     app = opened(learn_page, model="scratch", text="a text of my own")
 
     assert app.query_params["text"] == STEPS[0].link["text"][0]
+    assert app.query_params["chapter"] == "1"
     assert f"1 · {STEPS[0].title}" in html(app)
     assert button(app, "Back to my text")
 

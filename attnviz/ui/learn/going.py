@@ -10,7 +10,8 @@ MOST_STEPS = 99
 _read_learned = each(reader(r"\d{1,2}", lambda m: int(m[0]), "does not name steps", "1-2-5"), MOST_STEPS)
 
 LESSON = choice("lesson", (*lessons.SHIPPED, lessons.OWN), lessons.SHIPPED[0])
-CHAPTER = whole("chapter", 1, 1, MOST_STEPS)
+CHAPTER = whole("chapter", None, 1, MOST_STEPS)
+"""None until a step was opened: what is there then is another page's."""
 LEARNED = coded(
     "learned",
     frozenset(),
@@ -31,9 +32,19 @@ def opened(now: State, lesson: Lesson, number: int) -> State:
 
 
 def is_shown(step: Step, now: State) -> bool:
-    """Whether the model and the text are those of the step."""
+    """Whether a step was opened, and the model and the text are those of this one."""
+    return now[CHAPTER] is not None and _is_alike(step, now)
+
+
+def _is_alike(step: Step, now: State) -> bool:
     begun = _read(step.link)
     return all(now[one] == begun[one] for one in (MODEL, TEXT))
+
+
+def worth_keeping(now: State, step: Step) -> State | None:
+    """What was open before a step, if somebody chose another model or text; else nothing."""
+    chosen = now[TEXT] is not None or now[MODEL] != MODEL.default
+    return now.linked() if chosen and not _is_alike(step, now) else None
 
 
 def reached(step: Step, now: State) -> bool:

@@ -9,19 +9,19 @@ from attnviz import lessons
 from attnviz.lessons import Lesson, Step
 from attnviz.sources.base import Source
 from attnviz.ui.learn import scenes, teaching
-from attnviz.ui.learn.going import CHAPTER, LEARNED, LEFT, LESSON, PRESENT, is_shown, opened, reached
+from attnviz.ui.learn.going import CHAPTER, LEARNED, LEFT, LESSON, PRESENT, is_shown, opened, reached, worth_keeping
 from attnviz.ui.shared import edits, look, pages, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import heading, quiet, title
+from attnviz.ui.shared.text import block, heading, quiet, title
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
     lesson = lessons.named(state.get(LESSON))
-    number = min(state.get(CHAPTER), len(lesson.steps))
+    number = min(state.get(CHAPTER) or 1, len(lesson.steps))
     step = lesson.steps[number - 1]
     if not is_shown(step, state.now()):  # from another page: what was there waits
-        state.put(LEFT, state.now().linked())
+        state.put(LEFT, worth_keeping(state.now(), step))
         state.change(opened, lesson, number)
         st.rerun()
     if reached(step, state.now()):
@@ -43,6 +43,7 @@ def _above(lesson: Lesson, number: int) -> None:
     """All steps, what is for teachers, and the way back to what was open before."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chapters"):
         _chapters(lesson, number)
+        _kept()
         teaching.menu(lesson)
         if state.get(LEFT) and st.button("Back to my text", key="back", type="tertiary", icon=":material/undo:"):
             state.change(lambda now: now.replaced(now[LEFT]).put(LEFT, None))
@@ -65,6 +66,13 @@ def _chapters(lesson: Lesson, number: int) -> None:
         return
     control(st.segmented_control, "Chapter", CHAPTER, there, format_func=named, **options)
     quiet(f"{len(done & {*there})} of {len(lesson.steps)} done")
+
+
+def _kept() -> None:
+    """The mark by which the browser keeps how far one is, and the place of the way back there."""
+    named = {"data-lesson": state.get(LESSON), "data-done": LEARNED.encode(state.get(LEARNED))}
+    named["data-chapter"] = str(state.get(CHAPTER))
+    block("", "quiet learned", "p", **named)
 
 
 def _told(step: Step, number: int) -> None:

@@ -30,7 +30,7 @@ def menu(lesson: Lesson) -> None:
 
 def _other(now: State, name: str) -> State:
     """Another lesson, from its beginning."""
-    return now.put(LESSON, name).put(CHAPTER, 1).put(LEARNED, frozenset())
+    return now.put(LESSON, name).put(CHAPTER, None).put(LEARNED, frozenset())
 
 
 def notes(step: Step) -> None:

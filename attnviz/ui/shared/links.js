@@ -70,6 +70,33 @@ if (!window.attnvizLinks) {
     setTimeout(() => note.remove(), 8000);
   };
 
+  // How far one is in a lesson stays in this browser: the mark of it on the page says by its animation that it is there.
+  const lessons = () => {
+    try {
+      const kept = JSON.parse(localStorage.getItem("attnviz.lessons"));
+      return kept && typeof kept === "object" ? kept : {};
+    } catch {
+      return {};
+    }
+  };
+  document.addEventListener("animationstart", ({animationName, target}) => {
+    if (animationName !== "learned") return;
+    const {lesson, done} = target.dataset, kept = lessons(), before = kept[lesson];
+    if (done) {
+      try {
+        localStorage.setItem("attnviz.lessons", JSON.stringify({...kept, [lesson]: here()}));
+      } catch { /* this browser keeps nothing: the link holds it */ }
+    } else if (/^\/(?!\/)/.test(before)) {
+      const many = (new URL(before, location.href).searchParams.get("learned") || "").split("-").length;
+      const link = make("a", `Go on where you stopped: ${many} done`, {href: before});
+      link.addEventListener("click", (event) => {
+        event.preventDefault();
+        follow(before);
+      });
+      target.replaceChildren(link);
+    }
+  });
+
   document.addEventListener("toggle", (event) => {
     if (event.target.matches?.("details.views") && event.target.open) list(event.target);
   }, true);

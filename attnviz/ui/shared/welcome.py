@@ -103,6 +103,9 @@ def cards(settings: Mapping[str, Setting]) -> None:
             look = {"icon": f":material/{one.icon}:", "type": "primary" if one is card else "secondary"}
             if st.button(name, key=f"card {name}", on_click=_open, args=(name, settings), **look):
                 _to_the_first_page()
+        school = {"icon": ":material/school:", "type": "tertiary"}
+        if st.button("Learn", key="card Learn", **school):
+            pages.go_to("Learn")
         close = {"icon": ":material/close:", "type": "tertiary", "help": "Close"}
         st.button("Close", key="icon close welcome", on_click=state.put, args=(WELCOME, ""), **close)
 
