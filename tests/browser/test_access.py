@@ -14,6 +14,7 @@ STATES = [
     "steps?model=scratch&mask=subsequent&cell=3.1&knobs=dropout-0.3-1&stage=mask",
     f"{CAT}&b=model-translator",
     "model",
+    "learn",
 ]
 """Links to each page as it opens, or with much on it. A new page has one here."""
 
@@ -34,6 +35,8 @@ MORE = [
     CAT,
     "model?model=induction",
     f"model?{MINILM}",
+    *(f"learn?chapter={chapter}" for chapter in range(2, 13)),
+    "learn?lesson=20-minutes&present=true",
 ]
 """Those that only `make sweep` opens."""
 

@@ -1,6 +1,8 @@
 """The twelve chapters: what they say of their pictures is what the models give."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -217,3 +219,18 @@ def test_without_a_lesson_of_ones_own_it_is_said_how_to_open_one(monkeypatch):
 
     with pytest.raises(InputError, match=r"attnviz lesson FILE\.toml"):
         lessons.named(lessons.OWN)
+
+
+def test_the_lesson_of_the_readme_can_be_read_and_done(tmp_path):
+    """What it says of the darkest cell is so."""
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "readme.toml").write_text(re.search(r"```toml\n(.*?)```", text, re.S)[1], encoding="utf-8")
+    chapter, own = lessons.read(tmp_path / "readme.toml").steps
+    source = api.load("story")
+    record = source.run(source.tokenize(own.link["text"]))
+    row = record.steps[1].weights(0)[-1]
+    tokens = [token.text for token in record.sentences[0].tokens]
+
+    assert chapter.title == STEPS[0].title
+    assert own.goal == ({"cell": [f"{len(row) - 1}.{int(row.argmax())}"]},)
+    assert tokens[int(row.argmax())] == "Tom"
