@@ -2,7 +2,7 @@
 
 import altair as alt
 
-from attnviz.charts.picture import Form, Picture
+from attnviz.charts.picture import Form, Picture, Table
 from attnviz.charts.theme import FONT, TEXT_SIZE, Theme, config
 
 Models = tuple[tuple[str, tuple[tuple[int, float], ...]], ...]
@@ -38,12 +38,15 @@ def losses(models: Models, guess: float, colors: Theme, *, width: int, height: i
     chart = alt.layer(
         rule, of_guess.encode(x, y, text="text:N"), lines, names.encode(x, y, text="text:N", color=color)
     ).properties(width=width, height=height)
+    return Picture(Form.of(chart.configure(**config(colors))), _tables(models, guess, last))
+
+
+def _tables(models: Models, guess: float, last: int) -> dict[str, Table]:
     points = [(name, step, loss) for name, points in models for step, loss in points]
     ends = [(name, points[-1][1], f"{name}: {points[-1][1]:.2f}") for name, points in models]
-    tables = {
+    return {
         "losses": dict(zip(("model", "step", "loss"), map(list, zip(*points, strict=True)), strict=True)),
         "ends": dict(zip(("model", "loss", "text"), map(list, zip(*ends, strict=True)), strict=True))
         | {"step": [last] * len(ends)},
         "guess": {"step": [last], "loss": [guess], "text": [f"a guess: {guess:.2f}"]},
     }
-    return Picture(Form.of(chart.configure(**config(colors))), tables)
