@@ -24,7 +24,7 @@ EXAMPLES = """examples:
   attnviz compare "the black cat sleeps" --with-step 0 -o difference.png
   attnviz explore "the black cat sleeps" --off c1.3 -o case.html
   attnviz batch texts.txt --model story --as numbers --of overview -o folder/
-  attnviz lesson 20-minutes --present
+  attnviz lesson
   attnviz leaks "the cat sat down" --model story -o leaks.png
   attnviz mask "the cat sat down" --model scratch --mask window=1 -o mask.pdf
   echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json
@@ -33,7 +33,6 @@ MASKS = "causal, window=2,1, prefix=3, documents=3,4 or another of 'attnviz mask
 
 COMMANDS = {
     "app": "the app, open in a browser until Ctrl+C",
-    "lesson": "a lesson on the page Learn: one of those that ship, or one of your own from a file",
     "head": "one head, or all heads combined, as a map, as lines or as a text",
     "heads": "the maps of all heads of a layer",
     "explore": "every head on one page that any browser opens, without Python: an HTML file",
@@ -42,6 +41,7 @@ COMMANDS = {
     "compare": "two maps and their difference: another text, head, model or training step, or the original model",
     "predict": "what the model predicts: a text, words, labels or vectors, before and after a change; -o draws it",
     "tokens": "the tokens of a text, their ids and places",
+    "lesson": "a lesson on the page Learn: one of those that ship, or one of your own from a file",
     "models": "the models that there are, or what was measured of one",
     "masks": "the mask rules that there are and how they are written, and the kinds of masks that check knows",
     "batch": "a picture, a page, a case or the numbers of each of many texts, in a folder; begun again, it goes on",
