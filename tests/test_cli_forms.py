@@ -50,6 +50,8 @@ def test_a_part_of_a_map_is_that_part_of_it(run):
     ("words", "message"),
     [
         (("--queries", "1-4"), "--queries ends at 4; there are 4 queries, counted from 0."),
+        (("--cell", "4.0"), "There is no cell 4.0; there are 4 queries and 4 keys, counted from 0."),
+        (("--cell", "4"), "'4' is no cell; give 7.2"),
         (("--keys", "3-1"), "'3-1' is no span; give 10-59"),
         (("--as", "text", "--keys", "0-1"), "--keys is for --as map, not for --as text."),
         (("--as", "bars"), "A head is not shown as 'bars'. There are: map, lines, text."),

@@ -24,9 +24,9 @@ MOST_NOTES = 12
 """Runs of fully masked rows named each; more are counted in one note."""
 
 
-NEXT = "each row: the word just read ▸ the next word it predicts"
-IN_PLACE = "each row: a word; ▸ what is predicted in place of a blank"
-"""What is said over a map whose rows predict."""
+NEXT = "left: the word just read; right: the next, predicted"
+IN_PLACE = "right: the word predicted in place of a blank"
+"""What is said over a map whose rows predict; short enough for one line on a phone."""
 
 
 def predictions(predicted: Sequence[str], size: Size, colors: Theme, chosen: int | None = None) -> Frame:

@@ -36,8 +36,8 @@ TOOLTIP = (
 EDGE = 6
 """Pixels left and right of a picture in a room, together: a phone and a preset leave nearly none."""
 
-BELOW, READOUT = 16, 2 * LINE + 18
-"""Pixels between a map and its legend, and with a readout between them."""
+BELOW, READOUT, ASIDE = 16, 2 * LINE + 18, 200
+"""Pixels between a map and its legend, and with a readout between them; and the width of a legend right of a map."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -155,12 +155,15 @@ class Map:
         lines = state.entries([self.kinds[i] for i in occurs], colors)
         top = size.height + (READOUT if self.style.on_screen and size.form != "rectangles" else BELOW)
         wide = {"width": size.width, "narrowest": self._narrowest(-self._room.left), "colors": colors}
+        right = 0.0
+        if self.style.aside:
+            top, right, wide = 0.0, ends.after(self.ends, size) + BELOW, wide | {"width": ASIDE, "narrowest": ASIDE}
         around = frame.legend(lines, self.ramp, top=top, **wide)
         bottom = frame.bottom(around) + 8
         for text in self.below:
             written = frame.lines(text, left=0, top=bottom, **wide)
             around, bottom = around + written, bottom + len(written.words) * LINE
-        return around
+        return around.moved(right)
 
     def _narrowest(self, left: float) -> float:
         """Pixels in which words are broken at least, that begin so far right."""

@@ -21,6 +21,7 @@ class Style:
             them; None for as many as it needs.
         zooms: whether a drag over a large map on a page asks to see a part of it.
         window: first and last query, first and last key of the part of a map that is seen elsewhere: it is framed.
+        aside: whether the legend of a map stands right of it, as on a slide.
         on_screen: whether the picture stands on a page, which says itself what was changed.
     """
 
@@ -34,6 +35,7 @@ class Style:
     room: int | None = None
     zooms: bool = False
     window: tuple[int, int, int, int] | None = None
+    aside: bool = False
     on_screen: bool = False
 
     @property

@@ -65,8 +65,9 @@ def _said(before: Record | None, after: Record, sentence: int, dark: bool) -> Fi
 
 def _head(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record, head = _record(options, source, texts), values.head(options, source)
-    drawn = {"view": values.view(options)} | _drawn(options, record)
-    return write(forms.figure(options, record, values.site(options, source), head, drawn), options)
+    drawn, site = {"view": values.view(options)} | _drawn(options, record), values.site(options, source)
+    drawn |= values.selected(options, *map(len, record.tokens(site, sentence=drawn["sentence"])))
+    return write(forms.figure(options, record, site, head, drawn), options)
 
 
 def _heads(options: Namespace, source: Source, texts: list[str]) -> list[str]:

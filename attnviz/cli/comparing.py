@@ -46,7 +46,9 @@ def figure(options: Namespace, source: "Source", texts: list[str], edits: "Edits
     site = a.site if kind is None else Site(kind, layer)
     place = site, head, sentence if options.with_text is None else 0
     b = Side(api.analyze(lines, other, Edits() if other.read_only else edits), *place)
-    return figures.difference(beside(a, _same_words(a, b, source, other)), dark=options.dark)
+    found = beside(a, _same_words(a, b, source, other))
+    cell = values.selected(options, len(found.rows), len(found.columns))
+    return figures.difference(found, dark=options.dark, **cell)
 
 
 def _source(options: Namespace, source: "Source") -> "Source":

@@ -161,9 +161,20 @@ def _add_json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="JSON instead of text")
 
 
+def _cell(text: str) -> tuple[int, int]:
+    ends = text.split(".")
+    if len(ends) != 2 or not all(end.isascii() and end.isdecimal() for end in ends):
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' is no cell; give 7.2")
+    return int(ends[0]), int(ends[1])
+
+
 def _add_one(command: argparse.ArgumentParser) -> None:
     what = "a number, or mean, max or min of all (the one that the model opens with)"
     command.add_argument("--head", type=_head, help=what)
+
+
+def _add_cell(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--cell", type=_cell, metavar="QUERY.KEY", help="outline a cell of the map, counted from 0")
 
 
 def _add_head(command: argparse.ArgumentParser) -> None:
@@ -329,12 +340,12 @@ _SHOWN = (_add_site, _add_edits, _add_picture)
 _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "app": (_add_app,),
     "lesson": (_add_lesson,),
-    "head": (_add_text, _add_head, forms.add, _add_domain, _add_view, _add_model, *_SHOWN),
+    "head": (_add_text, _add_head, _add_cell, forms.add, _add_domain, _add_view, _add_model, *_SHOWN),
     "heads": (_add_text, _add_domain, _add_view, _add_model, *_SHOWN),
     "explore": (_add_text, _add_opening, _add_model, _add_site, _add_edits, _add_page),
     "mask": (_add_text, _add_model, *_SHOWN),
     "change": (_add_text, _add_model, *_SHOWN),
-    "compare": (_add_text, _add_one, comparing.add, _add_model, *_SHOWN),
+    "compare": (_add_text, _add_one, _add_cell, comparing.add, _add_model, *_SHOWN),
     "predict": (_add_text, _add_json, _add_model, *_SHOWN),
     "tokens": (_add_text, _add_json, _add_model),
     "models": (_add_name,),

@@ -20,6 +20,20 @@ from attnviz.sources.base import Source
 from attnviz.views import PAIRS, View
 
 
+def selected(options: Namespace, queries: int, keys: int) -> dict[str, tuple[int, int]]:
+    """The cell to outline, as an argument of a figure, if one is given.
+
+    Raises:
+        InputError: if there is no such cell.
+    """
+    if options.cell is None:
+        return {}
+    if options.cell[0] >= queries or options.cell[1] >= keys:
+        where = f"{queries:,} queries and {keys:,} keys"
+        raise InputError("There is no cell {}.{}; there are {}, counted from 0.".format(*options.cell, where))
+    return {"selected": options.cell}
+
+
 def texts(typed: str) -> list[str]:
     """One sentence per line, as in the app."""
     try:

@@ -23,6 +23,7 @@ class Preset:
         padding: pixels around the picture: a page of a paper has margins of its own.
         title: whether the title stays, and under it where the weights come from and what was changed.
         light: whether it is in light colors, also where the page is dark.
+        side: pixels of a map at most where its legend stands right of it; None for under it.
     """
 
     label: str
@@ -33,6 +34,7 @@ class Preset:
     padding: int = 10
     title: bool = True
     light: bool = False
+    side: int | None = None
 
     @property
     def scale(self) -> float:
@@ -54,7 +56,7 @@ PRESETS = {
     "paper": Preset(
         "one column (3.35 in), 8 pt, no title", (3.35, 7.0), 8, 9.0, ppi=300, padding=2, title=False, light=True
     ),
-    "slide": Preset("fits 12.5 x 7 in, up to 18 pt", (10.0, 12.5), 18, 7.0),
+    "slide": Preset("fits 12.5 x 7 in, up to 18 pt", (10.0, 12.5), 18, 7.0, side=220),
     "web": Preset("760 px wide, 12 px", (760 / 72, 1100 / 72), 12, 2000 / 72),
 }
 
@@ -74,7 +76,9 @@ def styled(figure: Any, chosen: Preset | None) -> Any:
     """A figure drawn in the room of a preset; a bare chart stays as it is."""
     if chosen is None or not hasattr(figure, "style"):
         return figure
-    return replace(figure, style=replace(figure.style, room=chosen.room, dark=figure.style.dark and not chosen.light))
+    wide = {} if chosen.side is None else {"side": chosen.side, "aside": True}
+    style = replace(figure.style, room=chosen.room, dark=figure.style.dark and not chosen.light, **wide)
+    return replace(figure, style=style)
 
 
 def fitted(picture: dict, chosen: Preset | None) -> dict:

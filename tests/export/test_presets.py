@@ -60,6 +60,14 @@ def test_a_picture_too_wide_for_a_column_takes_the_page():
     assert 3.35 * 72 < width_of(picture) <= 7 * 72
 
 
+def test_a_map_on_a_slide_is_wider_than_high():
+    """Its legend stands right of it, and its text has 18 points."""
+    width, height = map(float, re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', svg(FEW, "slide")).groups())
+
+    assert width > height
+    assert float(re.search(r'viewBox="0 0 ([\d.]+)', svg(FEW, "slide"))[1]) * 1.5 == pytest.approx(width, rel=1e-3)
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_tall_picture_is_no_higher_than_the_preset(preset):
     """A map is as high as wide; a slide is not."""

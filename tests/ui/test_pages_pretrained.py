@@ -21,6 +21,7 @@ import fake_hub
 from huggingface_hub import constants
 
 from attnviz import api, metrics
+from attnviz.charts.ends import NEXT
 from attnviz.core.edits import Edits, Site
 from attnviz.metrics.roles import Role
 from attnviz.sources.huggingface import source as sources
@@ -158,7 +159,7 @@ def test_the_mask_of_a_model_that_predicts_nothing_foretells_nothing(folder):
     """Beside the rows stands a next word only where a model says one."""
     masks = {kind: "".join(specs(pretrained(folder(kind), masks_page, text=CAT))) for kind in KINDS}
 
-    foretell = {kind for kind, drawn in masks.items() if "the next word it predicts" in drawn}
+    foretell = {kind for kind, drawn in masks.items() if NEXT in drawn}
     assert foretell == {"LlamaForCausalLM", "BartForConditionalGeneration"}
 
 

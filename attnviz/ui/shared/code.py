@@ -271,6 +271,8 @@ def _drawn(asked: dict) -> list[str]:
     """How it is drawn; what the shell cannot ask for has no command."""
     view = asked.pop("view", View())
     words = ["--dark"] if asked.pop("dark", False) else []
+    if isinstance(asked.get("selected"), tuple):
+        words += ["--cell", "{}.{}".format(*asked.pop("selected"))]
     words += ["--sentence", str(asked.pop("sentence") + 1)] if "sentence" in asked else []
     words += ["--domain", asked.pop("domain")] if "domain" in asked else []
     words += ["--words"] if view.words else []
