@@ -272,7 +272,7 @@ def test_a_head_of_which_nothing_is_known_says_which_to_look_at():
     site, head = next((site, head) for site in source.sites for head in range(4) if CARD.behavior(site, head) is None)
     app = opened(model="translator", site=f"{site.kind[0]}{site.layer}", show=str(head))
 
-    assert "Nothing was measured for this head." in html(app)
+    assert "What this head does was not measured. One that was:" in html(app)
     assert "Evidence" not in [fold.label for fold in app.expander]
 
     app.button(key="to instead").click().run()

@@ -27,8 +27,8 @@ def numbers(record: Record, sentence: int, site: Site | None = None) -> pd.DataF
 
 def by_weights(row: pd.Series) -> str:
     """What a head looks like on the text at hand; "" where it looks like nothing that has a name."""
-    found = roles(row)
-    return f"By its weights alone it looks like {', '.join(role.evidence for role in found)}." if found else ""
+    found = [f"{role.name} ({role.evidence.partition(': ')[2]})" for role in roles(row)]
+    return f"Role by its weights alone: {', '.join(found)}." if found else ""
 
 
 def of_head(at: Look, *, role: bool = True) -> None:
@@ -58,8 +58,9 @@ def of_head(at: Look, *, role: bool = True) -> None:
         with st.expander("Evidence"):
             st.html(f'<ul class="quiet evidence">{points(found)}</ul>')
         return
-    what = "Nothing was measured for this head." if isinstance(head, int) else "These are all heads combined."
-    quiet(f"{what} One of which it is known what it does:")
+    quiet(
+        f"{'What this head does was not measured.' if isinstance(head, int) else 'All heads combined.'} One that was:"
+    )
     known = source.card.behaviors
     if known:
         link(next((found for found in known if found.site == site), known[0]), "instead")
