@@ -135,6 +135,9 @@ class Groups:
 
 def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Groups:
     """Each token, word or sentence of a view, without special tokens if it hides them. `text` is what was cut up."""
+    if view.special == "show" and not (view.words or view.sentences):
+        starts = np.arange(len(tokens))
+        return Groups(tuple(tokens), starts, starts + 1)
     begins = [i for i, token in enumerate(tokens) if not (i and _continues(tokens[i - 1], token, view, text))]
     spans = list(zip(begins, [*begins[1:], len(tokens)], strict=True))
     spans = [span for span in spans if view.special == "show" or not tokens[span[0]].special]

@@ -48,10 +48,14 @@ def keys(labels: Sequence[str], marks: Mapping[int, str]) -> list[str]:
 
 def names(groups: Groups, tile: int = 1) -> list[str]:
     """What rows or columns are called in a readout: the token and its position; of a tile, the first and the last."""
-    each = [f"{isolated(shown(label))} ({groups.place(i)})" for i, label in enumerate(groups.labels)]
+    labels = groups.labels
+
+    def name(i: int) -> str:
+        return f"{isolated(shown(labels[i]))} ({groups.place(i)})"
+
     if tile == 1:
-        return each
-    return [f"{each[i]} … {each[min(i + tile, len(each)) - 1]}" for i in range(0, len(each), tile)]
+        return [name(i) for i in range(len(labels))]
+    return [f"{name(i)} … {name(min(i + tile, len(labels)) - 1)}" for i in range(0, len(labels), tile)]
 
 
 JOINED = "a line beside tokens joins the pieces of a word"

@@ -71,6 +71,12 @@ def _open(options: Namespace) -> int:
         link = teaching.link(options.lesson, present=options.present)
     from attnviz.ui import launch  # Streamlit: for this alone
 
+    for name, given in (
+        ("ATTNVIZ_SECONDS", getattr(options, "seconds", None)),
+        ("ATTNVIZ_GB", getattr(options, "memory", None)),
+    ):
+        if given is not None:
+            os.environ[name] = str(given)
     launch.launch(options.address, options.port, options.browser, link)
     return 0
 

@@ -132,6 +132,10 @@ def _add_server(command: argparse.ArgumentParser) -> None:
     address = os.environ.get("STREAMLIT_SERVER_ADDRESS", "127.0.0.1")
     whom = "who can reach it (127.0.0.1: this machine); 0.0.0.0: all, by a name in STREAMLIT_SERVER_ALLOWED_HOSTS"
     command.add_argument("--address", metavar="ADDRESS", default=address, help=whom)
+    seconds = "seconds that a run of a long text may take, by an estimate (120)"
+    command.add_argument("--seconds", type=float, metavar="N", help=seconds)
+    memory = "memory that a run may take, and what is kept of all runs (2 GB)"
+    command.add_argument("--memory", type=float, metavar="GB", help=memory)
     command.add_argument("--no-browser", dest="browser", action="store_false", help="print the address only")
 
 

@@ -19,7 +19,7 @@ class Progress:
         calls: attention calls of the run.
         done: those that are over.
         part: how much of the next one is, from 0 to 1.
-        canceled: set it, and the run ends within one block of one call.
+        canceled: set it, and the run ends within one block of a call.
     """
 
     calls: int
@@ -31,6 +31,10 @@ class Progress:
     def share(self) -> float:
         """Of the run, from 0 to 1, as if all calls took as long."""
         return min(1.0, (self.done + self.part) / max(1, self.calls))
+
+    def is_wanted(self) -> bool:
+        """Whether anybody waits for it."""
+        return not self.canceled
 
 
 _watched: ContextVar[Progress | None] = ContextVar("progress", default=None)
@@ -55,7 +59,7 @@ def tell(part: float) -> None:
     progress = _watched.get()
     if progress is None:
         return
-    if progress.canceled:
+    if not progress.is_wanted():
         raise Canceled("The run was canceled.")
     progress.part = part if part < 1 else 0.0
     progress.done += part >= 1

@@ -26,6 +26,7 @@ from attnviz.metrics.predictions import (
     read_alike,
     token_at,
 )
-from attnviz.metrics.spread import ByDistance, by_distance, by_part, links, row_sums, strongest
+from attnviz.metrics.rows import strongest
+from attnviz.metrics.spread import ByDistance, by_distance, by_part, links, row_sums
 from attnviz.metrics.tiles import TILES, Pooled, pooled, pooled_mask
 from attnviz.metrics.windows import BLOCKED, EMPTY, NAN, STATES, WEIGHT, Cells, cells, cells_of, largest_weight

@@ -122,29 +122,6 @@ def _members(parts: Tensor, dtype: torch.dtype) -> Tensor:
     return (parts[:, None] == torch.arange(int(parts[0]), int(parts[-1]) + 1)).to(dtype)
 
 
-def strongest(
-    step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
-) -> tuple[np.ndarray, np.ndarray]:
-    """Each row's largest weight, NaN aside, and the column it stands in, counted within the window; both (rows,).
-
-    A row with no number has -1.
-    """
-    queries, keys = _places(step, rows, columns)
-    most = torch.full((len(queries) if len(keys) else 0,), -1.0, dtype=_dtype(step))
-    at = torch.zeros(len(most), dtype=torch.int64)
-    for block in blocks(step, head, queries, keys, sentence=sentence):
-        cells = torch.zeros(block.down.count, 1) if block.weights is None else block.weights
-        found = cells.amax(1)
-        if found.isnan().any():
-            cells = cells.nan_to_num(nan=-1.0)
-            found = cells.amax(1)
-        row = (found > most[block.down.start :][: len(found)]).nonzero()[:, 0]
-        if len(row):
-            most[block.down.start + row] = found[row].to(most.dtype)
-            at[block.down.start + row] = block.across.start + cells[row].argmax(1)
-    return most.numpy(), at.numpy()
-
-
 def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL) -> Tensor:
     """The sum of each row's weights over all keys, (rows,)."""
     queries, keys = _places(step, rows, ALL)

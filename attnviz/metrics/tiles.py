@@ -13,6 +13,7 @@ from torch import Tensor
 
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Step
+from attnviz.metrics import rows as of_each_row
 from attnviz.metrics.stream import Block, blocks, openings
 
 TILES = 512
@@ -65,8 +66,14 @@ def pooled(
     queries, keys = (range(*part.indices(n)) for part, n in zip((rows, columns), step.shape[2:], strict=True))
     tile = tile or max(1, -(-max(len(queries), len(keys)) // TILES))
     tiles = Tiles(queries, keys, tile, torch.promote_types(step.query.dtype, torch.float32))
+    add, found = of_each_row.seeker(step, head, queries, keys, sentence=sentence)
+    of_rows = of_each_row.is_long(step, queries, keys)  # who asks for a whole map asks for these next
     for block in blocks(step, head, queries, keys, tile, sentence=sentence):
         tiles.add(block)
+        if of_rows:
+            add(block)
+    if of_rows:
+        found()
     return tiles.pooled()
 
 

@@ -108,7 +108,7 @@ def body(
         cards: whether those of a first visit stand above it.
     """
     from attnviz.ui import settings
-    from attnviz.ui.shared import cache, welcome
+    from attnviz.ui.shared import budget, cache, lengths, runs, welcome
 
     context = get_script_run_ctx()
     _ways[context.session_id] = Way(context.page_script_hash, context.page_script_hash)
@@ -117,7 +117,13 @@ def body(
     try:
         with cache.page():
             if chosen is not None:
+                budget.check_page(page.__module__.split(".")[-2], chosen[0], cache.sentences(*chosen))
                 page(*chosen)
+        runs.leave()
+    except runs.Waiting as waiting:
+        runs.show(waiting.run)
+    except budget.TooLongHere as error:
+        lengths.offers(error, *chosen)
     except AttnvizError as error:
         empty = "Some rows are fully masked, and that is set to be an error. Choose zero, nan or uniform."
         note(empty if isinstance(error, EmptyRowError) else str(error))

@@ -8,7 +8,7 @@ import sys
 import threading
 from base64 import b64encode
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config, runtime
 from streamlit.runtime import RuntimeState
 
+from attnviz.core.errors import AttnvizError
 from attnviz.ui import launch
 from attnviz.ui.shared.text import SCRIPTS
 
@@ -163,12 +164,14 @@ def warm() -> None:
     from attnviz.core.edits import Edits
     from attnviz.core.masks import Subsequent
     from attnviz.ui import settings
-    from attnviz.ui.shared import cache, cores, look, says, welcome
+    from attnviz.ui.shared import budget, cache, cores, look, says, welcome
     from attnviz.ui.shared.examples import TEXT
     from attnviz.ui.shared.pretrained import MODEL
     from attnviz.ui.shared.setting import read
 
     cores.settle()
+    with suppress(AttnvizError):  # each page says what is wrong with the budget
+        cache.KEPT.most_bytes = budget.memory()
     first = read(welcome.FIRST, settings.LINKED)
     source, _ = cache.loadable(first[MODEL])
     lines, site, head = cache.texts(first[TEXT]), first[look.SITE], first[look.SHOW]

@@ -21,7 +21,10 @@ from attnviz.sources.scratch import Scratch
 SITE = Site("encoder", 0)
 EDITS = Edits(Subsequent(), frozenset({(SITE, 1)}))
 EMPTY = [text for text in hostile.TEXTS if not text.text.strip()]
-MANY = [text for text in hostile.TEXTS if text.refused == hostile.TOO_MANY or text.name == "100,000 characters"]
+MANY = [
+    hostile.Hostile("20,000 tokens", "word " * 20_000),
+    *(text for text in hostile.TEXTS if text.name in ("1,200 tokens", "32 lines of 200 tokens")),
+]
 LONG = sorted(MANY, key=lambda text: len(text.text))
 OTHERS = [text for text in hostile.TEXTS if text not in EMPTY and text not in LONG]
 LABEL, NAME = 16, 24

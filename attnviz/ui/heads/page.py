@@ -23,9 +23,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     bar.predict()
     with st.container(horizontal=True, gap="medium"):
         left, right = st.container(width=344, key="overview"), st.container(width="stretch", key="large")
-    with left:
-        _every(at, shown, zoom.framed(at) if form == "map" else {})
-    with right:
+    with right:  # first: of a long text each map takes seconds
         forms.controls(form, at)
         figure, key = forms.figure(form, at, shown), forms.KEYS[form]
         with bar.export:
@@ -38,6 +36,8 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
                 forms.said(form, at, shown["view"])
                 says.panel(at)
         pictures.numbers(figure, key, "this head")
+    with left:
+        _every(at, shown, zoom.framed(at) if form == "map" else {})
 
 
 def _every(at: Look, shown: dict, framed: dict) -> None:

@@ -21,15 +21,12 @@ from attnviz.figures import Figure
 from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.sources.base import Source
 from attnviz.sources.saved import Saved
-from attnviz.ui.shared import arrivals, arrow, cores, sizes
+from attnviz.ui.shared import arrivals, arrow, budget, cores, runs, sizes
 
 P, R = ParamSpec("P"), TypeVar("R")
 
-MOST_BYTES = 1_000_000_000
-"""Memory of all that the app keeps between runs of its pages: ten records of the longest texts that it takes."""
-
-KEPT: Kept = Kept(MOST_BYTES, sizes.parts)
-"""The one cache of all sessions."""
+KEPT: Kept = Kept(int(1e9 * budget.USUAL[budget.GIGABYTES]), sizes.parts)
+"""The one cache of all sessions: it keeps as many bytes as a run may take."""
 
 LENT = "lent"
 """What the keys begin with of values that a session may ask for after a run."""
@@ -77,15 +74,8 @@ def _is_dead(key: object) -> bool:
     return isinstance(key, weakref.ref) and key() is None
 
 
-MOST_CHARACTERS = 20_000
-MOST_TOKENS = 4_096
+MOST_CHARACTERS = 2_000_000
 MOST_SENTENCES = 32
-MOST_NUMBERS = 8_000_000
-"""Tokens x d_model x sites: a record keeps three times as many float32, 100 MB."""
-MOST_WEIGHTS = 200_000_000
-"""Of all sentences, sites and heads: a few seconds for the run, and again for its pictures."""
-MOST_LOGITS = 2**26
-"""Of all tokens and words of a vocabulary: a record keeps them as float32, 256 MB."""
 
 
 def source(name: str, step: int | None = None) -> Source:
@@ -144,38 +134,13 @@ def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
     """The tokens. Of one run they are there already: who opened it has looked at its size.
 
     Raises:
-        InputError: if they are too many; <sos> is not counted, so that a text which fits one page fits every page.
+        OverBudget: if a run on them costs more than this server takes.
     """
     cut = source.tokenize(list(lines))
     if source.one_run:
         return cut
-    length = len(cut[0].tokens) - getattr(source, "sos", False)
-    layers = len(source.sites)
-    if (tokens := length * len(cut)) > MOST_TOKENS:
-        raise InputError(
-            f"The text makes {tokens:,} tokens, padding included; this page takes up to {MOST_TOKENS:,}. Shorten it."
-        )
-    if tokens > (most := MOST_NUMBERS // (source.d_model * layers)):
-        raise InputError(
-            f"{tokens:,} tokens with d_model {source.d_model} and {layers} layers need too much memory; "
-            f"this page takes up to {most:,} tokens at that size. Shorten the text, or make the model smaller."
-        )
-    if (weights := tokens * length * source.num_heads * layers) > MOST_WEIGHTS:
-        raise InputError(
-            f"{tokens:,} tokens with {source.num_heads} heads and {layers} layers make {weights:,} weights; "
-            f"this page computes up to {MOST_WEIGHTS:,}. Shorten the text, or make the model smaller."
-        )
-    if tokens > (most := MOST_LOGITS // max(1, _vocabulary(source))):
-        raise InputError(
-            f"At each of {tokens:,} tokens the model gives each of {_vocabulary(source):,} words a probability, which "
-            f"needs too much memory; this page takes up to {most:,} tokens with this model. Shorten the text."
-        )
+    budget.check(source, cut)
     return cut
-
-
-def _vocabulary(source: Source) -> int:
-    """To how many words a model gives a probability at each token; 0 of models that ship, which know few."""
-    return source.facts.words if source.facts else 0
 
 
 _used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary()
@@ -183,12 +148,21 @@ _used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary(
 
 
 def record(source: Source, lines: tuple[str, ...], edits: Edits = Edits()) -> Record:
-    """The run of a source on sentences with edits."""
+    """The run of a source on sentences with edits.
+
+    Raises:
+        Waiting: if it takes longer than a page may wait.
+        OverBudget: if it costs more than this server takes.
+    """
     key = "record", _known(source), lines, edits
-    if _page.waits and _bytes_of_run(source, sentences(source, lines)) > LONG:
+    cost = budget.check(source, sentences(source, lines), edits)
+    if _page.waits and cost.kept > LONG:
         _long_texts.acquire()
         _page.waits = False
-    return KEPT.get(key, partial(_run, key, source))
+    make = partial(KEPT.get, key, partial(_run, key, source))
+    if cost.seconds < budget.SILENT or key in KEPT or key in _used:
+        return make()
+    return runs.get(key, make, cost, tuple(map(source.site_name, source.sites)))
 
 
 def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
@@ -235,16 +209,10 @@ def _run(key: tuple, source: Source) -> Record:
     """A record, with room made for it before."""
     _, _, lines, edits = key
     if (found := _used.get(key)) is None:
-        KEPT.reserve(key, _bytes_of_run(source, sentences(source, lines)))
+        KEPT.reserve(key, budget.cost(source, sentences(source, lines), edits).kept)
         with cores.used_by(source):
             found = _used[key] = api.analyze(lines, source, edits)
     return found
-
-
-def _bytes_of_run(source: Source, batch: tuple[Sentence, ...]) -> int:
-    """Queries, keys and values of a record, and what its model says, as float32."""
-    tokens = sum(len(sentence.tokens) for sentence in batch)
-    return 4 * tokens * (3 * source.d_model * len(source.sites) + _vocabulary(source))
 
 
 @kept

@@ -13,7 +13,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from attnviz import cases
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.saved import Saved
-from attnviz.ui.shared import cache, examples, sizes, state
+from attnviz.ui.shared import budget, cache, examples, sizes, state
 from attnviz.ui.shared.setting import Setting, State, kept, read
 from attnviz.ui.shared.text import clean, note
 
@@ -152,8 +152,8 @@ def _check(opened: Saved) -> None:
     tokens = len(record.sentences) * max(max(step.shape[2:]) for step in record.steps)
     for count, most, what in (
         (len(record.sentences), cache.MOST_SENTENCES, "texts"),
-        (tokens, cache.MOST_TOKENS, "tokens"),
-        (weights, cache.MOST_WEIGHTS, "weights"),
+        (tokens, budget.MOST_TOKENS, "tokens"),
+        (weights, budget.MOST_WEIGHTS, "weights"),
     ):
         if count > most:
             raise InputError(f"{quoted(opened.name)} has {count:,} {what}; this page shows up to {most:,} of a file.")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from itertools import islice
 
 import streamlit as st
 
@@ -25,7 +26,8 @@ def offers(error: TooLong, source: Source, lines: tuple[str, ...]) -> None:
     other = _reader(lines)
     with st.container(horizontal=True, gap="small", key="too long"):
         cut = f"Use the first {error.longest:,} tokens"
-        _offer(cut, _with_text, lambda: "\n".join(first(source, line) for line in lines), icon="content_cut")
+        shortened = lambda: "\n".join(first(source, line, error.longest) for line in lines)  # noqa: E731
+        _offer(cut, _with_text, shortened, icon="content_cut", disabled=not error.longest)
         alone = parts == lines
         why = "No sentence ends within a line." if alone else "Each sentence becomes a line of its own."
         _offer("Split into sentences", _with_text, lambda: "\n".join(parts), "call_split", disabled=alone, help=why)
@@ -47,22 +49,21 @@ def _with_text(now: State, text: str) -> State:
     return examples.with_text(now, text, now[KNOWN])
 
 
-def first(source: Source, line: str) -> str:
-    """As many whole words of a line, from its beginning, as the model reads; where none fit, the line as it is."""
-    ends = [found.end() for found in WORDS.finditer(line)]
+def first(source: Source, line: str, most: int) -> str:
+    """As many whole words of a line, from its beginning, as make so many tokens; where none fit, the line as it is."""
+    ends = [found.end() for found in islice(WORDS.finditer(line), most)]
     low, high = 0, len(ends)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if _fits(source, line[: ends[middle - 1]]) else (low, middle - 1)
+        low, high = (middle, high) if _fits(source, line[: ends[middle - 1]], most) else (low, middle - 1)
     return line[: ends[low - 1]] if low else line
 
 
-def _fits(source: Source, text: str) -> bool:
+def _fits(source: Source, text: str, most: int) -> bool:
     try:
-        source.tokenize([text])
+        return len(source.tokenize([text])[0].tokens) <= most
     except TooLong:
         return False
-    return True
 
 
 def _reader(lines: tuple[str, ...]) -> str | None:

@@ -1,0 +1,69 @@
+"""Each row's largest weight and where it is: of a long text found once, together with the tiles of the whole map."""
+
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+
+from attnviz.core.attention import LONG
+from attnviz.core.record import ALL, Step
+from attnviz.metrics.stream import Block, blocks
+
+Found = tuple[np.ndarray, np.ndarray]
+
+_found: WeakKeyDictionary[Step, dict[tuple[int | str, int], Found]] = WeakKeyDictionary()
+"""By head and sentence, of whole maps of long texts: 12 bytes for each row, for as long as there is their step."""
+
+
+def strongest(
+    step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each row's largest weight, NaN aside, and the column it stands in, counted within the window; both (rows,).
+
+    A row with no number has -1.
+    """
+    queries, keys = (range(*part.indices(n)) for part, n in zip((rows, columns), step.shape[2:], strict=True))
+    if (known := _found.get(step, {}).get((head, sentence))) is not None and _is_whole(step, queries, keys):
+        return known
+    add, found = seeker(step, head, queries, keys, sentence=sentence)
+    for block in blocks(step, head, queries, keys, sentence=sentence):
+        add(block)
+    return found()
+
+
+def seeker(
+    step: Step, head: int | str, queries: range, keys: range, *, sentence: int = 0
+) -> tuple[Callable[[Block], None], Callable[[], Found]]:
+    """What takes the blocks of a window one after another, and what then gives the largest of each row."""
+    dtype = torch.promote_types(step.query.dtype, torch.float32)
+    most = torch.full((len(queries) if len(keys) else 0,), -1.0, dtype=dtype)
+    at = torch.zeros(len(most), dtype=torch.int64)
+
+    def add(block: Block) -> None:
+        cells = torch.zeros(block.down.count, 1) if block.weights is None else block.weights
+        found = cells.amax(1)
+        if found.isnan().any():
+            cells = cells.nan_to_num(nan=-1.0)
+            found = cells.amax(1)
+        row = (found > most[block.down.start :][: len(found)]).nonzero()[:, 0]
+        if len(row):
+            most[block.down.start + row] = found[row].to(most.dtype)
+            at[block.down.start + row] = block.across.start + cells[row].argmax(1)
+
+    def found() -> Found:
+        result = most.numpy(), at.numpy()
+        if is_long(step, queries, keys):
+            _found.setdefault(step, {})[head, sentence] = result
+        return result
+
+    return add, found
+
+
+def is_long(step: Step, queries: range, keys: range) -> bool:
+    """Whether a window is the whole of a map that takes long."""
+    return _is_whole(step, queries, keys) and len(keys) > LONG
+
+
+def _is_whole(step: Step, queries: range, keys: range) -> bool:
+    return (queries, keys) == (range(step.shape[2]), range(step.shape[3]))

@@ -1,0 +1,105 @@
+"""What a run costs before it is run: seconds on this machine, and bytes."""
+
+import time
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import torch
+
+from attnviz.core import attention
+from attnviz.core.amounts import size
+from attnviz.core.edits import Edits
+from attnviz.core.masks import Mask, Subsequent
+from attnviz.sources.base import Source
+
+FEW = 5e9
+"""Operations below which nobody waits for a run, so that the machine is not measured."""
+
+USUAL = 5e9
+"""Operations per second that are assumed for these: less than any machine of the last ten years."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of a run.
+
+    Attributes:
+        tokens: of all its sentences, padding included.
+        seconds: how long it takes, about.
+        bytes: how much memory it has at once, at most.
+        kept: what its record keeps of that.
+    """
+
+    tokens: int
+    seconds: float
+    bytes: int
+    kept: int
+
+    def __str__(self) -> str:
+        return f"{self.tokens:,} tokens: about {in_time(self.seconds)} and {size(self.bytes)}"
+
+
+def in_time(seconds: float) -> str:
+    """Whole seconds, or minutes from two on."""
+    return f"{max(1, round(seconds)):,} s" if seconds < 120 else f"{round(seconds / 60):,} minutes"
+
+
+def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int = 1) -> Estimate:
+    """What a source takes for sentences of so many tokens each.
+
+    - seconds = (4 · cells · d_model, of each attention call, + 2 · tokens · parameters) / operations per second. The
+      cells of a head are the pairs that `core.attention.attend` computes: of long texts not those of tiles that a mask
+      blocks. A decoder is taken to hide the future, an encoder to hide nothing. Parameters that a source does not
+      state are taken to be 12 · d_model² for each layer, as in a Transformer.
+    - kept = 4 · tokens · (3 · d_model for each call + d_model + words, what it says) + 8 · tokens · heads of each call.
+    - bytes = kept + 32 · tokens · d_model, what a layer holds meanwhile, + 8 · length² for each sentence of a model of
+      transformers, whose masks may be that large. Blocks of at most 64 MB are not counted.
+    """
+    layers, width, tokens = len(source.sites), source.d_model, sentences * length
+    cells = sum(_computed(_mask(edits, site.kind), length) for site in source.sites)
+    parameters = source.facts.parameters if source.facts else 12 * width**2 * layers
+    operations = 4 * sentences * cells * width + 2 * tokens * parameters
+    words = source.facts.words if source.facts else 0
+    kept = 4 * tokens * (3 * width * layers + width + words) + 8 * tokens * source.num_heads * layers
+    masks = 8 * sentences * length**2 if source.facts else 0
+    rate = USUAL if operations < FEW else operations_per_second()
+    return Estimate(tokens, operations / rate, kept + 32 * tokens * width + masks, kept)
+
+
+def longest(source: Source, most: int, seconds: float, bytes: int, edits: Edits = Edits(), sentences: int = 1) -> int:
+    """Tokens of each sentence, up to `most`, that a run may have to stay within seconds and bytes."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        found = estimate(source, middle, edits, sentences)
+        low, high = (middle, high) if found.seconds <= seconds and found.bytes <= bytes else (low, middle - 1)
+    return low
+
+
+@cache
+def operations_per_second() -> float:
+    """Measured once for each process, in a sixtieth of a second or so: attention of 512 queries and 8,192 keys."""
+    query, key = torch.zeros(1, 1, attention.TILE, 64), torch.zeros(1, 1, 2 * attention.LONG, 64)
+    operations, best = 4 * query.shape[2] * key.shape[2] * 64, float("inf")
+    with torch.inference_mode():
+        for _ in range(3):  # the first is slower, and another program may disturb one
+            begun = time.perf_counter()
+            attention.attend(query, key, key)
+            best = min(best, time.perf_counter() - begun)
+    return operations / best
+
+
+def _mask(edits: Edits, kind: str) -> Mask | None:
+    own, more = (Subsequent() if kind == "decoder" and edits.own_mask else None), edits.mask_at(kind)
+    return own & more if own and more else own or more
+
+
+@lru_cache(maxsize=64)
+def _computed(mask: Mask | None, length: int) -> int:
+    """Pairs of a query and a key that one head computes."""
+    if mask is None or length <= attention.LONG:
+        return length**2
+    parts = [range(start, min(start + attention.TILE, length)) for start in range(0, length, attention.TILE)]
+    return sum(
+        len(rows) * len(columns) for rows in parts for columns in parts if mask.is_open(rows, columns) is not False
+    )

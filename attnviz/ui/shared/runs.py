@@ -1,0 +1,171 @@
+"""Runs that take longer than a page may wait: each in a thread of its own, shared by all who ask for it.
+
+A run ends early when the last of those who wait for it cancels it or is gone.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+import streamlit as st
+
+from attnviz.core.errors import Canceled
+from attnviz.core.progress import Progress, watched
+from attnviz.sources.estimate import Estimate, in_time
+from attnviz.ui.shared import arrivals, state
+from attnviz.ui.shared.setting import Setting, kept
+from attnviz.ui.shared.text import large, quiet
+
+AT_ONCE = 0.3
+"""Seconds within which a run comes without a word about it."""
+EVERY = 0.5
+"""Seconds between two looks at how far a run is."""
+GRACE = 5.0
+"""Seconds for which a run goes on while nobody is there: a page that is loaded again comes back by then."""
+MOST = 2
+"""Runs that compute at once; others wait for their turn."""
+
+CANCELED: Setting[Hashable] = kept("canceled run", None)
+"""The run that this session ended last: it begins again only if somebody asks for it."""
+
+_turns = threading.BoundedSemaphore(MOST)
+_runs: dict[Hashable, "Run"] = {}
+_lock = threading.RLock()
+
+
+class Waiting(Exception):
+    """What a page needs is being computed, or was canceled: something else stands in its place until then.
+
+    It is no `AttnvizError`: nothing is wrong, and no part of a page may go on without it.
+    """
+
+    def __init__(self, run: "Run"):
+        self.run = run
+        super().__init__("A run is going on.")
+
+
+@dataclass(eq=False)
+class Run(Progress):
+    """One run.
+
+    Attributes:
+        key: what is run.
+        cost: what it was estimated to take.
+        names: of its attention calls, in their order.
+        sessions: who waits for it.
+        begun: when it was begun, or its turn came.
+        has_turn: whether it computes.
+        settled: set once it is over, however.
+        value, error: what came of it.
+    """
+
+    key: Hashable = None
+    cost: Estimate = Estimate(0, 0.0, 0, 0)
+    names: tuple[str, ...] = ()
+    sessions: set[str] = field(default_factory=set)
+    begun: float = field(default_factory=time.monotonic)
+    has_turn: bool = False
+    settled: threading.Event = field(default_factory=threading.Event)
+    value: object = None
+    error: Exception | None = None
+    seen: float = field(default_factory=time.monotonic)
+
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for it, or was there a moment ago."""
+        if any(map(arrivals.is_there, tuple(self.sessions))):
+            self.seen = time.monotonic()
+        return bool(self.sessions) and time.monotonic() - self.seen < GRACE
+
+    def work(self, make: Callable[[], object]) -> None:
+        try:
+            while not _turns.acquire(timeout=EVERY):
+                if not self.is_wanted():
+                    raise Canceled("The run was canceled.")
+            self.begun, self.has_turn = time.monotonic(), True
+            try:
+                with watched(self):
+                    self.value = make()
+            finally:
+                _turns.release()
+        except Exception as error:
+            self.error = error
+        finally:
+            with _lock:
+                if _runs.get(self.key) is self:
+                    del _runs[self.key]
+            self.settled.set()
+
+
+def get(key: Hashable, make: Callable[[], object], cost: Estimate, names: tuple[str, ...]) -> object:
+    """What a run gives, if it comes at once.
+
+    Args:
+        names: of its attention calls.
+
+    Raises:
+        Waiting: if it does not, or if this session has canceled it.
+    """
+    session = state.session()
+    leave(but=key)
+    if state.get(CANCELED) == key:
+        raise Waiting(Run(len(names), key=key, cost=cost, names=names))
+    with _lock:
+        run = _runs.get(key)
+        if run is None or not run.is_wanted():
+            run = _runs[key] = Run(len(names), key=key, cost=cost, names=names, sessions={session})
+            threading.Thread(target=run.work, args=(make,), name="attnviz-run", daemon=True).start()
+        run.sessions.add(session)
+    if not run.settled.wait(AT_ONCE):
+        raise Waiting(run)
+    if run.error is not None:
+        raise run.error
+    return run.value
+
+
+def leave(but: Hashable = None) -> None:
+    """This session waits for no run any more, but perhaps for one."""
+    for key, run in tuple(_runs.items()):
+        if key != but:
+            run.sessions.discard(state.session())
+
+
+def show(run: Run) -> None:
+    """What stands on the page until a run is over: how far it is, and a way to end it."""
+    with st.container(width=600, gap="xsmall", key="run"):
+        if not run.sessions:
+            large(f"Canceled. {run.cost}.")
+            st.button("Run", key="run again", icon=":material/play_arrow:", type="primary", on_click=_again)
+            quiet("The text and what was changed are as they were.")
+            return
+        _watch(run)
+        st.button("Cancel", key="cancel run", icon=":material/close:", on_click=_cancel, args=(run,))
+
+
+def _cancel(run: Run) -> None:
+    state.put(CANCELED, run.key)
+    leave()
+
+
+def _again() -> None:
+    state.put(CANCELED, None)
+
+
+@st.fragment(run_every=EVERY)
+def _watch(run: Run) -> None:
+    """Tell how far a run is. Each look is a run of this fragment, as what is clicked meanwhile waits for its end."""
+    if run.settled.is_set():
+        st.rerun()
+    _tell(run)
+
+
+def _tell(run: Run) -> None:
+    passed = time.monotonic() - run.begun
+    if not run.has_turn:
+        st.progress(0.0, text="Waiting for other runs to end")
+    elif run.done >= run.calls:
+        st.progress(1.0, text="Attention is computed; what the model says is next")
+    else:
+        call = f"{run.names[run.done]}, call {run.done + 1} of {run.calls}"
+        st.progress(run.share, text=f"{call} · {run.share:.0%} of all attention")
+    quiet(f"{run.cost.tokens:,} tokens · {in_time(passed)} of about {in_time(run.cost.seconds)}")

@@ -1,0 +1,81 @@
+"""What a run costs before it is run."""
+
+import pytest
+
+from attnviz import api
+from attnviz.core import attention
+from attnviz.core.edits import Edits
+from attnviz.core.masks import Full, Subsequent, Window
+from attnviz.core.scoring import Scoring
+from attnviz.sources import estimate as estimates
+from attnviz.sources.estimate import estimate, longest
+from attnviz.sources.scratch import Scratch
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch):
+    """One that does a billion operations in a second, whatever runs beside it."""
+    monkeypatch.setattr(estimates, "operations_per_second", lambda: 1e9)
+
+
+def counted(source, length, edits, monkeypatch):
+    """The scores that a run really computes, of all heads."""
+    seen, original = [], Scoring.scores
+
+    def scores(*args, **kwargs):
+        found = original(*args, **kwargs)
+        seen.append(found.numel())
+        return found
+
+    monkeypatch.setattr(Scoring, "scores", scores)
+    api.analyze("x " * length, source, edits)
+    return sum(seen)
+
+
+@pytest.mark.parametrize("mask", [Full(), Subsequent(), Window(20)], ids=str)
+@pytest.mark.parametrize("length", [97, 130])
+def test_cells_are_those_that_attention_computes(mask, length, monkeypatch):
+    """In tiles, without those that a mask blocks."""
+    monkeypatch.setattr(attention, "LONG", 96)
+    monkeypatch.setattr(attention, "TILE", 16)
+    source = Scratch(num_heads=2, d_model=8, num_layers=3)
+
+    computed = counted(source, length, Edits(mask), monkeypatch)
+
+    estimates._computed.cache_clear()
+    assert computed == 2 * 3 * estimates._computed(mask, length)
+    estimates._computed.cache_clear()
+
+
+def test_bytes_are_those_of_the_record():
+    """Those kept, to a tenth: texts and tokens are not counted."""
+    source = Scratch(num_heads=4, d_model=32, num_layers=3)
+    record = api.analyze(["x " * 500, "y " * 400], source)
+    parts = [part for step in record.steps for part in (step.query, step.key, step.value, step.logsumexp)]
+
+    found = estimate(source, 500, sentences=2)
+
+    assert found.tokens == 1000
+    assert found.kept == sum(part.nbytes for part in parts) + record.output.nbytes
+    assert found.bytes > found.kept
+
+
+def test_the_longest_text_that_fits_is_the_longest():
+    source = api.load("constructed")
+
+    by_time = longest(source, 10**6, 60, 10**12)
+    by_memory = longest(source, 10**6, 1e9, 10**9)
+
+    assert estimate(source, by_time).seconds <= 60 < estimate(source, by_time + 1).seconds
+    assert estimate(source, by_memory).bytes <= 10**9 < estimate(source, by_memory + 1).bytes
+    assert longest(source, 100, 60, 10**12) == 100
+
+
+def test_a_window_costs_less_than_the_future_hidden_and_that_less_than_nothing_hidden():
+    source, n = api.load("constructed"), 40_000
+    narrow, causal, full = (estimate(source, n, edits).seconds for edits in _THREE)
+
+    assert narrow < causal / 3 < full / 5
+
+
+_THREE = (Edits(Window(4_096)), Edits(), Edits(own_mask=False))

@@ -1,0 +1,202 @@
+"""Runs that take longer than a page may wait: estimated, shared, told of, canceled, and refused beyond the budget."""
+
+from threading import Event, Thread
+
+import pytest
+from test_hostile_pages import compare_page, overview_page, steps_page
+from test_pages import button, heads_page, html, masks_page, opened
+
+from attnviz import api
+from attnviz.core import attention, progress
+from attnviz.core.errors import Canceled
+from attnviz.core.record import Record
+from attnviz.sources import estimate
+from attnviz.ui.shared import budget, cache, runs
+
+PATIENCE = 60
+"""Seconds that a test waits for what must come."""
+TEXT = "the cat sat on the mat again"
+
+
+@pytest.fixture(autouse=True)
+def empty():
+    cache.KEPT.clear()
+    yield
+    cache.KEPT.clear()
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Each run takes long by the estimate, and in truth until `go` is set; gives that, and the runs."""
+    go, began, made, analyze = Event(), Event(), [], api.analyze
+
+    def waits(*args) -> Record:
+        made.append(args)
+        began.set()
+        while not go.wait(0.01):
+            progress.tell(0.5)
+        return analyze(*args)
+
+    go.began, go.made = began, made
+    monkeypatch.setattr(api, "analyze", waits)
+    monkeypatch.setattr(budget, "SILENT", 0.0)
+    monkeypatch.setattr(runs, "AT_ONCE", 0.0)
+    yield go
+    go.set()
+
+
+def settled() -> None:
+    """Wait until no run is going on."""
+    for run in tuple(runs._runs.values()):
+        assert run.settled.wait(PATIENCE)
+
+
+def test_a_long_run_shows_how_far_it_is_and_then_the_page(slow):
+    app = opened(model="constructed", text=TEXT)
+
+    assert slow.began.wait(PATIENCE)
+    assert not app.get("vega_lite_chart")
+    (bar,) = app.get("progress")
+    assert bar.proto.text.startswith(("Waiting", "decoder layer 0, call 1 of 2"))
+    assert "7 tokens" in html(app)
+
+    slow.set()
+    settled()
+    app.run()
+
+    assert not app.exception
+    assert app.get("vega_lite_chart")
+    assert not app.get("progress")
+
+
+def test_a_canceled_run_ends_and_leaves_text_and_state(slow):
+    app = opened(model="constructed", text=TEXT, off="d0.1")
+    assert slow.began.wait(PATIENCE)
+    (run,) = runs._runs.values()
+
+    app = button(app, "Cancel").click().run()
+
+    assert run.settled.wait(PATIENCE)
+    assert isinstance(run.error, Canceled)
+    assert "Canceled." in html(app)
+    assert app.text_area(key="text").value == TEXT
+    assert app.query_params["off"] == "d0.1"
+    assert len(slow.made) == 1
+
+    app.run()
+    assert len(slow.made) == 1  # nobody asked for it again
+
+    slow.set()
+    button(app, "Run").click().run()
+    settled()
+    app.run()
+    settled()  # what was there before the edit
+    app.run()
+    assert app.get("vega_lite_chart")
+
+
+def test_two_sessions_share_a_run_and_one_that_cancels_leaves_it_to_the_other(slow, monkeypatch):
+    found, session = [], iter(("one", "two"))
+
+    def ask(name: str) -> None:
+        monkeypatch.setattr(runs.state, "session", lambda: name)
+        monkeypatch.setattr(runs.state, "get", lambda setting: setting.default)
+        with pytest.raises(runs.Waiting) as waiting:
+            cache.record(api.load("constructed"), (f"{TEXT} shared",))
+        found.append(waiting.value.run)
+
+    for name in session:
+        ask(name)
+    run = found[0]
+    assert found[1] is run
+
+    monkeypatch.setattr(runs.state, "session", lambda: "one")
+    runs.leave()
+    assert run.is_wanted()
+    slow.set()
+    assert run.settled.wait(PATIENCE)
+
+    assert len(slow.made) == 1
+    assert isinstance(run.value, Record)
+    assert cache.record(api.load("constructed"), (f"{TEXT} shared",)) is run.value
+
+
+def test_a_run_that_nobody_waits_for_ends(slow, monkeypatch):
+    """Its page was closed, and not loaded again."""
+    opened(model="constructed", text=f"{TEXT} alone")
+    assert slow.began.wait(PATIENCE)
+    (run,) = runs._runs.values()
+    monkeypatch.setattr(runs, "GRACE", 0.0)
+    monkeypatch.setattr(runs.arrivals, "is_there", lambda session: False)
+
+    assert run.settled.wait(PATIENCE)
+    assert isinstance(run.error, Canceled)
+
+
+def test_more_runs_than_may_compute_at_once_wait_for_their_turn(slow):
+    threads = [
+        Thread(target=runs.Run(1, key=i, sessions={""}).work, args=(lambda: api.analyze(TEXT, "constructed"),))
+        for i in range(runs.MOST + 1)
+    ]
+    for thread in threads:
+        thread.start()
+    assert slow.began.wait(PATIENCE)
+
+    assert len(slow.made) <= runs.MOST
+    slow.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert len(slow.made) == len(threads)
+
+
+def test_beyond_the_budget_one_sentence_has_the_numbers_and_ways_on(monkeypatch):
+    monkeypatch.setattr(estimate, "operations_per_second", lambda: 1e9)
+    monkeypatch.setattr(estimate, "FEW", 0)
+    monkeypatch.setattr(budget, "_number", {budget.SECONDS: 0.01, budget.GIGABYTES: 1.0}.__getitem__)
+
+    app = opened(model="constructed", text="the cat sat on the mat " * 50)
+
+    assert "300 tokens: about 1 s and 4.6 MB; this server takes 1 s and 1.0 GB for a run." in html(app)
+    assert "attnviz app --seconds N --memory GB" in html(app)
+    label = next(b.label for b in app.button if b.label.startswith("Use the first"))
+    app = button(app, label).click().run()
+
+    assert not app.exception
+    assert app.get("vega_lite_chart")
+    assert len(app.text_area(key="text").value.split()) == int(label.split()[3])
+
+
+@pytest.mark.parametrize("name", [budget.SECONDS, budget.GIGABYTES])
+@pytest.mark.parametrize("value", ["much", "-1", "inf", "nan"])
+def test_a_budget_that_is_no_number_is_one_sentence(name, value, monkeypatch):
+    budget._number.cache_clear()
+    monkeypatch.setenv(name, value)
+
+    app = opened(model="constructed", text=TEXT)
+
+    assert f"{name} is &#x27;{value}&#x27;; it must be a number above 0" in html(app)
+    budget._number.cache_clear()
+
+
+@pytest.mark.parametrize("page", [masks_page, overview_page, steps_page, compare_page])
+def test_pages_that_look_at_every_weight_say_how_many_tokens_they_take(page, monkeypatch):
+    monkeypatch.setattr(budget, "MOST_TOKENS", 20)
+
+    app = opened(page, model="constructed", text="the cat sat on the mat " * 5)
+
+    assert "The text has 30 tokens." in html(app)
+    assert "takes up to 20 tokens of this model; Heads shows all of it." in html(app)
+    assert not app.get("vega_lite_chart")
+    app = button(app, "Use the first 20 tokens").click().run()
+    assert app.get("vega_lite_chart")
+
+
+def test_the_head_comes_from_blocks_however_long_the_text(monkeypatch):
+    """As a long one is: in tiles."""
+    monkeypatch.setattr(attention, "LONG", 50)
+    monkeypatch.setattr(attention, "TILE", 32)
+
+    app = opened(heads_page, model="constructed", text="the cat sat on the mat " * 20)
+
+    assert not app.exception
+    assert "120 queries by 120 keys" in html(app)
