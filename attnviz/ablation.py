@@ -201,7 +201,10 @@ def _table(before: Record, heads: tuple[tuple[Site, int], ...], effects: list[_E
     table = pd.DataFrame(names, columns=["site", "kind", "layer", "head"])
     for name in EFFECTS:
         table[name] = pd.array([_mean(getattr(one, name)) for one in effects], dtype="Float64")
-    batch = [head_metrics(before, b).set_index(["site", "head"])["confidence"] for b in range(len(before.sentences))]
+    batch = [
+        head_metrics(before, b, names=("confidence",)).set_index(["site", "head"])["confidence"]
+        for b in range(len(before.sentences))
+    ]
     mean = pd.concat(batch, axis=1).mean(axis=1)
     table["confidence"] = pd.array([mean[name, head] for name, _, _, head in names], dtype="Float64")
     return table

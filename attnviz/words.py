@@ -292,7 +292,8 @@ def compared(both: Beside) -> str:
         parts.append(f"The cell: {compared_cell(both, *cell)}")
     if not parts:
         parts.append("Nothing changed: wherever both have the token, A and B are the same map.")
-    return " ".join([*parts, *_unpaired(both)])
+    where = [f"Of {both.seen}:"] if both.seen else []
+    return " ".join([*where, *parts, *_unpaired(both)])
 
 
 def compared_cell(both: Beside, row: int, column: int) -> str:

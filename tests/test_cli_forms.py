@@ -54,7 +54,7 @@ def test_a_part_of_a_map_is_that_part_of_it(run):
         (("--cell", "4"), "'4' is no cell; give 7.2"),
         (("--keys", "3-1"), "'3-1' is no span; give 10-59"),
         (("--as", "text", "--keys", "0-1"), "--keys is for --as map, not for --as text."),
-        (("--as", "bars"), "A head is not shown as 'bars'. There are: map, lines, text."),
+        (("--as", "bars"), "A head is not shown as 'bars'. There are: map, lines, text, distance."),
         (("--least", "0.1"), "--least is for --as lines, not for --as map."),
         (("--as", "lines", "--row-sums"), "--row-sums is for --as map, not for --as lines."),
         (("--as", "lines", "--domain", "log"), "--domain is for --as map and --as text, not for --as lines."),

@@ -1,4 +1,4 @@
-"""A head as a map, as lines or as a text: the options of `attnviz head --as`."""
+"""A head as a map, as lines, as a text or by distance: the options of `attnviz head --as`."""
 
 import argparse
 from argparse import Namespace
@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # torch and Altair: not for --help
     from attnviz.core.record import Record
     from attnviz.figures import Figure
 
-FORMS = ("map", "lines", "text")
+FORMS = ("map", "lines", "text", "distance")
 
 ONLY = {
     "beside": ("--beside", ("lines",)),
@@ -29,7 +29,7 @@ ONLY = {
 def add(command: argparse.ArgumentParser) -> None:
     """Add the options of a form."""
     form = command.add_argument_group("what it is shown as")
-    form.add_argument("--as", dest="form", default="map", metavar="HOW", help="map, lines or text (map)")
+    form.add_argument("--as", dest="form", default="map", metavar="HOW", help="map, lines, text or distance (map)")
     form.add_argument("--beside", type=_heads, default=(), metavar="HEADS", help="2,3: more heads, as lines")
     form.add_argument("--least", type=float, metavar="W", help="the weight from which on there are lines (strongest)")
     form.add_argument("--token", type=int, metavar="N", help="the attention from this token alone, counted from 0")
@@ -62,6 +62,8 @@ def figure(options: Namespace, record: "Record", site: "Site", head: int | str, 
     if form == "map":
         drawn |= _zoomed(options, record, site, drawn["sentence"])
         return figures.head(record, site, head, domain=options.domain, row_sums=options.row_sums, **drawn)
+    if form == "distance":
+        return figures.distance(record, site, head, **{name: drawn[name] for name in ("sentence", "dark")})
     side = SIDES[options.to]
     if form == "text":
         return figures.text_strip(record, site, head, chosen=options.token, side=side, domain=options.domain, **drawn)

@@ -4,6 +4,7 @@ from attnviz.figures.alike import alike, alike_map
 from attnviz.figures.chain import chain
 from attnviz.figures.change import change
 from attnviz.figures.difference import difference
+from attnviz.figures.distance import distance
 from attnviz.figures.figure import Figure, called
 from attnviz.figures.head import head
 from attnviz.figures.heads import corners, heads
@@ -33,7 +34,8 @@ FORMS = {"map": head, "lines": lines, "text": text_strip, "picture": patches}
 """How a head is shown, by the name of the form."""
 
 __all__ = [
-    "FORMS", "Figure", "alike", "alike_map", "chain", "change", "corners", "difference", "head", "heads", "labels",
-    "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "overview", "patches", "products", "rollout",
+    "FORMS", "Figure", "alike", "alike_map", "chain", "change", "corners", "difference", "distance", "head", "heads",
+    "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "overview", "patches", "products",
+    "rollout",
     "rollout_row", "row", "scatter", "similarity", "spread", "stage", "states", "step_by_step", "text_strip", "values",
 ]  # fmt: skip

@@ -200,7 +200,8 @@ def lines_of(found: Beside, size: Size | None = None) -> list[str]:
     sides = found.a, found.b
     texts = [shown(side.record.sentences[side.sentence].text, LONGEST_TEXT).replace("␣", " ") for side in sides]
     said = [" · ".join(filter(None, subtitles(side.record))) for side in sides]
-    return [*_each(texts), *_each(said), MEASURE, *axes.notes_on(size, _TILES)]
+    window = [found.seen] if found.seen else []
+    return [*_each(texts), *_each(said), *window, MEASURE, *axes.notes_on(size, _TILES)]
 
 
 def _each(said: list[str]) -> list[str]:

@@ -36,6 +36,7 @@ class Beside:
         rows, columns: the place in A and the place in B of each; None where that one lacks the token.
         known: total variation of each row, 0 to 1, NaN of rows that one map lacks, or that are no distributions; None
             where it is measured with the rest.
+        window: the rows and columns of the whole grid that this part has.
         measure: what measures two maps that are too large to be held: `apart_of`, or what keeps what that gives.
     """
 
@@ -46,6 +47,7 @@ class Beside:
     rows: Places
     columns: Places
     known: np.ndarray | None = None
+    window: tuple[slice, slice] = field(default_factory=lambda: (ALL, ALL))
     measure: Callable[..., Apart] = field(default=lambda *given: apart_of(*given))
 
     @property
@@ -53,9 +55,21 @@ class Beside:
         """Whether there are too many cells to hold them."""
         return len(self.rows) * len(self.columns) > MOST_CELLS
 
+    @property
+    def seen(self) -> str:
+        """Which positions of A a part of the grid has; "" of the whole."""
+        if self.window == (ALL, ALL):
+            return ""
+        spans = []
+        for what, places, tokens in zip(("queries", "keys"), (self.rows, self.columns), self.a.tokens, strict=True):
+            at = [in_a for in_a, _ in places if in_a is not None]
+            spans.append(f"{what} {at[0]} to {at[-1]} of {len(tokens):,}" if at else f"no {what}")
+        return ", ".join(spans)
+
     def part(self, rows: slice = ALL, columns: slice = ALL) -> "Beside":
         """Some rows and columns of the grid; a row's variation is still that over all its keys."""
-        return replace(self, rows=self.rows[rows], columns=self.columns[columns], known=self.variation[rows])
+        seen, window = (self.rows[rows], self.columns[columns]), (rows, columns)
+        return replace(self, rows=seen[0], columns=seen[1], known=self.variation[rows], window=window)
 
     @cached_property
     def maps(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:

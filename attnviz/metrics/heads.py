@@ -9,8 +9,9 @@ number is missing (`pandas.NA`), never NaN.
 
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pandas as pd
@@ -61,6 +62,11 @@ class Metric:
         return site.kind in self.kinds and (self.needs == "weights" or not record.read_only)
 
 
+Report = Callable[[int, int], None]
+
+PROBED = 32
+"""Rows that are measured to know how long all take."""
+
 ROWS = "$w_{ij}$ is the weight of row $i$ on key $j$; a head has the mean over its rows."
 """How the formulas are read."""
 
@@ -85,23 +91,55 @@ def metric(name: str) -> Metric:
     raise InputError(f"There is no metric {name!r}; there are {', '.join(one.name for one in METRICS)}.")
 
 
-def head_metrics(record: Record, sentence: int = 0, site: Site | None = None) -> pd.DataFrame:
+def head_metrics(
+    record: Record,
+    sentence: int = 0,
+    site: Site | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    report: Report = lambda done, of: None,
+) -> pd.DataFrame:
     """One row per head, of one site if it is given: site, kind, layer, head, each of `METRICS`, rows, left_out.
 
     `rows` is how many rows of tokens were measured, `left_out` how many had no key left or were no numbers. A number is
     missing where it cannot be measured: at another kind of site, of a model that is read only, on a text without such
-    a token.
+    a token, or if others alone are asked for by their `names`. `report` is told how many weights are measured, and of
+    how many.
     """
     steps = record.steps if site is None else (record.step(site),)
-    parts = [_columns(record, step, sentence) for step in steps]
+    every, done = weights_of_all(steps), 0
+    parts = []
+    for step in steps:
+        parts.append(_columns(record, step, sentence, names, lambda of_step, done=done: report(done + of_step, every)))
+        done += weights_of_all([step])
     together = {name: [value for part in parts for value in part[name]] for name in parts[0]} if parts else {}
     return pd.DataFrame(together).astype({one.name: "Float64" for one in METRICS})
 
 
-def _columns(record: Record, step: Step, sentence: int) -> dict[str, list[Any]]:
+def weights_of_all(steps: Sequence[Step]) -> int:
+    """How many weights all heads of some calls have on one text."""
+    return sum(step.num_heads * step.shape[2] * step.shape[3] for step in steps)
+
+
+def seconds(record: Record, sentence: int = 0) -> float:
+    """About how long `head_metrics` takes here: as many times as long as a few rows take."""
+    step = max(record.steps, key=lambda step: step.shape[2] * step.shape[3])
+    begin, rows = perf_counter(), min(PROBED, step.shape[2])
+    block = measures.blocks(record, step, sentence=sentence)[0]
+    few = replace(block, rows=slice(rows), position=torch.arange(rows))
+    for one in METRICS:
+        if one.applies(record, step.site) and (one.kinds != SELF or few.one_text):
+            one.measure(few)
+    return (perf_counter() - begin) * weights_of_all(record.steps) / (rows * step.num_heads * step.shape[3])
+
+
+def _columns(
+    record: Record, step: Step, sentence: int, names: Sequence[str] | None, report: Callable[[int], None]
+) -> dict[str, list[Any]]:
     """The rows of one site, by the names of the columns."""
     site, heads = step.site, step.num_heads
-    applying = [one for one in METRICS if one.applies(record, site)]
+    asked = [one for one in METRICS if names is None or one.name in names]
+    applying = [one for one in asked if one.applies(record, site)]
     sums = {one.name: torch.zeros(2, heads, dtype=torch.float64) for one in METRICS}
     rows, left_out = torch.zeros(2, heads, dtype=torch.long)
     for block in measures.blocks(record, step, sentence=sentence):
@@ -109,6 +147,7 @@ def _columns(record: Record, step: Step, sentence: int) -> dict[str, list[Any]]:
         for one in applying:
             if one.kinds != SELF or block.one_text:
                 sums[one.name] += torch.stack(one.measure(block))
+        report(block.rows.stop * heads * step.shape[3])
     where = {"site": [str(site)] * heads, "kind": [site.kind] * heads, "layer": [site.layer] * heads}
     found = {name: [a / b if b else None for a, b in zip(*both.tolist(), strict=True)] for name, both in sums.items()}
     return where | {"head": list(range(heads))} | found | {"rows": rows.tolist(), "left_out": left_out.tolist()}

@@ -5,6 +5,7 @@
 Rows of padding, rows with no key left and rows that are no numbers are in neither sum. Everything is float64.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -50,6 +51,11 @@ class RowBlock:
         """Which rows are measured, (H, R)."""
         sums = self.step.logsumexp[self.sentence, :, self.rows]
         return sums.isfinite() & self._weights.isfinite().all(-1) & (self.position < self.looks)
+
+    @cached_property
+    def entropies(self) -> Tensor:
+        """-Σ w ln w of each row, (H, R), in nats; of a weight of 0 it is 0."""
+        return torch.special.entr(self.weights).sum(-1)
 
     @property
     def left_out(self) -> Tensor:
@@ -127,17 +133,12 @@ def token_counts(record: Record, step: Step, sentence: int) -> tuple[int, int]:
     return queries - (len(looks.tokens) - looks.length), keys - (len(seen.tokens) - seen.length)
 
 
-def entropies(block: RowBlock) -> Tensor:
-    """-Σ w ln w of each row, (H, R), in nats; of a weight of 0 it is 0."""
-    return torch.special.entr(block.weights).sum(-1)
-
-
 def entropy(block: RowBlock) -> Sums:
-    return block.mean(entropies(block))
+    return block.mean(block.entropies)
 
 
 def effective_keys(block: RowBlock) -> Sums:
-    return block.mean(entropies(block).exp())
+    return block.mean(block.entropies.exp())
 
 
 def evenness(block: RowBlock) -> Sums:
@@ -145,17 +146,30 @@ def evenness(block: RowBlock) -> Sums:
     step, at = block.step, {"sentence": block.sentence}
     open_keys = [step.may_attend(h, block.rows, **at).sum(-1) for h in heads_that_differ(step, "mean")]
     widest = torch.stack(open_keys).clamp(min=1).double().log().expand(len(block.heads), -1)
-    return block.mean(entropies(block))[0], widest.masked_fill(~block.counted, 0).sum(1)
+    return block.mean(block.entropies)[0], widest.masked_fill(~block.counted, 0).sum(1)
 
 
 def confidence(block: RowBlock) -> Sums:
     return block.mean(block.weights.amax(-1))
 
 
+NEAR = 16
+"""Tokens up to which a key is local."""
+
+
 def distance(block: RowBlock) -> Sums:
     """Of the weight on tokens: what a sink takes stands nowhere."""
+    return _on_tokens(block, lambda far: far)
+
+
+def local(block: RowBlock) -> Sums:
+    return _on_tokens(block, lambda far: far <= NEAR)
+
+
+def _on_tokens(block: RowBlock, of: Callable[[Tensor], Tensor]) -> Sums:
+    """The mean over the weight on tokens of something of their distance."""
     weights = block.weights[..., : len(block.queries)]
-    far = (block.position[:, None] - torch.arange(len(block.queries))).abs().double()
+    far = of((block.position[:, None] - torch.arange(len(block.queries))).abs()).double()
     counted = block.counted & (weights.sum(-1) > 0)
     means = (weights * far).sum(-1) / weights.sum(-1).where(counted, 1)
     return means.masked_fill(~counted, 0).sum(1), counted.sum(1).double()

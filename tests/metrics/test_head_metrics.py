@@ -18,7 +18,8 @@ from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.record import Record
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
-from attnviz.metrics.heads import METRICS, head_metrics, metric
+from attnviz.metrics import measures
+from attnviz.metrics.heads import METRICS, head_metrics, metric, seconds
 
 NAMES = [one.name for one in METRICS]
 
@@ -68,6 +69,7 @@ def naive(record, head):
         "evenness": sum(entropies) / widest if (widest := sum(math.log(max(1, sum(open[i]))) for i in rows)) else None,
         "confidence": mean(max(weights[i]) for i in rows),
         "distance": mean(sum(w * abs(i - j) for j, w in enumerate(weights[i])) for i in rows),
+        "local": mean(sum(w for j, w in enumerate(weights[i]) if abs(i - j) <= 2) for i in rows),
         "self": share(lambda i: [i]),
         "previous": share(lambda i: [i - 1] if i else []),
         "next": share(lambda i: [i + 1] if i + 1 < n else []),
@@ -103,7 +105,9 @@ def test_every_metric_is_what_its_formula_says(ids, kind, padding, special, empt
         edits=Edits(mask=mask),
         seed=seed,
     )
-    table = head_metrics(record)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(measures, "NEAR", 2)
+        table = head_metrics(record)
 
     assert table["rows"].tolist() == [len(ids) - emptied] * 2
     assert table["left_out"].tolist() == [int(emptied)] * 2
@@ -240,3 +244,19 @@ def test_every_metric_says_what_it_is():
         assert metric(one.name) is one
     with pytest.raises(InputError, match="'magic'; there are entropy"):
         metric("magic")
+
+
+def test_some_numbers_are_measured_alone_and_it_is_said_how_far_that_is():
+    """The others are missing; the last thing that is said is that all weights are measured."""
+    record, said = text_record([0, 1, 2, 0, 1], seed=1), []
+
+    table = head_metrics(record, names=("confidence",), report=lambda done, of: said.append((done, of)))
+
+    assert table["confidence"].tolist() == head_metrics(record)["confidence"].tolist()
+    assert table["entropy"].isna().all()
+    assert said[-1] == (50, 50)
+    assert seconds(record) > 0
+
+
+def test_the_name_of_the_local_share_says_how_far_that_is():
+    assert str(measures.NEAR) in metric("local").title

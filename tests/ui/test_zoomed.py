@@ -4,7 +4,8 @@ import re
 from html import unescape
 
 import pytest
-from test_pages import button, html, opened
+from test_pages import button, html, masks_page, opened
+from test_pages_compare import compare_page
 
 from attnviz.core.edits import Edits
 from attnviz.ui.shared import cache, zoom
@@ -106,3 +107,17 @@ def test_a_map_of_sentences_is_chosen_in_the_display_menu_and_stands_in_the_link
     assert "3 queries by 3 keys" in html(app)
     assert "tokens are merged into sentences" in html(app).lower()
     assert not any(w.label == "Rows and columns" for w in opened(text="The cat sat", model="constructed").button_group)
+
+
+def test_compare_and_masks_show_the_part_that_heads_shows():
+    """Each says which; with <sos>, Masks has one token more."""
+    link = {"text": WORDS, "zoom": "10.29.0.19", "off": "e0.1", "site": "e1", "show": "0"}
+
+    compared, masks = opened(compare_page, **link), opened(masks_page, **link)
+
+    assert not compared.exception
+    assert "Of queries 10 to 29 of 60, keys 0 to 19 of 60: " in unescape(html(compared))
+    assert "Mask 'causal', 20 queries by 20 keys" in unescape(html(masks))
+    assert "Queries 10 to 29 of 61, keys 0 to 19 of 61." in unescape(html(masks))
+    for app in (compared, masks):
+        assert "Whole map" in [one.label for one in app.button]

@@ -57,14 +57,7 @@ def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
     with maps:
         zoom.crumbs(at)
         pictures.picture(figure, "difference", select="cell", on_select=clicked)
-    if cell is not None:
-        in_words(words.compared_cell(found, *cell))
-    elif found.most_cell is None and b.record is at.before:
-        unmoved.explained(at)
-    else:
-        in_words(words.compared(found))
-    pictures.how_to_select(cell is not None)
-    quiet(f"{as_sentence(MEASURE)} The same tokens of A and B are matched in their order.")
+    _said(at, whole, found, b, cell)
     if reads is not b:
         quiet("B reads the words that A wrote, so that each row is of the same word. What B writes by itself is below.")
     pictures.numbers(figure, "difference")
@@ -80,6 +73,18 @@ def _on_grid(found: Beside, cell: Cell | None) -> Cell | None:
     if not all(at in part for part, at in zip(places, cell, strict=True)):
         return None
     return places[0].index(cell[0]), places[1].index(cell[1])
+
+
+def _said(at: Look, whole: Beside, found: Beside, b: Side, cell: Cell | None) -> None:
+    """What the selected cell says, or what changed most, and what is measured."""
+    if cell is not None:
+        in_words(words.compared_cell(found, *cell))
+    elif b.record is at.before and whole.most_cell is None:
+        unmoved.explained(at)
+    else:
+        in_words(words.compared(found))
+    pictures.how_to_select(cell is not None)
+    quiet(f"{as_sentence(MEASURE)} The same tokens of A and B are matched in their order.")
 
 
 _apart = cache.kept(apart_of)

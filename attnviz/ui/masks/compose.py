@@ -36,10 +36,7 @@ HELP_ALIGNED = (
 
 def tab(lab: Lab, bar: Bar) -> None:
     with bar.view:
-        paint = control(st.toggle, "Paint", PAINT, help=HELP_PAINT)
-        lengths = _other_lengths(lab)
-        shown = look.display(lab)
-        zoom.ways(lab)
+        paint, lengths, shown = _view(lab)
     part = zoom.part(lab, shown["view"])
     phone = look.room() is not None
     if phone:
@@ -68,6 +65,14 @@ def tab(lab: Lab, bar: Bar) -> None:
         pictures.numbers(grid, "mask", "mask")
     with right:
         pictures.numbers(head, "head", "weights")
+
+
+def _view(lab: Lab) -> tuple[bool, tuple[int, str] | None, dict[str, object]]:
+    """Whether cells are painted, another number of queries, and how maps are shown."""
+    paint = control(st.toggle, "Paint", PAINT, help=HELP_PAINT)
+    lengths, shown = _other_lengths(lab), look.display(lab)
+    zoom.ways(lab)
+    return paint, lengths, shown
 
 
 def _rules(lab: Lab) -> None:

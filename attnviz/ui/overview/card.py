@@ -5,12 +5,13 @@ from html import escape
 import pandas as pd
 import streamlit as st
 
+from attnviz import figures
 from attnviz.ui.overview.numbers import MEANINGS, OFF, TITLES, Numbers
-from attnviz.ui.shared import findings, look, pages
+from attnviz.ui.shared import cache, findings, look, pages, pictures
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import Markup, large, quiet, table
 
-SHOWN = ("confidence", "effective_keys", "distance", "previous", "self", "first", "special", "output_share")
+SHOWN = ("confidence", "effective_keys", "distance", "local", "previous", "self", "first", "special", "output_share")
 """The numbers that stand beside the maps; all are in the table."""
 
 
@@ -28,6 +29,16 @@ def of_head(at: Look, known: Numbers) -> None:
     there = [name for name in (*SHOWN, *OFF) if name in known.names and not pd.isna(row[name])]
     with st.container(width=360):
         table([(_named(name), number(name, float(row[name]))) for name in there], numbers=(1,))
+    _by_distance(at)
+
+
+def _by_distance(at: Look) -> None:
+    """How far the head looks, in bins that double."""
+    with pictures.folded("Attention by distance", "by distance") as is_open:
+        if is_open:
+            where = {"sentence": at.sentence, "dark": at.dark}
+            figure = cache.drawn(figures.distance, at.record, at.site, at.head, **where)
+            pictures.show(figure, "distance", "by distance", table=True)
 
 
 def _named(name: str) -> str:
@@ -37,4 +48,4 @@ def _named(name: str) -> str:
 
 def number(name: str, value: float) -> str:
     """A number of a head as it is read: a share in percent."""
-    return f"{value:.1%}" if name in ("output", "output_share") else f"{value:.2f}"
+    return f"{value:.1%}" if name in ("output", "output_share", "local") else f"{value:.2f}"

@@ -46,14 +46,15 @@ def panel(bar: Bar, among: tuple[str, ...] = (), above: Callable[[], None] = lam
     if plain := not among and _asks_for_no_number(at):
         _draw(at, place, None, None)
         _let_paint(at.run)
-    known = numbers(at)
+    with beside:
+        above()
+        known = numbers(at)
     with bar.view:
         order, captions = ordered(known, among)
     every = _figure(at, order, captions) if plain else _draw(at, place, order, captions)
     with bar.export:
         pictures.take_away(every, "every", more=partial(_more, at, every))
     with beside:
-        above()
         of_head(at, known)
 
 

@@ -9,9 +9,10 @@ import pandas as pd
 import streamlit as st
 
 from attnviz import ablation
+from attnviz.core.amounts import duration
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
-from attnviz.metrics.heads import METRICS
+from attnviz.metrics.heads import METRICS, head_metrics, seconds, weights_of_all
 from attnviz.metrics.roles import roles
 from attnviz.ui.shared import cache, cores, look, state
 from attnviz.ui.shared.look import Look, Place
@@ -40,6 +41,12 @@ NAMES = TITLES | {
 """The numbers as links call them."""
 
 SORT = choice("sort", {LAYER: LAYER} | NAMES, LAYER)
+AT_ONCE = 2**26
+"""Weights of all heads that are measured unasked: 8 heads of 2,900 tokens."""
+
+MEASURED: Setting[tuple] = kept("numbers of all heads", (None, None))
+"""Of which run and sentence the numbers of many weights were asked for, and these."""
+
 SWEEP: Setting[tuple] = kept("sweep", (None, None, None))
 """Of which run each head was switched off, what that changed, and the same in words."""
 
@@ -73,8 +80,11 @@ class Numbers:
 
 
 def numbers(at: Look) -> Numbers:
-    """Every metric of every head, its roles on this text, and what was measured with it off."""
-    table = cache.head_metrics(at.record, at.sentence).drop(columns="site")
+    """Every metric of every head, its roles on this text, and what was measured with it off.
+
+    Of many weights none before somebody asked for them: then a button stands here, and says how long they take.
+    """
+    table = _measured(at)
     table.insert(3, "role", [", ".join(role.name for role in roles(row)) for _, row in table.iterrows()])
     run, off, _ = state.get(SWEEP)
     if run == at.run:
@@ -82,6 +92,27 @@ def numbers(at: Look) -> Numbers:
         table = table.merge(off[["kind", "layer", "head", *there]], how="left", on=["kind", "layer", "head"])
     names = tuple(name for name in TITLES if name in table and table[name].notna().any())
     return Numbers(table, names)
+
+
+def _measured(at: Look) -> pd.DataFrame:
+    """A row for each head, with its metrics if they are measured at once or were asked for."""
+    weights = weights_of_all(at.record.steps)
+    if weights <= AT_ONCE:
+        return cache.head_metrics(at.record, at.sentence).drop(columns="site")
+    key = (*at.run, at.sentence)
+    if state.get(MEASURED)[0] != key:
+        long = duration(_seconds(at.record, at.sentence))
+        quiet(f"{weights:,} weights are too many to be measured unasked: about {long} on this machine.")
+        if not st.button("Measure all heads", key="measure heads", icon=":material/functions:"):
+            places = [(step.site, head) for step in at.record.steps for head in range(step.num_heads)]
+            return pd.DataFrame([{"kind": site.kind, "layer": site.layer, "head": head} for site, head in places])
+        with progress(weights, "weights") as report, cores.used_by(at.source):
+            state.put(MEASURED, (key, head_metrics(at.record, at.sentence, report=report).drop(columns="site")))
+        st.rerun()
+    return state.get(MEASURED)[1].copy()
+
+
+_seconds = cache.kept(seconds)
 
 
 def switch_each_off(at: Look) -> bool:
@@ -115,8 +146,8 @@ def _sweep(at: Look) -> None:
 @contextmanager
 def progress(count: int, what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar; gives what tells it how far it is."""
-    bar = st.progress(0.0, f"0 of {count} {what}")
-    yield lambda done, of: bar.progress(done / max(1, of), f"{done} of {of} {what}")
+    bar = st.progress(0.0, f"0 of {count:,} {what}")
+    yield lambda done, of: bar.progress(done / max(1, of), f"{done:,} of {of:,} {what}")
     bar.empty()
 
 

@@ -25,6 +25,8 @@ def panel(bar: Bar) -> None:
         order, _ = ordered(known)
     with bar.export:
         everything.menu(bar.at)
+    if not known.names:  # not asked for yet
+        return
     _all_heads(known, order)
     _against(bar.at, known)
 

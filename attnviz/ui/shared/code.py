@@ -11,7 +11,7 @@ import attnviz
 from attnviz import api, figures, metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import And, Mask, Not, Or
-from attnviz.core.record import Record
+from attnviz.core.record import ALL, Record
 from attnviz.core.tokens import Token
 from attnviz.figures import Figure
 from attnviz.metrics.beside import Beside
@@ -86,7 +86,8 @@ class _Writer:
         if isinstance(value, Record):
             return self._record(value)
         if isinstance(value, Beside):
-            return self.call("attnviz.metrics.beside.beside", (value.a, value.b), {})
+            made = self.call("attnviz.metrics.beside.beside", (value.a, value.b), {})
+            return made if value.window == (ALL, ALL) else f"{made}.part{self.value(value.window)}"
         if isinstance(value, And | Or):
             return (" & " if isinstance(value, And) else " | ").join(map(self._tight, value.masks))
         if isinstance(value, Not):
@@ -225,6 +226,8 @@ def _change(arguments: tuple, asked: dict) -> list[str]:
 
 
 def _compare(arguments: tuple, asked: dict) -> list[str]:
+    if arguments[0].window != (ALL, ALL):
+        raise _NoCode
     a = arguments[0].a
     words = ["compare", *_site(a.site), "--head", str(a.head)]
     return words + (["--sentence", str(a.sentence + 1)] if a.sentence else [])
@@ -255,6 +258,7 @@ _COMMANDS: dict[str, Callable[[tuple, dict], list[str]]] = {
     "head": _head,
     "lines": lambda arguments, asked: _head(arguments, asked, "lines"),
     "text_strip": lambda arguments, asked: _head(arguments, asked, "text"),
+    "distance": lambda arguments, asked: _head(arguments, asked, "distance"),
     "heads": _heads,
     "change": _change,
     "difference": _compare,
