@@ -28,8 +28,8 @@ class Pooled:
         queries, keys: the first position of each row and of each column.
         tile: cells per side; the last tiles may hold fewer.
         largest: the largest weight of a tile; NaN if any is.
-        at_query, at_key: where it stands.
-        sums: of the weights, float64.
+        at_query, at_key: where it stands; None if it was not asked for.
+        sums: of the weights, float64; None if they were not asked for.
         sizes: how many cells a tile holds.
         open: how many of them may be attended to; the others weigh nothing.
     """
@@ -38,9 +38,9 @@ class Pooled:
     keys: np.ndarray
     tile: int
     largest: np.ndarray
-    at_query: np.ndarray
-    at_key: np.ndarray
-    sums: np.ndarray
+    at_query: np.ndarray | None
+    at_key: np.ndarray | None
+    sums: np.ndarray | None
     sizes: np.ndarray
     open: np.ndarray
 
@@ -58,14 +58,19 @@ def pooled(
     rows: slice = ALL,
     columns: slice = ALL,
     tile: int | None = None,
+    largest_alone: bool = False,
 ) -> Pooled:
     """Pool a window of one head, or of all heads combined; by default into at most `TILES` tiles on a side.
 
     Time grows with the cells that are not known to be blocked, memory with the tiles.
+
+    Args:
+        largest_alone: leave out where the largest weights stand, and the sums: what a thumbnail does not show takes
+            half the time.
     """
     queries, keys = (range(*part.indices(n)) for part, n in zip((rows, columns), step.shape[2:], strict=True))
     tile = tile or max(1, -(-max(len(queries), len(keys)) // TILES))
-    tiles = Tiles(queries, keys, tile, torch.promote_types(step.query.dtype, torch.float32))
+    tiles = Tiles(queries, keys, tile, torch.promote_types(step.query.dtype, torch.float32), largest_alone)
     add, found = of_each_row.seeker(step, head, queries, keys, sentence=sentence)
     of_rows = of_each_row.is_long(step, queries, keys)  # who asks for a whole map asks for these next
     for block in blocks(step, head, queries, keys, tile, sentence=sentence):
@@ -97,8 +102,8 @@ def pooled_mask(
 class Tiles:
     """What is known of each tile so far."""
 
-    def __init__(self, queries: range, keys: range, tile: int, dtype: torch.dtype):
-        self.places, self.tile = (queries, keys), tile
+    def __init__(self, queries: range, keys: range, tile: int, dtype: torch.dtype, largest_alone: bool = False):
+        self.places, self.tile, self.largest_alone = (queries, keys), tile, largest_alone
         shape = len(queries[::tile]), len(keys[::tile])
         self.largest, self.sums = torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=torch.float64)
         self.open, row, column = (torch.zeros(shape, dtype=torch.int64) for _ in range(3))
@@ -115,6 +120,9 @@ class Tiles:
         if weights is None:
             return
         lines = weights.view(down.count, down.size, -1)  # (r, R, c C)
+        if self.largest_alone:
+            self.largest[tiles] = self.largest[tiles].maximum(lines.amax(1).view(shape).amax(2))
+            return
         self.sums[tiles] += lines.sum(1).view(shape).double().sum(2)
         most, column = lines.amax(1).view(shape).max(2)
         starts = torch.arange(down.count)[:, None] * down.size, torch.arange(across.count) * across.size
@@ -132,6 +140,8 @@ class Tiles:
         sizes = [np.diff(np.append(start, len(part))) for start, part in zip(starts, self.places, strict=True)]
         where = [np.arange(part.start, part.stop, part.step) for part in self.places]
         firsts = [places[start] for places, start in zip(where, starts, strict=True)]
-        at = [places[index.numpy()] for places, index in zip(where, self.at, strict=True)]
-        arrays = self.largest.numpy(), *at, self.sums.numpy(), np.outer(*sizes), self.open.numpy()
+        more = [None, None, None]
+        if not self.largest_alone:
+            more = [*(places[index.numpy()] for places, index in zip(where, self.at, strict=True)), self.sums.numpy()]
+        arrays = self.largest.numpy(), *more, np.outer(*sizes), self.open.numpy()
         return Pooled(*firsts, self.tile, *arrays)

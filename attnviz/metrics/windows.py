@@ -35,7 +35,7 @@ class Cells:
         reasons: the distinct rules that block cells here.
         blocked: 0 = may attend, i = blocked by reasons[i - 1].
         tile: cells per side of an entry.
-        tiles: of tiles, what else is known: where the largest weight stands, and the sum.
+        tiles: of tiles, what else is known: where the largest weight stands, and the sum; of one head alone.
     """
 
     queries: np.ndarray
@@ -75,7 +75,7 @@ def cells_of(
     shared = reasons_of(step, 0, _every(rows, tile), _every(columns, tile), sentence=sentence) if one_mask else None
     if tile == 1:
         return [_cells(step, head, shared, **window, scored=scores) for head in heads]
-    return [_tiles(step, head, shared, tile, **window) for head in heads]
+    return [_tiles(step, head, shared, tile, len(heads) > 1, **window) for head in heads]
 
 
 def _cells(step: Step, head: int | str, rules, *, sentence: int, rows: slice, columns: slice, scored: bool) -> Cells:
@@ -88,16 +88,20 @@ def _cells(step: Step, head: int | str, rules, *, sentence: int, rows: slice, co
     return Cells(*places, weights.numpy(), scores, states.numpy(), reasons, blocked.numpy())
 
 
-def _tiles(step: Step, head: int | str, rules, tile: int, *, sentence: int, rows: slice, columns: slice) -> Cells:
+def _tiles(
+    step: Step, head: int | str, rules, tile: int, largest_alone: bool, *, sentence: int, rows: slice, columns: slice
+) -> Cells:
     """A tile whose every cell is blocked is named by the rule that blocks its first."""
-    found = pooled(step, head, sentence=sentence, rows=rows, columns=columns, tile=tile)
+    where = {"sentence": sentence, "rows": rows, "columns": columns}
+    found = pooled(step, head, **where, tile=tile, largest_alone=largest_alone)
     window = _every(rows, tile), _every(columns, tile)
     reasons, blocked = rules or reasons_of(step, head, *window, sentence=sentence)
     blocked = blocked.numpy() * (found.open == 0)
     empty = pool(empty_queries(step, head, sentence=sentence)[rows].float()[:, None], tile, "min", across=1)[:, 0] > 0
     states = np.where(np.isnan(found.largest), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
     states[empty.numpy()] = EMPTY
-    return Cells(found.queries, found.keys, found.largest, None, states, reasons, blocked, tile, found)
+    tiles = None if largest_alone else found
+    return Cells(found.queries, found.keys, found.largest, None, states, reasons, blocked, tile, tiles)
 
 
 def _every(window: slice, tile: int) -> slice:

@@ -54,8 +54,12 @@ def check(step, head, tile, rows, columns, sentence):
     open = metrics.may_attend(step, head, sentence=sentence)[rows, columns].numpy()
     queries, keys = (np.arange(n)[part] for n, part in zip(step.shape[2:], (rows, columns), strict=True))
     found = metrics.pooled(step, head, sentence=sentence, rows=rows, columns=columns, tile=tile)
+    alone = metrics.pooled(step, head, sentence=sentence, rows=rows, columns=columns, tile=tile, largest_alone=True)
     close = 1e-10 if step.query.dtype is torch.float64 else 1e-5
 
+    assert np.array_equal(alone.largest, found.largest, equal_nan=True)
+    assert np.array_equal(alone.open, found.open)
+    assert alone.sums is alone.at_query is alone.at_key is None
     assert found.queries.tolist() == queries[::tile].tolist()
     assert found.keys.tolist() == keys[::tile].tolist()
     for i in range(len(found.queries)):
