@@ -1,11 +1,14 @@
 """The page Learn: chapters that open by themselves, goals that are reached by doing, and the way back."""
 
+from html import unescape
+
 import pytest
 from test_pages import button, html, opened
 
 from attnviz import lessons
 from attnviz.ui import settings
 from attnviz.ui.learn import going as learn
+from attnviz.ui.learn import handout
 from attnviz.ui.shared.setting import PROBLEMS, State, read
 
 STEPS = lessons.course().steps
@@ -93,3 +96,16 @@ def test_both_models_are_trained_on_demand():
     assert len(app.get("vega_lite_chart")) == charts + 1
     assert "a guess has 2.77" in html(app)
     assert app.query_params["learned"] == "6"
+
+
+@pytest.mark.parametrize("solved", [False, True])
+def test_a_handout_has_every_step_and_its_picture(solved):
+    """Answers and notes stand in that of the teacher alone."""
+    lesson = lessons.named("20-minutes")
+    paper = unescape(handout.page(lesson, solved=solved).decode())
+
+    for i, step in enumerate(lesson.steps, 1):
+        assert f"{i}. {step.title}" in paper
+        assert step.do in paper
+        assert (step.answer in paper) == (step.notes in paper) == solved
+    assert paper.count("<img") == 5

@@ -23,12 +23,17 @@ LEFT: Setting[State | None] = kept("left for a lesson", None)
 """What another page showed before the lesson."""
 
 
+def begun(step: Step) -> State:
+    """The state that a step begins with."""
+    return _read(step.link)
+
+
 def opened(now: State, lesson: Lesson, number: int) -> State:
     """The state that a step begins with; what was learned stays."""
-    begun = _read(lesson.steps[number - 1].link).put(CHAPTER, number)
+    there = begun(lesson.steps[number - 1]).put(CHAPTER, number)
     for one in (LESSON, LEARNED, PRESENT):
-        begun = begun.put(one, now[one])
-    return now.replaced(begun)
+        there = there.put(one, now[one])
+    return now.replaced(there)
 
 
 def is_shown(step: Step, now: State) -> bool:
@@ -37,8 +42,8 @@ def is_shown(step: Step, now: State) -> bool:
 
 
 def _is_alike(step: Step, now: State) -> bool:
-    begun = _read(step.link)
-    return all(now[one] == begun[one] for one in (MODEL, TEXT))
+    there = begun(step)
+    return all(now[one] == there[one] for one in (MODEL, TEXT))
 
 
 def worth_keeping(now: State, step: Step) -> State | None:

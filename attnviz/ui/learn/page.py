@@ -113,7 +113,7 @@ def _button(name: str, key: str, lesson: Lesson, number: int, **options) -> None
 
 def _shown(step: Step, source: Source, lines: tuple[str, ...]) -> None:
     """The live picture."""
-    changed = edits.chosen(source, lines)
+    changed = edits.of(state.now(), source, lines)
     site = state.one_of(look.SITE, source.sites, look.opening_site(source))
     head = state.one_of(look.SHOW, range(source.num_heads), look.opening_head(source))
     scenes.draw(step.shows, Look(source, lines, changed, 0, site, head))

@@ -9,6 +9,7 @@ from attnviz import figures
 from attnviz.core.masks import Subsequent
 from attnviz.lessons import peeking as study
 from attnviz.ui.learn.going import PRESENT
+from attnviz.ui.learn.handout import learned
 from attnviz.ui.shared import cache, edits, look, pictures, says, state
 from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.look import CELL, QUERY, STEP, Look
@@ -107,7 +108,7 @@ def _peeking(at: Look) -> None:
         shown = {"icon": ":material/play_arrow:", "type": "primary"}
         st.button("Train both models", key="train both", on_click=state.put, args=(PEEKING, True), **shown)
         return
-    masked, open_to_all = _learned(Subsequent()), _learned(None)
+    masked, open_to_all = learned(Subsequent()), learned(None)
     models = (("with the causal mask", masked.losses), ("without a mask", open_to_all.losses))
     pictures.picture(cache.drawn(figures.losses, models, study.GUESS, **at.styled), "losses")
     quiet(
@@ -115,8 +116,6 @@ def _peeking(at: Look) -> None:
         f"and {open_to_all.writing:.2f} without one; a guess has {study.GUESS:.2f}."
     )
 
-
-_learned = cache.kept(study.learn)
 
 WIDE = ("training step", "query", "row", "future", "scores", "d_k", "positions", "peeking")
 """Scenes that nothing stands beside."""

@@ -6,6 +6,7 @@ import streamlit as st
 
 from attnviz import lessons
 from attnviz.lessons import Lesson, Step
+from attnviz.ui.learn import handout
 from attnviz.ui.learn.going import CHAPTER, LEARNED, LESSON, PRESENT
 from attnviz.ui.shared import state
 from attnviz.ui.shared.setting import State
@@ -25,6 +26,7 @@ def menu(lesson: Lesson) -> None:
         control(st.selectbox, "Lesson", LESSON, offered, **shown)
         quiet(" ".join(filter(None, (lesson.about, lesson.minutes and f"About {lesson.minutes} minutes."))))
         control(st.toggle, "Presenter view", PRESENT, help="Large type. Arrow keys turn the pages, Esc ends it.")
+        handout.buttons(lesson)
         quiet("A lesson of your own is a file: attnviz lesson FILE.toml opens it. The README says how it is written.")
 
 

@@ -128,21 +128,17 @@ def mask_menu(source: Source, lines: tuple[str, ...], *, opening: Stack = Stack(
             where = "" if all(site.kind == "decoder" for site in source.sites) else " of the decoder"
             title = f"Built-in mask{where * (hidden == 'the future')}: {hidden.replace('the future', 'causal')}"
             control(st.toggle, title, OWN_MASK, help=f"It hides {hidden}.", disabled=fixed)
-        edits = _edits(source, mask.fitting(mask.current(), len(lines))[0], own_mask)
+        edits = _edits(state.now(), source, mask.fitting(mask.current(), len(lines))[0], own_mask)
         if edits.mask is not None and _has_cross(source):
             shown = {"shown": edits.mask_cross, "disabled": fixed}
             control(st.toggle, "Also mask cross-attention", MASK_CROSS, **shown)
         return edits if fixed else replace(edits, empty_rows=_empty_rows(source, lines, edits))
 
 
-def chosen(source: Source, lines: tuple[str, ...]) -> Edits:
-    """All that is set, where no menu is drawn."""
-    state.put(mask.OPENING, Stack())
-    return (
-        Edits()
-        if source.read_only
-        else _edits(source, mask.fitting(mask.current(), len(lines))[0], state.get(OWN_MASK))
-    )
+def of(now: State, source: Source, lines: tuple[str, ...]) -> Edits:
+    """All that a state sets, where no menu is drawn."""
+    stack, _ = mask.fitting(now[MASK] or Stack(), len(lines))
+    return Edits() if source.read_only else _edits(now, source, stack, now[OWN_MASK])
 
 
 def notices(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
@@ -163,11 +159,11 @@ def notices(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
         _reset_button("Clear these changes")
 
 
-def _edits(source: Source, stack: Stack, own_mask: bool) -> Edits:
-    heads_off = frozenset((site, head) for site, head in state.get(OFF) if not look.lacks_place(source, (site, head)))
-    added, tuned = state.get(ADDED), state.get(TUNED)
+def _edits(now: State, source: Source, stack: Stack, own_mask: bool) -> Edits:
+    heads_off = frozenset((site, head) for site, head in now[OFF] if not look.lacks_place(source, (site, head)))
+    added, tuned = now[ADDED], now[TUNED]
     scores = {"temperature": tuned.temperature, "scale": tuned.scale, "bias": added.bias, "softcap": added.softcap}
-    chosen = state.get(MASK_CROSS)
+    chosen = now[MASK_CROSS]
     hides = any(one.on and isinstance(one.mask, Subsequent) for one in stack.entries)
     self_alone = _has_cross(source) and stack.mask() is not None and (hides if chosen is None else not chosen)
     return Edits(stack.mask(), heads_off, own_mask=own_mask, mask_cross=not self_alone, **scores)

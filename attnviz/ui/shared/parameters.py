@@ -7,7 +7,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.parameters import Parameter, parameters
 from attnviz.sources.base import Source
 from attnviz.ui.shared import state
-from attnviz.ui.shared.setting import Setting, choice, flag, whole
+from attnviz.ui.shared.setting import Setting, State, choice, flag, whole
 from attnviz.ui.shared.state import control
 
 
@@ -40,6 +40,16 @@ def chosen(source: Source) -> Source | InputError:
         for one in (one for one in known if one.kind == "choice"):
             control(st.segmented_control, one.label, SETTINGS[one.name], one.choices)
     try:
-        return type(source)(**{one.name: state.get(SETTINGS[one.name]) for one in known})
+        return of(state.now(), source)
     except InputError as error:
         return error
+
+
+def of(now: State, source: Source) -> Source:
+    """The source with what a state chooses.
+
+    Raises:
+        InputError: if it cannot be made so.
+    """
+    known = parameters(type(source))
+    return type(source)(**{one.name: now[SETTINGS[one.name]] for one in known}) if known else source
