@@ -18,7 +18,7 @@ __all__ = ["FORMATS", "PRESETS", "ExportError", "Format", "filename", "lacking",
 
 @dataclass(frozen=True)
 class Format:
-    """One kind of file. `label` is what a button says."""
+    """One kind of file. `label` is what it is for."""
 
     extension: str
     mime: str
@@ -26,14 +26,14 @@ class Format:
 
 
 FORMATS = {
-    "png": Format("png", "image/png", "PNG, a picture of pixels"),
-    "svg": Format("svg", "image/svg+xml", "SVG, a picture of any size, with its fonts"),
-    "pdf": Format("pdf", "application/pdf", "PDF, for papers"),
-    "html": Format("html", "text/html", "HTML, with the numbers under the pointer"),
-    "json": Format("json", "application/json", "JSON, the picture as Vega-Lite"),
-    "csv": Format("csv", "text/csv", "CSV, the numbers for a spreadsheet"),
-    "npz": Format("npz", "application/octet-stream", "NPZ, the numbers for NumPy"),
-    "zip": Format("zip", "application/zip", "ZIP, all of these"),
+    "png": Format("png", "image/png", "a picture for slides and messages"),
+    "svg": Format("svg", "image/svg+xml", "a picture sharp at any size, to edit"),
+    "pdf": Format("pdf", "application/pdf", "a picture for a paper"),
+    "html": Format("html", "text/html", "a page with each number on hover"),
+    "json": Format("json", "application/json", "Vega-Lite, for other programs"),
+    "csv": Format("csv", "text/csv", "the numbers for a spreadsheet"),
+    "npz": Format("npz", "application/octet-stream", "the numbers for NumPy"),
+    "zip": Format("zip", "application/zip", "all of these in one file"),
 }
 
 SCALES = (1, 2, 4)

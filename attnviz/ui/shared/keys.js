@@ -144,7 +144,7 @@ if (!window.attnvizWalk) {
   const models = document.getElementsByClassName("st-key-model"), lines = document.getElementsByClassName("model-line");
   const explain = () => {  // in the open list of models: what each is
     if (!models[0]?.querySelector('[aria-expanded="true"]')) return;
-    const known = Object.fromEntries([...lines].map((one) => [one.dataset.name, one.textContent]));
+    const known = Object.fromEntries([...lines].map(({dataset}) => [dataset.name, dataset.line]));
     document.querySelectorAll('[role=listbox][aria-label="Model"] [role=option]').forEach((one) => {
       one.dataset.line = known[one.textContent] ?? "";
       one.closest("[data-testid]").dataset.lines = "";

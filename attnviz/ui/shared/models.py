@@ -38,5 +38,6 @@ def _size(name: str) -> str:
 def lines(names: Iterable[str]) -> str:
     """The lines as HTML that nobody sees."""
     return "".join(
-        f'<i class="model-line" data-name="{plain(files.title(name))}">{plain(line(name))}</i>' for name in names
+        f'<i class="model-line" data-name="{plain(files.title(name))}" data-line="{plain(line(name))}"></i>'
+        for name in names
     )

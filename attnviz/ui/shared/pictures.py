@@ -203,7 +203,7 @@ def take_away(figure: Figure, key: str, what: str = "", *, more: Callable[[], No
         if use in export.PRESETS:
             st.caption(export.PRESETS[use].label)
         size = control(st.segmented_control, "PNG size", SIZE, SIZES, at=key)
-        with st.container(horizontal=True, gap="small"):
+        with st.container(key=f"formats {key}"):
             preset = {"preset": use} if use in export.PRESETS else {}
             for name in export.FORMATS:
                 _format(figure, shown, name, key, preset | (SIZES[size] if name == "png" else {}))
@@ -220,19 +220,19 @@ def take_away(figure: Figure, key: str, what: str = "", *, more: Callable[[], No
 
 
 def _format(figure: Figure, shown: Callable[[], Figure], name: str, key: str, options: dict[str, int | str]) -> None:
-    """The button that saves a figure in a format; `shown` is what of it is kept until then."""
+    """The button that saves a figure in a format, and what that is for; `shown` is what of it is kept until then."""
     from attnviz import export
 
     kind = export.FORMATS[name]
     st.download_button(
         name.upper(),
-        help=kind.label,
         data=made(partial(_file, shown, name, options)),
         file_name=export.filename(figure, name, **options),
         mime=kind.mime,
         key=f"save {name} {key}",
         on_click="ignore",
     )
+    quiet(kind.label)
 
 
 def _code(figure: Figure) -> None:
