@@ -107,26 +107,35 @@ def loadable(name: str) -> tuple[Source, AttnvizError | None]:
         raise
 
 
+class TooManyLines(InputError):
+    """More lines than a batch has sentences."""
+
+
 def texts(typed: str) -> tuple[str, ...]:
     """One sentence per line; empty lines are no sentences.
 
     Raises:
         InputError: if there is too much or nothing to look at.
     """
-    if len(typed) > MOST_CHARACTERS:
-        raise InputError(
-            f"The text has {len(typed):,} characters; this page takes up to {MOST_CHARACTERS:,}. "
-            "Shorten it, or use attnviz from Python, where there is no such limit."
-        )
+    check_characters(typed)
     lines = tuple(line for line in typed.splitlines() if line.strip())
     if not lines:
         raise InputError("There is no text yet. Type a sentence above, or choose an example.")
     if len(lines) > MOST_SENTENCES:
-        raise InputError(
+        raise TooManyLines(
             f"There are {len(lines)} lines, and each line is a sentence of its own; this page takes up to "
             f"{MOST_SENTENCES}. Join some lines."
         )
     return lines
+
+
+def check_characters(text: str) -> None:
+    """Raises: InputError: if a text is longer than is cut into tokens here."""
+    if len(text) > MOST_CHARACTERS:
+        raise InputError(
+            f"The text has {len(text):,} characters; this page takes up to {MOST_CHARACTERS:,}. "
+            "Shorten it, or use attnviz from Python, where there is no such limit."
+        )
 
 
 @kept

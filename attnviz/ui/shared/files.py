@@ -13,7 +13,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from attnviz import cases
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.saved import Saved
-from attnviz.ui.shared import budget, cache, examples, sizes, state
+from attnviz.ui.shared import budget, cache, examples, sizes, state, text_file
 from attnviz.ui.shared.setting import Setting, State, kept, read
 from attnviz.ui.shared.text import clean, note
 
@@ -35,7 +35,7 @@ SAID: Setting[tuple[tuple[str, str], ...]] = kept("files said", ())
 """What is to be said of the files that came, each with the kind of its note."""
 
 HELP = (
-    "A saved run (.attn, or the ZIP of everything), or attention as .npz, .npy, .csv or .safetensors: "
+    "A text (.txt), a saved run (.attn, or the ZIP of everything), or attention as .npz, .npy, .csv or .safetensors: "
     f"up to {MOST_FILES} files of {MOST_MB} MB. You can also drop them on the page. They stay in this session."
 )
 BUTTON = f'<button class="open-file" data-most="{MOST_MB}" title="{HELP}">Open<span> file</span></button>'
@@ -97,12 +97,24 @@ def _take(key: str, setting: Setting[str]) -> None:
     for one in state.event(key) or ():
         name = _name(one.name)
         try:
-            state.change(_opened, name, one.getvalue(), setting)
-            said = _found(state.get(OPEN)[state.get(setting)])
+            said = _taken(name, one.getvalue(), setting)
         except AttnvizError as error:
             said = ((str(error), "error"),)
         state.put(SAID, (*state.get(SAID), *said))
         context.uploaded_file_mgr.remove_file(context.session_id, one.file_id)
+
+
+def _taken(name: str, content: bytes, setting: Setting[str]) -> tuple[tuple[str, str], ...]:
+    """Open one file, a text or a run; gives what is to be said of it."""
+    if not text_file.is_text(name):
+        state.change(_opened, name, content, setting)
+        return _found(state.get(OPEN)[state.get(setting)])
+    text, lines = text_file.read(name, content)
+    if is_file(state.get(setting)):  # which is one run, of one text
+        state.change(examples.with_other_model(setting), setting.default)
+    state.change(examples.with_text, text, state.get(examples.KNOWN))
+    many = f"{lines:,} lines of {name} are one text here: each line break became a blank."
+    return ((many, "notice"),) if lines > 1 else ()
 
 
 def _found(opened: Saved) -> tuple[tuple[str, str], ...]:

@@ -25,6 +25,9 @@ from attnviz.ui.shared.setting import PROBLEMS
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import clean, note, unknown_words
 
+WHOLE, BEGINNING = 20_000, 1_000
+"""Characters of a text that its box holds, and of the beginning of a longer one."""
+
 MOST_PROBLEMS = 3
 """Things that are said to be wrong with a link, at most."""
 
@@ -71,10 +74,15 @@ def _checked(
         return None
     if not ready or error:
         _instead(source if not ready else error)
+        if isinstance(error, cache.TooManyLines):
+            lengths.join(text)
         return None
     unknown_words(cache.unknown(source, lines), source.unknown_token)
     if TEXT.encode(text) is None:
-        note("This text is too long for a link: the address of this page leaves it out.", "notice")
+        tokens = sum(sentence.length for sentence in cache.sentences(source, lines))
+        begins = ": the box shows where it begins, and" if len(text) > WHOLE else ":"
+        size = f"{len(text):,} characters, {tokens:,} tokens, too many for a link"
+        note(f"The text has {size}{begins} the address of this page leaves it out.", "notice")
     return changes.applied(source, lines), lines
 
 
@@ -99,6 +107,15 @@ def _say_problems() -> None:
         note(f"{said}{more}", "notice")
 
 
+def _beginning(text: str, texts: dict[str, str]) -> None:
+    """Where a long text begins, to be read only: a box with all of it would send it at each click."""
+    with st.container(gap=None, key="box"):
+        begins = f"{clean(text[:BEGINNING]).rpartition(' ')[0]} …"
+        control(st.text_area, "Beginning of the text", TEXT, shown=begins, lead="", at="begins", disabled=True)
+        options = {"on_click": state.change, "args": (examples.with_text, "", texts), "help": "Undo brings it back."}
+        st.button("Replace", key="analyze", **options)
+
+
 def _sentence(texts: dict[str, str], *, fixed: bool) -> str:
     """The text as typed, or what the model opens with, and a button in the box that applies it, as Enter does.
 
@@ -106,6 +123,9 @@ def _sentence(texts: dict[str, str], *, fixed: bool) -> str:
         fixed: whether the model is one run, of one text: what was typed for another waits.
     """
     text = next(iter(texts.values())) if state.get(TEXT) is None or fixed else state.get(TEXT)
+    if len(text) > WHOLE and not fixed:
+        _beginning(text, texts)
+        return text
     behavior = {"step": lambda now, typed: examples.with_text(now, typed or "", texts), "height": "content"}
     behavior["disabled"] = fixed
     behavior["placeholder"] = "" if fixed else "Type a sentence. Shift+Enter begins another one."

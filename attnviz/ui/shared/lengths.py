@@ -36,6 +36,12 @@ def offers(error: TooLong, source: Source, lines: tuple[str, ...]) -> None:
             _offer(f"Switch to '{other}', which reads it", switch, lambda: other, "swap_horiz")
 
 
+def join(text: str) -> None:
+    """A way on where a text has more lines than a batch has sentences."""
+    why = "Each line break becomes a blank."
+    _offer("Read all lines as one text", _with_text, lambda: " ".join(text.split()), "merge", help=why)
+
+
 def _offer(title: str, step: Callable[[State, str], State], value: Callable[[], str], icon: str, **options) -> None:
     """A button for one step; its value is worked out when it is pressed."""
 

@@ -1,0 +1,36 @@
+"""A text that a person opens from a file: one text, as the line breaks of a file seldom end a sentence."""
+
+import codecs
+
+from attnviz.core.errors import InputError, quoted
+from attnviz.ui.shared import cache
+
+ENDINGS = (".txt", ".text", ".md")
+"""Of names of files that hold a text."""
+
+WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def is_text(name: str) -> bool:
+    return name.lower().endswith(ENDINGS)
+
+
+def read(name: str, content: bytes) -> tuple[str, int]:
+    """The text of a file with blanks for its line breaks, and how many lines it had.
+
+    Raises:
+        InputError: if it is in no encoding that can be told, holds no text, or more than the app takes.
+    """
+    try:
+        text = content.decode("utf-16" if content.startswith(WIDE) else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        where = f"its byte {error.start:,} is no {error.encoding.upper()}"
+        raise InputError(f"{quoted(name)} cannot be read: {where}. Save it as UTF-8, and open it again.") from None
+    if "\0" in text:
+        raise InputError(f"{quoted(name)} holds bytes that are no text. Save it as UTF-8 text, and open it again.")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise InputError(f"{quoted(name)} holds no text.")
+    joined = " ".join(lines)
+    cache.check_characters(joined)
+    return joined, len(lines)
