@@ -20,9 +20,8 @@ from attnviz.views import Seen
 Head = tuple[Site, int]
 
 
-ABOVE = 8
-"""Pixels between the lines under the title and the thumbnails."""
-
+ABOVE, RIGHT = 8, 28
+"""Pixels between the lines under the title and the thumbnails, and between these and a legend right of them."""
 
 LEAST = 5
 """Pixels of the side of a window in a thumbnail at least."""
@@ -75,7 +74,8 @@ class Mosaic:
         )
         if scales:
             ramp = legend_of([*scales.values()], colors)
-            around += frame.legend([], ramp, top=self.bottom + 14, width=self.width, colors=colors)
+            right, top = (self.width + RIGHT, 0.0) if style.aside else (0.0, self.bottom + 14)
+            around += frame.legend([], ramp, top=top, width=self.width, colors=colors).moved(right)
         beside = tuple(kind for kind in BESIDE if getattr(self.words, kind))
         form = _form(self.side, self.height, self.width, self.bottom, colors, beside)
         return Picture(form, {"heads": columns(_COLUMNS, rows)} | frame.tables(around, AROUND + beside))

@@ -183,6 +183,9 @@ def test_colors_of_a_long_text_end_at_the_largest_weight_and_say_so():
     adapts, fixed = heatmap(record, SITE, 0), heatmap(record, SITE, 0, domain="fixed")
 
     assert f"weight; colors end at {top:.2g}, the largest here" in texts(adapts, "words")
+    part = heatmap(record, SITE, 0, rows=slice(0, 30))
+    assert any(" · colors end at " in text for text in texts(part, "words"))  # over a zoomed map, too
+    assert not any(" · colors end at " in text for text in texts(adapts, "words"))
     assert (texts(adapts, "ticks")[-1], texts(fixed, "ticks")[-1]) == (f"{top:.3g}", "1")
 
 

@@ -27,9 +27,9 @@ def both(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -
 
 
 def _figures(sides: tuple[Side, Side], positions: tuple[int, int], effect: str) -> None:
-    """The same figure of both, beside each other."""
+    """The same figure of both, beside each other: their titles may take more lines, so their ends are at one height."""
     key = says.KEYS[effect]
-    with st.container(horizontal=True, gap="large"):
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
         for name, side, position in zip("AB", sides, positions, strict=True):
             with st.container(width=560, key=f"drawn {name}"):
                 figure = says.drawn(effect, side.record, None, position, sentence=side.sentence, dark=look.is_dark())

@@ -33,13 +33,14 @@ cost_of, reach_of = cache.kept(cost), cache.kept(reach)
 
 def explained(lab: Lab) -> None:
     """What follows from the mask: how far a query sees, and what it costs."""
-    left, right = st.columns(2, gap="large")
-    with left, pictures.part("What a query sees through layers", "reached") as is_open:
-        if is_open:
-            _reached(lab)
-    with right, pictures.part("What it costs in one layer", "costs") as is_open:
-        if is_open:
-            _costs(lab)
+    with st.container(horizontal=True, gap="large"):
+        for title, key, draw in (
+            ("What a query sees through layers", "reached", _reached),
+            ("What it costs in one layer", "costs", _costs),
+        ):
+            with st.container(key=f"half {key}"), pictures.part(title, key) as is_open:
+                if is_open:
+                    draw(lab)
 
 
 def blamed(lab: Lab, cell: Cell) -> str:
