@@ -22,11 +22,11 @@ SILENT = 2.0
 """Seconds below which nothing is said of a run."""
 
 
-MOST_TOKENS, MOST_WEIGHTS = 4_096, 200_000_000
-"""Of a sentence, and of all heads together: what a page takes that looks at every weight, some of them at once."""
+MOST_TOKENS = {"overview": 16_384, "masks": 16_384, "compare": 8_192, "steps": 8_192}
+"""Of a sentence, on pages that take half a minute for it beside the run; the others take any text that can be run."""
 
-LONG_PAGES = ("heads", "learn", "model")
-"""Pages that look at a part of a map at a time, or at no text of their reader: they take any that can be run."""
+MOST_WEIGHTS = 3_000_000_000
+"""Of all heads together, on the page that pools each of them."""
 
 
 class TooLongHere(TooLong):
@@ -34,8 +34,8 @@ class TooLongHere(TooLong):
 
     def __init__(self, page: str, tokens: int, longest: int):
         self.longest = longest
-        many = f"{page.capitalize()} looks at every weight, and takes up to {longest:,} tokens of this model"
-        InputError.__init__(self, f"The text has {tokens:,} tokens. {many}; Heads shows all of it.")
+        takes = f"{page.capitalize()} takes up to {longest:,} with this model"
+        InputError.__init__(self, f"The text has {tokens:,} tokens. {takes}; Heads shows all of it.")
 
 
 class OverBudget(TooLong):
@@ -84,8 +84,9 @@ def check(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits(
 def check_page(page: str, source: Source, sentences: tuple[Sentence, ...]) -> None:
     """Raises: TooLongHere: if a page takes no text of so many tokens."""
     tokens, heads = len(sentences[0].tokens), len(sentences) * source.num_heads * len(source.sites)
-    most = min(MOST_TOKENS, math.isqrt(MOST_WEIGHTS // heads))
-    if page not in LONG_PAGES and tokens > most and not source.one_run:
+    most = MOST_TOKENS.get(page, tokens)
+    most = min(most, math.isqrt(MOST_WEIGHTS // heads)) if page == "overview" else most
+    if tokens > most and not source.one_run:
         raise TooLongHere(page, tokens, most)
 
 

@@ -13,7 +13,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from attnviz import cases
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.saved import Saved
-from attnviz.ui.shared import budget, cache, examples, sizes, state, text_file
+from attnviz.ui.shared import cache, examples, sizes, state, text_file
 from attnviz.ui.shared.setting import Setting, State, kept, read
 from attnviz.ui.shared.text import clean, note
 
@@ -24,6 +24,8 @@ MOST_FILES, MOST_MB = 4, 50
 """Files that a session may have open, and megabytes of each, unpacked."""
 MOST_BYTES = 1_000_000_000
 """Memory of the open files of all sessions."""
+MOST_TOKENS, MOST_WEIGHTS = 4_096, 200_000_000
+"""Of one file."""
 LONGEST_NAME = 80
 
 OPEN: Setting[Mapping[str, Saved]] = kept("open files", {})
@@ -164,8 +166,8 @@ def _check(opened: Saved) -> None:
     tokens = len(record.sentences) * max(max(step.shape[2:]) for step in record.steps)
     for count, most, what in (
         (len(record.sentences), cache.MOST_SENTENCES, "texts"),
-        (tokens, budget.MOST_TOKENS, "tokens"),
-        (weights, budget.MOST_WEIGHTS, "weights"),
+        (tokens, MOST_TOKENS, "tokens"),
+        (weights, MOST_WEIGHTS, "weights"),
     ):
         if count > most:
             raise InputError(f"{quoted(opened.name)} has {count:,} {what}; this page shows up to {most:,} of a file.")
