@@ -52,7 +52,8 @@ class Step:
         question: what is asked.
         answer: what is said once it is done.
         link: the state that it begins with.
-        goal: states of which one is to be reached; without any, looking is enough.
+        goal: states of which one is to be reached.
+        finds: bugs of the museum that are to be found. Without that and a goal, looking is enough.
         shows: of `FIGURES`.
         page: where in the laboratory it goes on.
         terms: explained here.
@@ -68,6 +69,7 @@ class Step:
     question: str = ""
     answer: str = ""
     goal: tuple[Link, ...] = ()
+    finds: int = 0
     page: str = "Heads"
     terms: tuple[Term, ...] = ()
     notes: str = ""

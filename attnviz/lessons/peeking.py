@@ -55,10 +55,13 @@ class Reader(nn.Module):
         return self.unembedding(self.stack(self.embedding(ids), mask))
 
 
-def learn(mask: Mask | None, *, steps: int = STEPS, seed: int = 0) -> Run:
+def learn(mask: Mask | None, *, steps: int = STEPS, seed: int = 0, shift: int = 1) -> Run:
     """Train on random texts with a mask or none; the same seed gives the same texts and the same first weights.
 
     The random numbers of the caller stay as they are.
+
+    Args:
+        shift: how many words after its own each position is asked for; 0 is a mistake.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -66,7 +69,7 @@ def learn(mask: Mask | None, *, steps: int = STEPS, seed: int = 0) -> Run:
         optimizer = torch.optim.Adam(model.parameters(), RATE)
         losses = []
         for step in range(steps + 1):
-            loss = _loss(model, mask)
+            loss = _loss(model, mask, shift)
             if step % EVERY == 0:
                 losses.append((step, float(loss.detach())))
             optimizer.zero_grad()
@@ -76,8 +79,8 @@ def learn(mask: Mask | None, *, steps: int = STEPS, seed: int = 0) -> Run:
             return Run(tuple(losses), float(_loss(model, Subsequent())))
 
 
-def _loss(model: Reader, mask: Mask | None) -> Tensor:
+def _loss(model: Reader, mask: Mask | None, shift: int = 1) -> Tensor:
     """The mean of -log p(next word) over fresh texts, in nats."""
     texts = torch.randint(WORDS, (BATCH, LENGTH))
-    logits = model(texts, mask)[:, :-1]
-    return F.cross_entropy(logits.flatten(0, 1), texts[:, 1:].flatten())
+    logits = model(texts, mask)[:, : LENGTH - shift]
+    return F.cross_entropy(logits.flatten(0, 1), texts[:, shift:].flatten())

@@ -2,7 +2,7 @@
 
 from attnviz.ui.compare import other
 from attnviz.ui.heads import forms
-from attnviz.ui.learn import going, scenes
+from attnviz.ui.learn import going, museum, scenes
 from attnviz.ui.masks import checking, conventions, lab, leaks
 from attnviz.ui.masks import page as masks
 from attnviz.ui.overview import every, numbers, reach, tables
@@ -31,6 +31,7 @@ FEATURES = (
         other,
         going,
         scenes,
+        museum,
     ),
 )
 """The modules that declare settings, in the order of the controls."""

@@ -2,6 +2,7 @@
 
 from attnviz import lessons
 from attnviz.lessons import Lesson, Step
+from attnviz.ui.learn.museum import FOUND
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import Link, Setting, State, choice, coded, each, flag, kept, read, reader, whole
@@ -29,9 +30,9 @@ def begun(step: Step) -> State:
 
 
 def opened(now: State, lesson: Lesson, number: int) -> State:
-    """The state that a step begins with; what was learned stays."""
+    """The state that a step begins with; what was learned and found stays."""
     there = begun(lesson.steps[number - 1]).put(CHAPTER, number)
-    for one in (LESSON, LEARNED, PRESENT):
+    for one in (LESSON, LEARNED, PRESENT, FOUND):
         there = there.put(one, now[one])
     return now.replaced(there)
 
@@ -53,8 +54,8 @@ def worth_keeping(now: State, step: Step) -> State | None:
 
 
 def reached(step: Step, now: State) -> bool:
-    """Whether the state holds what one of the goals of a step does."""
-    return any(_holds(goal, now) for goal in step.goal)
+    """Whether the state holds what one of the goals of a step does, or as many bugs were found as it asks for."""
+    return 0 < step.finds <= len(now[FOUND]) or any(_holds(goal, now) for goal in step.goal)
 
 
 def _holds(goal: Link, now: State) -> bool:

@@ -91,7 +91,7 @@ def _told(step: Step, number: int) -> None:
 
 def _answered(lesson: Lesson, step: Step, number: int) -> None:
     """The answer once it is done, and the way on."""
-    done = number in state.get(LEARNED) or not step.goal
+    done = number in state.get(LEARNED) or not (step.goal or step.finds)
     if done and step.answer:
         st.success(step.answer, icon=":material/check_circle:")
     with st.container(horizontal=True, gap="small", key="on"):

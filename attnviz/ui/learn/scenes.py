@@ -8,6 +8,7 @@ import streamlit as st
 from attnviz import figures
 from attnviz.core.masks import Subsequent
 from attnviz.lessons import peeking as study
+from attnviz.ui.learn import museum
 from attnviz.ui.learn.going import PRESENT
 from attnviz.ui.learn.handout import learned
 from attnviz.ui.shared import cache, edits, look, pictures, says, state
@@ -117,7 +118,7 @@ def _peeking(at: Look) -> None:
     )
 
 
-WIDE = ("training step", "query", "row", "future", "scores", "d_k", "positions", "peeking")
+WIDE = ("training step", "query", "row", "future", "scores", "d_k", "positions", "peeking", "bugs")
 """Scenes that nothing stands beside."""
 
 SCENES: dict[str, Callable[[Look], None]] = {
@@ -132,6 +133,6 @@ SCENES: dict[str, Callable[[Look], None]] = {
     "positions": _positions,
     "prediction": _prediction,
     "peeking": _peeking,
-    "bugs": lambda at: quiet("The example bugs stand on the page Masks, in its tab Leak test."),
+    "bugs": museum.gallery,
 }
 """By the names that a lesson gives them."""

@@ -1,0 +1,61 @@
+"""The bug museum: twelve mistakes that people made in attention, each made again on what a real model computes.
+
+    bugs.museum()             # what is said of each
+    bugs.live("inverted")     # its maps, right and wrong, made now
+
+The texts stand in ``assets/lessons/bugs.toml``.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from attnviz.core import assets
+from attnviz.lessons.bugs.made import MADE, RIGHT, WRONG, Maps, Trained
+
+
+@dataclass(frozen=True)
+class Bug:
+    """What is said of one mistake.
+
+    Attributes:
+        name: one word, for the link.
+        symptom: what a person notices first.
+        hints: from vague to nearly given.
+        because: what is wrong.
+        would: what would be seen if it was this one, for those who guess it and are wrong.
+        fix: lines of code; those of the mistake begin with "-", those of the fix with "+", all others with a space.
+        seen_in: a public place where it happened, in words.
+        source: its address.
+        rule: of `attnviz.check.CHECKS`, the one that finds it; "" if none does.
+        found_by: what finds it then.
+    """
+
+    name: str
+    title: str
+    symptom: str
+    hints: tuple[str, ...]
+    because: str
+    would: str
+    fix: str
+    seen_in: str
+    source: str
+    rule: str = ""
+    found_by: str = ""
+
+
+@cache
+def museum() -> tuple[Bug, ...]:
+    """All bugs, in their order."""
+    data = tomllib.loads(assets.path("lessons/bugs.toml").read_text(encoding="utf-8"))
+    return tuple(Bug(**{name: _stripped(value) for name, value in one.items()}) for one in data["bug"])
+
+
+def _stripped(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value.strip("\n")
+
+
+def live(name: str) -> Maps | Trained:
+    """A bug, made now."""
+    return MADE[name]()

@@ -1,0 +1,212 @@
+"""The bugs of the museum, made: the right maps by the one attention, the wrong ones as the code did it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attnviz import api
+from attnviz.check import Finding, Report, check
+from attnviz.core.attention import attention_weights
+from attnviz.core.edits import Site
+from attnviz.core.masks import Padding, Subsequent
+from attnviz.core.record import Record
+from attnviz.files import from_arrays
+from attnviz.lessons import peeking
+
+RIGHT, WRONG = "as it should be", "with the bug"
+
+STORY, SHORTER = "The cat sat on the mat because it was tired", "The dog ran home"
+ENGLISH, SHORT_ENGLISH = "the black cat sleeps on the red chair", "the dog eats"
+
+DROPOUT = 0.2
+"""Probability with which a weight is zeroed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """The weights of one head, right and wrong, and the array in which a check finds the mistake.
+
+    Attributes:
+        right, wrong: records with one step, of one sentence.
+        head: the one that is shown.
+        where: of which model, layer and head, in words.
+        checked: what a check is given, right and wrong.
+        told: what it is told besides.
+    """
+
+    right: Record
+    wrong: Record
+    head: int
+    where: str
+    checked: tuple[Tensor, Tensor] | None = None
+    told: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """Right and wrong, (Q, K)."""
+        return tuple(record.steps[0].weights(self.head) for record in (self.right, self.wrong))
+
+    @property
+    def reports(self) -> tuple[Report, Report]:
+        """What a check says of what is right, and of what is wrong."""
+        right, wrong = self.checked or self.weights
+        told = self.told or {"kind": "weights"}
+        return check(right, **told), check(wrong, **told)
+
+    def finding(self, rule: str) -> Finding | None:
+        """What a rule of the check finds wrong; None if nothing."""
+        return next((one for one in self.reports[1].findings if one.rule == rule and one.severity != "note"), None)
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """The training of two small models, right and wrong."""
+
+    right: peeking.Run
+    wrong: peeking.Run
+
+
+class _Call:
+    """The attention call of a model on some texts, of which one sentence and one head are shown."""
+
+    def __init__(self, model: str, texts: tuple[str, ...], site: Site, *, sentence: int = 0, head: int = 0):
+        self.record = api.analyze(texts, model)
+        self.step = self.record.step(site)
+        self.sentence, self.head = sentence, head
+        self.query, self.key = self.step.query, self.step.key
+        self.scores = self.step.scoring.scores(self.query, self.key)
+        lengths = torch.tensor([[one.length] for one in self.record.sentences])
+        self.real = torch.arange(self.key.shape[2]) < lengths
+        """Which tokens are no padding, (B, K)."""
+        self.causal = Subsequent().grid(*self.step.shape[2:])
+
+    def weights(self, mask: Tensor | None, query: Tensor | None = None, **scoring: Any) -> Tensor:
+        """What the one attention gives, (B, H, Q, K)."""
+        made = replace(self.step.scoring, **scoring)
+        return attention_weights(self.query if query is None else query, self.key, mask, made)
+
+    def maps(self, right: Tensor | None, wrong: Tensor | None, weights: Tensor, **more: Any) -> Maps:
+        """Both maps.
+
+        Args:
+            right, wrong: the masks, which are hatched.
+            weights: the wrong ones, (B, H, Q, K).
+        """
+        both = self._shown(RIGHT, self.weights(right), right), self._shown(WRONG, weights, wrong)
+        where = f"{self.record.source} ({self.record.provenance}), {self.step.site}, head {self.head}"
+        return Maps(*both, self.head, where, **more)
+
+    def _shown(self, name: str, weights: Tensor, mask: Tensor | None) -> Record:
+        if mask is not None:  # a row that is NaN is so in its hidden cells, too
+            mask = (mask.expand(weights.shape) | weights.isnan())[self.sentence]
+        made = from_arrays(weights[self.sentence], mask=mask, kind=self.step.site.kind, name=name)
+        # where no key is left the sum stays as it is, 0
+        step = replace(made.steps[0], site=self.step.site, logsumexp=torch.zeros_like(made.steps[0].logsumexp))
+        sentences = (self.record.sentences[self.sentence],)
+        return replace(made, steps=(step,), sentences=sentences, provenance=self.record.provenance, findings=())
+
+
+def _story(*texts: str, **shown: int) -> _Call:
+    return _Call("story", texts or (STORY,), Site("decoder", 1), **shown)
+
+
+def _encoder(*texts: str, **shown: int) -> _Call:
+    return _Call("translator", texts, Site("encoder", 1), **shown)
+
+
+def _inverted() -> Maps:
+    call = _story()
+    return call.maps(call.causal, ~call.causal, call.weights(~call.causal))
+
+
+def _empty() -> Maps:
+    call = _story(STORY, SHORTER, sentence=1)
+    right = (call.causal & call.real[:, None, :])[:, None]
+    wrong = right & call.real[:, None, :, None]
+    return call.maps(right, wrong, call.weights(wrong, empty_rows="nan"))
+
+
+def _after() -> Maps:
+    call = _story()
+    return call.maps(call.causal, call.causal, call.weights(None) * call.causal)
+
+
+def _axis() -> Maps:
+    call = _story()
+    columns = call.scores.masked_fill(~call.causal, -math.inf).softmax(-2)
+    return call.maps(call.causal, call.causal, columns)
+
+
+def _diagonal() -> Maps:
+    call = _story()
+    wrong = call.causal.tril(-1)
+    told = {"kind": "mask", "convention": "may-attend"}
+    weights = call.weights(wrong, empty_rows="nan")
+    return call.maps(call.causal, wrong, weights, checked=(call.causal, wrong), told=told)
+
+
+def _padding() -> Maps:
+    call = _encoder(ENGLISH, SHORT_ENGLISH, sentence=1)
+    told = {"kind": "weights", "meant": Padding((call.record.sentences[1].length,))}
+    return call.maps(call.real[:, None, None, :], None, call.weights(None), told=told)
+
+
+def _half() -> Maps:
+    call = _story()
+    fill = torch.tensor(-1e9).half()
+    bias = (1 - call.causal.half()) * fill
+    weights = (call.scores.half() + bias).softmax(-1)
+    filled = torch.zeros_like(bias).masked_fill(~call.causal, -math.inf)
+    return call.maps(call.causal, call.causal, weights, checked=(filled, bias), told={"kind": "mask"})
+
+
+def _dropout() -> Maps:
+    call = _story()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        weights = F.dropout(call.weights(call.causal), DROPOUT)
+    return call.maps(call.causal, call.causal, weights)
+
+
+def _scale() -> Maps:
+    call = _story()
+    return call.maps(call.causal, call.causal, call.weights(call.causal, scale=1.0))
+
+
+def _broadcast() -> Maps:
+    call = _story(STORY, SHORTER, head=1)
+    right, wrong = call.causal & call.real[:, None, None, :], call.causal & call.real[:, None, :]
+    checked = call.real[:, None, None, :], call.real[:, None, :]
+    told = {"kind": "mask", "convention": "may-attend", "shape": call.step.shape}
+    return call.maps(right, wrong, call.weights(wrong[None]), checked=checked, told=told)  # as broadcasting reads it
+
+
+def _unshifted() -> Trained:
+    return Trained(peeking.learn(Subsequent()), peeking.learn(Subsequent(), shift=0))
+
+
+def _cloned() -> Maps:
+    call = _encoder(ENGLISH, head=2)
+    return call.maps(None, None, call.weights(None, query=call.key))
+
+
+MADE: dict[str, Callable[[], Maps | Trained]] = {
+    "inverted": _inverted,
+    "empty": _empty,
+    "after": _after,
+    "axis": _axis,
+    "diagonal": _diagonal,
+    "padding": _padding,
+    "half": _half,
+    "dropout": _dropout,
+    "scale": _scale,
+    "broadcast": _broadcast,
+    "unshifted": _unshifted,
+    "cloned": _cloned,
+}
+"""How each is made, by its name."""

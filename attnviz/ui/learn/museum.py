@@ -1,0 +1,139 @@
+"""The bug museum: two maps, as it should be and with a bug; which bug is to be found, with hints.
+
+In a link ``bug=4`` is the fourth, and ``found=inverted-axis`` are those that were found.
+"""
+
+from dataclasses import replace
+
+import streamlit as st
+
+from attnviz import figures
+from attnviz.core.record import Record
+from attnviz.figures import Figure
+from attnviz.lessons import bugs, peeking
+from attnviz.lessons.bugs import RIGHT, WRONG, Bug, Maps
+from attnviz.ui.shared import cache, pictures, state
+from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.setting import Setting, State, coded, each, kept, reader, whole
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import heading, large, note, plain, quiet
+
+NAMES = {bug.name: bug for bug in bugs.museum()}
+
+_read_found = each(reader("|".join(NAMES), lambda m: m[0], "does not name bugs", "inverted-axis"), len(NAMES))
+
+BUG = whole("bug", 1, 1, len(NAMES))
+FOUND: Setting[frozenset[str]] = coded(
+    "found",
+    frozenset(),
+    lambda found: "-".join(name for name in NAMES if name in found),
+    lambda text: frozenset(_read_found(text)),
+)
+ANSWER: Setting[str | None] = kept("bug named", None, of="link")
+"""The last answer, for the bug that is shown."""
+HINTS = kept("hints opened", 0, of="link")
+
+SIDE = 264
+"""Pixels of a map: two stand side by side."""
+
+
+def gallery(at: Look) -> None:
+    """One bug, what it looks like, and its name once it was found."""
+    number, found = state.get(BUG), state.get(FOUND)
+    bug = tuple(NAMES.values())[number - 1]
+    _choice(number, found)
+    large(bug.symptom)
+    _shown(at, bug)
+    if bug.name in found:
+        _solved(at, bug, number)
+    else:
+        _asked(bug)
+
+
+def _choice(number: int, found: frozenset[str]) -> None:
+    """All bugs, without a name until they are found."""
+
+    def named(one: int) -> str:
+        bug = tuple(NAMES.values())[one - 1]
+        return f"Bug {one}: {bug.title}" if bug.name in found else f"Bug {one}"
+
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="bugs"):
+        options = {"shown": number, "format_func": named, "lead": "", "width": 320, "step": opened}
+        control(st.selectbox, "Bug", BUG, range(1, len(NAMES) + 1), **options)
+        quiet(f"{len(found)} of {len(NAMES)} found")
+
+
+def opened(now: State, number: int) -> State:
+    """The state with another bug, of which nobody has said anything yet."""
+    return now.put(BUG, number).put(ANSWER, None).put(HINTS, 0)
+
+
+def _shown(at: Look, bug: Bug) -> None:
+    """What it looks like: two maps, or two trainings."""
+    with st.spinner("Computing what the bug does …"):
+        made = _live(bug.name)
+    if not isinstance(made, Maps):
+        runs = ((RIGHT, made.right.losses), (WRONG, made.wrong.losses))
+        pictures.picture(cache.drawn(figures.losses, runs, peeking.GUESS, **at.styled), "losses")
+        return
+    drawn = at.styled | ({} if at.styled["room"] else {"side": SIDE})
+    with st.container(horizontal=True, gap="medium", key="both maps"):
+        for record, key in ((made.right, "right"), (made.wrong, "wrong")):
+            pictures.picture(cache.drawn(_map, record, made.head, **drawn), f"bug {key}")
+    quiet(f"Computed now: {made.where}.")
+
+
+def _map(record: Record, head: int, **drawn: object) -> Figure:
+    """The map of a head, with nothing over it but what it is: what both have in common stands under them."""
+    figure = figures.head(record, record.sites[0], head, row_sums=True, domain="fixed", **drawn)
+    title = record.source[0].upper() + record.source[1:]
+    return replace(figure, draw=lambda style: replace(figure.draw(style), title=title, lines=()))
+
+
+def _asked(bug: Bug) -> None:
+    """Hints one by one, and the choice among all bugs."""
+
+    def answered(now: State, name: str | None) -> State:
+        return now.put(ANSWER, name).put(FOUND, now[FOUND] | ({name} & {bug.name}))
+
+    opened = state.get(HINTS)
+    for hint in bug.hints[:opened]:
+        quiet(hint)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="name it"):
+        options = {"format_func": lambda name: NAMES[name].title, "step": answered, "width": 380, "at": bug.name}
+        names = sorted(NAMES, key=lambda name: NAMES[name].title)
+        control(st.selectbox, "What is the mistake?", ANSWER, names, index=None, placeholder="Name the bug", **options)
+        if opened < len(bug.hints):
+            _button(f"Hint {opened + 1} of {len(bug.hints)}", "hint", lambda now: now.put(HINTS, opened + 1))
+    if answer := state.get(ANSWER):
+        note(f"It is not this one. {NAMES[answer].would}", "notice")
+
+
+def _solved(at: Look, bug: Bug, number: int) -> None:
+    """What it is, how it is mended, what finds it, and where it happened."""
+    st.success(f"**{bug.title}.** {bug.because}", icon=":material/check_circle:")
+    heading("The fix")
+    st.html(f'<pre class="fix">{"".join(map(_line, bug.fix.splitlines()))}</pre>')
+    heading("What finds it")
+    finding = _live(bug.name).finding(bug.rule) if bug.rule else None
+    if finding:
+        st.markdown(f"`attnviz check`, {finding.severity} *{finding.rule}*: {finding.says}")
+    else:
+        st.markdown(bug.found_by)
+    st.markdown(f"Where it happened: [{bug.seen_in}]({bug.source}).")
+    others = [one for one in range(1, len(NAMES) + 1) if tuple(NAMES)[one - 1] not in state.get(FOUND)]
+    if others:
+        following = next((one for one in others if one > number), others[0])
+        _button("Next bug", "next bug", lambda now: opened(now, following))
+
+
+def _line(code: str) -> str:
+    tag = {"-": "del", "+": "ins"}.get(code[0], "span")
+    return f"<{tag}>{plain(code)}\n</{tag}>"
+
+
+def _button(name: str, key: str, step) -> None:
+    st.button(name, key=key, on_click=state.change, args=(step,))
+
+
+_live = cache.kept(bugs.live)
