@@ -1,0 +1,94 @@
+"""The bug museum on the page Learn, as Streamlit runs it."""
+
+import pytest
+from test_pages import button, html, opened
+
+from attnviz import lessons
+from attnviz.lessons import bugs
+
+CHAPTER = lessons.course().steps[-1].link | {"chapter": "12"}
+NAMES = [bug.name for bug in bugs.museum()]
+
+
+def learn_page():
+    from attnviz.ui import frame
+    from attnviz.ui.learn.page import page
+
+    frame.body(page, frame.given())
+
+
+def gallery(**link):
+    """Chapter 12, with a bug and those that were found."""
+    return opened(learn_page, **CHAPTER | link)
+
+
+def named(app, bug, name):
+    """The page after a bug was given a name."""
+    return app.selectbox(key=f"bug named {bug}").set_value(name).run()
+
+
+def texts(app):
+    return " ".join([html(app), *(one.value for one in [*app.markdown, *app.success])])
+
+
+def test_a_bug_is_named_with_a_wrong_answer_and_a_hint_before_the_right_one():
+    """A wrong answer says what speaks against it; a right one shows the fix, the source and what finds it."""
+    first, _, third, *_ = bugs.museum()
+
+    app = gallery()
+    assert len(app.get("vega_lite_chart")) == 2
+    assert first.symptom in texts(app)
+    assert first.hints[0] not in texts(app)
+    assert first.title not in " ".join(app.selectbox(key="bug").options)
+
+    app = button(app, "Hint 1 of 3").click().run()
+    assert first.hints[0] in texts(app)
+    assert first.hints[1] not in texts(app)
+
+    app = named(app, first.name, third.name)
+    assert third.would in texts(app)
+    assert "found" not in app.query_params
+
+    app = named(app, first.name, first.name)
+    assert app.query_params["found"] == first.name
+    for said in (first.source, first.because, "The mask was inverted", "attn_mask=~masked"):
+        assert said in texts(app)
+    assert f"Bug 1: {first.title}" in app.selectbox(key="bug").options
+    assert not app.exception
+
+    app = button(app, "Next bug").click().run()
+    assert app.query_params["bug"] == "2"
+    assert first.hints[0] not in texts(app)
+
+
+def test_three_found_bugs_are_the_chapter_done():
+    """Two are not."""
+    app = gallery(bug="3", found="axis-inverted")
+    assert "learned" not in app.query_params
+
+    app = named(app, "after", "after")
+
+    assert app.query_params["found"] == "inverted-after-axis"
+    assert app.query_params["learned"] == "12"
+
+
+def test_what_was_found_stays_on_the_way_to_another_chapter():
+    """As what was learned does."""
+    app = gallery(found="inverted")
+
+    app = app.button_group(key="chapter").set_value(1).run()
+
+    assert app.query_params["found"] == "inverted"
+
+
+@pytest.mark.parametrize("number", range(1, len(NAMES) + 1))
+def test_each_bug_shows_what_it_is_once_it_was_found(number):
+    """Nothing fails, and what finds it is said."""
+    bug = bugs.museum()[number - 1]
+
+    app = gallery(bug=str(number), found=bug.name)
+
+    assert not app.exception
+    assert bug.title in texts(app)
+    assert (bug.found_by or "attnviz check") in texts(app)
+    assert bug.source in texts(app)
