@@ -14,7 +14,7 @@ def learn_page():
     from attnviz.ui import frame
     from attnviz.ui.learn.page import page
 
-    frame.body(page, frame.given())
+    frame.body(page, frame.given(bar=False))
 
 
 def gallery(**link):

@@ -69,6 +69,7 @@ class Trained:
 
     right: peeking.Run
     wrong: peeking.Run
+    where: str = "two small models, trained now"
 
 
 class _Call:

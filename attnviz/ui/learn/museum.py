@@ -11,7 +11,7 @@ from attnviz import figures
 from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.lessons import bugs, peeking
-from attnviz.lessons.bugs import RIGHT, WRONG, Bug, Maps
+from attnviz.lessons.bugs import RIGHT, WRONG, Bug, Maps, Trained
 from attnviz.ui.shared import cache, pictures, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, State, coded, each, kept, reader, whole
@@ -41,17 +41,19 @@ def gallery(at: Look) -> None:
     """One bug, what it looks like, and its name once it was found."""
     number, found = state.get(BUG), state.get(FOUND)
     bug = tuple(NAMES.values())[number - 1]
-    _choice(number, found)
+    with st.spinner("Computing what the bug does …"):
+        made = _live(bug.name)
+    _choice(number, found, made.where)
     large(bug.symptom)
-    _shown(at, bug)
+    _shown(at, made)
     if bug.name in found:
-        _solved(at, bug, number)
+        _solved(bug, made, number)
     else:
         _asked(bug)
 
 
-def _choice(number: int, found: frozenset[str]) -> None:
-    """All bugs, without a name until they are found."""
+def _choice(number: int, found: frozenset[str], where: str) -> None:
+    """All bugs, without a name until they are found, and what the bug is shown on."""
 
     def named(one: int) -> str:
         bug = tuple(NAMES.values())[one - 1]
@@ -60,7 +62,7 @@ def _choice(number: int, found: frozenset[str]) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="bugs"):
         options = {"shown": number, "format_func": named, "lead": "", "width": 320, "step": opened}
         control(st.selectbox, "Bug", BUG, range(1, len(NAMES) + 1), **options)
-        quiet(f"{len(found)} of {len(NAMES)} found")
+        quiet(f"{len(found)} of {len(NAMES)} found · shown on: {where}")
 
 
 def opened(now: State, number: int) -> State:
@@ -68,10 +70,8 @@ def opened(now: State, number: int) -> State:
     return now.put(BUG, number).put(ANSWER, None).put(HINTS, 0)
 
 
-def _shown(at: Look, bug: Bug) -> None:
+def _shown(at: Look, made: Maps | Trained) -> None:
     """What it looks like: two maps, or two trainings."""
-    with st.spinner("Computing what the bug does …"):
-        made = _live(bug.name)
     if not isinstance(made, Maps):
         runs = ((RIGHT, made.right.losses), (WRONG, made.wrong.losses))
         pictures.picture(cache.drawn(figures.losses, runs, peeking.GUESS, **at.styled), "losses")
@@ -80,11 +80,10 @@ def _shown(at: Look, bug: Bug) -> None:
     with st.container(horizontal=True, gap="medium", key="both maps"):
         for record, key in ((made.right, "right"), (made.wrong, "wrong")):
             pictures.picture(cache.drawn(_map, record, made.head, **drawn), f"bug {key}")
-    quiet(f"Computed now: {made.where}.")
 
 
 def _map(record: Record, head: int, **drawn: object) -> Figure:
-    """The map of a head, with nothing over it but what it is: what both have in common stands under them."""
+    """The map of a head, with nothing over it but what it is: what both have in common stands above them."""
     figure = figures.head(record, record.sites[0], head, row_sums=True, domain="fixed", **drawn)
     title = record.source[0].upper() + record.source[1:]
     return replace(figure, draw=lambda style: replace(figure.draw(style), title=title, lines=()))
@@ -97,8 +96,8 @@ def _asked(bug: Bug) -> None:
         return now.put(ANSWER, name).put(FOUND, now[FOUND] | ({name} & {bug.name}))
 
     opened = state.get(HINTS)
-    for hint in bug.hints[:opened]:
-        quiet(hint)
+    if opened:
+        st.markdown("\n".join(f"{number}. {hint}" for number, hint in enumerate(bug.hints[:opened], 1)))
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="name it"):
         options = {"format_func": lambda name: NAMES[name].title, "step": answered, "width": 380, "at": bug.name}
         names = sorted(NAMES, key=lambda name: NAMES[name].title)
@@ -109,14 +108,14 @@ def _asked(bug: Bug) -> None:
         note(f"It is not this one. {NAMES[answer].would}", "notice")
 
 
-def _solved(at: Look, bug: Bug, number: int) -> None:
+def _solved(bug: Bug, made: Maps | Trained, number: int) -> None:
     """What it is, how it is mended, what finds it, and where it happened."""
     st.success(f"**{bug.title}.** {bug.because}", icon=":material/check_circle:")
     heading("The fix")
     st.html(f'<pre class="fix">{"".join(map(_line, bug.fix.splitlines()))}</pre>')
     heading("What finds it")
-    finding = _live(bug.name).finding(bug.rule) if bug.rule else None
-    if finding:
+    if bug.rule:
+        finding = made.finding(bug.rule)
         st.markdown(f"`attnviz check`, {finding.severity} *{finding.rule}*: {finding.says}")
     else:
         st.markdown(bug.found_by)
