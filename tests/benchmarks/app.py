@@ -3,7 +3,8 @@
 Clicks are measured in turns with the bare page (bare.py): the least that Streamlit does for a click that changes one
 small chart. Goals: a head or mask, each time a state that was never seen, in 1.2 times the bare page's time at 16 and
 64 tokens, 1.5 at 256, 2 at 512; a knob of the page Steps in 1.2; another page in 5, Overview in 8; from the start of
-the server to the frame in 1.2 times the bare page's start to its chart, to the first picture in 1.5.
+the server to the frame in 1.2 times the bare page's start to its chart, to the first picture in 1.5. What a picture
+says of the cell under the pointer, or where a key leads, in 30 ms.
 """
 
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from urllib.parse import urlencode
 
-from clicks import COLUMNS, WIRE, Click, click, row
+from clicks import COLUMNS, WIRE, Click, click, pointed, row
 from measure import machine, table
 from playwright.sync_api import Browser, Error, Page
 
@@ -27,6 +28,7 @@ VIEWPORT = {"width": 1440, "height": 900}
 BARE, PICTURES = (Path(__file__).with_name(name) for name in ("bare.py", "pictures.py"))
 PICTURE = '[class*="st-key-picture-head"] .marks'
 EYE = ".st-key-off-eyes button"
+THUMBNAIL = '[class*="st-key-picture-heads"] .marks image'
 MASK = ".st-key-mask-rules button"
 KNOB = ".st-key-play input[type=checkbox]"
 SEED = ".st-key-bare button"
@@ -85,6 +87,20 @@ def toggles(browser: Browser, address: str, floor: str, n: int, rounds: int = 15
             return click(page, MASK)
 
         yield [f"{n}", what, *turns(page, floor, head if what == "head" else mask, rounds)]
+
+
+def another(browser: Browser, address: str, floor: str, n: int, rounds: int = 8) -> list[str]:
+    """Another head in focus, by a click on its thumbnail: the server draws it."""
+    page = opened(browser, f"{address}/?{urlencode({'model': 'scratch', 'num_heads': '8', 'text': sentence(n)})}")
+    return [f"{n}", "another head", *turns(page, floor, lambda i: click(page, THUMBNAIL, (i + 1) % 8), rounds)]
+
+
+def looks(browser: Browser, address: str, n: int) -> Iterator[list[str]]:
+    """What the browser does alone: cells under the pointer, thumbnails under it, cells that arrow keys lead to."""
+    page = opened(browser, f"{address}/?{urlencode({'model': 'scratch', 'num_heads': '8', 'text': sentence(n)})}")
+    for what, picture, key in (("cell", "head", ""), ("thumbnail", "heads", ""), ("arrow key", "head", "ArrowRight")):
+        yield [f"{n}", what, *pointed(page, picture, key)]
+    page.close()
 
 
 def alone(browser: Browser, address: str, floor: str, rounds: int = 15) -> list[str]:
@@ -195,11 +211,14 @@ def main(lengths: tuple[int, ...]) -> None:
         table("From the start", ["what", "time", "bare page's chart", "ratio"], start(browser))
         with driver.running_app() as address, driver.running_app(BARE) as floor:
             rows = [row for n in lengths for row in toggles(browser, address, floor, n)]
+            rows += [another(browser, address, floor, n) for n in lengths]
+            seen = [row for n in lengths for row in looks(browser, address, n)]
             with driver.running_app(PICTURES) as pictures:
                 rows.append(alone(browser, pictures, floor))
             steps = [row for n in (16, 64) for row in knobs(browser, address, floor, n)]
             pages = list(changes(browser, address, floor))
         table("Toggle to painted", ["tokens", "toggled", *COLUMNS], rows)
+        table("Pointed at to painted", ["tokens", "what", "painted", "p95", "changed", "asked the server"], seen)
         table("Knob of the page Steps to painted", ["tokens", "knob", *COLUMNS], steps)
         table("Another page to painted", ["from", *COLUMNS], pages)
     table("Export of one head", ["tokens", *export.FORMATS], [exports(n) for n in lengths])
