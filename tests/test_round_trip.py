@@ -81,8 +81,8 @@ MADE = {
 }
 """Every figure of a record, by the name of its function."""
 
-OF_NO_RECORD = {"leaks", "spread", "states"}
-"""Figures of a test that runs the model, of dot products, and of an array."""
+OF_NO_RECORD = {"leaks", "losses", "spread", "states"}
+"""Figures of a test that runs the model, of a training, of dot products, and of an array."""
 
 
 def embeds(folder):

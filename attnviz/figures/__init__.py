@@ -36,6 +36,6 @@ FORMS = {"map": head, "lines": lines, "text": text_strip, "picture": patches}
 __all__ = [
     "FORMS", "Figure", "alike", "alike_map", "chain", "change", "corners", "difference", "distance", "head", "heads",
     "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "overview", "patches", "products",
-    "rollout",
-    "rollout_row", "row", "scatter", "similarity", "spread", "stage", "states", "step_by_step", "text_strip", "values",
+    "rollout", "rollout_row", "row", "scatter", "similarity", "spread", "stage", "states", "step_by_step",
+    "text_strip", "values",
 ]  # fmt: skip

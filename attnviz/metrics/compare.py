@@ -116,10 +116,10 @@ def compare(a: Side, b: Side) -> Comparison:
     Raises:
         InputError: if no two tokens belong together, or the maps are too large, with their sizes.
     """
+    weights = [_weights(side) for side in (a, b)]
     queries, keys = (align(one, other) for one, other in zip(a.tokens, b.tokens, strict=True))
     if not (queries.pairs and keys.pairs):
         raise InputError("The two maps have no tokens that belong together, so they cannot be compared.")
-    weights = [_weights(side) for side in (a, b)]
     rows, columns = (torch.tensor(one.pairs).unbind(1) for one in (queries, keys))
     maps = [_part(*one) for one in zip(weights, rows, columns, strict=True)]
     counted = _are_distributions(weights[0])[rows[0]] & _are_distributions(weights[1])[rows[1]]

@@ -112,7 +112,9 @@ def _function(call: _Compared) -> Against:
         return Against(FUNCTION, None, None, f"{FUNCTION} has no softcap, and this call has one.")
     settings = {"attn_mask": call.mask, "scale": step.scoring.scale / step.scoring.temperature}
     output = F.scaled_dot_product_attention(call.query, call.key, call.value, **settings)
-    picks = torch.eye(step.shape[3], dtype=call.value.dtype)[:, call.columns]  # values that pick single weights
+    wide = call.columns.stop - call.columns.start
+    picks = torch.zeros(step.shape[3], wide, dtype=call.value.dtype)  # values that pick single weights
+    picks[call.columns] = torch.eye(wide, dtype=call.value.dtype)
     picks = picks.expand(step.num_heads, *picks.shape)
     weights = F.scaled_dot_product_attention(call.query, call.key, picks, **settings)
     return _said(call, FUNCTION, call.difference(call.output, output), weights, "")

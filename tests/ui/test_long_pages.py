@@ -1,0 +1,62 @@
+"""Pages of long texts: nothing on them is as large as the square of the tokens."""
+
+from functools import wraps
+from importlib import import_module
+
+import pytest
+from allocations import Held
+from streamlit.testing.v1 import AppTest
+
+from attnviz.metrics import blocks
+from attnviz.ui.shared import runs
+
+N = 4_200
+TEXT = " ".join(f"w{i % 97}{'.' * (i % 15 == 14)}" for i in range(N))
+PAGES = [
+    ("overview", {}),
+    ("masks", {"tab": "Conventions"}),
+    ("steps", {"part": "PyTorch and cost"}),
+    ("compare", {"off": "d0.1", "site": "d1", "zoom": "100.4099.90.4050"}),
+    *(
+        pytest.param(name, link, marks=pytest.mark.sweep)
+        for name, link in (
+            ("heads", {"view": "sentences"}),
+            ("heads", {"as": "lines"}),
+            ("masks", {}),
+            ("compare", {"off": "d0.1", "site": "d1"}),
+        )
+    ),
+]
+
+
+def long_page():
+    from attnviz.ui import frame, measured_page
+
+    frame.body(measured_page, frame.given())
+
+
+@pytest.mark.parametrize(("name", "link"), PAGES)
+def test_no_page_holds_the_square_of_the_tokens(name, link, monkeypatch):
+    """No tensor has a byte for each cell of a map, and arrays, tables and texts have not two."""
+    import attnviz.ui
+
+    held, page = [], import_module(f"attnviz.ui.{name}.page").page
+
+    @wraps(page)
+    def measured(*given):
+        with Held() as one:
+            page(*given)
+        held.append(one)
+
+    monkeypatch.setattr(attnviz.ui, "measured_page", measured, raising=False)
+    monkeypatch.setattr(runs, "AT_ONCE", 600)
+    monkeypatch.setattr(blocks, "BLOCK", 2**18)
+    for text in ("a b c. d e f", TEXT):
+        app = AppTest.from_function(long_page, default_timeout=600)
+        for key, value in ({"model": "constructed", "text": text} | link).items():
+            app.query_params[key] = value
+        app.run()
+        assert not app.exception
+
+    assert held[-1].tensor < N * N
+    assert held[-1].arrays < 2 * N * N
