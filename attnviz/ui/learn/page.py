@@ -15,6 +15,10 @@ from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, heading, quiet, title
 
+ALONE = """.stApp :is(.st-key-chapters > :not(.st-key-end-presenting), .st-key-on, [class*="st-key-pages"],
+[data-testid="stExpander"]) {display: none;}"""
+"""Nothing but the step, for a projector. In the style sheet it would be asked whether that is so at every click."""
+
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
     lesson = lessons.named(state.get(LESSON))
@@ -27,6 +31,8 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     if reached(step, state.now()):
         state.put(LEARNED, state.get(LEARNED) | {number})
     _above(lesson, number)
+    if state.get(PRESENT):
+        st.html(f"<style>{ALONE}</style>")
     phone = look.room() is not None
     with st.container(key="presented" if state.get(PRESENT) else "taught", horizontal=not phone, gap="large"):
         with st.container(width="stretch" if phone else 420, key="told"):
