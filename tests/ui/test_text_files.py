@@ -85,7 +85,7 @@ def test_of_a_long_text_the_box_shows_the_beginning(monkeypatch):
     (box,) = app.text_area
     assert box.disabled
     assert box.value == "the cat sat on the mat the …"
-    assert "The text has 115 characters, 30 tokens" in html(app)
+    assert "115 characters, 30 tokens: the box shows the beginning, and no link holds the text." in html(app)
     assert "30 queries by 30 keys" in html(app)
 
     app = button(app, "Replace").click().run()

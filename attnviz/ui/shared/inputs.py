@@ -81,8 +81,8 @@ def _checked(
     if TEXT.encode(text) is None:
         tokens = sum(sentence.length for sentence in cache.sentences(source, lines))
         begins = ": the box shows where it begins, and" if len(text) > WHOLE else ":"
-        size = f"{len(text):,} characters, {tokens:,} tokens, too many for a link"
-        note(f"The text has {size}{begins} the address of this page leaves it out.", "notice")
+        begins = "the box shows the beginning, and " if len(text) > WHOLE else ""
+        note(f"{len(text):,} characters, {tokens:,} tokens: {begins}no link holds the text.", "notice")
     return changes.applied(source, lines), lines
 
 
