@@ -85,7 +85,7 @@ def check_page(page: str, source: Source, sentences: tuple[Sentence, ...]) -> No
     """Raises: TooLongHere: if a page takes no text of so many tokens."""
     tokens, heads = len(sentences[0].tokens), len(sentences) * source.num_heads * len(source.sites)
     most = MOST_TOKENS.get(page, tokens)
-    most = min(most, math.isqrt(MOST_WEIGHTS // heads)) if page == "overview" else most
+    most = min(most, math.isqrt(MOST_WEIGHTS // max(1, heads))) if page == "overview" else most
     if tokens > most and not source.one_run:
         raise TooLongHere(page, tokens, most)
 
