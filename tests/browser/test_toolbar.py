@@ -172,5 +172,6 @@ def test_the_phone_folds_the_controls(window, server, context):
     page.set_viewport_size({"width": 800, "height": 900})
     driver.settled(page)
 
+    assert page.evaluate(TITLE) < 330
     assert box(page).bounding_box()["width"] > 600
     assert picture(page, "head").bounding_box()["x"] < 60
