@@ -20,13 +20,16 @@ LENGTH = 150
 """Pixels of the bar of the largest share."""
 
 
+TITLE = "Attention by distance"
+
+
 def distance(record: Record, site: Site, head: int | str, *, sentence: int = 0, **drawn: Unpack[Drawn]) -> Figure:
     """A bar for the share of the attention, and the mean weight of a pair, of each bin of distances.
 
     The bins are the query itself, 1 before it, 2 to 3, 4 to 7, ..., and so after it. See `metrics.by_distance`.
     """
     seen, style = see(record, site, sentence=sentence, **drawn)
-    title = f"Attention by distance · {title_of_head(seen, head)}"
+    title = f"{TITLE} · {title_of_head(seen, head)}"
     found = metrics.by_distance(seen.step, head, sentence=sentence)
     curve = found.curve()
     said = [_local(found), *([] if not seen.step.has_sink else ["what the sink takes is left out"])]
@@ -35,7 +38,9 @@ def distance(record: Record, site: Site, head: int | str, *, sentence: int = 0, 
         name=stem(record, site, what, "distance", sentence=sentence),
         title=titled(title, record),
         style=style,
-        draw=lambda style: drawing_of(curve, title, [*said, *subtitles(record, style)], style),
+        draw=lambda style: drawing_of(
+            curve, TITLE if style.on_screen else title, [*said, *subtitles(record, style)], style
+        ),
         describe=lambda: f"{title}. {'; '.join(said)}. {_most(curve)}",
         tabulate=lambda: curve,
         collect=lambda: number_arrays(curve),

@@ -1,7 +1,7 @@
 """Every head of a model at a glance: a thumbnail each, by layer, or in an order of one's own."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Unpack
 
 from attnviz import views
@@ -9,6 +9,7 @@ from attnviz.charts import frame
 from attnviz.charts.frame import Frame
 from attnviz.charts.mosaic import Head, Mosaic, Thumbnail
 from attnviz.charts.picture import Picture
+from attnviz.charts.size import PIXELS
 from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, Theme
 from attnviz.core.display import in_title
@@ -78,7 +79,15 @@ def drawing_of(
     sites = dict.fromkeys(one.site for one in plan.thumbnails)
     seen = {site: views.see(record, site, sentence=sentence) for site in sites}
     lines = [*subtitles(record, style, sentence), *next(iter(seen.values())).notes] if seen else []
+    lines += _pooled(seen.values(), plan)
     return plan.picture(seen, title_of(record), lines, style)
+
+
+def _pooled(seen: Iterable[views.Seen], plan: Mosaic) -> list[str]:
+    """What a square stands for, of maps that are pooled wherever they are drawn."""
+    most = max((max(len(one.queries), len(one.keys)) for one in seen), default=0)
+    tile = -(-most // min(plan.side, plan.height))
+    return [f"each square shows the largest of about {tile} × {tile} cells"] if most > PIXELS else []
 
 
 def _thumbnail(site: Site, head: int, x: float, y: float) -> Thumbnail:

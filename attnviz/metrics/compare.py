@@ -167,7 +167,8 @@ def _weights(side: Side) -> Tensor:
     step = side.record.step(side.site)
     if step.shape[2] * step.shape[3] > MOST_CELLS:
         size = " x ".join(f"{length:,}" for length in step.shape[2:])
-        raise InputError(f"A map of {size} is too large to compare; at most {MOST_CELLS:,} cells. Shorten the text.")
+        apart = f"A map of {size} is too large to compare with that of another text: at most {MOST_CELLS:,} cells."
+        raise InputError(f"{apart} Compare another head, model or change on the same text, or shorten it.")
     return weights_of(step, side.head, sentence=side.sentence).double()
 
 

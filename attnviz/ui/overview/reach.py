@@ -73,9 +73,9 @@ def _last_of(setting: Setting, title: str, options: list):
 
 
 def _wanted(at: Look) -> bool:
-    """Whether it is small enough, or somebody asked for it."""
+    """Whether it is small enough, or somebody asked for it; what cannot be followed says so unasked."""
     length, run = at.record.read[at.sentence].length, (*at.run, at.sentence)
-    if len(at.record.sites) * length**2 <= MOST or state.get(FOLLOWED) == run:
+    if not MOST < len(at.record.sites) * length**2 <= metric.MOST_CELLS or state.get(FOLLOWED) == run:
         return True
     if not st.button("Follow all layers", key="follow", icon=":material/route:"):
         return False
