@@ -38,13 +38,14 @@ def head(record: Record, site: Site, head: int | str, **shown: Unpack[Shown]) ->
     )
 
 
-def title_of(seen: Seen, head: int | str) -> str:
-    """What is drawn, beginning with a constant word."""
-    step = seen.step
+def title_of(seen: Seen, head: int | str, *, on_screen: bool = False) -> str:
+    """What is drawn, beginning with a constant word; a screen says elsewhere whose a model is."""
+    step, source = seen.step, seen.record.source
+    source = source.rpartition("/")[2] or source if on_screen else source
     of = words.all_heads(step) if step.heads_off else f"{step.num_heads} heads"
     what = f"Head {head}" if isinstance(head, int) else f"{head.capitalize()} of {of}"
     off = " (off)" if isinstance(head, int) and head in step.heads_off else ""
-    return f"{what}{off} · {seen.site} · {in_title(seen.record.source)}"
+    return f"{what}{off} · {seen.site} · {in_title(source)}"
 
 
 def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:
@@ -56,7 +57,7 @@ def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:
     gray = head in seen.step.heads_off
     scores = {} if found.scores is None else {"score": (found.scores, ".3f")}
     return Map(
-        title=title_of(seen, head),
+        title=title_of(seen, head, on_screen=style.on_screen),
         lines=[*subtitles(seen.record, style), _reading(seen), _window(seen, scale), *seen.notes],
         rows=seen.queries,
         columns=seen.keys,

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from examples import some
-from pictures import HOSTILE, SITE, data, draw, heatmap, record_of, without_data
+from pictures import HOSTILE, SITE, data, draw, drawing, heatmap, record_of, without_data
 
+from attnviz import figures
 from attnviz.charts import frame, theme
 from attnviz.charts.pixels import color_at
 from attnviz.charts.size import THINNEST
@@ -314,3 +315,11 @@ def test_a_title_breaks_between_words_alone(longest):
     assert max(map(len, lines)) <= longest
     assert " ".join(lines).replace("/ ", "/").replace("- ", "-") == title
     assert any("sentence-transformers" in line for line in lines) == (longest > len("sentence-transformers"))
+
+
+def test_a_screen_names_the_model_and_not_whose_it_is():
+    """The toolbar holds its whole name, and so does a file: two maps side by side begin at one height."""
+    figure = figures.head(replace(record_of(list("ab")), source="sentence-transformers/all-MiniLM-L6-v2"), SITE, 0)
+
+    assert drawing(figure, on_screen=True).title == "Head 0 · encoder layer 0 · all-MiniLM-L6-v2"
+    assert drawing(figure).title == "Head 0 · encoder layer 0 · sentence-transformers/all-MiniLM-L6-v2"
