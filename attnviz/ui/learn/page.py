@@ -3,6 +3,8 @@
 In a link the steps that are done are ``learned=1-2-5``; nothing of it is kept at the server.
 """
 
+from urllib.parse import urlencode
+
 import streamlit as st
 
 from attnviz import lessons
@@ -13,7 +15,7 @@ from attnviz.ui.learn.going import CHAPTER, LEARNED, LEFT, LESSON, PRESENT, is_s
 from attnviz.ui.shared import edits, look, pages, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block, heading, quiet, title
+from attnviz.ui.shared.text import block, heading, plain, quiet, title
 
 ALONE = """.stApp :is(.st-key-chapters > :not(.st-key-end-presenting), .st-key-on, [class*="st-key-pages"],
 [data-testid="stExpander"]) {display: none;}"""
@@ -76,9 +78,9 @@ def _chapters(lesson: Lesson, number: int) -> None:
 
 def _kept() -> None:
     """The mark by which the browser keeps how far one is, and the place of the way back there."""
-    named = {"data-lesson": state.get(LESSON), "data-done": LEARNED.encode(state.get(LEARNED))}
-    named["data-chapter"] = str(state.get(CHAPTER))
-    block("", "quiet learned", "p", **named)
+    link = urlencode(state.link(), doseq=True)
+    named = {"lesson": state.get(LESSON), "done": LEARNED.encode(state.get(LEARNED)), "link": plain(link)}
+    block("", "quiet learned", "p", **{f"data-{name}": value for name, value in named.items()})
 
 
 def _told(step: Step, number: int) -> None:

@@ -81,19 +81,19 @@ if (!window.attnvizLinks) {
   };
   document.addEventListener("animationstart", ({animationName, target}) => {
     if (animationName !== "learned") return;
-    const {lesson, done} = target.dataset, kept = lessons(), before = kept[lesson];
+    const {lesson, done, link} = target.dataset, kept = lessons(), before = kept[lesson];
     if (done) {
       try {
-        localStorage.setItem("attnviz.lessons", JSON.stringify({...kept, [lesson]: here()}));
+        localStorage.setItem("attnviz.lessons", JSON.stringify({...kept, [lesson]: `${location.pathname}?${link}`}));
       } catch { /* this browser keeps nothing: the link holds it */ }
     } else if (/^\/(?!\/)/.test(before)) {
       const many = (new URL(before, location.href).searchParams.get("learned") || "").split("-").length;
-      const link = make("a", `Go on where you stopped: ${many} done`, {href: before});
-      link.addEventListener("click", (event) => {
+      const way = make("a", `Go on where you stopped: ${many} done`, {href: before});
+      way.addEventListener("click", (event) => {
         event.preventDefault();
         follow(before);
       });
-      target.replaceChildren(link);
+      target.replaceChildren(way);
     }
   });
 
