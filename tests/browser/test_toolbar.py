@@ -152,6 +152,11 @@ def test_the_phone_folds_the_controls(window, server, context):
     expect(page.get_by_text("opens on this computer alone")).to_have_count(0)
 
     expect(page.get_by_role("button", name="Mask", exact=True)).to_be_visible()
+    page.get_by_text("Views", exact=True).click()
+
+    assert 0 <= page.locator(".saved").bounding_box()["x"] <= 70
+
+    page.keyboard.press("Escape")
     small = """() => [...document.querySelectorAll('.stApp button, .stApp input[role=combobox], .stApp summary')]
         .filter(one => one.checkVisibility()).map(one => [one.innerText || one.ariaLabel, one.getBoundingClientRect()])
         .filter(([, box]) => box.height > 1 && box.height < 43.5).map(([name, box]) => [name, box.height])"""
