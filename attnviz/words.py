@@ -292,7 +292,7 @@ def compared(both: Beside) -> str:
         parts.append(f"The cell: {compared_cell(both, *cell)}")
     if not parts:
         parts.append("Nothing changed: wherever both have the token, A and B are the same map.")
-    where = [f"Of {both.seen}:"] if both.seen else []
+    where = [as_sentence(both.seen)] if both.seen else []
     return " ".join([*where, *parts, *_unpaired(both)])
 
 

@@ -38,6 +38,9 @@ WIDE = 250
 NARROWEST = 220
 """Pixels from the left of a map to the next one at least: its legend has this room."""
 
+THIN = 5
+"""Pixels of a row below which its bar touches the next: gaps between bars so thin would make a pattern."""
+
 NUMBER_ROOM = 84
 """Pixels for the number of a cell behind the name of its map."""
 
@@ -201,7 +204,7 @@ def lines_of(found: Beside, size: Size | None = None) -> list[str]:
     texts = [shown(side.record.sentences[side.sentence].text, LONGEST_TEXT).replace("␣", " ") for side in sides]
     said = [" · ".join(filter(None, subtitles(side.record))) for side in sides]
     window = [found.seen] if found.seen else []
-    return [*_each(texts), *_each(said), *window, MEASURE, *axes.notes_on(size, _TILES)]
+    return [*_each(texts), *_each(said), *window, MEASURE, *axes.notes_on(size, TILES)]
 
 
 def _each(said: list[str]) -> list[str]:
@@ -209,7 +212,7 @@ def _each(said: list[str]) -> list[str]:
     return [said[0]] if said[0] == said[1] else [f"{name}: {one}" for name, one in zip("AB", said, strict=True)]
 
 
-_TILES = "each square shows the weight, and the difference, that is largest in size of"
+TILES = "each square shows the weight, and the difference, that is largest in size of"
 
 
 def _label(tokens: tuple[tuple[Token, ...], ...], pair: tuple[int | None, int | None], end: int) -> tuple[str, bool]:
@@ -378,7 +381,7 @@ class _Plan:
         moved = tiles(self.found.variation[:, None], size.tile)[:, 0]
         boxes = [box(-0.5, 0, 0.5, size.height, fill=colors.line, width=0)]
         said = [frame.words(0, -axes.PADDING - LINE / 2, MOVED, colors.quiet)]
-        half = max(0.5, min(6.0, size.cell / 2 - 2))
+        half = size.cell / 2 if size.cell < THIN else max(0.5, min(6.0, size.cell / 2 - 2))
         for i, value in enumerate(moved.tolist()):
             y, end = (i + 0.5) * size.cell, 0 if np.isnan(value) else value * self.bar
             if not np.isnan(value):

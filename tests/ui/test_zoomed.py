@@ -116,8 +116,17 @@ def test_compare_and_masks_show_the_part_that_heads_shows():
     compared, masks = opened(compare_page, **link), opened(masks_page, **link)
 
     assert not compared.exception
-    assert "Of queries 10 to 29 of 60, keys 0 to 19 of 60: " in unescape(html(compared))
+    assert "Queries 10 to 29 of 60, keys 0 to 19 of 60. " in unescape(html(compared))
     assert "Mask 'causal', 20 queries by 20 keys" in unescape(html(masks))
     assert "Queries 10 to 29 of 61, keys 0 to 19 of 61." in unescape(html(masks))
     for app in (compared, masks):
         assert "Whole map" in [one.label for one in app.button]
+
+
+def test_compare_says_what_a_square_of_many_cells_shows():
+    """Of the weights and of their difference."""
+    words = " ".join(f"w{i}" for i in range(300))
+
+    said = unescape(html(opened(compare_page, model="constructed", text=words, b="head-d0.1")))
+
+    assert "Each square shows the weight, and the difference, that is largest in size of 2 × 2 cells." in said

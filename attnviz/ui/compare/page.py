@@ -6,11 +6,12 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import figures, words
+from attnviz.charts.axes import notes_on
 from attnviz.charts.size import size_beside
 from attnviz.core.display import as_sentence
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import ALL
-from attnviz.figures.difference import MEASURE
+from attnviz.figures.difference import MEASURE, TILES
 from attnviz.metrics.beside import Beside, Side, apart_of, at_a, beside
 from attnviz.sources.base import Source
 from attnviz.ui.compare import alike, other, said, unmoved
@@ -84,6 +85,9 @@ def _said(at: Look, whole: Beside, found: Beside, b: Side, cell: Cell | None) ->
     else:
         in_words(words.compared(found))
     pictures.how_to_select(cell is not None)
+    size = size_beside(len(found.rows), len(found.columns))
+    if size.tile > 1:
+        quiet(" ".join(map(as_sentence, notes_on(size, TILES))))
     quiet(f"{as_sentence(MEASURE)} The same tokens of A and B are matched in their order.")
 
 
