@@ -1,5 +1,6 @@
 """A and B: two maps that differ in one thing, what moved, what both say; and this head against all others."""
 
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
@@ -52,7 +53,7 @@ def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
     figure = figures.difference(found, selected=cell, **drawn)
     with bar.export:
         pictures.take_away(figure, "difference", more=partial(everything.button, at, (figure,)))
-    clicked = look.clicks("cell", partial(_select, found), look.let_go)
+    clicked = look.clicks("cell", partial(_select, pictures.lent(found, "compared")), look.let_go)
     with bar.view:
         zoom.ways(at)
     with maps:
@@ -106,11 +107,15 @@ def _seen(at: Look, whole: Beside) -> Beside:
     return whole.part(*spans)
 
 
-def _select(found: Beside, point: dict) -> None:
+def _select(lent: Callable[[], Beside], point: dict) -> None:
     """Keep the cell that was clicked, by its tokens in A; a cell that only B has cannot be kept.
 
     Of a square of cells it is the one that changed most.
     """
+    try:
+        found = lent()
+    except AttnvizError:  # the server needed its memory: the next run makes it again
+        return
     row, column = look.cell_of(point)
     tile = size_beside(len(found.rows), len(found.columns)).tile
     if tile > 1:
