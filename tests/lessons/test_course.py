@@ -48,6 +48,7 @@ def test_was_looks_at_cat():
 
     assert float(rows[was, cat]) == pytest.approx(0.98, abs=0.005)
     assert int(rows[was].argmax()) == cat
+    assert record.prediction.words()[was] == "near"
     assert STEPS[0].goal == ({"cell": [f"{was}.{cat}"]},)
 
 
@@ -133,7 +134,7 @@ def test_without_positions_equal_words_have_equal_rows():
         assert torch.allclose(without[1], without[4], atol=1e-6)
 
 
-def test_the_darkest_cell_is_not_the_one_that_matters():
+def test_of_two_dark_cells_one_matters():
     """Chapter 10: without head 1, which gives 0.95 to the beginning, still "tom" with 0.94; without head 0 no more."""
     last = weights(10, "d1", 1)[-1]
 
@@ -143,6 +144,7 @@ def test_the_darkest_cell_is_not_the_one_that_matters():
         return prediction.most_probable(prediction.logits.shape[1] - 1, 1)[0]
 
     assert (int(last.argmax()), float(last.max())) == (0, pytest.approx(0.95, abs=0.005))
+    assert float(weights(10, "d1", 0)[-1].max()) == pytest.approx(0.98, abs=0.005)
     assert best() == ("tom", pytest.approx(0.99, abs=0.005))
     assert best(1) == ("tom", pytest.approx(0.94, abs=0.005))
     assert best(0)[0] != "tom"

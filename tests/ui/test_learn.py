@@ -36,7 +36,8 @@ def test_a_chapter_opens_and_its_goal_is_not_reached_yet(chapter):
     assert not app.exception
     assert f"{chapter} · {step.title}" in html(app)
     assert step.do in " ".join(one.value for one in app.markdown)
-    assert app.get("vega_lite_chart") or '<table class="facts walked">' in html(app)
+    if chapter != 6:  # whose picture is made on demand
+        assert app.get("vega_lite_chart") or '<table class="facts walked">' in html(app)
     assert not app.success
     for link in (step.link, *step.goal):
         assert not read(link, settings.LINKED)[PROBLEMS]
@@ -59,7 +60,7 @@ def test_reaching_the_goal_shows_the_answer_and_keeps_it_in_the_link(chapter):
     assert [one.value for one in app.success] == [step.answer]
     assert app.query_params["learned"] == str(chapter)
 
-    button(app, "Start again").click().run()
+    button(app, "Reset this chapter").click().run()
 
     assert app.query_params["learned"] == str(chapter)
     assert not learn.reached(step, read({name: [value] for name, value in app.query_params.items()}, settings.LINKED))
@@ -108,4 +109,4 @@ def test_a_handout_has_every_step_and_its_picture(solved):
         assert f"{i}. {step.title}" in paper
         assert step.do in paper
         assert (step.answer in paper) == (step.notes in paper) == solved
-    assert paper.count("<img") == 5
+    assert paper.count("<img") == 4

@@ -88,7 +88,7 @@ def _told(step: Step, number: int) -> None:
     title(f"{number} · {step.title}")
     st.markdown(step.idea)
     if step.terms:
-        with st.expander(f"In other words: {', '.join(one.name for one in step.terms)}"):
+        with st.expander(f"Definitions: {', '.join(one.name for one in step.terms)}"):
             for term in step.terms:
                 source = f" *{term.source}*" if term.source else ""
                 st.markdown(f"**{term.name}**: {term.means}.{source}")
@@ -107,7 +107,7 @@ def _answered(lesson: Lesson, step: Step, number: int) -> None:
             _button("Next chapter", "next", lesson, number + 1, type="primary" if done else "secondary")
         if number > 1:
             _button("Back", "back", lesson, number - 1, type="tertiary")
-        _button("Start again", "again", lesson, number, type="tertiary")
+        _button("Reset this chapter", "again", lesson, number, type="tertiary")
         if st.button(f"Open on the page {step.page}", key="laboratory", type="tertiary", icon=":material/science:"):
             pages.go_to(step.page)
     teaching.notes(step)

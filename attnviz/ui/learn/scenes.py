@@ -20,13 +20,21 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import quiet
 from attnviz.ui.steps import parts, play
 from attnviz.ui.steps.play import KNOBS
-from attnviz.ui.steps.walked import Walk
+from attnviz.ui.steps.walked import Walk, table
 from attnviz.views import View
+from attnviz.words import quoted_token
 
 PEEKING = flag("peeking", False)
 
 SIDE, LARGE = 300, 460
 """Pixels of a map: a chapter is one screen; on a projector it has more of it."""
+
+
+def prepare(names: tuple[str, ...]) -> None:
+    """What takes seconds is worked out before anything is said of it."""
+    if "peeking" in names and state.get(PEEKING):
+        with st.spinner("Both models learn…"):
+            learned(Subsequent()), learned(None)
 
 
 def draw(names: tuple[str, ...], at: Look) -> None:
@@ -85,9 +93,17 @@ def _query(at: Look) -> None:
 
 
 def _row(at: Look) -> None:
+    """The chosen query beside each key that it may see: their product, and the weight that comes of it."""
     found = _walk(at)
-    parts.of_cell(found)
-    parts.shares(found, found.worked, at.tokens[1], found.looked_at)
+    row = found.worked
+    seen = [i for i, rule in enumerate(row.rules) if not rule]
+    rows = [
+        [quoted_token(at.tokens[1][row.keys[i]].text, row.keys[i]), f"{row.sums[i]:.2f}", f"{row.weights[i]:.3f}"]
+        for i in seen
+    ]
+    chosen = row.keys.index(found.looked_at)
+    table(["key", "q · k", "weight"], rows, numbers=(1, 2), marked=seen.index(chosen) if chosen in seen else None)
+    quiet("The output of this row is the sum of the values of these words, each times its weight.")
 
 
 def _d_k(at: Walk) -> None:
