@@ -98,7 +98,11 @@ def _row(at: Look) -> None:
     row = found.worked
     seen = [i for i, rule in enumerate(row.rules) if not rule]
     rows = [
-        [quoted_token(at.tokens[1][row.keys[i]].text, row.keys[i]), f"{row.sums[i]:.2f}", f"{row.weights[i]:.3f}"]
+        [
+            quoted_token(at.tokens[1][row.keys[i]].text, row.keys[i]),
+            f"{row.sums[i]:.2f}".replace("-", "−"),
+            f"{row.weights[i]:.3f}",
+        ]
         for i in seen
     ]
     chosen = row.keys.index(found.looked_at)
