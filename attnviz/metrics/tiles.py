@@ -6,6 +6,7 @@ Weights come block by block from the log-sum-exp that the step kept; what a mask
 """
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -18,6 +19,12 @@ from attnviz.metrics.stream import Block, blocks, openings
 
 TILES = 512
 """Tiles on the longer side of a map, unless asked otherwise."""
+
+MOST_KNOWN = 16
+"""Whole maps of a long text that are kept in tiles, 10 MB each at most: a zoom draws the same thumbnails again."""
+
+_known: WeakKeyDictionary[Step, dict[tuple, "Pooled"]] = WeakKeyDictionary()
+"""By head, sentence and tile, for as long as there is their step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,15 +78,21 @@ def pooled(
     queries, keys = (range(*part.indices(n)) for part, n in zip((rows, columns), step.shape[2:], strict=True))
     tile = tile or max(1, -(-max(len(queries), len(keys)) // TILES))
     tiles = Tiles(queries, keys, tile, torch.promote_types(step.query.dtype, torch.float32), largest_alone)
-    add, found = of_each_row.seeker(step, head, queries, keys, sentence=sentence)
-    of_rows = of_each_row.is_long(step, queries, keys)  # who asks for a whole map asks for these next
-    for block in blocks(step, head, queries, keys, tile, sentence=sentence):
-        tiles.add(block)
-        if of_rows:
+    if not of_each_row.is_long(step, queries, keys):
+        for block in blocks(step, head, queries, keys, tile, sentence=sentence):
+            tiles.add(block)
+        return tiles.pooled()
+    known, name = _known.setdefault(step, {}), (head, sentence, tile, largest_alone)
+    if (made := known.get(name)) is None:
+        add, found = of_each_row.seeker(step, head, queries, keys, sentence=sentence)
+        for block in blocks(step, head, queries, keys, tile, sentence=sentence):
+            tiles.add(block)
             add(block)
-    if of_rows:
-        found()
-    return tiles.pooled()
+        found()  # who asks for a whole map asks for the largest of each row next
+        while len(known) >= MOST_KNOWN:
+            known.pop(next(iter(known)), None)
+        made = known[name] = tiles.pooled()
+    return made
 
 
 def pooled_mask(

@@ -17,6 +17,7 @@ from attnviz.core.record import Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 from attnviz.files.arrays import from_arrays
+from attnviz.metrics import rows as of_each_row
 from attnviz.metrics import stream, tiles
 
 SITE = Site("cross", 0)
@@ -119,6 +120,21 @@ def test_what_is_known_to_be_blocked_is_not_computed(monkeypatch):
         _, sums = attend(query, key, value, mask)
         metrics.pooled(Step(SITE, query, key, value, mask, sums, Scoring()), 0, tile=5)
         assert sum(weights is not None for weights in computed) == blocks, mask
+
+
+def test_a_long_map_is_pooled_once(monkeypatch):
+    """Whole, and for each head and tile; a window is computed anew, and only the latest maps are kept."""
+    monkeypatch.setattr(of_each_row, "LONG", K - 1)
+    monkeypatch.setattr(tiles, "MOST_KNOWN", 2)
+    step = step_of(torch.float32, None)
+    first = metrics.pooled(step, 0, tile=2)
+
+    assert metrics.pooled(step, 0, tile=2) is first
+    assert metrics.pooled(step, 1, tile=2) is not first
+    assert metrics.pooled(step, 0, rows=slice(1, 3), tile=2) is not metrics.pooled(step, 0, rows=slice(1, 3), tile=2)
+    metrics.pooled(step, 0, tile=3)
+    assert metrics.pooled(step, 0, tile=2) is not first
+    assert np.array_equal(metrics.pooled(step, 0, tile=2).largest, first.largest)
 
 
 def test_tiles_of_a_map_say_where_their_largest_weight_is():
