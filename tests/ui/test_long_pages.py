@@ -16,7 +16,6 @@ PAGES = [
     ("overview", {}),
     ("masks", {"tab": "Conventions"}),
     ("steps", {"part": "PyTorch and cost"}),
-    ("compare", {"off": "d0.1", "site": "d1", "zoom": "100.4099.90.4050"}),
     *(
         pytest.param(name, link, marks=pytest.mark.sweep)
         for name, link in (
@@ -24,6 +23,7 @@ PAGES = [
             ("heads", {"as": "lines"}),
             ("masks", {}),
             ("compare", {"off": "d0.1", "site": "d1"}),
+            ("compare", {"off": "d0.1", "site": "d1", "zoom": "100.4099.90.4050"}),
         )
     ),
 ]
