@@ -13,12 +13,13 @@ from attnviz.ui.shared import runs
 N = 4_200
 TEXT = " ".join(f"w{i % 97}{'.' * (i % 15 == 14)}" for i in range(N))
 PAGES = [
-    ("overview", {}),
+    ("heads", {}),
     ("masks", {"tab": "Conventions"}),
     ("steps", {"part": "PyTorch and cost"}),
     *(
         pytest.param(name, link, marks=pytest.mark.sweep)
         for name, link in (
+            ("overview", {}),
             ("heads", {"view": "sentences"}),
             ("heads", {"as": "lines"}),
             ("masks", {}),

@@ -17,12 +17,13 @@ def opened(tokens: int, spare: int, *links: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
 
 
+@pytest.mark.sweep
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit counts all memory on Linux alone")
 @pytest.mark.parametrize(
     ("tokens", "spare", "links"),
     [
-        pytest.param(8_192, 250_000_000, LINKS[:1], id="8,192 tokens, less than one float for each cell"),
-        pytest.param(24_576, 550_000_000, LINKS, id="less than one byte for each cell", marks=pytest.mark.sweep),
+        pytest.param(8_192, 250_000_000, LINKS[:1], id="less than one float for each cell"),
+        pytest.param(24_576, 550_000_000, LINKS, id="less than one byte for each cell"),
     ],
 )
 def test_a_long_text_opens_without_memory_for_all_its_cells(tokens, spare, links):
