@@ -14,7 +14,7 @@ $(if $(TORCH_INDEX),@grep '^torch==' $(VENV)/wanted | PIP_INDEX_URL="$(TORCH_IND
 $(INSTALL) -r $(VENV)/wanted
 endef
 
-.PHONY: help run test check bench bench-peers load sweep kernels train evidence screenshots image clean
+.PHONY: help run test check docs bench bench-peers load sweep kernels train evidence screenshots image clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -30,6 +30,9 @@ check: $(VENV)/for-tests ## ruff, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/lint-imports
+
+docs: $(VENV)/for-docs ## build the documentation in build/site, without a network; it opens from disk: build/site/index.html
+	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints tables, asserts nothing
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/core.py
@@ -57,7 +60,7 @@ train: $(VENV)/for-tests ## train the shipped models again and draw how they lea
 evidence: $(VENV)/for-tests ## measure the shipped models afresh, for their cards; one of them: make evidence MODEL=story
 	PYTHONPATH=. $(BIN)/python -m attnviz.training.evidence $(MODEL)
 
-screenshots: $(VENV)/for-tests ## take the README's pictures again, and every state of every page on one sheet
+screenshots: $(VENV)/for-tests ## take the documentation's pictures again, and every state of every page on one sheet
 	PYTHONPATH=.:tests $(BIN)/python tests/browser/screenshots.py
 
 image: ## build the container image
@@ -80,9 +83,13 @@ $(VENV)/for-app: requirements.txt | $(VENV)/kept
 	$(install)
 	@touch $@
 
-$(VENV)/for-tests: requirements.txt tests/requirements.txt | $(VENV)/kept
+$(VENV)/for-docs: requirements.txt docs/requirements.txt | $(VENV)/kept
 	$(install)
 	@touch $@ $(VENV)/for-app
+
+$(VENV)/for-tests: requirements.txt docs/requirements.txt tests/requirements.txt | $(VENV)/kept
+	$(install)
+	@touch $@ $(VENV)/for-app $(VENV)/for-docs
 
 # What the benchmark alone compares with, and the scripts that its pages ask a network for.
 PEERS = bertviz==1.4.1 circuitsvis==1.43.3

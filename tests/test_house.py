@@ -16,6 +16,7 @@ FACES = {
     "app.py",
     "assets",
     "attnviz",
+    "docs",
     "tests",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -23,6 +24,7 @@ FACES = {
     "LICENSE",
     "Makefile",
     "README.md",
+    "mkdocs.yml",
     "pyproject.toml",
     "requirements.txt",
 }
@@ -130,7 +132,7 @@ def test_one_version_is_told_everywhere():
 
 @pytest.mark.parametrize("word", ["TO" + "DO", "FIX" + "ME", "X" * 3])
 def test_nothing_is_left_for_later_in_the_code(word):
-    """What is not there yet is said in the README, not hidden in the code."""
+    """What is not there yet is said in the documentation, not hidden in the code."""
     found = [name for name, text in texts().items() if name.endswith(".py") and re.search(rf"\b{word}\b", text)]
 
     assert found == []

@@ -98,8 +98,8 @@ def test_what_is_pinned_is_installed(environment):
     assert environment.installed() == PINS
 
 
-def test_the_readme_names_the_pinned_torch():
-    assert f" torch=={PINS['torch']} " in (ROOT / "README.md").read_text()
+def test_the_documentation_names_the_pinned_torch():
+    assert f" torch=={PINS['torch']} " in (ROOT / "docs" / "start.md").read_text()
 
 
 @pytest.mark.sweep

@@ -49,14 +49,15 @@ def texts(file: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def said() -> list[tuple[Path, str]]:
-    files = [*ROOT.glob("attnviz/**/*"), *ROOT.glob("assets/models/*/card.json"), ROOT / "README.md"]
-    read = [file for file in files if file.suffix in (".py", ".js", ".html", ".json", ".md")]
+    folders = ("attnviz/**/*", "assets/models/*/card.json", "README.md", "docs/**/*")
+    files = [file for folder in folders for file in ROOT.glob(folder)]
+    read = [file for file in files if file.suffix in (".py", ".js", ".html", ".json", ".md", ".ipynb")]
     return [(file.relative_to(ROOT), text) for file in read if "training" not in file.parts for text in texts(file)]
 
 
 @pytest.mark.parametrize("old", INSTEAD)
 def test_no_old_word_is_said(said, old):
-    """Neither in the interface nor in the docstrings, cards and README."""
+    """Neither in the interface nor in the docstrings, cards and documentation."""
     found = [f"{file}: {text[:80]!r}" for file, text in said if re.search(old, text, re.M)]
 
     assert found == [], f"say: {INSTEAD[old]}"

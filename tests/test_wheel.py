@@ -24,9 +24,9 @@ def files(folder: str) -> dict[str, Path]:
 
 
 def test_a_wheel_holds_what_runs_and_nothing_else(installed):
-    """Not how the models were trained, no tests, no pictures of the README."""
+    """Not how the models were trained, no tests, no documentation."""
     package = {name: path for name, path in files("attnviz").items() if not name.startswith("attnviz/training/")}
-    assets = {f"attnviz/{name}": path for name, path in files("assets").items() if "/gallery/" not in name}
+    assets = {f"attnviz/{name}": path for name, path in files("assets").items()}
     app = {f"attnviz/app/{name}": ROOT / name for name in ("app.py", ".streamlit/config.toml")}
 
     with zipfile.ZipFile(installed.wheel) as wheel:

@@ -1,4 +1,4 @@
-"""Take the README's pictures from the running app, and every state of every page on one sheet: `make screenshots`."""
+"""Take the documentation's pictures from the app, and every state of every page on one sheet: `make screenshots`."""
 
 from io import BytesIO
 from urllib.parse import unquote_plus, urlencode
@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw, ImageFont
 from playwright.sync_api import Browser
 from test_access import MORE, STATES
 
-GALLERY = driver.ROOT / "assets" / "gallery"
+GALLERY = driver.ROOT / "docs" / "gallery"
 VIEWPORT = {"width": 1440, "height": 1040}
 TEXT = "The cat sat on the mat because it was tired."
 FONT = driver.ROOT / "assets" / "fonts" / "DejaVuSansMono.ttf"
@@ -38,10 +38,10 @@ def main() -> None:
         for name, (page_name, state, scheme) in PICTURES.items():
             link = f"{address}/{page_name}?{urlencode(state, doseq=True)}"
             (GALLERY / f"{name}.png").write_bytes(shot(browser, link, VIEWPORT, scheme))
-            print(f"assets/gallery/{name}.png")
+            print(f"docs/gallery/{name}.png")
         rows = [_row(browser, address, state) for state in STATES + MORE]
     sheet(rows).save(GALLERY / "sheet.webp", quality=80)
-    print(f"assets/gallery/sheet.webp: {len(rows)} states")
+    print(f"docs/gallery/sheet.webp: {len(rows)} states")
 
 
 def shot(browser: Browser, link: str, size: dict[str, int], scheme: str) -> bytes:

@@ -224,11 +224,11 @@ def test_without_a_lesson_of_ones_own_it_is_said_how_to_open_one(monkeypatch):
         lessons.named(lessons.OWN)
 
 
-def test_the_lesson_of_the_readme_can_be_read_and_done(tmp_path):
+def test_the_lesson_of_the_documentation_can_be_read_and_done(tmp_path):
     """What it says of the darkest cell is so."""
-    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    (tmp_path / "readme.toml").write_text(re.search(r"```toml\n(.*?)```", text, re.S)[1], encoding="utf-8")
-    chapter, own = lessons.read(tmp_path / "readme.toml").steps
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "teach.md").read_text(encoding="utf-8")
+    (tmp_path / "my-lesson.toml").write_text(re.search(r"```toml title.*?\n(.*?)```", text, re.S)[1], encoding="utf-8")
+    chapter, own = lessons.read(tmp_path / "my-lesson.toml").steps
     source = api.load("story")
     record = source.run(source.tokenize(own.link["text"]))
     row = record.steps[1].weights(0)[-1]

@@ -27,7 +27,7 @@ def menu(lesson: Lesson) -> None:
         quiet(" ".join(filter(None, (lesson.about, lesson.minutes and f"About {lesson.minutes} minutes."))))
         control(st.toggle, "Presenter view", PRESENT, help="Large type. Arrow keys turn the pages, Esc ends it.")
         handout.buttons(lesson)
-        quiet("A lesson of your own is a file: attnviz lesson FILE.toml opens it. The README says how it is written.")
+        quiet("A lesson of your own is a file; attnviz lesson FILE.toml opens it. The documentation says more.")
 
 
 def _other(now: State, name: str) -> State:
