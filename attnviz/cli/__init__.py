@@ -68,6 +68,10 @@ def _open(options: Namespace) -> int:
         if not options.lesson:
             _say("\n".join(teaching.listed()), sys.stdout)
             return 0
+        if options.handout:
+            teaching.handout(options.lesson, options.handout, solved=options.solutions)
+            _say(f"Wrote {options.handout}", sys.stdout)
+            return 0
         link = teaching.link(options.lesson, present=options.present)
     from attnviz.ui import launch  # Streamlit: for this alone
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from attnviz import lessons
+from attnviz.core.errors import InputError, quoted
 
 
 def listed() -> Iterator[str]:
@@ -14,6 +15,20 @@ def listed() -> Iterator[str]:
     for name in lessons.SHIPPED:
         lesson = lessons.named(name)
         yield f"{name:{width}}{lesson.about} ({lesson.minutes} minutes)"
+
+
+def handout(name: str, file: Path, *, solved: bool = False) -> None:
+    """Write a lesson as a file to hand out.
+
+    Raises:
+        AttnvizError: if the lesson cannot be read, or the file is of no format that there is.
+    """
+    from attnviz.ui.learn import handout as paper  # Streamlit: for this alone
+
+    if (format := file.suffix.removeprefix(".")) not in paper.FORMATS:
+        raise InputError(f"A handout is no {quoted(file.suffix)} file. It can be: .{', .'.join(paper.FORMATS)}.")
+    lesson = lessons.named(name) if name in lessons.SHIPPED else lessons.read(name)
+    file.write_bytes(paper.page(lesson, format, solved=solved))
 
 
 def link(lesson: str, *, present: bool = False) -> str:

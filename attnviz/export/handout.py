@@ -27,6 +27,10 @@ class Section:
         texts: paragraphs.
         figures: pictures, in the colors of light paper.
         tables: each a head and rows of texts.
+        after: paragraphs behind these, such as a task.
+        choices: answers to mark one of.
+        room: empty lines to write on.
+        end: paragraphs behind these, such as a solution.
     """
 
     heading: str
@@ -34,6 +38,10 @@ class Section:
     texts: tuple[str, ...] = ()
     figures: tuple[Any, ...] = ()
     tables: tuple[tuple[Sequence[str], Sequence[Sequence[str]]], ...] = ()
+    after: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    room: int = 0
+    end: tuple[str, ...] = ()
 
 
 def handout(title: str, lead: Sequence[str], sections: Sequence[Section], *, deadline: float = 60.0) -> bytes:
@@ -57,14 +65,21 @@ def _section(section: Section, until: float) -> str:
     inside = [f"<h2>{_text(section.heading)}</h2>", equation, *map(_paragraph, section.texts)]
     if section.figures:
         inside.append(f'<div class="pictures">{"".join(_picture(figure, until) for figure in section.figures)}</div>')
-    inside += [_table(head, rows) for head, rows in section.tables]
+    inside += [_table(head, rows) for head, rows in section.tables] + [*map(_paragraph, section.after)]
+    if section.choices:
+        inside.append(f'<ul class="choices">{"".join(f"<li>{_text(one)}</li>" for one in section.choices)}</ul>')
+    inside += ['<p class="room"></p>'] * section.room + [*map(_paragraph, section.end)]
     return f"<section>\n{chr(10).join(filter(None, inside))}\n</section>"
 
 
+def drawn(figure: Any, until: float) -> bytes:
+    """A picture as SVG, before a moment of the monotonic clock."""
+    return draw("svg", spec.to_json(spec.of(figure)), deadline=until - time.monotonic())
+
+
 def _picture(figure: Any, until: float) -> str:
-    picture = spec.to_json(spec.of(figure))
-    drawn = base64.b64encode(draw("svg", picture, deadline=until - time.monotonic())).decode()
-    return f'<img alt="{_text(figure.description)}" src="data:image/svg+xml;base64,{drawn}">'
+    picture = base64.b64encode(drawn(figure, until)).decode()
+    return f'<img alt="{_text(figure.description)}" src="data:image/svg+xml;base64,{picture}">'
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

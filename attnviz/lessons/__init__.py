@@ -50,9 +50,13 @@ class Step:
         idea: one idea, in paragraphs.
         do: what to do, so that the question answers itself.
         question: what is asked.
+        choices: answers to choose from; none where what is done is the answer.
+        right: which of them it is.
+        hint: what is said to a wrong choice.
         answer: what is said once it is done.
         link: the state that it begins with.
         goal: states of which one is to be reached.
+        wrong: what is said where another state than that was reached.
         finds: bugs of the museum that are to be found. Without that and a goal, looking is enough.
         shows: of `FIGURES`.
         page: where in the laboratory it goes on.
@@ -67,8 +71,12 @@ class Step:
     shows: tuple[str, ...]
     do: str = ""
     question: str = ""
+    choices: tuple[str, ...] = ()
+    right: str = ""
+    hint: str = ""
     answer: str = ""
     goal: tuple[Link, ...] = ()
+    wrong: str = ""
     finds: int = 0
     page: str = "Heads"
     terms: tuple[Term, ...] = ()
@@ -85,8 +93,10 @@ class Step:
             raise InputError(f"A step shows {quoted(unknown[0])}. It can show: {', '.join(FIGURES)}.")
         if (page := data.get("page", "Heads")) not in PAGES:
             raise InputError(f"A step leads to the page {quoted(page)}. There are: {', '.join(PAGES)}.")
-        goal = data.get("goal", [])
-        made = {"link": link_of(data["link"]), "shows": tuple(data["shows"])}
+        goal, choices = data.get("goal", []), tuple(data.get("choices", ()))
+        if choices and data.get("right") not in choices:
+            raise InputError(f"Of the choices {quoted(data.get('right', ''))} is to be right, which is none of them.")
+        made = {"link": link_of(data["link"]), "shows": tuple(data["shows"]), "choices": choices}
         made["goal"] = tuple(map(link_of, [goal] if isinstance(goal, str) else goal))
         made["terms"] = tuple(Term(**one) for one in data.get("terms", ()))
         return cls(**{name: value.strip() if isinstance(value, str) else value for name, value in data.items()} | made)
@@ -99,12 +109,14 @@ class Lesson:
     Attributes:
         about: what one knows afterwards, a sentence.
         minutes: how long it takes.
+        closing: what is said at the end, once the last step is done.
     """
 
     title: str
     steps: tuple[Step, ...]
     about: str = ""
     minutes: int | None = None
+    closing: str = ""
 
 
 def link_of(text: str) -> Link:

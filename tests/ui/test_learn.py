@@ -8,7 +8,7 @@ from test_pages import button, html, opened
 from attnviz import lessons
 from attnviz.ui import settings
 from attnviz.ui.learn import going as learn
-from attnviz.ui.learn import handout
+from attnviz.ui.learn import handout, words
 from attnviz.ui.shared.setting import PROBLEMS, State, read
 
 STEPS = lessons.course().steps
@@ -25,7 +25,7 @@ def learn_page():
 def at(chapter: int, **more: str):
     """The page with a chapter open."""
     link = {name: values[0] for name, values in STEPS[chapter - 1].link.items()}
-    return opened(learn_page, **link, chapter=str(chapter), **more)
+    return opened(learn_page, **link | more, chapter=str(chapter))
 
 
 @CHAPTERS
@@ -56,6 +56,13 @@ def test_reaching_the_goal_shows_the_answer_and_keeps_it_in_the_link(chapter):
     app = opened(
         learn_page, **{name: values[0] for name, values in (step.link | step.goal[0]).items()}, chapter=str(chapter)
     )
+    if step.choices:
+        assert not app.success
+        wrong = next(one for one in step.choices if one != step.right)
+        pick(app, step, wrong)
+        assert step.hint in unescape(html(app))
+        assert not app.success
+        pick(app, step, step.right)
 
     assert [one.value for one in app.success] == [step.answer]
     assert app.query_params["learned"] == str(chapter)
@@ -66,9 +73,58 @@ def test_reaching_the_goal_shows_the_answer_and_keeps_it_in_the_link(chapter):
     assert not learn.reached(step, read({name: [value] for name, value in app.query_params.items()}, settings.LINKED))
 
 
+def pick(app, step, choice: str) -> None:
+    """Choose an answer."""
+    app.button_group(key=f"answer picked {step.title}").set_value(choice).run()
+
+
+@pytest.mark.parametrize(
+    ("chapter", "done", "said"),
+    [
+        (1, {"cell": "10.8"}, "You picked the row 'tired' and the column 'it'. "),
+        (4, {"tuned": "temperature-2"}, ""),
+        (7, {"show": "3"}, "You picked head 3. "),
+        (10, {"off": "d1.1"}, ""),
+        (11, {"step": "150"}, ""),
+    ],
+)
+def test_what_is_not_asked_for_is_answered_with_where_to_look(chapter, done, said):
+    """Nothing is said before; the answer is not given."""
+    wrong = STEPS[chapter - 1].wrong
+    assert wrong not in unescape(html(at(chapter)))
+
+    app = at(chapter, **done)
+
+    assert said + wrong in unescape(html(app)).translate(dict.fromkeys(map(ord, "\u2068\u2069")))
+    assert not app.success
+
+
+def test_an_answer_before_it_was_tried_is_a_guess():
+    """Right or not, it asks to try; once that is done the guess counts."""
+    app, step = at(5), STEPS[4]
+    pick(app, step, step.right)
+
+    assert words.FIRST_TRY in html(app)
+    assert "learned" not in app.query_params
+
+    app.toggle(key="own_mask learn").set_value(True).run()
+
+    assert [one.value for one in app.success] == [step.answer]
+
+
+def test_the_end_of_the_slider_is_a_step_of_the_training():
+    """The last step is the final one, and reaches the goal of chapter 11, too."""
+    app, step = at(11), STEPS[10]
+    app.select_slider(key="step learn").set_value(1500).run()
+    pick(app, step, step.right)
+
+    assert app.query_params["learned"] == "11"
+
+
 def test_the_next_chapter_is_one_press_away():
     """With what was learned, and nothing else of the chapter before."""
     app = at(9, positions="false")
+    pick(app, STEPS[8], STEPS[8].right)
     button(app, "Next chapter").click().run()
 
     assert not app.exception
@@ -96,6 +152,7 @@ def test_both_models_are_trained_on_demand():
     assert not app.exception
     assert len(app.get("vega_lite_chart")) == charts + 1
     assert "a guess has 2.77" in html(app)
+    pick(app, STEPS[5], STEPS[5].right)
     assert app.query_params["learned"] == "6"
 
 
@@ -107,6 +164,7 @@ def test_a_handout_has_every_step_and_its_picture(solved):
 
     for i, step in enumerate(lesson.steps, 1):
         assert f"{i}. {step.title}" in paper
+        assert all(f"<li>{choice}</li>" in paper for choice in step.choices)
         assert step.do in paper
         assert (step.answer in paper) == (step.notes in paper) == solved
     assert paper.count("<img") == 4

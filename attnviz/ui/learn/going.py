@@ -22,6 +22,9 @@ LEARNED = coded(
 PRESENT = flag("present", False)
 LEFT: Setting[State | None] = kept("left for a lesson", None)
 """What another page showed before the lesson."""
+TRIED = kept("tried", False, of="link")
+"""Whether the goal of the step was reached since it was opened."""
+PICKED: Setting[str | None] = kept("answer picked", None, of="link")
 
 
 def begun(step: Step) -> State:
@@ -58,17 +61,36 @@ def reached(step: Step, now: State) -> bool:
     return 0 < step.finds <= len(now[FOUND]) or any(_holds(goal, now) for goal in step.goal)
 
 
+def strayed(step: Step, now: State) -> bool:
+    """Whether something was done that a goal of a step is about, but not what it asks for."""
+    settings, there = _linked(), begun(step)
+    return not reached(step, now) and any(
+        now[settings[name]] not in (there[settings[name]], settings[name].default)
+        for goal in step.goal
+        for name in goal
+    )
+
+
+def answered(step: Step, now: State) -> bool:
+    """Whether the question of a step is answered: by what was done, and where there are choices by the right one."""
+    return (reached(step, now) or now[TRIED]) and (not step.choices or now[PICKED] == step.right)
+
+
 def _holds(goal: Link, now: State) -> bool:
-    from attnviz.ui import settings  # which imports this
+    settings = _linked()
 
     def holds(name: str, values: list[str]) -> bool:
-        wanted, there = settings.LINKED[name].decode(values), now[settings.LINKED[name]]
+        wanted, there = settings[name].decode(values), now[settings[name]]
         return wanted <= there if isinstance(wanted, frozenset) else wanted == there
 
     return all(holds(name, values) for name, values in goal.items())
 
 
-def _read(link: Link) -> State:
-    from attnviz.ui import settings
+def _linked() -> dict[str, Setting]:
+    from attnviz.ui import settings  # which imports this
 
-    return read(link, settings.LINKED)
+    return settings.LINKED
+
+
+def _read(link: Link) -> State:
+    return read(link, _linked())

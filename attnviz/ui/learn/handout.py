@@ -2,65 +2,87 @@
 
 import re
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
 from attnviz import figures
+from attnviz.core.display import file_stem
 from attnviz.core.masks import Subsequent
 from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.lessons import Lesson, Step, peeking
+from attnviz.ui.learn import words
 from attnviz.ui.learn.going import begun
 from attnviz.ui.shared import cache, edits, look, parameters, pictures, says
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, STEP, Look
 from attnviz.ui.shared.pretrained import MODEL
+from attnviz.ui.shared.text import label
 from attnviz.ui.steps import parts
 
-LINES = "\u2003" * 40
-"""Room for an answer."""
+SIDE = 300
+"""Points of a map."""
+ROOM = 2
+"""Lines for an answer."""
+FORMATS = {"html": "text/html", "pdf": "application/pdf"}
+"""What a handout can be, with the names that browsers have for it."""
 
 
 def buttons(lesson: Lesson) -> None:
-    """Two buttons that give the file: for the class, and for whoever teaches."""
-    with st.container(horizontal=True, gap="small"):
-        for name, key in (("Handout", "handout"), ("Handout with solutions", "solutions")):
-            st.download_button(
-                name,
-                data=pictures.made(partial(page, lesson, solved=key == "solutions")),
-                file_name=f"{re.sub(r'[^a-z0-9]+', '-', lesson.title.lower()).strip('-')}-{key}.html",
-                mime="text/html",
-                key=f"lesson {key}",
-                icon=":material/description:",
-                on_click="ignore",
-            )
+    """The file in each format: for the class, and for whoever teaches."""
+    for solved, name in ((False, words.HANDOUT), (True, words.SOLUTIONS)):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            label(name)
+            for format, mime in FORMATS.items():
+                st.download_button(
+                    format.upper(),
+                    data=pictures.made(partial(page, lesson, format, solved=solved)),
+                    file_name=f"{file_stem(lesson.title, end='solutions' if solved else 'handout')}.{format}",
+                    mime=mime,
+                    key=f"lesson {name} {format}",
+                    icon=":material/description:",
+                    on_click="ignore",
+                )
     pictures.not_made()
 
 
-def page(lesson: Lesson, *, solved: bool = False) -> bytes:
+def page(lesson: Lesson, format: str = "html", *, solved: bool = False) -> bytes:
     """The handout: always light, for paper.
 
     Args:
+        format: one of `FORMATS`.
         solved: whether answers and notes stand in it.
 
     Raises:
         AttnvizError: if a model cannot be used, or a picture cannot be drawn.
     """
-    from attnviz.export.handout import Section, handout
+    sections = [_section(i, step, solved) for i, step in enumerate(lesson.steps, 1)]
+    if format == "pdf":
+        from attnviz.export.handout_pdf import handout_pdf as made
+    else:
+        from attnviz.export.handout import handout as made
+    return made(lesson.title, [lesson.about] if lesson.about else [], sections)
 
-    sections = [
-        Section(f"{i}. {step.title}", texts=_texts(step, solved), figures=drawn(step))
-        for i, step in enumerate(lesson.steps, 1)
+
+def _section(number: int, step: Step, solved: bool) -> Any:
+    from attnviz.export.handout import Section
+
+    idea = re.sub(r"\*\*|`", "", step.idea).split("\n\n")
+    terms = [
+        re.sub("`", "", f"{one.name}: {one.means}{f' ({one.source})' if one.source else ''}.") for one in step.terms
     ]
-    return handout(lesson.title, [lesson.about] if lesson.about else [], sections)
-
-
-def _texts(step: Step, solved: bool) -> tuple[str, ...]:
-    idea = re.sub(r"\*\*(.*?)\*\*", r"\1", step.idea).split("\n\n")
-    terms = [f"{one.name}: {one.means}{f' ({one.source})' if one.source else ''}." for one in step.terms]
-    task = [f"Try it: {step.do}", step.question]
-    end = [f"Solution: {step.answer}", f"Notes: {step.notes}" if step.notes else ""] if solved else [LINES, LINES]
-    return tuple(filter(None, (*idea, *terms, *(task if step.do else ()), *(end if step.question else ()))))
+    task = [f"{words.TRY_IT}: {step.do}" if step.do else "", step.question]
+    solution = [f"Solution: {step.answer}" if step.answer else "", f"Notes: {step.notes}" if step.notes else ""]
+    return Section(
+        f"{number}. {step.title}",
+        texts=(*idea, *terms),
+        figures=drawn(step),
+        after=tuple(filter(None, task)),
+        choices=step.choices,
+        room=ROOM if step.question and not solved else 0,
+        end=tuple(filter(None, solution * solved)),
+    )
 
 
 def drawn(step: Step) -> tuple[Figure, ...]:
@@ -81,7 +103,7 @@ def _prediction(at: Look, cell: look.Cell | None) -> Figure:
 
 
 def _peeking(at: Look, cell: look.Cell | None) -> Figure:
-    models = (("with the causal mask", learned(Subsequent()).losses), ("without a mask", learned(None).losses))
+    models = ((words.MASKED, learned(Subsequent()).losses), (words.OPEN, learned(None).losses))
     return figures.losses(models, peeking.GUESS)
 
 
@@ -89,7 +111,7 @@ learned = cache.kept(peeking.learn)
 """How a model learned with a mask or without one, kept."""
 
 DRAWN = {
-    "map": lambda at, cell: figures.head(at.record, at.site, at.head, selected=cell, row_sums=True),
+    "map": lambda at, cell: figures.head(at.record, at.site, at.head, selected=cell, row_sums=True, side=SIDE),
     "heads": lambda at, cell: figures.heads(at.record, at.site),
     "prediction": _prediction,
     "d_k": lambda at, cell: figures.spread(parts.spreads(parts.D_KS)),

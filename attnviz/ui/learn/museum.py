@@ -12,11 +12,12 @@ from attnviz.core.record import Record
 from attnviz.figures import Figure
 from attnviz.lessons import bugs, peeking
 from attnviz.lessons.bugs import RIGHT, WRONG, Bug, Maps, Trained
-from attnviz.ui.shared import cache, pictures, state
+from attnviz.ui.learn import words
+from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, State, coded, each, kept, reader, whole
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import heading, large, note, plain, quiet
+from attnviz.ui.shared.text import heading, label, large, note, plain, quiet
 
 NAMES = {bug.name: bug for bug in bugs.museum()}
 
@@ -41,7 +42,7 @@ def gallery(at: Look) -> None:
     """One bug, what it looks like, and its name once it was found."""
     number, found = state.get(BUG), state.get(FOUND)
     bug = tuple(NAMES.values())[number - 1]
-    with st.spinner("Computing what the bug does …"):
+    with st.spinner(bug.wait):
         made = _live(bug.name)
     _choice(number, found, made.where)
     large(bug.symptom)
@@ -53,16 +54,23 @@ def gallery(at: Look) -> None:
 
 
 def _choice(number: int, found: frozenset[str], where: str) -> None:
-    """All bugs, without a name until they are found, and what the bug is shown on."""
+    """All bugs, with a check mark those that were found, and what the bug is shown on; on a phone a list with names."""
 
     def named(one: int) -> str:
+        return f":material/check: {one}" if tuple(NAMES)[one - 1] in found else str(one)
+
+    def titled(one: int) -> str:
         bug = tuple(NAMES.values())[one - 1]
         return f"Bug {one}: {bug.title}" if bug.name in found else f"Bug {one}"
 
+    options = {"shown": number, "lead": "", "step": opened}
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="bugs"):
-        options = {"shown": number, "format_func": named, "lead": "", "width": 320, "step": opened}
-        control(st.selectbox, "Bug", BUG, range(1, len(NAMES) + 1), **options)
-        quiet(f"{len(found)} of {len(NAMES)} found · shown on: {where}")
+        if look.room():
+            control(st.selectbox, words.BUG, BUG, range(1, len(NAMES) + 1), format_func=titled, **options)
+        else:
+            label(words.BUG)
+            control(st.segmented_control, words.BUG, BUG, range(1, len(NAMES) + 1), format_func=named, **options)
+        quiet(words.FOUND_OF.format(found=len(found), all=len(NAMES), where=where))
 
 
 def opened(now: State, number: int) -> State:
@@ -95,35 +103,35 @@ def _asked(bug: Bug) -> None:
     def answered(now: State, name: str | None) -> State:
         return now.put(ANSWER, name).put(FOUND, now[FOUND] | ({name} & {bug.name}))
 
-    opened = state.get(HINTS)
-    if opened:
-        st.markdown("\n".join(f"{number}. {hint}" for number, hint in enumerate(bug.hints[:opened], 1)))
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="name it"):
-        options = {"format_func": lambda name: NAMES[name].title, "step": answered, "width": 380, "at": bug.name}
-        names = sorted(NAMES, key=lambda name: NAMES[name].title)
-        control(st.selectbox, "What is the mistake?", ANSWER, names, index=None, placeholder="Name the bug", **options)
-        if opened < len(bug.hints):
-            _button(f"Hint {opened + 1} of {len(bug.hints)}", "hint", lambda now: now.put(HINTS, opened + 1))
+    shown = state.get(HINTS)
+    if shown:
+        st.markdown("\n".join(f"{number}. {hint}" for number, hint in enumerate(bug.hints[:shown], 1)))
+    if shown < len(bug.hints):
+        name = words.HINT.format(number=shown + 1, all=len(bug.hints))
+        _button(name, "hint", lambda now: now.put(HINTS, shown + 1))
+    names = sorted(NAMES, key=lambda name: NAMES[name].title)
+    options = {"format_func": lambda name: NAMES[name].title, "step": answered, "at": bug.name}
+    control(st.pills, words.WHICH_MISTAKE, ANSWER, names, **options)
     if answer := state.get(ANSWER):
-        note(f"It is not this one. {NAMES[answer].would}", "notice")
+        note(words.NOT_THIS.format(hint=NAMES[answer].would), "notice")
 
 
 def _solved(bug: Bug, made: Maps | Trained, number: int) -> None:
     """What it is, how it is mended, what finds it, and where it happened."""
     st.success(f"**{bug.title}.** {bug.because}", icon=":material/check_circle:")
-    heading("The fix")
+    heading(words.FIX)
     st.html(f'<pre class="fix">{"".join(map(_line, bug.fix.splitlines()))}</pre>')
-    heading("What finds it")
+    heading(words.FINDS)
     if bug.rule:
         finding = made.finding(bug.rule)
         st.markdown(f"`attnviz check`, {finding.severity} *{finding.rule}*: {finding.says}")
     else:
         st.markdown(bug.found_by)
-    st.markdown(f"Where it happened: [{bug.seen_in}]({bug.source}).")
+    st.markdown(words.HAPPENED.format(where=f"[{bug.seen_in}]({bug.source})"))
     others = [one for one in range(1, len(NAMES) + 1) if tuple(NAMES)[one - 1] not in state.get(FOUND)]
     if others:
         following = next((one for one in others if one > number), others[0])
-        _button("Next bug", "next bug", lambda now: opened(now, following))
+        _button(words.NEXT_BUG, "next bug", lambda now: opened(now, following))
 
 
 def _line(code: str) -> str:

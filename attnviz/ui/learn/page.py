@@ -10,12 +10,27 @@ import streamlit as st
 from attnviz import lessons
 from attnviz.lessons import Lesson, Step
 from attnviz.sources.base import Source
-from attnviz.ui.learn import scenes, teaching
-from attnviz.ui.learn.going import CHAPTER, LEARNED, LEFT, LESSON, PRESENT, is_shown, opened, reached, worth_keeping
+from attnviz.ui.learn import scenes, teaching, words
+from attnviz.ui.learn.going import (
+    CHAPTER,
+    LEARNED,
+    LEFT,
+    LESSON,
+    PICKED,
+    PRESENT,
+    TRIED,
+    answered,
+    is_shown,
+    opened,
+    reached,
+    strayed,
+    worth_keeping,
+)
 from attnviz.ui.shared import edits, look, pages, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block, heading, plain, quiet, title
+from attnviz.ui.shared.text import block, heading, note, plain, quiet, title
+from attnviz.words import quoted
 
 ALONE = """.stApp :is(.st-key-chapters > :not(.st-key-end-presenting), .st-key-on, [class*="st-key-pages"],
 [data-testid="stExpander"]) {display: none;}"""
@@ -30,21 +45,27 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         state.put(LEFT, worth_keeping(state.now(), step))
         state.change(opened, lesson, number)
         st.rerun()
-    if reached(step, state.now()):
+    state.put(TRIED, state.get(TRIED) or reached(step, state.now()))
+    if answered(step, state.now()):
         state.put(LEARNED, state.get(LEARNED) | {number})
     _above(lesson, number)
     if state.get(PRESENT):
         st.html(f"<style>{ALONE}</style>")
-    phone = look.room() is not None
+    phone, at = look.room() is not None, _looked_at(source, lines)
+
+    def asked() -> None:
+        _asked(step, at)
+        _answered(lesson, step, number)
+
     with st.container(key="presented" if state.get(PRESENT) else "taught", horizontal=not phone, gap="large"):
         with st.container(width="stretch" if phone else 420, key="told"):
             _told(step, number)
             if not phone:
-                _answered(lesson, step, number)
+                asked()
         with st.container(width="stretch", key="shown"):
-            _shown(step, source, lines)
+            scenes.draw(step.shows, at)
             if phone:
-                _answered(lesson, step, number)
+                asked()
 
 
 def _above(lesson: Lesson, number: int) -> None:
@@ -53,7 +74,7 @@ def _above(lesson: Lesson, number: int) -> None:
         _chapters(lesson, number)
         _kept()
         teaching.menu(lesson)
-        if state.get(LEFT) and st.button("Back to my text", key="back", type="tertiary", icon=":material/undo:"):
+        if state.get(LEFT) and st.button(words.BACK_TO_TEXT, key="back", type="tertiary", icon=":material/undo:"):
             state.change(lambda now: now.replaced(now[LEFT]).put(LEFT, None))
             pages.go_to("Heads")
 
@@ -70,10 +91,10 @@ def _chapters(lesson: Lesson, number: int) -> None:
 
     options = {"shown": number, "lead": "", "step": lambda now, one: opened(now, lesson, one), "whole_page": True}
     if look.room():
-        control(st.selectbox, "Chapter", CHAPTER, there, format_func=titled, **options)
+        control(st.selectbox, words.CHAPTER, CHAPTER, there, format_func=titled, **options)
         return
-    control(st.segmented_control, "Chapter", CHAPTER, there, format_func=named, **options)
-    quiet(f"{len(done & {*there})} of {len(lesson.steps)} done")
+    control(st.segmented_control, words.CHAPTER, CHAPTER, there, format_func=named, **options)
+    quiet(words.OF_ALL.format(done=len(done & {*there}), all=len(lesson.steps)))
 
 
 def _kept() -> None:
@@ -88,13 +109,38 @@ def _told(step: Step, number: int) -> None:
     title(f"{number} · {step.title}")
     st.markdown(step.idea)
     if step.terms:
-        with st.expander(f"Definitions: {', '.join(one.name for one in step.terms)}"):
+        with st.expander(words.DEFINITIONS.format(names=", ".join(one.name for one in step.terms))):
             for term in step.terms:
                 source = f" *{term.source}*" if term.source else ""
                 st.markdown(f"**{term.name}**: {term.means}.{source}")
     if step.do:
-        heading("Try it")
-        st.markdown(" ".join(filter(None, (step.do, step.question and f"**{step.question}**"))))
+        heading(words.TRY_IT)
+        st.markdown(step.do)
+
+
+def _asked(step: Step, look_at: Look) -> None:
+    """The question, its choices, and what is to be said of what was done and chosen."""
+    now = state.now()
+    if step.question:
+        st.markdown(f"**{step.question}**")
+    if step.choices:
+        options = {"lead": "", "at": step.title, "selection_mode": "single"}
+        control(st.pills, words.YOUR_ANSWER, PICKED, step.choices, **options)
+    if answered(step, now):
+        return
+    if step.wrong and strayed(step, now):
+        note(_picked(step, look_at) + step.wrong, "notice")
+    if picked := now[PICKED]:
+        note(words.FIRST_TRY if picked == step.right else words.NOT_THIS.format(hint=step.hint), "notice")
+
+
+def _picked(step: Step, at: Look) -> str:
+    """Which cell or head was picked, where a goal is about one."""
+    asked = {name for goal in step.goal for name in goal}
+    if "cell" in asked and at.cell:
+        query, key = (quoted(part[i].text) for part, i in zip(at.tokens, at.cell, strict=True))
+        return words.PICKED_CELL.format(query=query, key=key)
+    return words.PICKED_HEAD.format(head=at.head) if "show" in asked else ""
 
 
 def _answered(lesson: Lesson, step: Step, number: int) -> None:
@@ -102,15 +148,27 @@ def _answered(lesson: Lesson, step: Step, number: int) -> None:
     done = number in state.get(LEARNED) or not (step.goal or step.finds)
     if done and step.answer:
         st.success(step.answer, icon=":material/check_circle:")
+    if done and number == len(lesson.steps) and lesson.closing:
+        _closing(lesson)
     with st.container(horizontal=True, gap="small", key="on"):
         if number < len(lesson.steps):
-            _button("Next chapter", "next", lesson, number + 1, type="primary" if done else "secondary")
+            _button(words.NEXT, "next", lesson, number + 1, type="primary" if done else "secondary")
         if number > 1:
-            _button("Back", "back", lesson, number - 1, type="tertiary")
-        _button("Reset this chapter", "again", lesson, number, type="tertiary")
-        if st.button(f"Open on the page {step.page}", key="laboratory", type="tertiary", icon=":material/science:"):
+            _button(words.BACK, "back", lesson, number - 1, type="tertiary")
+        _button(words.AGAIN, "again", lesson, number, type="tertiary")
+        there = words.OPEN_ON.format(page=step.page)
+        if st.button(there, key="laboratory", type="tertiary", icon=":material/science:"):
             pages.go_to(step.page)
     teaching.notes(step)
+
+
+def _closing(lesson: Lesson) -> None:
+    """The end of a lesson, and where to go from there."""
+    heading(words.THE_END)
+    st.markdown(lesson.closing)
+    for page, why in words.FROM_HERE.items():
+        if st.button(why, key=f"from here {page}", icon=":material/arrow_forward:", type="tertiary"):
+            pages.go_to(page)
 
 
 def _button(name: str, key: str, lesson: Lesson, number: int, **options) -> None:
@@ -119,9 +177,8 @@ def _button(name: str, key: str, lesson: Lesson, number: int, **options) -> None
         st.rerun()
 
 
-def _shown(step: Step, source: Source, lines: tuple[str, ...]) -> None:
-    """The live picture."""
+def _looked_at(source: Source, lines: tuple[str, ...]) -> Look:
     changed = edits.of(state.now(), source, lines)
     site = state.one_of(look.SITE, source.sites, look.opening_site(source))
     head = state.one_of(look.SHOW, range(source.num_heads), look.opening_head(source))
-    scenes.draw(step.shows, Look(source, lines, changed, 0, site, head))
+    return Look(source, lines, changed, 0, site, head)

@@ -6,9 +6,10 @@ from itertools import groupby
 import streamlit as st
 
 from attnviz import figures
+from attnviz.core.display import shown
 from attnviz.core.masks import Subsequent
 from attnviz.lessons import peeking as study
-from attnviz.ui.learn import museum
+from attnviz.ui.learn import museum, words
 from attnviz.ui.learn.going import PRESENT
 from attnviz.ui.learn.handout import learned
 from attnviz.ui.shared import cache, edits, look, pictures, says, state
@@ -28,12 +29,14 @@ PEEKING = flag("peeking", False)
 
 SIDE, LARGE = 300, 460
 """Pixels of a map: a chapter is one screen; on a projector it has more of it."""
+SMALL_MAPS = 340
+"""Pixels of the small maps, two in a row."""
 
 
 def prepare(names: tuple[str, ...]) -> None:
     """What takes seconds is worked out before anything is said of it."""
     if "peeking" in names and state.get(PEEKING):
-        with st.spinner("Both models learn…"):
+        with st.spinner(words.LEARNING):
             learned(Subsequent()), learned(None)
 
 
@@ -47,8 +50,8 @@ def draw(names: tuple[str, ...], at: Look) -> None:
 
 
 def _map(at: Look) -> None:
-    shown = at.drawn | ({} if look.room() else {"side": LARGE if state.get(PRESENT) else SIDE, "row_sums": True})
-    figure = cache.drawn(figures.head, at.record, at.site, at.head, **shown)
+    drawn = at.drawn | ({} if look.room() else {"side": LARGE if state.get(PRESENT) else SIDE, "row_sums": True})
+    figure = cache.drawn(figures.head, at.record, at.site, at.head, **drawn)
     pictures.picture(figure, "head", select="cell", on_select=look.select)
     pictures.cell_in_words(at, View())
 
@@ -62,6 +65,9 @@ def _heads(at: Look) -> None:
     with st.container(key="thumbnails"):
         pictures.picture(figure, "heads", select="head", on_select=look.select_head)
         edits.eyes(at, figures.corners(at.record, at.site, **where))
+    if at.tokens[0] == at.tokens[1]:
+        with st.container(width=SMALL_MAPS):
+            quiet(words.SMALL_MAPS.format(tokens=" · ".join(shown(token.text) for token in at.tokens[0])))
 
 
 def _prediction(at: Look) -> None:
@@ -74,8 +80,8 @@ def _prediction(at: Look) -> None:
 def _training_step(at: Look) -> None:
     steps = at.source.steps
     last = steps[-1]
-    options = {"read": lambda step: None if step == last else step, "at": "learn", "width": 480, "whole_page": True}
-    control(st.select_slider, "Training step", STEP, steps, shown=state.one_of(STEP, steps, last), **options)
+    options = {"at": "learn", "width": 480, "whole_page": True}
+    control(st.select_slider, words.TRAINING_STEP, STEP, steps, shown=state.one_of(STEP, steps, last), **options)
 
 
 def _walk(at: Look) -> Walk:
@@ -89,7 +95,7 @@ def _query(at: Look) -> None:
     def step(now: State, query: int) -> State:
         return now.put(QUERY, query).put(CELL, None)
 
-    look.query("Query", at.tokens[0], at.cell, step=step)
+    look.query(words.QUERY, at.tokens[0], at.cell, step=step)
 
 
 def _row(at: Look) -> None:
@@ -106,36 +112,34 @@ def _row(at: Look) -> None:
         for i in seen
     ]
     chosen = row.keys.index(found.looked_at)
-    table(["key", "q · k", "weight"], rows, numbers=(1, 2), marked=seen.index(chosen) if chosen in seen else None)
-    quiet("The output of this row is the sum of the values of these words, each times its weight.")
+    table(words.ROW_HEAD, rows, numbers=(1, 2), marked=seen.index(chosen) if chosen in seen else None)
+    quiet(words.OUTPUT)
 
 
 def _d_k(at: Walk) -> None:
     d_k = parts.dot_products(at)
+    quiet(words.LARGEST)
     pictures.picture(parts.largest_weights(at, d_k), "spread")
 
 
 def _future(at: Look) -> None:
-    control(st.toggle, "Hide the future (causal mask)", OWN_MASK, at="learn")
+    control(st.toggle, words.HIDE, OWN_MASK, at="learn")
 
 
 def _positions(at: Look) -> None:
-    control(st.toggle, "Add positions to the words", SETTINGS["positions"], at="learn", whole_page=True)
+    control(st.toggle, words.POSITIONS, SETTINGS["positions"], at="learn", whole_page=True)
 
 
 def _peeking(at: Look) -> None:
     """Two models learn, with the mask and without it."""
     if not state.get(PEEKING):
-        shown = {"icon": ":material/play_arrow:", "type": "primary"}
-        st.button("Train both models", key="train both", on_click=state.put, args=(PEEKING, True), **shown)
+        options = {"icon": ":material/play_arrow:", "type": "primary"}
+        st.button(words.TRAIN, key="train both", on_click=state.put, args=(PEEKING, True), **options)
         return
     masked, open_to_all = learned(Subsequent()), learned(None)
-    models = (("with the causal mask", masked.losses), ("without a mask", open_to_all.losses))
+    models = ((words.MASKED, masked.losses), (words.OPEN, open_to_all.losses))
     pictures.picture(cache.drawn(figures.losses, models, study.GUESS, **at.styled), "losses")
-    quiet(
-        f"Where they have to write, with nothing after a word yet, their losses are {masked.writing:.2f} with the mask "
-        f"and {open_to_all.writing:.2f} without one; a guess has {study.GUESS:.2f}."
-    )
+    quiet(words.WRITING.format(masked=masked.writing, open=open_to_all.writing, guess=study.GUESS))
 
 
 WIDE = ("training step", "query", "row", "future", "scores", "d_k", "positions", "peeking", "bugs")

@@ -6,7 +6,7 @@ import streamlit as st
 
 from attnviz import lessons
 from attnviz.lessons import Lesson, Step
-from attnviz.ui.learn import handout
+from attnviz.ui.learn import handout, words
 from attnviz.ui.learn.going import CHAPTER, LEARNED, LESSON, PRESENT
 from attnviz.ui.shared import state
 from attnviz.ui.shared.setting import State
@@ -17,17 +17,17 @@ from attnviz.ui.shared.text import quiet
 def menu(lesson: Lesson) -> None:
     """Which lesson, and the view for a projector."""
     if state.get(PRESENT):
-        st.button("End", key="end presenting", on_click=state.put, args=(PRESENT, False), icon=":material/close:")
+        st.button(words.END, key="end presenting", on_click=state.put, args=(PRESENT, False), icon=":material/close:")
         return
-    with state.menu("For teachers", icon=":material/co_present:", type="tertiary", key="teachers"):
+    with state.menu(words.TEACHERS, icon=":material/co_present:", type="tertiary", key="teachers"):
         offered = [*lessons.SHIPPED, *([lessons.OWN] if os.environ.get(lessons.FILE) else [])]
         titles = {name: lessons.named(name).title for name in offered}
         shown = {"format_func": lambda name: titles.get(name, name), "step": _other, "whole_page": True, "width": 340}
-        control(st.selectbox, "Lesson", LESSON, offered, **shown)
-        quiet(" ".join(filter(None, (lesson.about, lesson.minutes and f"About {lesson.minutes} minutes."))))
-        control(st.toggle, "Presenter view", PRESENT, help="Large type. Arrow keys turn the pages, Esc ends it.")
+        control(st.selectbox, words.LESSON, LESSON, offered, **shown)
+        quiet(" ".join(filter(None, (lesson.about, lesson.minutes and words.ABOUT.format(minutes=lesson.minutes)))))
+        control(st.toggle, words.PRESENTER, PRESENT, help=words.PRESENTER_HELP)
         handout.buttons(lesson)
-        quiet("A lesson of your own is a file; attnviz lesson FILE.toml opens it. The documentation says more.")
+        quiet(words.OWN_LESSON)
 
 
 def _other(now: State, name: str) -> State:
@@ -39,8 +39,7 @@ def notes(step: Step) -> None:
     """The notes for whoever teaches a step, and its answer."""
     if not step.notes or state.get(PRESENT):
         return
-    minutes = f" ({step.minutes} minutes)" if step.minutes else ""
-    with st.expander(f"For the teacher{minutes}"):
+    with st.expander(words.NOTES_OF.format(minutes=step.minutes) if step.minutes else words.NOTES):
         st.markdown(step.notes)
         if step.answer:
-            st.markdown(f"**Solution.** {step.answer}")
+            st.markdown(words.SOLUTION.format(answer=step.answer))

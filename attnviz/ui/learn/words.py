@@ -1,0 +1,52 @@
+"""What the page Learn says, in one place; the texts of lessons are in ``assets/lessons``."""
+
+# The steps of a lesson
+
+CHAPTER, OF_ALL = "Chapter", "{done} of {all} done"
+BACK_TO_TEXT = "Back to my text"
+DEFINITIONS = "Definitions: {names}"
+TRY_IT, YOUR_ANSWER = "Try it", "Your answer"
+FIRST_TRY = "Now try it, to see whether it is so."
+NOT_THIS = "It is not this one. {hint}"
+PICKED_CELL = "You picked the row {query} and the column {key}. "
+PICKED_HEAD = "You picked head {head}. "
+NEXT, BACK, AGAIN, OPEN_ON = "Next chapter", "Back", "Reset this chapter", "Open on the page {page}"
+THE_END = "The end"
+FROM_HERE = {
+    "Heads": "Type a sentence of your own",
+    "Compare": "Compare two texts, models or heads",
+    "Model": "Look into a model",
+}
+"""By pages, why to go there."""
+
+# What a step shows
+
+QUERY, OUTPUT = "Query", "The output of this row is the sum of the values of these words, each times its weight."
+ROW_HEAD = ("key", "q · k", "weight")
+LARGEST = "Largest weight of a row, the mean over 500 queries:"
+HIDE = "Hide the future (causal mask)"
+SMALL_MAPS = "Rows from the top, and columns from the left: {tokens}"
+POSITIONS = "Add positions to the words"
+TRAINING_STEP = "Training step"
+TRAIN, LEARNING = "Train both models", "Both models learn…"
+MASKED, OPEN = "with the causal mask", "without a mask"
+WRITING = (
+    "Where they have to write, with nothing after a word yet, their losses are {masked:.2f} with the mask and "
+    "{open:.2f} without one; a guess has {guess:.2f}."
+)
+
+# The bug museum
+
+BUG, FOUND_OF = "Bug", "{found} of {all} found · shown on: {where}"
+HINT, WHICH_MISTAKE = "Hint {number} of {all}", "What is the mistake?"
+FIX, FINDS, HAPPENED, NEXT_BUG = "The fix", "What finds it", "Where it happened: {where}.", "Next bug"
+
+# For teachers
+
+TEACHERS, LESSON, END = "For teachers", "Lesson", "End"
+ABOUT = "About {minutes} minutes."
+PRESENTER, PRESENTER_HELP = "Presenter view", "Large type. Arrow keys turn the pages, Esc ends it."
+OWN_LESSON = "A lesson of your own is a file; attnviz lesson FILE.toml opens it. The documentation says more."
+HANDOUT, SOLUTIONS = "Handout", "Handout with solutions"
+NOTES, NOTES_OF = "For the teacher", "For the teacher ({minutes} minutes)"
+SOLUTION = "**Solution.** {answer}"
