@@ -108,7 +108,7 @@ def test_no_file_names_this_machine_or_where_packages_come_from():
 
 
 def test_what_the_app_runs_on_is_pinned_exactly():
-    """One version each, no addresses, no options; every range of pyproject.toml admits its pin, here or of the tests."""
+    """One version each, no addresses, no options; every range of pyproject.toml admits its pin."""
     files = ("requirements.txt", "tests/requirements.txt")
     lines = [line for file in files for line in (ROOT / file).read_text().splitlines()]
     pins = dict(line.split("==") for line in lines if line and not line.startswith(("#", "-r")))
