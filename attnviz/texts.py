@@ -3,7 +3,9 @@
 table = over_texts(source, shipped(source))
 """
 
+import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -11,6 +13,7 @@ from attnviz.core import assets
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.core.record import Record
+from attnviz.core.tokens import Sentence
 from attnviz.metrics.heads import METRICS, head_metrics
 from attnviz.sources.base import Source
 
@@ -48,6 +51,22 @@ def lines(data: bytes) -> tuple[str, ...]:
     return found
 
 
+def of_json(line: str) -> str:
+    """The text of a line of JSON lines: a string, or the "text" of an object.
+
+    Raises:
+        InputError: if it holds none.
+    """
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        raise InputError("This line is no JSON.") from None
+    value = value.get("text") if isinstance(value, dict) else value
+    if not isinstance(value, str):
+        raise InputError('This line holds no text: give a string, or an object with a "text".')
+    return value
+
+
 def over_texts(
     source: Source, texts: Sequence[str], report: OnProgress | None = None, edits: Edits = Edits()
 ) -> pd.DataFrame:
@@ -64,36 +83,76 @@ def over_texts(
     if not texts:
         raise InputError("There are no texts to measure on.")
     tables: list[pd.DataFrame] = []
-    for record in _runs(source, texts, edits):
+    sentences, wrong = cut(source, texts)
+    for i, error in wrong.items():
+        raise InputError(f"Text {i + 1}: {error}")
+    for _, record in runs(source, sentences, edits):
         tables += [head_metrics(record, sentence) for sentence in range(len(record.sentences))]
         if report is not None and report(len(tables), len(texts)) is False:
             raise Canceled(f"The measuring was ended after {len(tables)} of {len(texts)} texts.")
     return _summary(tables)
 
 
-def _runs(source: Source, texts: Sequence[str], edits: Edits) -> Iterator[Record]:
-    """The texts in batches of about the same length each, so that there is little padding."""
-    lengths = [_length(source, text, number) for number, text in enumerate(texts, 1)]
-    order = sorted(range(len(texts)), key=lengths.__getitem__)
-    most = len(texts)
-    while order:
-        count = max(1, min(most, next((i for i, at in enumerate(order) if (i + 1) * lengths[at] > TOKENS), len(order))))
-        try:
-            record = source.run(source.tokenize([texts[at] for at in order[:count]]), edits)
-        except AttnvizError:
-            if count == 1:
-                raise
-            most = count // 2  # some models take fewer sentences at once, or one: as one without padding
-            continue
-        order = order[count:]
-        yield record
-
-
-def _length(source: Source, text: str, number: int) -> int:
+def cut(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], dict[int, str]]:
+    """The tokens of each text, and why a text has none, by its index: it is too long, or holds nothing to read."""
     try:
-        return len(source.tokenize([text])[0].tokens)
-    except AttnvizError as error:
-        raise InputError(f"Text {number}: {error}") from None
+        return list(source.tokenize(list(texts))), {}
+    except AttnvizError:
+        pass
+    found, wrong = [], {}
+    for i, text in enumerate(texts):
+        try:
+            found.append(source.tokenize([text])[0])
+        except AttnvizError as error:
+            found.append(None)
+            wrong[i] = str(error)
+    try:  # together they are padded, and can be run together
+        good = iter(source.tokenize([text for text, one in zip(texts, found, strict=True) if one]))
+        return [one and next(good) for one in found], wrong
+    except AttnvizError:
+        return found, wrong
+
+
+def runs(
+    source: Source,
+    sentences: Sequence[Sentence | None],
+    edits: Edits = Edits(),
+    failed: Callable[[int, AttnvizError], None] | None = None,
+) -> Iterator[tuple[list[int], Record]]:
+    """Runs over texts of about the same length, so that there is little padding: which texts, and the record.
+
+    Args:
+        sentences: padded to one length, or those that were not are run with others of their length; None is left out.
+        failed: takes the index of a text that the model does not run, even alone, and why; without it that is raised.
+    """
+    order = sorted((i for i, one in enumerate(sentences) if one), key=lambda i: sentences[i].length)
+    most = len(order)
+    while order:
+        some = order[: _fitting([sentences[i] for i in order[:most]])]
+        longest = sentences[some[-1]].length
+        batch = tuple(replace(sentences[i], tokens=sentences[i].tokens[:longest]) for i in some)
+        try:
+            record = source.run(batch, edits)
+        except AttnvizError as error:
+            if len(some) > 1:
+                most = len(some) // 2  # some models take fewer sentences at once, or one: as one without padding
+                continue
+            if failed is None:
+                raise
+            failed(some[0], error)
+        else:
+            yield some, record
+        order = order[len(some) :]
+
+
+def _fitting(sentences: list[Sentence]) -> int:
+    """How many of them, the shortest first, fit into one run: at least one."""
+    padded = len(sentences[0].tokens)
+    for count, one in enumerate(sentences, 1):
+        padded = min(padded, len(one.tokens))
+        if count > 1 and (count * one.length > TOKENS or padded < one.length):
+            return count - 1
+    return len(sentences)
 
 
 def _summary(tables: list[pd.DataFrame]) -> pd.DataFrame:

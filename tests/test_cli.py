@@ -300,7 +300,7 @@ def test_the_examples_of_the_help_run(run, tmp_path, monkeypatch):
 
         assert (status, err) == (0, "")
     files = {"head.png", "head.csv", "lines.svg", "heads.svg", "mask.pdf", "change.png", "leaks.png", "difference.png"}
-    files |= {"case.html", "texts.txt", "folder"}
+    files |= {"case.html", "texts.txt", "folder", "atlas"}
     assert {file.name for file in tmp_path.iterdir()} == files
 
 

@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status: 0, or 2 with one line on stderr that says what is wrong.
 
     `check` gives 1 if it found errors, `leaks` if it found a leak, `verify` if something differs, `batch` if a text
-    failed.
+    failed, `atlas` if a shard did.
     """
     try:
         options = parser.read(sys.argv[1:] if arguments is None else arguments)
@@ -50,6 +50,10 @@ def _run(options: Namespace) -> int:
         verified = cases.verify(options.file, options.model and values.load(options.model), load=values.fetch)
         out(str(verified))
         return 0 if verified.same else 1
+    if options.command == "atlas":
+        from attnviz.cli import atlas
+
+        return atlas.run(options, out, note)
     from attnviz.cli import batch, commands, leaking
 
     if options.command in ("leaks", "batch"):

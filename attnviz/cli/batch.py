@@ -19,6 +19,7 @@ from attnviz.core.record import Record
 from attnviz.export.explore import explore
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
+from attnviz.texts import of_json
 
 NUMBERS = ("csv", "npz")
 FORMATS = {
@@ -169,15 +170,10 @@ def _content(name: str) -> str:
 
 
 def _of_json(line: str, origin: str) -> Text:
-    """The text of a line: a string, or the "text" of an object."""
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return Text(line, origin, "This line is no JSON.")
-    value = value.get("text") if isinstance(value, dict) else value
-    if not isinstance(value, str):
-        return Text(line, origin, 'This line holds no text: give a string, or an object with a "text".')
-    return Text(value, origin)
+        return Text(of_json(line), origin)
+    except InputError as error:
+        return Text(line, origin, str(error))
 
 
 # Files

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz import __version__, tokenizers
-from attnviz.cli import comparing, forms
+from attnviz.cli import atlas, comparing, forms
 from attnviz.core.errors import InputError, quoted
 
 ABOUT = """See what every attention head does with a sentence, in models that are trained, and what changes.
@@ -24,6 +24,7 @@ EXAMPLES = """examples:
   attnviz compare "the black cat sleeps" --with-step 0 -o difference.png
   attnviz explore "the black cat sleeps" --off c1.3 -o case.html
   attnviz batch texts.txt --model story --as numbers --of overview -o folder/
+  attnviz atlas build story texts.txt -o atlas/
   attnviz lesson
   attnviz leaks "the cat sat down" --model story -o leaks.png
   attnviz mask "the cat sat down" --model scratch --mask window=1 -o mask.pdf
@@ -45,6 +46,7 @@ COMMANDS = {
     "models": "the models that there are, or what was measured of one",
     "masks": "the mask rules that there are and how they are written, and the kinds of masks that check knows",
     "batch": "a picture, a page, a case or the numbers of each of many texts, in a folder; begun again, it goes on",
+    "atlas": "what every head of a model does over a whole corpus: 'atlas build' measures it; begun again, it goes on",
     "leaks": "which outputs move with what their mask hides, token by token; 1 as exit status if one does; -o draws it",
     "save": "a run as a file that 'attnviz open' shows anywhere, with what makes it again",
     "verify": "whether a saved run comes out the same here, and what explains it if not; 1 as exit status then",
@@ -358,6 +360,7 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "models": (_add_name,),
     "masks": (),
     "batch": (_add_texts, _add_head, _add_domain, _add_view, _add_model, _add_site, _add_edits, _add_folder),
+    "atlas": (atlas.add,),
     "leaks": (_add_text, _add_model, _add_leaks, _add_edits, _add_picture),
     "save": (_add_text, _add_save, _add_model, _add_site, _add_edits),
     "verify": (_add_file,),

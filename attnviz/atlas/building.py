@@ -1,0 +1,162 @@
+"""An atlas from a model and a corpus: what is done is never done again, and what was ended goes on."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from attnviz.atlas import corpus, merge, plan, shards
+from attnviz.atlas.corpus import Shard
+from attnviz.atlas.measure import Options, measure
+from attnviz.atlas.plan import Model, Plan
+from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.sources.base import Source
+
+RESULT = "atlas.json"
+"""Written last: an atlas that has it is finished."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an atlas is.
+
+    Attributes:
+        done, of: lines of the corpus.
+        dashboard: the address of Dask's dashboard; "" without Dask.
+    """
+
+    done: int
+    of: int
+    dashboard: str = ""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a build gave.
+
+    Attributes:
+        texts, tokens: that were read.
+        failed: the shards that could not be measured, and why; they are not in the atlas.
+        problems: the lines that could not be read.
+        empty: the lines that were empty.
+    """
+
+    folder: Path
+    texts: int
+    tokens: int
+    failed: tuple[tuple[Shard, str], ...]
+    problems: int
+    empty: int
+
+
+OnProgress = Callable[[Progress], None]
+
+Outcome = tuple[Shard, str]
+"""A shard that was tried, and why it failed; "" if it did not."""
+
+
+def build(
+    model: str,
+    texts: str | Path,
+    folder: str | Path,
+    options: Options = Options(),
+    *,
+    settings: dict[str, Any] | None = None,
+    work: "Callable[[Plan, Path, list[Shard]], Iterator[Outcome]] | None" = None,
+    report: OnProgress = lambda progress: None,
+) -> Result:
+    """Measure every head of a model on every text of a corpus, shard by shard; begun again, it goes on.
+
+    Args:
+        model: a name that `attnviz.load` takes, with its `settings`, or FILE.py:FUNCTION.
+        texts: a file (a text on each line, JSON lines or Parquet), a folder of such files, or a data set by its name.
+        work: what measures shards, such as `engine.Cluster.work`; by default this process, one after another.
+
+    Raises:
+        InputError: if the folder holds another atlas, or the corpus changed.
+        OSError: if the disk is full; what is done is kept.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    made = _planned(model, settings or {}, texts, folder, options)
+    plan.settle(folder, made)
+    (folder / "shards").mkdir(exist_ok=True)
+    (folder / RESULT).unlink(missing_ok=True)
+    wanted = [one for one in made.shards if not path_of(folder, one).exists()]
+    done, of = sum(one.lines for one in made.shards) - sum(one.lines for one in wanted), made.lines
+    report(Progress(done, of))
+    failed = []
+    for shard, error in (work or _here)(made, folder, wanted):
+        if error:
+            failed.append((shard, error))
+        done += shard.lines
+        report(Progress(done, of))
+    return _finished(folder, made, tuple(failed))
+
+
+def path_of(folder: Path, shard: Shard) -> Path:
+    """The file of a shard in the folder of an atlas."""
+    return folder / "shards" / f"{shard.number:06d}.parquet"
+
+
+def one(made: Plan, folder: Path, shard: Shard) -> Outcome:
+    """Measure one shard and write its file: what a worker does.
+
+    Raises:
+        OSError: if its file cannot be written.
+    """
+    try:
+        measured = measure(_loaded(made.model), corpus.texts(folder / made.corpus, shard), made.options)
+    except AttnvizError as error:
+        return shard, str(error)
+    shards.write(shards.table(measured, shard, made.options), path_of(folder, shard))
+    return shard, ""
+
+
+@lru_cache(maxsize=1)
+def _loaded(model: Model) -> Source:
+    """The model of this process; on one thread, as the order of sums depends on how many there are."""
+    torch.set_num_threads(1)
+    return model.source()
+
+
+def _here(made: Plan, folder: Path, wanted: Iterable[Shard]) -> Iterator[Outcome]:
+    before = torch.get_num_threads()
+    try:
+        for shard in wanted:
+            yield one(made, folder, shard)
+    finally:
+        torch.set_num_threads(before)
+        _loaded.cache_clear()
+
+
+def _planned(model: str, settings: dict[str, Any], texts: str | Path, folder: Path, options: Options) -> Plan:
+    there = Path(texts)
+    root, names = corpus.files(there if there.exists() else corpus.fetched(str(texts), folder))
+    found = tuple(corpus.shards(root, names, options.shard))
+    if not found:
+        raise InputError(f"The corpus {quoted(str(texts), 200)} holds no line.")
+    where = os.path.relpath(root.resolve(), folder.resolve())
+    return Plan(Model.of(model, **settings), options, found, Path(where).as_posix())
+
+
+def _finished(folder: Path, made: Plan, failed: tuple[Outcome, ...]) -> Result:
+    """Merge what there is, and write the tables."""
+    whole = [path for shard in made.shards if (path := path_of(folder, shard)).exists()]
+    if not whole:
+        why = failed[0][1] if failed else "there is none"
+        raise InputError(f"No shard of the corpus could be measured: {why}")
+    tables = merge.merged(whole, made.options.keep, made.options.pairs)
+    for name, table in tables.items():
+        shards.write(pa.Table.from_pandas(table, preserve_index=False), folder / f"{name}.parquet")
+    totals = tables["totals"].iloc[0]
+    numbers = {name: int(totals[name]) for name in ("texts", "tokens")}
+    lost = [{"shard": shard.number, "file": shard.file, "line": shard.first, "error": why} for shard, why in failed]
+    plan.write_text(folder / RESULT, json.dumps(numbers | {"failed": lost}, indent=1))
+    return Result(folder, **numbers, failed=failed, problems=len(tables["problems"]), empty=int(totals["empty_lines"]))

@@ -1,0 +1,199 @@
+"""What every head does with the texts of one shard: from a model and texts to one table, and nothing else.
+
+T texts   H heads   M metrics   C classes of tokens   D bins of distances
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from attnviz import ablation, texts
+from attnviz.atlas import classes
+from attnviz.atlas.corpus import EMPTY, Text
+from attnviz.core.edits import Site
+from attnviz.core.errors import AttnvizError
+from attnviz.core.record import Record
+from attnviz.core.tokens import Sentence
+from attnviz.metrics import batch
+from attnviz.metrics.batch import Block
+from attnviz.metrics.heads import METRICS
+from attnviz.sources.base import Source
+
+FURTHEST = 24
+"""Bins of distances to either side: 1, 2 to 3, 4 to 7, ..., to 16 million tokens."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What an atlas keeps.
+
+    Attributes:
+        shard: texts of a shard, at most.
+        keep: the strongest texts of each metric of each head.
+        pairs: the strongest pairs of tokens of each head in a shard, each of two other tokens.
+        ablate: texts of each shard on which every head is switched off in turn.
+    """
+
+    shard: int = 1000
+    keep: int = 10
+    pairs: int = 200
+    ablate: int = 0
+
+
+@dataclass(eq=False)
+class OfSite:
+    """What was measured at a site.
+
+    Attributes:
+        sums: numerators and denominators of each metric, (2, T, H, M).
+        shares: the weights on each class of keys, and what an even spread would give, (2, T, H, C).
+        rows: the rows behind them, (T, H); `left_out` those that were no distributions.
+        distance: the weights at each distance, and the pairs that may attend, (2, H, D).
+        pairs: text, head, query, key and weight of the strongest pairs of each run.
+    """
+
+    sums: np.ndarray
+    shares: np.ndarray
+    rows: np.ndarray
+    left_out: np.ndarray
+    distance: np.ndarray
+    pairs: list[tuple[np.ndarray, ...]] = field(default_factory=list)
+
+    @classmethod
+    def empty(cls, texts: int, heads: int) -> "OfSite":
+        every = [(2, texts, heads, len(METRICS)), (2, texts, heads, len(classes.CLASSES))]
+        every += [(texts, heads), (texts, heads), (2, heads, 2 * FURTHEST + 1)]
+        return cls(*map(np.zeros, every))
+
+    @property
+    def values(self) -> np.ndarray:
+        """Each metric of each text, (T, H, M), NaN where it cannot be measured."""
+        with np.errstate(invalid="ignore"):
+            return self.sums[0] / self.sums[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured in a shard.
+
+    Attributes:
+        read: the texts that were, in their order, with their tokens.
+        written: of a model that writes, what its decoder read at each of them.
+        problems: the lines that were not, and why; empty ones have the reason `EMPTY`.
+        effects: of the texts with heads switched off, each of `ablation.EFFECTS`, (texts, H of all sites, effects).
+    """
+
+    read: tuple[tuple[Text, Sentence], ...]
+    written: tuple[Sentence, ...]
+    problems: tuple[Text, ...]
+    sites: dict[Site, OfSite]
+    effects: np.ndarray
+
+    @property
+    def tokens(self) -> int:
+        return sum(sentence.length for _, sentence in self.read)
+
+
+def measure(source: Source, lines: Sequence[Text], options: Options = Options()) -> Measured:
+    """Run every text of a shard through a model, and measure all heads; what cannot be read is named and left out."""
+    usable = [one for one in lines if not one.error]
+    sentences, wrong = texts.cut(source, [one.text for one in usable]) if usable else ([], {})
+    sites = {site: OfSite.empty(len(usable), source.heads[site]) for site in source.sites}
+    written: dict[int, Sentence] = {}
+    for some, record in texts.runs(source, sentences, failed=lambda i, error: wrong.update({i: str(error)})):
+        written |= dict(zip(some, record.targets, strict=False))
+        for step in record.steps:
+            _add(sites[step.site], record, step, np.array(some), options)
+    good = [i for i in range(len(usable)) if i not in wrong]
+    bad = [Text(usable[i].text, usable[i].line, error) for i, error in wrong.items()]
+    problems = sorted([one for one in lines if one.error] + bad, key=lambda one: one.line)
+    for found in sites.values():
+        found.sums, found.shares = found.sums[:, good], found.shares[:, good]
+        found.rows, found.left_out = found.rows[good], found.left_out[good]
+        renumbered = np.full(len(usable), -1)
+        renumbered[good] = range(len(good))
+        found.pairs = [(renumbered[text], *more) for text, *more in found.pairs]
+    read = tuple((usable[i], sentences[i]) for i in good)
+    targets = tuple(written[i] for i in good if i in written)
+    return Measured(read, targets, tuple(problems), sites, _effects(source, read[: options.ablate]))
+
+
+def _add(found: OfSite, record: Record, step: Any, some: np.ndarray, options: Options) -> None:
+    """Measure a run at a site.
+
+    Args:
+        some: the numbers of its texts in the shard.
+    """
+    words, pairs = classes.words(record, step) if step.site.kind != "cross" else None, []
+    for block in batch.blocks(record, step, classes.columns(record, step)):
+        at = some[block.texts]
+        found.sums[:, at] += batch.measure(record, block).numpy()
+        found.shares[:, at] += classes.shares(block, words).numpy()
+        found.rows[at] += block.counted.sum(-1).numpy()
+        found.left_out[at] += block.left_out.numpy()
+        if block.one_text:
+            found.distance += _by_distance(block).numpy()
+        pairs.append(_pairs(block, at, options.pairs))
+    found.pairs.append(_strongest([np.concatenate(one) for one in zip(*pairs, strict=True)], options.pairs))
+
+
+def _by_distance(block: Block) -> torch.Tensor:
+    """(2, H, D): the weights at each distance, and the pairs that may attend there."""
+    weights = block.by_distance.sum(0)
+    n = (weights.shape[-1] + 1) // 2
+    is_open = torch.ones(1, 1, 1, n) if block.open is None else block.open[..., :n].float()
+    is_open = is_open * block.real[:, None, :, None]
+    pairs = block.diagonals(is_open).sum(0).expand_as(weights)
+    far = torch.arange(-n + 1, n)
+    bins = far.sign() * (far.abs().clamp(min=0.5).log2().floor().long() + 1) + FURTHEST
+    both = torch.stack([weights, pairs])
+    return torch.zeros(*both.shape[:2], 2 * FURTHEST + 1, dtype=both.dtype).index_add_(2, bins, both)
+
+
+def _pairs(block: Block, texts: np.ndarray, most: int) -> tuple[np.ndarray, ...]:
+    """The rows of each head whose strongest key is another typed token and has most weight: text, head, query, key,
+    weight. A row that may attend to one key alone has no choice, and is left out."""
+    weight, key = block.strongest
+    typed = block.sides.typed[block.texts, block.rows, None].mT
+    is_special = block.sides.columns[block.texts, :, 0] > 0
+    chosen = typed & block.counted & (block.open_keys > 1) & (weight > 0)
+    chosen &= ~is_special[torch.arange(len(key))[:, None, None], key] & (key < block.seen[:, None, None])
+    if block.one_text:
+        chosen &= key != block.position
+    flat = weight.where(chosen, 0).transpose(0, 1).flatten(1)  # (H, B R)
+    found, at = flat.topk(min(most, flat.shape[1]))
+    head, rank = (found > 0).nonzero(as_tuple=True)
+    at = at[head, rank]
+    text, row = at // weight.shape[2], at % weight.shape[2]
+    every = texts[text.numpy()], head, block.position[row], key[text, head, row], found[head, rank].double()
+    return tuple(np.asarray(one) for one in every)
+
+
+def _strongest(pairs: list[np.ndarray], most: int) -> tuple[np.ndarray, ...]:
+    """Of each head the pairs with most weight; of equal ones those that come first."""
+    text, head, query, _, weight = pairs
+    order = np.lexsort((query, text, -weight, head))
+    head = head[order]
+    rank = np.arange(len(head)) - np.searchsorted(head, head)
+    return tuple(one[order[rank < most]] for one in pairs)
+
+
+def _effects(source: Source, read: Sequence[tuple[Text, Sentence]]) -> np.ndarray:
+    """(texts, H, effects); NaN for what a model says nothing of."""
+    found = []
+    for text, _ in read:
+        try:
+            swept = ablation.sweep(source, source.tokenize([text.text])).table
+        except AttnvizError:
+            continue
+        found.append(swept[list(ablation.EFFECTS)].to_numpy(dtype=np.float64, na_value=np.nan))
+    heads = sum(source.heads[site] for site in source.sites)
+    return np.stack(found) if found else np.zeros((0, heads, len(ablation.EFFECTS)))
+
+
+def named(problem: Text) -> bool:
+    """Whether a problem is named line by line; empty lines are counted alone."""
+    return problem.error != EMPTY

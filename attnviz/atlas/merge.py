@@ -1,0 +1,164 @@
+"""Shards to one atlas, in the order of their numbers: so the same shards give the same bytes, whenever each was made.
+
+Memory grows with the heads, never with the shards.
+"""
+
+from collections.abc import Iterable
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy import stats
+
+from attnviz.atlas import sketch
+from attnviz.core.errors import InputError
+
+QUANTILES = {"q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}
+
+LEVEL = 0.95
+"""Of the confidence intervals of a mean over texts: by Student's t, texts taken as drawn independently."""
+
+KEYS = ["kind", "site", "head", "name"]
+
+Tables = dict[str, pd.DataFrame]
+"""The parts of an atlas by their names: heads, classes, distances, effects, examples, pairs, problems, totals."""
+
+
+def merged(shards: Iterable[Path], keep: int, pairs: int) -> Tables:
+    """All numbers of some shards together; so many texts of each metric and so many pairs of each head."""
+    found = reduce(lambda one, other: _joined(one, other, keep, pairs), map(_read, shards))
+    sums = found["sums"]
+    by_kind = {kind: _with_intervals(sums[sums["kind"] == kind]) for kind in ("metric", "class", "effect")}
+    known = ["site", "head", "name", "mean", "low", "high", "spread", "texts"]
+    tables = {
+        "heads": _heads(by_kind["metric"], found["keys"], found["counts"]),
+        "classes": by_kind["class"][[*known, "by_token", "even"]],
+        "effects": by_kind["effect"].query("texts > 0")[known],
+        "distances": _distances(sums[sums["kind"] == "distance"]),
+        "examples": _ranked(found["examples"], ["site", "head", "name"], sums),
+        "pairs": _ranked(found["pairs"], ["site", "head"], sums),
+        **{name: found[name] for name in ("problems", "totals")},
+    }
+    whole = dict.fromkeys(("head", "line", "texts", "query", "key", "rank"), "int64")
+    return {
+        name: part.astype({column: kind for column, kind in whole.items() if column in part}).reset_index(drop=True)
+        for name, part in tables.items()
+    }
+
+
+def _ranked(found: pd.DataFrame, by: list[str], sums: pd.DataFrame) -> pd.DataFrame:
+    """In the order of sites, heads and metrics, and in each the largest first, whose rank is 1."""
+    places = {name: {one: i for i, one in enumerate(dict.fromkeys(sums[name]))} for name in by}
+    found = found.sort_values(by, key=lambda column: column.map(places[column.name]), kind="stable")
+    return found.assign(rank=found.groupby(by, sort=False).cumcount() + 1)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A shard as what can be joined."""
+    table = pq.read_table(path)
+    part = table.drop_columns(["bins", "counts"]).to_pandas()
+    sums = part[part["kind"].isin(["metric", "class", "effect", "distance"])].reset_index(drop=True)
+    is_metric = pa.compute.equal(table["kind"], "metric")
+    metrics = table.filter(is_metric)
+    sizes = pa.compute.list_value_length(metrics["bins"]).to_numpy()
+    bins, counts = (pa.compute.list_flatten(metrics[name]).to_numpy().astype(np.int64) for name in ("bins", "counts"))
+    numbers = np.repeat(np.arange(len(sizes)), sizes)
+    place = ["site", "head"]
+    examples = _largest(part, "example")[[*place, "name", "value", "file", "line"]]
+    words = ["query", "key", "query_token", "key_token"]
+    pairs = _largest(part, "pair")[[*place, "value", *words, "file", "line"]]
+    problems = part[part["kind"] == "problem"][["file", "line", "name"]].rename(columns={"name": "problem"})
+    totals = part[part["kind"] == "shard"][["texts", "num", "den"]].astype("int64")
+    return {
+        "sums": sums[[*KEYS, "texts", "mean", "m2", "num", "den", "even"]],
+        "keys": numbers * sketch.WIDTH + bins,
+        "counts": counts,
+        "examples": examples,
+        "pairs": pairs,
+        "problems": problems,
+        "totals": totals.rename(columns={"num": "tokens", "den": "empty_lines"}),
+    }
+
+
+def _largest(part: pd.DataFrame, kind: str) -> pd.DataFrame:
+    return part[part["kind"] == kind].sort_values("value", ascending=False, kind="stable")
+
+
+def _joined(one: dict[str, Any], other: dict[str, Any], keep: int, most: int) -> dict[str, Any]:
+    """Of equal values those of the earlier shard come first."""
+    every = {name: pd.concat([one[name], other[name]]) for name in ("examples", "pairs", "problems")}
+    order = every["examples"].sort_values("value", ascending=False, kind="stable")
+    pairs = every["pairs"].sort_values("value", ascending=False, kind="stable")
+    pairs = pairs.drop_duplicates(["site", "head", "query_token", "key_token"])
+    keys, counts = (np.concatenate([one[name], other[name]]) for name in ("keys", "counts"))
+    keys, counts = sketch.counted(keys, counts)
+    return {
+        "sums": _summed(one["sums"], other["sums"]),
+        "keys": keys,
+        "counts": counts,
+        "examples": order.groupby(["site", "head", "name"], sort=False).head(keep),
+        "pairs": pairs.groupby(["site", "head"], sort=False).head(most),
+        "problems": every["problems"],
+        "totals": one["totals"].reset_index(drop=True) + other["totals"].reset_index(drop=True),
+    }
+
+
+def _summed(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """Counts, means and squared deviations of two sets of texts as one (Chan, Golub and LeVeque 1979), row by row."""
+    if not one[KEYS].equals(other[KEYS]):
+        raise InputError("Two shards of the atlas hold other heads or numbers; give another folder to build it anew.")
+    a, b = (part["texts"].to_numpy(dtype=np.float64) for part in (one, other))
+    with np.errstate(invalid="ignore"):
+        share = np.where(a + b > 0, b / np.maximum(a + b, 1), 0)
+    apart = other["mean"] - one["mean"]
+    means = {name: one[name] + share * (other[name] - one[name]) for name in ("mean", "even")}
+    m2 = one["m2"] + other["m2"] + apart**2 * a * share
+    sums = {name: one[name] + other[name] for name in ("texts", "num", "den")}
+    return one.assign(**means, m2=m2, **sums)
+
+
+def _with_intervals(sums: pd.DataFrame) -> pd.DataFrame:
+    """The mean by text, its interval and the spread of texts, and the quotient over all tokens; NaN where unknown."""
+    texts = sums["texts"].to_numpy(dtype=np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(texts > 0, sums["mean"], np.nan)
+        spread = np.sqrt(np.where(texts > 1, sums["m2"], np.nan) / (texts - 1))
+        width = stats.t.ppf((1 + LEVEL) / 2, np.maximum(texts - 1, 1)) * spread / np.sqrt(texts)
+        by_token = sums["num"] / sums["den"]
+    return sums.assign(mean=mean, low=mean - width, high=mean + width, spread=spread, by_token=by_token)
+
+
+def _heads(metrics: pd.DataFrame, keys: np.ndarray, counts: np.ndarray) -> pd.DataFrame:
+    """A row per head: of each metric the mean by text under its name, and the rest under `<name>_low` and so on."""
+    ends = np.searchsorted(keys, np.arange(1, len(metrics)) * sketch.WIDTH)
+    pieces = zip(np.split(keys % sketch.WIDTH, ends), np.split(counts, ends), strict=True)
+    ranks = [sketch.quantiles(bins, each, tuple(QUANTILES.values())) for bins, each in pieces]
+    metrics = metrics.assign(**dict(zip(QUANTILES, np.array(ranks).T, strict=True)))
+    columns: dict[str, Any] = {}
+    for name, part in metrics.groupby("name", sort=False):
+        if not columns:
+            sites = part["site"].str.split(" layer ", expand=True)
+            columns = {"site": part["site"], "kind": sites[0], "layer": sites[1].astype(int), "head": part["head"]}
+            columns = {key: values.to_numpy() for key, values in columns.items()}
+        columns |= {name: part["mean"].to_numpy()}
+        columns |= {f"{name}_{key}": part[key].to_numpy() for key in ENDS}
+    return pd.DataFrame(columns)
+
+
+ENDS = ("low", "high", "spread", "texts", "by_token", *QUANTILES)
+"""What the columns of a metric end in, but for its mean."""
+
+
+def _distances(sums: pd.DataFrame) -> pd.DataFrame:
+    """As `ByDistance.curve` of all texts together: bins that double to either side, negative before the query."""
+    sums = sums.assign(bin=sums["name"].astype(int))
+    far = 2.0 ** (sums["bin"].abs() - 1)
+    sign = np.sign(sums["bin"])
+    share = sums["num"] / sums.groupby(["site", "head"])["num"].transform("sum")
+    ends = {"nearest": (sign * far).astype(int), "furthest": (sign * (2 * far - 1)).astype(int)}
+    found = sums.assign(**ends, share=share, pairs=sums["den"].astype("int64"), mean=sums["num"] / sums["den"])
+    return found[found["den"] > 0][["site", "head", "nearest", "furthest", "share", "pairs", "mean"]]

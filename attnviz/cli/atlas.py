@@ -1,0 +1,106 @@
+"""The command `atlas`: what every head does over a corpus, built shard by shard."""
+
+import argparse
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from attnviz.cli.bar import Bar
+from attnviz.core.amounts import counted
+from attnviz.core.errors import InputError, quoted
+
+MOST_LISTED = 10
+"""Problems that are named at the end, at most; problems.parquet has more."""
+
+EXTRA = {"pyarrow", "duckdb", "distributed", "dask"}
+
+
+def add(command: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    actions = command.add_subparsers(title="what to do", required=True, metavar="ACTION", dest="action")
+    build = actions.add_parser("build", help="measure every text of a corpus", allow_abbrev=False)
+    build.add_argument("model", metavar="MODEL", help="see 'attnviz models'; or of Hugging Face; or FILE.py:FUNCTION")
+    corpus = "a file with a text on each line, .jsonl or .parquet, a folder of such files, or the name of a data set"
+    build.add_argument("corpus", metavar="CORPUS", help=f"{corpus} of the library 'datasets'")
+    build.add_argument("-o", "--output", metavar="FOLDER", required=True, help="the folder of the atlas")
+    build.add_argument("--step", type=int, metavar="N", help="as the model was after this step of its training")
+    kept = build.add_argument_group("what is kept")
+    whole = {"type": _whole, "metavar": "N"}
+    kept.add_argument("--shard", default=1000, help="texts of a shard, at most (1000)", **whole)
+    kept.add_argument("--keep", default=10, help="strongest texts of each metric of each head (10)", **whole)
+    kept.add_argument("--pairs", default=200, help="strongest pairs of tokens of each head in a shard (200)", **whole)
+    ablate = "texts of each shard on which each head is switched off in turn (0)"
+    kept.add_argument("--ablate", default=0, help=ablate, **whole)
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is no whole number")
+    return int(text)
+
+
+def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:
+    """Do what was asked for; gives the exit status: 1 if a shard failed.
+
+    Raises:
+        AttnvizError: if the model, the corpus or the folder do not fit.
+    """
+    try:
+        return _build(options, say, note)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in EXTRA:
+            raise
+        raise InputError(f"An atlas needs {error.name}: pip install 'attnviz[atlas]'.") from None
+    except KeyboardInterrupt:
+        note("Canceled. The same command goes on where this ended.")
+        raise
+
+
+def _build(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:
+    from attnviz import atlas
+
+    kept = atlas.Options(options.shard, options.keep, options.pairs, options.ablate)
+    settings = {} if options.step is None else {"step": options.step}
+    bar = _Rate(note)
+    try:
+        made = atlas.build(options.model, options.corpus, options.output, kept, settings=settings, report=bar.draw)
+    finally:
+        bar.end()
+    counts = f"{counted(made.texts, 'text')}, {counted(made.tokens, 'token')}"
+    say(f"{counts}, in {made.folder}. Left out: {counted(made.empty, 'empty line')}, {made.problems:,} with problems.")
+    for shard, error in made.failed[:MOST_LISTED]:
+        note(f"{shard.file}, lines {shard.first:,} to {shard.first + shard.lines - 1:,}: {error}")
+    if len(made.failed) > MOST_LISTED:
+        note(f"{len(made.failed) - MOST_LISTED:,} more shards failed; atlas.json names all.")
+    return int(bool(made.failed))
+
+
+class _Rate:
+    """A bar with how many texts a second are measured, and how long the rest takes at that rate."""
+
+    def __init__(self, note: Callable[[str], None]):
+        self._bar, self._note = Bar(sys.stderr), note
+        self._begun: tuple[float, int] | None = None
+
+    def draw(self, progress: Any) -> None:
+        if self._begun is None:
+            self._begun = monotonic(), progress.done
+            if progress.done:
+                self._note(f"{progress.done:,} of {progress.of:,} texts are done already.")
+            if progress.dashboard:
+                self._note(f"Dask's dashboard: {progress.dashboard}")
+        begun, before = self._begun
+        rate = (progress.done - before) / max(monotonic() - begun, 1e-9)
+        left = f", {_time((progress.of - progress.done) / rate)} left" if rate and progress.done < progress.of else ""
+        texts = f"{progress.done:,} of {progress.of:,} texts"
+        self._bar.draw("atlas", progress.done / max(1, progress.of), f"{texts}, {rate:,.0f} a second{left}")
+
+    def end(self) -> None:
+        self._bar.end()
+
+
+def _time(seconds: float) -> str:
+    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min" if minutes < 90 else f"{hours} h"

@@ -1,0 +1,331 @@
+"""Every metric of all heads and all texts of a run at once: the numbers of `head_metrics`, in few passes over weights.
+
+    B texts   H heads   R queries of a block   K keys   M metrics   w weights   s scores
+
+Weights are computed once a block, in the number type of the run, and stay in a processor's cache; sums are float64.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from attnviz.core import attention
+from attnviz.core.record import Record, Step
+from attnviz.core.scoring import Area
+from attnviz.metrics import measures
+from attnviz.metrics.heads import METRICS
+from attnviz.metrics.measures import Sums, token_counts
+
+BLOCK = 2**18
+"""Weights that are held at once: 1 MB of float32."""
+
+SHUT = 2.0**100
+"""In the place of the log-sum-exp of a row that is not measured: its weights become 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """What stands at the queries and keys of a kind of site, in each text of a run.
+
+    Attributes:
+        looks, seen: queries and keys that are not padding, (B,).
+        queries, keys: the numbers of the tokens, (B, Q) and (B, K).
+        typed: which queries are tokens that somebody typed, (B, Q).
+        columns: of each key, numbers to weigh besides its value, (B, K, C); the first says whether it is special.
+    """
+
+    looks: Tensor
+    seen: Tensor
+    queries: Tensor
+    keys: Tensor
+    typed: Tensor
+    columns: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some rows of all heads of a step, in some texts.
+
+    Attributes:
+        texts, rows: which, as slices; `position` is where each row stands, (R,).
+    """
+
+    step: Step
+    sides: Sides
+    texts: slice
+    rows: slice
+    position: Tensor
+
+    @cached_property
+    def counted(self) -> Tensor:
+        """Which rows are measured, (B, H, R): those of tokens that are distributions."""
+        return self._sums.isfinite() & self.real[:, None]
+
+    @cached_property
+    def real(self) -> Tensor:
+        """Which rows are not padding, (B, R)."""
+        return self.position < self.looks[:, None]
+
+    @property
+    def _sums(self) -> Tensor:
+        return self.step.logsumexp[self.texts, :, self.rows]
+
+    @property
+    def left_out(self) -> Tensor:
+        """Rows of tokens that are not measured, (B, H)."""
+        return (self.real[:, None] & ~self.counted).sum(-1)
+
+    @cached_property
+    def looks(self) -> Tensor:
+        return self.sides.looks[self.texts]
+
+    @cached_property
+    def seen(self) -> Tensor:
+        return self.sides.seen[self.texts]
+
+    @cached_property
+    def one_text(self) -> bool:
+        """Whether a query has a place among the keys."""
+        keys = self.step.shape[3] - self.step.has_sink
+        return self.step.site.kind != "cross" and self.step.shape[2] == keys
+
+    @cached_property
+    def open(self) -> Tensor | None:
+        """Where may be attended, broadcasting to (B, H, R, K); None everywhere."""
+        queries, keys = self.step.shape[2:]
+        mask = attention.window(self.step.mask, self.rows, queries=queries, keys=keys)
+        return None if mask is None else Area(self.texts).of(mask)
+
+    @cached_property
+    def open_keys(self) -> Tensor:
+        """Keys that each row may attend to, broadcasting to (B, H, R)."""
+        if self.open is None:
+            return torch.tensor(float(self.step.shape[3])).expand(1, 1, 1)
+        found = self.open.expand(*self.open.shape[:-1], self.step.shape[3]).sum(-1)
+        return found.view((1,) * (3 - found.dim()) + found.shape)
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """Before the mask, (B, H, R, K)."""
+        return self.step.scoring.scores(self.step.query, self.step.key, Area(self.texts, rows=self.rows))
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """(B, H, R, K); 0 in rows that are not measured."""
+        scores = attention.masked(self.scores, self.open)
+        return attention.normalize(scores, logsumexp=self._sums.masked_fill(~self.counted, SHUT))
+
+    @cached_property
+    def entropies(self) -> Tensor:
+        """Of each row in nats, (B, H, R), float64."""
+        return torch.special.entr(self.weights).sum(-1).double()
+
+    @cached_property
+    def on_tokens(self) -> Tensor:
+        """The weights without a sink, each row as shares of what its tokens get, (B, H, R, n)."""
+        if not self.step.has_sink:
+            return self.weights
+        weights = self.weights[..., : self.step.shape[3] - 1]
+        total = weights.sum(-1, keepdim=True)
+        return weights / total.where(total > 0, 1)
+
+    @cached_property
+    def by_distance(self) -> Tensor:
+        """The weights on tokens by key - query, the furthest back first, (B, H, Q + n - 1), float64."""
+        return self.diagonals(self.on_tokens)
+
+    def diagonals(self, cells: Tensor) -> Tensor:
+        """The sums of (..., R, n) numbers at each distance, (..., Q + n - 1), float64.
+
+        In a copy with R - 1 zeros before it and R after each row, a diagonal is a column of another stride.
+        """
+        *many, rows, keys = cells.shape
+        wide = keys + rows
+        padded = cells.new_zeros(*many, rows * wide + rows)
+        padded[..., rows - 1 : rows - 1 + rows * wide].view(*many, rows, wide)[..., :keys] = cells
+        turned = padded.as_strided((*many, rows, wide - 1), (*padded.stride()[:-1], wide + 1, 1))
+        found = padded.new_zeros(*many, self.step.shape[2] + keys - 1, dtype=torch.float64)
+        first = self.step.shape[2] - self.rows.start - rows
+        found[..., first : first + wide - 1] = turned.sum(-2)
+        return found
+
+    @cached_property
+    def strongest(self) -> tuple[Tensor, Tensor]:
+        """The largest weight of each row and its key, (B, H, R)."""
+        return self.weights.max(-1)
+
+    @cached_property
+    def taken(self) -> Tensor:
+        """What each head hands on, (B, H, R, d_v); the length of all that it takes; the weights on columns."""
+        value = self.step.value[self.texts]
+        value = value.to(torch.promote_types(value.dtype, torch.float32))
+        columns = self.sides.columns[self.texts, None].to(value.dtype).expand(-1, value.shape[1], -1, -1)
+        return self.weights @ torch.cat([value, value.norm(dim=-1, keepdim=True), columns], -1)
+
+    @property
+    def on_columns(self) -> Tensor:
+        """The weights on the keys of each column of the sides, (B, H, R, C)."""
+        return self.taken[..., self.step.value.shape[-1] + 1 :]
+
+    @cached_property
+    def twins(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Every typed row and another key that holds its token; of a decoder, an earlier one: text, row, key."""
+        keys = torch.arange(self.sides.keys.shape[1])
+        alike = self.sides.queries[self.texts, self.rows, None] == self.sides.keys[self.texts, None]
+        there = keys < self.position[:, None] if self.step.site.kind == "decoder" else keys != self.position[:, None]
+        alike &= there & (keys < self.seen[:, None, None]) & self.sides.typed[self.texts, self.rows, None]
+        return alike.nonzero(as_tuple=True)
+
+    def mean(self, values: Tensor, where: Tensor | None = None) -> Sums:
+        """Of (B, H, R) values over the measured rows, those that are True in (B or 1, R); finite ones alone."""
+        counted = self.counted & values.isfinite()
+        counted = counted if where is None else counted & where[:, None]
+        return values.double().masked_fill(~counted, 0).sum(-1), counted.sum(-1).double()
+
+
+def blocks(record: Record, step: Step, columns: Tensor | None = None) -> Iterator[Block]:
+    """A step in blocks of at most about `BLOCK` weights: whole texts, or rows of one that is long.
+
+    Args:
+        columns: of each key, (B, K, C), numbers to weigh; the first says whether it is special, no padding.
+    """
+    count, heads, queries, keys = step.shape
+    sides = _sides(record, step, columns)
+    at_once = max(1, BLOCK // max(1, heads * queries * keys))
+    rows = queries if at_once > 1 else max(1, 4 * BLOCK // max(1, heads * keys))
+    for first in range(0, count, at_once):
+        for start in range(0, max(1, queries), rows):
+            part = slice(start, min(start + rows, queries))
+            texts = slice(first, min(first + at_once, count))
+            yield Block(step, sides, texts, part, torch.arange(part.start, part.stop))
+
+
+def _sides(record: Record, step: Step, columns: Tensor | None) -> Sides:
+    each = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
+    looks, seen = torch.tensor([token_counts(record, step, b) for b in range(len(each))]).T
+    queries, keys = (torch.tensor([[token.id for token in both[i]] for both in each]) for i in (0, 1))
+    special = [torch.tensor([[token.special for token in both[i]] for both in each]) for i in (0, 1)]
+    if columns is None:
+        columns = (special[1] & is_token(step, seen)).unsqueeze(-1)
+    return Sides(looks, seen, queries, keys, ~special[0], columns)
+
+
+def is_token(step: Step, seen: Tensor) -> Tensor:
+    """Which keys are not padding, (B, K), where so many of each text are not; a sink is not."""
+    at = torch.arange(step.shape[3])
+    return (at < seen[:, None]) | ((at == len(at) - 1) & bool(step.has_sink))
+
+
+def measure(record: Record, block: Block) -> Tensor:
+    """The sums of every metric in a block: numerators and denominators, (2, B, H, M), float64.
+
+    0 of 0 where one cannot be measured: at such a site, of a model that is read only, or on a text without such tokens.
+    """
+    found = torch.zeros(2, block.counted.shape[0], block.counted.shape[1], len(METRICS), dtype=torch.float64)
+    for at, one in enumerate(METRICS):
+        if one.applies(record, block.step.site) and (one.name not in _OF_ONE_TEXT or block.one_text):
+            found[:, :, :, at] = torch.stack(_MEASURES[one.name](block))
+    return found
+
+
+def _evenness(block: Block) -> Sums:
+    widest = block.open_keys.clamp(min=1).double().log().expand(block.counted.shape)
+    return block.mean(block.entropies)[0], widest.masked_fill(~block.counted, 0).sum(-1)
+
+
+def _distances(block: Block) -> Tensor:
+    n = (block.by_distance.shape[-1] + 1) // 2
+    return torch.arange(-n + 1, n).abs().double()
+
+
+def _of_distance(block: Block, of: Tensor) -> Sums:
+    counted = block.counted
+    if block.step.has_sink:
+        counted = counted & (block.on_tokens.sum(-1) > 0)
+    return block.by_distance @ of, counted.sum(-1).double()
+
+
+def _at(block: Block, by: int) -> Sums:
+    """The weight on the key so many places after the row, where there is a token."""
+    at = block.position + by
+    inside = (at >= 0) & (at < block.seen[:, None])
+    column = at.clamp(0, block.weights.shape[-1] - 1)
+    return block.mean(block.weights[..., torch.arange(len(at)), column], inside)
+
+
+def _first(block: Block) -> Sums:
+    return block.mean(block.weights[..., 0], (block.position > 0)[None] if block.one_text else None)
+
+
+def _special(block: Block) -> Sums:
+    return block.mean(block.on_columns[..., 0], (block.sides.columns[block.texts, :, 0] > 0).any(-1, keepdim=True))
+
+
+def _on_pairs(block: Block, text: Tensor, row: Tensor, key: Tensor) -> Sums:
+    """The weights of the rows on some keys each, over the rows that have one."""
+    shape = block.counted.shape
+    weights = block.weights[text, :, row, key].double()
+    has = torch.zeros(shape[0], shape[2], dtype=torch.bool)
+    has[text, row] = True
+    return weights.new_zeros(shape[:2]).index_add(0, text, weights), (block.counted & has[:, None]).sum(-1).double()
+
+
+def _induction(block: Block) -> Sums:
+    """The keys right after those that hold the row's token."""
+    text, row, key = block.twins
+    inside = key + 1 < block.seen[text]
+    return _on_pairs(block, text[inside], row[inside], key[inside] + 1)
+
+
+def _asymmetry(block: Block) -> Sums:
+    """Over all pairs of tokens with a finite score either way, masked or not."""
+    n = block.step.shape[2]
+    there = block.scores[..., :n]
+    if len(block.position) == n:
+        back = there.mT
+    else:
+        area = Area(block.texts, rows=slice(n), columns=block.rows)
+        back = block.step.scoring.scores(block.step.query, block.step.key, area).mT
+    is_whole = bool((block.looks == n).all() and (block.seen >= n).all())
+    if not (is_whole and block.step.scoring.is_linear):
+        pairs = block.real[:, None, :, None] & (torch.arange(n) < block.seen[:, None])[:, None, None]
+        pairs = pairs & there.isfinite() & back.isfinite()
+        there, back = there.where(pairs, 0), back.where(pairs, 0)
+    apart, length = ((x * x).sum((-2, -1), dtype=torch.float64) for x in (there - back, there))
+    return apart, 4 * length
+
+
+def _output_share(block: Block) -> Sums:
+    """Over the rows that are measured in every head, so that the heads of a site share 1."""
+    step = block.step
+    norms = block.taken[..., : step.value.shape[-1]].norm(dim=-1).double()
+    texts = range(*block.texts.indices(step.shape[0]))
+    off = torch.tensor([[step.is_off(h, sentence=b) for h in range(step.num_heads)] for b in texts])
+    norms = norms.masked_fill(off[:, :, None], 0)
+    total = norms.sum(1)
+    where = (total > 0) & block.counted.all(1)
+    return block.mean(norms / total.where(where, 1)[:, None], where)
+
+
+_MEASURES = {
+    "entropy": lambda block: block.mean(block.entropies),
+    "effective_keys": lambda block: block.mean(block.entropies.exp()),
+    "evenness": _evenness,
+    "confidence": lambda block: block.mean(block.strongest[0]),
+    "distance": lambda block: _of_distance(block, _distances(block)),
+    "local": lambda block: _of_distance(block, (_distances(block) <= measures.NEAR).double()),
+    "self": lambda block: _at(block, 0),
+    "previous": lambda block: _at(block, -1),
+    "next": lambda block: _at(block, 1),
+    "first": _first,
+    "special": _special,
+    "duplicate": lambda block: _on_pairs(block, *block.twins),
+    "induction": _induction,
+    "asymmetry": _asymmetry,
+    "value_weighted": lambda block: block.mean(block.taken[..., block.step.value.shape[-1]]),
+    "output_share": _output_share,
+}
+_OF_ONE_TEXT = {one.name for one in METRICS if "cross" not in one.kinds}

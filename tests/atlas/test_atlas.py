@@ -1,0 +1,324 @@
+"""An atlas is what a plain loop over the texts gives, however the corpus is cut and however often it was ended."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnviz import ablation, api, atlas
+from attnviz.atlas import building, merge, shards, sketch
+from attnviz.atlas.classes import CLASSES
+from attnviz.atlas.corpus import Shard, Text
+from attnviz.atlas.measure import Measured, OfSite, Options
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+from attnviz.core.tokens import Sentence
+from attnviz.metrics.heads import METRICS, head_metrics
+from attnviz.metrics.spread import by_distance
+
+TEXTS = (
+    "the black cat sat . the cat eats",
+    "a dog sleeps",
+    "the red dog sat on the red mat , the dog .",
+    "cat",
+    "it was a black chair and it sat",
+    "the cat and the dog and the mat",
+    "on . on . on . on .",
+)
+
+PARTS = ("heads", "classes", "effects", "distances", "examples", "pairs", "problems", "totals")
+
+
+@pytest.fixture(autouse=True)
+def models(tmp_path, monkeypatch):
+    yield tiny.install(tmp_path, monkeypatch)
+    monkeypatch.undo()
+    tiny.forget()
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(TEXTS) + "\n", "utf-8")
+    return path
+
+
+def read(folder):
+    return {name: pd.read_parquet(folder / f"{name}.parquet") for name in PARTS}
+
+
+def bytes_of(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*.*"))}
+
+
+@pytest.mark.parametrize("model", ["story", "translator"])
+def test_an_atlas_is_what_a_loop_over_the_texts_gives(model, corpus, tmp_path):
+    """Means, spreads, counts and quantiles by text, means by token, and the strongest texts, of every head."""
+    atlas.build(model, corpus, tmp_path / "atlas", Options(shard=3, keep=2))
+    found = read(tmp_path / "atlas")
+    loop = pd.concat(
+        [head_metrics(api.analyze(text, model)).assign(line=line) for line, text in enumerate(TEXTS, 1)]
+    ).set_index(["site", "head"])
+
+    assert len(found["heads"]) == len(loop) / len(TEXTS)
+    for row in found["heads"].itertuples():
+        head = loop.loc[(row.site, row.head)]
+        for name in (one.name for one in METRICS):
+            values = head[name].dropna().to_numpy(dtype=float)
+            assert getattr(row, f"{name}_texts") == len(values)
+            if len(values):
+                assert getattr(row, name) == pytest.approx(values.mean(), rel=1e-5, abs=1e-6)
+                middle = np.quantile(values, 0.5, method="lower")
+                assert getattr(row, f"{name}_q50") == pytest.approx(middle, rel=1 / 255, abs=1e-6)
+            if len(values) > 1:
+                assert getattr(row, f"{name}_spread") == pytest.approx(values.std(ddof=1), rel=1e-3, abs=1e-6)
+        by_token = (head["entropy"] * head["rows"]).sum() / head["rows"].sum()
+        assert row.entropy_by_token == pytest.approx(by_token, rel=1e-5)
+        best = head.sort_values("entropy", ascending=False).head(2)
+        there = found["examples"].query("site == @row.site and head == @row.head and name == 'entropy'")
+        assert there["line"].tolist() == best["line"].tolist()
+        assert there["value"].to_numpy() == pytest.approx(best["entropy"].to_numpy(dtype=float), rel=1e-5)
+
+
+def test_distances_and_classes_are_those_of_every_text(corpus, tmp_path):
+    """Attention against distance adds up over texts; a class is the mean of what the rows of a text give to it."""
+    atlas.build("story", corpus, tmp_path / "atlas", Options(shard=2))
+    found, site = read(tmp_path / "atlas"), Site("decoder", 1)
+    records = [api.analyze(text, "story") for text in TEXTS]
+
+    one = found["distances"].query("site == 'decoder layer 1' and head == 2").set_index("nearest")
+    curves = [by_distance(record.step(site), 2).curve().set_index("nearest") for record in records]
+    for nearest, row in one.iterrows():
+        there = [curve.loc[nearest] for curve in curves if nearest in curve.index]
+        sums = sum(one["mean"] * one["pairs"] for one in there if one["pairs"])
+        assert row["pairs"] == sum(one["pairs"] for one in there)
+        assert row["mean"] == pytest.approx(sums / row["pairs"], rel=1e-5)
+    shares = {name: [] for name in CLASSES}
+    for record in records:
+        weights, tokens = record.step(site).weights(2).double(), record.sentences[0].tokens
+        before = [token.id in [one.id for one in tokens[:i]] for i, token in enumerate(tokens)]
+        of = {"special": [token.special for token in tokens], "repeated": before}
+        of |= {"first": [not i for i in range(len(tokens))], "punctuation": [t.text in (".", ",") for t in tokens]}
+        for name, is_of in of.items():
+            shares[name].append(float(weights[:, np.flatnonzero(is_of)].sum(1).mean()))
+    classes = found["classes"].query("site == 'decoder layer 1' and head == 2").set_index("name")
+    for name in ("special", "repeated", "first", "punctuation"):
+        assert classes.loc[name, "mean"] == pytest.approx(np.mean(shares[name]), rel=1e-5)
+    rows = [len(record.sentences[0].tokens) for record in records]
+    assert classes.loc["first", "even"] == pytest.approx(np.mean([np.mean(1 / np.arange(1, n + 1)) for n in rows]))
+
+
+def test_pairs_are_cells_of_the_texts_and_two_typed_tokens(corpus, tmp_path):
+    """A pair names its text, query, key and weight, as the model run on that text alone has them."""
+    atlas.build("story", corpus, tmp_path / "atlas", Options(shard=4))
+    pairs = read(tmp_path / "atlas")["pairs"]
+
+    assert len(pairs) > 20
+    for row in pairs.sample(20, random_state=0).itertuples():
+        record = api.analyze(TEXTS[row.line - 1], "story")
+        step, tokens = record.step(Site("decoder", int(row.site[-1]))), record.sentences[0].tokens
+        assert float(step.weights(row.head)[row.query, row.key]) == pytest.approx(row.value, abs=1e-5)
+        assert (tokens[row.query].text, tokens[row.key].text) == (row.query_token, row.key_token)
+        assert row.key not in (0, row.query)
+
+
+def test_effects_are_those_of_the_first_texts_of_each_shard(corpus, tmp_path):
+    """Each head switched off alone, on a sample."""
+    atlas.build("story", corpus, tmp_path / "atlas", Options(shard=4, ablate=1))
+    effects = read(tmp_path / "atlas")["effects"].query("name == 'divergence'")
+    source = api.load("story")
+    swept = [ablation.sweep(source, source.tokenize([TEXTS[i]])).table["divergence"] for i in (0, 4)]
+
+    assert effects["texts"].eq(2).all()
+    assert effects["mean"].to_numpy() == pytest.approx(pd.concat(swept, axis=1).mean(axis=1).to_numpy(float), rel=1e-4)
+
+
+def synthetic(values, first):
+    """A shard whose texts have these values in every metric, (T, H, M)."""
+    texts, heads = values.shape[:2]
+    found = OfSite.empty(texts, heads)
+    found.sums[0], found.sums[1] = np.nan_to_num(values) * 3, np.isfinite(values) * 3
+    found.rows[:] = 3
+    read = tuple((Text("", first + i), Sentence("", (), 0)) for i in range(texts))
+    effects = np.zeros((0, heads, len(ablation.EFFECTS)))
+    measured = Measured(read, (), (), {Site("encoder", 0): found}, effects)
+    return shards.table(measured, Shard(0, "a.txt", first, texts, 0, 0, ""), Options(keep=4))
+
+
+@given(
+    values=st.lists(st.floats(0, 40, width=32) | st.just(float("nan")), min_size=2, max_size=24),
+    cuts=st.sets(st.integers(1, 23)),
+)
+def test_any_split_of_texts_gives_the_same_atlas(values, cuts, tmp_path_factory):
+    """Counts, quantiles and strongest texts to the bit; sums up to the rounding of float64."""
+    folder = tmp_path_factory.mktemp("split")
+    array = np.tile(np.array(values)[:, None, None], (1, 2, len(METRICS))) / np.arange(1, 3)[:, None]
+    ends = sorted({0, len(values), *(cut for cut in cuts if cut < len(values))})
+    paths = []
+    for start, stop in [(0, len(values)), *pairwise(ends)]:
+        paths.append(folder / f"{len(paths)}.parquet")
+        shards.write(synthetic(array[start:stop], start + 1), paths[-1])
+    whole, split = merge.merged(paths[:1], 4, 9), merge.merged(paths[1:], 4, 9)
+
+    exact = [name for name in whole["heads"] if name.endswith(("texts", "q05", "q25", "q50", "q75", "q95"))]
+    pd.testing.assert_frame_equal(whole["heads"][exact], split["heads"][exact])
+    pd.testing.assert_frame_equal(whole["examples"], split["examples"])
+    rounded = [one.name for one in METRICS] + [f"{one.name}_spread" for one in METRICS]
+    assert np.allclose(whole["heads"][rounded], split["heads"][rounded], rtol=1e-9, atol=1e-9, equal_nan=True)
+
+
+@given(values=st.lists(st.floats(0, 2.0**100, width=32), min_size=1, max_size=60), share=st.floats(0, 1))
+def test_a_quantile_is_near_the_value_at_its_rank(values, share):
+    """Within 1/256 of it; and counts add up in any order."""
+    values = np.array(values)
+    bins, counts = sketch.counted(sketch.bins(values))
+    exact = np.sort(values)[int(share * (len(values) - 1))]
+
+    assert sketch.quantiles(bins, counts, (share,))[0] == pytest.approx(exact, rel=1 / 256, abs=1e-37)
+    halves = [sketch.counted(sketch.bins(values[i::2])) for i in (1, 0)]
+    keys, sums = sketch.counted(*(np.concatenate(one) for one in zip(*halves, strict=True)))
+    assert (keys.tolist(), sums.tolist()) == (bins.tolist(), counts.tolist())
+
+
+def test_what_was_ended_goes_on_and_gives_the_same_bytes(corpus, tmp_path, monkeypatch):
+    """Only shards that were not whole are measured again."""
+    atlas.build("story", corpus, tmp_path / "whole", Options(shard=2))
+    measured, begun = building.measure, []
+
+    def ended(*arguments):
+        begun.append(arguments[1][0].line)
+        if len(begun) in (2, 4):
+            raise KeyboardInterrupt
+        return measured(*arguments)
+
+    monkeypatch.setattr(building, "measure", ended)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            atlas.build("story", corpus, tmp_path / "ended", Options(shard=2))
+    (tmp_path / "ended" / "shards" / ".000003.parquet.77.part").write_bytes(b"half")
+    atlas.build("story", corpus, tmp_path / "ended", Options(shard=2))
+
+    assert begun == [1, 3, 3, 5, 5, 7]
+    assert bytes_of(tmp_path / "whole").items() <= bytes_of(tmp_path / "ended").items()
+
+
+def test_lines_that_cannot_be_read_are_named_and_the_rest_is_there(tmp_path):
+    """Empty lines are counted; broken ones, and texts that are too long, have their line and the reason."""
+    path = tmp_path / "texts.jsonl"
+    long = " ".join(["cat"] * 40)
+    lines = ['"the cat"', "", "{broken", '{"text": "a dog"}', json.dumps(long), '{"no": 1}', '"the mat"']
+    path.write_bytes("\n".join(lines).encode() + b'\n"\xff"\n')
+    result = atlas.build("story", path, tmp_path / "atlas", Options(shard=3))
+    problems = read(tmp_path / "atlas")["problems"].set_index("line")["problem"]
+
+    assert (result.texts, result.empty, result.problems) == (3, 1, 4)
+    assert problems[3] == "This line is no JSON."
+    assert "reads up to 13" in problems[5]
+    assert problems[6].startswith("This line holds no text")
+    assert problems[8] == "This line is no UTF-8."
+
+
+def test_parquet_and_lines_of_the_same_texts_are_one_atlas(corpus, tmp_path):
+    """Whatever the corpus is kept in, in a folder or alone."""
+    (tmp_path / "kept").mkdir()
+    pd.DataFrame({"text": TEXTS}).to_parquet(tmp_path / "kept" / "corpus.parquet", row_group_size=2)
+    atlas.build("story", corpus, tmp_path / "lines", Options(shard=3))
+    atlas.build("story", tmp_path / "kept", tmp_path / "rows", Options(shard=3))
+    one, other = read(tmp_path / "lines"), read(tmp_path / "rows")
+
+    pd.testing.assert_frame_equal(one["heads"], other["heads"])
+    pd.testing.assert_frame_equal(one["pairs"].drop(columns="file"), other["pairs"].drop(columns="file"))
+
+
+def test_a_corpus_that_changed_under_an_atlas_is_said(corpus, tmp_path):
+    """When it is built again, and when it changes while it is built; what was done stays."""
+    atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
+    made, before = building.plan.read(tmp_path / "atlas"), bytes_of(tmp_path / "atlas" / "shards")
+    corpus.write_text(corpus.read_text("utf-8").replace("dog sleeps", "cat sleeps"), "utf-8")
+
+    with pytest.raises(InputError, match=r"the corpus changed at line 1 of 'corpus.txt' or after it"):
+        atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
+    (tmp_path / "atlas" / "shards" / "000000.parquet").unlink()
+    _, error = building.one(made, tmp_path / "atlas", made.shards[0])
+    assert error.startswith("The corpus changed: lines 1 to 3 of 'corpus.txt' are not what they were.")
+    assert bytes_of(tmp_path / "atlas" / "shards").items() < before.items()
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"model": "translator"}, "holds another atlas: of 'story', not of 'translator'"),
+        ({"options": Options(shard=3)}, "shard is 1000 there and 3 here"),
+        ({"settings": {"step": 20}}, "of 'story' with other weights or settings"),
+    ],
+)
+def test_a_folder_holds_one_atlas(corpus, tmp_path, changed, says):
+    """Another model, other options: another folder."""
+    atlas.build("story", corpus, tmp_path / "atlas")
+    given = {"model": "story", "texts": corpus, "folder": tmp_path / "atlas"} | changed
+
+    with pytest.raises(InputError, match=says):
+        atlas.build(**given)
+
+
+def test_a_full_disk_is_an_error_and_leaves_what_was_done(corpus, tmp_path, monkeypatch):
+    """No half shard has the name of a whole one, and the same command goes on."""
+    whole, written = shards.pq.write_table, []
+
+    def full(table, path, **how):
+        written.append(path)
+        if len(written) == 2:
+            path.write_bytes(b"PAR1")
+            raise OSError(28, "No space left on device", str(path))
+        whole(table, path, **how)
+
+    monkeypatch.setattr(shards.pq, "write_table", full)
+    with pytest.raises(OSError, match="No space left"):
+        atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
+    left = [path.name for path in (tmp_path / "atlas" / "shards").iterdir()]
+    result = atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
+
+    assert left == ["000000.parquet"]
+    assert result.texts == len(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("gone.txt", None, "There is no file or folder"),
+        ("empty.txt", b"", "holds no line"),
+        ("bad.parquet", b"PAR2", "is no Parquet file"),
+        ("blank.txt", b"\n\n", None),
+    ],
+)
+def test_what_is_no_corpus_is_said_in_a_sentence(tmp_path, name, content, says):
+    """A corpus of empty lines is an atlas of nothing."""
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    if says:
+        with pytest.raises(InputError, match=says):
+            atlas.build("story", tmp_path / name, tmp_path / "atlas")
+    else:
+        assert atlas.build("story", tmp_path / name, tmp_path / "atlas").empty == 2
+
+
+def test_a_shard_that_fails_is_named_and_the_others_are_there(corpus, tmp_path, monkeypatch):
+    """The atlas holds what could be measured, and says what is missing."""
+    broken = building.corpus.texts
+
+    def texts(root, shard):
+        if shard.number == 1:
+            raise InputError("The corpus changed.")
+        return broken(root, shard)
+
+    monkeypatch.setattr(building.corpus, "texts", texts)
+    result = atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
+
+    assert [(shard.number, why) for shard, why in result.failed] == [(1, "The corpus changed.")]
+    assert result.texts == 4
+    assert json.loads((tmp_path / "atlas" / "atlas.json").read_text())["failed"][0]["line"] == 4

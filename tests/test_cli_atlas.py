@@ -1,0 +1,37 @@
+"""`attnviz atlas`: an atlas from the shell."""
+
+import pandas as pd
+import pytest
+
+from attnviz import cli
+
+
+def test_an_atlas_is_built_and_says_what_was_left_out(tmp_path, capsys):
+    """Begun again it has nothing to do, and the options that decide what is in it must be the same."""
+    (tmp_path / "texts.jsonl").write_text('"the cat sat"\n\n{\n"a dog sleeps"\n')
+    command = ["atlas", "build", "constructed", str(tmp_path / "texts.jsonl"), "-o", str(tmp_path / "atlas")]
+
+    assert [cli.main(command), cli.main(command)] == [0, 0]
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0].endswith("atlas. Left out: 1 empty line, 1 with problems.")
+    assert out.startswith("2 texts, 6 tokens, in ")
+    assert "4 of 4 texts are done already." in err
+    assert len(pd.read_parquet(tmp_path / "atlas" / "heads.parquet")) == 8
+    assert cli.main([*command, "--keep", "3"]) == 2
+    assert "keep is 10 there and 3 here. Give another folder." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["atlas"], "The following arguments are required: ACTION."),
+        (["atlas", "build", "constructed", "nowhere.txt", "-o", "a"], "There is no file or folder 'nowhere.txt'"),
+        (["atlas", "build", "constructed", "x.txt", "-o", "a", "--keep", "-1"], "'-1' is no whole number"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(arguments, says, tmp_path, monkeypatch, capsys):
+    """And the exit status is 2."""
+    monkeypatch.chdir(tmp_path)
+
+    assert cli.main(arguments) == 2
+    assert says in capsys.readouterr().err
