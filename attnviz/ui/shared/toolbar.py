@@ -24,8 +24,10 @@ LINKS = """<button class="copy-link">Copy link</button>
 <button class="shortcuts" title="Keyboard and words" aria-label="Keyboard and words">?</button>"""
 """Made to work by links.js and glossary.js."""
 
-FOLD = '<details class="fold"><summary>Controls</summary></details>'
-"""On a phone it shows the controls after it, and hides them; the style sheet says how."""
+NOTICES = '.stApp [data-testid="stLayoutWrapper"]:has(> .st-key-notices > .stElementContainer)'
+FOLD = f"""<details class="fold"><summary>Controls</summary></details>
+<style>{NOTICES} {{margin-top: -.8rem;}} @media (max-width: 640px) {{{NOTICES} {{margin-top: -.25rem;}}}}</style>"""
+"""On a phone it shows the controls after it, and hides them, as the style sheet says. Notices come near the line."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ GIVEN = "Anna and Tom went to the park. Anna gave the ball to"
 
 @dataclass(frozen=True)
 class Card:
-    """A state as a link, a question that its picture answers, and the control that is framed, by its name in CSS.
+    """A state as a link, a question that its picture answers, and the control that is framed, by its selector.
 
     Attributes:
         undone: what stands in the place of the question once the card's change is taken back.
@@ -50,20 +50,20 @@ CARDS = {
     "Read a map": Card(
         FIRST,
         "A row shows where one word looks: “because” looks most at “cat”. Where does “was” look?",
-        "map",
+        ".st-key-picture-head",
         "grid_on",
     ),
     "Hide the future": Card(
         {"text": [TIRED], "site": ["e0"], "show": ["0"], "mask": ["subsequent"]},
         "Each English word now sees only the words before it. Which words of the translation change?",
-        "mask",
+        ".st-key-mask-menu",
         "visibility_off",
         "Nothing is hidden now, and the translation is as before.",
     ),
     "Switch off a head": Card(
         {"model": ["story"], "text": [GIVEN], "site": ["d1"], "show": ["0"], "off": ["d1.0"]},
         "Head 0 is off. Who gets the ball now, and who got it before? Switch it on again.",
-        "eye",
+        ".st-key-off-eyes button:first-child",
         "power_settings_new",
         "Head 0 is on again, and Tom gets the ball as before.",
     ),
@@ -73,6 +73,7 @@ WELCOME = kept("welcome", "")
 """What stands there: the claim, the name of a card, or "" for nothing."""
 REPLACED = kept("welcome replaced", "")
 """What the card put in the place of another: a model, a text, both or nothing."""
+FRAMED = "outline: 3px solid light-dark(#a8380b, #fb923c); outline-offset: 3px; border-radius: 6px;"
 UNDO = '<small>Opened: {}. <button class="undo-card">Undo</button></small>'
 """Made to work by links.js."""
 
@@ -98,7 +99,8 @@ def cards(settings: Mapping[str, Setting]) -> None:
     card = card if says != CLAIM else None
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
         undo = UNDO.format(state.get(REPLACED)) if card and state.get(REPLACED) else ""
-        st.html(f'<div class="guide guide-{card.frame if card else "none"}"><p>{plain(says)}</p>{undo}</div>')
+        framed = f"<style>{card.frame} {{{FRAMED}}}</style>" if card else ""
+        st.html(f'<div class="guide{" undoes" * bool(undo)}"><p>{plain(says)}</p>{undo}{framed}</div>')
         for name, one in CARDS.items():
             look = {"icon": f":material/{one.icon}:", "type": "primary" if one is card else "secondary"}
             if st.button(name, key=f"card {name}", on_click=_open, args=(name, settings), **look):
