@@ -32,7 +32,7 @@ check: $(VENV)/for-tests ## ruff, and who may import whom
 	$(BIN)/lint-imports
 
 docs: $(VENV)/for-docs ## build the documentation in build/site, without a network; it opens from disk: build/site/index.html
-	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints tables, asserts nothing
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/core.py

@@ -4,6 +4,7 @@ import re
 import shlex
 from io import StringIO
 from pathlib import Path
+from zlib import decompress
 
 import pytest
 
@@ -64,7 +65,8 @@ def run(line: str) -> None:
     assert command, line
     arguments = shlex.split(command[1])
     assert not set("|<>;&$`") & set(re.sub("'[^']*'|\"[^\"]*\"", "", command[1])), line
-    if not arguments or arguments[0] in ("app", "open") or (arguments[0] == "lesson" and len(arguments) > 1):
+    serves = not arguments or arguments[0] in ("app", "open") or (arguments[0] == "lesson" and arguments[1:])
+    if serves and "--handout" not in arguments:
         parser.read(arguments)  # a server
         return
     with pytest.MonkeyPatch.context() as patch:
@@ -113,3 +115,21 @@ def row(name: str) -> str:
 def test_what_is_said_of_a_model_was_measured(name):
     """Number by number as on the card, which `make evidence` writes."""
     assert row(name) in TEXTS["docs/models.md"].splitlines()
+
+
+def test_the_site_is_whole(tmp_path, monkeypatch):
+    """Strict: each link and name leads somewhere. No page asks a network; each public name is in the reference."""
+    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path)))
+    pages = {page: page.read_text(encoding="utf-8") for page in tmp_path.glob("**/*.html")}
+    loaded = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=[\"']?(?:https?:)?//")
+    names = decompress((tmp_path / "objects.inv").read_bytes().split(b"zlib.\n", 1)[1]).decode()
+    public = [getattr(attnviz, name) for name in attnviz.__all__ if name not in attnviz._MODULES]
+
+    assert len(pages) > len(PAGES)
+    assert [page.name for page, text in pages.items() if loaded.search(text)] == []
+    assert [one for one in public if f"{one.__module__}.{one.__qualname__} " not in names] == []
+    assert all(f'<h2 id="{name}">' in pages[tmp_path / "reference" / "shell.html"] for name in parser.COMMANDS)

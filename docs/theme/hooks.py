@@ -1,29 +1,58 @@
-"""Pages of the site that are made and not written: the shell's help, and files that have their place elsewhere."""
+"""Pages of the site that are made and not written: the shell's help, tables of rules, notebooks, formulas."""
 
 import argparse
+import json
+import re
+from base64 import b64decode
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
+from typing import Any
 
+from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
+import attnviz
+from attnviz.check import CHECKS
 from attnviz.cli import parser
+from attnviz.metrics.heads import METRICS
 
 ROOT = Path(__file__).parents[2]
 COPIED = {
     "theme/icon.png": "assets/icon.png",
     "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
     "reference/file-format.md": "attnviz/files/format.md",
 }
-"""Files of the site, by where they stand in it and in the project."""
+"""Files of the site that have their place elsewhere in the project."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what is made."""
+    """Add the pages that are made; a notebook becomes one."""
     for place, path in COPIED.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
     files.append(File.generated(config, "reference/shell.md", content="\n".join(_shell())))
+    for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
+        files.remove(file)
+        for made in _notebook(file, config):
+            files.append(made)
     return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
+    """Put the tables in that a page names by a line of its own."""
+    if not page.file.src_uri.startswith("reference/"):
+        return markdown
+    return re.sub("^(NAMES|METRICS|CHECKS)$", lambda name: "\n".join(TABLES[name[0]]()), markdown, flags=re.MULTILINE)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Formulas as MathML, which browsers draw without a script."""
+    formula = r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>'
+    kinds = {"span": "inline", "div": "block"}
+    return re.sub(formula, lambda found: convert(unescape(found[2]), display=kinds[found[1]]), html, flags=re.DOTALL)
 
 
 def _shell() -> Iterator[str]:
@@ -56,3 +85,51 @@ def _group(group: argparse._ArgumentGroup) -> Iterator[str]:
         help = (action.help or "").replace("|", "\\|").replace("<", "&lt;")
         yield f"| `{names}{takes}` | {help} |"
     yield ""
+
+
+def _names() -> Iterator[str]:
+    yield "| name | what it is |\n|---|---|"
+    for name in attnviz.__all__:
+        value = getattr(attnviz, name)
+        where = value.__name__ if name in attnviz._MODULES else f"{value.__module__}.{value.__qualname__}"
+        first = re.split(r"(?<=[.?:]) |\n", (value.__doc__ or "").strip())[0].removesuffix(":").replace("|", "\\|")
+        link = f"`attnviz.{name}`" if name in attnviz._MODULES else f"[`attnviz.{name}`][{where}]"
+        yield f"| {link} | {first} |"
+
+
+def _metrics() -> Iterator[str]:
+    yield "| number | what it says | formula | range | source |\n|---|---|---|---|---|"
+    for one in METRICS:
+        yield f"| {one.title} | {one.means} | ${one.formula}$ | {one.range} | {one.source} |"
+
+
+def _checks() -> Iterator[str]:
+    yield "| rule | when it speaks |\n|---|---|"
+    yield from (f"| `{name}` | {when} |" for name, when in CHECKS.items())
+
+
+TABLES = {"NAMES": _names, "METRICS": _metrics, "CHECKS": _checks}
+"""What stands for which line."""
+
+
+def _notebook(file: File, config: MkDocsConfig) -> Iterator[File]:
+    """A page of an executed notebook, and its pictures."""
+    place, pictures, parts = file.src_uri.removesuffix(".ipynb"), [], []
+    for cell in json.loads(file.content_string)["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        parts.extend(_output(output, f"{place}-{len(pictures)}", pictures) for output in cell.get("outputs", ()))
+    yield File.generated(config, f"{place}.md", content="\n\n".join(parts))
+    yield from (File.generated(config, name, content=content) for name, content in pictures)
+
+
+def _output(output: dict, stem: str, pictures: list[tuple[str, bytes]]) -> str:
+    """What a cell gave, as Markdown; a picture is put to the others."""
+    data = {kind: "".join(lines) for kind, lines in output.get("data", {"text/plain": output.get("text", "")}).items()}
+    for kind, ending in (("image/svg+xml", "svg"), ("image/png", "png")):
+        if kind in data:
+            pictures.append((f"{stem}.{ending}", data[kind].encode() if ending == "svg" else b64decode(data[kind])))
+            return f"![{data.get('text/plain', 'picture')}]({Path(stem).name}.{ending})"
+    if "text/html" in data:
+        return data["text/html"]
+    return f"```text\n{data.get('text/plain', '').rstrip()}\n```"
