@@ -330,11 +330,14 @@ class Seen:
 
         A query that has but one key to look at gives it 1.
         """
-        most, at = self.strongest(head)
         row = None if query is None else self.queries.at(query)
         if row is None:
+            most, at = self.strongest(head)
             row = int(np.where(most < 1, most, 0).argmax()) if most.size else 0
-        return int(self.queries.starts[row]), int(self.keys.starts[at[row]])
+            column = at[row]
+        else:
+            column = np.nan_to_num(self.weights(head, slice(row, row + 1))[0], nan=-1.0).argmax()
+        return int(self.queries.starts[row]), int(self.keys.starts[column])
 
     def largest(self) -> float:
         """The largest weight of all heads, NaN aside, of the whole map."""

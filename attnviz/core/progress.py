@@ -1,4 +1,4 @@
-"""How far a run is, and the way to end it: told by attention, the one part of a run that grows with n².
+"""How far a run is, and the way to end it: told by attention, and by all that goes through a map: what grows with n².
 
 Like a tap it belongs to one run. It is not handed down the model: who waits for a run knows nothing of its code.
 """
@@ -16,7 +16,7 @@ class Progress:
     """Of a run that is going on, to be read and ended from any thread.
 
     Attributes:
-        calls: attention calls of the run.
+        calls: attention calls of the run, or maps to go through.
         done: those that are over.
         part: how much of the next one is, from 0 to 1.
         canceled: set it, and the run ends within one block of a call.
@@ -51,7 +51,7 @@ def watched(progress: Progress) -> Iterator[None]:
 
 
 def tell(part: float) -> None:
-    """So much of an attention call is done; 1 ends it.
+    """So much of an attention call, or of a map, is done; 1 ends it.
 
     Raises:
         Canceled: if nobody waits for the run any more.

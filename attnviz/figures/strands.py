@@ -113,7 +113,7 @@ def window(
     if row is None and column is None:
         row = 0
     if column is None:
-        column = int(seen.strongest(head)[1][row])
+        column = seen.keys.at(seen.strongest_cell(head, int(seen.queries.starts[row]))[1])
     if row is None:
         row = column if len(seen.queries) == len(seen.keys) else 0
     places = {"rows": _around(seen.queries, row, most), "columns": _around(seen.keys, column, most)}

@@ -61,7 +61,7 @@ def apart(a: Map, b: Map, rows: range, columns: range, tile: int) -> Apart:
     down = ends[1].largest > ends[0].largest
     picked = [np.where(down, ends[1].__dict__[name], ends[0].__dict__[name]) for name in ("at_query", "at_key")]
     signed = np.where(down, -ends[1].largest, ends[0].largest)
-    variation = _variation(a, b, rows, sums)
+    variation = _variation(a, b, rows, sums, whole=len(columns) == a[0].shape[3])
     states = tuple(_states(*side, found, rows) for side, found in zip((a, b), maps, strict=True))
     return Apart(maps, states, signed, *picked, variation.numpy())
 
@@ -73,13 +73,14 @@ def _weights(block: Block) -> Tensor:
     return block.weights.double()
 
 
-def _variation(a: Map, b: Map, rows: range, sums: Tensor) -> Tensor:
+def _variation(a: Map, b: Map, rows: range, sums: Tensor, *, whole: bool) -> Tensor:
     """Half of what differs in each row, with what stands outside of the window; NaN where one is no distribution."""
     at = slice(rows.start, rows.stop)
-    totals = [row_sums(step, head, sentence=sentence, rows=at).double() for step, head, sentence in (a, b)]
+    each = () if whole else (a, b)
+    totals = [row_sums(step, head, sentence=sentence, rows=at).double() for step, head, sentence in each] or sums[1:]
     outside = (totals[1] - sums[2]) - (totals[0] - sums[1])
-    whole = torch.stack([total.isfinite() & ((total - 1).abs() < 1e-3) for total in totals]).all(0)
-    return ((sums[0] + outside.abs()) / 2).where(whole, torch.nan)
+    sums_to_1 = torch.stack([total.isfinite() & ((total - 1).abs() < 1e-3) for total in totals]).all(0)
+    return ((sums[0] + outside.abs()) / 2).where(sums_to_1, torch.nan)
 
 
 def _states(step: Step, head: int | str, sentence: int, found: Pooled, rows: range) -> np.ndarray:

@@ -102,9 +102,13 @@ class Beside:
 
     def pooled(self, tile: int | None = None) -> Apart:
         """Two maps over the same tokens, measured block by block."""
+        return self.measure(*self.asked(tile))
+
+    def asked(self, tile: int | None = None) -> tuple:
+        """What `measure` is given."""
         tile = tile or -(-max(len(self.rows), len(self.columns)) // TILES)
         sides = ((side.record, side.site, side.head, side.sentence) for side in (self.a, self.b))
-        return self.measure(*sides, *((part[0][0], part[-1][0] + 1) for part in (self.rows, self.columns)), tile)
+        return *sides, *((part[0][0], part[-1][0] + 1) for part in (self.rows, self.columns)), tile
 
     @cached_property
     def variation(self) -> np.ndarray:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from attnviz.core.blocks import Blockwise, is_open
 from attnviz.core.masks import Mask
+from attnviz.core.progress import tell
 from attnviz.core.record import Step
 from attnviz.metrics.combined import may_attend, weights_of
 
@@ -60,7 +61,7 @@ def blocks(
 ) -> Iterator[Block]:
     """Every block of a window, row by row; none holds a part of a tile beside another tile.
 
-    What a mask is known to block is not computed.
+    What a mask is known to block is not computed. To `core.progress` the map is one call.
     """
     rows = Blockwise(step, head, sentence=sentence).rows if isinstance(head, int) else _combined(step, head, sentence)
     for down in _stretches(queries, tile, HEIGHT * torch.get_num_threads()):
@@ -71,6 +72,7 @@ def blocks(
                 allowed = may_attend(step, head, down.slice, across.slice, sentence=sentence)
                 open = allowed if allowed.any() else False
             yield Block(down, across, open, weights(across.slice, allowed) if filled or open is not False else None)
+        tell((down.start + len(down.places)) / len(queries))
 
 
 def openings(

@@ -20,8 +20,8 @@ from attnviz.metrics.stream import Block, blocks, openings
 TILES = 512
 """Tiles on the longer side of a map, unless asked otherwise."""
 
-MOST_KNOWN = 16
-"""Whole maps of a long text that are kept in tiles, 10 MB each at most: a zoom draws the same thumbnails again."""
+MOST_KNOWN = 200_000_000
+"""Bytes of the whole maps of a long text that are kept in tiles: a zoom draws the same thumbnails again."""
 
 _known: WeakKeyDictionary[Step, dict[tuple, "Pooled"]] = WeakKeyDictionary()
 """By head, sentence and tile, for as long as there is their step."""
@@ -50,6 +50,11 @@ class Pooled:
     sums: np.ndarray | None
     sizes: np.ndarray
     open: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        """Of its arrays."""
+        return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
 
     @property
     def means(self) -> np.ndarray:
@@ -89,9 +94,10 @@ def pooled(
             tiles.add(block)
             add(block)
         found()  # who asks for a whole map asks for the largest of each row next
-        while len(known) >= MOST_KNOWN:
+        made = tiles.pooled()
+        while known and made.nbytes + sum(one.nbytes for one in [*known.values()]) > MOST_KNOWN:
             known.pop(next(iter(known)), None)
-        made = known[name] = tiles.pooled()
+        known[name] = made
     return made
 
 

@@ -1,5 +1,7 @@
 """Multi-head attention, section 3.2.2 of Vaswani et al. 2017: project, split into heads, attend, join, project."""
 
+from contextlib import AbstractContextManager, suppress
+
 from torch import Tensor, nn
 
 from attnviz.core.edits import Edits, Site
@@ -9,12 +11,32 @@ from attnviz.core.origin import PROJECTIONS, Embedded, Linear, Origin
 from attnviz.core.tap import Tap
 
 
-class Watching(Tap):
-    """A tap that also keeps what each call was given before it was projected, and the layer that projected it."""
+class Reached(Exception):
+    """A run came to the call that it was made for."""
 
-    def __init__(self, edits: Edits = Edits()):
+
+class Watching(Tap):
+    """A tap that also keeps what each call was given before it was projected, and the layer that projected it.
+
+    Args:
+        until: the call at which the run ends, within `reached`: what comes after it is not asked for.
+    """
+
+    def __init__(self, edits: Edits = Edits(), until: Site | None = None):
         super().__init__(edits)
         self.calls: dict[Site, tuple[MultiHeadAttention, Tensor, Tensor]] = {}
+        self.until = until
+
+    def watch(self, site: Site, layer: "MultiHeadAttention", query: Tensor, key: Tensor) -> None:
+        """Keep what a call was given."""
+        self.calls[site] = layer, query, key
+        if site == self.until:
+            raise Reached
+
+    @property
+    def reached(self) -> AbstractContextManager:
+        """Around a run that ends at a call."""
+        return suppress(Reached)
 
     def origin(self, site: Site, query_tokens: Embedded, key_tokens: Embedded) -> Origin:
         """What the call at a site came from."""
@@ -78,7 +100,7 @@ class MultiHeadAttention(nn.Module):
                 raise ShapeError(f"The {name} has shape {tuple(tensor.shape)}; it must be {expected}.")
         tap = Tap(keep=False) if tap is None else tap
         if isinstance(tap, Watching):
-            tap.calls[site] = (self, query, key)
+            tap.watch(site, self, query, key)
         heads = tap.attend(
             self._split(self.w_q(query)),
             self._split(self.w_k(key)),

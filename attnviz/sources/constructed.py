@@ -46,8 +46,9 @@ class Constructed(Source):
     def origin(self, record: Record, site: Site) -> Origin:
         """What the call at a site was projected from; positions have columns of their own, so both parts are added."""
         record.step(site)
-        tap = Watching(record.edits)
-        _run(record.sentences, tap)
+        tap = Watching(record.edits, until=site)
+        with tap.reached:
+            _run(record.sentences, tap)
         whole = constructed.embed(_ids(record.sentences))
         positions = torch.zeros_like(whole[0])
         positions[:, constructed.POSITION] = whole[0, :, constructed.POSITION]

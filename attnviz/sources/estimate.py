@@ -1,4 +1,4 @@
-"""What a run costs before it is run: seconds on this machine, and bytes."""
+"""What a run costs before it is run, and what a page costs that goes through its maps: seconds here, and bytes."""
 
 import time
 from dataclasses import dataclass
@@ -7,9 +7,10 @@ from functools import cache, lru_cache
 import torch
 
 from attnviz.core import attention
-from attnviz.core.amounts import size
+from attnviz.core.amounts import counted, size
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Mask, Subsequent
+from attnviz.core.record import Record, Step
 from attnviz.sources.base import Source
 
 FEW = 5e9
@@ -21,22 +22,30 @@ USUAL = 5e9
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of a run.
+    """Of a run, or of maps.
 
     Attributes:
         tokens: of all its sentences, padding included.
         seconds: how long it takes, about.
         bytes: how much memory it has at once, at most.
         kept: what its record keeps of that.
+        maps: that it goes through; 0 for a run.
     """
 
     tokens: int
     seconds: float
     bytes: int
     kept: int
+    maps: int = 0
 
     def __str__(self) -> str:
-        return f"{self.tokens:,} tokens: about {in_time(self.seconds)} and {size(self.bytes)}"
+        what = f"{self.what} of " if self.maps else ""
+        return f"{what}{self.tokens:,} tokens: about {in_time(self.seconds)} and {size(self.bytes)}"
+
+    @property
+    def what(self) -> str:
+        """How many maps it goes through."""
+        return counted(self.maps, "map")
 
 
 def in_time(seconds: float) -> str:
@@ -64,6 +73,29 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
     masks = 8 * sentences * length**2 if source.facts else 0
     rate = USUAL if operations < FEW else operations_per_second()
     return Estimate(tokens, operations / rate, kept + 32 * tokens * width + masks, kept)
+
+
+def of_maps(step: Step, maps: int = 1, *, rows: range | None = None, columns: range | None = None) -> Estimate:
+    """What it takes to go through so many maps of a call, or a window of each, block by block.
+
+    - seconds = 2 · cells · (d_k + d_v) / operations per second, as the attention of a head takes. Of a window no cell
+      is taken to be blocked.
+    - bytes = 48 for each tile, and two blocks.
+    """
+    queries, keys = step.shape[2:]
+    whole = rows is None and columns is None and queries == keys and isinstance(step.mask, Mask)
+    sides = [queries if rows is None else len(rows), keys if columns is None else len(columns)]
+    cells = _computed(step.mask, queries) if whole else sides[0] * sides[1]
+    operations = 2 * maps * cells * (step.query.shape[-1] + step.value.shape[-1])
+    rate = USUAL if operations < FEW else operations_per_second()
+    return Estimate(max(sides), operations / rate, (12 * maps + 2) << 20, 0, maps)
+
+
+def of_all_maps(record: Record) -> Estimate:
+    """What it takes to go through the map of every head of a run."""
+    parts = [of_maps(step, step.num_heads) for step in record.steps]
+    together = {name: sum(getattr(one, name) for one in parts) for name in ("seconds", "bytes", "kept", "maps")}
+    return Estimate(max(one.tokens for one in parts), **together)
 
 
 def longest(source: Source, most: int, seconds: float, bytes: int, edits: Edits = Edits(), sentences: int = 1) -> int:

@@ -106,8 +106,9 @@ class Scratch(Source):
     def origin(self, record: Record, site: Site) -> Origin:
         """What the call at a site of one of its records was projected from, by running it again."""
         record.step(site)
-        tap = _Changing(self, record.edits)
-        self._run(record.sentences, tap)
+        tap = _Changing(self, record.edits, until=site)
+        with tap.reached:
+            self._run(record.sentences, tap)
         words = torch.stack([self._words(sentence) for sentence in record.sentences])
         embedded = Embedded(words, sinusoidal(*words.shape[1:]) if self.positions else None)
         return tap.origin(site, embedded, embedded)
@@ -133,8 +134,8 @@ class Scratch(Source):
 class _Changing(Watching):
     """Sets the numbers of queries, keys and values that a source has changed, on the way into attention."""
 
-    def __init__(self, source: Scratch, edits: Edits):
-        super().__init__(edits)
+    def __init__(self, source: Scratch, edits: Edits, until: Site | None = None):
+        super().__init__(edits, until)
         self.changes = [change for change in source.changes if change.matrix in VECTORS]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, site: Site, **settings) -> Tensor:

@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz.core import assets
-from attnviz.core.errors import AttnvizError, EmptyRowError
+from attnviz.core.errors import AttnvizError, EmptyRowError, TooLong
 from attnviz.ui.shared import arrivals, history, pages, state
 from attnviz.ui.shared.text import SCRIPTS, STYLE, note
 
@@ -108,21 +108,19 @@ def body(
         cards: whether those of a first visit stand above it.
     """
     from attnviz.ui import settings
-    from attnviz.ui.shared import budget, cache, lengths, runs, welcome
+    from attnviz.ui.shared import cache, lengths, runs, welcome
 
     context = get_script_run_ctx()
     _ways[context.session_id] = Way(context.page_script_hash, context.page_script_hash)
     if cards:
         welcome.cards(settings.LINKED)
     try:
-        with cache.page():
+        with cache.page(), runs.page():
             if chosen is not None:
-                budget.check_page(page.__module__.split(".")[-2], chosen[0], cache.sentences(*chosen))
                 page(*chosen)
-        runs.leave()
     except runs.Waiting as waiting:
         runs.show(waiting.run)
-    except budget.TooLongHere as error:
+    except TooLong as error:
         lengths.offers(error, *chosen)
     except AttnvizError as error:
         empty = "Some rows are fully masked, and that is set to be an error. Choose zero, nan or uniform."

@@ -86,7 +86,7 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
     """
     step = shown(record, site, head, query, sentence)
     positions, at = one(keys, step.shape[3], "keys"), slice(query, query + 1)
-    window, exact = slice_of(positions), _in_float64(step)
+    window, exact = slice_of(positions), _in_float64(step, head, sentence)
     masked = exact.masked_scores(head, at, sentence=sentence)[0]
     weights, maximum, exps, state = _softmax(masked, step.scoring.empty_rows)
     value = exact.value[sentence, head]
@@ -133,9 +133,11 @@ def _softmax(masked: Tensor, empty_rows: str) -> tuple[Tensor, float, Tensor, st
     return weights, maximum, (masked - maximum).exp(), NAN if bool(weights.isnan().any()) else WEIGHTS
 
 
-def _in_float64(step: Step) -> Step:
-    """The same step with wider numbers; a product of two float32 numbers is exact in float64."""
-    return replace(step, query=step.query.double(), key=step.key.double(), value=step.value.double())
+def _in_float64(step: Step, head: int, sentence: int) -> Step:
+    """The same step with wider numbers of one head; a product of two float32 numbers is exact in float64."""
+    one = (slice(sentence, sentence + 1), slice(head, head + 1))
+    wide = {name: getattr(step, name) for name in ("query", "key", "value")}
+    return replace(step, **{name: part[one].double().expand_as(part) for name, part in wide.items()})
 
 
 def until(step: Step, stage: str) -> Step:

@@ -125,9 +125,9 @@ def test_what_is_known_to_be_blocked_is_not_computed(monkeypatch):
 def test_a_long_map_is_pooled_once(monkeypatch):
     """Whole, and for each head and tile; a window is computed anew, and only the latest maps are kept."""
     monkeypatch.setattr(of_each_row, "LONG", K - 1)
-    monkeypatch.setattr(tiles, "MOST_KNOWN", 2)
     step = step_of(torch.float32, None)
     first = metrics.pooled(step, 0, tile=2)
+    monkeypatch.setattr(tiles, "MOST_KNOWN", 2 * first.nbytes)
 
     assert metrics.pooled(step, 0, tile=2) is first
     assert metrics.pooled(step, 1, tile=2) is not first

@@ -1,15 +1,19 @@
 """Runs that take longer than a page may wait: estimated, shared, told of, canceled, and refused beyond the budget."""
 
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from threading import Event, Thread
 
 import pytest
-from test_hostile_pages import compare_page, overview_page, steps_page
+from test_hostile_pages import compare_page, overview_page
 from test_pages import button, heads_page, html, masks_page, opened
 
 from attnviz import api
 from attnviz.core import attention, progress
 from attnviz.core.errors import Canceled
 from attnviz.core.record import Record
+from attnviz.metrics import beside
 from attnviz.sources import estimate
 from attnviz.ui.shared import budget, cache, runs
 
@@ -178,17 +182,76 @@ def test_a_budget_that_is_no_number_is_one_sentence(name, value, monkeypatch):
     budget._number.cache_clear()
 
 
-@pytest.mark.parametrize("page", [masks_page, overview_page, steps_page, compare_page])
-def test_pages_that_take_long_for_a_long_text_say_how_many_tokens_they_take(page, monkeypatch):
-    monkeypatch.setattr(budget, "MOST_TOKENS", dict.fromkeys(budget.MOST_TOKENS, 20))
+@pytest.fixture
+def costly(monkeypatch):
+    """Every map takes a second by the estimate, and is made apart from the page; gives what sets the budget."""
+    maps = estimate.of_maps
 
-    app = opened(page, model="constructed", text="the cat sat on the mat " * 5)
+    def given(*args, **window) -> estimate.Estimate:
+        found = maps(*args, **window)
+        return replace(found, seconds=float(found.maps))
 
-    assert "The text has 30 tokens." in html(app)
-    assert "takes up to 20 with this model; Heads shows all of it." in html(app)
-    assert not app.get("vega_lite_chart")
-    app = button(app, "Use the first 20 tokens").click().run()
-    assert app.get("vega_lite_chart")
+    monkeypatch.setattr(estimate, "of_maps", given)
+    monkeypatch.setattr(budget, "DIRECT", 0.5)
+    allowed = {budget.SECONDS: 120.0, budget.GIGABYTES: 2.0}
+    monkeypatch.setattr(budget, "_number", allowed.__getitem__)
+    return partial(allowed.__setitem__, budget.SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "what"),
+    [
+        (masks_page, {}, "1 map of 300 tokens: about 1 s"),
+        (overview_page, {}, "8 maps of 300 tokens: about 8 s"),
+        (compare_page, {"b": "head-d0.2"}, "2 maps of 300 tokens: about 2 s"),
+    ],
+)
+def test_what_is_too_much_for_a_page_is_refused_with_its_numbers_and_ways_on(page, link, what, costly, monkeypatch):
+    costly(0.7)
+    monkeypatch.setattr(beside, "MOST_CELLS", 1000)
+
+    app = opened(page, model="constructed", text="the cat sat on the mat " * 50, **link)
+
+    assert f"{what} and " in html(app)
+    assert "this server takes 1 s and 2.0 GB for a run" in html(app)
+    assert not app.exception
+    assert [b.label for b in app.button if b.label.startswith("Use the first")]
+
+
+def test_on_heads_the_map_is_there_before_all_others_are_and_says_how_far_they_are(costly, monkeypatch):
+    """They can be canceled, and then they are asked for again; the map stays."""
+    heads = import_module("attnviz.figures.heads")  # the package has its function under that name
+    go, began, thumbnails = Event(), Event(), heads.drawing_of
+
+    def waits(*args):
+        began.set()
+        while not go.wait(0.01):
+            progress.tell(0.5)
+        return thumbnails(*args)
+
+    monkeypatch.setattr(heads, "drawing_of", waits)
+    monkeypatch.setattr(runs, "ANEW", 2.0)
+    monkeypatch.setattr(estimate, "of_maps", lambda *args, **_: estimate.Estimate(7, float((*args, 1)[1] > 1), 0, 0, 4))
+
+    app = opened(model="constructed", text=TEXT)
+
+    assert began.wait(PATIENCE)
+    (run,) = runs._runs.values()
+    assert len(app.get("vega_lite_chart")) == 1
+    (bar,) = app.get("progress")
+    assert bar.proto.text == "4 maps · 12%"
+
+    app = button(app, "Cancel").click().run()
+    assert run.settled.wait(PATIENCE)
+    assert isinstance(run.error, Canceled)
+    assert "Canceled. 4 maps of 7 tokens" in html(app)
+
+    go.set()
+    app = button(app, "Run").click().run()
+    settled()
+    app.run()
+    assert not app.get("progress")
+    assert len(app.get("vega_lite_chart")) == 2
 
 
 def test_the_head_comes_from_blocks_however_long_the_text(monkeypatch):

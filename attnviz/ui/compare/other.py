@@ -148,12 +148,16 @@ def _begins(a: Look, what: str) -> Other:
 
 
 def opening(a: Look) -> Other:
-    """What a page begins with: what a change did, else what training did, else one word changed, else another head."""
+    """What a page begins with: what a change did, else what training did, else one word changed, else another head.
+
+    Two long texts that differ cannot be laid on one grid, so there it is another head.
+    """
     if a.edits != Edits():
         return _begins(a, "untouched")
     if len(a.source.steps) > 1:
         return _begins(a, "step")
-    return _begins(a, "sentence" if _swapped(a) != _text(a) and not a.source.one_run else "head")
+    short = len(_text(a)) <= LONGEST and not a.source.one_run
+    return _begins(a, "sentence" if short and _swapped(a) != _text(a) else "head")
 
 
 def _another_step(a: Look) -> int:

@@ -14,6 +14,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.record import ALL
 from attnviz.figures.difference import MEASURE, TILES
 from attnviz.metrics.beside import Beside, Side, apart_of, at_a, beside
+from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.ui.compare import alike, other, said, unmoved
 from attnviz.ui.shared import cache, everything, look, pictures, toolbar, zoom
@@ -41,13 +42,13 @@ def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
     at = bar.at
     reads = other.same_words(a, b)
     try:
-        whole = beside(a, reads, _apart)
+        whole = _measured(at, beside(a, reads, _apart))
     except AttnvizError as error:
         note(f"{error} Here they stand beside each other.", "notice")
         _side_by_side(a, b)
         said.both(a, b, None, None)
         return
-    found = _seen(at, whole)
+    found = _measured(at, _seen(at, whole))
     cell = _on_grid(found, at.cell)
     drawn = {"dark": at.dark, "rev": look.rev("cell"), "room": look.room_for_three()}
     figure = figures.difference(found, selected=cell, **drawn)
@@ -95,6 +96,14 @@ def _said(at: Look, whole: Beside, found: Beside, b: Side, cell: Cell | None) ->
 _apart = cache.kept(apart_of)
 
 
+def _measured(at: Look, found: Beside) -> Beside:
+    """Two maps that are too large to be held, measured: what takes long says how far it is."""
+    if found.is_long:
+        (top, bottom), (left, right) = found.asked()[2:4]
+        cache.worked(apart_of, *found.asked(), cost=at.cost(2, rows=slice(top, bottom), columns=slice(left, right)))
+    return found
+
+
 def _seen(at: Look, whole: Beside) -> Beside:
     """The part of a large comparison that is zoomed into, by the positions in A."""
     part = [zoom.part(at, View()).get(axis) for axis in ("rows", "columns")]
@@ -130,5 +139,6 @@ def _side_by_side(a: Side, b: Side) -> None:
         with column:
             heading(name)
             shown = {"sentence": side.sentence, "dark": look.is_dark(), "room": look.room()}
-            figure = figures.head(side.record, side.site, side.head, **shown)
+            cost = estimate.of_maps(side.record.step(side.site))
+            figure = cache.drawn(figures.head, side.record, side.site, side.head, cost=cost, **shown)
             pictures.show(figure, f"map {name}", f"map {name}")

@@ -120,8 +120,9 @@ def figure(form: str, at: Look, shown: dict) -> Figure:
         asked = {"side": state.get(SIDE), "domain": shown["domain"], "chosen": _token(at, shown["view"])}
         make = figures.patches if form == "picture" else figures.text_strip
         return cache.drawn(make, at.record, at.site, at.head, **asked, **drawn)
-    seen = {"zooms": True} | zoom.part(at, shown["view"])
-    return cache.drawn(figures.head, at.record, at.site, at.head, **drawn | shown | seen)
+    part = zoom.part(at, shown["view"])
+    drawn |= shown | part | {"zooms": True, "cost": at.cost(**part)}
+    return cache.drawn(figures.head, at.record, at.site, at.head, **drawn)
 
 
 def _token(at: Look, view: View) -> int | None:

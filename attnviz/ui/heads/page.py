@@ -7,7 +7,7 @@ import streamlit as st
 from attnviz import figures
 from attnviz.sources.base import Source
 from attnviz.ui.heads import forms
-from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, says, toolbar, zoom
+from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, runs, says, toolbar, zoom
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import label
 
@@ -44,11 +44,12 @@ def _every(at: Look, shown: dict, framed: dict) -> None:
     """All heads of the site, to choose one and to switch some off."""
     where = {"sentence": at.sentence, "view": shown["view"], "room": look.room()}
     drawn = where | {"dark": at.dark, "domain": shown["domain"]} | framed
+    drawn |= {"cost": at.cost(-(-at.source.num_heads // 2))}  # of a thumbnail less is asked than of a map
     figure = cache.drawn(figures.heads, at.record, at.site, focused=at.head, rev=look.rev("head"), **drawn)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="active"):
         label("Active heads")
         edits.active_heads(at)
-    with st.container(key="thumbnails"):
+    with st.container(key="thumbnails"), runs.beside():
         pictures.picture(figure, "heads", select="head", on_select=look.select_head)
         edits.eyes(at, figures.corners(at.record, at.site, **where))
     pictures.take_away(figure, "heads", "all heads")

@@ -8,7 +8,7 @@ from attnviz import api, figures, metrics
 from attnviz.core.masks import ALIGNMENTS
 from attnviz.ui.masks import added, boxes, explain, painting, rulelist
 from attnviz.ui.masks.lab import Lab
-from attnviz.ui.shared import everything, look, mask, pictures, state, zoom
+from attnviz.ui.shared import cache, everything, look, mask, pictures, state, zoom
 from attnviz.ui.shared.look import Cell
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
@@ -50,7 +50,7 @@ def tab(lab: Lab, bar: Bar) -> None:
                 grid = _other_grid(lab, *lengths) if lengths else _grid(lab, paint, shown["view"], part)
             with st.container(width="content"):
                 seen = {"side": SIDE, "zooms": True} | lab.drawn | shown | part
-                head = figures.head(lab.record, lab.site, lab.head, **seen)
+                head = cache.drawn(figures.head, lab.record, lab.site, lab.head, cost=lab.cost(**part), **seen)
                 pictures.picture(head, "head", select="cell", on_select=look.select, on_zoom=zoom.asked)
     with bar.export:
         pictures.take_away(head, "head", more=partial(everything.button, lab, (grid, head)))

@@ -11,6 +11,7 @@ from attnviz import figures
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.record import Record
 from attnviz.metrics.roles import THRESHOLDS
+from attnviz.sources import estimate
 from attnviz.ui.overview.card import number, of_head
 from attnviz.ui.overview.numbers import LAYER, SORT, TITLES, Numbers, head_of, numbers
 from attnviz.ui.shared import cache, everything, look, pictures, state
@@ -87,7 +88,7 @@ def _page(runs: Callable[[], tuple[Record, Record | None]], sentence: int, site:
 
 def _figure(at: Look, order: Order, captions: tuple[str, ...] | None) -> figures.Figure:
     drawn = {"sentence": at.sentence, "dark": at.dark, "rev": look.rev("every"), "focused": (at.site, at.head)}
-    drawn["room"] = look.room()
+    drawn |= {"room": look.room(), "cost": estimate.of_all_maps(at.record)}
     return cache.drawn(figures.overview, at.record, order=order, captions=captions, **drawn)
 
 

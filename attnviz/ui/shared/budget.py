@@ -1,4 +1,4 @@
-"""What a run may cost on this server, in seconds and bytes, and the refusal of what costs more."""
+"""What a run, or a picture, may cost on this server, in seconds and bytes, and the refusal of what costs more."""
 
 import math
 import os
@@ -21,25 +21,12 @@ USUAL = {SECONDS: 120.0, GIGABYTES: 2.0}
 SILENT = 2.0
 """Seconds below which nothing is said of a run."""
 
-
-MOST_TOKENS = {"overview": 16_384, "masks": 16_384, "compare": 8_192, "steps": 8_192}
-"""Of a sentence, on pages that take half a minute for it beside the run; the others take any text that can be run."""
-
-MOST_WEIGHTS = 3_000_000_000
-"""Of all heads together, on the page that pools each of them."""
-
-
-class TooLongHere(TooLong):
-    """A page takes no such text, though the model has run it."""
-
-    def __init__(self, page: str, tokens: int, longest: int):
-        self.longest = longest
-        takes = f"{page.capitalize()} takes up to {longest:,} with this model"
-        InputError.__init__(self, f"The text has {tokens:,} tokens. {takes}; Heads shows all of it.")
+DIRECT = 8.0
+"""Seconds below which a picture is made with the page, without a word about it."""
 
 
 class OverBudget(TooLong):
-    """A run costs more than this server lets it; the message has the numbers.
+    """A run, or a picture, costs more than this server lets it; the message has the numbers.
 
     Attributes:
         longest: tokens of each sentence that fit the budget.
@@ -81,13 +68,11 @@ def check(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits(
     return found
 
 
-def check_page(page: str, source: Source, sentences: tuple[Sentence, ...]) -> None:
-    """Raises: TooLongHere: if a page takes no text of so many tokens."""
-    tokens, heads = len(sentences[0].tokens), len(sentences) * source.num_heads * len(source.sites)
-    most = MOST_TOKENS.get(page, tokens)
-    most = min(most, math.isqrt(MOST_WEIGHTS // max(1, heads))) if page == "overview" else most
-    if tokens > most and not source.one_run:
-        raise TooLongHere(page, tokens, most)
+def check_work(cost: Estimate) -> None:
+    """Raises: OverBudget: if what grows with the square of the tokens costs more than a run may."""
+    if cost.seconds > seconds() or cost.bytes > memory():
+        most = min(1.0, seconds() / max(cost.seconds, 1e-9), memory() / max(cost.bytes, 1))
+        raise OverBudget(cost, int(cost.tokens * math.sqrt(most)))
 
 
 @cache

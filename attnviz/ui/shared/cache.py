@@ -12,14 +12,16 @@ from functools import partial, wraps
 from typing import ParamSpec, TypeVar
 
 from attnviz import api
-from attnviz.core.edits import Edits
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.kept import Kept
+from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.figures import Figure
 from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.sources.base import Source
+from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
 from attnviz.ui.shared import arrivals, arrow, budget, cores, runs, sizes
 
@@ -41,7 +43,7 @@ MOST_LONG = 2
 def kept(make: Callable[P, R]) -> Callable[P, R]:
     """Keep what a function gives, by its arguments.
 
-    A record among the arguments, or a source that is one, is known by a weak reference, and so not held by the key.
+    A record in the arguments, or a source that is one, is known by a weak reference, and so not held by the key.
     """
 
     @wraps(make)
@@ -59,6 +61,8 @@ def _key(make: Callable, args: tuple, kwargs: dict[str, object]) -> tuple:
 def _known(argument: object) -> object:
     if isinstance(argument, slice):  # not to be hashed before Python 3.12
         return slice, argument.start, argument.stop, argument.step
+    if isinstance(argument, tuple):
+        return tuple(map(_known, argument))
     return weakref.ref(argument) if isinstance(argument, Record | Saved) else argument
 
 
@@ -224,6 +228,19 @@ def _run(key: tuple, source: Source) -> Record:
     return found
 
 
+def call_origin(source: Source, lines: tuple[str, ...], record: Record, site: Site) -> Origin | None:
+    """What a call of a record was projected from: the calls before it are run again; see `worked`."""
+    before = source.sites[: source.sites.index(site)]
+    run = budget.cost(source, sentences(source, lines), record.edits)
+    cost = replace(run, seconds=run.seconds * len(before) / len(source.sites))
+    return worked(_call_origin, source, record, site, cost=cost, names=(*map(source.site_name, before), "this call"))
+
+
+def _call_origin(source: Source, record: Record, site: Site) -> Origin | None:
+    with cores.used_by(source):
+        return source.origin(record, site)
+
+
 @kept
 def unknown(source: Source, lines: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The words that the source does not know, each with those it knows that are spelled most like it."""
@@ -234,15 +251,41 @@ head_metrics = kept(head_metrics_of)
 """The numbers of every head."""
 
 
-def drawn(make: Callable[..., Figure], *args, **settings) -> Figure:
+def worked(make: Callable[..., R], *args, cost: Estimate, names: tuple[str, ...] = (), **settings) -> R:
+    """What a function gives, kept by its arguments as `kept` does; what takes long says how far it is.
+
+    Args:
+        names: of the attention calls that it runs, if it goes through no maps.
+
+    Raises:
+        Waiting: if it takes longer than a page may wait.
+        OverBudget: if it costs more than this server takes.
+    """
+    return _worked(_key(make, args, settings), partial(make, *args, **settings), cost, names)
+
+
+def _worked(key: tuple, make: Callable[[], R], cost: Estimate | None, names: tuple[str, ...] = ()) -> R:
+    if cost is None or cost.seconds < budget.DIRECT or key in KEPT:
+        return KEPT.get(key, make)
+    budget.check_work(cost)
+    return runs.get(key, partial(KEPT.get, key, make), cost, names, within=runs.ANEW)
+
+
+def drawn(make: Callable[..., Figure], *args, cost: Estimate | None = None, **settings) -> Figure:
     """A figure anew, of which the picture on the screen and its words are kept: a figure itself holds its record.
 
     So a picture that a click leaves as it was, or that others look at, is not made again.
+
+    Args:
+        cost: of what it goes through; to show it then raises what `worked` raises.
     """
     figure = make(*args, **settings)
     key = _key(make, args, settings)
-    return replace(
-        figure,
-        show=lambda: KEPT.get(("show", *key), lambda: arrow.shown(*figure.drawn_for_screen())),
-        describe=lambda: KEPT.get(("describe", *key), figure.describe),
-    )
+    describe = partial(KEPT.get, ("describe", *key), figure.describe)
+
+    def show() -> arrow.Shown:
+        if cost is not None:  # what is said of it goes through the map, too
+            describe()
+        return arrow.shown(*figure.drawn_for_screen())
+
+    return replace(figure, show=lambda: _worked(("show", *key), show, cost), describe=describe)

@@ -80,7 +80,6 @@ def _checked(
     unknown_words(cache.unknown(source, lines), source.unknown_token)
     if TEXT.encode(text) is None:
         tokens = sum(sentence.length for sentence in cache.sentences(source, lines))
-        begins = ": the box shows where it begins, and" if len(text) > WHOLE else ":"
         begins = "the box shows the beginning, and " if len(text) > WHOLE else ""
         note(f"{len(text):,} characters, {tokens:,} tokens: {begins}no link holds the text.", "notice")
     return changes.applied(source, lines), lines

@@ -19,7 +19,9 @@ from attnviz.core.edits import BY_LETTER, Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Record
 from attnviz.core.tokens import Token, begins_sentence
+from attnviz.sources import estimate
 from attnviz.sources.base import Source
+from attnviz.sources.estimate import Estimate
 from attnviz.ui.shared import cache, state
 from attnviz.ui.shared.setting import State, choice, coded, each, flag, kept, reader, whole
 from attnviz.ui.shared.state import control
@@ -246,6 +248,12 @@ class Look:
         if self.record.labels is not None or prediction is None or prediction.written:
             return None
         return self.position if not metrics.fills_in(self.record) or prediction.blanks[self.sentence] else None
+
+    def cost(self, maps: int = 1, **part: slice) -> Estimate:
+        """What it takes to go through so many maps of this call, or through a part of each."""
+        step = self.record.step(self.site)
+        spans = {axis: range(*one.indices(n)) for (axis, one), n in zip(part.items(), step.shape[2:], strict=False)}
+        return estimate.of_maps(step, maps, **spans)
 
     @property
     def drawn(self) -> dict[str, Any]:

@@ -1,24 +1,28 @@
-"""Runs that take longer than a page may wait: each in a thread of its own, shared by all who ask for it.
+"""Runs, and pictures, that take longer than a page may wait: each in a thread of its own, shared by all who ask for it.
 
 A run ends early when the last of those who wait for it cancels it or is gone.
 """
 
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 import streamlit as st
 
-from attnviz.core.errors import Canceled
+from attnviz.core.errors import Canceled, TooLong
 from attnviz.core.progress import Progress, watched
 from attnviz.sources.estimate import Estimate, in_time
 from attnviz.ui.shared import arrivals, state
 from attnviz.ui.shared.setting import Setting, kept
-from attnviz.ui.shared.text import large, quiet
+from attnviz.ui.shared.text import large, note, quiet
 
 AT_ONCE = 0.3
 """Seconds within which a run comes without a word about it."""
+ANEW = 1.0
+"""Seconds within which a picture does: after a click what it goes through is known."""
 EVERY = 0.5
 """Seconds between two looks at how far a run is."""
 GRACE = 5.0
@@ -97,42 +101,78 @@ class Run(Progress):
             self.settled.set()
 
 
-def get(key: Hashable, make: Callable[[], object], cost: Estimate, names: tuple[str, ...]) -> object:
+def get(
+    key: Hashable,
+    make: Callable[[], object],
+    cost: Estimate,
+    names: tuple[str, ...] = (),
+    *,
+    within: float | None = None,
+) -> object:
     """What a run gives, if it comes at once.
 
     Args:
-        names: of its attention calls.
+        names: of its attention calls; of a picture none.
+        within: seconds that count as at once.
 
     Raises:
         Waiting: if it does not, or if this session has canceled it.
     """
     session = state.session()
-    leave(but=key)
+    leave(but={key, *_beside.keys})
     if state.get(CANCELED) == key:
-        raise Waiting(Run(len(names), key=key, cost=cost, names=names))
+        raise Waiting(Run(1, key=key, cost=cost, names=names))
     with _lock:
         run = _runs.get(key)
         if run is None or not run.is_wanted():
-            run = _runs[key] = Run(len(names), key=key, cost=cost, names=names, sessions={session})
+            run = _runs[key] = Run(len(names) or max(1, cost.maps), key=key, cost=cost, names=names, sessions={session})
             threading.Thread(target=run.work, args=(make,), name="attnviz-run", daemon=True).start()
         run.sessions.add(session)
-    if not run.settled.wait(AT_ONCE):
+    if not run.settled.wait(AT_ONCE if within is None else within):
         raise Waiting(run)
     if run.error is not None:
         raise run.error
     return run.value
 
 
-def leave(but: Hashable = None) -> None:
-    """This session waits for no run any more, but perhaps for one."""
+def leave(but: Collection[Hashable] = ()) -> None:
+    """This session waits for no run any more, but perhaps for some."""
     for key, run in tuple(_runs.items()):
-        if key != but:
+        if key not in but:
             run.sessions.discard(state.session())
 
 
-def show(run: Run) -> None:
+class _Beside(threading.local):
+    keys: frozenset[Hashable] = frozenset()
+    """Of what is waited for beside what a page shows."""
+
+
+_beside = _Beside()
+
+
+@contextmanager
+def page() -> Iterator[None]:
+    """Around the run of a page: what it does not wait for any more is left."""
+    _beside.keys = frozenset()
+    yield
+    leave(but=_beside.keys)
+
+
+@contextmanager
+def beside() -> Iterator[None]:
+    """Around a part of a page: what it waits for, or why it is refused, stands in its place, and all else is there."""
+    try:
+        yield
+    except Waiting as waiting:
+        _beside.keys |= {waiting.run.key}
+        show(waiting.run, "stretch")
+    except TooLong as error:
+        note(str(error), "notice")
+
+
+def show(run: Run, width: int | Literal["stretch"] = 600) -> None:
     """What stands on the page until a run is over: how far it is, and a way to end it."""
-    with st.container(width=600, gap="xsmall", key="run"):
+    with st.container(width=width, gap="xsmall", key="run"):
         if not run.sessions:
             large(f"Canceled. {run.cost}.")
             st.button("Run", key="run again", icon=":material/play_arrow:", type="primary", on_click=_again)
@@ -163,6 +203,8 @@ def _tell(run: Run) -> None:
     passed = time.monotonic() - run.begun
     if not run.has_turn:
         st.progress(0.0, text="Waiting for other runs to end")
+    elif not run.names:
+        st.progress(run.share, text=f"{run.cost.what} · {run.share:.0%}")
     elif run.done >= run.calls:
         st.progress(1.0, text="Attention is computed; what the model says is next")
     else:

@@ -174,7 +174,7 @@ def checks(at: Walk) -> None:
     with st.container(horizontal=True, gap="large"):
         with st.container(width=560):
             heading("Check against PyTorch")
-            found = walk.check(at.record, at.source, at.site, sentence=at.sentence, **at.windows)
+            found = walk.check(at.record, at, at.site, sentence=at.sentence, **at.windows)
             for against in (found.function, found.module):
                 large(against.says)
             quiet(

@@ -25,7 +25,7 @@ OPENING = "products"
 def stages(at: Walk) -> tuple[Stage, ...]:
     """The chain of what is looked at."""
     shown = {"sentence": at.sentence, "knobs": at.knobs} | at.windows
-    return walk.chain(at.record, at.source, at.site, at.head, **shown)
+    return walk.chain(at.record, at, at.site, at.head, **shown)
 
 
 def current(every: tuple[Stage, ...]) -> int:

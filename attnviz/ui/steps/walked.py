@@ -9,7 +9,10 @@ import streamlit as st
 
 from attnviz import walk
 from attnviz.core.display import shown
-from attnviz.ui.shared import examples, look, state, text
+from attnviz.core.edits import Site
+from attnviz.core.origin import Origin
+from attnviz.core.record import Record
+from attnviz.ui.shared import cache, examples, look, state, text
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.walk import MOST_TOKENS, Knobs
@@ -31,6 +34,10 @@ class Walk(Look):
     query: int
     key: int | None
     knobs: Knobs
+
+    def origin(self, record: Record, site: Site) -> Origin | None:
+        """What a call of the record was projected from, kept: of a long text that takes the calls before it."""
+        return cache.call_origin(self.source, self.lines, record, site)
 
     @cached_property
     def worked(self) -> walk.Row:
