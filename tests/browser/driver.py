@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from axe_playwright_python.sync_playwright import Axe
+from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
@@ -167,12 +167,34 @@ def settled(page: Page) -> None:
     page.wait_for_function(SETTLED, arg=QUIET, timeout=60_000)
 
 
-SHOWN = "[class*=st-key-picture] .marks, .facts, [role=tab]"
+SHOWN = "[class*=st-key-picture] .marks, .facts, [role=tab], [role=alert]"
+
+
+FOLLOW = """address => {
+    const app = document.querySelector('[data-testid=stApp]');
+    window.ran = false;
+    new MutationObserver((_, observer) => {
+        if (app.dataset.testScriptState === 'notRunning') return;
+        window.ran = true;
+        observer.disconnect();
+    }).observe(app, {attributes: true});
+    history.pushState({}, '', address);
+    window.dispatchEvent(new PopStateEvent('popstate'));
+}"""
+"""Opens another address of the app in the session that is there, as the app's own links do: twice as fast."""
 
 
 def open_page(page: Page, address: str) -> None:
-    """Open an address and wait until its pictures are painted; a model may be loaded for it."""
-    page.goto(address)
+    """Open an address and wait until its pictures are painted; a model may be loaded for it.
+
+    A window that shows the app already follows a link, which keeps its session; another one loads the app.
+    """
+    if "?" in address and page.url != address and page.url.startswith("/".join(address.split("/")[:3])):
+        settled(page)
+        page.evaluate(FOLLOW, address)
+        page.wait_for_function("() => window.ran")
+    else:
+        page.goto(address)
     page.wait_for_selector(SHOWN, timeout=LOADING)
     settled(page)
 
@@ -201,7 +223,9 @@ def expect_link(page: Page, *parts: str) -> None:
 
 def serious(page: Page) -> list[tuple[str, list[str]]]:
     """What axe-core finds on a page that is serious or critical: the rule, and where it is broken."""
-    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate(AXE_SCRIPT)
+    found = page.evaluate("() => axe.run({resultTypes: ['violations']}).then(({violations}) => violations)")
     return [
         (one["id"], [node["html"][:160] for node in one["nodes"][:3]])
         for one in found

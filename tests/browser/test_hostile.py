@@ -119,8 +119,7 @@ def test_a_typed_text_is_drawn_or_refused_and_stays_as_typed(page, server, path,
 
     Each text once, on one of the pages; tests/ui opens every page with every text, without a browser.
     """
-    page.goto(f"{server}/{path}?model=scratch&tokenizer={tokenizer}")
-    driver.settled(page)
+    driver.open_page(page, f"{server}/{path}?model=scratch&tokenizer={tokenizer}")
     wrong = []
     for text in some(texts, 6):
         there = expected(text.text, path, tokenizer)
@@ -151,7 +150,7 @@ def test_a_link_with_any_text_is_drawn_with_its_cell_in_words(page, server):
         path = ("", "masks")[number % 2]
         text = unquote_plus(encoded, errors="replace")
         there = expected(text, path)
-        page.goto(f"{server}/{path}?model=scratch&text={encoded}&cell=0.0")
+        driver.open_page(page, f"{server}/{path}?model=scratch&text={encoded}&cell=0.0")
         wrong.append(problem(page, name, there))
         if there["labels"]:
             words = page.locator(".words").text_content()
@@ -179,8 +178,7 @@ def test_hostile_settings_are_said_as_typed_and_change_nothing(page, server, pat
         "sentence",
         value,
     ]
-    page.goto(f"{server}/{path}?model=scratch&{urlencode(dict.fromkeys(names, value))}")
-    driver.settled(page)
+    driver.open_page(page, f"{server}/{path}?model=scratch&{urlencode(dict.fromkeys(names, value))}")
 
     notes = page.locator(".note").all_text_contents()
     assert len(notes) == 1
@@ -200,8 +198,7 @@ ALL_AT_ONCE = "constructor </b>:red[x] $x$ =1+1 שלום 👩🏽‍💻 \x1b\uf
 def test_every_button_gives_a_file_that_opens(page, server, tmp_path, path, names):
     """Each of the files of a hostile text, from every picture; its HTML page runs nothing and asks for nothing."""
     there = expected(ALL_AT_ONCE)
-    page.goto(f"{server}/{path}text={quote(ALL_AT_ONCE)}")
-    driver.settled(page)
+    driver.open_page(page, f"{server}/{path}text={quote(ALL_AT_ONCE)}")
     for name in names:
         menu = page.locator(f".st-key-take-{name}").get_by_role("button").first
         menu.click()
@@ -224,23 +221,12 @@ def test_every_button_gives_a_file_that_opens(page, server, tmp_path, path, name
         assert page.evaluate("typeof hacked") == "undefined"
 
 
-def test_the_numbers_show_tokens_as_they_are(page, server):
-    """A table of a page reads no markup, formula or address in a cell."""
-    text = "=1+1 <b> $x$ *i*"
-    page.goto(f"{server}/?model=scratch&text={quote(text)}")
-    driver.settled(page)
-    page.locator("[data-testid=stExpander] summary").filter(has_text="Numbers").first.click()
-    cells = page.locator("[data-testid=stDataFrame] canvas [role=gridcell]")
-    expect(cells.first).to_be_attached()
-    driver.settled(page)
+def test_half_a_character_stops_nothing_and_the_numbers_show_tokens_as_they_are(page, server):
+    """No keyboard makes one, but a script can: the server refuses the message, stays, and draws the next text.
 
-    assert set(expected(text)["labels"][:8]) <= set(cells.all_text_contents())
-
-
-def test_half_a_character_that_gets_into_the_box_stops_nothing(page, server):
-    """No keyboard makes one; a script can. The server refuses the message, stays, and draws the next text."""
-    page.goto(f"{server}/?model=scratch")
-    driver.settled(page)
+    A table of a page reads no markup, formula or address in a cell.
+    """
+    driver.open_page(page, f"{server}/?model=scratch")
     page.evaluate("""() => {
         const box = document.querySelector('textarea');
         Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, 'value').set.call(box, 'a \\ud800 b');
@@ -248,6 +234,13 @@ def test_half_a_character_that_gets_into_the_box_stops_nothing(page, server):
     }""")
     page.get_by_label("Sentence").first.press("Control+Enter")
     driver.settled(page)
-    type_text(page, "fine again")
+    type_text(page, text := "=1+1 <b> $x$ *i*")
 
-    assert problem(page, "the next text", expected("fine again")) == ""
+    assert problem(page, "the next text", expected(text)) == ""
+
+    page.locator("[data-testid=stExpander] summary").filter(has_text="Numbers").first.click()
+    cells = page.locator("[data-testid=stDataFrame] canvas [role=gridcell]")
+    expect(cells.first).to_be_attached()
+    driver.settled(page)
+
+    assert set(expected(text)["labels"][:8]) <= set(cells.all_text_contents())

@@ -15,8 +15,7 @@ SENTENCE = "The old dog sleeps by the door"
 
 def open_app(page: Page, server: str, path: str = "") -> None:
     """Open a page with random weights."""
-    page.goto(f"{server}/{path}{'&' if '?' in path else '?'}model=scratch")
-    driver.settled(page)
+    driver.open_page(page, f"{server}/{path}{'&' if '?' in path else '?'}model=scratch")
 
 
 def type_sentence(page: Page, text: str) -> None:
@@ -43,9 +42,29 @@ def save(page: Page, name: str, label: str):
     return download.suggested_filename, download.path().read_bytes()
 
 
-def test_a_click_pins_a_cell_and_a_second_click_or_escape_lets_it_go(page, server):
-    """The pinned cell is said in words and stands in the link."""
+def test_the_keyboard_reaches_every_control_and_a_click_pins_a_cell(page, server):
+    """Tab alone leads to the sentence, the masks, the eyes of heads, and the button that saves the picture.
+
+    Arrow keys lead from eye to eye, and Space switches a head off; the focus stays. A pinned cell is said in words and
+    stands in the link; a second click or Escape lets it go.
+    """
     open_app(page, server)
+    reached = set()
+    for _ in range(45):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.ariaLabel || document.activeElement.innerText || ''"))
+
+    text = " | ".join(reached)
+    for label in ("Sentence", "Analyze", "Mask", "Display", "invert", "Head 0", "Export", "Numbers"):
+        assert label in text
+
+    page.get_by_role("button", name="Head 0", exact=True).focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+
+    expect_link(page, "off=e0.1")
+    expect(page.get_by_role("button", name="Head 1", exact=True, pressed=False)).to_be_focused()
+
     words = page.locator(".words")
     before = words.text_content()
     click_at(page, "head", 0.5, 0.45)
@@ -128,26 +147,3 @@ def test_long_sentences_stay_usable(page, server, n):
 
     expect(page.locator(".words")).to_contain_text("of its attention to")
     expect_link(page, "cell=")
-
-
-def test_the_keyboard_reaches_every_control(page, server):
-    """Tab alone leads to the sentence, the masks, the eyes of heads, and the button that saves the picture.
-
-    Arrow keys lead from eye to eye, and Space switches a head off; the focus stays.
-    """
-    open_app(page, server)
-    reached = set()
-    for _ in range(45):
-        page.keyboard.press("Tab")
-        reached.add(page.evaluate("document.activeElement.ariaLabel || document.activeElement.innerText || ''"))
-
-    text = " | ".join(reached)
-    for label in ("Sentence", "Analyze", "Mask", "Display", "invert", "Head 0", "Export", "Numbers"):
-        assert label in text
-
-    page.get_by_role("button", name="Head 0", exact=True).focus()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Space")
-
-    expect_link(page, "off=e0.1")
-    expect(page.get_by_role("button", name="Head 1", exact=True, pressed=False)).to_be_focused()

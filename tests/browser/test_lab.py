@@ -32,7 +32,7 @@ def paint(page: Page) -> None:
 
 
 def test_a_rule_is_switched_off_undone_and_linked(page, server):
-    """The grid follows each click, and the link opens the same."""
+    """The grid follows each click, and the link opens the same. A phone shows the grid before the rules."""
     open_app(page, server, "masks?mask=subsequent.window-1")
     expect(picture(page, "mask")).to_contain_text("blocked by window (1 before, 0 after)")
     page.get_by_text("window", exact=True).click()
@@ -50,9 +50,18 @@ def test_a_rule_is_switched_off_undone_and_linked(page, server):
 
     expect(picture(page, "mask")).to_have_text(before)
 
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_app(page, server, "masks?mask=subsequent.prefix-3.not-window-1.off-padding-5-7.painted-6_0")
+    tops = [page.locator(name).bounding_box()["y"] for name in (".st-key-maps", ".st-key-list")]
+
+    assert tops == sorted(tops)
+
 
 def test_clicks_and_drags_paint_and_are_taken_back(page, server):
-    """Open becomes blocked by hand, blocked becomes open; a rectangle is one step, and a cell in it can be clicked."""
+    """Open becomes blocked by hand, blocked becomes open; a rectangle is one step, and a cell in it can be clicked.
+
+    By keyboard, Space turns the checkbox around that the arrows lead to.
+    """
     open_app(page, server, "masks")
     for text in ("blocked by causal", "<sos>", "<eos>", "may attend"):
         expect(picture(page, "mask")).to_contain_text(text)
@@ -87,10 +96,6 @@ def test_clicks_and_drags_paint_and_are_taken_back(page, server):
 
     expect(picture(page, "mask")).not_to_contain_text("painted")
 
-
-def test_the_checkboxes_paint_by_keyboard(page, server):
-    """Space turns the checkbox around that the arrows lead to."""
-    open_app(page, server, "masks")
     page.get_by_text("Checkboxes, for the keyboard").click()
     table = page.locator(".stDataFrame canvas").first
     expect(table).to_be_visible()
@@ -101,11 +106,3 @@ def test_the_checkboxes_paint_by_keyboard(page, server):
     address(page, "mask=subsequent.painted-0_0")
 
     expect(picture(page, "mask")).to_contain_text("none")
-
-
-def test_a_phone_shows_the_grid_before_the_rules(window, server):
-    page = window(390, 844)
-    open_app(page, server, "masks?mask=subsequent.prefix-3.not-window-1.off-padding-5-7.painted-6_0")
-    tops = [page.locator(name).bounding_box()["y"] for name in (".st-key-maps", ".st-key-list")]
-
-    assert tops == sorted(tops)

@@ -1,14 +1,14 @@
 """A mask made wrong on purpose, found, tested and mended in a real Chromium; and a file that is checked."""
 
 import re
+from urllib.parse import urlencode
 
 import driver
 from playwright.sync_api import expect
 
 
 def open_tab(page, server, tab: str, **link) -> None:
-    page.goto(f"{server}/masks?" + "&".join(f"{name}={value}" for name, value in ({"tab": tab} | link).items()))
-    driver.settled(page)
+    driver.open_page(page, f"{server}/masks?{urlencode({'tab': tab} | link)}")
 
 
 def test_a_causal_mask_inverted_by_mistake_is_named_turns_the_leak_test_red_and_is_mended(page, server):
@@ -36,7 +36,7 @@ def test_a_causal_mask_inverted_by_mistake_is_named_turns_the_leak_test_red_and_
 
 def test_a_file_is_checked_and_one_that_is_none_gets_one_sentence(page, server):
     """A pickle is refused; numbers after it are read, with the rule that they break and its cells."""
-    open_tab(page, server, "Check", checked="a%20file")
+    open_tab(page, server, "Check", checked="a file")
     files = page.locator(".stTabs input[type=file]")
     files.set_input_files({"name": "a.npy", "mimeType": "application/octet-stream", "buffer": b"\x80\x04."})
 

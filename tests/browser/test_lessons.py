@@ -20,7 +20,7 @@ def test_a_chapter_is_done_by_hand_and_another_day_goes_on(page, server):
     page.get_by_role("button", name="Next chapter").click()
     expect(page.locator("h2").first).to_have_text(re.compile("^2 · "))
     expect_link(page, "chapter=2")
-    driver.open_page(page, f"{server}/learn?model=story")
+    page.goto(f"{server}/learn?model=story")
     page.get_by_role("link", name="Go on where you stopped: 1 done").click()
 
     expect(page.locator("h2").first).to_have_text(re.compile("^2 · "))

@@ -9,19 +9,17 @@ from playwright.sync_api import Page, expect
 LINES = "?model=scratch&text=the+cat+sat+down&as=lines"
 
 
-def opened(page: Page, server: str, path: str) -> None:
-    page.goto(f"{server}/{path}")
-    driver.settled(page)
-
-
 def label(page: Page, name: str, text: str, index: int):
     """A token of a picture, of several of the same text by its index."""
     return page.locator(f".st-key-picture-{name} .marks text", has_text=re.compile(f"^{text}$")).nth(index)
 
 
-def test_tokens_are_pointed_at_and_picked_and_let_go(page, server):
-    """Pointing hides all other lines; clicks pick a query and a key, a second click and Escape let them go."""
-    opened(page, server, LINES)
+def test_tokens_are_pointed_at_and_picked_and_a_cell_of_the_map_is_a_line_and_a_token_of_the_text(page, server):
+    """Pointing hides all other lines; clicks pick a query and a key, a second click and Escape let them go.
+
+    A cell goes from map to lines to text; a click in the text chooses another token.
+    """
+    driver.open_page(page, f"{server}/{LINES}")
     seen = "els => els.filter(el => +(el.getAttribute('opacity') ?? 1) > 0).length"
     strokes = page.locator(".st-key-picture-lines .marks .mark-rule").first.locator("line")
     every = strokes.evaluate_all(seen)
@@ -46,10 +44,7 @@ def test_tokens_are_pointed_at_and_picked_and_let_go(page, server):
     expect(page.locator(".st-key-picture-lines .marks")).to_contain_text("all 16 weights are lines")
     expect(page).not_to_have_url(re.compile("[?&]pins="))
 
-
-def test_the_cell_of_the_map_is_the_line_and_the_token_of_the_text(page, server):
-    """A cell goes from map to lines to text; a click in the text chooses another token."""
-    opened(page, server, LINES + "&cell=2.0")
+    driver.open_page(page, f"{server}/{LINES}&cell=2.0")
 
     expect(page.locator(".words")).to_contain_text("'sat' (2) gives")
     expect(page.locator(".st-key-picture-lines .marks")).to_contain_text("selected cell outlined; Esc to clear")

@@ -13,57 +13,11 @@ def story(page, server):
     return page
 
 
-def test_a_view_is_saved_under_a_name_followed_from_another_page_and_deleted(story, server):
-    """Its name is text and no markup, and it outlives the page; following it loads nothing again."""
-    name, saved = "<b>the subject</b>", story.url
-    story.locator(".views summary").click()
-    story.get_by_label("Name of this view").fill(name)
-    story.keyboard.press("Enter")
-    driver.open_page(story, f"{server}/masks?model=story&site=d0&show=1")
-    story.evaluate("() => window.same = true")
-    story.locator(".views summary").click()
-    story.get_by_role("link", name=name).click()
-    story.wait_for_url(saved)
-    driver.settled(story)
+def test_undo_takes_back_one_change_after_another_and_by_keys_in_a_box_its_text(story):
+    """Also one made in a menu that is closed since, which would report what it last showed; and one by keys.
 
-    assert story.evaluate("() => window.same") is True
-    expect(story.get_by_text("Head 0 · decoder layer 1 · story").first).to_be_visible()
-
-    story.locator(".views summary").click()
-    story.get_by_role("button", name=f"Delete {name}").click()
-
-    expect(story.get_by_text("Views are kept in this browser alone.")).to_be_visible()
-
-
-def test_undo_by_keys_is_for_the_page_and_in_a_box_for_its_text(story):
-    """Ctrl+Z in the box takes back what is typed; elsewhere the last step, and Ctrl+Shift+Z does it again."""
-    first = story.url
-    box = story.get_by_label("Sentence").first
-    box.fill("The dog sat")
-    story.keyboard.press("Control+Enter")
-    story.wait_for_url("**text=The+dog+sat**")
-    driver.settled(story)
-    second = story.url
-    box.click()
-    story.keyboard.press("End")
-    story.keyboard.type("!")
-    story.keyboard.press("Control+z")
-
-    assert box.input_value() == "The dog sat"
-    assert story.url == second
-
-    story.evaluate("() => document.activeElement.blur()")
-    driver.settled(story)
-    story.keyboard.press("Control+z")
-    story.wait_for_url(first)
-    driver.settled(story)
-    story.keyboard.press("Control+Shift+z")
-    story.wait_for_url(second)
-    expect(box).to_have_value("The dog sat")
-
-
-def test_undo_takes_back_one_change_after_another(story):
-    """Also one made in a menu that is closed since, which would report what it last showed; and one by keys."""
+    Ctrl+Z in the box takes back what is typed; elsewhere the last step, and Ctrl+Shift+Z does it again.
+    """
     undo = story.get_by_role("button", name="Undo")
     links = [story.url]
     for change in (
@@ -91,9 +45,37 @@ def test_undo_takes_back_one_change_after_another(story):
 
     story.wait_for_url(links[0])
 
+    driver.settled(story)
+    first = story.url
+    box = story.get_by_label("Sentence").first
+    box.fill("The dog sat")
+    story.keyboard.press("Control+Enter")
+    story.wait_for_url("**text=The+dog+sat**")
+    driver.settled(story)
+    second = story.url
+    box.click()
+    story.keyboard.press("End")
+    story.keyboard.type("!")
+    story.keyboard.press("Control+z")
 
-def test_words_are_explained_where_they_stand_and_all_of_them_behind_a_key(story):
-    """Also words of a picture; the person's own words are not. The list closes by Escape, and nobody is shut out."""
+    assert box.input_value() == "The dog sat"
+    assert story.url == second
+
+    story.evaluate("() => document.activeElement.blur()")
+    driver.settled(story)
+    story.keyboard.press("Control+z")
+    story.wait_for_url(first)
+    driver.settled(story)
+    story.keyboard.press("Control+Shift+z")
+    story.wait_for_url(second)
+    expect(box).to_have_value("The dog sat")
+
+
+def test_words_are_explained_where_they_stand_and_a_view_is_saved_under_a_name(story, server):
+    """Also words of a picture; the person's own words are not. All of them are behind a key; Escape closes the list.
+
+    The name of a view is text and no markup, and outlives the page; following it from another page loads nothing again.
+    """
     where = story.locator("svg.marks text", has_text="Key (").first.bounding_box()
     story.mouse.move(where["x"] + 10, where["y"] + 5)
 
@@ -113,3 +95,22 @@ def test_words_are_explained_where_they_stand_and_all_of_them_behind_a_key(story
     story.keyboard.press("Escape")
 
     expect(story.get_by_role("dialog")).to_have_count(0)
+
+    name, saved = "<b>the subject</b>", story.url
+    story.locator(".views summary").click()
+    story.get_by_label("Name of this view").fill(name)
+    story.keyboard.press("Enter")
+    driver.open_page(story, f"{server}/masks?model=story&site=d0&show=1")
+    story.evaluate("() => window.same = true")
+    story.locator(".views summary").click()
+    story.get_by_role("link", name=name).click()
+    story.wait_for_url(saved)
+    driver.settled(story)
+
+    assert story.evaluate("() => window.same") is True
+    expect(story.get_by_text("Head 0 · decoder layer 1 · story").first).to_be_visible()
+
+    story.locator(".views summary").click()
+    story.get_by_role("button", name=f"Delete {name}").click()
+
+    expect(story.get_by_text("Views are kept in this browser alone.")).to_be_visible()

@@ -45,20 +45,23 @@ def addresses():
         process.communicate(timeout=60)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
-def test_a_tutorial_s_transformer_is_a_model_like_any_other(addresses, window, width, scheme):
-    """Its layers by the names of its modules, its words, and a head switched off where it is seen."""
-    page = window(width, scheme=scheme)
+def test_a_tutorial_s_transformer_and_a_model_of_pictures_are_models_like_any_other(addresses, page):
+    """Its layers by the names of its modules, its words, and a head switched off where it is seen.
+
+    A click on a picture shows where that patch looks: it is in the link, and in words.
+    """
     driver.open_page(page, addresses[0] + "&site=c1&off=c1.2")
+    for width, scheme in ((1440, "light"), (390, "dark")):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
+        driver.settled(page)
 
-    expect(page.get_by_role("button", name="cross layer 1 head 2 off")).to_be_visible()
-    expect(page.get_by_text("Head 0 · cross layer 1 · Transformer").first).to_be_visible()
-    assert driver.serious(page) == []
-    assert driver.is_as_wide_as(page, width)
+        expect(page.get_by_role("button", name="cross layer 1 head 2 off")).to_be_visible()
+        expect(page.get_by_text("Head 0 · cross layer 1 · Transformer").first).to_be_visible()
+        assert driver.serious(page) == []
+        assert driver.is_as_wide_as(page, width)
 
-
-def test_a_click_on_a_picture_shows_where_that_patch_looks(addresses, page):
-    """The patch is in the link, and in words."""
+    page.set_viewport_size({"width": 1440, "height": 900})
     driver.open_page(page, addresses[1] + "&as=picture")
     driver.click_at(page, "picture", 0.25, 0.6)
 

@@ -39,8 +39,12 @@ def turn(page: Page, name: str) -> None:
     driver.settled(page)
 
 
-def test_the_first_screen_has_it_all_without_scrolling(page, server):
-    """At 1440 x 900: the alignment, the translation, what the head does, and how that is known."""
+def test_the_first_screen_has_it_all_and_a_typed_sentence_is_translated(page, server):
+    """At 1440 x 900, without scrolling: the alignment, the translation, what the head does, and how that is known.
+
+    Step by step, the next word, or the output stand beside the picture. Another sentence of the grammar is written in
+    French, and stays with another model.
+    """
     open_page(page, server)
 
     expect(picture(page, "head")).to_contain_text(f"Head {HEAD} · {SITE} · translator")
@@ -56,21 +60,12 @@ def test_the_first_screen_has_it_all_without_scrolling(page, server):
         assert box["x"] + box["width"] <= 1440
     assert link(page) == "?model=translator"
 
+    page.get_by_role("radio", name="next word").or_(page.get_by_role("button", name="next word")).first.click()
 
-@pytest.mark.sweep
-def test_models_are_chosen_in_any_order(page, server):
-    """Each draws its own first example, and nothing complains on the way."""
-    open_page(page, server)
-    for model in ("story", "scratch", "induction", "translator", "scratch", "story"):
-        choose(page, model)
+    expect(picture(page, "words")).to_contain_text("Next word after")
+    expect_link(page, "effect=next")
 
-        expect(picture(page, "head")).to_contain_text(f" · {model}")
-        expect(page.locator(".note")).to_have_count(0)
-
-
-def test_a_typed_sentence_is_translated(page, server):
-    """Another sentence of the grammar is written in French, and stays with another model."""
-    open_page(page, server)
+    driver.settled(page)
     before = page.locator(".says").text_content()
     page.get_by_label("Sentence").first.fill(CARD.examples[2])
     page.keyboard.press("Control+Enter")
@@ -88,8 +83,12 @@ def test_a_typed_sentence_is_translated(page, server):
     expect(page.get_by_label("Sentence").first).to_have_value(CARD.examples[2] + " zzz")
 
 
-def test_heads_switched_off_change_the_translation(page, server):
-    """Before and after stand side by side, the words that differ underlined; a reset takes it back."""
+def test_a_model_is_changed_and_asked(page, server):
+    """Heads off: translations before and after stand side by side, what differs is underlined; a reset takes it back.
+
+    On the page Masks the mask of the decoder is drawn; turned off, nothing is blocked, and a chip takes it back. A
+    finding on the page Model opens its head. A click on a cell asks for the word after its query.
+    """
     cross = "-".join(f"c{layer}.{head}" for layer in range(2) for head in range(4) if (layer, head) != (0, 0))
     open_page(page, server, f"?site=c0&off={cross}")
     turn(page, "0")
@@ -102,9 +101,6 @@ def test_heads_switched_off_change_the_translation(page, server):
 
     expect(page.locator(".says")).to_contain_text("Translation")
 
-
-def test_the_model_without_its_own_mask_sees_the_future(page, server):
-    """On the Masks page the mask of the decoder is drawn; turned off, nothing is blocked, and a chip takes it back."""
     open_page(page, server, "masks")
 
     expect(picture(page, "mask")).to_contain_text("blocked by causal")
@@ -117,6 +113,35 @@ def test_the_model_without_its_own_mask_sees_the_future(page, server):
     page.get_by_role("button", name="the future not masked").click()
 
     expect(picture(page, "mask")).to_contain_text("blocked by causal")
+
+    found = CARD.behaviors[-1]
+    open_page(page, server, "model")
+    expect(page.locator(".st-key-picture-curve .marks")).to_be_visible()
+    page.get_by_role("button", name=f"{found.site}, head {found.heads[0]}").click()
+
+    expect(picture(page, "head")).to_contain_text(f"Head {found.heads[0]} · {found.site}")
+    assert page.evaluate("location.pathname") in ("/", "/heads")
+
+    open_page(page, server, "?model=induction")
+    box = picture(page, "head").bounding_box()
+    page.mouse.click(box["x"] + 0.2 * box["width"], box["y"] + 0.5 * box["height"])
+
+    expect(page.locator(".says")).not_to_contain_text(re.compile(r"\(22\)"))
+    driver.settled(page)
+    query = re.search(r"cell=(\d+)\.", link(page))[1]
+    expect(page.locator(".says")).to_contain_text(f"({query})")
+    expect(picture(page, "words")).to_contain_text(f"({query})")
+
+
+@pytest.mark.sweep
+def test_models_are_chosen_in_any_order(page, server):
+    """Each draws its own first example, and nothing complains on the way."""
+    open_page(page, server)
+    for model in ("story", "scratch", "induction", "translator", "scratch", "story"):
+        choose(page, model)
+
+        expect(picture(page, "head")).to_contain_text(f" · {model}")
+        expect(page.locator(".note")).to_have_count(0)
 
 
 @pytest.mark.sweep
@@ -131,15 +156,6 @@ def test_the_slider_goes_back_to_the_untrained_head(page, server):
 
     expect(picture(page, "head")).to_contain_text("translator after step 0")
     expect(page.get_by_role("button", name="Training step: 0 (untrained)")).to_be_visible()
-
-
-def test_what_stands_beside_the_picture_can_be_chosen(page, server):
-    """Step by step, the next word, or the output; the choice stands in the link."""
-    open_page(page, server)
-    page.get_by_role("radio", name="next word").or_(page.get_by_role("button", name="next word")).first.click()
-
-    expect(picture(page, "words")).to_contain_text("Next word after")
-    expect_link(page, "effect=next")
 
 
 def written(drawing) -> list[str]:
@@ -174,17 +190,6 @@ def test_a_link_opens_the_same_picture_of_a_model(page, server):
     assert seen() == before
 
 
-def test_a_finding_on_the_model_page_opens_its_head(page, server):
-    """The page of the heads shows the site and the head of the finding."""
-    found = CARD.behaviors[-1]
-    open_page(page, server, "model")
-    expect(page.locator(".st-key-picture-curve .marks")).to_be_visible()
-    page.get_by_role("button", name=f"{found.site}, head {found.heads[0]}").click()
-
-    expect(picture(page, "head")).to_contain_text(f"Head {found.heads[0]} · {found.site}")
-    assert page.evaluate("location.pathname") in ("/", "/heads")
-
-
 @pytest.mark.sweep
 def test_settings_of_a_page_survive_a_visit_to_the_model_page(page, server):
     """A window's reach, colors and heads off are there again."""
@@ -199,16 +204,3 @@ def test_settings_of_a_page_survive_a_visit_to_the_model_page(page, server):
     expect_link(page, "mask=window-7", "colors=logarithmic", "off=")
     page.get_by_role("button", name="Mask", exact=True).click()
     expect(page.get_by_label("keys before")).to_have_value("7")
-
-
-def test_the_next_word_is_that_after_the_selected_row(page, server):
-    """A click on a cell asks for the word after its query."""
-    open_page(page, server, "?model=induction")
-    box = picture(page, "head").bounding_box()
-    page.mouse.click(box["x"] + 0.2 * box["width"], box["y"] + 0.5 * box["height"])
-
-    expect(page.locator(".says")).not_to_contain_text(re.compile(r"\(22\)"))
-    driver.settled(page)
-    query = re.search(r"cell=(\d+)\.", link(page))[1]
-    expect(page.locator(".says")).to_contain_text(f"({query})")
-    expect(picture(page, "words")).to_contain_text(f"({query})")

@@ -47,22 +47,16 @@ def test_the_head_that_matters_most_is_two_clicks_away(page, server):
     expect(page).to_have_url(re.compile(r"[?&]site=e5&show=11(&|$)"))
 
 
-@pytest.mark.parametrize(
-    ("path", "button"), some([("overview", "Open this head"), ("model", "decoder layer 1, head 1")], 1)
-)
-def test_a_head_of_another_model_opens_with_its_model(page, server, path, button):
-    """From each page that leads to it; the link holds the model."""
-    page.goto(f"{server}/{path}?model=story")
-    driver.settled(page)
-    page.get_by_role("button", name=button).first.click()
+def test_a_head_opens_with_its_model_and_heads_are_framed_with_the_keyboard(page, server):
+    """From each page that leads to it; the link holds the model. In the table: by arrow keys and Shift with space."""
+    for path, button in some([("overview", "Open this head"), ("model", "decoder layer 1, head 1")], 1):
+        driver.open_page(page, f"{server}/{path}?model=story")
+        page.get_by_role("button", name=button).first.click()
 
-    expect(picture(page, "head")).to_contain_text("Head 1 · decoder layer 1 · story")
-    expect(page).to_have_url(re.compile(r"/\?model=story&site=d1&show=1$"))
+        expect(picture(page, "head")).to_contain_text("Head 1 · decoder layer 1 · story")
+        expect(page).to_have_url(re.compile(r"/\?model=story&site=d1&show=1$"))
 
-
-def test_heads_are_framed_with_the_keyboard(page, server):
-    """In the table, by the arrow keys and Shift with space."""
-    page.goto(f"{server}/overview?model=translator&panel=Table")
+    driver.open_page(page, f"{server}/overview?model=translator&panel=Table")
     expect(picture(page, "scatter")).to_be_visible()
     driver.settled(page)
     page.get_by_test_id("stDataFrame").first.locator("canvas").first.focus()

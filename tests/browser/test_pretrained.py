@@ -48,8 +48,11 @@ def hub(tmp_path_factory, monkeypatch):
             yield fake, app
 
 
-def test_a_head_of_minilm_switched_off_moves_it(page, server):
-    """Layer 5 head 11, by clicks alone: the vector of "it" moves by 48.5% of its length, and a chip takes it back."""
+def test_heads_sentences_pairs_and_words_of_minilm(page, server):
+    """Layer 5 head 11 off, by clicks alone: the vector of "it" moves by 48.5% of its length; a chip takes it back.
+
+    Which of three sentences are alike; what one text of a pair sees of the other, with special tokens hidden.
+    """
     open_minilm(page, server)
     page.get_by_label("Layer", exact=True).click()
     page.get_by_role("option", name="encoder layer 5").click()
@@ -69,10 +72,7 @@ def test_a_head_of_minilm_switched_off_moves_it(page, server):
     expect(picture(page, "change")).to_have_count(0)
     expect(page.locator(".says")).to_have_count(0)
 
-
-def test_sentences_pairs_and_words_of_minilm(page, server):
-    """Which of three sentences are alike; what one text of a pair sees of the other, with special tokens hidden."""
-    open_minilm(page, server)
+    driver.settled(page)
     page.get_by_role("button", name="Examples").click()
     page.get_by_role("menuitem", name="three sentences").click()
 

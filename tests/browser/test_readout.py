@@ -24,9 +24,22 @@ def readout(page: Page, text: str):
     return picture(page, "head").locator("text").filter(has_text=re.compile(rf"^{text}$"))
 
 
+def expect_walk(page: Page) -> None:
+    """Cells are walked with arrow keys and spoken: the first key goes to the first, Enter selects, Escape clears."""
+    picture(page, "head").locator("xpath=ancestor-or-self::*[@role='application']").focus()
+    for way in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft", "ArrowRight"):
+        page.keyboard.press(way)
+
+    expect(page.locator('.unseen[aria-live="polite"]')).to_have_text(re.compile(r"w2 \(2\).*w1 \(1\).*weight 0\.\d+"))
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"cell=2\.1"))
+    page.keyboard.press("Escape")
+    expect(page).not_to_have_url(re.compile("cell="))
+
+
 @pytest.mark.parametrize("rules", some([10, 8], 1))
 def test_the_cell_under_the_pointer_names_every_rule_that_blocks_it(page, server, rules):
-    """Of eight rules the cells of 48 tokens name 256 combinations, of ten far more."""
+    """Of eight rules the cells of 48 tokens name 256 combinations, of ten far more. An image is walked as cells are."""
     mask = And(tuple(Random(1, 2, seed) for seed in range(rules)))
     link = ".".join(f"and-random-1-2-{seed}" for seed in range(rules))
     empty = (mask.keys_left(48, 48) == 0).tolist()
@@ -40,44 +53,21 @@ def test_the_cell_under_the_pointer_names_every_rule_that_blocks_it(page, server
         expect(readout(page, rf"\W*w{query}\W.*looks at\W+w{key}\W.*")).to_have_count(1)
         state = f"{'fully masked row: zeros, ' if empty[query] else ''}blocked by {reason}"
         expect(readout(page, rf"weight 0\.000000[^a-z]+score[^a-z]+{re.escape(state)}")).to_have_count(1)
+    expect_walk(page)
 
 
-def walk(page: Page, key: str, *ways: str):
-    """Go to a picture by Tab's stop and walk through it; what is spoken then."""
-    picture(page, key).locator("xpath=ancestor-or-self::*[@role='application']").focus()
-    for way in ways:
-        page.keyboard.press(way)
-    return page.locator('.unseen[aria-live="polite"]')
+def test_a_picture_is_one_stop_of_tab_and_its_cells_are_walked_and_pointed_at(page, server):
+    """The buttons that Streamlit draws over a picture are hidden, and cover no title; Export holds what they do.
 
-
-@pytest.mark.parametrize("count", [4, 40])
-def test_cells_are_walked_with_arrow_keys_and_spoken(page, server, count):
-    """Of rectangles and of one image alike: the first key goes to the first cell, Enter selects, Escape clears."""
-    text = "+".join(f"w{i}" for i in range(count))
-    open_app(page, server, f"?model=scratch&text={text}")
-    spoken = walk(page, "head", "ArrowRight", "ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft", "ArrowRight")
-
-    expect(spoken).to_have_text(re.compile(r"w2 \(2\).*w1 \(1\).*weight 0\.\d+"))
-    page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile(r"cell=2\.1"))
-    page.keyboard.press("Escape")
-    expect(page).not_to_have_url(re.compile("cell="))
-
-
-def test_each_picture_is_one_stop_of_tab(page, server):
-    """The buttons that Streamlit draws over a picture are hidden, and cover no title; Export holds what they do."""
-    open_app(page, server, "?model=scratch&text=a+b+c+d")
+    Under the pointer the row and the column are lit, and what is written keeps a cell's distance.
+    """
+    open_app(page, server, f"?text={'+'.join(f'w{i}' for i in range(10))}")
     expect(page.locator('[role="application"]')).to_have_count(2)
-
     stops = page.locator(
         '[class*="st-key-picture"] :is(button, a, input, [tabindex="0"]):not([tabindex="-1"]) >> visible=true'
     )
     assert stops.count() == 0
 
-
-def test_the_readout_hides_no_cell_beside_the_pointer(page, server):
-    """The row and the column are lit, and what is written keeps a cell's distance."""
-    open_app(page, server, "?model=scratch&text=a+b+c+d+e+f+g+h+i+j")
     cells = picture(page, "head").locator(".mark-rect > path")
     count = cells.count()
     cells.nth(33).hover()
@@ -88,6 +78,9 @@ def test_the_readout_hides_no_cell_beside_the_pointer(page, server):
     assert shown["x"] + border > cell["x"] + cell["width"]
     assert shown["y"] + border > cell["y"] + cell["height"]
     expect(cells).to_have_count(count + 2)
+
+    page.mouse.move(0, 0)
+    expect_walk(page)
 
 
 def test_on_a_phone_a_map_of_24_tokens_fits_and_a_tap_hits(page, server):

@@ -8,12 +8,16 @@ from playwright.sync_api import Page, expect
 
 
 def open_steps(page: Page, server: str, link: str = "") -> None:
-    page.goto(f"{server}/steps?model=scratch&{link}")
-    driver.settled(page)
+    driver.open_page(page, f"{server}/steps?model=scratch&{link}")
 
 
-def test_a_step_is_chosen_in_the_rail_and_turned_by_keyboard(page, server):
-    """A click makes it large, Next goes on, the link keeps it."""
+def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
+    """In the rail a click makes a step large, by keyboard Next goes on, the link keeps it.
+
+    The link holds the cell that is clicked, the row in full is that of its query; a click on it again lets the key go.
+    Without the scale the row is sharper: before and after stand side by side, and a chip undoes it. The knob of
+    positions sets what the model's own settings show, and the step says that it is not there.
+    """
     open_steps(page, server)
     box = picture(page, "rail").bounding_box()
     page.mouse.click(box["x"] + 180, box["y"] + 20)
@@ -28,9 +32,6 @@ def test_a_step_is_chosen_in_the_rail_and_turned_by_keyboard(page, server):
     driver.settled(page)
     expect(page.locator(".equation mark")).to_have_text(" + P")
 
-
-def test_a_click_on_a_cell_chooses_query_and_key_everywhere(page, server):
-    """The link holds the cell, the row in full is that of its query; a click on it again lets the key go."""
     open_steps(page, server, "stage=softmax")
     click_at(page, "stage", 0.5, 0.5)
     expect_link(page, "cell=")
@@ -41,9 +42,6 @@ def test_a_click_on_a_cell_chooses_query_and_key_everywhere(page, server):
     click_at(page, "stage", 0.5, 0.5)
     expect(page).not_to_have_url(re.compile("[?&]cell="))
 
-
-def test_a_knob_moves_the_numbers_and_is_undone_by_its_chip(page, server):
-    """Without the scale the row is sharper: before and after stand side by side."""
     open_steps(page, server)
     page.get_by_text("Divide by √d_k", exact=False).click()
     expect_link(page, "tuned=unscaled")
@@ -55,9 +53,6 @@ def test_a_knob_moves_the_numbers_and_is_undone_by_its_chip(page, server):
     page.get_by_role("button", name="scores not scaled").click()
     expect(page).not_to_have_url(re.compile("[?&]tuned="))
 
-
-def test_positions_are_switched_for_the_model_itself(page, server):
-    """The knob sets what the model's own settings show, and the step says that it is not there."""
     open_steps(page, server, "stage=position")
     page.locator(".st-key-play").get_by_text("Positions", exact=True).click()
     expect_link(page, "positions=false")

@@ -23,8 +23,12 @@ def box(page: Page):
 
 
 @pytest.mark.parametrize("link", some(["?model=story&mask=window-2&off=d0.1", "?model=translator"], 1))
-def test_every_page_has_the_same_controls_at_the_same_places(page, server, link):
-    """At 1440 x 900; the picture begins above y = 240, also with something changed."""
+def test_every_page_has_the_same_controls_at_the_same_places_which_stay_in_view(page, server, link):
+    """At 1440 x 900; the picture begins above y = 240, also with something changed.
+
+    Far down a page both rows stand under the header, one under the other, also with a text of several lines. They cut
+    no message that stands in the place of a page.
+    """
     places, tops = {}, {}
     for name in PAGES:
         driver.open_page(page, f"{server}/{name}{link}")
@@ -35,9 +39,6 @@ def test_every_page_has_the_same_controls_at_the_same_places(page, server, link)
     assert all(found == places[""] for found in places.values()), places
     assert all(top < (250 if name == "compare" else 240) for name, top in tops.items()), tops
 
-
-def test_the_toolbar_stays_in_view(page, server):
-    """Far down a page both rows stand under the header, one under the other, also with a text of several lines."""
     page.set_viewport_size({"width": 1440, "height": 500})
     driver.open_page(page, f"{server}/?model=translator&text=the+cat+sleeps%0Athe+dog+sleeps%0Athe+bird+sings")
     page.evaluate("() => document.querySelector('[data-testid=stMain]').scrollBy(0, 300)")
@@ -48,16 +49,12 @@ def test_the_toolbar_stays_in_view(page, server):
     assert 50 <= places["model"][1] <= 64
     assert 100 < written["y"] + written["height"] < places["site"][1] <= 160
 
+    page.set_viewport_size({"width": 1440, "height": 900})
+    for link in some(["?model=story&text=+", f"?model=story&text={'cat+' * 500}", "?model=file:a.attn"], 1):
+        driver.open_page(page, f"{server}/{link}")
+        note, toolbar = page.get_by_role("alert").bounding_box(), page.locator(".st-key-row-one").bounding_box()
 
-@pytest.mark.parametrize(
-    "link", some(["?model=story&text=+", f"?model=story&text={'cat+' * 500}", "?model=file:a.attn"], 1)
-)
-def test_a_message_in_the_place_of_a_page_is_not_cut_by_the_toolbar(page, server, link):
-    page.goto(f"{server}/{link}")
-    driver.settled(page)
-    note, toolbar = page.get_by_role("alert").bounding_box(), page.locator(".st-key-row-one").bounding_box()
-
-    assert toolbar["y"] + toolbar["height"] < note["y"]
+        assert toolbar["y"] + toolbar["height"] < note["y"]
 
 
 def test_enter_analyzes_and_shift_enter_makes_a_line(page, server):

@@ -2,19 +2,13 @@
 
 import re
 
+import driver
 from playwright.sync_api import Page, expect
 from test_journeys import open_app, picture
 
 import attnviz
 
 WORDS = "+".join(f"w{i}" for i in range(96))
-
-
-def opened(page: Page, server: str):
-    """The map of 96 tokens, and where it is."""
-    page.set_viewport_size({"width": 1440, "height": 1600})
-    open_app(page, server, f"?model=scratch&text={WORDS}")
-    return picture(page, "head").locator(".cells image").bounding_box()
 
 
 def drag(page: Page, box: dict, begin: float, end: float) -> None:
@@ -29,9 +23,15 @@ def zoomed(page: Page, window: str) -> None:
     page.wait_for_url(re.compile(rf"[&?]zoom={re.escape(window)}(&|$)") if window else re.compile(r"^((?!zoom=).)*$"))
 
 
-def test_a_drag_zooms_in_and_crumbs_and_undo_lead_back(page, server):
-    """A drag selects no cell; the thumbnail shows where one is; a part of few tokens has a rectangle for each cell."""
-    box = opened(page, server)
+def test_a_drag_the_wheel_and_keys_zoom_in_and_out_and_a_phrase_is_found(page, server):
+    """A drag selects no cell; the thumbnail shows where one is; a part of few tokens has a rectangle for each cell.
+
+    The wheel with Ctrl and the keys: in to half of what is seen, around the pointer or the cell that was walked to, and
+    out again. A phrase leads to its strongest cell.
+    """
+    page.set_viewport_size({"width": 1440, "height": 1600})
+    open_app(page, server, f"?text={WORDS}")
+    box = picture(page, "head").locator(".cells image").bounding_box()
 
     drag(page, box, 0.501, 0.749)
     zoomed(page, "48.71.48.71")
@@ -44,11 +44,9 @@ def test_a_drag_zooms_in_and_crumbs_and_undo_lead_back(page, server):
     zoomed(page, "")
     page.get_by_role("button", name="Undo").click()
     zoomed(page, "48.71.48.71")
-
-
-def test_the_wheel_with_ctrl_and_the_keys_zoom(page, server):
-    """In to half of what is seen, around the pointer or the cell that was walked to, and out again."""
-    box = opened(page, server)
+    page.get_by_role("button", name="Redo").click()
+    zoomed(page, "")
+    driver.settled(page)
 
     page.mouse.move(box["x"] + 0.505 * box["width"], box["y"] + 0.505 * box["height"])
     page.keyboard.down("Control")
@@ -66,10 +64,6 @@ def test_the_wheel_with_ctrl_and_the_keys_zoom(page, server):
     page.keyboard.press("-")
     zoomed(page, "")
 
-
-def test_a_phrase_is_found_and_leads_to_its_strongest_cell(page, server):
-    opened(page, server)
-
     page.get_by_role("button", name="Find").click()
     expect(page.get_by_label("Token or phrase")).to_be_focused()
     page.keyboard.type("W40 w41")
@@ -86,7 +80,7 @@ def test_a_square_of_many_cells_is_read_and_selected_as_the_strongest_of_them(pa
     weights = record.step(record.sites[0]).weights(0)[200:202, 400:402]
     query, key = 200 + int(weights.argmax()) // 2, 400 + int(weights.argmax()) % 2
     page.set_viewport_size({"width": 1440, "height": 1600})
-    open_app(page, server, f"?model=scratch&text={'+'.join(words)}")
+    open_app(page, server, f"?text={'+'.join(words)}")
     box = picture(page, "head").locator(".cells image").bounding_box()
 
     at = box["x"] + 200.5 / 300 * box["width"], box["y"] + 100.5 / 300 * box["height"]
