@@ -7,4 +7,5 @@ It needs `pip install attnviz[atlas]`; nothing else of attnviz does.
 """
 
 from attnviz.atlas.building import build
+from attnviz.atlas.engine import Engine
 from attnviz.atlas.measure import Options

@@ -28,12 +28,10 @@ class Progress:
 
     Attributes:
         done, of: lines of the corpus.
-        dashboard: the address of Dask's dashboard; "" without Dask.
     """
 
     done: int
     of: int
-    dashboard: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def build(
     Args:
         model: a name that `attnviz.load` takes, with its `settings`, or FILE.py:FUNCTION.
         texts: a file (a text on each line, JSON lines or Parquet), a folder of such files, or a data set by its name.
-        work: what measures shards, such as `engine.Cluster.work`; by default this process, one after another.
+        work: what measures shards, such as an `Engine`; by default this process, one after another.
 
     Raises:
         InputError: if the folder holds another atlas, or the corpus changed.
@@ -92,7 +90,7 @@ def build(
     done, of = sum(one.lines for one in made.shards) - sum(one.lines for one in wanted), made.lines
     report(Progress(done, of))
     failed = []
-    for shard, error in (work or _here)(made, folder, wanted):
+    for shard, error in (work or here)(made, folder, wanted):
         if error:
             failed.append((shard, error))
         done += shard.lines
@@ -126,14 +124,25 @@ def _loaded(model: Model) -> Source:
     return model.source()
 
 
-def _here(made: Plan, folder: Path, wanted: Iterable[Shard]) -> Iterator[Outcome]:
+def here(made: Plan, folder: Path, wanted: Iterable[Shard]) -> Iterator[Outcome]:
+    """Measure shards in this process, one after another."""
     before = torch.get_num_threads()
     try:
         for shard in wanted:
-            yield one(made, folder, shard)
+            try:
+                yield one(made, folder, shard)
+            except OSError:
+                raise
+            except Exception as problem:  # whatever a model raises, the other shards are still wanted
+                yield shard, reason(problem)
     finally:
         torch.set_num_threads(before)
         _loaded.cache_clear()
+
+
+def reason(problem: Exception) -> str:
+    """Why a shard failed, in one line."""
+    return f"{type(problem).__name__}: {' '.join(str(problem).split())[:300]}"
 
 
 def _planned(model: str, settings: dict[str, Any], texts: str | Path, folder: Path, options: Options) -> Plan:
@@ -155,6 +164,8 @@ def _finished(folder: Path, made: Plan, failed: tuple[Outcome, ...]) -> Result:
     tables = merge.merged(whole, made.options.keep, made.options.pairs)
     for name, table in tables.items():
         shards.write(pa.Table.from_pandas(table, preserve_index=False), folder / f"{name}.parquet")
+    for left in (folder / "shards").glob(".*.part"):
+        left.unlink(missing_ok=True)
     totals = tables["totals"].iloc[0]
     numbers = {name: int(totals[name]) for name in ("texts", "tokens")}
     lost = [{"shard": shard.number, "file": shard.file, "line": shard.first, "error": why} for shard, why in failed]

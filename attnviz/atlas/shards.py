@@ -15,6 +15,7 @@ shard                                    texts, num (tokens), den (empty lines)
 import os
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -61,7 +62,7 @@ def table(measured: Measured, shard: Shard, options: Options) -> pa.Table:
 
 def write(found: pa.Table, path: Path) -> None:
     """Write a file under another name first: what has its name is whole, whatever ends the process."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         pq.write_table(found, part, compression="zstd")
         with part.open("rb") as file:

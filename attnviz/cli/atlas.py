@@ -33,6 +33,11 @@ def add(command: argparse.ArgumentParser) -> None:
     kept.add_argument("--pairs", default=200, help="strongest pairs of tokens of each head in a shard (200)", **whole)
     ablate = "texts of each shard on which each head is switched off in turn (0)"
     kept.add_argument("--ablate", default=0, help=ablate, **whole)
+    where = build.add_argument_group("where it is measured")
+    where.add_argument("--workers", help="processes of this machine (one per core); 0 for this one alone", **whole)
+    dask = "of a Dask scheduler, whose workers are used instead: they need attnviz, and must see both folders"
+    where.add_argument("--scheduler", default="", metavar="ADDRESS", help=dask)
+    where.add_argument("--memory", default="auto", metavar="SIZE", help="of a worker, such as 4GB (its share of all)")
 
 
 def _whole(text: str) -> int:
@@ -64,8 +69,12 @@ def _build(options: Namespace, say: Callable[[str], None], note: Callable[[str],
     kept = atlas.Options(options.shard, options.keep, options.pairs, options.ablate)
     settings = {} if options.step is None else {"step": options.step}
     bar = _Rate(note)
+    dask = options.workers, options.scheduler, options.memory
+    engine = atlas.Engine(*dask, told=lambda address: note(f"Dask's dashboard: {address}"))
     try:
-        made = atlas.build(options.model, options.corpus, options.output, kept, settings=settings, report=bar.draw)
+        made = atlas.build(
+            options.model, options.corpus, options.output, kept, settings=settings, work=engine, report=bar.draw
+        )
     finally:
         bar.end()
     counts = f"{counted(made.texts, 'text')}, {counted(made.tokens, 'token')}"
@@ -89,8 +98,6 @@ class _Rate:
             self._begun = monotonic(), progress.done
             if progress.done:
                 self._note(f"{progress.done:,} of {progress.of:,} texts are done already.")
-            if progress.dashboard:
-                self._note(f"Dask's dashboard: {progress.dashboard}")
         begun, before = self._begun
         rate = (progress.done - before) / max(monotonic() - begun, 1e-9)
         left = f", {_time((progress.of - progress.done) / rate)} left" if rate and progress.done < progress.of else ""

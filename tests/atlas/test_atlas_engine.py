@@ -1,0 +1,85 @@
+"""Shards on workers of Dask: whoever dies, the atlas comes out the same."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from attnviz import atlas
+from attnviz.atlas.engine import Engine
+from attnviz.core.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+
+DRIVER = """
+import os, sys, psutil
+from attnviz import atlas
+
+def report(progress):
+    if progress.done == 2:
+        workers = [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())]
+        print(*(one.pid for one in workers), flush=True)
+        workers[-1].kill()
+    if progress.done == 6:
+        os.kill(os.getpid(), 9)
+
+if __name__ == "__main__":
+    engine = atlas.Engine(workers=2, told=lambda address: print(address, flush=True))
+    atlas.build("constructed", sys.argv[1], sys.argv[2], atlas.Options(shard=2), work=engine, report=report)
+"""
+
+
+def bytes_of(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*.*"))}
+
+
+@pytest.mark.parametrize("count", [12, pytest.param(400, marks=pytest.mark.sweep)])
+def test_a_worker_and_the_driver_are_killed_and_the_atlas_comes_out_the_same(count, tmp_path):
+    """kill -9 of a worker costs no shard, kill -9 of the driver none that was done; no worker outlives its driver."""
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("".join(f"a b {chr(99 + i % 9)} a b\n" for i in range(12)))
+    (tmp_path / "driver.py").write_text(DRIVER)
+    command = [sys.executable, tmp_path / "driver.py", corpus, tmp_path / "killed"]
+    ran = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=120
+    )
+
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    address, pids = ran.stdout.splitlines()
+    assert address.startswith("http://127.0.0.1:")
+    left = [psutil.Process(int(pid)) for pid in pids.split() if psutil.pid_exists(int(pid))]
+    assert psutil.wait_procs(left, timeout=60)[1] == []
+    done = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "killed" / "shards").glob("0*.parquet")}
+    assert 3 <= len(done) < count // 2
+    assert not (tmp_path / "killed" / "atlas.json").exists()
+    for folder in ("killed", "whole"):
+        result = atlas.build("constructed", corpus, tmp_path / folder, atlas.Options(shard=2))
+        assert (result.texts, result.failed) == (count, ())
+    assert bytes_of(tmp_path / "killed") == bytes_of(tmp_path / "whole")
+    assert done.items() <= {p.name: p.stat().st_mtime_ns for p in (tmp_path / "killed" / "shards").iterdir()}.items()
+
+
+def test_a_scheduler_that_is_not_there_is_said(tmp_path, monkeypatch):
+    """With its address."""
+    (tmp_path / "corpus.txt").write_text("a b\n")
+    monkeypatch.setattr("attnviz.atlas.engine.SECONDS", 0.2)
+
+    with pytest.raises(InputError, match=r"There is no Dask scheduler at 'tcp://127\.0\.0\.1:9'"):
+        atlas.build(
+            "constructed", tmp_path / "corpus.txt", tmp_path / "atlas", work=Engine(scheduler="tcp://127.0.0.1:9")
+        )
+
+
+def test_one_shard_needs_no_cluster(tmp_path):
+    """This process does it."""
+    (tmp_path / "corpus.txt").write_text("a b a b\n")
+    addresses = []
+    atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "atlas", work=Engine(told=addresses.append))
+
+    assert addresses == []
+    assert json.loads((tmp_path / "atlas" / "atlas.json").read_text()) == {"texts": 1, "tokens": 4, "failed": []}
