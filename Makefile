@@ -14,7 +14,7 @@ $(if $(TORCH_INDEX),@grep '^torch==' $(VENV)/wanted | PIP_INDEX_URL="$(TORCH_IND
 $(INSTALL) -r $(VENV)/wanted
 endef
 
-.PHONY: help run test check docs bench bench-peers load sweep kernels train evidence screenshots image clean
+.PHONY: help run test check docs bench bench-peers load sweep kernels train evidence course screenshots image clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -59,6 +59,9 @@ train: $(VENV)/for-tests ## train the shipped models again and draw how they lea
 
 evidence: $(VENV)/for-tests ## measure the shipped models afresh, for their cards; one of them: make evidence MODEL=story
 	PYTHONPATH=. $(BIN)/python -m attnviz.training.evidence $(MODEL)
+
+course: $(VENV)/for-tests ## make the notebooks of the course again, from the texts of its lessons, and run them
+	PYTHONPATH=. $(BIN)/python tests/notebooks.py
 
 screenshots: $(VENV)/for-tests ## take the documentation's pictures again, and every state of every page on one sheet
 	PYTHONPATH=.:tests $(BIN)/python tests/browser/screenshots.py

@@ -63,7 +63,7 @@ def reached(step: Step, now: State) -> bool:
 
 def strayed(step: Step, now: State) -> bool:
     """Whether something was done that a goal of a step is about, but not what it asks for."""
-    settings, there = _linked(), begun(step)
+    settings, there = linked(), begun(step)
     return not reached(step, now) and any(
         now[settings[name]] not in (there[settings[name]], settings[name].default)
         for goal in step.goal
@@ -77,7 +77,7 @@ def answered(step: Step, now: State) -> bool:
 
 
 def _holds(goal: Link, now: State) -> bool:
-    settings = _linked()
+    settings = linked()
 
     def holds(name: str, values: list[str]) -> bool:
         wanted, there = settings[name].decode(values), now[settings[name]]
@@ -86,11 +86,12 @@ def _holds(goal: Link, now: State) -> bool:
     return all(holds(name, values) for name, values in goal.items())
 
 
-def _linked() -> dict[str, Setting]:
+def linked() -> dict[str, Setting]:
+    """Every setting that a link holds."""
     from attnviz.ui import settings  # which imports this
 
     return settings.LINKED
 
 
 def _read(link: Link) -> State:
-    return read(link, _linked())
+    return read(link, linked())

@@ -18,6 +18,7 @@ from attnviz.ui.shared import cache, edits, look, parameters, pictures, says
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, STEP, Look
 from attnviz.ui.shared.pretrained import MODEL
+from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.text import label
 from attnviz.ui.steps import parts
 
@@ -88,12 +89,16 @@ def _section(number: int, step: Step, solved: bool) -> Any:
 def drawn(step: Step) -> tuple[Figure, ...]:
     """The pictures of a step in the state that it begins with; controls and tables are of the page alone."""
     now = begun(step)
+    return tuple(DRAWN[name](looked_at(now), now[CELL]) for name in step.shows if name in DRAWN)
+
+
+def looked_at(now: State) -> Look:
+    """What a state looks at, on light paper."""
     source = parameters.of(now, cache.source(now[MODEL], now[STEP]))
     lines = cache.texts(now[TEXT])
-    changed = edits.of(now, source, lines)
     site, head = now[look.SITE] or look.opening_site(source), now[look.SHOW]
-    at = Look(source, lines, changed, 0, site, look.opening_head(source) if head is None else head, dark=False)
-    return tuple(DRAWN[name](at, now[CELL]) for name in step.shows if name in DRAWN)
+    head = look.opening_head(source) if head is None else head
+    return Look(source, lines, edits.of(now, source, lines), 0, site, head, dark=False)
 
 
 def _prediction(at: Look, cell: look.Cell | None) -> Figure:

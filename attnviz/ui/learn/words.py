@@ -50,3 +50,8 @@ OWN_LESSON = "A lesson of your own is a file; attnviz lesson FILE.toml opens it.
 HANDOUT, SOLUTIONS = "Handout", "Handout with solutions"
 NOTES, NOTES_OF = "For the teacher", "For the teacher ({minutes} minutes)"
 SOLUTION = "**Solution.** {answer}"
+
+# In a notebook
+
+ON_THE_PAGE = "On the page Learn: {do} Here it is done below."
+ANSWER = "Answer"

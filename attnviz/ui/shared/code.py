@@ -33,9 +33,9 @@ def python(figure: Figure, origin: Origin) -> str:
     """Lines of Python that make a figure and write it as a file; empty if it was not made of records and numbers."""
     if figure.call is None:
         return ""
-    writer = _Writer(origin)
+    writer = Writer(origin)
     try:
-        made = writer.call(f"attnviz.figures.{figure.call.name}", figure.call.arguments, _asked(figure))
+        made = writer.figure(figure)
     except _NoCode:
         return ""
     file = f'open("{figure.name}.png", "wb").write(attnviz.render(figure, "png"))'
@@ -64,7 +64,7 @@ class _NoCode(Exception):
     """A value that no line of code makes."""
 
 
-class _Writer:
+class Writer:
     """Writes values as expressions; collects what must be imported, and the lines that make records."""
 
     def __init__(self, origin: Origin):
@@ -77,6 +77,10 @@ class _Writer:
         """The lines that import what is named, by the modules that have it."""
         named = (f"from {home} import {', '.join(sorted(names))}" for home, names in sorted(self.names.items()))
         return ["import attnviz", *named]
+
+    def figure(self, figure: Figure) -> str:
+        """The call that makes a figure of records and numbers."""
+        return self.call(f"attnviz.figures.{figure.call.name}", figure.call.arguments, _asked(figure))
 
     def call(self, name: str, arguments: Iterable[Any], named: dict[str, Any]) -> str:
         written = [*map(self.value, arguments), *(f"{name}={self.value(value)}" for name, value in named.items())]

@@ -1,0 +1,164 @@
+"""A step of a lesson as a notebook: its texts, and what it shows as code that draws the same figures."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from attnviz.lessons import Lesson, Step
+from attnviz.ui.learn import words
+from attnviz.ui.learn.going import begun, linked
+from attnviz.ui.learn.handout import DRAWN, looked_at
+from attnviz.ui.shared import cache
+from attnviz.ui.shared.code import Writer
+from attnviz.ui.shared.look import CELL, QUERY, Look
+from attnviz.ui.shared.setting import State, read
+from attnviz.ui.steps import parts
+
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+
+
+def file_name(lesson: Lesson, number: int) -> str:
+    """What the notebook of a step is called: "01-a-word-looks-at-other-words.ipynb"."""
+    title = re.sub(r"[^a-z0-9]+", "-", lesson.steps[number - 1].title.lower()).strip("-")
+    return f"{number:02}-{title}.ipynb"
+
+
+def notebook(lesson: Lesson, number: int) -> dict[str, Any]:
+    """The notebook of a step, counted from 1, before it was run: what `nbformat` reads, version 4.5."""
+    step, writer = lesson.steps[number - 1], Writer(cache.origin)
+    now = begun(step)
+    shown = [*_cells(step, now, writer)]
+    there = {one.splitlines()[-1] for one in shown}
+    done = [one for goal in _goals(step, now) for one in _cells(step, goal, writer, tried=True)]
+    cells = [
+        _text(f"# {number} · {step.title}", step.idea, *_terms(step)),
+        _code("\n".join(writer.imported())),
+        *map(_code, shown),
+        _text(f"## {words.TRY_IT}", words.ON_THE_PAGE.format(do=step.do), f"**{step.question}**", *_choices(step)),
+        *(_code(one) for one in done if one.splitlines()[-1] not in there),
+        _text(f"<details><summary>{words.ANSWER}</summary>", step.answer, "</details>"),
+        _text(*_ways(lesson, number)),
+    ]
+    for i, cell in enumerate(cells):
+        cell["id"] = f"cell-{i}"
+    return {"cells": cells, "metadata": {"kernelspec": KERNEL}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _goals(step: Step, now: State) -> tuple[State, ...]:
+    """What a notebook does of what is asked for: the first goal."""
+    if step.finds:
+        return (now,)
+    return tuple(now.replaced(read(now.link() | goal, linked())) for goal in step.goal[:1])
+
+
+def _cells(step: Step, now: State, writer: Writer, *, tried: bool = False) -> Iterator[str]:
+    """The code of each thing that a step shows in a state.
+
+    Args:
+        tried: whether what is asked for was done.
+    """
+    at = looked_at(now)
+    for name in step.shows:
+        if name in WRITTEN:
+            yield from WRITTEN[name](at, now, writer, tried)
+        elif name in DRAWN:
+            before = len(writer.lines)
+            made = writer.figure(DRAWN[name](at, now[CELL]))
+            said = [f"print({_cell(at, now, writer)})"] if name == "map" and now[CELL] else []
+            yield "\n".join([*writer.lines[before:], *said, made])
+
+
+def _cell(at: Look, now: State, writer: Writer) -> str:
+    _import(writer, "attnviz", "words")
+    return writer.call("words.cell", (at.record, at.site, at.head, *now[CELL]), {})
+
+
+def _row(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
+    before = len(writer.lines)
+    row = writer.call("attnviz.walk.row", (at.record, at.site, at.head, now[QUERY]), {})
+    tokens = f"{writer.value(at.record)}.tokens({writer.value(at.site)})[1]"
+    lines = [*writer.lines[before:], f"row, tokens = {row}, {tokens}"]
+    lines.append("for key in row.keys[: row.query + 1]:")
+    yield "\n".join([*lines, '    print(f"{tokens[key].text:10} {row.sums[key]:7.2f} {row.weights[key]:6.3f}")'])
+
+
+def _scores(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
+    if tried:
+        before = writer.value(at.untouched), len(writer.lines)
+        call = writer.call("attnviz.walk.compare", (at.untouched, at.record, at.site, at.head, now[QUERY]), {})
+        yield "\n".join([*writer.lines[before[1] :], f"print({call}.says)"])
+
+
+def _d_k(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
+    if not tried:
+        yield f"attnviz.figures.spread(attnviz.walk.dot_product_variance({writer.value(parts.D_KS)}))"
+
+
+def _peeking(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
+    if tried:
+        _import(writer, "attnviz.lessons", "peeking")
+        masked, unmasked = map(writer.value, (words.MASKED, words.OPEN))
+        yield "\n".join(
+            [
+                "masked, unmasked = peeking.learn(attnviz.Subsequent()), peeking.learn(None)",
+                f"said = {writer.value(words.WRITING)}",
+                "print(said.format(masked=masked.writing, open=unmasked.writing, guess=peeking.GUESS))",
+                f"both = [({masked}, masked.losses), ({unmasked}, unmasked.losses)]",
+                "attnviz.figures.losses(both, peeking.GUESS)",
+            ]
+        )
+
+
+def _bugs(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
+    _import(writer, "attnviz.lessons", "bugs")
+    if tried:
+        yield 'for bug in bugs.museum()[:3]:\n    print(f"{bug.title}. {bug.because}\\n{bug.fix}\\n")'
+        return
+    yield 'for number, bug in enumerate(bugs.museum(), 1):\n    print(f"{number}. {bug.symptom}")'
+    for number, bug in ((1, "inverted"), (3, "after")):
+        yield f'made = bugs.live("{bug}")  # bug {number}, as it should be\n{_BUG.format(side="right")}'
+        yield f"# and with the bug\n{_BUG.format(side='wrong')}"
+
+
+_BUG = "attnviz.figures.head(made.{side}, made.{side}.sites[0], made.head, row_sums=True, side=300)"
+
+WRITTEN: dict[str, Callable[[Look, State, Writer, bool], Iterator[str]]] = {
+    "row": _row,
+    "scores": _scores,
+    "d_k": _d_k,
+    "peeking": _peeking,
+    "bugs": _bugs,
+}
+"""What has other code than a figure, by the names that a lesson gives it."""
+
+
+def _import(writer: Writer, home: str, name: str) -> None:
+    writer.names.setdefault(home, set()).add(name)
+
+
+def _terms(step: Step) -> list[str]:
+    return [f"- **{one.name}**: {one.means}.{f' *{one.source}*' if one.source else ''}" for one in step.terms]
+
+
+def _choices(step: Step) -> list[str]:
+    return [f"- {choice}" for choice in step.choices]
+
+
+def _ways(lesson: Lesson, number: int) -> list[str]:
+    """Where it goes on."""
+    ways = [f"[{words.BACK}]({file_name(lesson, number - 1)})"] if number > 1 else []
+    ways += [f"[{words.NEXT}]({file_name(lesson, number + 1)})"] if number < len(lesson.steps) else []
+    return [lesson.closing if number == len(lesson.steps) else "", " · ".join(ways)]
+
+
+def _text(*parts: str) -> dict[str, Any]:
+    blocks = "\n\n".join(part.strip() for part in parts if part)
+    return {
+        "cell_type": "markdown",
+        "metadata": {},
+        "source": re.sub(r"(^- .*)\n\n(?=- )", r"\1\n", blocks, flags=re.M),
+    }
+
+
+def _code(text: str) -> dict[str, Any]:
+    return {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": text}
