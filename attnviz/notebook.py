@@ -17,6 +17,7 @@ def register() -> None:
     shown = shell.display_formatter.formatters
     shown["text/html"].for_type_by_name("attnviz.core.record", "Record", _page)
     shown["image/svg+xml"].for_type_by_name("attnviz.figures.figure", "Figure", _picture)
+    shown["text/plain"].for_type_by_name("attnviz.figures.figure", "Figure", _in_words)
 
 
 def _page(record: Any) -> str:
@@ -32,3 +33,8 @@ def _picture(figure: Any) -> str:
     from attnviz.export import render
 
     return render(figure, "svg").decode()
+
+
+def _in_words(figure: Any, printer: Any, cycle: bool) -> None:
+    """For those who cannot see the picture."""
+    printer.text(figure.description)

@@ -18,10 +18,6 @@ def executed(made: dict[str, Any]) -> dict[str, Any]:
     os.environ["PYTHONPATH"] = str(ROOT)
     book = nbformat.from_dict(made)
     nbclient.NotebookClient(book, timeout=120, record_timing=False).execute()
-    for cell in book.cells:
-        for output in cell.get("outputs", ()):
-            if "image/svg+xml" in output.get("data", {}):  # beside it, Python's own words of a figure say nothing
-                output["data"].pop("text/plain")
     book.metadata.pop("language_info", None)
     return book
 

@@ -42,7 +42,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Put the tables in that a page names by a line of its own."""
+    """Put the tables in that a page names by a line of its own; a link to a notebook leads to its page."""
+    markdown = re.sub(r"(\]\([\w./-]+)\.ipynb\)", r"\1.md)", markdown)
     if not page.file.src_uri.startswith("reference/"):
         return markdown
     return re.sub("^(NAMES|METRICS|CHECKS)$", lambda name: "\n".join(TABLES[name[0]]()), markdown, flags=re.MULTILINE)

@@ -57,3 +57,6 @@ def test_the_notebooks_are_those_of_the_course():
     assert sorted(path.name for path in notebooks.FOLDER.glob("*.ipynb")) == names
     for name, following in pairwise(names):
         assert f"]({following})" in json.loads((notebooks.FOLDER / name).read_text())["cells"][-1]["source"]
+    index = (notebooks.FOLDER / "index.md").read_text(encoding="utf-8")
+    listed = [f"{i}. [{step.title}]({name})" for i, (step, name) in enumerate(zip(COURSE.steps, names, strict=True), 1)]
+    assert "\n".join(listed) in index
