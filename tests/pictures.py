@@ -171,6 +171,11 @@ def data(chart, name):
     return written(chart)["datasets"][name]
 
 
+def num_colors(image):
+    """How many colors an image has."""
+    return len(np.unique(image @ (1 << 16, 1 << 8, 1)))
+
+
 def names(chart):
     """The names beside rows of bars."""
     return list(dict.fromkeys(row["band"][5:] for row in data(chart, "bars")))

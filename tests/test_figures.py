@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from pictures import CROSS, HOSTILE, SITE, record_of, story_of, translation_of
+from pictures import CROSS, HOSTILE, SITE, record_of, story_of, translation_of, written
 
 from attnviz import figures, words
 from attnviz.core.edits import Edits
@@ -37,7 +37,7 @@ def test_every_figure_is_whole(words):
         assert figure.title
         assert figure.title.encode()
         assert figure.description.encode()
-        assert figure.chart.to_dict()["layer"]
+        assert written(figure.chart)["layer"]
         assert figure.screen["$schema"]
         assert len(figure.table)
         assert all(isinstance(array, np.ndarray) for array in figure.arrays.values())

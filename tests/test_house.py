@@ -49,32 +49,27 @@ def texts() -> dict[str, str]:
     return found
 
 
-def imported_by(statement: str) -> set[str]:
-    """The top-level modules that a fresh Python has loaded after a statement."""
-    code = f"import sys\n{statement}\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+def test_each_floor_loads_no_more_than_it_needs():
+    """`import attnviz` loads no drawing, no server, no model hub and no torch; each comes when it is asked for.
+
+    A model runs where there is nothing to draw with. A shipped one opens without the compiler and sympy of torch, a
+    second of imports, which come where normal numbers are drawn for "meta".
+    """
+    code = "import sys\n" + "".join(
+        f"{statement}\nprint(*{{name.partition('.')[0] for name in sys.modules}})\n"
+        for statement in (
+            "import attnviz",
+            "from attnviz.sources.scratch import Scratch; Scratch().run(Scratch().tokenize(['a b']))",
+            "from attnviz import api; source = api.load(); source.run(source.tokenize(['the cat']))",
+        )
+    )
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    return set(ran.stdout.split())
+    light, model, shipped = (set(line.split()) for line in ran.stdout.splitlines())
 
-
-def test_importing_attnviz_stays_light():
-    """`import attnviz` loads no drawing, no server, no model hub and no torch; each comes when it is asked for."""
-    heavy = {"streamlit", "altair", "vl_convert", "transformers", "huggingface_hub", "pandas", "torch", "tokenizers"}
-
-    assert imported_by("import attnviz") & heavy == set()
-
-
-def test_running_a_model_loads_no_drawing():
-    """The floors below the charts work where there is nothing to draw with."""
-    loaded = imported_by("from attnviz.sources.scratch import Scratch; Scratch().run(Scratch().tokenize(['a b']))")
-
-    assert loaded & {"streamlit", "altair", "vl_convert", "transformers", "pandas"} == set()
-
-
-def test_a_shipped_model_opens_without_a_compiler():
-    """torch brings sympy and its compiler, a second of imports, where normal numbers are drawn for "meta"."""
-    loaded = imported_by("from attnviz import api; source = api.load(); source.run(source.tokenize(['the cat']))")
-
-    assert loaded & {"sympy", "mpmath"} == set()
+    drawing = {"streamlit", "altair", "vl_convert", "transformers", "pandas"}
+    assert light & (drawing | {"huggingface_hub", "torch", "tokenizers"}) == set()
+    assert model & drawing == set()
+    assert shipped & {"sympy", "mpmath"} == set()
 
 
 def test_every_public_name_is_there():

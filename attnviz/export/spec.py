@@ -54,15 +54,16 @@ def _drawable(found: re.Match) -> str:
 
 
 def _to_dict(chart: Any) -> dict:
-    """`chart.to_dict()`, without Altair's limit of 5,000 rows and without its global switches.
+    """`chart.to_dict()`, without Altair's limit of 5,000 rows, its global switches, and its check against a schema.
 
-    Streamlit turns those switches while it draws in another thread; a chart converted at that moment loses its data.
+    The check takes two thirds of the time, and tells nobody who exports anything; the tests make it. Streamlit turns
+    the switches while it draws in another thread; a chart converted at that moment loses its data.
     """
     tables: dict[int, pd.DataFrame] = {}
     try:
-        picture = _by_name(chart, tables).to_dict()
+        picture = _by_name(chart, tables).to_dict(validate=False)
     except ValueError:  # A chart that leaves the types of its fields to Altair needs its data beside them.
-        return chart.to_dict()
+        return chart.to_dict(validate=False)
     rows = {
         _name(place): alt.to_values(_without_surrogates(table))["values"] for place, table in enumerate(tables.values())
     }

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from examples import some
-from pictures import HOSTILE, SITE, data, draw, drawing, heatmap, record_of, without_data
+from pictures import HOSTILE, SITE, data, draw, drawing, heatmap, num_colors, record_of, without_data
 
 from attnviz import figures
 from attnviz.charts import frame, theme
@@ -264,7 +264,7 @@ def test_hostile_tokens_are_drawn(dark):
     charts = [heatmap(r, SITE, 0, dark=dark, row_sums=True, selected=(3, 1)).to_dict() for r in (small, large)]
 
     for image in draw(*charts):
-        assert len(np.unique(image.reshape(-1, 3), axis=0)) > 50
+        assert num_colors(image) > 50
 
 
 def test_nan_beside_infinity_does_not_blank_the_map():

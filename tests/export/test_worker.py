@@ -187,15 +187,15 @@ def test_who_waits_in_vain_for_a_worker_is_told_so(begun):
 
 def test_workers_that_are_needed_no_more_end(workers):
     """Each holds 160 MB."""
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda word: ask(workers, word), [f"token{i}" for i in range(16)]))
+    with ThreadPoolExecutor(drawing.MOST_IDLE + 1) as pool:
+        list(pool.map(lambda word: ask(workers, word), [f"token{i}" for i in range(8)]))
 
     assert 1 <= len(workers.pids) <= drawing.MOST_IDLE
 
 
 def test_many_threads_each_get_their_own_picture(workers):
     words = [f"token{i}" for i in range(40)]
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda word: ask(workers, word), words))
 
     assert all(f">{word}<".encode() in svg for word, svg in zip(words, found, strict=True))

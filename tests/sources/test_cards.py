@@ -13,10 +13,11 @@ from attnviz.sources.cards import Behavior, Measure
 GOOD = tiny.card("translator")
 
 
-@pytest.fixture
-def read(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def read(tmp_path_factory):
     """Reads a card from the bytes of its file."""
-    folder = tiny.install(tmp_path, monkeypatch)
+    patch = pytest.MonkeyPatch()
+    folder = tiny.install(tmp_path_factory.mktemp("assets"), patch)
 
     def read(content):
         (folder / "translator" / "card.json").write_bytes(content)
@@ -24,6 +25,7 @@ def read(tmp_path, monkeypatch):
         return cards.card("translator")
 
     yield read
+    patch.undo()
     tiny.forget()
 
 

@@ -89,7 +89,7 @@ def test_a_token_has_the_same_id_wherever_it_stands(name, text):
     assert all(2 < token.id < 2**48 for token in once)
 
 
-@pytest.mark.parametrize("seed", ["1", "2"])
+@pytest.mark.parametrize("seed", some(["1", "2"], 1))
 def test_ids_are_the_same_in_every_run_of_python(seed):
     """A picture made from a link is the picture that was linked."""
     say = "from attnviz import tokenizers as t; print([[k.id for k in t.load(n).encode('The cat é')] for n in t.NAMES])"

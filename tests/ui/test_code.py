@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 from examples import some
+from pictures import written
 from test_pages import opened
 
 import attnviz
@@ -67,27 +68,28 @@ def beside_each_other() -> list[figures.Figure]:
 
 def same(made: figures.Figure, figure: figures.Figure) -> None:
     assert (made.name, made.title, made.description) == (figure.name, figure.title, figure.description)
-    assert made.chart.to_dict() == figure.chart.to_dict()
+    assert written(made.chart) == written(figure.chart)
     for name, array in figure.arrays.items():
         np.testing.assert_array_equal(made.arrays[name], array)
 
 
-@pytest.mark.parametrize("edits", some(range(len(EDITS)), 2))
+CHANGES = pytest.mark.parametrize("edits", some((2, 0, 1, 3), 1))
+
+
+@CHANGES
 def test_python_of_a_figure_makes_the_figure(edits, tmp_path, monkeypatch):
     """Character by character as it is copied; all but one file are written as JSON, which is quicker."""
     monkeypatch.chdir(tmp_path)
     for number, figure in enumerate(shown(edits) + (compared() if edits else [])):
         made: dict = {}
         lines = code.python(figure, kept.origin)
-        exec(lines if number == edits == 0 else lines.replace('"png"', '"json"'), made)
+        exec(lines.replace('"png"', '"json"') if number else lines, made)
 
         same(made["figure"], figure)
-        assert (tmp_path / f"{figure.name}.png").read_bytes() == attnviz.render(
-            figure, "json" if number or edits else "png"
-        )
+        assert (tmp_path / f"{figure.name}.png").read_bytes() == attnviz.render(figure, "json" if number else "png")
 
 
-@pytest.mark.parametrize("edits", some(range(len(EDITS)), 2))
+@CHANGES
 def test_the_command_of_a_figure_writes_the_same_file(edits, tmp_path, monkeypatch):
     """As a shell reads it; as JSON, which is quicker than a picture and holds all that is drawn."""
     monkeypatch.chdir(tmp_path)

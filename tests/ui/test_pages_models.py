@@ -5,6 +5,7 @@ import shutil
 from html import escape
 
 import pytest
+from examples import some
 from test_pages import button, captions, heads_page, html, masks_page, opened
 
 from attnviz import api
@@ -137,7 +138,7 @@ def test_each_example_has_a_name_of_its_own(model):
     texts = examples.of_model(source)
 
     assert tuple(texts.values()) == (source.card.examples if source.card else tuple(examples.EXAMPLES.values()))
-    for name, text in texts.items():
+    for name, text in some([*texts.items()], 2):
         app.menu_button(key="example").click(name).run()
 
         assert app.text_area(key="text").value == text

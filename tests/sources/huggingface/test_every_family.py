@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 import zoo
+from examples import some
 from zoo import Kind
 
 from attnviz.sources.huggingface import source
@@ -58,7 +59,7 @@ def nothing_is_kept(tmp_path):
     shutil.rmtree(tmp_path)
 
 
-@pytest.mark.parametrize(("family", "name"), named(NAMED))
+@pytest.mark.parametrize(("family", "name"), named(some(tuple(NAMED), 12)))
 def test_a_family_that_was_misread_is_not(family, name, tmp_path):
     """Each has the outcome that is known, in true words; numbers, kinds and edits are held to its own attention."""
     expected, words = NAMED[family, name]
