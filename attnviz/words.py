@@ -378,13 +378,13 @@ def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:
 
 
 def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
-    """Of rollout, from which tokens a position is mixed, those with the largest shares."""
-    order = np.argsort(-shares[position], kind="stable")[:MOST_NAMED].tolist()
+    """Of a row of rollout, (n,), from which tokens its position is mixed, those with the largest shares."""
+    order = np.argsort(-shares, kind="stable")[:MOST_NAMED].tolist()
     names = ["itself" if i == position else quoted_token(texts[i], i) for i in order]
-    named = [f"{name} {percent(float(shares[position, i]))}" for name, i in zip(names, order, strict=True)]
+    named = [f"{name} {percent(float(shares[i]))}" for name, i in zip(names, order, strict=True)]
     if rest := len(texts) - len(order):
-        left = percent(float(1 - shares[position, order].sum()))
-        named.append(f"{rest} other{'s' * (rest > 1)} {left}")
+        left = percent(float(1 - shares[order].sum()))
+        named.append(f"{rest:,} other{'s' * (rest > 1)} {left}")
     return f"{quoted_token(texts[position], position)} is mixed from: {', '.join(named)}."
 
 

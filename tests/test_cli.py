@@ -316,3 +316,15 @@ def test_explore_writes_a_page_with_what_was_predicted_before(tmp_path, capsys):
     assert '"changed":["cross layer 1 head 3 off"]' in page
     assert main([*text, str(tmp_path / "case.png")]) == 2
     assert capsys.readouterr().err == "attnviz: 'case.png' is no name of a page: it ends in .html.\n"
+
+
+def test_a_run_that_takes_long_says_what_it_costs_and_one_beyond_what_is_allowed_is_refused(run, monkeypatch):
+    """Before it runs, on stderr; without such an option any run is allowed."""
+    monkeypatch.setattr("attnviz.cli.values.SILENT", 0.0)
+    status, out, err = run("predict", "the boy finds a ball", "--model", "story")
+    assert (status, err) == (0, "attnviz: 6 tokens: about 1 s and 46.3 kB.\n")
+
+    for allowed in (("--seconds", "1e-9"), ("--memory", "1e-9")):
+        status, out, err = run("predict", "the boy finds a ball", "--model", "story", *allowed)
+        assert (status, out) == (2, "")
+        assert err.startswith("attnviz: 6 tokens: about 1 s and 46.3 kB; that is more than --seconds or --memory")

@@ -29,6 +29,8 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
         kinds = [(kind.name, f"{kind.title}{f' ({kind.source})' * bool(kind.source)}") for kind in BY_NAME.values()]
         return [*lines.columns(list(rules.forms().items())), "", "Kinds, for check --meant:", *lines.columns(kinds)]
     texts, source = values.read(options)
+    if "seconds" in options and (cost := values.cost(options, source, texts)):
+        note(cost)
     printed = _COMMANDS[options.command](options, source, texts)
     for line in lines.unknown(source, texts):
         note(line)

@@ -261,6 +261,12 @@ def _add_model(command: argparse.ArgumentParser) -> None:
         random.add_argument(f"--no-{flag}", dest=flag, action="store_false", default=_ABSENT, help=help)
 
 
+def _add_budget(command: argparse.ArgumentParser) -> None:
+    budget = command.add_argument_group("what a run may cost, by an estimate; more is refused with its numbers")
+    budget.add_argument("--seconds", type=float, metavar="N", help="seconds (any)")
+    budget.add_argument("--memory", type=float, metavar="GB", help="memory (any)")
+
+
 def _add_site(command: argparse.ArgumentParser) -> None:
     site = command.add_argument_group("what is shown, where the model opens if it is not given")
     site.add_argument("--kind", help="encoder, decoder or cross")
@@ -345,13 +351,13 @@ def _add_size(files: argparse._ActionsContainer) -> None:
     files.add_argument("--ppi", type=int, metavar="N", help="pixels per inch, 300 for print (PNG)")
 
 
-_SHOWN = (_add_site, _add_edits, _add_picture)
+_SHOWN = (_add_site, _add_edits, _add_budget, _add_picture)
 _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "app": (_add_app,),
     "lesson": (_add_lesson,),
     "head": (_add_text, _add_head, _add_cell, forms.add, _add_domain, _add_view, _add_model, *_SHOWN),
     "heads": (_add_text, _add_domain, _add_view, _add_model, *_SHOWN),
-    "explore": (_add_text, _add_opening, _add_model, _add_site, _add_edits, _add_page),
+    "explore": (_add_text, _add_opening, _add_model, _add_site, _add_edits, _add_budget, _add_page),
     "mask": (_add_text, _add_model, *_SHOWN),
     "change": (_add_text, _add_model, *_SHOWN),
     "compare": (_add_text, _add_one, _add_cell, comparing.add, _add_model, *_SHOWN),
@@ -362,7 +368,7 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "batch": (_add_texts, _add_head, _add_domain, _add_view, _add_model, _add_site, _add_edits, _add_folder),
     "atlas": (atlas.add,),
     "leaks": (_add_text, _add_model, _add_leaks, _add_edits, _add_picture),
-    "save": (_add_text, _add_save, _add_model, _add_site, _add_edits),
+    "save": (_add_text, _add_save, _add_model, _add_site, _add_edits, _add_budget),
     "verify": (_add_file,),
     "check": (_add_check,),
 }

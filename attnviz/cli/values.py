@@ -1,5 +1,6 @@
 """From options to values: texts, a model, what is changed, and which site and head are shown."""
 
+import math
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from attnviz.core.display import shown
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.tokens import Sentence
-from attnviz.sources import script
+from attnviz.sources import estimate, script
 from attnviz.sources.base import Source
 from attnviz.views import PAIRS, View
 
@@ -91,6 +92,26 @@ def load(name: str, **settings: object) -> Source:
             raise InputError(f"A saved run has no setting {quoted(next(iter(settings)))}; it is shown as it is.")
         return cases.source(name)
     return fetch(name, **settings)
+
+
+SILENT = 2.0
+"""Seconds below which nothing is said of a run."""
+
+
+def cost(options: Namespace, source: Source, texts: list[str]) -> str:
+    """What a run takes, as a line; "" where it takes no time.
+
+    Raises:
+        InputError: if that is more than was allowed, with the numbers.
+    """
+    sentences = () if source.one_run else source.tokenize(texts)
+    if not sentences:
+        return ""
+    found = estimate.estimate(source, len(sentences[0].tokens), edits(options, source), len(sentences))
+    most = math.inf if options.seconds is None else options.seconds
+    if found.seconds > most or found.bytes > (math.inf if options.memory is None else 1e9 * options.memory):
+        raise InputError(f"{found}; that is more than --seconds or --memory allows. Use less of the text.")
+    return f"{found}." if found.seconds > SILENT else ""
 
 
 def is_file(name: str) -> bool:

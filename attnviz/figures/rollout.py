@@ -1,5 +1,6 @@
 """Where what stands at each position came from: attention rollout as a map, and one of its rows beside the flow."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Unpack
 
@@ -34,13 +35,14 @@ class Traced:
         record: of the run.
         found: what each of these layers mixes; none after them.
         layer: the number of the last of them.
-        shares: (n, n) float64, of what stands at row i after them, how much came from token j.
+        shares: (n, n) float64, of what stands at row i after them, how much came from token j; of a long text the rows
+            that were followed, by their positions.
     """
 
     record: Record
     found: Mixed
     layer: int
-    shares: np.ndarray
+    shares: np.ndarray | Mapping[int, np.ndarray]
 
     @property
     def texts(self) -> list[str]:
@@ -140,7 +142,7 @@ def row(traced: Traced, position: int, flow: np.ndarray | None = None, **drawn: 
         title=titled(title, traced.record),
         style=Style(**drawn),
         draw=lambda style: row_picture(traced, numbers, title, style),
-        describe=lambda: words.reached(traced.shares, traced.texts, position),
+        describe=lambda: words.reached(traced.shares[position], traced.texts, position),
         tabulate=lambda: tables.reached_table(numbers, traced.texts),
         collect=lambda: numbers | {"tokens": text_array(traced.texts)},
     )

@@ -8,10 +8,14 @@ values and feed-forward networks.
     rollout   R_l = Ã_l R_(l-1), R_0 = Ã_0: how paths from a position down to the tokens share its 1, by multiplication
     flow      the largest flow from a position to a token in the graph whose edges can carry what Ã says
 
+A long text has no table of tokens by tokens: there `rows` follows single positions, block by block, through the maps of
+all layers but the last.
+
 Of an encoder-decoder each stack of self-attention is traced by itself. Cross-attention is not in it: it brings in
 vectors of another text, and how much of a state they are, weights do not say.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +27,7 @@ from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
 from attnviz.metrics.combined import weights_of
 from attnviz.metrics.measures import token_counts
+from attnviz.metrics.stream import blocks
 
 MOST_CELLS = 2**25
 """All layers of n x n numbers are held at once: 12 layers of about 1,600 tokens."""
@@ -40,7 +45,7 @@ class Mixed:
     Attributes:
         kind: of the stack.
         tokens: without padding, n of them.
-        layers: (L, n, n) float64; rows sum to 1.
+        layers: (L, n, n) float64; rows sum to 1. None of them where single positions were followed.
         left_out: how many rows had no weights to mix (no key left, or no numbers), and so keep what they hold.
         note: what is not followed, if anything.
     """
@@ -62,26 +67,31 @@ def mixed(record: Record, kind: str | None = None, *, sentence: int = 0, heads: 
     Raises:
         InputError: if there is no such stack, not all of its layers are shown, or it is too long, with the numbers.
     """
-    if record.unseen:
-        raise InputError(f"Rollout and flow follow all layers, and here not all are shown. {record.unseen}")
     steps = _stack(record, kind)
-    kind = steps[0].site.kind
     n = token_counts(record, steps[0], sentence)[0]
     if len(steps) * n * n > MOST_CELLS:
         most = f"at most {MOST_CELLS:,} numbers are held"
-        raise InputError(f"{len(steps)} layers of {n:,} x {n:,} tokens are too many to follow; {most}. Shorten it.")
+        instead = "Shorten it, or follow single positions: metrics.rollout.rows"
+        raise InputError(f"{len(steps)} layers of {n:,} x {n:,} tokens are too many to follow; {most}. {instead}.")
     weights = torch.stack([weights_of(s, heads, slice(n), slice(n), sentence=sentence) for s in steps]).double()
     sums = weights.sum(-1, keepdim=True)
     known = sums.isfinite() & (sums > 0)
     mean = weights.where(known, 0)
     mean = mean / mean.sum(-1, keepdim=True).where(known, 1)
     layers = torch.where(known, mean + torch.eye(n), 2 * torch.eye(n)) / 2
+    return _mixed(record, steps, layers, int((~known).sum()), sentence)
+
+
+def _mixed(record: Record, steps: Sequence[Step], layers: Tensor, left_out: int, sentence: int) -> Mixed:
+    kind, n = steps[0].site.kind, layers.shape[-1]
     tokens = record.tokens(steps[0].site, sentence=sentence)[0][:n]
     note = CROSS_NOTE.format(kind=kind) if any(site.kind == "cross" for site in record.sites) else None
-    return Mixed(kind, tokens, layers, int((~known).sum()), note if kind == "decoder" else None)
+    return Mixed(kind, tokens, layers, left_out, note if kind == "decoder" else None)
 
 
 def _stack(record: Record, kind: str | None) -> list[Step]:
+    if record.unseen:
+        raise InputError(f"Rollout and flow follow all layers, and here not all are shown. {record.unseen}")
     stacks = {name: [s for s in record.steps if s.site.kind == name] for name in ("encoder", "decoder")}
     there = [name for name, steps in stacks.items() if steps]
     kind = there[-1] if kind is None and there else kind
@@ -103,6 +113,63 @@ def rollout(mixed_layers: Mixed) -> Tensor:
     for layer in mixed_layers.layers[1:]:
         traced.append(layer @ traced[-1])
     return torch.stack(traced)
+
+
+def rows(
+    record: Record,
+    positions: Sequence[int],
+    kind: str | None = None,
+    *,
+    layers: int | None = None,
+    sentence: int = 0,
+    heads: int | str = "mean",
+) -> tuple[Mixed, Tensor]:
+    """Some rows of `rollout` after the first `layers`, at any length: what is followed, and (positions, n) float64.
+
+    From the last layer down each takes what a position is mixed from to the layer below: r ½ (A + I).
+
+    Raises:
+        InputError: as `mixed`, but for the length; or if there is no such position.
+    """
+    steps = _stack(record, kind)[:layers]
+    n = token_counts(record, steps[0], sentence)[0]
+    if wrong := [at for at in positions if not 0 <= at < n]:
+        raise InputError(f"There is no position {wrong[0]}; there are {n}, counted from 0.")
+    shares, left_out = torch.zeros(len(positions), n, dtype=torch.float64), 0
+    shares[range(len(positions)), list(positions)] = 1
+    for step in reversed(steps):
+        sums = _sums(step, heads, n, sentence)
+        known = sums.isfinite() & (sums > 0)
+        left_out += int((~known).sum())
+        given = (shares / sums.where(known, 1)).where(known, 0)
+        shares = (shares + shares.where(~known, 0) + _through(step, heads, given, sentence)) / 2
+    return _mixed(record, steps, torch.empty(0, n, n), left_out, sentence), shares
+
+
+def _sums(step: Step, heads: int | str, n: int, sentence: int) -> Tensor:
+    """What the weights of each position on the others sum to, (n,); where that is not known to be 1, they are added."""
+    of_heads = step.logsumexp[sentence] if isinstance(heads, str) else step.logsumexp[sentence, heads]
+    if heads in ("max", "min") or step.shape[3] > n or not of_heads.isfinite().all():
+        return _through(step, heads, None, sentence, n)[0]
+    return torch.ones(n, dtype=torch.float64)
+
+
+def _through(step: Step, heads: int | str, given: Tensor | None, sentence: int, n: int = 0) -> Tensor:
+    """Rows times A, (rows, n) float64; with no rows the sums of the rows of A, (1, n)."""
+    n = n if given is None else given.shape[1]
+    made, seen = torch.zeros(1 if given is None else len(given), n, dtype=torch.float64), torch.arange(n)
+    seen = seen if given is None else given.any(0).nonzero().flatten()
+    each = range(step.num_heads) if heads == "mean" else (heads,)
+    queries = range(int(seen[0]), int(seen[-1]) + 1) if len(seen) else range(0)
+    for block in (block for head in each for block in blocks(step, head, queries, range(n), sentence=sentence)):
+        if block.weights is None:
+            continue
+        if given is None:
+            made[:, block.down.slice] += block.weights.double().sum(1)
+        else:
+            weights = block.weights.nan_to_num(nan=0.0)
+            made[:, block.across.slice] += given[:, block.down.slice].to(weights.dtype) @ weights
+    return made / len(each)
 
 
 def flow(mixed_layers: Mixed, position: int) -> Tensor:

@@ -99,7 +99,7 @@ def test_of_a_long_text_the_largest_are_shown_and_said():
 
 def test_what_reaches_a_position_is_said_in_words():
     """The largest first."""
-    said = words.reached(SHARES, ["a", "b", "c"], 2)
+    said = words.reached(SHARES[2], ["a", "b", "c"], 2)
 
     assert said == "'c' (2) is mixed from: itself 50.0%, 'a' (0) 25.0%, 'b' (1) 25.0%."
     assert "58.3% of what stands at the 3 positions" in words.reaches(SHARES, ["a", "b", "c"])

@@ -12,7 +12,7 @@ from attnviz import api
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
-from attnviz.metrics.rollout import Mixed, flow, mixed, rollout
+from attnviz.metrics.rollout import Mixed, flow, mixed, rollout, rows
 
 LAYERS = st.integers(0, 10**6).flatmap(
     lambda seed: st.tuples(st.just(seed), st.integers(1, 3), st.integers(1, 5), st.booleans())
@@ -63,6 +63,38 @@ def test_rollout_shares_one_among_the_tokens_and_none_of_it_is_from_the_future(d
     assert (traced >= 0).all()
     if drawn[-1]:
         assert traced.triu(1).eq(0).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "kind"),
+    [
+        (["a b c a b d e a c", "x y"], "constructed", None),
+        ("the black cat sleeps", "translator", "encoder"),
+        ("the black cat sleeps", "translator", None),
+    ],
+)
+@pytest.mark.parametrize("heads", ["mean", "max", 1])
+def test_rows_of_a_long_text_are_those_of_the_whole_table(text, model, kind, heads):
+    """After each layer, of padded texts and of several positions at once."""
+    record = api.analyze(text, model)
+    sentence = len(record.sentences) - 1
+    found = mixed(record, kind, sentence=sentence, heads=heads)
+
+    for layer, whole in enumerate(rollout(found), 1):
+        same, followed = rows(record, (1, 0), kind, layers=layer, sentence=sentence, heads=heads)
+        torch.testing.assert_close(followed, whole[[1, 0]], rtol=0, atol=1e-6)
+        assert (same.tokens, same.kind, same.note) == (found.tokens, found.kind, found.note)
+
+
+@pytest.mark.parametrize("policy", ["zero", "nan", "uniform"])
+@pytest.mark.parametrize("heads", ["mean", 0])
+def test_a_row_with_nothing_to_mix_is_followed_as_in_the_table(policy, heads):
+    shut = Painted(((1, 0), (1, 1), (1, 2)))
+    record = record_of("a b c".split(), edits=Edits(mask=shut, empty_rows=policy))
+    found, followed = rows(record, (0, 1, 2), heads=heads)
+
+    torch.testing.assert_close(followed, rollout(mixed(record, heads=heads))[-1], rtol=0, atol=1e-6)
+    assert found.left_out == mixed(record, heads=heads).left_out
 
 
 def test_flow_by_hand():
@@ -136,6 +168,8 @@ def test_what_is_too_large_says_its_numbers(monkeypatch):
     found = mixed(record_of("a b c".split()))
     with pytest.raises(InputError, match="no position 3; there are 3"):
         flow(found, 3)
+    with pytest.raises(InputError, match="no position 3; there are 3"):
+        rows(record_of("a b c".split()), (3,))
     monkeypatch.setattr("attnviz.metrics.rollout.MOST_EDGES", 8)
     with pytest.raises(InputError, match="9 edges"):
         flow(found, 0)

@@ -113,13 +113,9 @@ def test_a_link_to_a_file_asks_for_it_and_then_applies(case):
         ("picture.png", b"\x89PNG", "its name must end in .attn, .npz"),
         ("weights.npy", b"\x93NUMPY\x01\x00", "damaged"),
         (f"{HOSTILE * 9}.csv", b"1,2\n3", "rows of different lengths"),
-        ("long.npy", None, "5,000 tokens; this page shows up to 4,096"),
     ],
 )
 def test_a_file_that_cannot_be_opened_gets_one_sentence_and_changes_nothing(name, content, says):
-    if content is None:
-        np.save(file := io.BytesIO(), np.full((5000, 1), 1.0, "float32"))
-        content = file.getvalue()
     app = page(cell="1.0")
     before = dict(app.query_params)
 
@@ -131,6 +127,15 @@ def test_a_file_that_cannot_be_opened_gets_one_sentence_and_changes_nothing(name
     assert dict(app.query_params) == before
     app.run()
     assert "alert" not in html(app)
+
+
+def test_a_file_of_many_tokens_opens():
+    np.save(file := io.BytesIO(), np.full((5000, 1), 1.0, "float32"))
+
+    app = drop(page(), ("long.npy", file.getvalue()))
+
+    assert "alert" not in html(app)
+    assert "5000 queries by 1 keys" in html(app)
 
 
 @pytest.mark.parametrize("name", ["heads", "overview", "steps", "compare", "model"])

@@ -167,13 +167,13 @@ def test_rollout_goes_through_the_layers():
     found = mixed(record, "encoder")
 
     assert not app.exception
-    assert escape(words.reached(rollout(found)[0].numpy(), [t.text for t in found.tokens], 1)) in html(app)
+    assert escape(words.reached(rollout(found)[0][1].numpy(), [t.text for t in found.tokens], 1)) in html(app)
     assert "The flow is the most that can come" not in html(app)
     app.button(key="add the flow").click().run()
     assert not app.exception
     assert "The flow is the most that can come" in html(app)
     app.selectbox(key="query").set_value(2).run()
-    assert escape(words.reached(rollout(found)[0].numpy(), [t.text for t in found.tokens], 2)) in html(app)
+    assert escape(words.reached(rollout(found)[0][2].numpy(), [t.text for t in found.tokens], 2)) in html(app)
     assert app.query_params["query"] == "2"
 
 
@@ -193,3 +193,19 @@ def test_a_long_text_is_followed_when_asked_for():
 
     assert not app.exception
     assert "is mixed from" in html(app)
+
+
+def test_of_a_text_too_long_for_the_table_one_position_is_followed_and_its_cost_said_first(monkeypatch):
+    monkeypatch.setattr("attnviz.metrics.rollout.MOST_CELLS", 8)
+    monkeypatch.setattr("attnviz.ui.shared.budget.SILENT", -1.0)
+
+    app = opened(overview_page, model="story", text="the boy finds a ball", panel="Rollout", query="3")
+    assert "It goes through 2 maps of 6 tokens: about 1 s and" in html(app)
+    assert "is mixed from" not in html(app)
+    app.button(key="follow").click().run()
+
+    record = api.analyze("the boy finds a ball", "story")
+    monkeypatch.undo()
+    whole = rollout(mixed(record))[-1][3].numpy()
+    assert not app.exception
+    assert escape(words.reached(whole, [t.text for t in mixed(record).tokens], 3)) in html(app)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -14,7 +14,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
 from attnviz.metrics.heads import METRICS, head_metrics, seconds, weights_of_all
 from attnviz.metrics.roles import roles
-from attnviz.ui.shared import cache, cores, look, state
+from attnviz.ui.shared import budget, cache, cores, look, state
 from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.text import large, note, quiet
@@ -125,14 +125,24 @@ def switch_each_off(at: Look) -> bool:
         large(swept)
         return True
     large("How much does the output change when a head is off? Weights do not show importance: test it.")
+    cost, runs = budget.cost(at.source, cache.sentences(at.source, at.lines), at.edits), _count(at) + 1
+    cost = replace(cost, seconds=cost.seconds * runs)
+    if cost.seconds > budget.SILENT:
+        quiet(f"That takes {runs} runs of {cost}.")
+    budget.check_work(cost)
     if st.button("Switch each head off in turn", key="switch each off", icon=":material/power_settings_new:"):
         _sweep(at)
     return False
 
 
+def _count(at: Look) -> int:
+    """Heads of the model."""
+    return sum(step.num_heads for step in at.record.steps)
+
+
 def _sweep(at: Look) -> None:
     try:
-        with progress(sum(step.num_heads for step in at.record.steps), "heads") as report, cores.used_by(at.source):
+        with progress(_count(at), "heads") as report, cores.used_by(at.source):
             found = ablation.sweep(at.source, cache.sentences(at.source, at.lines), at.edits, report)
     except AttnvizError as error:
         note(str(error))

@@ -4,14 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import figures, words
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.core.record import Record
 from attnviz.figures.rollout import Traced
 from attnviz.metrics import rollout as metric
 from attnviz.metrics.rollout import Mixed
-from attnviz.ui.shared import cache, look, pictures, state
+from attnviz.sources import estimate
+from attnviz.ui.shared import budget, cache, look, pictures, state
 from attnviz.ui.shared.look import QUERY, Look
 from attnviz.ui.shared.setting import Setting, choice, kept, whole
 from attnviz.ui.shared.state import pick
@@ -47,6 +49,9 @@ def reach(bar: Bar) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         kind = _last_of(STACK, "Stack", kinds)
         place = st.container(horizontal=True, vertical_alignment="center", gap="small", key="after-layer")
+    if _is_long(at):
+        _one(bar, kind, place)
+        return
     if not _wanted(at):
         return
     try:
@@ -59,7 +64,7 @@ def reach(bar: Bar) -> None:
         layer = _last_of(AFTER, "After layer", layers)
         traced = Traced(at.record, found, layer, shares[layers.index(layer)])
         position = look.query("Position", found.tokens)
-    in_words(words.reached(traced.shares, [token.text for token in found.tokens], position))
+    in_words(words.reached(traced.shares[position], traced.texts, position))
     _draw(bar, traced, position)
 
 
@@ -72,10 +77,47 @@ def _last_of(setting: Setting, title: str, options: list):
     return chosen
 
 
+def _numbers(at: Look) -> int:
+    """Of all layers."""
+    return len(at.record.sites) * at.record.read[at.sentence].length ** 2
+
+
+def _is_long(at: Look) -> bool:
+    """Whether there are too many to hold them, so that one position is followed at a time."""
+    return _numbers(at) > metric.MOST_CELLS
+
+
+def _one(bar: Bar, kind: str | None, place: DeltaGenerator) -> None:
+    """One position of a long text; what that costs is said before."""
+    at, steps = bar.at, [step for step in bar.at.record.steps if step.site.kind == kind]
+    with place:
+        layers = [step.site.layer for step in steps]
+        layer = _last_of(AFTER, "After layer", layers)
+        position = look.query("Position", at.record.tokens(steps[0].site, sentence=at.sentence)[0])
+    below = layers.index(layer)
+    cost, key = estimate.of_maps(steps[0], below * steps[0].num_heads), (*at.run, at.sentence, kind, layer, position)
+    if cost.seconds > budget.SILENT and state.get(FOLLOWED) != key:
+        quiet(f"The table of all positions is too large, so one of them is followed. It goes through {cost}.")
+        icon = {"icon": ":material/route:", "key": "follow", "on_click": state.put, "args": (FOLLOWED, key)}
+        st.button("Follow this position", **icon)
+        return
+    where = {"layers": below + 1, "sentence": at.sentence}
+    try:
+        found, rows = cache.worked(metric.rows, at.record, (position,), kind, cost=cost, **where)
+    except TooLong:
+        raise
+    except AttnvizError as error:
+        quiet(str(error))
+        return
+    traced = Traced(at.record, found, layer, {position: rows[0].numpy()})
+    in_words(words.reached(traced.shares[position], traced.texts, position))
+    pictures.show(figures.rollout_row(traced, position, dark=at.dark), "reached", menu=bar.export, table=True)
+
+
 def _wanted(at: Look) -> bool:
     """Whether it is small enough, or somebody asked for it; what cannot be followed says so unasked."""
-    length, run = at.record.read[at.sentence].length, (*at.run, at.sentence)
-    if not MOST < len(at.record.sites) * length**2 <= metric.MOST_CELLS or state.get(FOLLOWED) == run:
+    run = (*at.run, at.sentence)
+    if _numbers(at) <= MOST or state.get(FOLLOWED) == run:
         return True
     if not st.button("Follow all layers", key="follow", icon=":material/route:"):
         return False

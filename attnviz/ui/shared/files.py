@@ -24,8 +24,6 @@ MOST_FILES, MOST_MB = 4, 50
 """Files that a session may have open, and megabytes of each, unpacked."""
 MOST_BYTES = 1_000_000_000
 """Memory of the open files of all sessions."""
-MOST_TOKENS, MOST_WEIGHTS = 4_096, 200_000_000
-"""Of one file."""
 LONGEST_NAME = 80
 
 OPEN: Setting[Mapping[str, Saved]] = kept("open files", {})
@@ -160,18 +158,11 @@ def _opened(now: State, name: str, content: bytes, setting: Setting[str]) -> Sta
 
 
 def _check(opened: Saved) -> None:
-    """Raises: InputError: if a file is larger than a page shows, or than there is memory for."""
-    record = opened.record
-    weights = sum(step.shape[0] * step.num_heads * step.shape[2] * step.shape[3] for step in record.steps)
-    tokens = len(record.sentences) * max(max(step.shape[2:]) for step in record.steps)
-    for count, most, what in (
-        (len(record.sentences), cache.MOST_SENTENCES, "texts"),
-        (tokens, MOST_TOKENS, "tokens"),
-        (weights, MOST_WEIGHTS, "weights"),
-    ):
-        if count > most:
-            raise InputError(f"{quoted(opened.name)} has {count:,} {what}; this page shows up to {most:,} of a file.")
-    size = sum(sizes.parts(record).values())
+    """Raises: InputError: if a file has more texts than a page shows, or there is no memory for it."""
+    if (count := len(opened.record.sentences)) > cache.MOST_SENTENCES:
+        most = f"this page shows up to {cache.MOST_SENTENCES} of a file"
+        raise InputError(f"{quoted(opened.name)} has {count:,} texts; {most}.")
+    size = sum(sizes.parts(opened.record).values())
     if size + sum(_bytes.values()) > MOST_BYTES:
         raise InputError(f"There is no memory for {quoted(opened.name)} beside the files of others; try again later.")
     _bytes[opened] = size
