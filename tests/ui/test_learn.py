@@ -9,6 +9,7 @@ from attnviz import lessons
 from attnviz.ui import settings
 from attnviz.ui.learn import going as learn
 from attnviz.ui.learn import handout, words
+from attnviz.ui.shared import look
 from attnviz.ui.shared.setting import PROBLEMS, State, read
 
 STEPS = lessons.course().steps
@@ -154,6 +155,16 @@ def test_both_models_are_trained_on_demand():
     assert "a guess has 2.77" in html(app)
     pick(app, STEPS[5], STEPS[5].right)
     assert app.query_params["learned"] == "6"
+
+
+def test_the_picture_for_a_slide_is_that_of_the_state():
+    """A PNG, with the cell that is selected."""
+    now = learn.begun(STEPS[0])
+    plain, chosen = (handout.slide(STEPS[0], one) for one in (now, now.put(look.CELL, (9, 2))))
+
+    assert plain.startswith(b"\x89PNG")
+    assert plain != chosen
+    assert [one.label for one in at(1).get("download_button")][-1] == words.SLIDE
 
 
 @pytest.mark.parametrize("solved", [False, True])

@@ -66,6 +66,33 @@ def page(lesson: Lesson, format: str = "html", *, solved: bool = False) -> bytes
     return made(lesson.title, [lesson.about] if lesson.about else [], sections)
 
 
+def slide_button(step: Step, now: State) -> None:
+    """One click for the picture of a step as it is now, as large as a slide has room for."""
+    if any(name in DRAWN for name in step.shows):
+        st.download_button(
+            words.SLIDE,
+            data=pictures.made(partial(slide, step, now)),
+            file_name=f"{file_stem(step.title, end='slide')}.png",
+            mime="image/png",
+            key="lesson slide",
+            type="tertiary",
+            icon=":material/download:",
+            on_click="ignore",
+        )
+
+
+def slide(step: Step, now: State) -> bytes:
+    """The map of a step in some state, or what it shows in place of one, as PNG.
+
+    Raises:
+        AttnvizError: if the model cannot be used, or the picture cannot be drawn.
+    """
+    from attnviz import export
+
+    name = "map" if "map" in step.shows else next(name for name in step.shows if name in DRAWN)
+    return export.render(DRAWN[name](looked_at(now), now[CELL]), "png", preset="slide")
+
+
 def _section(number: int, step: Step, solved: bool) -> Any:
     from attnviz.export.handout import Section
 

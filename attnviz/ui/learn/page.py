@@ -10,7 +10,7 @@ import streamlit as st
 from attnviz import lessons
 from attnviz.lessons import Lesson, Step
 from attnviz.sources.base import Source
-from attnviz.ui.learn import scenes, teaching, words
+from attnviz.ui.learn import handout, scenes, teaching, words
 from attnviz.ui.learn.going import (
     CHAPTER,
     LEARNED,
@@ -159,6 +159,7 @@ def _answered(lesson: Lesson, step: Step, number: int) -> None:
         there = words.OPEN_ON.format(page=step.page)
         if st.button(there, key="laboratory", type="tertiary", icon=":material/science:"):
             pages.go_to(step.page)
+        handout.slide_button(step, state.now().linked())
     teaching.notes(step)
 
 

@@ -11,6 +11,7 @@ NOT_THIS = "It is not this one. {hint}"
 PICKED_CELL = "You picked the row {query} and the column {key}. "
 PICKED_HEAD = "You picked head {head}. "
 NEXT, BACK, AGAIN, OPEN_ON = "Next chapter", "Back", "Reset this chapter", "Open on the page {page}"
+SLIDE = "Picture for a slide"
 THE_END = "The end"
 FROM_HERE = {
     "Heads": "Type a sentence of your own",
