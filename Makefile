@@ -41,6 +41,7 @@ bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints ta
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/app.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/overview.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/explore.py
+	PYTHONPATH=. $(BIN)/python tests/benchmarks/atlas.py
 
 bench-peers: $(VENV)/peers ## measure the page of every head beside BertViz and CircuitsVis; it fetches them, and needs npm
 	PYTHONPATH=.:$(VENV)/peers $(BIN)/python tests/benchmarks/peers.py $(VENV)/peers $(ARGS)

@@ -9,3 +9,4 @@ It needs `pip install attnviz[atlas]`; nothing else of attnviz does.
 from attnviz.atlas.building import build
 from attnviz.atlas.engine import Engine
 from attnviz.atlas.measure import Options
+from attnviz.atlas.opened import Atlas, open

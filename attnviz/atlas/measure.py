@@ -3,7 +3,7 @@
 T texts   H heads   M metrics   C classes of tokens   D bins of distances
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.metrics import batch
-from attnviz.metrics.batch import Block
+from attnviz.metrics.batch import Block, Sides
 from attnviz.metrics.heads import METRICS
 from attnviz.sources.base import Source
 
@@ -105,8 +105,13 @@ def measure(source: Source, lines: Sequence[Text], options: Options = Options())
     written: dict[int, Sentence] = {}
     for some, record in texts.runs(source, sentences, failed=lambda i, error: wrong.update({i: str(error)})):
         written |= dict(zip(some, record.targets, strict=False))
+        known: dict[Any, tuple[Sides, torch.Tensor | None]] = {}
         for step in record.steps:
-            _add(sites[step.site], record, step, np.array(some), options)
+            kind = step.site.kind, step.shape[2:], step.has_sink
+            if kind not in known:
+                words = classes.words(record, step) if step.site.kind != "cross" else None
+                known[kind] = batch.sides_of(record, step, classes.columns(record, step)), words
+            _add(sites[step.site], record, batch.blocks(step, known[kind][0]), known[kind][1], np.array(some), options)
     good = [i for i in range(len(usable)) if i not in wrong]
     bad = [Text(usable[i].text, usable[i].line, error) for i, error in wrong.items()]
     problems = sorted([one for one in lines if one.error] + bad, key=lambda one: one.line)
@@ -121,14 +126,22 @@ def measure(source: Source, lines: Sequence[Text], options: Options = Options())
     return Measured(read, targets, tuple(problems), sites, _effects(source, read[: options.ablate]))
 
 
-def _add(found: OfSite, record: Record, step: Any, some: np.ndarray, options: Options) -> None:
+def _add(
+    found: OfSite,
+    record: Record,
+    blocks: Iterable[Block],
+    words: torch.Tensor | None,
+    some: np.ndarray,
+    options: Options,
+) -> None:
     """Measure a run at a site.
 
     Args:
-        some: the numbers of its texts in the shard.
+        words: the word that each token is a piece of, if any has two.
+        some: the numbers of the texts of the run in the shard.
     """
-    words, pairs = classes.words(record, step) if step.site.kind != "cross" else None, []
-    for block in batch.blocks(record, step, classes.columns(record, step)):
+    pairs = []
+    for block in blocks:
         at = some[block.texts]
         found.sums[:, at] += batch.measure(record, block).numpy()
         found.shares[:, at] += classes.shares(block, words).numpy()

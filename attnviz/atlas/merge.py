@@ -146,6 +146,7 @@ def _heads(metrics: pd.DataFrame, keys: np.ndarray, counts: np.ndarray) -> pd.Da
             columns = {key: values.to_numpy() for key, values in columns.items()}
         columns |= {name: part["mean"].to_numpy()}
         columns |= {f"{name}_{key}": part[key].to_numpy() for key in ENDS}
+        columns[f"{name}_texts"] = part["texts"].to_numpy(dtype=np.int64)
     return pd.DataFrame(columns)
 
 

@@ -1,6 +1,7 @@
-"""The command `atlas`: what every head does over a corpus, built shard by shard."""
+"""The command `atlas`: what every head does over a corpus, built shard by shard and asked."""
 
 import argparse
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable
@@ -33,11 +34,19 @@ def add(command: argparse.ArgumentParser) -> None:
     kept.add_argument("--pairs", default=200, help="strongest pairs of tokens of each head in a shard (200)", **whole)
     ablate = "texts of each shard on which each head is switched off in turn (0)"
     kept.add_argument("--ablate", default=0, help=ablate, **whole)
+    _add_query(actions.add_parser("query", help="the heads of which a condition holds", allow_abbrev=False))
     where = build.add_argument_group("where it is measured")
     where.add_argument("--workers", help="processes of this machine (one per core); 0 for this one alone", **whole)
     dask = "of a Dask scheduler, whose workers are used instead: they need attnviz, and must see both folders"
     where.add_argument("--scheduler", default="", metavar="ADDRESS", help=dask)
     where.add_argument("--memory", default="auto", metavar="SIZE", help="of a worker, such as 4GB (its share of all)")
+
+
+def _add_query(query: argparse.ArgumentParser) -> None:
+    query.add_argument("folder", metavar="FOLDER", help="the folder of an atlas")
+    condition = "an SQL condition, such as 'previous_token > 0.9 and entropy_spread < 0.2'; all heads without it"
+    query.add_argument("condition", metavar="CONDITION", nargs="?", default="", help=condition)
+    query.add_argument("--json", action="store_true", help="every number of each head as JSON")
 
 
 def _whole(text: str) -> int:
@@ -53,7 +62,7 @@ def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], No
         AttnvizError: if the model, the corpus or the folder do not fit.
     """
     try:
-        return _build(options, say, note)
+        return {"build": _build, "query": _query}[options.action](options, say, note)
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
@@ -84,6 +93,34 @@ def _build(options: Namespace, say: Callable[[str], None], note: Callable[[str],
     if len(made.failed) > MOST_LISTED:
         note(f"{len(made.failed) - MOST_LISTED:,} more shards failed; atlas.json names all.")
     return int(bool(made.failed))
+
+
+def _query(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:
+    from attnviz import atlas
+    from attnviz.atlas.opened import ALIASES
+    from attnviz.cli.lines import columns
+
+    made = atlas.open(options.folder)
+    found = made.heads(options.condition)
+    if options.json:
+        say(found.to_json(orient="records", indent=1))
+        return 0
+    words = [ALIASES.get(word, word) for word in re.findall(r"\w+", options.condition)]
+    named = dict.fromkeys(name for word in words for name in ALIASES.values() if word in (name, *_parts(name)))
+    rows = [["", "head", *named]]
+    for row in found.to_dict("records"):
+        means = [f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})" for name in named]
+        rows.append([row["site"], row["head"], *means])
+    for line in columns(rows):
+        say(line)
+    note(f"{counted(len(found), 'head')}, over {counted(made.texts, 'text')}: means by text with 95% intervals.")
+    return 0
+
+
+def _parts(name: str) -> list[str]:
+    from attnviz.atlas.merge import ENDS
+
+    return [f"{name}_{end}" for end in ENDS]
 
 
 class _Rate:

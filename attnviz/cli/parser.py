@@ -25,6 +25,7 @@ EXAMPLES = """examples:
   attnviz explore "the black cat sleeps" --off c1.3 -o case.html
   attnviz batch texts.txt --model story --as numbers --of overview -o folder/
   attnviz atlas build story texts.txt -o atlas/
+  attnviz atlas query atlas/ "previous_token > 0.9"
   attnviz lesson
   attnviz leaks "the cat sat down" --model story -o leaks.png
   attnviz mask "the cat sat down" --model scratch --mask window=1 -o mask.pdf
@@ -46,7 +47,7 @@ COMMANDS = {
     "models": "the models that there are, or what was measured of one",
     "masks": "the mask rules that there are and how they are written, and the kinds of masks that check knows",
     "batch": "a picture, a page, a case or the numbers of each of many texts, in a folder; begun again, it goes on",
-    "atlas": "what every head of a model does over a whole corpus: 'atlas build' measures it; begun again, it goes on",
+    "atlas": "what every head does over a whole corpus: 'atlas build' measures it, 'atlas query' finds heads",
     "leaks": "which outputs move with what their mask hides, token by token; 1 as exit status if one does; -o draws it",
     "save": "a run as a file that 'attnviz open' shows anywhere, with what makes it again",
     "verify": "whether a saved run comes out the same here, and what explains it if not; 1 as exit status then",

@@ -257,9 +257,14 @@ def normalize(scores: Tensor, mask: Tensor | None = None, *, logsumexp: Tensor |
     scores = masked(scores, mask)
     if logsumexp is None:
         return torch.softmax(scores, -1)
+    return torch.exp(logarithms(scores, logsumexp))
+
+
+def logarithms(scores: Tensor, logsumexp: Tensor) -> Tensor:
+    """The logarithms of the weights of open cells, (..., Q, K), from their scores and the (..., Q) of whole rows."""
     rounded = logsumexp.to(scores.dtype)
     rest = (logsumexp - rounded).to(scores.dtype)
-    return torch.exp(scores - rounded.unsqueeze(-1) - rest.unsqueeze(-1))
+    return (scores - rounded.unsqueeze(-1)).sub_(rest.unsqueeze(-1))
 
 
 def fill_empty(rows: Tensor, empty: Tensor, policy: str, *, keys: int) -> Tensor:

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from attnviz.core import attention
 from attnviz.core.record import Record, Step
-from attnviz.core.scoring import Area
+from attnviz.core.scoring import ALL, Area
 from attnviz.metrics import measures
 from attnviz.metrics.heads import METRICS
 from attnviz.metrics.measures import Sums, token_counts
 
-BLOCK = 2**18
-"""Weights that are held at once: 1 MB of float32."""
+BLOCK = 2**20
+"""Weights that are held at once: 4 MB of float32."""
 
 SHUT = 2.0**100
 """In the place of the log-sum-exp of a row that is not measured: its weights become 0."""
@@ -113,15 +113,24 @@ class Block:
         return self.step.scoring.scores(self.step.query, self.step.key, Area(self.texts, rows=self.rows))
 
     @cached_property
+    def _spread(self) -> tuple[Tensor, Tensor]:
+        """The weights, (B, H, R, K), 0 in rows that are not measured, and the entropy of each row, (B, H, R)."""
+        logarithms = attention.logarithms(self.scores, self._sums.masked_fill(~self.counted, SHUT))
+        weights = logarithms.exp()
+        weights = weights if self.open is None else weights.masked_fill_(~self.open, 0)
+        if self.step.scoring.is_linear:
+            return weights, logarithms.mul_(weights).sum(-1).neg_().clamp_(min=0)
+        return weights, torch.special.entr(weights).sum(-1)  # a bias may be -inf
+
+    @property
     def weights(self) -> Tensor:
         """(B, H, R, K); 0 in rows that are not measured."""
-        scores = attention.masked(self.scores, self.open)
-        return attention.normalize(scores, logsumexp=self._sums.masked_fill(~self.counted, SHUT))
+        return self._spread[0]
 
     @cached_property
     def entropies(self) -> Tensor:
         """Of each row in nats, (B, H, R), float64."""
-        return torch.special.entr(self.weights).sum(-1).double()
+        return self._spread[1].double()
 
     @cached_property
     def on_tokens(self) -> Tensor:
@@ -179,21 +188,16 @@ class Block:
         alike &= there & (keys < self.seen[:, None, None]) & self.sides.typed[self.texts, self.rows, None]
         return alike.nonzero(as_tuple=True)
 
-    def mean(self, values: Tensor, where: Tensor | None = None) -> Sums:
+    def mean(self, values: Tensor, where: Tensor | None = None, rows: slice = ALL) -> Sums:
         """Of (B, H, R) values over the measured rows, those that are True in (B or 1, R); finite ones alone."""
-        counted = self.counted & values.isfinite()
+        counted = self.counted[..., rows] & values.isfinite()
         counted = counted if where is None else counted & where[:, None]
         return values.double().masked_fill(~counted, 0).sum(-1), counted.sum(-1).double()
 
 
-def blocks(record: Record, step: Step, columns: Tensor | None = None) -> Iterator[Block]:
-    """A step in blocks of at most about `BLOCK` weights: whole texts, or rows of one that is long.
-
-    Args:
-        columns: of each key, (B, K, C), numbers to weigh; the first says whether it is special, no padding.
-    """
+def blocks(step: Step, sides: Sides) -> Iterator[Block]:
+    """A step in blocks of at most about `BLOCK` weights: whole texts, or rows of one that is long."""
     count, heads, queries, keys = step.shape
-    sides = _sides(record, step, columns)
     at_once = max(1, BLOCK // max(1, heads * queries * keys))
     rows = queries if at_once > 1 else max(1, 4 * BLOCK // max(1, heads * keys))
     for first in range(0, count, at_once):
@@ -203,7 +207,12 @@ def blocks(record: Record, step: Step, columns: Tensor | None = None) -> Iterato
             yield Block(step, sides, texts, part, torch.arange(part.start, part.stop))
 
 
-def _sides(record: Record, step: Step, columns: Tensor | None) -> Sides:
+def sides_of(record: Record, step: Step, columns: Tensor | None = None) -> Sides:
+    """What stands at the queries and keys of a site, and of all others of its kind that are as wide.
+
+    Args:
+        columns: of each key, (B, K, C), numbers to weigh; the first says whether it is special, no padding.
+    """
     each = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
     looks, seen = torch.tensor([token_counts(record, step, b) for b in range(len(each))]).T
     queries, keys = (torch.tensor([[token.id for token in both[i]] for both in each]) for i in (0, 1))
@@ -250,10 +259,10 @@ def _of_distance(block: Block, of: Tensor) -> Sums:
 
 def _at(block: Block, by: int) -> Sums:
     """The weight on the key so many places after the row, where there is a token."""
-    at = block.position + by
-    inside = (at >= 0) & (at < block.seen[:, None])
-    column = at.clamp(0, block.weights.shape[-1] - 1)
-    return block.mean(block.weights[..., torch.arange(len(at)), column], inside)
+    offset = block.rows.start + by
+    values = block.weights.diagonal(offset, -2, -1)
+    rows = slice(max(0, -offset), max(0, -offset) + values.shape[-1])
+    return block.mean(values, block.position[rows] + by < block.seen[:, None], rows)
 
 
 def _first(block: Block) -> Sums:
@@ -294,7 +303,7 @@ def _asymmetry(block: Block) -> Sums:
         pairs = block.real[:, None, :, None] & (torch.arange(n) < block.seen[:, None])[:, None, None]
         pairs = pairs & there.isfinite() & back.isfinite()
         there, back = there.where(pairs, 0), back.where(pairs, 0)
-    apart, length = ((x * x).sum((-2, -1), dtype=torch.float64) for x in (there - back, there))
+    apart, length = (torch.linalg.vector_norm(x, dim=(-2, -1)).double().square() for x in (there - back, there))
     return apart, 4 * length
 
 
@@ -302,9 +311,10 @@ def _output_share(block: Block) -> Sums:
     """Over the rows that are measured in every head, so that the heads of a site share 1."""
     step = block.step
     norms = block.taken[..., : step.value.shape[-1]].norm(dim=-1).double()
-    texts = range(*block.texts.indices(step.shape[0]))
-    off = torch.tensor([[step.is_off(h, sentence=b) for h in range(step.num_heads)] for b in texts])
-    norms = norms.masked_fill(off[:, :, None], 0)
+    if step.heads_off or step.off_alone:
+        texts = range(*block.texts.indices(step.shape[0]))
+        off = torch.tensor([[step.is_off(h, sentence=b) for h in range(step.num_heads)] for b in texts])
+        norms = norms.masked_fill(off[:, :, None], 0)
     total = norms.sum(1)
     where = (total > 0) & block.counted.all(1)
     return block.mean(norms / total.where(where, 1)[:, None], where)

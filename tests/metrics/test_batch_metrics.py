@@ -23,7 +23,7 @@ def together(record, step, size):
     sums = torch.zeros(2, step.shape[0], step.num_heads, len(METRICS), dtype=torch.float64)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(batch, "BLOCK", size)
-        for block in batch.blocks(record, step):
+        for block in batch.blocks(step, batch.sides_of(record, step)):
             sums[:, block.texts] += batch.measure(record, block)
     return (sums[0] / sums[1]).numpy()
 

@@ -1,0 +1,193 @@
+"""Questions to an atlas, answered by DuckDB from its Parquet files, as tables of pandas.
+
+    found = attnviz.atlas.open("atlas")
+    found.heads("previous_token > 0.9 and entropy_spread < 0.2")
+    found.examples("decoder layer 1", 0, "previous")
+    found.search(query_token="it", min_weight=0.5)
+
+What a person types is an expression over the columns of one table, in a database that can open no file; tokens are
+parameters, never a part of the question.
+"""
+
+import builtins
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from attnviz.atlas import corpus, plan
+from attnviz.atlas.building import RESULT
+from attnviz.atlas.corpus import Shard
+from attnviz.atlas.plan import Plan
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError, quoted
+from attnviz.metrics.heads import METRICS, metric
+
+ALIASES = {re.sub(r"\W+", "_", one.title.partition(" (")[0].lower()): one.name for one in METRICS}
+"""Metrics by their titles, such as previous_token for previous."""
+
+TABLES = ("classes", "distances", "effects", "pairs")
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """An atlas that was built.
+
+    Attributes:
+        plan: what it is made of.
+        texts, tokens: that were read.
+        failed: the shards that are not in it, each a mapping with shard, file, line and error.
+    """
+
+    folder: Path
+    plan: Plan
+    texts: int
+    tokens: int
+    failed: tuple[dict[str, Any], ...]
+
+    def heads(self, where: str = "") -> pd.DataFrame:
+        """A row per head: the mean by text of each metric under its name, and under `<name>_low`, `_high` (95%),
+        `_spread`, `_texts`, `_by_token`, `_q05` to `_q95`; those of which an SQL condition holds.
+
+        Raises:
+            InputError: if it is no condition on these columns.
+        """
+        path = str(self.folder / "heads.parquet")
+        if not where.strip():
+            return pd.read_parquet(path)
+        aliases = ", ".join(f'"{name}" AS "{alias}"' for alias, name in ALIASES.items() if alias != name)
+        with _database() as (database, duckdb):
+            columns = f"SELECT *, {aliases} FROM read_parquet(?)"
+            found = database.execute(f"CREATE TABLE heads AS {columns}", [path]) and database.table("heads")
+            database.execute("SET enable_external_access = false")
+            database.execute("SET lock_configuration = true")
+            try:
+                chosen = found.filter(duckdb.SQLExpression(where)).df()
+            except duckdb.Error as error:
+                raise InputError(f"{quoted(where, 80)} is no condition on heads: {_reason(error)}") from None
+        return chosen.drop(columns=[alias for alias, name in ALIASES.items() if alias != name])
+
+    def examples(self, site: Site | str, head: int, name: str, k: int = 10, *, texts: bool = True) -> pd.DataFrame:
+        """The texts on which a metric of a head is largest: value, file, line, rank and, if asked for, the text.
+
+        Raises:
+            InputError: if there is no such head or metric, or the corpus is not what it was.
+        """
+        metric(name)
+        where = "site = ? AND head = ? AND name = ? AND rank <= ?"
+        found = self._asked("examples", f"{where} ORDER BY rank", [*self._head(site, head), name, k])
+        found = found[["value", "file", "line", "rank"]]
+        return found.assign(text=list(map(self.text, found["file"], found["line"]))) if texts else found
+
+    def search(
+        self,
+        query_token: str | None = None,
+        key_token: str | None = None,
+        min_weight: float = 0.0,
+        *,
+        site: Site | str | None = None,
+        head: int | None = None,
+        k: int = 100,
+    ) -> pd.DataFrame:
+        """Pairs of tokens by their weight, the largest first: among the strongest that each shard kept of each head.
+
+        Args:
+            query_token, key_token: as they stand in the text; capital letters and blanks around them do not matter.
+        """
+        asked = {"lower(trim(query_token)) = lower(trim(?))": query_token, "value >= ?": float(min_weight)}
+        asked |= {"lower(trim(key_token)) = lower(trim(?))": key_token, "head = ?": head}
+        asked |= {"site = ?": None if site is None else str(site)}
+        asked = {condition: value for condition, value in asked.items() if value is not None}
+        where = " AND ".join(["kind = 'pair'", *asked])
+        order = "ORDER BY value DESC, file, line, query, key, site, head LIMIT ?"
+        columns = ["site", "head", "value", "query_token", "key_token", "file", "line", "query", "key"]
+        found = self._asked("shards/*", f"{where} {order}", [*asked.values(), k])
+        return found[columns].rename(columns={"value": "weight"})
+
+    def table(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
+        """The rows of a head in another table, one of `TABLES`.
+
+        Raises:
+            InputError: if there is no such table or head.
+        """
+        if name not in TABLES:
+            raise InputError(f"There is no table {quoted(name)}. There are: {', '.join(TABLES)}.")
+        return self._asked(name, "site = ? AND head = ?", self._head(site, head)).drop(columns=["site", "head"])
+
+    def text(self, file: str, line: int) -> str:
+        """A text of the corpus.
+
+        Raises:
+            InputError: if the corpus is not there, or not what it was.
+        """
+        ends = ((one, one.first, one.first + one.lines) for one in self.plan.shards if one.file == file)
+        shard = next((one for one, first, end in ends if first <= line < end), None)
+        if shard is None:
+            raise InputError(f"The atlas knows no line {line:,} of {quoted(file, 200)}.")
+        return _texts(self.folder / self.plan.corpus, shard)[line - shard.first].text
+
+    def _asked(self, name: str, where: str, values: list[Any]) -> pd.DataFrame:
+        with _database() as (database, _):
+            path = str(self.folder / f"{name}.parquet")
+            return database.execute(f"SELECT * FROM read_parquet(?) WHERE {where}", [path, *values]).df()
+
+    def _head(self, site: Site | str, head: int) -> list[Any]:
+        """Raises: InputError: if there is no such head."""
+        if (str(site), head) not in self._heads:
+            raise InputError(f"The atlas has no head {quoted(head)} at {str(site)[:40]}. It has: {self._has}.")
+        return [str(site), head]
+
+    @cached_property
+    def _heads(self) -> list[tuple[str, int]]:
+        found = self.heads()
+        return list(zip(found["site"], found["head"], strict=True))
+
+    @property
+    def _has(self) -> str:
+        most = dict(self._heads)
+        return ", ".join(f"{site} heads 0 to {head}" for site, head in most.items())
+
+
+def open(folder: str | Path) -> Atlas:
+    """An atlas that was built.
+
+    Raises:
+        InputError: if there is none, or it is not finished.
+    """
+    folder = Path(folder)
+    made = plan.read(folder)
+    if made is None:
+        raise InputError(f"There is no atlas in {quoted(str(folder), 200)}.")
+    try:
+        with builtins.open(folder / RESULT, encoding="utf-8") as file:
+            known = json.load(file)
+        return Atlas(folder, made, known["texts"], known["tokens"], tuple(known["failed"]))
+    except (OSError, ValueError, KeyError):
+        what = f"The atlas in {quoted(str(folder), 200)} is not finished"
+        raise InputError(f"{what}: the command that began it goes on with it.") from None
+
+
+@contextmanager
+def _database() -> Iterator[tuple[Any, Any]]:
+    """An empty database in memory."""
+    import duckdb
+
+    with duckdb.connect(config={"autoinstall_known_extensions": False}) as database:
+        yield database, duckdb
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what DuckDB says, without the name of its error, and what it suggests."""
+    text = str(error).strip().splitlines() or [""]
+    return text[0].partition("Error: ")[2][:200] or text[0][:200]
+
+
+@lru_cache(maxsize=8)
+def _texts(root: Path, shard: Shard) -> list[corpus.Text]:
+    return corpus.texts(root, shard)

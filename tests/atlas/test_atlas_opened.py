@@ -1,0 +1,122 @@
+"""Questions to an atlas: what the tables hold, and nothing that a person types is more than a question."""
+
+import json
+
+import numpy as np
+import pytest
+
+from attnviz import api, atlas, cli
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+
+TEXTS = ("a b c a b", "x y z x", "the cat saw the dog and the cat", "one two one two one two")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("atlas")
+    (folder / "corpus.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    atlas.build("constructed", folder / "corpus.txt", folder / "atlas", atlas.Options(shard=2, keep=3))
+    return atlas.open(folder / "atlas")
+
+
+def test_heads_are_found_by_a_condition(built):
+    """By the name of a metric or by its title, in the order of the heads, with the same columns as without one."""
+    every = built.heads()
+    for where in ("previous > 0.9", "previous_token > 0.9", "kind = 'decoder' and previous_low > 0.9"):
+        found = built.heads(where)
+        assert found["head"].tolist() == every[every["previous"] > 0.9]["head"].tolist() == [0]
+        assert list(found) == list(every)
+    assert len(built.heads("induction > (SELECT avg(induction) FROM heads)")) in range(1, len(every))
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("nope > 1", 'Referenced column "nope" not found'),
+        ("previous >", "syntax error"),
+        ("1 = 1; DROP TABLE heads", "more than one statement"),
+        ("1 = 1 UNION SELECT 1", "set operation"),
+        ("head IN (SELECT 1 FROM read_csv('corpus.txt'))", "disabled"),
+        ("head IN (SELECT 1 FROM 'corpus.txt')", "corpus.txt"),
+        ("'previous'", "Could not convert"),
+    ],
+)
+def test_what_is_no_condition_is_said_and_no_file_is_opened(built, where, says, monkeypatch):
+    """In one sentence, without what the database would tell besides."""
+    monkeypatch.chdir(built.folder.parent)
+    with pytest.raises(InputError, match="is no condition on heads") as error:
+        built.heads(where)
+
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_examples_are_the_texts_on_which_a_head_does_most(built):
+    """With their lines; every number is that of the text alone."""
+    found = built.examples(Site("decoder", 1), 0, "induction", k=2)
+
+    assert len(found) == 2
+    assert found["value"].is_monotonic_decreasing
+    for row in found.itertuples():
+        assert row.text == TEXTS[row.line - 1]
+    assert built.examples("decoder layer 1", 0, "induction", texts=False).columns.tolist() == [
+        "value",
+        "file",
+        "line",
+        "rank",
+    ]
+
+
+def test_pairs_are_searched_by_their_tokens(built):
+    """Capital letters aside; every pair is a cell of its text, and of all pairs those with most weight come first."""
+    found = built.search(query_token="THE", key_token="cat", min_weight=0.001)
+
+    assert set(found["query_token"]) == {"the"}
+    assert set(found["key_token"]) <= {"cat"}
+    assert found["weight"].is_monotonic_decreasing
+    for row in built.search(min_weight=0.3, k=5).itertuples():
+        record = api.analyze(TEXTS[row.line - 1], "constructed")
+        step = next(step for step in record.steps if str(step.site) == row.site)
+        assert float(step.weights(row.head)[row.query, row.key]) == pytest.approx(row.weight, abs=1e-4)
+    assert len(built.search(site="decoder layer 0", head=0, k=3)) == 3
+    assert built.search(query_token="' OR 1 = 1 --").empty
+
+
+def test_other_tables_are_those_of_a_head(built):
+    """Shares of the attention by distance sum to 1; classes have what an even spread would give."""
+    assert built.table("distances", "decoder layer 0", 0)["share"].sum() == pytest.approx(1)
+    assert np.isfinite(built.table("classes", "decoder layer 0", 0)["even"]).all()
+    assert built.table("effects", "decoder layer 0", 0).empty
+
+
+def test_what_an_atlas_has_not_is_said(built, tmp_path):
+    """A head, a metric, an atlas, one that is not finished, and a corpus that is gone."""
+    with pytest.raises(InputError, match=r"has no head 9 at decoder layer 0. It has: decoder layer 0 heads 0 to 3,"):
+        built.examples("decoder layer 0", 9, "previous")
+    with pytest.raises(InputError, match=r"There is no table '\.\./corpus'. There are: classes,"):
+        built.table("../corpus", "decoder layer 0", 0)
+    with pytest.raises(InputError, match="There is no metric 'beauty'"):
+        built.examples("decoder layer 0", 0, "beauty")
+    with pytest.raises(InputError, match="There is no atlas in"):
+        atlas.open(tmp_path)
+    (tmp_path / "corpus.txt").write_text("a b a\n")
+    atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "atlas")
+    (tmp_path / "corpus.txt").write_text("a b c\n")
+    with pytest.raises(InputError, match="The corpus changed: lines 1 to 1 of"):
+        atlas.open(tmp_path / "atlas").examples("decoder layer 0", 0, "previous")
+    (tmp_path / "atlas" / "atlas.json").unlink()
+    with pytest.raises(InputError, match="is not finished"):
+        atlas.open(tmp_path / "atlas")
+
+
+def test_a_question_from_the_shell(built, capsys):
+    """The metrics that the condition names, each with its interval; or every number as JSON."""
+    assert cli.main(["atlas", "query", str(built.folder), "previous_token > 0.9"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0].split() == ["head", "previous"]
+    assert out.splitlines()[1].startswith("decoder layer 0  0     1 (")
+    assert "1 head, over 4 texts: means by text with 95% intervals." in err
+    assert cli.main(["atlas", "query", str(built.folder), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 8
+    assert cli.main(["atlas", "query", str(built.folder), "x ="]) == 2
