@@ -101,7 +101,8 @@ def _section(number: int, step: Step, solved: bool) -> Any:
         re.sub("`", "", f"{one.name}: {one.means}{f' ({one.source})' if one.source else ''}.") for one in step.terms
     ]
     task = [f"{words.TRY_IT}: {step.do}" if step.do else "", step.question]
-    solution = [f"Solution: {step.answer}" if step.answer else "", f"Notes: {step.notes}" if step.notes else ""]
+    said = ((words.SOLUTION, step.answer), (words.NOTES, step.notes))
+    solution = [f"{what}: {text}" for what, text in said if text]
     return Section(
         f"{number}. {step.title}",
         texts=(*idea, *terms),
@@ -109,7 +110,7 @@ def _section(number: int, step: Step, solved: bool) -> Any:
         after=tuple(filter(None, task)),
         choices=step.choices,
         room=ROOM if step.question and not solved else 0,
-        end=tuple(filter(None, solution * solved)),
+        end=tuple(solution * solved),
     )
 
 

@@ -61,7 +61,7 @@ def _choice(number: int, found: frozenset[str], where: str) -> None:
 
     def titled(one: int) -> str:
         bug = tuple(NAMES.values())[one - 1]
-        return f"Bug {one}: {bug.title}" if bug.name in found else f"Bug {one}"
+        return f"{words.BUG} {one}: {bug.title}" if bug.name in found else f"{words.BUG} {one}"
 
     options = {"shown": number, "lead": "", "step": opened}
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="bugs"):

@@ -39,7 +39,7 @@ def notes(step: Step) -> None:
     """The notes for whoever teaches a step, and its answer."""
     if not step.notes or state.get(PRESENT):
         return
-    with st.expander(words.NOTES_OF.format(minutes=step.minutes) if step.minutes else words.NOTES):
+    with st.expander(words.FOR_TEACHER_IN.format(minutes=step.minutes) if step.minutes else words.FOR_TEACHER):
         st.markdown(step.notes)
         if step.answer:
-            st.markdown(words.SOLUTION.format(answer=step.answer))
+            st.markdown(f"**{words.SOLUTION}.** {step.answer}")

@@ -49,8 +49,8 @@ ABOUT = "About {minutes} minutes."
 PRESENTER, PRESENTER_HELP = "Presenter view", "Large type. Arrow keys turn the pages, Esc ends it."
 OWN_LESSON = "A lesson of your own is a file; attnviz lesson FILE.toml opens it. The documentation says more."
 HANDOUT, SOLUTIONS = "Handout", "Handout with solutions"
-NOTES, NOTES_OF = "For the teacher", "For the teacher ({minutes} minutes)"
-SOLUTION = "**Solution.** {answer}"
+FOR_TEACHER, FOR_TEACHER_IN = "For the teacher", "For the teacher ({minutes} minutes)"
+SOLUTION, NOTES = "Solution", "Notes"
 
 # In a notebook
 
