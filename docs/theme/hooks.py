@@ -35,7 +35,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
     files.append(File.generated(config, "reference/shell.md", content="\n".join(_shell())))
     for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
-        files.remove(file)
         for made in _notebook(file, config):
             files.append(made)
     return files
@@ -99,9 +98,9 @@ def _names() -> Iterator[str]:
 
 
 def _metrics() -> Iterator[str]:
-    yield "| number | what it says | formula | range | source |\n|---|---|---|---|---|"
     for one in METRICS:
-        yield f"| {one.title} | {one.means} | ${one.formula}$ | {one.range} | {one.source} |"
+        yield f"- **{one.title}**: ${one.formula}$" + (f" ({one.where})" if one.where else "") + "  "
+        yield f"    {one.means} Range: {one.range}. *{one.source}*"
 
 
 def _checks() -> Iterator[str]:
@@ -120,7 +119,9 @@ def _notebook(file: File, config: MkDocsConfig) -> Iterator[File]:
         text = "".join(cell["source"])
         parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
         parts.extend(_output(output, f"{place}-{len(pictures)}", pictures) for output in cell.get("outputs", ()))
-    yield File.generated(config, f"{place}.md", content="\n\n".join(parts))
+    text = "\n\n".join(parts).replace("<details>", "<details markdown>")
+    text += f'\n\n<a href="{file.name}.ipynb" download>This page as a notebook</a>\n'
+    yield File.generated(config, f"{place}.md", content=text)
     yield from (File.generated(config, name, content=content) for name, content in pictures)
 
 
