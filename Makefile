@@ -64,6 +64,9 @@ evidence: $(VENV)/for-tests ## measure the shipped models afresh, for their card
 course: $(VENV)/for-tests ## make the notebooks of the course again, from the texts of its lessons, and run them
 	PYTHONPATH=. $(BIN)/python tests/notebooks.py
 
+atlas: $(VENV)/for-tests ## build the atlases that ship, of the trained models over their held-out texts, again
+	PYTHONPATH=. $(BIN)/python -m attnviz.training.atlases
+
 screenshots: $(VENV)/for-tests ## take the documentation's pictures again, and every state of every page on one sheet
 	PYTHONPATH=.:tests $(BIN)/python tests/browser/screenshots.py
 

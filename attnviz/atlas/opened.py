@@ -1,4 +1,4 @@
-"""Questions to an atlas, answered by DuckDB from its Parquet files, as tables of pandas.
+"""Questions to an atlas, as tables of pandas; conditions and searches are answered by DuckDB from its Parquet files.
 
     found = attnviz.atlas.open("atlas")
     found.heads("previous_token > 0.9 and entropy_spread < 0.2")
@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ import pandas as pd
 
 from attnviz.atlas import corpus, plan
 from attnviz.atlas.building import RESULT
-from attnviz.atlas.corpus import Shard
 from attnviz.atlas.plan import Plan
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, quoted
@@ -80,8 +79,8 @@ class Atlas:
             InputError: if there is no such head or metric, or the corpus is not what it was.
         """
         metric(name)
-        where = "site = ? AND head = ? AND name = ? AND rank <= ?"
-        found = self._asked("examples", f"{where} ORDER BY rank", [*self._head(site, head), name, k])
+        found = self._of_head("examples", site, head)
+        found = found[(found["name"] == name) & (found["rank"] <= k)].reset_index(drop=True)
         found = found[["value", "file", "line", "rank"]]
         return found.assign(text=list(map(self.text, found["file"], found["line"]))) if texts else found
 
@@ -107,8 +106,11 @@ class Atlas:
         where = " AND ".join(["kind = 'pair'", *asked])
         order = "ORDER BY value DESC, file, line, query, key, site, head LIMIT ?"
         columns = ["site", "head", "value", "query_token", "key_token", "file", "line", "query", "key"]
-        found = self._asked("shards/*", f"{where} {order}", [*asked.values(), k])
-        return found[columns].rename(columns={"value": "weight"})
+        path = str(self.folder / "shards" / "*.parquet")
+        with _database() as (database, _):
+            question = f"SELECT {', '.join(columns)} FROM read_parquet(?) WHERE {where} {order}"
+            found = database.execute(question, [path, *asked.values(), k]).df()
+        return found.rename(columns={"value": "weight"})
 
     def table(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
         """The rows of a head in another table, one of `TABLES`.
@@ -118,7 +120,7 @@ class Atlas:
         """
         if name not in TABLES:
             raise InputError(f"There is no table {quoted(name)}. There are: {', '.join(TABLES)}.")
-        return self._asked(name, "site = ? AND head = ?", self._head(site, head)).drop(columns=["site", "head"])
+        return self._of_head(name, site, head)
 
     def text(self, file: str, line: int) -> str:
         """A text of the corpus.
@@ -130,18 +132,14 @@ class Atlas:
         shard = next((one for one, first, end in ends if first <= line < end), None)
         if shard is None:
             raise InputError(f"The atlas knows no line {line:,} of {quoted(file, 200)}.")
-        return _texts(self.folder / self.plan.corpus, shard)[line - shard.first].text
+        return corpus.texts(self.folder / self.plan.corpus, shard)[line - shard.first].text
 
-    def _asked(self, name: str, where: str, values: list[Any]) -> pd.DataFrame:
-        with _database() as (database, _):
-            path = str(self.folder / f"{name}.parquet")
-            return database.execute(f"SELECT * FROM read_parquet(?) WHERE {where}", [path, *values]).df()
-
-    def _head(self, site: Site | str, head: int) -> list[Any]:
+    def _of_head(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
         """Raises: InputError: if there is no such head."""
         if (str(site), head) not in self._heads:
             raise InputError(f"The atlas has no head {quoted(head)} at {str(site)[:40]}. It has: {self._has}.")
-        return [str(site), head]
+        where = [("site", "==", str(site)), ("head", "==", head)]
+        return pd.read_parquet(self.folder / f"{name}.parquet", filters=where).drop(columns=["site", "head"])
 
     @cached_property
     def _heads(self) -> list[tuple[str, int]]:
@@ -186,8 +184,3 @@ def _reason(error: Exception) -> str:
     """The first line of what DuckDB says, without the name of its error, and what it suggests."""
     text = str(error).strip().splitlines() or [""]
     return text[0].partition("Error: ")[2][:200] or text[0][:200]
-
-
-@lru_cache(maxsize=8)
-def _texts(root: Path, shard: Shard) -> list[corpus.Text]:
-    return corpus.texts(root, shard)

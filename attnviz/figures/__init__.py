@@ -3,6 +3,7 @@
 from attnviz.figures.alike import alike, alike_map
 from attnviz.figures.chain import chain
 from attnviz.figures.change import change
+from attnviz.figures.corpus import distance_over_corpus, over_corpus
 from attnviz.figures.difference import difference
 from attnviz.figures.distance import distance
 from attnviz.figures.figure import Figure, called
@@ -34,8 +35,10 @@ FORMS = {"map": head, "lines": lines, "text": text_strip, "picture": patches}
 """How a head is shown, by the name of the form."""
 
 __all__ = [
-    "FORMS", "Figure", "alike", "alike_map", "chain", "change", "corners", "difference", "distance", "head", "heads",
-    "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "overview", "patches", "products",
+    "FORMS", "Figure", "alike", "alike_map", "chain", "change", "corners", "difference", "distance",
+    "distance_over_corpus", "head", "heads",
+    "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "over_corpus", "overview",
+    "patches", "products",
     "rollout", "rollout_row", "row", "scatter", "similarity", "spread", "stage", "states", "step_by_step",
     "text_strip", "values",
 ]  # fmt: skip

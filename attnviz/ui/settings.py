@@ -1,5 +1,7 @@
 """Every setting that a link holds, by its name: each is declared by the feature that it belongs to."""
 
+from attnviz.ui.atlas import examples as atlas_examples
+from attnviz.ui.atlas import page as atlas
 from attnviz.ui.compare import other
 from attnviz.ui.heads import forms
 from attnviz.ui.learn import going, museum, scenes
@@ -29,6 +31,8 @@ FEATURES = (
         rail,
         parts,
         other,
+        atlas,
+        atlas_examples,
         going,
         scenes,
         museum,

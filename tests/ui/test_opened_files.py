@@ -58,7 +58,7 @@ def weights():
     return file.getvalue()
 
 
-@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare", "model"])
+@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare", "atlas", "model"])
 def test_a_file_opens_on_any_page(name, case, weights):
     """It opens where it was saved, is one more model, and waits with what was typed; weights alone, too."""
     app = drop(page(name), ("case.attn", case))
@@ -138,7 +138,7 @@ def test_a_file_of_many_tokens_opens():
     assert "5000 queries by 1 keys" in html(app)
 
 
-@pytest.mark.parametrize("name", ["heads", "overview", "steps", "compare", "model"])
+@pytest.mark.parametrize("name", ["heads", "overview", "steps", "compare", "atlas", "model"])
 def test_no_text_of_a_file_becomes_code_or_another_model(name):
     """Whatever a file calls its model, its tokens, its findings and its state."""
     record = attnviz.analyze([TEXT, "a dog"], "story")

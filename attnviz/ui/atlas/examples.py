@@ -1,0 +1,93 @@
+"""The texts behind the numbers of a head, each with the weights of one query as shades; a click opens it on Heads."""
+
+from html import escape
+
+import pandas as pd
+import streamlit as st
+
+from attnviz.atlas.opened import Atlas
+from attnviz.core.display import shown
+from attnviz.core.errors import AttnvizError
+from attnviz.core.record import Record
+from attnviz.metrics.heads import METRICS
+from attnviz.ui.shared import cache, pages, state
+from attnviz.ui.shared.examples import TEXT
+from attnviz.ui.shared.look import CELL, SHOW, SITE, Cell, Look
+from attnviz.ui.shared.setting import choice
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import heading, note, quiet
+
+PAIRS = "strongest pairs of tokens"
+KINDS = {PAIRS: "pairs"} | {one.name: one.name for one in METRICS}
+EXAMPLES = choice("atlas-of", KINDS, PAIRS)
+
+COUNT = 10
+
+
+def of_head(at: Look, found: Atlas) -> None:
+    """Ten texts of a head, by its strongest pairs or by a metric."""
+    heading("Examples")
+    titles = {PAIRS: "Strongest pairs of tokens"} | {one.name: one.title for one in METRICS}
+    options = {"format_func": titles.__getitem__, "width": 290}
+    by = control(st.selectbox, "Texts with the largest", EXAMPLES, [*KINDS], **options)
+    try:
+        rows = _pairs(at, found) if by == PAIRS else found.examples(at.site, at.number, by, COUNT)
+    except AttnvizError as error:
+        note(str(error))
+        return
+    if rows.empty:
+        quiet("The atlas has none: the head has no such number.")
+    with st.container(gap=None):
+        for i, row in enumerate(rows.to_dict("records")):
+            _example(at, row, i)
+    query = "before the arrow" if at.site.kind == "cross" else "underlined"
+    quiet(f"Shaded: what the query, {query}, attends to. A click opens the text on Heads, at that cell.")
+
+
+def _pairs(at: Look, found: Atlas) -> pd.DataFrame:
+    pairs = found.table("pairs", at.site, at.number).head(COUNT)
+    return pairs.assign(text=list(map(found.text, pairs["file"], pairs["line"])))
+
+
+def _example(at: Look, row: dict, number: int) -> None:
+    """A text that opens, its number, and its weights."""
+    record = cache.record(at.source, (row["text"],))
+    cell = _cell(record, at, row)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False):
+        label = f"{row['value']:.2f}"
+        behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"open example {number}"}
+        if st.button(f"Open: {label}", on_click=_look_at, args=(at, row["text"], cell), **behavior):
+            pages.go_to(pages.TITLES[0])
+        st.html(_shaded(record, at, cell))
+
+
+def _look_at(at: Look, text: str, cell: Cell) -> None:
+    """Show a cell of a text."""
+    chosen = {TEXT: text, SITE: at.site, SHOW: at.head, CELL: cell}
+    state.change(lambda now: now.without("text"))
+    for setting, value in chosen.items():
+        state.put(setting, value)
+
+
+def _cell(record: Record, at: Look, row: dict) -> Cell:
+    """The cell of a pair; of another example the largest weight of the rows that have a choice."""
+    if "query" in row:
+        return int(row["query"]), int(row["key"])
+    weights = record.step(at.site).weights(at.number).nan_to_num()
+    first = min(1, len(weights) - 1)
+    best = int(weights[first:].argmax())
+    return first + best // weights.shape[1], best % weights.shape[1]
+
+
+def _shaded(record: Record, at: Look, cell: Cell) -> str:
+    """The tokens of the keys, each as dark as its weight; in one text the query is underlined."""
+    looks, seen = record.tokens(at.site)
+    weights = record.step(at.site).weights(at.number, slice(cell[0], cell[0] + 1))[0].tolist()
+    query = "" if at.site.kind != "cross" else f"{escape(shown(looks[cell[0]].text))} → "
+    parts = []
+    for i, (token, weight) in enumerate(zip(seen, weights, strict=True)):
+        space = "" if token.joined or not i else " "
+        is_query = at.site.kind != "cross" and i == cell[0]
+        text = f"<u>{escape(shown(token.text))}</u>" if is_query else escape(shown(token.text))
+        parts.append(f'{space}<span style="--weight: {max(0.0, weight):.0%}">{text}</span>')
+    return f'<div class="shaded">{query}{"".join(parts)}</div>'

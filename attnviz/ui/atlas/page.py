@@ -1,0 +1,119 @@
+"""An atlas: every head by two of its numbers over many texts, one head with its evidence, and examples that open."""
+
+import pandas as pd
+import streamlit as st
+
+from attnviz import figures
+from attnviz.atlas.opened import Atlas
+from attnviz.core.edits import Site
+from attnviz.metrics.heads import METRICS
+from attnviz.metrics.roles import roles
+from attnviz.sources.base import Source
+from attnviz.sources.cards import Behavior
+from attnviz.ui.atlas import built, examples
+from attnviz.ui.shared import everything, findings, look, pictures, state, toolbar
+from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.setting import Setting, choice
+from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import large, quiet, table
+
+TITLES = {one.name: one.title for one in METRICS}
+X, Y = choice("atlas-x", TITLES), choice("atlas-y", TITLES)
+
+BUILD = "attnviz atlas build {} texts.txt -o atlas/"
+
+
+def page(source: Source, lines: tuple[str, ...]) -> None:
+    bar = toolbar.bar(source, lines)
+    bar.predict()
+    with bar.export:
+        everything.menu(bar.at)
+    found = built.chosen(source)
+    if found is None:
+        large(f"There is no atlas of {source.name} here: what each head does over many texts.")
+        quiet(
+            f"Build one: {BUILD.format(source.id)}",
+            f"Then open the app with {built.FOLDERS}=atlas/ before its command.",
+        )
+        return
+    large(f"What every head does over {found.texts:,} texts of {found.tokens:,} tokens. One text can mislead.")
+    _behaviors(source)
+    heads = found.heads()
+    with st.container(horizontal=True, gap="large"):
+        with st.container(width="content"):
+            _map(bar.at, found, heads)
+        with st.container(width=540, key="chosen"):
+            _card(bar.at, found, heads)
+    examples.of_head(bar.at, found)
+
+
+def _behaviors(source: Source) -> None:
+    """What heads of the model are known to do; a click leads to the head and its examples."""
+    every = source.card.behaviors if source.card and source.step is None else ()
+    clearest = {one.does: one for one in sorted(every, key=lambda one: max(one.rates, default=0))}
+    with st.container(gap=None):
+        for i, does in enumerate(dict.fromkeys(one.does for one in every)):
+            _behavior(clearest[does], i)
+
+
+def _behavior(one: Behavior, i: int) -> None:
+    options = {"type": "tertiary", "icon": ":material/search:", "key": f"find {i}"}
+    does = one.does.rstrip(". ")
+    st.button(f"Which head {does}?", on_click=look.look_at, args=(one.site, one.heads[0]), **options)
+
+
+def _map(at: Look, found: Atlas, heads: pd.DataFrame) -> None:
+    """All heads by any two numbers."""
+    there = [name for name in TITLES if heads[name].notna().any()]
+    begins = ("confidence", "entropy") if at.site.kind == "cross" else ("previous", "entropy")
+    with st.container(horizontal=True, gap="small"):
+        axes = zip(("X axis", "Y axis"), (X, Y), begins, strict=True)
+        x, y = (_number(title, setting, there, opening) for title, setting, opening in axes)
+    drawn = {"dark": at.dark, "room": look.room(), "focused": (at.site, at.head), "rev": look.rev("atlas")}
+    figure = figures.over_corpus(found.plan.model.name, heads, x, y, found.texts, titles=TITLES, **drawn)
+    pictures.show(figure, "atlas", select="head", on_select=_select)
+
+
+def _number(title: str, setting: Setting, there: list[str], opening: str) -> str:
+    shown = state.one_of(setting, there, opening)
+    return control(st.selectbox, title, setting, there, shown=shown, format_func=TITLES.__getitem__, width=220)
+
+
+def _show(point: dict) -> None:
+    look.look_at(Site(point["kind"], int(point["layer"])), int(point["head"]))
+
+
+_select = look.clicks("atlas", _show)
+
+
+def _card(at: Look, found: Atlas, heads: pd.DataFrame) -> None:
+    """The numbers of a head over the corpus, beside those of the text at hand."""
+    large(f"Head {at.head} · {at.site}")
+    row = heads[(heads["site"] == str(at.site)) & (heads["head"] == at.head)]
+    if row.empty:
+        quiet("The atlas does not hold this head.")
+        return
+    row = row.iloc[0]
+    known = {name: row[name] for name in TITLES} | {f"{name}_texts": row[f"{name}_texts"] for name in TITLES}
+    for role in roles(pd.Series(known | {"texts": found.texts})):
+        quiet(f"Role by its weights alone: {role.evidence}.")
+    here = findings.numbers(at.record, at.sentence, at.site)
+    cells = [_cells(name, row, here, at.number) for name in TITLES if row[f"{name}_texts"]]
+    head = ("", "Mean over texts (95%)", "This text", "Middle half")
+    shown = 3 if look.room() else 4
+    table([line[:shown] for line in cells], head[:shown], numbers=range(1, shown))
+    quiet("Each text counts the same; the interval is that of the mean. Middle half: of the texts, by this number.")
+    curve = found.table("distances", at.site, at.number)
+    if len(curve):
+        drawn = {"dark": at.dark, "room": look.room()}
+        name = f"head {at.head}, {at.site}"
+        figure = figures.distance_over_corpus(found.plan.model.name, name, curve, found.texts, **drawn)
+        pictures.show(figure, "atlas distance", "by distance")
+
+
+def _cells(name: str, row: pd.Series, here: pd.DataFrame | None, head: int) -> tuple[str, ...]:
+    """A line of the card: a number over the corpus with its interval and quarters, and on the text at hand."""
+    value = None if here is None else here[name].iloc[head]
+    mean = f"{row[name]:.2f} ({row[f'{name}_low']:.2f} to {row[f'{name}_high']:.2f})"
+    middle = f"{row[f'{name}_q25']:.2f} to {row[f'{name}_q75']:.2f}"
+    return TITLES[name], mean, "–" if value is None or pd.isna(value) else f"{value:.2f}", middle

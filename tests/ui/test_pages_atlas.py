@@ -1,0 +1,105 @@
+"""The page Atlas: from what a head is known to do, to ten real texts where it does that, to the cell on Heads."""
+
+import shutil
+
+import pytest
+from test_pages import html, opened
+
+from attnviz import api, atlas
+from attnviz.core import assets
+from attnviz.training.texts import TEXTS
+from attnviz.ui.atlas.built import FOLDERS
+from attnviz.ui.atlas.examples import PAIRS
+
+
+def atlas_page():
+    from attnviz.ui import frame
+    from attnviz.ui.atlas.page import page
+
+    frame.body(page, frame.given())
+
+
+def examples(app):
+    return [button for button in app.button if (button.key or "").startswith("open example")]
+
+
+def test_from_agreement_to_ten_examples_in_three_clicks(monkeypatch):
+    """The page, the question, an example: it opens on Heads with the text and the cell."""
+    from attnviz.ui.shared import pages
+
+    gone = []
+    monkeypatch.setattr(pages, "go_to", gone.append)
+    app = opened(atlas_page, model="story", site="d0", show="0")
+    app.button(key="find 0").click().run()
+
+    assert "Which head looks back at the subject where a verb comes next?" in [one.label for one in app.button]
+    assert "Head 1 · decoder layer 1" in html(app)
+    assert len(examples(app)) == 10
+    examples(app)[2].click().run()
+    assert gone == ["Heads"]
+    found = atlas.open(assets.path("atlas/story"))
+    row = found.table("pairs", "decoder layer 1", 1).iloc[2]
+    assert app.query_params["text"] == found.text(row["file"], row["line"])
+    assert app.query_params["cell"] == f"{row['query']}.{row['key']}"
+    assert (app.query_params["site"], app.query_params["show"]) == ("d1", "1")
+
+
+def test_numbers_of_the_corpus_stand_beside_those_of_the_text():
+    """With the interval of the mean and the middle half of the texts."""
+    row = atlas.open(assets.path("atlas/story")).heads().iloc[1]
+    app = opened(atlas_page, model="story", site="d0", show="1")
+
+    assert f"{row['previous']:.2f} ({row['previous_low']:.2f} to {row['previous_high']:.2f})" in html(app)
+    assert "Mean over texts (95%)" in html(app)
+
+
+@pytest.mark.parametrize("model", ["translator", "induction"])
+def test_texts_of_a_metric_are_shaded_and_open(model):
+    """Of every kind of site."""
+    site = {"translator": "c1", "induction": "d1"}[model]
+    app = opened(atlas_page, model=model, site=site, **{"atlas-of": "confidence"})
+
+    assert not app.exception
+    assert len(examples(app)) == 10
+    assert html(app).count('class="shaded"') == 10
+
+
+def test_a_model_without_an_atlas_says_how_to_build_one(tmp_path, monkeypatch):
+    """And one that is named when the app is started is there, beside nothing else of that model."""
+    app = opened(atlas_page, model="constructed")
+    assert "attnviz atlas build constructed texts.txt" in html(app)
+
+    (tmp_path / "corpus.txt").write_text("a b c a b\n" * 3)
+    atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "atlas")
+    monkeypatch.setenv(FOLDERS, str(tmp_path / "atlas"))
+    app = opened(atlas_page, model="constructed")
+    assert "over 3 texts" in html(app)
+    (tmp_path / "corpus.txt").write_text("a b c a c\n" * 3)
+    app = opened(atlas_page, model="constructed", **{"atlas-of": "previous"})
+    assert "The corpus changed" in html(app)
+    shutil.rmtree(tmp_path / "atlas")
+    assert "There is no atlas of constructed here" in html(opened(atlas_page, model="constructed"))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_atlases_that_ship_are_of_the_models_and_texts_that_ship(name):
+    """`make atlas` makes them again after a training; all together are below 5 MB."""
+    found = atlas.open(assets.path(f"atlas/{name}"))
+
+    assert found.plan.model.weights == api.load(name).checksum()
+    assert found.text(f"{name}.txt", 1)
+    assert found.failed == ()
+    assert set(found.heads()["site"]) == {str(site) for site in api.load(name).sites}
+    assert sum(path.stat().st_size for path in assets.path("atlas").rglob("*.*")) < 5_000_000
+
+
+def test_what_the_page_needs_is_there_without_the_extra(monkeypatch):
+    """Neither DuckDB nor Dask is asked for."""
+    import sys
+
+    for name in ("duckdb", "distributed", "dask"):
+        monkeypatch.setitem(sys.modules, name, None)
+    app = opened(atlas_page, model="story", **{"atlas-of": PAIRS})
+
+    assert not app.exception
+    assert len(examples(app)) == 10
