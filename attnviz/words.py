@@ -36,7 +36,7 @@ def cell(
 ) -> str:
     """One cell as a sentence; through a view, the cell that holds it."""
     step = record.step(site)
-    off = " This head is off: its weights are still computed, its output is not used." if head in step.heads_off else ""
+    off = " This head is off: its output is not used." if head in step.heads_off else ""
     return f"{_cell(record, site, head, query, key, sentence, view)}{off}"
 
 

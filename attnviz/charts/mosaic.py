@@ -85,8 +85,8 @@ class Mosaic:
         found = {}
         for site, one in seen.items():
             heads = [place.head for place in self.thumbnails if place.site == site]
-            tile = max(1, -(-len(one.queries) // self.height), -(-len(one.keys) // self.side))
-            found |= {(site, head): cells for head, cells in zip(heads, one.cells(heads, tile), strict=True)}
+            tiles = one.cells(heads, tile_of(one, self.side, self.height))
+            found |= {(site, head): cells for head, cells in zip(heads, tiles, strict=True)}
         return found
 
     def _row(self, one: Thumbnail, found: Cells, scale: Domain, style: Style, *, off: bool) -> dict[str, object]:
@@ -134,6 +134,11 @@ class Mosaic:
             ends.append((begin + float(low - grow), begin + float(high + grow)))
         (x, x2), (y, y2) = ends
         return box(x, y, x2, y2, stroke=style.colors.accent, width=1.5)
+
+
+def tile_of(seen: Seen, side: int, height: int) -> int:
+    """Cells per side of the square that one pixel of a thumbnail stands for."""
+    return max(1, -(-len(seen.queries) // height), -(-len(seen.keys) // side))
 
 
 def _scales(found: dict[Head, Cells], seen: dict[Site, Seen], kind: str) -> dict[Head, Domain]:

@@ -12,7 +12,7 @@ PIXELS = 512
 SIDE = 640
 """Pixels: the side of a large map."""
 
-READABLE = 512
+READABLE = 464
 """Pixels: the side of a map whose tokens are all labeled, so that two stand side by side."""
 
 LARGEST, SMALL, FEW = 60, 420, 9

@@ -362,7 +362,7 @@ function stateOf([q, k]) {  // the weight of a cell, and why it is what it is
 
 function sentence([q, k]) {
   const of = cells(), i = q * of.columns + k, from = quoted("q", q), to = quoted("k", k), rule = of.rules[i];
-  const off = of.head.off ? " This head is off: its weights are still computed, its output is not used." : "";
+  const off = of.head.off ? " This head is off: its output is not used." : "";
   if (of.head.empty.has(q)) return `${from} has no key left to look at; its weights are ${data.filled[site().policy]}.${off}`;
   if (rule) return `${to} may not be looked at by ${from}: blocked by ${site().reasons[rule - 1]}.${off}`;
   if (of.levels[i] === NAN) return `The weight that ${from} gives to ${to} is not a number.${off}`;

@@ -9,7 +9,7 @@ import numpy as np
 from attnviz import tables, words
 from attnviz.charts import frame
 from attnviz.charts.frame import Frame
-from attnviz.charts.mosaic import ABOVE, Mosaic, Thumbnail
+from attnviz.charts.mosaic import ABOVE, Mosaic, Thumbnail, tile_of
 from attnviz.charts.picture import Picture
 from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE
@@ -59,8 +59,14 @@ def drawing_of(seen: Seen, style: Style) -> Picture:
         labels.append(_label(seen, head, x, y - LABEL / 2, style))
     plan = Mosaic(places, Frame(words=tuple(labels)), side, height, WIDTH, corners[-1][1] + height, WIDTH)
     title = "" if style.on_screen else title_of(seen)
-    lines = seen.notes if style.on_screen else [*subtitles(seen.record, style, seen.sentence), *seen.notes]
+    lines = [*([] if style.on_screen else subtitles(seen.record, style, seen.sentence)), *_notes(seen, side, height)]
     return plan.picture({seen.site: seen}, title, lines, style)
+
+
+def _notes(seen: Seen, side: int, height: int) -> list[str]:
+    """What is said above thumbnails of that size."""
+    tile = tile_of(seen, side, height)
+    return [*seen.notes, *([f"each square shows the largest of {tile} × {tile} cells"] if tile > 1 else [])]
 
 
 def placed(seen: Seen, style: Style) -> tuple[int, int, list[tuple[int, int]]]:
@@ -77,8 +83,8 @@ def placed(seen: Seen, style: Style) -> tuple[int, int, list[tuple[int, int]]]:
 def corners(record: Record, site: Site, **shown: Unpack[Shown]) -> list[tuple[int, int]]:
     """The right upper corner of each thumbnail on the screen, in pixels: there a page can put a button."""
     seen, style = see(record, site, **shown)
-    side, _, lefts = placed(seen, replace(style, on_screen=True))
-    said = frame.heading("", seen.notes, left=0, top=0, width=WIDTH, narrowest=WIDTH, colors=style.colors).words
+    side, height, lefts = placed(seen, replace(style, on_screen=True))
+    said = frame.heading("", _notes(seen, side, height), left=0, top=0, width=WIDTH, narrowest=WIDTH, colors=style.colors).words
     above = len(said) * LINE + (ABOVE if said else 0)  # what is said above moves the thumbnails down
     return [(x + side, y + above) for x, y in lefts]
 

@@ -18,8 +18,8 @@ from attnviz.figures.figure import Drawn, Figure, stem, subtitles, text_array, t
 from attnviz.metrics import PredictedWord
 from attnviz.words import NO_BLANK
 
-LENGTH, WIDEST = 30, 332
-"""Pixels of a bar of probability 1, and of all columns at most, as a phone has room for."""
+LENGTH, WIDEST = 24, 326
+"""Pixels of a bar of probability 1, and of all columns at most, as there is room for beside a map."""
 
 MOST_ROWS = 40
 """Rows drawn at most; the table holds all."""

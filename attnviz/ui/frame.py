@@ -3,7 +3,7 @@
 It imports nothing heavy of its own, so that the frame of a page is there at once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
@@ -42,7 +42,7 @@ def app() -> None:
 
     def shown(title: str) -> Callable[[], None]:
         cards = title not in pages.WITHOUT_BAR
-        return lambda: body(import_module(f"attnviz.ui.{title.lower()}.page").page, chosen, early, links, cards=cards)
+        return lambda: body(import_module(f"attnviz.ui.{title.lower()}.page").page, chosen, links, cards=cards)
 
     left = _left_for()  # first of all: whatever is drawn may be the end of this run
     st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
@@ -54,10 +54,8 @@ def app() -> None:
     st.html(STYLE)
     st.html("".join(f"<script>{script}</script>" for script in SCRIPTS), unsafe_allow_javascript=True)
     st.logo(str(assets.path("logo.svg")), size="large")
-    early, links = st.empty(), st.container(horizontal=True, key="pages")
-    if not state.get(state.BEGUN):  # the others come at the end of a run, and the first one imports what takes seconds
-        with early.container(horizontal=True, key="pages-first"):
-            pages.links(state.address())
+    with st.container(horizontal=True, key="pages"):  # as they were: what is pressed now must not be made anew
+        links = pages.links(state.get(pages.DRAWN) or state.address())
     chosen = given(bar=page.title not in pages.WITHOUT_BAR)
     page.run()
 
@@ -97,8 +95,7 @@ def given(*, bar: bool = True) -> tuple | None:
 def body(
     page: Page,
     chosen: tuple | None,
-    early: DeltaGenerator | None = None,
-    links: DeltaGenerator | None = None,
+    links: Sequence[DeltaGenerator] = (),
     *,
     cards: bool = True,
 ):
@@ -127,7 +124,5 @@ def body(
         note(empty if isinstance(error, EmptyRowError) else str(error))
     history.record()
     state.write()
-    if links is not None:
-        with links:
-            pages.links(state.link())
-        early.empty()
+    if links and state.link() != state.get(pages.DRAWN):
+        pages.links(state.link(), links)

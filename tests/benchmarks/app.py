@@ -32,7 +32,7 @@ THUMBNAIL = '[class*="st-key-picture-heads"] .marks image'
 MASK = ".st-key-mask-rules button"
 KNOB = ".st-key-play input[type=checkbox]"
 SEED = ".st-key-bare button"
-LINK = "[class*=st-key-pages] a"
+LINK = ".st-key-pages a"
 TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare")
 
 

@@ -41,7 +41,7 @@ def follow(page: Page, name: str, pressed: int = 80) -> None:
 
 
 MARKED = """name => {
-    const links = [...document.querySelectorAll('[class*=st-key-pages] a')];
+    const links = [...document.querySelectorAll('.st-key-pages a')];
     const style = links.find(link => link.textContent === name)?.className;
     return links.filter(link => link.className === style).length === 1;
 }"""

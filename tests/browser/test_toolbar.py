@@ -99,7 +99,7 @@ def test_a_card_leads_to_the_heads_from_any_page_and_frames_a_control(page, serv
     expect_link(page, "mask=subsequent")
 
     assert page.evaluate("location.pathname") in ("/", "/heads")
-    expect(page.locator(".guide")).to_contain_text("Which words of the translation change?")
+    expect(page.locator(".guide")).to_contain_text("Which French words change?")
     outline = "() => getComputedStyle(document.querySelector('.st-key-mask-menu')).outlineStyle"
     assert page.evaluate(outline) == "solid"
 

@@ -107,6 +107,7 @@ def test_what_the_cards_ask_has_an_answer():
     app.selectbox(key="site").set_value(Site("cross", 1)).run()
 
     assert "The mask does not act on cross layer 1." in html(app)
+    assert welcome.CLAIM in html(app)  # the question is about another layer
 
     button(app, "See encoder layer 0").click().run()
 
@@ -126,7 +127,13 @@ def test_what_the_cards_ask_has_an_answer():
     press_eye(app, 0)
 
     assert welcome.CARDS["Switch off a head"].undone in html(app)
+    assert welcome.FRAMED not in html(app)
     assert "<b>&#x27;tom&#x27;</b>" in html(app)
+
+    press_eye(app, 1)
+
+    assert welcome.CLAIM in html(app)
+    assert app.query_params["show"] == "1"  # what was switched is what is shown
 
 
 def test_another_text_lets_go_of_the_cell_and_of_the_question():

@@ -177,14 +177,25 @@ def said(form: str, at: Look, view: View) -> None:
         what = "patch" if form == "picture" else "token"
         quiet(f"Click a {what} to see its attention; point at one to read its weight.")
         return
-    pictures.cell_in_words(at, view, **(zoom.part(at, view) if form == "map" else {}))
-    if at.cell is not None and isinstance(at.head, int):
-        icon = {"icon": ":material/calculate:", "type": "tertiary", "key": "arithmetic"}
-        if st.button("Show the arithmetic of this cell", **icon):
-            pages.go_to("Steps")
+    part = zoom.part(at, view) if form == "map" else {}
+    pictures.cell_in_words(at, view, **part)
+    if isinstance(at.head, int):
+        _arithmetic(at, where | part)
     if form == "map":
         pictures.how_to_select(at.cell is not None)
     elif at.cell is not None:
         quiet("Selected line outlined; Esc to clear.")
     else:
         quiet("Point at a token to see its lines alone, click it to pick it. Click a line to read it in words.")
+
+
+def _arithmetic(at: Look, where: dict[str, object]) -> None:
+    """A button that leads to how the number of the sentence is computed: of the selected cell, else of the strongest."""
+    icon = {"icon": ":material/calculate:", "type": "tertiary", "key": "arithmetic"}
+    if not st.button("Show the arithmetic of this cell", **icon):
+        return
+    seen = views.see(at.record, at.site, **where)
+    if at.cell is None and len(seen.queries) and len(seen.keys):
+        look.look_at(at.site, at.head)
+        state.put(CELL, seen.strongest_cell(at.head, at.asked))
+    pages.go_to("Steps")

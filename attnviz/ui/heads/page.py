@@ -21,14 +21,14 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         if form == "map":
             zoom.ways(at)
     bar.predict()
-    with st.container(horizontal=True, gap="medium"):
+    with st.container(horizontal=True, gap="small"):
         left, right = st.container(width=344, key="overview"), st.container(width="stretch", key="large")
     with right:  # first: of a long text each map takes seconds
         forms.controls(form, at)
         figure, key = forms.figure(form, at, shown), forms.KEYS[form]
         with bar.export:
             pictures.take_away(figure, key, more=partial(everything.button, at, (figure,)))
-        with st.container(horizontal=True, gap="medium", key="drawn"):
+        with st.container(horizontal=True, gap="small", key="drawn"):
             pictures.picture(figure, key, select="cell", on_select=forms.select(form), on_zoom=zoom.asked)
             with st.container(width="stretch", key="beside"):
                 edits.elsewhere(at)

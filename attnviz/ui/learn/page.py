@@ -32,7 +32,7 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, heading, note, plain, quiet, title
 from attnviz.words import quoted
 
-ALONE = """.stApp :is(.st-key-chapters > :not(.st-key-end-presenting), .st-key-on, [class*="st-key-pages"],
+ALONE = """.stApp :is(.st-key-chapters > :not(.st-key-end-presenting), .st-key-on, .st-key-pages,
 [data-testid="stExpander"]) {display: none;}"""
 """Nothing but the step, for a projector. In the style sheet it would be asked whether that is so at every click."""
 
@@ -157,7 +157,7 @@ def _answered(lesson: Lesson, step: Step, number: int) -> None:
             _button(words.BACK, "back", lesson, number - 1, type="tertiary")
         _button(words.AGAIN, "again", lesson, number, type="tertiary")
         there = words.OPEN_ON.format(page=step.page)
-        if st.button(there, key="laboratory", type="tertiary", icon=":material/science:"):
+        if st.button(there, key="laboratory", type="tertiary", icon=":material/science:", wrap=False):
             pages.go_to(step.page)
         handout.slide_button(step, state.now().linked())
     teaching.notes(step)

@@ -50,7 +50,8 @@ def draw(names: tuple[str, ...], at: Look) -> None:
 
 
 def _map(at: Look) -> None:
-    drawn = at.drawn | ({} if look.room() else {"side": LARGE if state.get(PRESENT) else SIDE, "row_sums": True})
+    side = {} if look.room() else {"side": LARGE if state.get(PRESENT) else SIDE}
+    drawn = at.drawn | {"row_sums": True} | side
     figure = cache.drawn(figures.head, at.record, at.site, at.head, **drawn)
     pictures.picture(figure, "head", select="cell", on_select=look.select)
     pictures.cell_in_words(at, View())

@@ -328,7 +328,10 @@ def eyes(at: Look, corners: Sequence[tuple[int, int]]) -> None:
     st.html(f"<style>{' '.join(places)}</style>")
 
     def step(now: State, on: list[int]) -> State:
-        return _with_off(now, site, {*heads} - {*on})
+        switched = {*heads} - {*on} ^ off
+        now = _with_off(now, site, {*heads} - {*on})
+        shows = len(switched) == 1 and isinstance(at.head, int)  # what is switched is what the large picture shows
+        return now.put(look.SITE, site).put(look.SHOW, *switched) if shows else now
 
     options = {"shown": [head for head in heads if head not in off], "at": "eyes", "lead": "", "step": step}
     options |= {"format_func": "Head {}".format, "disabled": bool(at.source.read_only)}

@@ -121,6 +121,14 @@ if (!window.attnvizLinks) {
     setTimeout(() => { button.textContent = says; }, 2000);
   });
 
+  let pressed;  // a link to a page that is made anew while it is pressed, as the press ended the typing in a box
+  const linkOf = ({target}) => target.closest?.(".st-key-pages a");
+  document.addEventListener("pointerdown", (event) => { pressed = linkOf(event); });
+  document.addEventListener("pointerup", (event) => {
+    const link = linkOf(event);
+    if (pressed && !pressed.isConnected && link?.textContent === pressed.textContent) link.click();
+  });
+
   document.addEventListener("click", ({target}) => {
     if (target.closest?.(".undo-card")) document.querySelector(".st-key-icon-undo button")?.click();
   });

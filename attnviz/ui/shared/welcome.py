@@ -1,6 +1,6 @@
 """What a first visit begins with: what the app is for, and three cards, each a state with one question about it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import streamlit as st
@@ -38,12 +38,20 @@ class Card:
         """Whether a link shows the model and the text of the card."""
         return all(now.get(name) == self.link.get(name) for name in ("model", "text"))
 
-    def says(self, now: Link) -> str:
-        """The question, or what a change made of it; the claim, once the model or the text is another."""
-        if not self.is_of(now):
+    def says(self, now: Link, changes: Iterable[str]) -> str:
+        """The question, or what is said once its change is taken back; the claim, once anything else is another.
+
+        Args:
+            changes: the names of all that can be changed of a model.
+        """
+        here, there = (
+            {name: link[name] for name in changes if link.get(name, ["none"]) not in ([""], ["none"])}
+            for link in (self.link, now)
+        )
+        seen = ("site",) if here else ("site", "show")
+        if not self.is_of(now) or any(now.get(name) != self.link[name] for name in seen) or (there and here != there):
             return CLAIM
-        changes = ((self.link[name][0], now.get(name, [""])[0]) for name in ("off", "mask") if name in self.link)
-        return self.question if all(one in there for one, there in changes) else self.undone
+        return self.question if here == there else self.undone
 
 
 CARDS = {
@@ -55,14 +63,14 @@ CARDS = {
     ),
     "Hide the future": Card(
         {"text": [TIRED], "site": ["e0"], "show": ["0"], "mask": ["subsequent"]},
-        "Each English word now sees only the words before it. Which words of the translation change?",
+        "In this translator each English word now sees only those before it. Which French words change?",
         ".st-key-mask-menu",
         "visibility_off",
         "Nothing is hidden now, and the translation is as before.",
     ),
     "Switch off a head": Card(
         {"model": ["story"], "text": [GIVEN], "site": ["d1"], "show": ["0"], "off": ["d1.0"]},
-        "Head 0 is off. Who gets the ball now, and who got it before? Switch it on again.",
+        "In this text head 0 is off. Who gets the ball now, and who got it before? Switch it on again.",
         ".st-key-off-eyes button:first-child",
         "power_settings_new",
         "Head 0 is on again, and Tom gets the ball as before.",
@@ -74,7 +82,7 @@ WELCOME = kept("welcome", "")
 REPLACED = kept("welcome replaced", "")
 """What the card put in the place of another: a model, a text, both or nothing."""
 FRAMED = "outline: 3px solid light-dark(#a8380b, #fb923c); outline-offset: 3px; border-radius: 6px;"
-UNDO = '<small>Opened: {}. <button class="undo-card">Undo</button></small>'
+UNDO = ' <button class="undo-card" title="Opened: {}.">Undo</button>'
 """Made to work by links.js."""
 
 
@@ -94,13 +102,13 @@ def cards(settings: Mapping[str, Setting]) -> None:
     shown, now = state.get(WELCOME), state.now().link()
     if not shown or not any(one.is_of(now) for one in CARDS.values()):
         return
-    card = CARDS.get(shown)
-    says = card.says(now) if card else CLAIM
-    card = card if says != CLAIM else None
+    card, changes = CARDS.get(shown), [name for name, one in settings.items() if "edits" in one.of.split()]
+    says = card.says(now, changes) if card else CLAIM
+    card = card if card and says == card.question else None
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
         undo = UNDO.format(state.get(REPLACED)) if card and state.get(REPLACED) else ""
         framed = f"<style>{card.frame} {{{FRAMED}}}</style>" if card else ""
-        st.html(f'<div class="guide{" undoes" * bool(undo)}"><p>{plain(says)}</p>{undo}{framed}</div>')
+        st.html(f'<div class="guide"><p>{plain(says)}{undo}</p>{framed}</div>')
         for name, one in CARDS.items():
             look = {"icon": f":material/{one.icon}:", "type": "primary" if one is card else "secondary"}
             if st.button(name, key=f"card {name}", on_click=_open, args=(name, settings), **look):
