@@ -37,6 +37,7 @@ class Panel:
         beside: where the number under the pointer stands; None for nowhere.
         index: what a click selects.
         blocked: cells that are hatched though they have a number, a weight of 0; None for none.
+        gray: whether the ramp is without colors: of a head that is off.
     """
 
     axes: tuple[str, str]
@@ -52,6 +53,7 @@ class Panel:
     beside: tuple[float, float] | None = None
     index: int = 0
     blocked: np.ndarray | None = None
+    gray: bool = False
 
     def place(self, value: float) -> float:
         """Where a number stands on the scale, 0 to 1."""
@@ -100,7 +102,7 @@ class Panel:
         height = max(1, round(self.height * scale), len(self.rows))
         width = max(1, round(self.width * scale), len(self.columns))
         image = pixels.weights(shade, colored, hatched.astype(int), crossed, height=height, width=width)
-        return pixels.data_uri(image, pixels.palette(ground(self.signed, colors)))
+        return pixels.data_uri(image, pixels.palette(ground(self.signed, colors), gray=self.gray))
 
 
 @dataclass(frozen=True, eq=False)

@@ -100,8 +100,8 @@ def _uri(shade: np.ndarray, side: float, colors: Theme) -> str:
 
 
 def short(head: Head) -> str:
-    """A head by its layer and number: "1.2"."""
-    return f"{head[0].layer}.{head[1]}"
+    """A head by its layer and number: "L1H2"."""
+    return f"L{head[0].layer}H{head[1]}"
 
 
 def _heads(heads: list[Head], rev: int) -> dict[str, list]:

@@ -334,7 +334,12 @@ class _Plan:
             beside=number,
             states=states,
             ends=MORE if end == 2 else ("", ""),
+            gray=end < 2 and self._is_off((self.found.a, self.found.b)[end]),
         )
+
+    @staticmethod
+    def _is_off(side: Side) -> bool:
+        return side.head in side.record.step(side.site).heads_off
 
     @cached_property
     def tiled(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:

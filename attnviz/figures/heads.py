@@ -84,7 +84,9 @@ def corners(record: Record, site: Site, **shown: Unpack[Shown]) -> list[tuple[in
     """The right upper corner of each thumbnail on the screen, in pixels: there a page can put a button."""
     seen, style = see(record, site, **shown)
     side, height, lefts = placed(seen, replace(style, on_screen=True))
-    said = frame.heading("", _notes(seen, side, height), left=0, top=0, width=WIDTH, narrowest=WIDTH, colors=style.colors).words
+    said = frame.heading(
+        "", _notes(seen, side, height), left=0, top=0, width=WIDTH, narrowest=WIDTH, colors=style.colors
+    ).words
     above = len(said) * LINE + (ABOVE if said else 0)  # what is said above moves the thumbnails down
     return [(x + side, y + above) for x, y in lefts]
 

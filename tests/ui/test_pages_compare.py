@@ -131,7 +131,7 @@ def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
 
     app = compare(off="d1.0", site="d1", show="0")
 
-    assert "No weight of any layer moves. Look at the predictions below." in said(app)
+    assert "No weight of any layer moves. The predictions:" in said(app)
 
 
 def test_a_mask_that_is_built_in_already_is_said_to_change_nothing():

@@ -4,6 +4,7 @@ import streamlit as st
 
 from attnviz import figures, words
 from attnviz.core.edits import KINDS, Site
+from attnviz.figures.alike import MAP_SAYS, TREE_SAYS
 from attnviz.metrics import alike
 from attnviz.ui.shared import cache, look, pictures
 from attnviz.ui.shared.look import Look
@@ -47,12 +48,16 @@ def _others(at: Look) -> None:
     focused = (at.site, at.head) if (at.site, at.head) in found.heads else None
     if focused:
         in_words(words.alike(found, *focused))
-    quiet("Heads are called by their layer and number. Click one to compare it.")
+    quiet("L1H0 is head 0 of layer 1. Click a head to compare it.")
     drawn = {"focused": focused, "dark": at.dark, "rev": look.rev("head")}
-    each = (("alike", figures.alike, "heads matrix"), ("alike map", figures.alike_map, "heads map"))
+    each = (
+        ("alike", figures.alike, "heads matrix", f"Dark cells: heads that look alike; {TREE_SAYS}."),
+        ("alike map", figures.alike_map, "heads map", f"Each dot is a head; {MAP_SAYS}."),
+    )
     with st.container(horizontal=True, gap="large"):
-        for key, make, what in each:
+        for key, make, what, means in each:
             with st.container(width="content"):
+                quiet(means)
                 figure = make(at.record, found, **drawn)
                 pictures.show(figure, key, what, table=True, select="head", on_select=_select)
 

@@ -57,15 +57,20 @@ def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
     clicked = look.clicks("cell", partial(_select, pictures.lent(found, "compared")), look.let_go)
     with bar.view:
         zoom.ways(at)
+    still = b.record is at.before and whole.most_cell is None
     with maps:
+        if still:  # the predictions are what changed
+            unmoved.explained(at)
+            said.both(a, b, found, cell)
         zoom.crumbs(at)
         pictures.picture(figure, "difference", select="cell", on_select=clicked)
-    _said(at, whole, found, b, cell)
+    _said(found, cell, still=still)
     if reads is not b:
         quiet("B reads the words that A wrote, so that each row is of the same word. What B writes by itself is below.")
     pictures.numbers(figure, "difference")
-    heading("Predictions")
-    said.both(a, b, found, cell)
+    if not still:
+        heading("Predictions")
+        said.both(a, b, found, cell)
 
 
 def _on_grid(found: Beside, cell: Cell | None) -> Cell | None:
@@ -78,13 +83,15 @@ def _on_grid(found: Beside, cell: Cell | None) -> Cell | None:
     return places[0].index(cell[0]), places[1].index(cell[1])
 
 
-def _said(at: Look, whole: Beside, found: Beside, b: Side, cell: Cell | None) -> None:
-    """What the selected cell says, or what changed most, and what is measured."""
+def _said(found: Beside, cell: Cell | None, *, still: bool) -> None:
+    """What the selected cell says, or what changed most, and what is measured.
+
+    Args:
+        still: whether it is said above why nothing changed.
+    """
     if cell is not None:
         in_words(words.compared_cell(found, *cell))
-    elif b.record is at.before and whole.most_cell is None:
-        unmoved.explained(at)
-    else:
+    elif not still:
         in_words(words.compared(found))
     pictures.how_to_select(cell is not None)
     size = size_beside(len(found.rows), len(found.columns))

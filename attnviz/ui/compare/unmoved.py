@@ -21,7 +21,7 @@ def explained(at: Look) -> None:
     why = OWN_LAYER if at.edits.off(at.site) else f"The change leaves the weights of {at.site} as they are."
     if there is None:
         blocked = not at.edits.heads_off and at.edits.mask is not None
-        more = "It blocks nothing that is not blocked already." if blocked else "Look at the predictions below."
+        more = "It blocks nothing that is not blocked already." if blocked else "The predictions:"
         in_words(f"{why} No weight of any layer moves. {more}")
         return
     site, head = there

@@ -190,7 +190,7 @@ def said(form: str, at: Look, view: View) -> None:
 
 
 def _arithmetic(at: Look, where: dict[str, object]) -> None:
-    """A button that leads to how the number of the sentence is computed: of the selected cell, else of the strongest."""
+    """A button that leads to how the number of the sentence is computed, of the selected cell or the strongest."""
     icon = {"icon": ":material/calculate:", "type": "tertiary", "key": "arithmetic"}
     if not st.button("Show the arithmetic of this cell", **icon):
         return

@@ -167,4 +167,5 @@ def _tell(arrival: Arrival, stage: str, words: DeltaGenerator, bar: DeltaGenerat
         done = min(progress.done, total) if progress else 0
         bar.progress(done / total if total else 0.0, text=f"{size(done)} of {size(total)}")
     with words:
-        large(f"{what} {arrival.name} …")
+        seconds = " This takes some seconds, once." if what == "Loading" else ""
+        large(f"{what} {arrival.name} …{seconds}")

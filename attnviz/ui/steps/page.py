@@ -37,14 +37,17 @@ def _chain(bar: Bar, at: Walk) -> None:
     every = rail.stages(at)
     chosen = rail.current(every)
     whole = rail.whole(at, every, chosen)
-    with st.container(key="result"):
-        parts.of_cell(at)
     phone = look.room() is not None
+    if not phone:
+        with st.container(key="result"):
+            parts.of_cell(at)
     with st.container(horizontal=not phone, gap="small" if phone else "large", key="steps"):
         with st.container(width="stretch" if phone else 344, key="overview"):
             _all_steps(at, whole, every)
         with st.container(width="stretch", key="stage"):
             figure = _one_step(at, every, chosen)
+            if phone:  # the picture is what it shows first
+                parts.of_cell(at)
         tried = pictures.part("Try changes", "try changes", at.is_changed)
         with st.container(width="stretch" if phone else 300, key="play"), tried as is_open:
             if is_open:

@@ -67,13 +67,16 @@ def _go(name: str, icon: str, key: str, disabled: bool) -> None:
 def stage(at: Walk, stage: Stage) -> figures.Figure | None:
     """One stage, large: its equation, its shape, its tables, what changed, and why there is such a step."""
     lead, _, rest = WHY[stage.key].partition(". ")
-    said = [f"{lead.removesuffix('.')}.", *filter(None, [stage.missing])]
-    st.html(equation(stage) + "".join(block_html(text, "large") for text in said))
+    said = "".join(block_html(text, "large") for text in (f"{lead.removesuffix('.')}.", stage.missing) if text)
+    below = look.room() is not None and bool(stage.matrices)
+    st.html(equation(stage) + said * (not below))
     figure = None
     if stage.matrices:
         matrices = _chosen(stage)
         figure = figures.stage(at.record, at.site, at.head, stage, matrices, **at.drawn)
         pictures.picture(figure, "stage", select="cell", on_select=select(at))
+    if below:
+        st.html(said)
     quiet(*filter(None, (stage.changed, rest, f"Shape of the whole: {stage.sizes}")))
     return figure
 
