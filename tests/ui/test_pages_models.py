@@ -188,7 +188,7 @@ def test_words_that_the_model_does_not_know_are_named():
 
     assert html(app).count('class="note notice"') == 1
     assert "&#x27;blackk&#x27; (did you mean &#x27;black&#x27;?)" in html(app)
-    assert "reads them all as one unknown word, marked" in html(app)
+    assert "reads both as one unknown word, marked" in html(app)
     assert "<b>qux" not in html(app)
 
 
@@ -232,7 +232,7 @@ def test_a_language_model_says_the_next_word(model):
     ((word, probability),) = record.prediction.most_probable(last, 1)
 
     assert f"({last})" in said(app)
-    assert f"{probability:.2f}" in said(app)
+    assert percent(probability) in said(app)
     assert f">&#x27;{escape(word)}&#x27;<" in said(app)
 
     app = opened(model=model, cell="2.1", off="d0.0")

@@ -22,6 +22,7 @@ from huggingface_hub import constants
 
 from attnviz import api, metrics
 from attnviz.charts.ends import NEXT
+from attnviz.core.amounts import percent
 from attnviz.core.edits import Edits, Site
 from attnviz.metrics.roles import Role
 from attnviz.sources.huggingface import source as sources
@@ -202,10 +203,8 @@ def test_labels_before_and_after(folder):
     before, after = (metrics.labels(one)[0] for one in both("encoder", model, CAT))
     app = pretrained(model, text=CAT, off="e0.1")
 
-    expected = (
-        f"Predicted label: '{after.word}' {after.probability:.2f}before: '{before.word}' {before.probability:.2f}"
-    )
-    assert expected in said(app)
+    then, now = (f"'{one.word}' {percent(one.probability)}" for one in (before, after))
+    assert f"Predicted label: {now}before: {then}" in said(app)
     assert "<b>odd</b>" not in html(app)
     assert any("Labels of the sentence" in spec for spec in specs(app))
 

@@ -38,7 +38,7 @@ def _opening() -> str:
 def _to_the_test() -> None:
     """The way from all heads to what says which of them matters."""
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="guide"):
-        quiet("Each map is one head: click one. Which heads matter? Weights do not say, a test does:")
+        quiet("Each map is one head: click one. Which heads matter? Test it:")
         options = {"icon": ":material/arrow_forward:", "type": "tertiary", "key": "to the test"}
         st.button(PANELS[1], on_click=state.put, args=(PANEL, PANELS[1]), **options)
 

@@ -7,6 +7,7 @@ from difflib import SequenceMatcher
 import streamlit as st
 
 from attnviz import figures, metrics
+from attnviz.core.amounts import percent
 from attnviz.core.display import shown
 from attnviz.core.errors import ShapeError
 from attnviz.core.record import Record
@@ -61,7 +62,7 @@ def said(record: Record, position: int, sentence: int) -> Said | None:
 
 def _first(found: tuple[metrics.NextWord, ...]) -> tuple[str, str]:
     """The most probable word or label in quotes, and its probability; or that there is none."""
-    return (f"'{shown(found[0].word)}'", f"{found[0].probability:.2f}") if found else (NOTHING, NO_NUMBERS)
+    return (f"'{shown(found[0].word)}'", percent(found[0].probability)) if found else (NOTHING, NO_NUMBERS)
 
 
 def line(at: Look, position: int | None = None) -> None:
@@ -132,7 +133,9 @@ def _differing(before: str, after: str) -> tuple[str, str]:
 
 
 def _word(word: str, same: bool) -> str:
-    return plain(word) if same else f"<u>{plain(word)}</u>"
+    """A word, underlined if it is not the same: without the stop after it."""
+    bare = word.rstrip(".,;:!?") or word
+    return plain(word) if same else f"<u>{plain(bare)}</u>{plain(word[len(bare) :])}"
 
 
 def _quiet(text: str) -> str:

@@ -129,6 +129,6 @@ def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>", w
     if len(named) > MOST_UNKNOWN:
         named[MOST_UNKNOWN:] = [f"{len(named) - MOST_UNKNOWN} more"]
     *most, last = named
-    them = "them all as one unknown word" if most else "it as an unknown word"
+    them = f"{'both' if len(unknown) == 2 else 'them all'} as one unknown word" if most else "it as an unknown word"
     seen = "marked with a question mark" if read_as == "<unk>" else shown(read_as)
     note(f"{who} does not know {', '.join(most)}{' and ' * bool(most)}{last}; it reads {them}, {seen}.", "notice")
