@@ -24,6 +24,14 @@ PICTURES = {
 }
 
 
+PRESSED = (
+    ("", "Hide the future"),
+    ("", "Switch off a head"),
+    ("?model=story", "Export"),
+    (f"?model=story&text={'cat+' * 500}", ""),
+)
+"""States that no link holds: what is opened, and the button that is pressed then; and a message in place of a page."""
+
 SCREENS = ((1440, 900), (390, 844))
 SCHEMES = ("light", "dark")
 SHRUNK = 0.3
@@ -39,16 +47,22 @@ def main() -> None:
             link = f"{address}/{page_name}?{urlencode(state, doseq=True)}"
             (GALLERY / f"{name}.png").write_bytes(shot(browser, link, VIEWPORT, scheme))
             print(f"docs/gallery/{name}.png")
-        rows = [_row(browser, address, state) for state in STATES + MORE]
+        rows = [_row(browser, address, *one) for one in (*((state, "") for state in STATES + MORE), *PRESSED)]
     sheet(rows).save(GALLERY / "sheet.webp", quality=80)
     print(f"docs/gallery/sheet.webp: {len(rows)} states")
 
 
-def shot(browser: Browser, link: str, size: dict[str, int], scheme: str) -> bytes:
-    """What a window shows of a link."""
+def shot(browser: Browser, link: str, size: dict[str, int], scheme: str, press: str = "") -> bytes:
+    """What a window shows of a link, once a button is pressed if one is named."""
     page = browser.new_page(viewport=size, color_scheme=scheme)
     problems = driver.watch(page)
-    driver.open_page(page, link)
+    page.goto(link)
+    page.wait_for_selector(f"{driver.SHOWN}, .note.error", timeout=driver.LOADING)
+    driver.settled(page)
+    if press:
+        page.get_by_role("button", name=press, exact=True).first.click()
+        page.wait_for_timeout(500)
+        driver.settled(page)
     made = page.screenshot(animations="disabled")
     page.close()
     if problems:
@@ -56,15 +70,15 @@ def shot(browser: Browser, link: str, size: dict[str, int], scheme: str) -> byte
     return made
 
 
-def _row(browser: Browser, address: str, state: str) -> Image.Image:
+def _row(browser: Browser, address: str, state: str, press: str) -> Image.Image:
     """A state on each screen in each scheme, side by side under its link."""
     link, screens = f"{address}/{state}", []
     for width, height in SCREENS:
         for scheme in SCHEMES:
-            made = Image.open(BytesIO(shot(browser, link, {"width": width, "height": height}, scheme)))
+            made = Image.open(BytesIO(shot(browser, link, {"width": width, "height": height}, scheme, press)))
             screens.append(made.convert("RGB").resize((round(width * SHRUNK), round(height * SHRUNK))))
     row = Image.new("RGB", (sum(one.width + GAP for one in screens), 24 + max(one.height for one in screens)), "#888")
-    said = unquote_plus(state) or "first visit"
+    said = " · ".join(filter(None, (unquote_plus(state) or "first visit", press)))
     ImageDraw.Draw(row).text((0, 2), said[:110], "white", ImageFont.truetype(FONT, 14))
     left = 0
     for one in screens:
