@@ -29,6 +29,7 @@ MORE = [
     f"?off=e5.11&site=e5&show=11&{MINILM}",
     "overview?model=translator",
     f"?{MINILM}&text={'+'.join(['The cat sat on the mat.'.replace(' ', '+')] * 22)}",
+    "atlas",
     "overview?model=translator&panel=Rollout",
     "overview?model=story&panel=Switch-off+test",
     "overview?model=story&panel=Over+many+texts",

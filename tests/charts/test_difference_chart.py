@@ -232,7 +232,7 @@ def test_the_focused_head_is_marked_in_both_pictures(heads):
     matrix = drawing(figures.alike(record, found, focused=focus))
     dots = drawing(figures.alike_map(record, found, focused=focus))
 
-    assert [t for t, c in zip(*_labels(matrix, "rows"), strict=True) if c == colors.accent] == ["0.3"]
+    assert [t for t, c in zip(*_labels(matrix, "rows"), strict=True) if c == colors.accent] == ["L0H3"]
     assert [h for h, c in zip(*_dots(dots), strict=True) if c == colors.accent] == [3]
     near = found.nearest(SITE, 3, 1)[0]
     assert f": encoder layer 0 head {near[1]} ({near[2]:.3f})" in words.alike(found, *focus)

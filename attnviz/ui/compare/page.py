@@ -50,20 +50,12 @@ def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
         return
     found = _measured(at, _seen(at, whole))
     cell = _on_grid(found, at.cell)
-    drawn = {"dark": at.dark, "rev": look.rev("cell"), "room": look.room_for_three()}
-    figure = figures.difference(found, selected=cell, **drawn)
-    with bar.export:
-        pictures.take_away(figure, "difference", more=partial(everything.button, at, (figure,)))
-    clicked = look.clicks("cell", partial(_select, pictures.lent(found, "compared")), look.let_go)
-    with bar.view:
-        zoom.ways(at)
     still = b.record is at.before and whole.most_cell is None
     with maps:
-        if still:  # the predictions are what changed
+        if still:
             unmoved.explained(at)
             said.both(a, b, found, cell)
-        zoom.crumbs(at)
-        pictures.picture(figure, "difference", select="cell", on_select=clicked)
+        figure = _drawn(bar, found, cell)
     _said(found, cell, still=still)
     if reads is not b:
         quiet("B reads the words that A wrote, so that each row is of the same word. What B writes by itself is below.")
@@ -71,6 +63,20 @@ def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
     if not still:
         heading("Predictions")
         said.both(a, b, found, cell)
+
+
+def _drawn(bar: Bar, found: Beside, cell: Cell | None) -> figures.Figure:
+    """The three maps, and what of the toolbar is theirs."""
+    drawn = {"dark": bar.at.dark, "rev": look.rev("cell"), "room": look.room_for_three()}
+    figure = figures.difference(found, selected=cell, **drawn)
+    with bar.export:
+        pictures.take_away(figure, "difference", more=partial(everything.button, bar.at, (figure,)))
+    clicked = look.clicks("cell", partial(_select, pictures.lent(found, "compared")), look.let_go)
+    with bar.view:
+        zoom.ways(bar.at)
+    zoom.crumbs(bar.at)
+    pictures.picture(figure, "difference", select="cell", on_select=clicked)
+    return figure
 
 
 def _on_grid(found: Beside, cell: Cell | None) -> Cell | None:
