@@ -33,6 +33,7 @@ EFFECTS = {
     "output": "how far the last vectors moved, ‖after - before‖ / ‖before‖, the mean over tokens; 0 is not at all",
     "divergence": "KL(before ‖ after) of what the model says, in nats, the mean over where it says something",
     "said": "the probability of what it said before, after minus before, the mean over where it says something",
+    "loss": "the loss of the next token of the text, after minus before, in nats, the mean over tokens",
     "rewritten": "the share of the sentences for which the model writes another text",
     "turned": "1 - cosine of the sentence's vector before and after; 0 is not at all, 2 to the opposite",
 }
@@ -150,13 +151,14 @@ class _Effect:
     output: list[np.ndarray]
     divergence: list[np.ndarray]
     said: list[np.ndarray]
+    loss: list[np.ndarray]
     rewritten: list[bool]
     turned: list[float]
 
 
 def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> _Effect:
     after, free = runs
-    effect = _Effect([], [], [], [], [])
+    effect = _Effect([], [], [], [], [], [])
     for b, read in enumerate(before.read):
         at = copy * len(before.sentences) + b
         old, new = before.output[b, : read.length].double(), after.output[at, : read.length].double()
@@ -167,6 +169,9 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> _E
             effect.divergence.append(_divergence(old, new).numpy())
             most = old.argmax(-1, keepdim=True)
             effect.said.append((new.exp() - old.exp()).gather(-1, most).squeeze(-1).numpy())
+            if before.prediction is not None and before.prediction.blanks is None:
+                following = torch.tensor([token.id for token in read.tokens[1 : read.length]], dtype=torch.long)
+                effect.loss.append((old - new)[torch.arange(len(following)), following].numpy())
         if free is not None:
             effect.rewritten.append(free.prediction.written[at] != before.prediction.written[b])
         if before.vectors is not None:

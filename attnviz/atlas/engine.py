@@ -67,7 +67,7 @@ class Engine:
             try:
                 where = self.scheduler or stack.enter_context(
                     distributed.LocalCluster(
-                        count,
+                        n_workers=count,
                         threads_per_worker=1,
                         memory_limit=self.memory,
                         host="127.0.0.1",

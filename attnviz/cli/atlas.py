@@ -32,7 +32,7 @@ def add(command: argparse.ArgumentParser) -> None:
     kept.add_argument("--shard", default=1000, help="texts of a shard, at most (1000)", **whole)
     kept.add_argument("--keep", default=10, help="strongest texts of each metric of each head (10)", **whole)
     kept.add_argument("--pairs", default=200, help="strongest pairs of tokens of each head in a shard (200)", **whole)
-    ablate = "texts of each shard on which each head is switched off in turn (0)"
+    ablate = "texts of each shard on which each head is switched off in turn: what that does to the loss (0)"
     kept.add_argument("--ablate", default=0, help=ablate, **whole)
     _add_query(actions.add_parser("query", help="the heads of which a condition holds", allow_abbrev=False))
     where = build.add_argument_group("where it is measured")

@@ -1,7 +1,9 @@
 """An atlas is what a plain loop over the texts gives, however the corpus is cut and however often it was ended."""
 
 import json
+import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -322,3 +324,23 @@ def test_a_shard_that_fails_is_named_and_the_others_are_there(corpus, tmp_path, 
     assert [(shard.number, why) for shard, why in result.failed] == [(1, "The corpus changed.")]
     assert result.texts == 4
     assert json.loads((tmp_path / "atlas" / "atlas.json").read_text())["failed"][0]["line"] == 4
+
+
+def test_a_data_set_is_fetched_once_by_its_name(tmp_path, monkeypatch):
+    """Its texts stand in the folder of the atlas; a name that the library does not reach is said."""
+    asked = []
+
+    def load_dataset(name, split, streaming):
+        asked.append((name, split))
+        if name == "gone":
+            raise ConnectionError("Nobody\nanswers")
+        return [{"text": text} for text in TEXTS]
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    for _ in range(2):
+        result = atlas.build("story", "toy/stories:test", tmp_path / "atlas", Options(shard=3))
+
+    assert asked == [("toy/stories", "test")]
+    assert result.texts == len(TEXTS)
+    with pytest.raises(InputError, match="The data set 'gone' cannot be read: Nobody answers"):
+        atlas.build("story", "gone", tmp_path / "other")

@@ -1,16 +1,20 @@
 """Shards on workers of Dask: whoever dies, the atlas comes out the same."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import dask
+import distributed
 import psutil
 import pytest
 
 from attnviz import atlas
+from attnviz.atlas import building
 from attnviz.atlas.engine import Engine
 from attnviz.core.errors import InputError
 
@@ -83,3 +87,52 @@ def test_one_shard_needs_no_cluster(tmp_path):
 
     assert addresses == []
     assert json.loads((tmp_path / "atlas" / "atlas.json").read_text()) == {"texts": 1, "tokens": 4, "failed": []}
+
+
+def test_a_shard_that_fails_is_tried_again_by_another_worker(tmp_path, monkeypatch):
+    """Three times; then it is named, and the others are there. What cannot be mended is tried once."""
+    tried, whole = [], building.one
+
+    def one(made, folder, shard):
+        tried.append((shard.number, distributed.get_worker().address))
+        if shard.number == 1 and [number for number, _ in tried].count(1) == 1:
+            raise RuntimeError("Out of luck")
+        if shard.number == 2:
+            raise RuntimeError("Never\nwell")
+        return (shard, "The corpus changed.") if shard.number == 3 else whole(made, folder, shard)
+
+    monkeypatch.setattr(building, "one", one)
+    (tmp_path / "corpus.txt").write_text("a b a\n" * 4)
+    how = {"processes": False, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
+    stays = dask.config.set({"distributed.scheduler.work-stealing": False})
+    with stays, distributed.LocalCluster(n_workers=2, **how) as cluster:
+        engine = Engine(scheduler=cluster.scheduler_address)
+        result = atlas.build(
+            "constructed", tmp_path / "corpus.txt", tmp_path / "atlas", atlas.Options(shard=1), work=engine
+        )
+
+    assert sorted((shard.number, why) for shard, why in result.failed) == [
+        (2, "RuntimeError: Never well"),
+        (3, "The corpus changed."),
+    ]
+    assert result.texts == 2
+    assert [number for number, _ in sorted(tried)] == [0, 1, 1, 2, 2, 2, 3]
+    assert len({worker for number, worker in tried if number == 1}) == 2
+
+
+@pytest.mark.parametrize(("workers", "shards", "started"), [(5, 9, 5), (5, 3, 3)])
+def test_as_many_workers_start_as_are_asked_for_and_have_work(tmp_path, monkeypatch, workers, shards, started):
+    """With the memory that each may take; what Dask does not take is said."""
+    asked = {}
+
+    def cluster(**how):
+        asked.update(how)
+        raise ValueError("Could not parse\n'4XB'")
+
+    monkeypatch.setattr(distributed, "LocalCluster", cluster)
+    (tmp_path / "corpus.txt").write_text("a b a\n" * shards)
+    engine = Engine(workers, memory="4XB")
+    with pytest.raises(InputError, match="No cluster: Could not parse '4XB'"):
+        atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "atlas", atlas.Options(shard=1), work=engine)
+
+    assert (asked["n_workers"], asked["threads_per_worker"], asked["memory_limit"]) == (started, 1, "4XB")

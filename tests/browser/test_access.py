@@ -15,6 +15,7 @@ STATES = [
     f"{CAT}&b=model-translator",
     "model",
     "learn",
+    "atlas?model=story&site=d1&show=1",
 ]
 """Links to each page as it opens, or with much on it. A new page has one here."""
 

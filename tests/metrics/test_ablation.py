@@ -40,7 +40,8 @@ def test_copies_in_one_run_measure_what_a_run_for_each_head_does(models, name, m
 
     assert found.heads == tuple((site, head) for site in source.sites for head in range(3))
     for at, (site, head) in list(enumerate(found.heads))[:: 4 if name == "translator" else 1]:
-        after, changes, diverged, said = run_alone(source, sentences, site, head, before), [], [], []
+        after = run_alone(source, sentences, site, head, before)
+        changes, diverged, said, losses = [], [], [], []
         for b, read in enumerate(before.read):
             n = read.length
             change = (after.output[b, :n] - before.output[b, :n]).norm(dim=-1) / before.output[b, :n].norm(dim=-1)
@@ -52,9 +53,14 @@ def test_copies_in_one_run_measure_what_a_run_for_each_head_does(models, name, m
             changes.append(change.mean())
             diverged.append(kl.mean())
             said.append((q - p)[range(n), top].mean())
+            ids = torch.tensor([token.id for token in read.tokens[1:n]])
+            logits = (record.prediction.logits[b, : n - 1].double() for record in (before, after))
+            old, new = (torch.nn.functional.cross_entropy(one, ids) for one in logits)
+            losses.append(new - old)
         row = found.table.loc[at]
         assert row["output"] == pytest.approx(float(sum(changes)) / 2, abs=1e-5)
         assert row["divergence"] == pytest.approx(float(sum(diverged)) / 2, abs=1e-5)
+        assert row["loss"] == pytest.approx(float(sum(losses)) / 2, abs=1e-5)
         assert row["said"] == pytest.approx(float(sum(said)) / 2, abs=1e-5)
         if name == "translator":
             free = source.run(sentences, Edits(heads_off={(site, head)})).prediction.written
