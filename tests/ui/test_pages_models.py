@@ -188,7 +188,7 @@ def test_words_that_the_model_does_not_know_are_named():
 
     assert html(app).count('class="note notice"') == 1
     assert "&#x27;blackk&#x27; (did you mean &#x27;black&#x27;?)" in html(app)
-    assert "reads both as one unknown word, marked" in html(app)
+    assert "reads them all as one unknown word, marked" in html(app)
     assert "<b>qux" not in html(app)
 
 
