@@ -8,32 +8,25 @@ from attnviz.core.amounts import percent
 from attnviz.core.edits import Site
 from attnviz.metrics.roles import roles
 from attnviz.sources.cards import Behavior, Card
+from attnviz.ui.model import words
 from attnviz.ui.shared import findings, look, pages
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import heading, plain, quiet
-
-CHANCE = "By chance"
-COLUMNS = ("Rate", CHANCE, "Accuracy, on → off")
-
-MEANING = (
-    "Rate: how often the head's largest weight is where its role says, or the share of its weight that is there. "
-    "Accuracy: what the model gets right with all heads on, and with this one off. Click a head to open it."
-)
 
 
 def table_of(card: Card) -> None:
     """A row for each head with a finding; the head that the model opens with comes first."""
     rows = [(found, i) for found in card.behaviors for i in range(len(found.heads))]
     by_chance = any(found.chance is not None for found, _ in rows)
-    columns = [name for name in COLUMNS if by_chance or name != CHANCE]
+    columns = [name for name in words.COLUMNS if by_chance or name != words.CHANCE]
     kind = "role" if by_chance else "role no-chance"
     with st.container(gap=None, key="roles"):
-        st.html(f'<div class="{kind} top"><b>Role</b>{"".join(f"<b>{name}</b>" for name in columns)}</div>')
+        st.html(f'<div class="{kind} top"><b>{words.ROLE}</b>{"".join(f"<b>{name}</b>" for name in columns)}</div>')
         for found, i in sorted(rows, key=lambda row: (row[0].site, row[0].heads[row[1]]) != card.opens):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 _head(found.site, found.heads[i])
                 st.html(_row(found, i, columns, kind))
-    quiet(MEANING)
+    quiet(words.MEANING)
 
 
 def by_weights(at: Look) -> None:
@@ -43,20 +36,20 @@ def by_weights(at: Look) -> None:
     clearest = {role.name: (role, row) for role, row in sorted(every, key=lambda one: one[0].value)}
     if not clearest:
         return
-    heading("What its heads look like by their weights")
+    heading(words.BY_WEIGHTS)
     with st.container(gap=None, key="roles"):
         for role, row in sorted(clearest.values(), key=lambda one: -one[0].value):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 _head(Site(row["kind"], row["layer"]), row["head"], role.name)
                 quiet(role.evidence)
-    quiet("The clearest head of each role. Weights do not show importance: test it on Overview.")
+    quiet(words.CLEAREST)
 
 
 def _head(site: Site, head: int, key: str = "") -> None:
     behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {site} {head} {key}".strip()}
     behavior |= {"on_click": look.look_at, "args": (site, head)}
     with st.container(width=210):
-        if st.button(f"{site}, head {head}", **behavior):
+        if st.button(words.HEAD.format(site=site, head=head), **behavior):
             pages.go_to(pages.TITLES[0])
 
 
@@ -67,9 +60,11 @@ def _row(found: Behavior, i: int, columns: list[str], kind: str) -> str:
     right = f"{percent(found.on)} → {percent(found.off[i])}" if found.off and found.on is not None else "–"
     cells = "".join(
         f"<span><small>{name}</small>{escape(cell)}</span>"
-        for name, cell in zip(COLUMNS, (rate, chance, right), strict=True)
+        for name, cell in zip(words.COLUMNS, (rate, chance, right), strict=True)
         if name in columns
     )
     does = f"{found.does[:1].upper()}{found.does[1:].rstrip('. ')}"
-    evidence = f"<details><summary>Evidence</summary><ul class='evidence'>{findings.points(found)}</ul></details>"
+    evidence = (
+        f"<details><summary>{words.EVIDENCE}</summary><ul class='evidence'>{findings.points(found)}</ul></details>"
+    )
     return f'<div class="{kind}"><div>{plain(does)}{evidence}</div>{cells}</div>'

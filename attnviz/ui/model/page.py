@@ -14,7 +14,7 @@ from attnviz.core.stack import Stack
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card, Measure
 from attnviz.ui import settings
-from attnviz.ui.model import heads
+from attnviz.ui.model import heads, words
 from attnviz.ui.shared import everything, files, look, mask, pages, state, toolbar
 from attnviz.ui.shared.edits import OFF
 from attnviz.ui.shared.look import Look
@@ -38,7 +38,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         title(source.title)
         large(source.does)
         if source.unseen:
-            large(f"Not shown: {source.unseen}.")
+            large(words.NOT_SHOWN.format(what=source.unseen))
         if described := source.described():
             with st.container(width=620):
                 table(described, numbers=(1,))
@@ -53,10 +53,10 @@ def _one_run(source: Source) -> None:
         large(source.does)
         table(source.described(), numbers=(1,))
         if source.findings:
-            heading("What the check found")
+            heading(words.FOUND)
             _items(source.findings)
-        heading("What it cannot do")
-        _items(filter(None, ("It reads no other text.", source.alone, source.read_only, source.unseen)))
+        heading(words.CANNOT)
+        _items(filter(None, (words.NO_OTHER_TEXT, source.alone, source.read_only, source.unseen)))
         if files.is_file(state.get(MODEL)):
             _file(source)
 
@@ -65,10 +65,10 @@ def _file(source: Source) -> None:
     """What can be done with a file: it is closed, or its run shown in its model."""
     link = cases.state_of(source, "link")
     with st.container(horizontal=True, gap="small"):
-        if link and st.button("Open in its model", key="open in model", icon=":material/arrow_forward:"):
+        if link and st.button(words.OPEN_IN_MODEL, key="open in model", icon=":material/arrow_forward:"):
             state.change(_in_its_model, source)
             pages.go_to(pages.TITLES[0])
-        if st.button("Close this file", key="close file", icon=":material/close:"):
+        if st.button(words.CLOSE, key="close file", icon=":material/close:"):
             files.close(state.get(MODEL), MODEL)
             st.rerun()
 
@@ -93,38 +93,38 @@ def _pretrained(source: Source, at: Look) -> None:
     """Of a model of Hugging Face: how it is made, and what its heads look like. What they do was not measured here."""
     with st.container(width=620):
         title(source.name)
-        large("A pretrained model of Hugging Face. What its heads do was not measured here.")
+        large(words.PRETRAINED)
         for sentence in filter(None, (source.read_only, source.unseen)):
             large(sentence)
         table(source.described(), numbers=(1,))
         with suppress(AttnvizError):
             heads.by_weights(at)
-        if st.button("Look at all its heads", key="all heads", icon=":material/arrow_forward:"):
+        if st.button(words.ALL_HEADS, key="all heads", icon=":material/arrow_forward:"):
             pages.go_to("Overview")
 
 
 def _card(source: Source, card: Card) -> None:
     title(card.title)
     large(card.does)
-    heading("What its heads do")
+    heading(words.HEADS_DO)
     heads.table_of(card)
     with st.container(horizontal=True, gap="large"):
         with st.container(width=620):
-            heading("How well it does")
-            head = ("what was measured", "share", "goal")
-            table([(one.what, percent(one.value), _goal(one)) for one in card.measured], head, numbers=(1,))
-            quiet("Measured with:")
+            heading(words.HOW_WELL)
+            rows = [(one.what, percent(one.value), _goal(one)) for one in card.measured]
+            table(rows, words.MEASURED, numbers=(1,))
+            quiet(words.MEASURED_WITH)
             st.code(card.command, language=None, wrap_lines=True)
-            heading("What it cannot do")
+            heading(words.CANNOT)
             _items(card.cannot)
         with st.container(width=560):
             if card.curve:
-                heading("How it learned")
+                heading(words.HOW_LEARNED)
                 _curve(source, card)
-            heading("What it was trained on")
+            heading(words.TRAINED_ON)
             _paragraph(card.trained_on)
             quiet(re.sub("`(.*?)`", r"“\1”", card.made).rstrip(". ") + ".")
-            heading("Sizes")
+            heading(words.SIZES)
             table([(name, f"{number:,}") for name, number in card.sizes.items()], numbers=(1,))
 
 
@@ -133,17 +133,14 @@ def _curve(source: Source, card: Card) -> None:
         chart = curve(card.curve, kept=source.steps, width=280 if look.room() else 330, height=110, dark=look.is_dark())
         st.altair_chart(chart, theme=None, width="content", key="curve")
     (_, _, first), (last, _, score) = card.curve[0], card.curve[-1]
-    quiet(
-        f"The held-out score went from {first:.1%} to {score:.1%} in {last:,} steps. The dots are the steps whose "
-        "weights were kept: choose one as the training step above."
-    )
+    quiet(words.CURVE.format(first=first, score=score, steps=last))
 
 
 def _goal(measure: Measure) -> str:
     if measure.goal is None:
         return ""
-    reached = "reached" if measure.value >= measure.goal else "not reached"
-    return Markup(f'<span class="goal">{percent(measure.goal)}, {reached}</span>')
+    said = words.REACHED if measure.value >= measure.goal else words.NOT_REACHED
+    return Markup(f'<span class="goal">{said.format(goal=percent(measure.goal))}</span>')
 
 
 def _paragraph(text: str) -> None:

@@ -11,7 +11,7 @@ from attnviz import ui
 from attnviz.ui.shared import pages
 
 FOLDER = Path(ui.__file__).parent
-IN_ONE_PLACE = ("learn",)
+IN_ONE_PLACE = ("learn", "model")
 """Pages whose texts are in their ``words.py``."""
 TEXT = re.compile(r"[A-Z][a-z]+( |$)|(?!for )[a-z]+ [a-z]+ [a-z]+")
 """How a text begins that is no name; "for" begins lines of code."""
@@ -31,10 +31,11 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def _names(node: ast.Call | ast.Dict) -> list[ast.expr | None]:
-    """Parts of an expression that name things: keys, and what declares a setting."""
+    """Parts of an expression that name things: keys, also of widgets, and what declares a setting."""
     if isinstance(node, ast.Dict):
         return node.keys
-    return node.args if isinstance(node.func, ast.Name) and node.func.id in ("kept", "reader") else []
+    keys = [one.value for one in node.keywords if one.arg == "key"]
+    return keys + (node.args if isinstance(node.func, ast.Name) and node.func.id in ("kept", "reader") else [])
 
 
 @pytest.mark.parametrize("page", IN_ONE_PLACE)

@@ -1,0 +1,25 @@
+"""What the page Model says, in one place; what is known of a model is on its card."""
+
+NOT_SHOWN = "Not shown: {what}."
+FOUND, CANNOT, NO_OTHER_TEXT = "What the check found", "What it cannot do", "It reads no other text."
+OPEN_IN_MODEL, CLOSE, ALL_HEADS = "Open in its model", "Close this file", "Look at all its heads"
+PRETRAINED = "A pretrained model of Hugging Face. What its heads do was not measured here."
+HEADS_DO, HOW_WELL, MEASURED_WITH = "What its heads do", "How well it does", "Measured with:"
+MEASURED = ("what was measured", "share", "goal")
+HOW_LEARNED, TRAINED_ON, SIZES = "How it learned", "What it was trained on", "Sizes"
+CURVE = (
+    "The held-out score went from {first:.1%} to {score:.1%} in {steps:,} steps. The dots are the steps whose weights "
+    "were kept: choose one as the training step above."
+)
+REACHED, NOT_REACHED = "{goal}, reached", "{goal}, not reached"
+
+# The table of heads
+
+ROLE, CHANCE, HEAD, EVIDENCE = "Role", "By chance", "{site}, head {head}", "Evidence"
+COLUMNS = ("Rate", CHANCE, "Accuracy, on → off")
+MEANING = (
+    "Rate: how often the head's largest weight is where its role says, or the share of its weight that is there. "
+    "Accuracy: what the model gets right with all heads on, and with this one off. Click a head to open it."
+)
+BY_WEIGHTS = "What its heads look like by their weights"
+CLEAREST = "The clearest head of each role. Weights do not show importance: test it on Overview."
