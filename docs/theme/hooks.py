@@ -65,9 +65,18 @@ def _shell() -> Iterator[str]:
     for name, command in commands.items():
         yield f"## {name}\n"
         yield f"{command.description}\n"
-        yield from ("```text", command.format_usage().removeprefix("usage: ").rstrip(), "```\n")
-        for group in command._action_groups:
-            yield from _group(group)
+        yield from _options(command)
+
+
+def _options(command: argparse.ArgumentParser) -> Iterator[str]:
+    """How a command is written, its options, and the same of each of its actions."""
+    yield from ("```text", command.format_usage().removeprefix("usage: ").rstrip(), "```\n")
+    for group in command._action_groups:
+        yield from _group(group)
+    nested = (action.choices for action in command._actions if isinstance(action, argparse._SubParsersAction))
+    for name, action in (one for choices in nested for one in choices.items()):
+        yield f"### {command.prog.partition(' ')[2]} {name}\n"
+        yield from _options(action)
 
 
 def _aliases() -> str:
@@ -75,7 +84,8 @@ def _aliases() -> str:
 
 
 def _group(group: argparse._ArgumentGroup) -> Iterator[str]:
-    actions = [action for action in group._group_actions if action.dest != "help"]
+    nested = argparse._SubParsersAction
+    actions = [one for one in group._group_actions if one.dest != "help" and not isinstance(one, nested)]
     if not actions:
         return
     yield f"| {group.title} | |\n|---|---|"
