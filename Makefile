@@ -14,7 +14,7 @@ $(if $(TORCH_INDEX),@grep '^torch==' $(VENV)/wanted | PIP_INDEX_URL="$(TORCH_IND
 $(INSTALL) -r $(VENV)/wanted
 endef
 
-.PHONY: help run test check docs bench bench-peers load sweep kernels train evidence course screenshots image clean
+.PHONY: help run test check docs bench bench-peers load sweep kernels train evidence course screenshots opening image clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -69,6 +69,9 @@ atlas: $(VENV)/for-tests ## build the atlases that ship, of the trained models o
 
 screenshots: $(VENV)/for-tests ## take the documentation's pictures again, and every state of every page on one sheet
 	PYTHONPATH=.:tests $(BIN)/python tests/browser/screenshots.py
+
+opening: $(VENV)/for-tests ## keep the pictures of a first visit as files again, which are seen until the app has drawn them
+	PYTHONPATH=.:tests $(BIN)/python tests/browser/opening.py
 
 image: ## build the container image
 	docker build --tag attnviz --build-arg TORCH_INDEX="$(TORCH_INDEX)" .

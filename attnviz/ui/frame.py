@@ -14,6 +14,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from attnviz.core import assets
 from attnviz.core.errors import AttnvizError, EmptyRowError, TooLong
 from attnviz.ui.shared import arrivals, history, pages, state
+from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.text import SCRIPTS, STYLE, note
 
 Page = Callable[..., None]
@@ -29,6 +30,9 @@ class Way:
     shown: str = ""
     asked: str = ""
 
+
+FIRST_VISIT = kept("first visit", False)
+"""Whether the session began without a link. What it sees first is there as a file, until something is changed."""
 
 _ways: dict[str, Way] = {}
 """By session; those of sessions that ended go when another one begins."""
@@ -56,6 +60,13 @@ def app() -> None:
     st.logo(str(assets.path("logo.svg")), size="large")
     with st.container(horizontal=True, key="pages"):  # as they were: what is pressed now must not be made anew
         links = pages.links(state.get(pages.DRAWN) or state.address())
+    if not state.get(state.BEGUN):
+        state.put(FIRST_VISIT, not state.address())
+    seen = state.get(history.HISTORY)
+    if state.get(FIRST_VISIT) and page.title == pages.TITLES[0] and not (seen and seen.past):
+        st.html(assets.path(f"opening/{st.context.theme.type or 'light'}.html"))  # keys.js lets go of it
+    else:
+        st.empty()
     chosen = given(bar=page.title not in pages.WITHOUT_BAR)
     page.run()
 

@@ -3,6 +3,8 @@
 from contextlib import contextmanager
 
 import driver
+import opening
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 MOST = 2
@@ -35,10 +37,35 @@ class Newcomer:
         expect(self.page.get_by_text(text).first, self.name).to_be_visible()
 
 
+def are_as_in_the_file(page, scheme, size):
+    """Nothing moves or changes as they take the place of the files; else `make opening`."""
+    for drawn, file in zip(opening.shown(page), opening.filed(scheme, size), strict=True):
+        assert (drawn.left, drawn.top) == pytest.approx((file.left, file.top), abs=1)
+        assert drawn.form() == file.form()
+        assert drawn.colors() == pytest.approx(file.colors(), abs=3)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("size", opening.SIZES)
+@pytest.mark.parametrize("scheme", opening.SCHEMES)
+def test_a_first_visit_sees_its_pictures_at_once(window, server, size, scheme):
+    """In both themes, on a screen and on a phone."""
+    page = window(*opening.SIZES[size], scheme)
+    driver.open_page(page, server)
+
+    expect(page.locator(".opening > *")).to_have_count(0)
+    are_as_in_the_file(page, scheme, size)
+
+
 def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
     """Before them the first screen says, without a click, what this is and where a head looks. No change moves it."""
     context.grant_permissions(["clipboard-read", "clipboard-write"])
-    driver.open_page(page, server)
+    page.goto(server, wait_until="commit")
+    expect(page.locator(".opening img").first).to_be_visible()  # a file, until the true pictures are drawn
+    page.wait_for_selector(driver.SHOWN)
+    driver.settled(page)
+    expect(page.locator(".opening > *")).to_have_count(0)
+    are_as_in_the_file(page, "light", "wide")
     newcomer = Newcomer(page)
     with newcomer.task("what is this"):
         newcomer.sees("See where each attention head looks, and what breaks when you change it.")

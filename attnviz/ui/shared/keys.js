@@ -170,6 +170,14 @@ if (!window.attnvizWalk) {
       name(picture);
     });
   };
+  const opened = () => {  // the pictures of a first visit are a file until the true ones stand in their place
+    const file = document.querySelector(".opening"), screen = document.querySelector(".st-key-narrow-screen .screen");
+    if (!file?.hasChildNodes() || (screen?.textContent === "narrow") !== matchMedia("(max-width: 640px)").matches) return;
+    const shown = document.querySelector(".st-key-picture-head"), marks = shown?.querySelector(".marks")?.getBoundingClientRect();
+    const there = marks && [...file.querySelectorAll("img")].map((one) => one.getBoundingClientRect())
+      .some(({x, y}) => Math.hypot(x - marks.x, y - marks.y) < 2);
+    if (there || ((marks || !shown) && document.querySelector('[data-test-script-state="notRunning"]'))) file.replaceChildren();
+  };
   let late;
   const busy = () => {  // what takes longer than 300 ms is spoken; the style sheet writes it over the old picture
     const stale = [...charts].some((chart) => chart.closest('[data-stale="true"]')), says = "Computing…";
@@ -192,7 +200,7 @@ if (!window.attnvizWalk) {
   new MutationObserver(() => {
     if (waits) return;
     waits = true;
-    requestAnimationFrame(() => { waits = false; ready(); tell(); busy(); typed(); explain(); });
+    requestAnimationFrame(() => { waits = false; ready(); opened(); tell(); busy(); typed(); explain(); });
   }).observe(document.body, {childList: true, subtree: true, characterData: true, attributes: true, attributeFilter: ["data-stale"]});
   ready();
 }
