@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pandas as pd
+import torch
+from torch import Tensor
 
 from attnviz.core import assets
-from attnviz.core.edits import Edits
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, Canceled, InputError
-from attnviz.core.record import Record
+from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence
-from attnviz.metrics.heads import METRICS, head_metrics
+from attnviz.metrics import batch
+from attnviz.metrics.heads import METRICS
 from attnviz.sources.base import Source
 
 TOKENS = 2048
@@ -82,15 +85,44 @@ def over_texts(
     """
     if not texts:
         raise InputError("There are no texts to measure on.")
-    tables: list[pd.DataFrame] = []
     sentences, wrong = cut(source, texts)
     for i, error in wrong.items():
         raise InputError(f"Text {i + 1}: {error}")
-    for _, record in runs(source, sentences, edits):
-        tables += [head_metrics(record, sentence) for sentence in range(len(record.sentences))]
-        if report is not None and report(len(tables), len(texts)) is False:
-            raise Canceled(f"The measuring was ended after {len(tables)} of {len(texts)} texts.")
-    return _summary(tables)
+    found = {site: _OfSite(len(texts), source.heads[site]) for site in source.sites}
+    done = 0
+    for some, record in runs(source, sentences, edits):
+        for step in record.steps:
+            found[step.site].add(record, step, torch.tensor(some))
+        done += len(some)
+        if report is not None and report(done, len(texts)) is False:
+            raise Canceled(f"The measuring was ended after {done} of {len(texts)} texts.")
+    return pd.concat([one.table(site) for site, one in found.items()], ignore_index=True)
+
+
+class _OfSite:
+    """What was measured at a site: of T texts and H heads, numerators and denominators of M metrics, and rows."""
+
+    def __init__(self, texts: int, heads: int):
+        self.sums = torch.zeros(2, texts, heads, len(METRICS), dtype=torch.float64)
+        self.rows, self.left_out = torch.zeros(2, heads, dtype=torch.long)
+
+    def add(self, record: Record, step: Step, some: Tensor) -> None:
+        """Measure a run over some of the texts."""
+        for block in batch.blocks(step, batch.sides_of(record, step)):
+            self.sums[:, some[block.texts]] += batch.measure(record, block)
+            self.rows += block.counted.sum((0, 2))
+            self.left_out += block.left_out.sum(0)
+
+    def table(self, site: Site) -> pd.DataFrame:
+        heads = self.sums.shape[2]
+        where = {"site": str(site), "kind": site.kind, "layer": site.layer, "head": range(heads)}
+        columns = where | {"texts": self.sums.shape[1]}
+        values = (self.sums[0] / self.sums[1]).numpy()
+        for at, one in enumerate(METRICS):
+            each = pd.DataFrame(values[:, :, at])
+            for how, end in ENDS.items():
+                columns[f"{one.name}{end}"] = each.agg(how).astype("int64" if how == "count" else "Float64").array
+        return pd.DataFrame(columns | {"rows": self.rows.numpy(), "left_out": self.left_out.numpy()})
 
 
 def cut(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], dict[int, str]]:
@@ -153,15 +185,6 @@ def _fitting(sentences: list[Sentence]) -> int:
         if count > 1 and (count * one.length > TOKENS or padded < one.length):
             return count - 1
     return len(sentences)
-
-
-def _summary(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    every = pd.concat(tables).groupby(["site", "kind", "layer", "head"], sort=False)
-    numbers = every[[one.name for one in METRICS]].agg(["mean", "std", "count"])
-    numbers.columns = [f"{name}{ENDS[how]}" for name, how in numbers.columns]
-    table = pd.concat([numbers, every[["rows", "left_out"]].sum()], axis=1).reset_index()
-    table.insert(4, "texts", len(tables))
-    return table
 
 
 ENDS = {"mean": "", "std": "_spread", "count": "_texts"}
