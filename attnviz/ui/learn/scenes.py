@@ -54,7 +54,10 @@ def _map(at: Look) -> None:
     drawn = at.drawn | {"row_sums": True} | side
     figure = cache.drawn(figures.head, at.record, at.site, at.head, **drawn)
     pictures.picture(figure, "head", select="cell", on_select=look.select)
-    pictures.cell_in_words(at, View())
+    if at.cell is None:  # a sentence about another row would answer another question
+        pictures.how_to_select(False)
+    else:
+        pictures.cell_in_words(at, View())
 
 
 def _heads(at: Look) -> None:
