@@ -81,6 +81,10 @@ class Engine:
                     f"There is no Dask scheduler at {quoted(self.scheduler, 200)}" if self.scheduler else "No cluster"
                 )
                 raise InputError(f"{what}: {' '.join(str(error).split())[:200]}") from None
+            try:
+                client.wait_for_workers(1, timeout=SECONDS)
+            except TimeoutError:
+                raise InputError(f"The Dask scheduler at {quoted(self.scheduler, 200)} has no workers.") from None
             yield client
 
 
@@ -134,5 +138,9 @@ def _ended(future: Any) -> tuple[str, str]:
 
     try:
         return future.result()
+    except OSError:
+        raise
     except KilledWorker:
         return "Its workers died one after another; they may need more memory.", ""
+    except Exception as problem:  # such as a worker that has no attnviz
+        return building.reason(problem), ""

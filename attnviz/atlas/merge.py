@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy import stats
 
 from attnviz.atlas import sketch
 from attnviz.core.errors import InputError
@@ -123,6 +122,8 @@ def _summed(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
 
 def _with_intervals(sums: pd.DataFrame) -> pd.DataFrame:
     """The mean by text, its interval and the spread of texts, and the quotient over all tokens; NaN where unknown."""
+    from scipy import stats  # a second, and workers merge nothing
+
     texts = sums["texts"].to_numpy(dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.where(texts > 0, sums["mean"], np.nan)
