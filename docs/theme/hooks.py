@@ -9,6 +9,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+from griffe import Extension, Object
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -40,6 +41,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+class TogetherDescribed(Extension):
+    """Attributes that one line describes, "rows, columns: of the grid.", are not read as one with a type."""
+
+    def on_object(self, *, obj: Object, **_: Any) -> None:
+        """Join their names by blanks that do not part."""
+        if obj.docstring:
+            names = re.compile(r"^ +\w+(?:, \w+)+(?=: )", re.MULTILINE)
+            obj.docstring.value = names.sub(lambda found: found[0].replace(", ", ",\u00a0"), obj.docstring.value)
+
+
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
     """Put the tables in that a page names by a line of its own; a link to a notebook leads to its page."""
     markdown = re.sub(r"(\]\([\w./-]+)\.ipynb\)", r"\1.md)", markdown)
@@ -49,10 +60,21 @@ def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Formulas as MathML, which browsers draw without a script."""
+    """Formulas as MathML, which browsers draw without a script; wide tables that keys can scroll."""
     formula = r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>'
     kinds = {"span": "inline", "div": "block"}
-    return re.sub(formula, lambda found: convert(unescape(found[2]), display=kinds[found[1]]), html, flags=re.DOTALL)
+    html = re.sub(formula, lambda found: convert(unescape(found[2]), display=kinds[found[1]]), html, flags=re.DOTALL)
+    wide = r"<table>\n<thead>\n<tr>\n(?:<th[^\n]*\n){3,}.*?</table>"
+    return re.sub(
+        wide, r'<div class="wide" tabindex="0" role="region" aria-label="Table">\g<0></div>', html, flags=re.S
+    )
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Give the search a name for screen readers."""
+    return output.replace(
+        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
+    )
 
 
 def _shell() -> Iterator[str]:
@@ -70,7 +92,7 @@ def _shell() -> Iterator[str]:
 
 def _options(command: argparse.ArgumentParser) -> Iterator[str]:
     """How a command is written, its options, and the same of each of its actions."""
-    yield from ("```text", command.format_usage().removeprefix("usage: ").rstrip(), "```\n")
+    yield from ("```text", " ".join(command.format_usage().removeprefix("usage: ").split()), "```\n")
     for group in command._action_groups:
         yield from _group(group)
     nested = (action.choices for action in command._actions if isinstance(action, argparse._SubParsersAction))
@@ -88,7 +110,7 @@ def _group(group: argparse._ArgumentGroup) -> Iterator[str]:
     actions = [one for one in group._group_actions if one.dest != "help" and not isinstance(one, nested)]
     if not actions:
         return
-    yield f"| {group.title} | |\n|---|---|"
+    yield f"| {group.title} | what it does |\n|---|---|"
     for action in actions:
         names = ", ".join(action.option_strings) or action.metavar or action.dest
         takes = f" {action.metavar or action.dest.upper()}" if action.option_strings and action.nargs != 0 else ""
