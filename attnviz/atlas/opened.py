@@ -122,6 +122,23 @@ class Atlas:
             raise InputError(f"There is no table {quoted(name)}. There are: {', '.join(TABLES)}.")
         return self._of_head(name, site, head)
 
+    def alike(self, site: Site | str, head: int, *others: "Atlas", k: int = 5) -> pd.DataFrame:
+        """The heads most like one, here and in other atlases: model, site, head, apart.
+
+        `apart` is the root mean square difference of their means over texts in every metric from 0 to 1 that both have:
+        0 is the same. Heads of cross-attention are compared with each other alone.
+        """
+        self._of_head("distances", site, head)
+        every = pd.concat([one.heads().assign(model=one.plan.model.name) for one in (self, *others)])
+        shares = every[[one.name for one in METRICS if one.high == 1]].to_numpy(dtype=float)
+        at = self._heads.index((str(site), head))
+        differences = pd.DataFrame((shares - shares[at]) ** 2)
+        found = every[["model", "site", "head", "kind"]].assign(apart=differences.mean(axis=1).to_numpy() ** 0.5)
+        found = found.reset_index(drop=True)
+        is_cross = found.pop("kind").eq("cross")
+        found = found[is_cross == is_cross[at]].drop(index=at)
+        return found.sort_values("apart", kind="stable").head(k).reset_index(drop=True)
+
     def text(self, file: str, line: int) -> str:
         """A text of the corpus.
 

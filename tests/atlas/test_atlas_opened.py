@@ -120,3 +120,21 @@ def test_a_question_from_the_shell(built, capsys):
     assert cli.main(["atlas", "query", str(built.folder), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 8
     assert cli.main(["atlas", "query", str(built.folder), "x ="]) == 2
+
+
+def test_heads_that_do_the_same_are_near(built, tmp_path):
+    """Here and in another atlas, by the shares that both have; never the head itself."""
+    (tmp_path / "corpus.txt").write_text("x y z x y\na b c d a b\n")
+    atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "other")
+    other = atlas.open(tmp_path / "other")
+    found = built.alike("decoder layer 0", 0, other, k=15)
+
+    assert (found.loc[0, "site"], found.loc[0, "head"]) == ("decoder layer 0", 0)
+    assert len(found) == 15
+    assert found["apart"].is_monotonic_increasing
+    names = ["confidence", "previous", "self"]
+    one, near = built.heads().loc[0, names], other.heads().loc[0, names]
+    assert abs(one - near).max() < 0.3
+    here = built.alike("decoder layer 0", 0, k=20)
+    assert len(here) == 7
+    assert not ((here["site"] == "decoder layer 0") & (here["head"] == 0)).any()

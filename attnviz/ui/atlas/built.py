@@ -31,6 +31,11 @@ def chosen(source: Source) -> Atlas | None:
     return there[control(st.selectbox, "Atlas", ATLAS, [*there], **options)]
 
 
+def others(found: Atlas) -> list[Atlas]:
+    """The atlases of other models."""
+    return [one for one in _built() if one.plan.model.name != found.plan.model.name]
+
+
 def _is_of(found: Atlas, source: Source) -> bool:
     """Whether an atlas is of a model as it is here, with its settings."""
     model = found.plan.model

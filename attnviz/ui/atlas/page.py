@@ -109,6 +109,12 @@ def _card(at: Look, found: Atlas, heads: pd.DataFrame) -> None:
         name = f"head {at.head}, {at.site}"
         figure = figures.distance_over_corpus(found.plan.model.name, name, curve, found.texts, **drawn)
         pictures.show(figure, "atlas distance", "by distance")
+    with pictures.folded("Heads like this one, in other models too", "alike in atlases") as is_open:
+        if is_open:
+            near = found.alike(at.site, at.number, *built.others(found)).itertuples()
+            rows = [(f"{one.model} · {one.site} · head {one.head}", f"{one.apart:.2f}") for one in near]
+            table(rows, ("", "Apart"), numbers=(1,))
+            quiet("Apart: how far their means over texts differ, in all shares from 0 to 1; 0 is the same.")
 
 
 def _cells(name: str, row: pd.Series, here: pd.DataFrame | None, head: int) -> tuple[str, ...]:
