@@ -37,7 +37,7 @@ def of_head(at: Look, found: Atlas) -> None:
         return
     if rows.empty:
         quiet("The atlas has none: the head has no such number.")
-    with st.container(gap=None):
+    with st.container(gap="xsmall"):
         for i, row in enumerate(rows.to_dict("records")):
             _example(at, row, i)
     query = "before the arrow" if at.site.kind == "cross" else "underlined"

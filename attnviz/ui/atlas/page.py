@@ -51,7 +51,7 @@ def _behaviors(source: Source) -> None:
     """What heads of the model are known to do; a click leads to the head and its examples."""
     every = source.card.behaviors if source.card and source.step is None else ()
     clearest = {one.does: one for one in sorted(every, key=lambda one: max(one.rates, default=0))}
-    with st.container(gap=None):
+    with st.container(gap=None, key="questions"):
         for i, does in enumerate(dict.fromkeys(one.does for one in every)):
             _behavior(clearest[does], i)
 
@@ -102,7 +102,8 @@ def _card(at: Look, found: Atlas, heads: pd.DataFrame) -> None:
     head = ("", "Mean over texts (95%)", "This text", "Middle half")
     shown = 3 if look.room() else 4
     table([line[:shown] for line in cells], head[:shown], numbers=range(1, shown))
-    quiet("Each text counts the same; the interval is that of the mean. Middle half: of the texts, by this number.")
+    middle = " Middle half: of the texts, by this number." * (shown == 4)
+    quiet(f"Each text counts the same; the interval is that of the mean.{middle}")
     curve = found.table("distances", at.site, at.number)
     if len(curve):
         drawn = {"dark": at.dark, "room": look.room()}
