@@ -4,15 +4,16 @@ Of a record a view changes nothing: the weights that are seen are made of its ow
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
 from attnviz import metrics
 from attnviz.core.edits import Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, check_whole
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token, begins_sentence
@@ -23,6 +24,8 @@ SPECIAL = ("show", "hide", "renormalize")
 
 PAIRS = {"all": (None, None), "A to A": (0, 0), "A to B": (0, 1), "B to A": (1, 0), "B to B": (1, 1)}
 """Which text of a pair the queries and the keys are of, by `Token.segment`."""
+
+MOST_PARTS = 1_000
 
 MERGED = "pieces are merged into words: weights summed over keys, averaged over queries"
 MERGED_MASK = "pieces are merged into words: one may attend where any of its pieces may"
@@ -42,6 +45,7 @@ class View:
         special: one of `SPECIAL`.
         pair: one of `PAIRS`, of a pair of texts A and B.
         sentences: whether the tokens of a sentence are seen as one, as the pieces of a word are: see `begins_sentence`.
+        parts: into how many stretches of as many tokens each the text is cut, which are seen as one each; 0 for none.
 
     Raises:
         InputError: names what there is.
@@ -51,8 +55,10 @@ class View:
     special: str = "show"
     pair: str = "all"
     sentences: bool = False
+    parts: int = 0
 
     def __post_init__(self):
+        check_whole("The number of parts of a view", self.parts, 0, MOST_PARTS)
         for what, value, known in (("special", self.special, SPECIAL), ("pair", self.pair, PAIRS)):
             if value not in known:
                 raise InputError(f"A view cannot have {what}={value!r}; there are {', '.join(known)}.")
@@ -60,7 +66,7 @@ class View:
     def in_short(self) -> str:
         """For the name of a file: "words hide A to B"."""
         parts = (
-            "sentences" if self.sentences else "words" if self.words else "",
+            f"{self.parts} parts" if self.parts else "sentences" if self.sentences else "words" if self.words else "",
             self.special if self.special != "show" else "",
         )
         return " ".join(filter(None, (*parts, self.pair if self.pair != "all" else "")))
@@ -134,14 +140,21 @@ class Groups:
 
 
 def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Groups:
-    """Each token, word or sentence of a view, without special tokens if it hides them. `text` is what was cut up."""
-    if view.special == "show" and not (view.words or view.sentences):
+    """Each token, word, sentence or part of a view, without special tokens if it hides them; `text` is what was cut."""
+    if view.special == "show" and not (view.words or view.sentences or view.parts):
         starts = np.arange(len(tokens))
         return Groups(tuple(tokens), starts, starts + 1)
-    begins = [i for i, token in enumerate(tokens) if not (i and _continues(tokens[i - 1], token, view, text))]
+    n, cut = len(tokens), view.parts or 1
+    begins = [
+        i
+        for i, token in enumerate(tokens)
+        if not (i and i * cut // n == (i - 1) * cut // n and _continues(tokens[i - 1], token, view, text))
+    ]
     spans = list(zip(begins, [*begins[1:], len(tokens)], strict=True))
     spans = [span for span in spans if view.special == "show" or not tokens[span[0]].special]
     starts, stops = (np.array([span[end] for span in spans], np.int64) for end in (0, 1))
+    if view.parts:
+        return Groups(tuple(_part(tokens[start], start / n, stop / n) for start, stop in spans), starts, stops)
     return Groups(tuple(_word(tokens[start:stop], text) for start, stop in spans), starts, stops)
 
 
@@ -151,10 +164,17 @@ def as_tokens(tokens: Sequence[Token | str]) -> tuple[Token, ...]:
 
 
 def _continues(before: Token, token: Token, view: View, text: str) -> bool:
-    """Whether a view sees a token and the one before it as one."""
+    """Whether a view sees a token and the one before it as one, where they are in one part."""
+    if view.parts:
+        return token.segment == before.segment and (view.special == "show" or not (token.special or before.special))
     if token.special or before.special or token.segment != before.segment:
         return False
     return not begins_sentence(before, token, text) if view.sentences else view.words and token.joined
+
+
+def _part(first: Token, begin: float, end: float) -> Token:
+    """A part of a text, called by where it stands: "0–10%"."""
+    return replace(first, text=f"{100 * begin:.3g}–{100 * end:.3g}%", special=False, joined=False)
 
 
 def _word(pieces: Sequence[Token], text: str) -> Token:
@@ -294,8 +314,7 @@ class Seen:
         queries, at, is_open = self.queries[rows], np.searchsorted(self.every_key.starts, self.keys.starts), None
         if self.merges:
             spans = queries.spans, self.every_key.spans
-            read = stream.blocks(self.step, head, *map(metrics.stretch, spans), sentence=self.sentence)
-            weights, is_open = metrics.grouped(read, *spans)
+            weights, is_open = self._merged(head, *spans)
             weights, is_open = weights / queries.sizes[:, None], is_open[:, at]
         else:
             weights = metrics.weights_of(self.step, head, queries.stretch, sentence=self.sentence).numpy()
@@ -304,6 +323,19 @@ class Seen:
             total = weights.sum(1, keepdims=True)
             weights = weights / np.where(total == 0, 1, total)
         return weights[:, at], is_open
+
+    def _merged(self, head: int | str, *spans: metrics.Spans) -> tuple[np.ndarray, np.ndarray]:
+        """The sums of the weights of groups, and where any may be attended to; the latest are kept."""
+        name = head, self.sentence, *(at.tobytes() for span in spans for at in span)
+        known = _merged.setdefault(self.step, {})
+        if (made := known.get(name)) is None:
+            read = stream.blocks(self.step, head, *map(metrics.stretch, spans), sentence=self.sentence)
+            made = metrics.grouped(read, *spans)
+            if made[0].size <= MOST_MERGED:
+                while len(known) >= MOST_MAPS:
+                    known.pop(next(iter(known)), None)
+                known[name] = made
+        return made
 
     def empty(self, head: int | str) -> np.ndarray:
         """Which rows have no key left, boolean; of a word, where none of its pieces has one."""
@@ -345,6 +377,13 @@ class Seen:
             return metrics.largest_weight(self.record, self.site, sentence=self.sentence)
         every = see(self.record, self.site, sentence=self.sentence, view=self.view)
         return max(float(every.strongest(head)[0].max(initial=0.0)) for head in range(self.step.num_heads))
+
+
+MOST_MERGED, MOST_MAPS = 2**20, 16
+"""Cells of groups that are kept, 9 MB, and how many such windows: to go through all weights for each takes long."""
+
+_merged: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
+"""By head, sentence and groups, for as long as there is their step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -495,7 +534,8 @@ def _notes(
     special = view.special != "show" and any(token.special for part in tokens for token in part)
     looks, looked = (("A", "B")[side or 0] for side in PAIRS[view.pair])
     pair = f"{view.pair}: the queries of text {looks} and the keys of text {looked} alone"
-    merged = merged.replace("pieces", "tokens").replace("words", "sentences") if view.sentences else merged
+    unit = f"{view.parts} parts" if view.parts else "sentences" if view.sentences else "words"
+    merged = merged if unit == "words" else merged.replace("pieces", "tokens").replace("words", unit)
     said = (any(part.merged for part in kept), merged), (special, hidden), (view.pair != "all", pair)
     return tuple(text for holds, text in said if holds)
 

@@ -110,10 +110,36 @@ def test_a_sentence_is_the_mean_over_its_queries_of_the_sum_over_its_keys(record
     assert not merged.queries.merged or "tokens are merged into sentences" in merged.notes[0]
 
 
+@given(record=texts(), head=HEADS, parts=st.integers(1, 12))
+def test_parts_have_as_many_tokens_each_and_weigh_what_by_part_says(record, head, parts):
+    merged, step = seen(record, View(parts=parts)), record.step(SITE)
+
+    found = merged.cells([head])[0].weights
+
+    assert max(merged.queries.sizes) - min(merged.queries.sizes) <= 1
+    assert len(merged.queries) == min(parts, step.shape[2])
+    assert merged.queries.labels[0].startswith("0–")
+    assert merged.queries.labels[-1].endswith("100%")
+    np.testing.assert_allclose(found, metrics.by_part(step, head, tuple(merged.queries.starts.tolist())), atol=1e-5)
+
+
+def test_the_weights_of_groups_are_gone_through_once(monkeypatch):
+    """They are kept where they are few; how many parts there can be is bounded."""
+    record = record_of(["a", "b.", "c", "d."])
+    first = seen(record, SENTENCES).weights(0, slice(2))
+    monkeypatch.setattr(stream, "blocks", lambda *_, **__: pytest.fail("the map is gone through again"))
+
+    assert np.array_equal(seen(record, SENTENCES).weights(0, slice(2)), first)
+    with pytest.raises(InputError, match="from 0 to 1,000"):
+        View(parts=1001)
+
+
 @given(
     record=texts(),
     head=HEADS,
-    view=st.builds(View, st.booleans(), st.sampled_from(views.SPECIAL), sentences=st.booleans()),
+    view=st.builds(
+        View, st.booleans(), st.sampled_from(views.SPECIAL), sentences=st.booleans(), parts=st.sampled_from((0, 0, 3))
+    ),
     ends=st.tuples(st.integers(0, 8), st.integers(1, 9)),
     block=st.tuples(st.integers(1, 4), st.integers(1, 4)),
 )

@@ -278,6 +278,8 @@ def _add_view(command: argparse.ArgumentParser) -> None:
     view = command.add_argument_group("how it is looked at, said on the picture")
     view.add_argument("--words", action="store_true", help="merge the pieces of each word")
     view.add_argument("--sentences", action="store_true", help="merge the tokens of each sentence")
+    parts = "merge the tokens of each of N equal parts of the text"
+    view.add_argument("--parts", type=int, default=0, metavar="N", help=parts)
     view.add_argument("--special", default="show", metavar="HOW", help="special tokens: show, hide or renormalize")
     view.add_argument("--pair", default="all", metavar="AB", help="of a pair A ||| B: AA, AB, BA or BB (all)")
 

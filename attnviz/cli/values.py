@@ -169,7 +169,7 @@ def view(options: Namespace) -> View:
     pairs = {name.replace(" to ", ""): name for name in PAIRS}
     if options.pair not in pairs:
         raise InputError(f"There is no pair {quoted(options.pair)}. There are: {', '.join(pairs)}.")
-    return View(options.words, options.special, pairs[options.pair], options.sentences)
+    return View(options.words, options.special, pairs[options.pair], options.sentences, options.parts)
 
 
 def sentence(options: Namespace, sentences: Sequence[Sentence]) -> int:

@@ -16,6 +16,7 @@ from attnviz.figures.mask import mask
 from attnviz.figures.next_word import labels, next_word
 from attnviz.figures.overview import overview
 from attnviz.figures.patches import on_grid, patches
+from attnviz.figures.phrase import phrase
 from attnviz.figures.rollout import rollout
 from attnviz.figures.rollout import row as rollout_row
 from attnviz.figures.row import row
@@ -38,7 +39,7 @@ __all__ = [
     "FORMS", "Figure", "alike", "alike_map", "chain", "change", "corners", "difference", "distance",
     "distance_over_corpus", "head", "heads",
     "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "over_corpus", "overview",
-    "patches", "products",
+    "patches", "phrase", "products",
     "rollout", "rollout_row", "row", "scatter", "similarity", "spread", "stage", "states", "step_by_step",
     "text_strip", "values",
 ]  # fmt: skip

@@ -27,6 +27,6 @@ from attnviz.metrics.predictions import (
     token_at,
 )
 from attnviz.metrics.rows import strongest
-from attnviz.metrics.spread import ByDistance, by_distance, by_part, links, row_sums
+from attnviz.metrics.spread import ByDistance, by_distance, by_part, links, on_places, row_sums
 from attnviz.metrics.tiles import TILES, Pooled, pooled, pooled_mask
 from attnviz.metrics.windows import BLOCKED, EMPTY, NAN, STATES, WEIGHT, Cells, cells, cells_of, largest_weight

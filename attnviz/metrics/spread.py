@@ -5,7 +5,9 @@ by_part(step, 0, (0, 900, 904, 1999))           # of a needle at 900 to 903, and
 links(step, 0, 100)                             # the 100 largest weights
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -61,6 +63,18 @@ def _each(bins: np.ndarray) -> list[np.ndarray]:
 
 def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance:
     """Attention against distance. What a sink takes stands nowhere, and is left out."""
+    name, made = _known.get(step, (None, None))
+    if name != (head, sentence):
+        made = _by_distance(step, head, sentence)
+        _known[step] = (head, sentence), made
+    return made
+
+
+_known: WeakKeyDictionary[Step, tuple[tuple[int | str, int], ByDistance]] = WeakKeyDictionary()
+"""The latest of each step, with its head and sentence: 24 bytes for each distance."""
+
+
+def _by_distance(step: Step, head: int | str, sentence: int) -> ByDistance:
     queries, keys = range(step.shape[2]), range(step.shape[3] - step.has_sink)
     sums = torch.zeros(len(queries) + len(keys) - 1, dtype=torch.float64)
     pairs = torch.zeros(len(sums), dtype=torch.int64)
@@ -110,6 +124,32 @@ def by_part(step: Step, head: int | str, starts: tuple[int, ...], *, sentence: i
             sums[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] += found
     sizes = torch.bincount(_parts(range(step.shape[2]), edges), minlength=len(starts))
     return (sums / sizes[:, None]).numpy()
+
+
+def on_places(
+    steps: Sequence[Step], query: int, places: Sequence[tuple[int, int]], *, sentence: int = 0
+) -> pd.DataFrame:
+    """What each head gives from one query to places of the text, such as those of a needle in a haystack.
+
+    Args:
+        places: the first key of each, and the one after its last.
+
+    Returns:
+        kind, layer, head, key (where the place begins) and share: the sum of the weights on it. A row of each head
+        alone is computed, so it takes no time at any length.
+
+    Raises:
+        InputError: if there is no such query.
+    """
+    found = []
+    for step in steps:
+        if not 0 <= query < step.shape[2]:
+            raise InputError(f"There is no query {query}; there are {step.shape[2]:,}, counted from 0.")
+        for head in range(step.num_heads):
+            row = step.weights(head, slice(query, query + 1), sentence=sentence)[0].double()
+            where = (step.site.kind, step.site.layer, head)
+            found += [(*where, first, float(row[first:stop].sum())) for first, stop in places]
+    return pd.DataFrame(found, columns=["kind", "layer", "head", "key", "share"])
 
 
 def _parts(places: range, edges: Tensor) -> Tensor:

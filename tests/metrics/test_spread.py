@@ -11,6 +11,7 @@ from strategies import B, H
 from test_tiles import step_of, steps, windows
 
 from attnviz import api, metrics
+from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
 from attnviz.files.arrays import from_arrays
@@ -157,3 +158,19 @@ def test_where_no_pair_may_attend_the_mean_is_no_number():
 
     assert curve.loc[curve["pairs"] == 0, "share"].max() > 0
     assert curve["mean"].isna().tolist() == (curve["pairs"] == 0).tolist()
+
+
+def test_a_needle_is_found_by_the_head_that_was_made_for_it():
+    """From the end of the text, however far away it stands; of each head and place a row."""
+    record = api.analyze("a b needle c " + "d e f g " * 30 + "b", "constructed")
+    query, steps = record.sentences[0].length - 1, [step for step in record.steps if step.site.kind == "decoder"]
+    found = metrics.on_places(steps, query, [(2, 3), (5, 9)])
+
+    best = found.iloc[found["share"].idxmax()]
+    step = record.step(Site(best["kind"], best["layer"]))
+    assert (best["layer"], best["key"]) == (1, 2)
+    assert best["share"] == pytest.approx(float(step.weights(best["head"])[query, 2]), abs=1e-3)
+    assert best["share"] > 0.9
+    assert len(found) == 2 * sum(step.num_heads for step in steps)
+    with pytest.raises(InputError, match="no query 999"):
+        metrics.on_places(steps, 999, [(2, 3)])

@@ -209,3 +209,19 @@ def test_of_a_text_too_long_for_the_table_one_position_is_followed_and_its_cost_
     whole = rollout(mixed(record))[-1][3].numpy()
     assert not app.exception
     assert escape(words.reached(whole, [t.text for t in mixed(record).tokens], 3)) in html(app)
+
+
+def test_heads_that_look_at_a_phrase_are_listed_where_one_head_is_described():
+    """A needle in a haystack, from the last token; a phrase that is nowhere says so."""
+    app = opened(overview_page, model="constructed", text="a b needle c " + "d e f g " * 9 + "b")
+    app.session_state["on phrase"] = True
+    app.run()
+    assert "Type what to look for" in html(app)
+
+    app.text_input(key="phrase").set_value("NEEDLE").run()
+
+    assert not app.exception
+    assert "Attention on a phrase · from &#x27;b&#x27; (40)" in html(app)
+    assert "Most: layer 1 head 0 " in html(app)
+    app.text_input(key="phrase").set_value("nowhere").run()
+    assert "It is nowhere in the text." in html(app)

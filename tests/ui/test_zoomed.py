@@ -130,3 +130,16 @@ def test_compare_says_what_a_square_of_many_cells_shows():
     said = unescape(html(opened(compare_page, model="constructed", text=words, b="head-d0.1")))
 
     assert "Each square shows the weight, and the difference, that is largest in size of 2 × 2 cells." in said
+
+
+def test_a_long_text_is_seen_in_ten_parts():
+    """What each gives to each."""
+    app = opened(text="w1 w2 w3 w4 " * 30, model="constructed")
+    choice = next(one for one in app.button_group if one.label == "Rows and columns")
+    app = choice.set_value("ten parts").run()
+
+    assert app.query_params["view"] == "parts10"
+    assert "10 queries by 10 keys" in html(app)
+    assert "tokens are merged into 10 parts" in html(app).lower()
+    choice = next(one for one in app.button_group if one.label == "Rows and columns")
+    assert "view" not in choice.set_value("tokens").run().query_params

@@ -6,9 +6,13 @@ import pandas as pd
 import streamlit as st
 
 from attnviz import figures
+from attnviz.core.edits import Site
+from attnviz.core.record import Record
+from attnviz.metrics.spread import ByDistance, by_distance
 from attnviz.ui.overview.numbers import MEANINGS, OFF, TITLES, Numbers
-from attnviz.ui.shared import cache, findings, look, pages, pictures
+from attnviz.ui.shared import cache, findings, look, pages, pictures, zoom
 from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import Markup, large, quiet, table
 
 SHOWN = ("confidence", "effective_keys", "distance", "local", "previous", "self", "first", "special", "output_share")
@@ -33,6 +37,23 @@ def of_head(at: Look, known: Numbers) -> None:
             with st.container(width=340):
                 table([(_named(name), number(name, float(row[name]))) for name in names], numbers=(1,))
     _by_distance(at)
+    _on_phrase(at)
+
+
+def _on_phrase(at: Look) -> None:
+    """Which heads look at a phrase, from the selected query or the last token: those that retrieve a needle."""
+    with pictures.folded("Attention on a phrase", "on phrase") as is_open:
+        if not is_open:
+            return
+        phrase = control(st.text_input, "Token or phrase", zoom.PHRASE, max_chars=200)
+        query = at.cell[0] if at.cell else min(at.position, len(at.tokens[0]) - 1)
+        places = zoom.spans(at.text(1), at.tokens[1], phrase)
+        if not places:
+            quiet("Type what to look for, and press Enter." if not phrase.strip() else "It is nowhere in the text.")
+            return
+        where = {"sentence": at.sentence, "dark": at.dark}
+        figure = figures.phrase(at.record, at.site.kind, query, places, **where)
+        pictures.show(figure, "phrase", "phrase", table=True)
 
 
 def _by_distance(at: Look) -> None:
@@ -40,8 +61,13 @@ def _by_distance(at: Look) -> None:
     with pictures.folded("Attention by distance", "by distance") as is_open:
         if is_open:
             where = {"sentence": at.sentence, "dark": at.dark}
+            cache.worked(_distances, at.record, at.site, at.head, at.sentence, cost=at.cost())
             figure = cache.drawn(figures.distance, at.record, at.site, at.head, **where)
             pictures.show(figure, "distance", "by distance", table=True)
+
+
+def _distances(record: Record, site: Site, head: int | str, sentence: int) -> ByDistance:
+    return by_distance(record.step(site), head, sentence=sentence)
 
 
 def _named(name: str) -> str:

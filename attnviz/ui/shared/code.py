@@ -285,6 +285,7 @@ def _drawn(asked: dict) -> list[str]:
     words += ["--domain", asked.pop("domain")] if "domain" in asked else []
     words += ["--words"] if view.words else []
     words += ["--sentences"] if view.sentences else []
+    words += ["--parts", str(view.parts)] if view.parts else []
     words += ["--special", view.special] if view.special != View().special else []
     words += ["--pair", view.pair.replace(" to ", "")] if view.pair != View().pair else []
     if any(value is not None for value in asked.values()):

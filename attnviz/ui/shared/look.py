@@ -55,7 +55,7 @@ def place_of(found: Any) -> Place:
 
 
 def view_text(view: View) -> str:
-    unit = "sentences" if view.sentences else "words" if view.words else ""
+    unit = f"parts{view.parts}" if view.parts else "sentences" if view.sentences else "words" if view.words else ""
     parts = (unit, view.special if view.special != SPECIAL[0] else "", PAIRS.get(view.pair, ""))
     return ".".join(filter(None, parts))
 
@@ -93,8 +93,9 @@ def _lacks_pin(sizes: tuple[int, int], pin: Pin) -> str:
 
 
 def _view_of(found: Any) -> View:
-    pair = next((pair for pair, letters in PAIRS.items() if letters == found[3]), "all")
-    return View(found[1] == "words", found[2] or SPECIAL[0], pair, found[1] == "sentences")
+    pair = next((pair for pair, letters in PAIRS.items() if letters == found[4]), "all")
+    unit, special, parts = found[1], found[3] or SPECIAL[0], int(found[2] or 0)
+    return View(unit == "words", special, pair, unit == "sentences", parts)
 
 
 def _pin_of(found: Any) -> Pin:
@@ -118,7 +119,7 @@ _read_head = reader(
 )
 _read_cell = reader(r"(\d{1,6})\.(\d{1,6})", lambda m: (int(m[1]), int(m[2])), "does not name a cell", "2.1")
 _read_view = reader(
-    rf"(words|sentences)?\.?({'|'.join(SPECIAL[1:])})?\.?({'|'.join(PAIRS.values())})?",
+    rf"(words|sentences|parts(\d{{1,3}}))?\.?({'|'.join(SPECIAL[1:])})?\.?({'|'.join(PAIRS.values())})?",
     _view_of,
     "does not name a view",
     "words.hide.ab",
@@ -140,6 +141,8 @@ NARROW = kept("narrow", False)
 """Whether the screen is as narrow as a phone's: the script of the page says so."""
 HALF = kept("half", False)
 """Whether three maps in a row are wider than the screen; said in the same way, on the page that draws them."""
+LEAST_PARTED = 100
+"""Tokens from which a text can be seen in ten parts."""
 MODULE = 14
 """Characters of a module's name in the choice of a layer."""
 MOST_LISTED = 64
@@ -410,7 +413,7 @@ def _view(at: Look) -> View:
     return view
 
 
-UNITS = {"tokens": {}, "words": {"words": True}, "sentences": {"sentences": True}}
+UNITS = {"tokens": {}, "words": {"words": True}, "sentences": {"sentences": True}, "ten parts": {"parts": 10}}
 """What a row and a column can stand for, and how a view says it."""
 
 
@@ -420,21 +423,22 @@ def _units(at: Look) -> list[str]:
     sentences = any(
         begins_sentence(*pair, at.text(side)) for side, part in enumerate(at.tokens) for pair in pairwise(part)
     )
-    return ["tokens", *["words"] * words, *["sentences"] * sentences]
+    parts = min(map(len, at.tokens)) >= LEAST_PARTED
+    return ["tokens", *["words"] * words, *["sentences"] * sentences, *["ten parts"] * parts]
 
 
 def _unit(there: list[str]) -> str:
     view = state.get(VIEW)
-    chosen = "sentences" if view.sentences else "words" if view.words else "tokens"
+    chosen = "ten parts" if view.parts else "sentences" if view.sentences else "words" if view.words else "tokens"
 
     def step(now: State, unit: str) -> State:
-        return now.put(VIEW, replace(now[VIEW], **{"words": False, "sentences": False} | UNITS[unit]))
+        return now.put(VIEW, replace(now[VIEW], **{"words": False, "sentences": False, "parts": 0} | UNITS[unit]))
 
     options = {"shown": chosen if chosen in there else "tokens", "step": step, "help": MERGES}
     return control(st.segmented_control, "Rows and columns", VIEW.part("words"), there, **options)
 
 
-MERGES = "A word or a sentence has the mean weight of its tokens as queries, and the sum of their weights as keys."
+MERGES = "A word, sentence or part has the mean weight of its tokens as queries, and the sum of their weights as keys."
 
 
 def clicks(

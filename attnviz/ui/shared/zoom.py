@@ -5,6 +5,8 @@ part within the one before.
 """
 
 import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import Any
 
 import streamlit as st
@@ -169,20 +171,32 @@ def _listed(at: Look, side: int, found: list[tuple[int, str]]) -> None:
             st.button(f"{position} · {context}", key=f"go {side} {position}", type="tertiary", **options)
 
 
-def _places(text: str, tokens: tuple[Token, ...], phrase: str) -> list[tuple[int, str]]:
-    """The first token of each place of a phrase, whatever its case, with the text around it."""
+def spans(text: str, tokens: tuple[Token, ...], phrase: str) -> list[tuple[int, int]]:
+    """The first token of each place of a phrase, whatever its case, and the one after its last."""
+    return [(first, stop) for first, stop, _ in _found(text, tokens, phrase)] if phrase.strip() else []
+
+
+def _found(text: str, tokens: tuple[Token, ...], phrase: str) -> Iterator[tuple[int, int, re.Match]]:
+    """The same, with what was found."""
     begins = {token.start: i for i, token in reversed([*enumerate(tokens)]) if not token.special and token.text}
-    found = []
+    starts = sorted(begins)
     for place in re.finditer(re.escape(phrase.strip()), text, re.IGNORECASE):
-        first = max((start for start in begins if start <= place.start()), default=None)
-        if first is not None:
-            before, after = text[: place.start()][-AROUND:], text[place.end() :][:AROUND]
-            if len(before) == AROUND:  # whole words
-                before = before.partition(" ")[2]
-            if len(after) == AROUND:
-                after = after.rpartition(" ")[0]
-            context = " ".join(f"{before}{place[0]}{after}".split())
-            found.append((begins[first], shown(context, 2 * AROUND + len(phrase)).replace("␣", " ")))
+        first, after = bisect_right(starts, place.start()) - 1, bisect_left(starts, place.end())
+        if first >= 0:
+            yield begins[starts[first]], begins[starts[max(first, after - 1)]] + 1, place
+
+
+def _places(text: str, tokens: tuple[Token, ...], phrase: str) -> list[tuple[int, str]]:
+    """The first token of each place of a phrase, with the text around it."""
+    found = []
+    for first, _, place in _found(text, tokens, phrase):
+        before, after = text[max(0, place.start() - AROUND) : place.start()], text[place.end() : place.end() + AROUND]
+        if len(before) == AROUND:  # whole words
+            before = before.partition(" ")[2]
+        if len(after) == AROUND:
+            after = after.rpartition(" ")[0]
+        context = " ".join(f"{before}{place[0]}{after}".split())
+        found.append((first, shown(context, 2 * AROUND + len(phrase)).replace("␣", " ")))
     return found
 
 
