@@ -113,7 +113,7 @@ def _query(options: Namespace, say: Callable[[str], None], note: Callable[[str],
         rows.append([row["site"], row["head"], *means])
     for line in columns(rows):
         say(line)
-    note(f"{counted(len(found), 'head')}, over {counted(made.texts, 'text')}: means by text with 95% intervals.")
+    say(f"{counted(len(found), 'head')}, over {counted(made.texts, 'text')}: means by text with 95% intervals.")
     return 0
 
 

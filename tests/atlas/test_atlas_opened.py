@@ -113,10 +113,10 @@ def test_what_an_atlas_has_not_is_said(built, tmp_path):
 def test_a_question_from_the_shell(built, capsys):
     """The metrics that the condition names, each with its interval; or every number as JSON."""
     assert cli.main(["atlas", "query", str(built.folder), "previous_token > 0.9"]) == 0
-    out, err = capsys.readouterr()
+    out = capsys.readouterr().out
     assert out.splitlines()[0].split() == ["head", "previous"]
     assert out.splitlines()[1].startswith("decoder layer 0  0     1 (")
-    assert "1 head, over 4 texts: means by text with 95% intervals." in err
+    assert "1 head, over 4 texts: means by text with 95% intervals." in out
     assert cli.main(["atlas", "query", str(built.folder), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 8
     assert cli.main(["atlas", "query", str(built.folder), "x ="]) == 2
