@@ -132,7 +132,7 @@ def _names() -> Iterator[str]:
 def _metrics() -> Iterator[str]:
     for one in METRICS:
         yield f"- **{one.title}**: ${one.formula}$" + (f" ({one.where})" if one.where else "") + "  "
-        yield f"    {one.means} Range: {one.range}. *{one.source}*"
+        yield f"    {one.means} Range: {one.range}. *{one.source}*".replace("<", "&lt;")
 
 
 def _checks() -> Iterator[str]:
