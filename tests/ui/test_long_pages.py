@@ -23,6 +23,10 @@ PAGES = [
             ("heads", {"view": "sentences"}),
             ("heads", {"as": "lines"}),
             ("masks", {}),
+            ("masks", {"tab": "Check", "checked": "this mask"}),
+            ("masks", {"tab": "Leak test", "tested": "an exhibit"}),
+            ("overview", {"panel": "Rollout"}),
+            ("heads", {"view": "parts10"}),
             ("compare", {"off": "d0.1", "site": "d1"}),
             ("compare", {"off": "d0.1", "site": "d1", "zoom": "100.4099.90.4050"}),
         )

@@ -55,12 +55,13 @@ def tab(lab: Lab) -> None:
 
 def _given(lab: Lab, what: str) -> tuple[str, Array, float] | None:
     """The array with its name, and half of the last digit of its numbers; None while nothing is given."""
+    queries, keys = lab.lengths
+    if what in (WEIGHTS, MASK) and queries * keys > MOST_CELLS:
+        most = f"at most {MOST_CELLS:,} cells are checked at once"
+        quiet(f"The map has {queries:,} × {keys:,} cells; {most}. Shorten the text, or check a part of it from Python.")
+        return None
     if what == WEIGHTS:
-        step = lab.record.step(lab.site)
-        if step.shape[2] * step.shape[3] > MOST_CELLS:
-            quiet("This text is too long to be checked at once.")
-            return None
-        return "weights", step.weights(lab.number, sentence=lab.sentence), 0.0
+        return "weights", lab.record.step(lab.site).weights(lab.number, sentence=lab.sentence), 0.0
     if what == MASK:
         return "mask", lab.mask.grid(*lab.lengths, sentence=lab.masked), 0.0
     if what == FILE:
