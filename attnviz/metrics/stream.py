@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -37,7 +38,7 @@ class Stretch:
 
     @property
     def slice(self) -> slice:
-        return slice(self.places.start, self.places.stop, self.places.step)
+        return _slice(self.places)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +70,30 @@ def blocks(
         for across in _stretches(keys, tile, WIDTH):
             allowed, open = None, is_open(step, down.places, across.places, sentence=sentence)
             if open is None:
-                allowed = may_attend(step, head, down.slice, across.slice, sentence=sentence)
-                open = allowed if allowed.any() else False
+                open, allowed = _looked_up(step, head, down.places, across.places, sentence)
             yield Block(down, across, open, weights(across.slice, allowed) if filled or open is not False else None)
         tell((down.start + len(down.places)) / len(queries))
+
+
+def _looked_up(step: Step, head: int | str, rows: range, columns: range, sentence: int) -> tuple[Tensor | bool, Tensor]:
+    """Which cells of a block are open, or False for none, and the same as a tensor."""
+    if isinstance(step.mask, Mask):
+        return _of_mask(step.mask, step.shape[2:], rows, columns, sentence)
+    allowed = may_attend(step, head, _slice(rows), _slice(columns), sentence=sentence)
+    return allowed if allowed.any() else False, allowed
+
+
+@lru_cache(maxsize=8)
+def _of_mask(
+    mask: Mask, lengths: tuple[int, int], rows: range, columns: range, sentence: int
+) -> tuple[Tensor | bool, Tensor]:
+    """As `_looked_up`. Heads drawn one after another share a mask: the blocks of a text of 512 tokens are kept."""
+    allowed = mask.grid(*lengths, sentence=sentence, rows=_slice(rows), columns=_slice(columns))
+    return allowed if allowed.any() else False, allowed
+
+
+def _slice(places: range) -> slice:
+    return slice(places.start, places.stop, places.step)
 
 
 def openings(

@@ -122,6 +122,17 @@ def test_what_is_known_to_be_blocked_is_not_computed(monkeypatch):
         assert sum(weights is not None for weights in computed) == blocks, mask
 
 
+def test_heads_that_share_a_mask_look_it_up_once():
+    """Twelve thumbnails of a layer ask for the same blocks of cells."""
+    step = step_of(torch.float32, Subsequent())
+    stream._of_mask.cache_clear()
+    metrics.cells_of(step, range(H), tile=2)
+    seen = stream._of_mask.cache_info()
+
+    assert seen.misses > 0
+    assert seen.hits == (H - 1) * seen.misses
+
+
 def test_a_long_map_is_pooled_once(monkeypatch):
     """Whole, and for each head and tile; a window is computed anew, and only the latest maps are kept."""
     monkeypatch.setattr(of_each_row, "LONG", K - 1)
