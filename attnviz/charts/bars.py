@@ -3,14 +3,13 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import accumulate
 
 import altair as alt
 
 from attnviz.charts import axes, frame
 from attnviz.charts.frame import Frame, box, text_width, words
-from attnviz.charts.picture import Form, Picture
+from attnviz.charts.picture import Form, Picture, formed
 from attnviz.charts.theme import FONT, LINE, MONO, WORD_CHARACTER, Theme, config
 from attnviz.core.amounts import percent
 
@@ -158,7 +157,7 @@ def _legend(columns: Sequence[Column], top: float, colors: Theme) -> Frame:
     return drawn
 
 
-@lru_cache(maxsize=4)
+@formed(4)
 def _form(colors: Theme) -> Form:
     """Bars and texts on an axis of names. Columns are placed in pixels, as only their texts say how wide they are."""
     begin, end = (alt.X(f"{name}:Q", scale=None, axis=None) for name in ("begin", "end"))
@@ -172,7 +171,7 @@ def _form(colors: Theme) -> Form:
         .mark_bar(aria=False, tooltip=None, strokeWidth=1)
         .encode(
             x=begin,
-            x2="end:Q",
+            x2=alt.X2("end:Q"),
             size=alt.Size("thick:Q", scale=None),
             fill=alt.Fill("fill:N", scale=None),
             stroke=alt.Stroke("stroke:N", scale=None),
@@ -180,7 +179,7 @@ def _form(colors: Theme) -> Form:
     )
     font = alt.expr(f"datum.mono ? {json.dumps(MONO)} : {json.dumps(FONT)}")
     texts = base.mark_text(align="left", baseline="middle", dx=6, font=font, aria=False, tooltip=None)
-    texts = texts.encode(x=end, text="text:N", fill=alt.Fill("color:N", scale=None))
+    texts = texts.encode(x=end, text=alt.Text("text:N"), fill=alt.Fill("color:N", scale=None))
     step = alt.Step(STEP, **{"for": "offset"})
     chart = alt.layer(*frame.layers(AROUND), bars, texts, height=step, width=1, autosize="pad")
     return Form.of(chart.configure(**config(colors)))

@@ -241,13 +241,13 @@ def layers(kinds: Sequence[str] = KINDS) -> list[alt.Chart]:
     # Not the channel "color": Vega-Lite cannot share it between a scale (of the cells) and none (of the words).
     fill, stroke = (partial(channel, scale=None) for channel in (alt.Fill, alt.Stroke))
     width = alt.StrokeWidth("width:Q", scale=None)
-    text = {"text": "text:N", "fill": fill("color:N")}
+    text = {"text": alt.Text("text:N"), "fill": fill("color:N")}
     ramp = {"width": RAMP_WIDTH, "height": RAMP_HEIGHT, "align": "left", "baseline": "top", "aspect": False}
     boxes = base["boxes"].mark_rect(x2=alt.expr("datum.x2"), y2=alt.expr("datum.y2"), **plain)
     signs = base["signs"].mark_point(filled=False, opacity=1, **plain)
     shape, size = alt.Shape("path:N", scale=None), alt.Size("size:Q", scale=None)
     drawn = {
-        "images": base["images"].mark_image(**ramp, **plain).encode(url="uri:N"),
+        "images": base["images"].mark_image(**ramp, **plain).encode(url=alt.Url("uri:N")),
         "boxes": boxes.encode(fill=fill("fill:N"), stroke=stroke("stroke:N"), strokeWidth=width),
         "signs": signs.encode(shape=shape, size=size, stroke=stroke("color:N"), strokeWidth=width),
     }
@@ -265,7 +265,11 @@ def image(data: str, width: float, height: float, **mark: object) -> alt.Chart:
     """Sharp images of one size, from the fields x, y and uri of a table."""
     x, y = pixels()
     mark |= {"width": width, "height": height, "align": "left", "baseline": "top", "aria": False}
-    return alt.Chart(alt.NamedData(data)).mark_image(smooth=False, aspect=False, **mark).encode(x=x, y=y, url="uri:N")
+    return (
+        alt.Chart(alt.NamedData(data))
+        .mark_image(smooth=False, aspect=False, **mark)
+        .encode(x=x, y=y, url=alt.Url("uri:N"))
+    )
 
 
 def form(

@@ -7,7 +7,7 @@ Small maps are rectangles with tooltips, larger ones an image with a readout und
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import altair as alt
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from attnviz.charts import axes, ends, frame, pixels, screen, state
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.frame import Frame, Ramp, box
-from attnviz.charts.picture import Form, Picture, Table
+from attnviz.charts.picture import Form, Picture, Table, formed
 from attnviz.charts.size import Size, size_of, within
 from attnviz.charts.state import State
 from attnviz.charts.style import Style
@@ -236,7 +236,7 @@ class Map:
         return table
 
 
-@lru_cache(maxsize=128)
+@formed(128)
 def _rectangles(
     size: Size, titles: tuple[str, str], upright: bool, numbers: tuple[str, ...], brush: bool, colors: Theme
 ) -> Form:
@@ -261,12 +261,12 @@ def _rectangles(
     )
     lit = alt.Chart(alt.NamedData("cells")).transform_filter(pointed).transform_filter("isValid(pointed.query)")
     lines = lit.mark_rect(fill=None, stroke=colors.accent, strokeWidth=1.5, aria=False, tooltip=None)
-    bands = [lines.encode(y=y, x=alt.value(0), x2=alt.value(size.width))]
-    bands += [lines.encode(x=x, y=alt.value(0), y2=alt.value(size.height))]
+    bands = [lines.encode(y=y, x=alt.XValue(0), x2=alt.X2Value(size.width))]
+    bands += [lines.encode(x=x, y=alt.YValue(0), y2=alt.Y2Value(size.height))]
     return _form([cells, strokes, *bands], size, colors)
 
 
-@lru_cache(maxsize=128)
+@formed(128)
 def _image(size: Size, colors: Theme) -> Form:
     """One image in place of all cells, and the frame, which carries the labels of the axes."""
     return _form([frame.image("map", size.width, size.height, tooltip=None)], size, colors)

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from attnviz.charts import frame, hatch, maps, pixels
 from attnviz.charts.domain import Domain, adapted, colored, domain_of, legend_of
 from attnviz.charts.frame import Frame, box, sign
-from attnviz.charts.picture import Form, Picture, columns
+from attnviz.charts.picture import Form, Picture, columns, formed
 from attnviz.charts.style import Style
 from attnviz.charts.theme import Theme
 from attnviz.core.amounts import written
@@ -153,7 +152,7 @@ def _scales(found: dict[Head, Cells], seen: dict[Site, Seen], kind: str) -> dict
 _COLUMNS = ("x", "y", "kind", "layer", "head", "rev", "uri", "name", "largest", "state")
 
 
-@lru_cache(maxsize=64)
+@formed(64)
 def _form(side: float, height: float, width: float, bottom: float, colors: Theme, beside: tuple[str, ...]) -> Form:
     fields = {"name": "head", "largest": "largest weight", "state": "state"}
     images = frame.image("heads", side, height, cursor="pointer").encode(tooltip=maps.tooltip(fields))

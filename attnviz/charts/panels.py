@@ -13,7 +13,7 @@ import numpy as np
 
 from attnviz.charts import frame, pixels
 from attnviz.charts.frame import Frame
-from attnviz.charts.picture import Form, Picture, Table, columns
+from attnviz.charts.picture import Form, Picture, Table, columns, formed
 from attnviz.charts.screen import around, at, frame_marks, mark, page, parts, signals, values
 from attnviz.charts.style import Style
 from attnviz.charts.theme import FONT, MONO, TEXT_SIZE, Theme
@@ -171,7 +171,7 @@ def limit_of(*tables: np.ndarray) -> float:
     return max((float(size[size < HUGE].max(initial=0.0)) for size in sizes), default=0.0)
 
 
-@lru_cache(maxsize=64)
+@formed(64)
 def _form(sizes: tuple[tuple[float, float], ...], colors: Theme) -> Form:
     return frame.form([frame.image(f"panel-{i}", *size) for i, size in enumerate(sizes)], 1, 1, colors)
 

@@ -1,14 +1,16 @@
 """A picture is a specification that seldom changes and tables that change with every click.
 
-Building and checking a specification takes Altair a tenth of a second, so it is built once for each form a picture can
-have. On the screen it stays while its tables are replaced in place.
+Building a specification takes Altair a tenth of a second, so it is built once for each form a picture can have. On the
+screen it stays while its tables are replaced in place.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import altair as alt
+from altair.utils.schemapi import debug_mode
 
 Table = dict[str, list]
 """Columns of plain values: numbers that are finite, strings, True, False and None."""
@@ -28,14 +30,22 @@ class Drawing(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """A Vega-Lite chart without its data, built and checked."""
+    """A Vega-Lite chart without its data."""
 
     chart: alt.LayerChart
     spec: dict[str, Any]
 
     @classmethod
     def of(cls, chart: alt.LayerChart) -> "Form":
-        return cls(chart, chart.to_dict())
+        return cls(chart, chart.to_dict(validate=False))
+
+
+def formed(most: int) -> Callable[[Callable[..., Form]], Callable[..., Form]]:
+    """Keeps the last forms that a function builds.
+
+    Altair holds nothing against its schema meanwhile, which takes as long again: the tests do, for each form.
+    """
+    return lambda build: lru_cache(most)(debug_mode(False)(build))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,6 @@
 """How alike heads look on one text: every two of them as a matrix under a tree, and each as a dot on a map."""
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Unpack
 
 import altair as alt
@@ -11,7 +10,7 @@ from attnviz import tables, words
 from attnviz.charts import frame, maps, pixels
 from attnviz.charts.frame import Frame, Ramp, box
 from attnviz.charts.mosaic import Head
-from attnviz.charts.picture import Form, Picture
+from attnviz.charts.picture import Form, Picture, formed
 from attnviz.charts.style import Style
 from attnviz.charts.theme import CHARACTER, Theme
 from attnviz.core.display import file_stem, in_title
@@ -176,14 +175,14 @@ def _framed(order: list[Head], cell: float, style: Style) -> Frame:
     return Frame(boxes=(box(0, low, side, low + cell, **line), box(low, 0, low + cell, side, **line)))
 
 
-@lru_cache(maxsize=32)
+@formed(32)
 def _matrix_form(side: float, cell: float, many: bool, colors: Theme) -> Form:
     """A rectangle per pair; of many heads an image, and over it a strip per row."""
     x, y = frame.pixels()
     names = {"name": "head"} | ({"near": "most alike"} if many else {"other": "other head", "text": "divergence"})
     stroke = {} if many else {"stroke": colors.background, "strokeWidth": 1 if cell > 8 else 0}
     cells = alt.Chart(alt.NamedData("pairs")).mark_rect(cursor="pointer", aria=False, **stroke)
-    cells = cells.encode(x=x, y=y, x2="x2:Q", y2="y2:Q", fill=alt.Fill("color:N", scale=None))
+    cells = cells.encode(x=x, y=y, x2=alt.X2("x2:Q"), y2=alt.Y2("y2:Q"), fill=alt.Fill("color:N", scale=None))
     cells = cells.encode(tooltip=maps.tooltip(names)).add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
     return frame.form([frame.image("image", side, side, tooltip=None)] * many + [cells], side, side, colors)
 
@@ -233,7 +232,7 @@ def _names(found: Divergences, places: list[list[float]], style: Style) -> Frame
     return Frame(tokens=tuple(drawn))
 
 
-@lru_cache(maxsize=4)
+@formed(4)
 def _dots_form(colors: Theme) -> Form:
     x, y = frame.pixels()
     points = alt.Chart(alt.NamedData("dots")).mark_point(

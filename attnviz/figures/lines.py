@@ -1,7 +1,7 @@
 """Heads as lines from the tokens that look to the tokens that are looked at: the opacity of a line is its weight."""
 
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Unpack
 
 import altair as alt
@@ -10,7 +10,7 @@ import pandas as pd
 from attnviz import words
 from attnviz.charts import frame, maps
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.picture import Form, Picture, columns
+from attnviz.charts.picture import Form, Picture, columns, formed
 from attnviz.charts.style import Style
 from attnviz.charts.theme import Theme
 from attnviz.core.display import as_sentence, in_title
@@ -132,7 +132,7 @@ _MEANT = (
 _POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === pointed.index[0]"
 
 
-@lru_cache(maxsize=64)
+@formed(64)
 def _form(height: float, colors: Theme) -> Form:
     x, y = frame.pixels()
     ends = {"x": x, "y": y, "x2": "x2:Q", "y2": "y2:Q"}

@@ -14,7 +14,7 @@ from attnviz import tables
 from attnviz.charts import frame, maps, pixels
 from attnviz.charts.domain import Domain, domain_of
 from attnviz.charts.frame import Frame, box, text_width, words
-from attnviz.charts.picture import Form, Picture, columns
+from attnviz.charts.picture import Form, Picture, columns, formed
 from attnviz.charts.style import Style
 from attnviz.charts.theme import DARK, LINE, Theme
 from attnviz.core.display import in_title, shown
@@ -205,7 +205,7 @@ class _Pictures:
 COLUMNS = ("x", "y", "x2", "y2", "fill", "cover", "query", "key", "rev", *TOOLTIP)
 
 
-@lru_cache(maxsize=8)
+@formed(8)
 def _form(colors: Theme, wide: float, high: float, width: float) -> Form:
     x, y = frame.pixels()
     cells = (
@@ -225,7 +225,7 @@ def _form(colors: Theme, wide: float, high: float, width: float) -> Form:
     picture = alt.Chart(alt.NamedData("pictures")).mark_image(
         width=wide, height=high, align="left", baseline="top", aspect=False, aria=False, tooltip=None
     )
-    return frame.form([picture.encode(x=x, y=y, url="uri:N"), cells], width, 1, colors)
+    return frame.form([picture.encode(x=x, y=y, url=alt.Url("uri:N")), cells], width, 1, colors)
 
 
 @lru_cache(maxsize=8)

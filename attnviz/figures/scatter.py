@@ -1,6 +1,5 @@
 """Every head as a mark by one or two of its numbers: stacked dots, or a scatter."""
 
-from functools import lru_cache
 from typing import Unpack
 
 import altair as alt
@@ -8,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from attnviz.charts import frame, maps
-from attnviz.charts.picture import Form, Picture
+from attnviz.charts.picture import Form, Picture, formed
 from attnviz.charts.style import Style
 from attnviz.charts.theme import Theme, config
 from attnviz.core.display import file_stem, in_title
@@ -88,7 +87,7 @@ def _stacked(values: pd.Series) -> tuple[pd.Series, pd.Series]:
     return low + (bins + 0.5) * step, bins.groupby(bins).cumcount() + 0.5
 
 
-@lru_cache(maxsize=64)
+@formed(64)
 def _form(titles: tuple[str, ...], kinds: tuple[str, ...], side: int, colors: Theme) -> Form:
     """Marks on Altair's own axes."""
     x, y = _axes(titles, colors)

@@ -1,6 +1,5 @@
 """How alike the sentences of a batch are to a model, and how far a change moved each: a small map with its numbers."""
 
-from functools import lru_cache
 from typing import Unpack
 
 import altair as alt
@@ -9,7 +8,7 @@ import numpy as np
 from attnviz import metrics, tables, words
 from attnviz.charts import axes, frame, pixels
 from attnviz.charts.frame import Frame, text_width
-from attnviz.charts.picture import Form, Picture
+from attnviz.charts.picture import Form, Picture, formed
 from attnviz.charts.style import Style
 from attnviz.charts.theme import STOPS, TEXT_SIZE, Theme, config
 from attnviz.core.amounts import written
@@ -91,7 +90,7 @@ def _cells(cosine: np.ndarray, bands: list[str], colors: Theme) -> dict[str, lis
     }
 
 
-@lru_cache(maxsize=4)
+@formed(4)
 def _form(colors: Theme) -> Form:
     """A square per pair, and its number; the sentences are beside their rows, counted from 1 as lines are."""
     scale = alt.Scale(domain=STOPS, range=colors.ramp, interpolate="rgb", clamp=True)
@@ -103,6 +102,6 @@ def _form(colors: Theme) -> Form:
     ground = alt.when("isValid(datum.cosine)").then(alt.Color("cosine:Q", scale=scale, legend=legend))
     squares = base.mark_rect(stroke=colors.background, aria=False, tooltip=None)
     squares = squares.encode(color=ground.otherwise(alt.value(colors.blocked)))
-    texts = base.mark_text(aria=False, tooltip=None).encode(text="text:N", fill=alt.Fill("ink:N", scale=None))
+    texts = base.mark_text(aria=False, tooltip=None).encode(text=alt.Text("text:N"), fill=alt.Fill("ink:N", scale=None))
     chart = alt.layer(*frame.layers(), squares, texts, width=alt.Step(CELL), height=alt.Step(CELL), autosize="pad")
     return Form.of(chart.configure(**config(colors)))

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Unpack
 
 import altair as alt
@@ -14,7 +13,7 @@ from attnviz.charts import axes, frame, hatch, maps, pixels, state
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.domain import MAY_ATTEND, NOT_A_NUMBER, POLICIES, Domain, domain_of
 from attnviz.charts.frame import Entry, Frame, box, sign, text_width, words
-from attnviz.charts.picture import Form, Picture, columns
+from attnviz.charts.picture import Form, Picture, columns, formed
 from attnviz.charts.style import Style
 from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme
 from attnviz.core import display
@@ -231,7 +230,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-@lru_cache(maxsize=4)
+@formed(4)
 def _form(colors: Theme) -> Form:
     x, y = frame.pixels()
     base = alt.Chart(alt.NamedData("words of the text"))
@@ -252,7 +251,7 @@ def _form(colors: Theme) -> Form:
     ).encode(
         x=alt.X("middle:Q", scale=None, axis=None),
         y=alt.Y("line:Q", scale=None, axis=None),
-        text="text:N",
+        text=alt.Text("text:N"),
         fill=alt.Fill("ink:N", scale=None),
     )
     # The texts let the pointer through to their grounds: they stand below all that is around.
