@@ -20,6 +20,10 @@ USUAL = 5e9
 """Operations per second that are assumed for these: less than any machine of the last ten years."""
 
 
+NARROWEST = 64
+"""Width of a head below which a cell takes no less time: its exp is most of it."""
+
+
 @dataclass(frozen=True)
 class Estimate:
     """Of a run, or of maps.
@@ -58,8 +62,9 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
 
     - seconds = (4 · cells · d_model, of each attention call, + 2 · tokens · parameters) / operations per second. The
       cells of a head are the pairs that `core.attention.attend` computes: of long texts not those of tiles that a mask
-      blocks. A decoder is taken to hide the future, an encoder to hide nothing. Parameters that a source does not
-      state are taken to be 12 · d_model² for each layer, as in a Transformer.
+      blocks; a head narrower than `NARROWEST` takes no less time. A decoder is taken to hide the future, an encoder to
+      hide nothing. Parameters that a source does not state are taken to be 12 · d_model² for each layer, as in a
+      Transformer.
     - kept = 4 · tokens · (3 · d_model for each call + d_model + words, what it says) + 8 · tokens · heads of each call.
     - bytes = kept + 32 · tokens · d_model, what a layer holds meanwhile, + 8 · length² for each sentence of a model of
       transformers, whose masks may be that large. Blocks of at most 64 MB are not counted.
@@ -67,7 +72,8 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
     layers, width, tokens = len(source.sites), source.d_model, sentences * length
     cells = sum(_computed(_mask(edits, site.kind), length) for site in source.sites)
     parameters = source.facts.parameters if source.facts else 12 * width**2 * layers
-    operations = 4 * sentences * cells * width + 2 * tokens * parameters
+    heads = source.num_heads * max(NARROWEST, width // source.num_heads)
+    operations = 4 * sentences * cells * heads + 2 * tokens * parameters
     words = source.facts.words if source.facts else 0
     kept = 4 * tokens * (3 * width * layers + width + words) + 8 * tokens * source.num_heads * layers
     masks = 8 * sentences * length**2 if source.facts else 0
@@ -86,7 +92,7 @@ def of_maps(step: Step, maps: int = 1, *, rows: range | None = None, columns: ra
     whole = rows is None and columns is None and queries == keys and isinstance(step.mask, Mask)
     sides = [queries if rows is None else len(rows), keys if columns is None else len(columns)]
     cells = _computed(step.mask, queries) if whole else sides[0] * sides[1]
-    operations = 2 * maps * cells * (step.query.shape[-1] + step.value.shape[-1])
+    operations = 2 * maps * cells * max(2 * NARROWEST, step.query.shape[-1] + step.value.shape[-1])
     rate = USUAL if operations < FEW else operations_per_second()
     return Estimate(max(sides), operations / rate, (12 * maps + 2) << 20, 0, maps)
 
