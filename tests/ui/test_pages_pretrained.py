@@ -174,9 +174,10 @@ def test_the_next_token_before_and_after(folder):
     old, new = (one.prediction.most_probable(7, 1)[0] for one in (before, after))
 
     assert old[1] != pytest.approx(new[1], abs=0.01)
-    assert f"Predicted next word after '[SEP]' (7): '{old[0]}' {old[1]:.2f}" in said(pretrained(model, text=CAT))
+    then, now = (f"'{word}' {percent(share)}" for word, share in (old, new))
+    assert f"Predicted next word after '[SEP]' (7): {then}" in said(pretrained(model, text=CAT))
     app = pretrained(model, text=CAT, off="d0.1")
-    assert f"Predicted next word after '[SEP]' (7): '{new[0]}' {new[1]:.2f}before: '{old[0]}' {old[1]:.2f}" in said(app)
+    assert f"Predicted next word after '[SEP]' (7): {now}before: {then}" in said(app)
     assert any("Next word after" in spec for spec in specs(app))
     assert "Predicted next word after 'sat' (3)" in said(pretrained(model, text=CAT, cell="3.1"))
 
@@ -189,9 +190,9 @@ def test_each_blank_before_and_after(folder):
     other = pretrained(model, text=BLANK, off="e0.1", cell="6.0", effect="blanks")
 
     for at, page in ((2, app), (6, other)):
-        old, new = (one.prediction.most_probable(at, 1)[0] for one in (before, after))
-        says = f"Predicted word in place of '[MASK]' ({at}): '{new[0]}' {new[1]:.2f}before: '{old[0]}' {old[1]:.2f}"
-        assert says in said(page)
+        found = (one.prediction.most_probable(at, 1)[0] for one in (before, after))
+        then, now = (f"'{word}' {percent(share)}" for word, share in found)
+        assert f"Predicted word in place of '[MASK]' ({at}): {now}before: {then}" in said(page)
     assert app.button_group(key="effect").value == "one blank"
     assert other.button_group(key="effect").value == "blanks"
     assert "There is no blank in the sentence" in said(pretrained(model, text=CAT))
