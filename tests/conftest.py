@@ -42,3 +42,18 @@ def installed(tmp_path_factory, worker_id):
     folder = (of_run if worker_id == "master" else of_run.parent) / "installed"
     folder.mkdir(exist_ok=True)
     return Installed(folder)
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    """Runs a command of the shell in an empty folder; gives status, stdout and stderr."""
+    from attnviz.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(arguments)
+        return status, *capsys.readouterr()
+
+    return run

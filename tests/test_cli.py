@@ -23,18 +23,6 @@ CAT = "The cat sat on the mat"
 SCRATCH = ("--model", "scratch")
 
 
-@pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    """Runs a command in an empty folder; gives status, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = main(arguments)
-        return status, *capsys.readouterr()
-
-    return run
-
-
 def test_a_head_becomes_a_picture_and_its_numbers(run, tmp_path):
     """The ending says the format; the numbers are those of the run from Python."""
     changed = ["--layer", "1", "--head", "2", "--mask", "subsequent", "--off", "0.3", "--temperature", "0.5"]

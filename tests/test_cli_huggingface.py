@@ -23,7 +23,7 @@ from families import build
 from huggingface_hub import constants
 
 from attnviz import api, metrics
-from attnviz.cli import download, main
+from attnviz.cli import download
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.sources.huggingface import source, trial
@@ -77,19 +77,6 @@ def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     yield folder
     source._models.clear()
-
-
-@pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    """Runs a command in an empty folder; gives status, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        status = main(arguments)
-        return status, *capsys.readouterr()
-
-    return run
 
 
 def edits(kind: str) -> Edits:

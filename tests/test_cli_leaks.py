@@ -1,11 +1,10 @@
 """The command `leaks`: what is printed, what is written, and the exit status."""
 
 import csv
+from functools import partial
 
 import pytest
 import tiny
-
-from attnviz.cli import main
 
 CAT = "the black cat"
 
@@ -18,14 +17,9 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
+def run(run):
     """Runs the command in an empty folder; gives status, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        return main(("leaks", *arguments)), *capsys.readouterr()
-
-    return run
+    return partial(run, "leaks")
 
 
 def test_no_leak_is_0(run):

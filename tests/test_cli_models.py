@@ -23,18 +23,6 @@ def folder(tmp_path_factory):
     tiny.forget()
 
 
-@pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    """Runs a command in an empty folder; gives status, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = main(arguments)
-        return status, *capsys.readouterr()
-
-    return run
-
-
 # What is shown
 
 

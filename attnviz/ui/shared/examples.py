@@ -58,11 +58,6 @@ def typed(text: str, texts: dict[str, str]) -> str | None:
     return None if text == next(iter(texts.values())) else text
 
 
-def opening_text(source: Source) -> str:
-    """The text that a model opens with."""
-    return next(iter(of_model(source).values()))
-
-
 def of_model(source: Source) -> dict[str, str]:
     """The examples of a model; the first is the one it opens with."""
     if source.card is not None:
