@@ -70,6 +70,7 @@ MADE = {
     "next_word": lambda record, site: figures.next_word(record, 1, before=record),
     "overview": lambda record, site: figures.overview(record),
     "patches": lambda record, site: figures.patches(record, site, 0, chosen=1),
+    "phrase": lambda record, site: figures.phrase(record, site.kind, 1, [(0, 1), (2, 3)]),
     "rollout": lambda record, site: figures.rollout(traced(record)),
     "rollout_row": lambda record, site: figures.rollout_row(traced(record), 1),
     "row": lambda record, site: figures.row(record, site, 0, walk.row(record, site, 0, 1), key=0),
@@ -81,8 +82,8 @@ MADE = {
 }
 """Every figure of a record, by the name of its function."""
 
-OF_NO_RECORD = {"leaks", "losses", "spread", "states"}
-"""Figures of a test that runs the model, of a training, of dot products, and of an array."""
+OF_NO_RECORD = {"distance_over_corpus", "leaks", "losses", "over_corpus", "spread", "states"}
+"""Figures of a corpus, of a test that runs the model, of a training, of dot products, and of an array."""
 
 
 def embeds(folder):
