@@ -26,6 +26,7 @@ from attnviz.ui.learn.going import (
     strayed,
     worth_keeping,
 )
+from attnviz.ui.learn.museum import FOUND
 from attnviz.ui.shared import edits, look, pages, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.state import control
@@ -131,7 +132,8 @@ def _asked(step: Step, look_at: Look) -> None:
     if step.wrong and strayed(step, now):
         note(_picked(step, look_at) + step.wrong, "notice")
     if picked := now[PICKED]:
-        note(words.FIRST_TRY if picked == step.right else words.NOT_THIS.format(hint=step.hint), "notice")
+        first = words.FIND_MORE.format(more=step.finds - len(now[FOUND])) if step.finds else words.FIRST_TRY
+        note(first if picked == step.right else words.NOT_THIS.format(hint=step.hint), "notice")
 
 
 def _picked(step: Step, at: Look) -> str:
@@ -145,8 +147,9 @@ def _picked(step: Step, at: Look) -> str:
 
 def _answered(lesson: Lesson, step: Step, number: int) -> None:
     """The answer once it is done, and the way on."""
-    done = number in state.get(LEARNED) or not (step.goal or step.finds)
-    if done and step.answer:
+    nothing_to_do = not (step.goal or step.finds)
+    done = number in state.get(LEARNED) or nothing_to_do
+    if step.answer and (answered(step, state.now()) or nothing_to_do):  # not yet where a chapter is done once more
         st.success(step.answer, icon=":material/check_circle:")
     if done and number == len(lesson.steps) and lesson.closing:
         _closing(lesson)

@@ -79,22 +79,30 @@ if (!window.attnvizLinks) {
       return {};
     }
   };
+  const parts = (link, name) => (link?.searchParams.get(name) || "").split("-").filter(Boolean);
   document.addEventListener("animationstart", ({animationName, target}) => {
     if (animationName !== "learned") return;
-    const {lesson, done, link} = target.dataset, kept = lessons(), before = kept[lesson];
-    if (done) {
+    const {lesson, done, link} = target.dataset, kept = lessons();
+    let there = /^\/(?!\/)/.test(kept[lesson]) ? new URL(kept[lesson], location.href) : null;
+    if (done) {  // what was done before stays done, whatever link one came by
+      const now = new URL(`${location.pathname}?${link}`, location.href);
+      for (const name of ["learned", "found"]) {
+        const all = new Set([...parts(now, name), ...parts(there, name)]);
+        if (all.size) now.searchParams.set(name, [...all].join("-"));
+      }
+      there = now;
       try {
-        localStorage.setItem("attnviz.lessons", JSON.stringify({...kept, [lesson]: `${location.pathname}?${link}`}));
+        localStorage.setItem("attnviz.lessons", JSON.stringify({...kept, [lesson]: now.pathname + now.search}));
       } catch { /* this browser keeps nothing: the link holds it */ }
-    } else if (/^\/(?!\/)/.test(before)) {
-      const many = (new URL(before, location.href).searchParams.get("learned") || "").split("-").length;
-      const way = make("a", `Go on where you stopped: ${many} done`, {href: before});
-      way.addEventListener("click", (event) => {
-        event.preventDefault();
-        follow(before);
-      });
-      target.replaceChildren(way);
     }
+    const many = parts(there, "learned").length;
+    if (many <= done.split("-").filter(Boolean).length) return;
+    const way = make("a", `Go on where you stopped: ${many} done`, {href: there.pathname + there.search});
+    way.addEventListener("click", (event) => {
+      event.preventDefault();
+      follow(there.pathname + there.search);
+    });
+    target.replaceChildren(way);
   });
 
   document.addEventListener("toggle", (event) => {
