@@ -47,7 +47,7 @@ def bytes_of(folder):
 def test_a_worker_and_the_driver_are_killed_and_the_atlas_comes_out_the_same(count, tmp_path):
     """kill -9 of a worker costs no shard, kill -9 of the driver none that was done; no worker outlives its driver."""
     corpus = tmp_path / "corpus.txt"
-    corpus.write_text("".join(f"a b {chr(99 + i % 9)} a b\n" for i in range(12)))
+    corpus.write_text("".join(f"a b {chr(99 + i % 9)} a b\n" for i in range(count)))
     (tmp_path / "driver.py").write_text(DRIVER)
     command = [sys.executable, tmp_path / "driver.py", corpus, tmp_path / "killed"]
     ran = subprocess.run(

@@ -37,6 +37,11 @@ class Newcomer:
         expect(self.page.get_by_text(text).first, self.name).to_be_visible()
 
 
+FILED = """new MutationObserver(() => { window.filed ||= !!document.querySelector(".opening img"); })
+.observe(document, {childList: true, subtree: true})"""
+"""Whether a picture of a file was there; it may be for a moment only."""
+
+
 def are_as_in_the_file(page, scheme, size):
     """Nothing moves or changes as they take the place of the files; else `make opening`."""
     for drawn, file in zip(opening.shown(page), opening.filed(scheme, size), strict=True):
@@ -60,11 +65,12 @@ def test_a_first_visit_sees_its_pictures_at_once(window, server, size, scheme):
 def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
     """Before them the first screen says, without a click, what this is and where a head looks. No change moves it."""
     context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.goto(server, wait_until="commit")
-    expect(page.locator(".opening img").first).to_be_visible()  # a file, until the true pictures are drawn
+    page.add_init_script(FILED)
+    page.goto(server)
     page.wait_for_selector(driver.SHOWN)
     driver.settled(page)
     expect(page.locator(".opening > *")).to_have_count(0)
+    assert page.evaluate("window.filed"), "no file stood there until the true pictures were drawn"
     are_as_in_the_file(page, "light", "wide")
     newcomer = Newcomer(page)
     with newcomer.task("what is this"):
