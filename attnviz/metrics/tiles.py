@@ -53,7 +53,7 @@ class Pooled:
 
     @property
     def nbytes(self) -> int:
-        """Of its arrays."""
+        """The size of its arrays in bytes."""
         return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
 
     @property

@@ -40,7 +40,7 @@ def turn(page: Page, name: str) -> None:
 
 
 def test_the_first_screen_has_it_all_and_a_typed_sentence_is_translated(page, server):
-    """At 1440 x 900, without scrolling: the alignment, the translation, what the head does, and how that is known.
+    """All of it at 1440 x 900 without scrolling: the alignment, the translation, what the head does, and the evidence.
 
     Step by step, the next word, or the output stand beside the picture. Another sentence of the grammar is written in
     French, and stays with another model.

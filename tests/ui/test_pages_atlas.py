@@ -81,7 +81,9 @@ def test_a_model_without_an_atlas_says_how_to_build_one(tmp_path, monkeypatch):
     app = opened(atlas_page, model="constructed", **{"atlas-of": "previous"})
     assert "The corpus changed" in html(app)
     shutil.rmtree(tmp_path / "atlas")
-    assert "There is no atlas of constructed here" in html(opened(atlas_page, model="constructed"))
+    said = html(opened(atlas_page, model="constructed"))
+    assert "There is no atlas of constructed here" in said
+    assert "There is no atlas in" in said  # the folder that was named
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -14,6 +14,7 @@ from attnviz.sources.base import Source
 from attnviz.ui.shared import state
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import note
 
 FOLDERS = "ATTNVIZ_ATLAS"
 """The variable of the environment with folders of atlases; their names are separated as those of PATH are."""
@@ -23,6 +24,9 @@ ATLAS: Setting[str | None] = kept("atlas", None, of="model")
 
 def chosen(source: Source) -> Atlas | None:
     """The atlas of a model; one of several is chosen on the page. None if there is none."""
+    for problem in _tried():
+        if isinstance(problem, AttnvizError):
+            note(str(problem), "notice")
     there = {str(one.folder): one for one in _built() if _is_of(one, source)}
     if len(there) < 2:
         return next(iter(there.values()), None)
@@ -44,10 +48,14 @@ def _is_of(found: Atlas, source: Source) -> bool:
 
 
 def _built() -> list[Atlas]:
+    return [one for one in _tried() if isinstance(one, Atlas)]
+
+
+def _tried() -> list[Atlas | AttnvizError]:
+    """Each atlas, or why it cannot be opened."""
     named = filter(None, os.environ.get(FOLDERS, "").split(os.pathsep))
     shipped = sorted(assets.path("atlas").iterdir()) if assets.path("atlas").is_dir() else []
-    found = [_opened(folder, _changed(folder)) for folder in (*map(Path, named), *shipped)]
-    return [one for one in found if one is not None]
+    return [_opened(folder, _changed(folder)) for folder in (*map(Path, named), *shipped)]
 
 
 def _changed(folder: Path) -> float:
@@ -59,9 +67,9 @@ def _changed(folder: Path) -> float:
 
 
 @lru_cache(maxsize=32)
-def _opened(folder: Path, changed: float) -> Atlas | None:
-    """An atlas; None for one that cannot be opened, which the shell says why."""
+def _opened(folder: Path, changed: float) -> Atlas | AttnvizError:
+    """An atlas as it was when it changed last, or why it cannot be opened."""
     try:
         return opened.open(folder)
-    except AttnvizError:
-        return None
+    except AttnvizError as problem:
+        return problem

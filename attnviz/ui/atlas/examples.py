@@ -5,6 +5,7 @@ from html import escape
 import pandas as pd
 import streamlit as st
 
+from attnviz import metrics
 from attnviz.atlas.opened import Atlas
 from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
@@ -73,10 +74,9 @@ def _cell(record: Record, at: Look, row: dict) -> Cell:
     """The cell of a pair; of another example the largest weight of the rows that have a choice."""
     if "query" in row:
         return int(row["query"]), int(row["key"])
-    weights = record.step(at.site).weights(at.number).nan_to_num()
-    first = min(1, len(weights) - 1)
-    best = int(weights[first:].argmax())
-    return first + best // weights.shape[1], best % weights.shape[1]
+    largest, keys = metrics.strongest(record.step(at.site), at.number)
+    query = 1 + int(largest[1:].argmax()) if len(largest) > 1 else 0
+    return query, int(keys[query])
 
 
 def _shaded(record: Record, at: Look, cell: Cell) -> str:

@@ -144,7 +144,7 @@ def leave(but: Collection[Hashable] = ()) -> None:
 
 class _Beside(threading.local):
     keys: frozenset[Hashable] = frozenset()
-    """Of what is waited for beside what a page shows."""
+    """The runs that a page waits for while it shows all else."""
 
 
 _beside = _Beside()
