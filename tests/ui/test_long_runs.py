@@ -3,17 +3,18 @@
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 
 import pytest
 from test_hostile_pages import compare_page, overview_page
 from test_pages import button, heads_page, html, masks_page, opened
 
 from attnviz import api
+from attnviz.charts import size
 from attnviz.core import attention, progress
 from attnviz.core.errors import Canceled
 from attnviz.core.record import Record
-from attnviz.metrics import beside
+from attnviz.metrics import beside, rows, tiles
 from attnviz.sources import estimate
 from attnviz.ui.shared import budget, cache, runs
 
@@ -71,6 +72,29 @@ def test_a_long_run_shows_how_far_it_is_and_then_the_page(slow):
     assert not app.exception
     assert app.get("vega_lite_chart")
     assert not app.get("progress")
+
+
+def test_the_tiles_that_a_page_shows_first_are_made_in_the_thread_of_its_run(slow, monkeypatch):
+    """Of the chosen head; when the page is drawn they are there."""
+    for module, name in ((size, "RECTANGLES"), (size, "PIXELS"), (rows, "LONG")):
+        monkeypatch.setattr(module, name, 3)
+    made, pooled = [], tiles.Tiles.pooled
+
+    def noted(these: tiles.Tiles) -> tiles.Pooled:
+        made.append((current_thread().name, these.largest_alone))
+        return pooled(these)
+
+    monkeypatch.setattr(tiles.Tiles, "pooled", noted)
+    app = opened(model="constructed", text=f"{TEXT} in tiles", show="1")
+    slow.set()
+    settled()
+    assert made == [("attnviz-run", False)]
+
+    app.run()
+
+    assert app.get("vega_lite_chart")
+    assert made.count(("attnviz-run", False)) == 1
+    assert not [thread for thread, largest_alone in made[1:] if not largest_alone]
 
 
 def test_a_canceled_run_ends_and_leaves_text_and_state(slow):

@@ -51,6 +51,11 @@ def form(at: Look) -> str:
     return control(st.segmented_control, "Shown as", FORM, there, shown=chosen, lead="")
 
 
+def whole_map() -> bool:
+    """Whether a map is shown, all of it, each token as it is."""
+    return (state.get(FORM), state.get(zoom.ZOOM), state.get(look.VIEW)) == ("map", (), View())
+
+
 def controls(form: str, at: Look) -> None:
     """What can be chosen of this form alone."""
     if form == "map":

@@ -4,7 +4,10 @@ from functools import partial
 
 import streamlit as st
 
-from attnviz import figures
+from attnviz import figures, views
+from attnviz.charts.size import size_of
+from attnviz.core.edits import Site
+from attnviz.core.record import Record
 from attnviz.sources.base import Source
 from attnviz.ui.heads import forms
 from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, runs, says, toolbar, zoom
@@ -13,7 +16,7 @@ from attnviz.ui.shared.text import label
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
-    bar = toolbar.bar(source, lines, combined=True)
+    bar = toolbar.bar(source, lines, combined=True, first=_tiles if forms.whole_map() else None)
     at = bar.at
     with bar.view:
         form = forms.form(at)
@@ -38,6 +41,13 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         pictures.numbers(figure, key, "this head")
     with left:
         _every(at, shown, zoom.framed(at) if form == "map" else {})
+
+
+def _tiles(site: Site, head: int | str, sentence: int, record: Record) -> None:
+    """The tiles of the large map, which are kept: of 32,768 tokens they take seconds."""
+    seen = views.see(record, site, sentence=sentence)
+    if (tile := size_of(len(seen.queries), len(seen.keys)).tile) > 1:
+        seen.cells([head], tile)
 
 
 def _every(at: Look, shown: dict, framed: dict) -> None:

@@ -172,10 +172,16 @@ def record(source: Source, lines: tuple[str, ...], edits: Edits = Edits()) -> Re
     if _page.waits and cost.kept > LONG:
         _long_texts.acquire()
         _page.waits = False
-    make = partial(KEPT.get, key, partial(_run, key, source))
+    make, then = partial(KEPT.get, key, partial(_run, key, source)), _page.then
+    _page.then = None
     if cost.seconds < budget.SILENT or key in KEPT or key in _used:
         return make()
-    return runs.get(key, make, cost, tuple(map(source.site_name, source.sites)))
+    return runs.get(key, make, cost, tuple(map(source.site_name, source.sites)), then=then)
+
+
+def prepare(then: Callable[[Record], object]) -> None:
+    """Say what is asked of this page's first record: of a long run it is made in the thread of the run, at its end."""
+    _page.then = then
 
 
 def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
@@ -201,7 +207,7 @@ def reading(record: Record, targets: tuple[Sentence, ...]) -> Record:
 @contextmanager
 def page() -> Iterator[None]:
     """Around the run of a page: if its text is long it waits here for others with long texts, to its first record."""
-    _page.waits = True
+    _page.waits, _page.then = True, None
     try:
         yield
     finally:
@@ -213,6 +219,8 @@ def page() -> Iterator[None]:
 class _Page(threading.local):
     waits = False
     """Whether a page that runs in this thread has to wait before it shows a long text."""
+    then: Callable[[Record], object] | None = None
+    """What is asked of its first record."""
 
 
 _page, _long_texts = _Page(), threading.BoundedSemaphore(MOST_LONG)
@@ -284,8 +292,9 @@ def drawn(make: Callable[..., Figure], *args, cost: Estimate | None = None, **se
     describe = partial(KEPT.get, ("describe", *key), figure.describe)
 
     def show() -> arrow.Shown:
-        if cost is not None:  # what is said of it goes through the map, too
+        drawn = arrow.shown(*figure.drawn_for_screen())
+        if cost is not None:  # what is said of it is of the map, too, and known once its tiles are
             describe()
-        return arrow.shown(*figure.drawn_for_screen())
+        return drawn
 
     return replace(figure, show=lambda: _worked(("show", *key), show, cost), describe=describe)

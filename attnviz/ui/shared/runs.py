@@ -61,6 +61,7 @@ class Run(Progress):
         begun: when it was begun, or its turn came.
         has_turn: whether it computes.
         settled: set once it is over, however.
+        then: what a page asks of its value first.
         value, error: what came of it.
     """
 
@@ -71,6 +72,7 @@ class Run(Progress):
     begun: float = field(default_factory=time.monotonic)
     has_turn: bool = False
     settled: threading.Event = field(default_factory=threading.Event)
+    then: Callable[[object], object] | None = None
     value: object = None
     error: Exception | None = None
     seen: float = field(default_factory=time.monotonic)
@@ -90,6 +92,8 @@ class Run(Progress):
             try:
                 with watched(self):
                     self.value = make()
+                    if self.then is not None:
+                        self.then(self.value)
             finally:
                 _turns.release()
         except Exception as error:
@@ -108,12 +112,14 @@ def get(
     names: tuple[str, ...] = (),
     *,
     within: float | None = None,
+    then: Callable[[object], object] | None = None,
 ) -> object:
     """What a run gives, if it comes at once.
 
     Args:
         names: of its attention calls; of a picture none.
         within: seconds that count as at once.
+        then: what the page asks of it first, so that it is there when the page is: made in the run's own thread.
 
     Raises:
         Waiting: if it does not, or if this session has canceled it.
@@ -128,6 +134,7 @@ def get(
             run = _runs[key] = Run(len(names) or max(1, cost.maps), key=key, cost=cost, names=names, sessions={session})
             threading.Thread(target=run.work, args=(make,), name="attnviz-run", daemon=True).start()
         run.sessions.add(session)
+        run.then = then or run.then
     if not run.settled.wait(AT_ONCE if within is None else within):
         raise Waiting(run)
     if run.error is not None:
@@ -206,7 +213,7 @@ def _tell(run: Run) -> None:
     elif not run.names:
         st.progress(run.share, text=f"{run.cost.what} · {run.share:.0%}")
     elif run.done >= run.calls:
-        st.progress(1.0, text="Attention is computed; what the model says is next")
+        st.progress(1.0, text="Attention is computed; what the page shows of it is next")
     else:
         call = f"{run.names[run.done]}, call {run.done + 1} of {run.calls}"
         st.progress(run.share, text=f"{call} · {run.share:.0%} of all attention")
