@@ -76,10 +76,3 @@ def plural(noun: str, number: int) -> str:
 def _odd(value: float) -> str:
     """A number that is not finite."""
     return "NaN" if math.isnan(value) else "∞" if value > 0 else "−∞"
-
-
-def duration(seconds: float) -> str:
-    """How long something takes, about: "1 second", "40 seconds", "3 minutes"."""
-    if seconds < 60:
-        return counted(max(1, round(seconds)), "second")
-    return counted(round(seconds / 60), "minute")

@@ -3,7 +3,7 @@
 Like a tap it belongs to one run. It is not handed down the model: who waits for a run knows nothing of its code.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Progress:
     """Of a run that is going on, to be read and ended from any thread.
 
     Attributes:
-        calls: attention calls of the run, or maps to go through.
+        calls: attention calls of the run, or maps to go through, or what is `counted`.
         done: those that are over.
         part: how much of the next one is, from 0 to 1.
         canceled: set it, and the run ends within one block of a call.
@@ -48,6 +48,33 @@ def watched(progress: Progress) -> Iterator[None]:
         yield
     finally:
         _watched.reset(token)
+
+
+@contextmanager
+def counted(of: int) -> Iterator[Callable[[int, int], None]]:
+    """Meanwhile a run is as far as it is reported to be, in heads or texts, and not as its attention calls are.
+
+    Gives what takes how many are done, of how many; that raises `Canceled`, as `tell` does.
+    """
+    run = _watched.get() or Progress(of)
+    run.calls, run.done, run.part = of, 0, 0.0
+
+    def report(done: int, of: int) -> None:
+        run.calls, run.done = of, done
+        tell(0.0)
+
+    with watched(_Within(1, run=run)):
+        yield report
+
+
+@dataclass(eq=False)
+class _Within(Progress):
+    """Attention calls of a run that is counted otherwise: they end with it."""
+
+    run: Progress | None = None
+
+    def is_wanted(self) -> bool:
+        return self.run.is_wanted()
 
 
 def tell(part: float) -> None:

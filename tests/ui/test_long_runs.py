@@ -9,13 +9,14 @@ import pytest
 from test_hostile_pages import compare_page, overview_page
 from test_pages import button, heads_page, html, masks_page, opened
 
-from attnviz import api
+from attnviz import ablation, api, texts
 from attnviz.charts import size
 from attnviz.core import attention, progress
 from attnviz.core.errors import Canceled
 from attnviz.core.record import Record
 from attnviz.metrics import beside, rows, tiles
 from attnviz.sources import estimate
+from attnviz.ui.overview import numbers
 from attnviz.ui.shared import budget, cache, runs
 
 PATIENCE = 60
@@ -287,3 +288,52 @@ def test_the_head_comes_from_blocks_however_long_the_text(monkeypatch):
 
     assert not app.exception
     assert "120 queries by 120 keys" in html(app)
+
+
+@pytest.mark.parametrize(
+    ("panel", "key", "module", "name", "said"),
+    [
+        ("Switch-off test", "switch each off", ablation, "sweep", "1 of 8 heads"),
+        ("Over many texts", "measure texts", texts, "over_texts", "1 of 50 texts"),
+        ("All heads", "measure heads", numbers, "head_metrics", "1 of 392 weights"),
+    ],
+)
+def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(
+    panel, key, module, name, said, monkeypatch
+):
+    """It is told of and ended as runs are, begins again when asked to, and then is there."""
+    go, measure, calls = Event(), getattr(module, name), []
+    of = int(said.split()[2])
+
+    def waits(*args, report, **named) -> object:
+        calls.append(name)
+        while not go.wait(0.01):
+            report(1, of)
+        return measure(*args, report=report, **named)
+
+    monkeypatch.setattr(module, name, waits)
+    monkeypatch.setattr(numbers, "AT_ONCE", 0 if key == "measure heads" else numbers.AT_ONCE)
+    monkeypatch.setattr(runs, "ANEW", 0.2)
+    app = opened(overview_page, model="constructed", text=TEXT, panel=panel)
+    app.button(key=key).click().run()
+    (bar,) = app.get("progress")
+    assert bar.proto.text == said
+    (run,) = runs._runs.values()
+
+    button(app, "Cancel").click().run()
+
+    assert run.settled.wait(PATIENCE)
+    assert isinstance(run.error, Canceled)
+    assert "Canceled." in html(app)
+    assert app.get("vega_lite_chart") or panel != "All heads"
+    app.run()
+    assert len(calls) == 1
+
+    go.set()
+    button(app, "Run").click().run()
+    settled()
+    app.run()
+    assert not app.exception
+    assert app.dataframe if panel == "Over many texts" else app.get("vega_lite_chart")
+    assert "Canceled." not in html(app)
+    assert len(calls) == 2

@@ -1,5 +1,6 @@
 """Every head of a site, one of them large as a map, lines, text or picture, what it does, and what the model says."""
 
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -54,7 +55,8 @@ def _every(at: Look, shown: dict, framed: dict) -> None:
     """All heads of the site, to choose one and to switch some off."""
     where = {"sentence": at.sentence, "view": shown["view"], "room": look.room()}
     drawn = where | {"dark": at.dark, "domain": shown["domain"]} | framed
-    drawn |= {"cost": at.cost(-(-at.source.num_heads // 2))}  # of a thumbnail less is asked than of a map
+    cost = at.cost(at.source.num_heads)
+    drawn |= {"cost": replace(cost, seconds=cost.seconds / 2)}  # of a thumbnail less is asked than of a map
     figure = cache.drawn(figures.heads, at.record, at.site, focused=at.head, rev=look.rev("head"), **drawn)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="active"):
         label("Active heads")

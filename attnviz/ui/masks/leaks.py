@@ -1,11 +1,11 @@
 """The tab of the leak test: one token changed, the model run again, and whose output moved though it must not."""
 
 from dataclasses import replace
-from functools import partial
 
 import streamlit as st
 
 from attnviz import figures, words
+from attnviz.core import progress
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.leaks import MOST, LeakTest
@@ -13,8 +13,9 @@ from attnviz.core.masks import Full, Mask, Subsequent
 from attnviz.core.stack import Stack
 from attnviz.leaks import leak_test, mistakes, probes
 from attnviz.sources.base import Source
+from attnviz.sources.estimate import Estimate
 from attnviz.ui.masks.lab import Lab
-from attnviz.ui.shared import cache, cores, everything, look, mask, mask_link, pictures, state
+from attnviz.ui.shared import cache, cores, everything, look, mask, mask_link, pictures, runs, state
 from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import Setting, State, choice, coded, kept
@@ -103,40 +104,31 @@ def _model(lab: Lab, place: Site | str, promised: Mask | None) -> LeakTest | Non
     """The test of the model; if it takes long, when it is asked for."""
     edits = replace(lab.edits, mask=None) if lab.source.read_only else lab.edits
     asked = (lab.source, lab.lines, edits, place, promised, lab.sentence)
-    tokens, layers = min(len(lab.seen[lab.sentence].tokens), MOST), len(lab.source.sites)
-    if probes.seconds(lab.source.d_model, tokens, layers) <= QUICK:
-        return _kept(asked)
+    tokens = min(len(lab.seen[lab.sentence].tokens), MOST)
+    seconds = probes.seconds(lab.source.d_model, tokens, len(lab.source.sites))
+    if seconds <= QUICK:
+        return _kept(*asked)
     if state.get(ASKED) != asked:
         quiet(f"Each of {tokens} tokens is changed and the model run again: that takes a while here.")
         if not st.button("Test for leaks", key="test leaks", type="primary"):
             return None
         state.put(ASKED, asked)
-    bar = st.empty()
-    test = _kept(asked, report=lambda done, of: bar.progress(done / of, f"{done} of {of} tokens changed"))
-    bar.empty()
-    return test
-
-
-def _kept(asked: tuple, **report) -> LeakTest:
-    """The test, by all that it depends on; `report` is told how far it is."""
-    return cache.KEPT.get(("leak test", *asked), partial(_test, *asked, **report))
+    with runs.beside():
+        return cache.worked(_test, *asked, cost=Estimate(tokens, seconds, 0, 0), unit="tokens changed")
+    return None
 
 
 def _test(
-    source: Source,
-    lines: tuple[str, ...],
-    edits: Edits,
-    place: Site | str,
-    promised: Mask | None,
-    sentence: int,
-    **more,
+    source: Source, lines: tuple[str, ...], edits: Edits, place: Site | str, promised: Mask | None, sentence: int
 ) -> LeakTest:
     """A leak test of at most as many tokens as one may take."""
     sentences = cache.sentences(source, lines)
-    with cores.used_by(source):
-        return leak_test(source, sentences, edits, site=place, promised=promised, sentence=sentence, **more)
+    given = {"site": place, "promised": promised, "sentence": sentence}
+    with progress.counted(MOST) as report, cores.used_by(source):
+        return leak_test(source, sentences, edits, **given, report=report)
 
 
+_kept = cache.kept(_test)
 _exhibited = cache.kept(mistakes.leak_test_of_exhibit)
 """The test of one layer with random numbers, in which the mask is applied as it was chosen."""
 

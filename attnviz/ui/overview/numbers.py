@@ -1,7 +1,6 @@
 """The numbers of all heads as one table: of the text at hand, with what each head changes when it is off."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,12 +8,15 @@ import pandas as pd
 import streamlit as st
 
 from attnviz import ablation
-from attnviz.core.amounts import duration
-from attnviz.core.edits import Site
+from attnviz.core import progress
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
+from attnviz.core.record import Record
 from attnviz.metrics.heads import METRICS, head_metrics, seconds, weights_of_all
 from attnviz.metrics.roles import roles
-from attnviz.ui.shared import budget, cache, cores, look, state
+from attnviz.sources.base import Source
+from attnviz.sources.estimate import Estimate, in_time
+from attnviz.ui.shared import budget, cache, cores, look, runs, state
 from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.text import large, note, quiet
@@ -44,8 +46,11 @@ SORT = choice("sort", {LAYER: LAYER} | NAMES, LAYER)
 AT_ONCE = 2**26
 """Weights of all heads that are measured unasked: 8 heads of 2,900 tokens."""
 
-MEASURED: Setting[tuple] = kept("numbers of all heads", (None, None))
-"""Of which run and sentence the numbers of many weights were asked for, and these."""
+MEASURED: Setting[tuple | None] = kept("numbers of all heads", None)
+"""Of which run and sentence the numbers of many weights were asked for."""
+
+TESTED: Setting[tuple | None] = kept("switch-off test", None)
+"""Of which run the switch-off test was asked for."""
 
 SWEEP: Setting[tuple] = kept("sweep", (None, None, None))
 """Of which run each head was switched off, what that changed, and the same in words."""
@@ -99,20 +104,29 @@ def _measured(at: Look) -> pd.DataFrame:
     weights = weights_of_all(at.record.steps)
     if weights <= AT_ONCE:
         return cache.head_metrics(at.record, at.sentence).drop(columns="site")
-    key = (*at.run, at.sentence)
-    if state.get(MEASURED)[0] != key:
-        long = duration(_seconds(at.record, at.sentence))
-        quiet(f"{weights:,} weights are too many to be measured unasked: about {long} on this machine.")
-        if not st.button("Measure all heads", key="measure heads", icon=":material/functions:"):
-            places = [(step.site, head) for step in at.record.steps for head in range(step.num_heads)]
-            return pd.DataFrame([{"kind": site.kind, "layer": site.layer, "head": head} for site, head in places])
-        with progress(weights, "weights") as report, cores.used_by(at.source):
-            state.put(MEASURED, (key, head_metrics(at.record, at.sentence, report=report).drop(columns="site")))
-        st.rerun()
-    return state.get(MEASURED)[1].copy()
+    key, cost = (*at.run, at.sentence), _cost(at.record, at.sentence)
+    if state.get(MEASURED) != key:
+        quiet(
+            f"{weights:,} weights are too many to be measured unasked: about {in_time(cost.seconds)} on this machine."
+        )
+        if st.button("Measure all heads", key="measure heads", icon=":material/functions:"):
+            state.put(MEASURED, key)
+    if state.get(MEASURED) == key:
+        with runs.beside():
+            return cache.worked(_metrics, at.source, at.record, at.sentence, cost=cost, unit="weights").copy()
+    places = [(step.site, head) for step in at.record.steps for head in range(step.num_heads)]
+    return pd.DataFrame([{"kind": site.kind, "layer": site.layer, "head": head} for site, head in places])
 
 
-_seconds = cache.kept(seconds)
+@cache.kept
+def _cost(record: Record, sentence: int) -> Estimate:
+    """What it takes to measure every head: blocks of rows, whatever the text."""
+    return Estimate(max(step.shape[2] for step in record.steps), seconds(record, sentence), 0, 0)
+
+
+def _metrics(source: Source, record: Record, sentence: int) -> pd.DataFrame:
+    with progress.counted(weights_of_all(record.steps)) as report, cores.used_by(source):
+        return head_metrics(record, sentence, report=report).drop(columns="site")
 
 
 def switch_each_off(at: Look) -> bool:
@@ -125,13 +139,15 @@ def switch_each_off(at: Look) -> bool:
         large(swept)
         return True
     large("How much does the output change when a head is off? Weights do not show importance: test it.")
-    cost, runs = budget.cost(at.source, cache.sentences(at.source, at.lines), at.edits), _count(at) + 1
-    cost = replace(cost, seconds=cost.seconds * runs)
+    cost, count = budget.cost(at.source, cache.sentences(at.source, at.lines), at.edits), _count(at) + 1
+    cost = replace(cost, seconds=cost.seconds * count)
     if cost.seconds > budget.SILENT:
-        quiet(f"That takes {runs} runs of {cost}.")
+        quiet(f"That takes {count} runs of {cost}.")
     budget.check_work(cost)
     if st.button("Switch each head off in turn", key="switch each off", icon=":material/power_settings_new:"):
-        _sweep(at)
+        state.put(TESTED, at.run)
+    if state.get(TESTED) == at.run:
+        _sweep(at, cost)
     return False
 
 
@@ -140,25 +156,25 @@ def _count(at: Look) -> int:
     return sum(step.num_heads for step in at.record.steps)
 
 
-def _sweep(at: Look) -> None:
-    try:
-        with progress(_count(at), "heads") as report, cores.used_by(at.source):
-            found = ablation.sweep(at.source, cache.sentences(at.source, at.lines), at.edits, report)
-    except AttnvizError as error:
-        note(str(error))
-        return
-    state.put(SWEEP, (at.run, found.table, found.in_words()))  # without its record
-    if found.strongest is not None:
-        look.look_at(*found.strongest)
-    st.rerun()
+def _sweep(at: Look, cost: Estimate) -> None:
+    """How far the test is, or with its result the page anew."""
+    with runs.beside():
+        try:
+            table, swept, strongest = cache.worked(_swept, *at.run, _count(at), cost=cost, unit="heads")
+        except AttnvizError as error:
+            note(str(error))
+            return
+        state.put(SWEEP, (at.run, table, swept))
+        if strongest is not None:
+            look.look_at(*strongest)
+        st.rerun()
 
 
-@contextmanager
-def progress(count: int, what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar; gives what tells it how far it is."""
-    bar = st.progress(0.0, f"0 of {count:,} {what}")
-    yield lambda done, of: bar.progress(done / max(1, of), f"{done:,} of {of:,} {what}")
-    bar.empty()
+def _swept(source: Source, lines: tuple[str, ...], edits: Edits, count: int) -> tuple[pd.DataFrame, str, Place | None]:
+    """What each head changes, as a table and in words, and the head that changes most; without its record."""
+    with progress.counted(count) as report, cores.used_by(source):
+        found = ablation.sweep(source, cache.sentences(source, lines), edits, report=report)
+    return found.table, found.in_words(), found.strongest
 
 
 def head_of(point: Mapping[str, Any]) -> Place:

@@ -1,19 +1,26 @@
 """The numbers of all heads over many texts: their mean and spread."""
 
+from dataclasses import replace
+
 import pandas as pd
 import streamlit as st
 
 from attnviz import texts
+from attnviz.core import progress
+from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
-from attnviz.ui.overview.numbers import TITLES, progress
-from attnviz.ui.shared import cores, everything, state
+from attnviz.sources import estimate
+from attnviz.sources.base import Source
+from attnviz.sources.estimate import Estimate
+from attnviz.ui.overview.numbers import TITLES
+from attnviz.ui.shared import cache, cores, everything, runs, state
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import large, note, quiet
 from attnviz.ui.shared.toolbar import Bar
 
-MEASURED: Setting[tuple[tuple, pd.DataFrame] | None] = kept("over texts", None)
-"""Of which model, texts and edits, and the numbers."""
+MEASURED: Setting[tuple | None] = kept("over texts", None)
+"""Of which model, texts and edits the numbers were asked for."""
 NUMBER = kept("number over texts", None)
 
 
@@ -31,14 +38,25 @@ def over_many_texts(bar: Bar) -> None:
         lines = texts.lines(given.getvalue()) if given else texts.shipped(at.source)
         key = (at.source, lines, at.edits)
         if asked:
-            with progress(len(lines), "texts") as report, cores.used_by(at.source):
-                state.put(MEASURED, (key, texts.over_texts(at.source, lines, report, at.edits)))
+            state.put(MEASURED, key)
+        if state.get(MEASURED) == key:
+            with runs.beside():
+                _table(cache.worked(_over, *key, cost=_cost(*key), unit="texts"), len(lines))
     except AttnvizError as error:
         note(str(error))
-        return
-    measured = state.get(MEASURED)
-    if measured and measured[0] == key:
-        _table(measured[1], len(lines))
+
+
+@cache.kept
+def _cost(source: Source, lines: tuple[str, ...], edits: Edits) -> Estimate:
+    """Of all texts, each as long as the mean of them; memory is that of one run of some of them."""
+    lengths = [one.length for one in texts.cut(source, lines)[0] if one] or [0]
+    every = estimate.estimate(source, -(-sum(lengths) // len(lengths)), edits, len(lengths))
+    return replace(every, bytes=estimate.estimate(source, max(lengths), edits).bytes)
+
+
+def _over(source: Source, lines: tuple[str, ...], edits: Edits) -> pd.DataFrame:
+    with progress.counted(len(lines)) as report, cores.used_by(source):
+        return texts.over_texts(source, lines, report=report, edits=edits)
 
 
 def _table(found: pd.DataFrame, count: int) -> None:

@@ -259,24 +259,25 @@ head_metrics = kept(head_metrics_of)
 """The numbers of every head."""
 
 
-def worked(make: Callable[..., R], *args, cost: Estimate, names: tuple[str, ...] = (), **settings) -> R:
+def worked(make: Callable[..., R], *args, cost: Estimate, names: tuple[str, ...] = (), unit: str = "", **settings) -> R:
     """What a function gives, kept by its arguments as `kept` does; what takes long says how far it is.
 
     Args:
         names: of the attention calls that it runs, if it goes through no maps.
+        unit: what it counts as `core.progress.counted`, if neither is what takes long.
 
     Raises:
         Waiting: if it takes longer than a page may wait.
         OverBudget: if it costs more than this server takes.
     """
-    return _worked(_key(make, args, settings), partial(make, *args, **settings), cost, names)
+    return _worked(_key(make, args, settings), partial(make, *args, **settings), cost, names, unit)
 
 
-def _worked(key: tuple, make: Callable[[], R], cost: Estimate | None, names: tuple[str, ...] = ()) -> R:
-    if cost is None or cost.seconds < budget.DIRECT or key in KEPT:
+def _worked(key: tuple, make: Callable[[], R], cost: Estimate | None, names: tuple[str, ...] = (), unit: str = "") -> R:
+    if cost is None or key in KEPT or (cost.seconds < budget.DIRECT and not unit):
         return KEPT.get(key, make)
     budget.check_work(cost)
-    return runs.get(key, partial(KEPT.get, key, make), cost, names, within=runs.ANEW)
+    return runs.get(key, partial(KEPT.get, key, make), cost, names, unit=unit, within=runs.ANEW)
 
 
 def drawn(make: Callable[..., Figure], *args, cost: Estimate | None = None, **settings) -> Figure:

@@ -57,6 +57,7 @@ class Run(Progress):
         key: what is run.
         cost: what it was estimated to take.
         names: of its attention calls, in their order.
+        unit: what is counted of it where these are no calls and no maps: "heads".
         sessions: who waits for it.
         begun: when it was begun, or its turn came.
         has_turn: whether it computes.
@@ -68,6 +69,7 @@ class Run(Progress):
     key: Hashable = None
     cost: Estimate = Estimate(0, 0.0, 0, 0)
     names: tuple[str, ...] = ()
+    unit: str = ""
     sessions: set[str] = field(default_factory=set)
     begun: float = field(default_factory=time.monotonic)
     has_turn: bool = False
@@ -111,6 +113,7 @@ def get(
     cost: Estimate,
     names: tuple[str, ...] = (),
     *,
+    unit: str = "",
     within: float | None = None,
     then: Callable[[object], object] | None = None,
 ) -> object:
@@ -118,6 +121,7 @@ def get(
 
     Args:
         names: of its attention calls; of a picture none.
+        unit: what is counted of it where these are no calls and no maps.
         within: seconds that count as at once.
         then: what the page asks of it first, so that it is there when the page is: made in the run's own thread.
 
@@ -131,7 +135,8 @@ def get(
     with _lock:
         run = _runs.get(key)
         if run is None or not run.is_wanted():
-            run = _runs[key] = Run(len(names) or max(1, cost.maps), key=key, cost=cost, names=names, sessions={session})
+            told = {"key": key, "cost": cost, "names": names, "unit": unit}
+            run = _runs[key] = Run(len(names) or max(1, cost.maps), **told, sessions={session})
             threading.Thread(target=run.work, args=(make,), name="attnviz-run", daemon=True).start()
         run.sessions.add(session)
         run.then = then or run.then
@@ -210,6 +215,8 @@ def _tell(run: Run) -> None:
     passed = time.monotonic() - run.begun
     if not run.has_turn:
         st.progress(0.0, text="Waiting for other runs to end")
+    elif run.unit:
+        st.progress(run.share, text=f"{run.done:,} of {run.calls:,} {run.unit}")
     elif not run.names:
         st.progress(run.share, text=f"{run.cost.what} · {run.share:.0%}")
     elif run.done >= run.calls:
