@@ -182,7 +182,7 @@ def test_hostile_settings_are_said_as_typed_and_change_nothing(page, server, pat
 
     notes = page.locator(".note").all_text_contents()
     assert len(notes) == 1
-    assert f"'{value[:40]}' does not name heads" in notes[0]
+    assert f"'{value[:40]}' cannot be read" in notes[0]
     expect(page.locator(f".st-key-picture-{'mask' if path else 'head'} .marks")).to_contain_text("mat")
     assert page.evaluate(FOREIGN) == CLEAN
 

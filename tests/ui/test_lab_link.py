@@ -145,7 +145,7 @@ def test_a_painted_square_is_one_rectangle():
 )
 def test_what_is_no_bias_is_refused(text):
     """Order, bounds and digits are checked."""
-    with pytest.raises(InputError, match="does not name what is added"):
+    with pytest.raises(InputError, match="cannot be read"):
         ADDED.decode([text])
 
 

@@ -3,7 +3,9 @@
 import ast
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from string import Formatter
 
 import pytest
 
@@ -11,31 +13,59 @@ from attnviz import ui
 from attnviz.ui.shared import pages
 
 FOLDER = Path(ui.__file__).parent
-IN_ONE_PLACE = ("learn", "model")
+IN_ONE_PLACE = ("learn", "model", "steps")
 """Pages whose texts are in their ``words.py``."""
-TEXT = re.compile(r"[A-Z][a-z]+( |$)|(?!for )[a-z]+ [a-z]+ [a-z]+")
-"""How a text begins that is no name; "for" begins lines of code."""
+MARKUP = re.compile(r"<[^<>]*>?|^[^<>]*>|:material/\w*:?")
+TEXT = re.compile(r"\W*([A-Z][a-z]+\b(?![.(\w])|[a-z]+ [a-z]+ [a-z]+)|.*[a-z]{2}[.:!?]$", re.S)
+"""How a text begins or ends that is no name."""
+PIECE = re.compile(r"[a-z]{2}[.,;:]? | [a-z]{2}")
+"""A word beside a blank: a piece of a sentence that code glues together."""
 NAMES = {*pages.TITLES, "Python 3"}
 
 
 def texts(path: Path) -> Iterator[str]:
-    """What in a module is for people to read: no docstrings, no names."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    refused = {id(part) for node in ast.walk(tree) if isinstance(node, ast.Call | ast.Dict) for part in _names(node)}
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in notes | refused:
-            continue
-        if TEXT.match(node.value) and node.value not in NAMES:
-            yield node.value
+    """What in a module is for people to read: no names, and no code that it writes."""
+    nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    others = {id(part) for node in nodes for one in _others(node) for part in ast.walk(one)}
+    pieces = {id(piece) for node in nodes if isinstance(node, ast.JoinedStr) for piece in node.values}
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in others:
+            text = MARKUP.sub("", node.value)
+            if node.value not in NAMES and (PIECE.search(text) if id(node) in pieces else TEXT.match(text)):
+                yield node.value
 
 
-def _names(node: ast.Call | ast.Dict) -> list[ast.expr | None]:
-    """Parts of an expression that name things: keys, also of widgets, and what declares a setting."""
-    if isinstance(node, ast.Dict):
-        return node.keys
-    keys = [one.value for one in node.keywords if one.arg == "key"]
-    return keys + (node.args if isinstance(node.func, ast.Name) and node.func.id in ("kept", "reader") else [])
+def _others(node: ast.AST) -> Iterator[ast.AST]:
+    """Parts of code with texts in them that no page shows: docstrings, types, keys, names of settings, code."""
+    match node:
+        case ast.Expr(ast.Constant()):
+            yield node
+        case ast.AnnAssign(annotation=kind) | ast.arg(annotation=kind) | ast.FunctionDef(returns=kind) if kind:
+            yield kind
+        case ast.Assign([ast.Name("key")], value):
+            yield value
+        case ast.Dict(keys, values):
+            yield from filter(None, keys)
+            yield from (value for key, value in zip(keys, values, strict=True) if getattr(key, "value", "") == "key")
+        case ast.Call(function, arguments, keywords):
+            yield from (one.value for one in keywords if one.arg == "key")
+            yield from arguments[: getattr(function, "id", "") in ("kept", "reader")]
+        case ast.JoinedStr(parts):
+            if _is_code(
+                "".join(str(getattr(part, "value", "")) if isinstance(part, ast.Constant) else "x" for part in parts)
+            ):
+                yield node
+        case ast.Constant(str(value)) if _is_code(value):
+            yield node
+
+
+def _is_code(text: str) -> bool:
+    """Whether it is Python that does something: a call, or a value with a name."""
+    try:
+        tree = ast.parse(text if not text.endswith(":") else f"{text} pass")
+    except (SyntaxError, ValueError):
+        return False
+    return any(isinstance(node, ast.Call | ast.Assign | ast.For) for node in ast.walk(tree))
 
 
 @pytest.mark.parametrize("page", IN_ONE_PLACE)
@@ -45,3 +75,47 @@ def test_the_texts_of_a_page_stand_in_one_place(page):
 
     assert {name: found for name, found in elsewhere.items() if found} == {}
     assert [*texts(FOLDER / page / "words.py")]
+
+
+def test_no_text_stands_in_two_places():
+    """What several pages say is in `shared/words.py` alone."""
+    places: dict[str, set[str]] = {}
+    for path in FOLDER.glob("*/words.py"):
+        for text in texts(path):
+            places.setdefault(text, set()).add(path.parent.name)
+
+    assert {text: found for text, found in places.items() if len(found) > 1} == {}
+
+
+def _uses() -> Iterator[tuple[str, str, set[str] | None]]:
+    """Each use of a text: its folder, its name, and the fields that it is given; None where it is no call."""
+    for path in FOLDER.rglob("*.py"):
+        nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+        homes = {
+            one.asname or one.name: node.module.removeprefix("attnviz.ui.")
+            for node in nodes
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("attnviz.ui.")
+            for one in node.names
+            if one.name == "words"
+        }
+        for node in nodes:
+            match node:
+                case ast.Attribute(ast.Name(name), text) if name in homes:
+                    yield homes[name], text, None
+                case ast.Call(ast.Attribute(ast.Attribute(ast.Name(name), text), "format"), _, given) if name in homes:
+                    yield homes[name], text, {str(one.arg) for one in given}
+
+
+def test_every_text_is_used_with_its_fields():
+    """None is left over, none is missing, and each gets the values that it names."""
+    modules = {
+        path.parent.name: import_module(f"attnviz.ui.{path.parent.name}.words") for path in FOLDER.glob("*/words.py")
+    }
+    held = {(page, name) for page, module in modules.items() for name in vars(module) if name.isupper()}
+    uses = [*_uses()]
+
+    assert {(page, name) for page, name, _ in uses} == held
+    for page, name, given in uses:
+        if given is not None:
+            text = getattr(modules[page], name)
+            assert given == {field for _, field, _, _ in Formatter().parse(text) if field}, (page, name)

@@ -59,7 +59,7 @@ def page_of(name, **link):
 
 def unfolded(app):
     """The page with the products of a cell and the weighted values open."""
-    for key in ("products of a cell", "weighted values"):
+    for key in ("cell products", "weighted values"):
         app.session_state[key] = True
     return app.run()
 
@@ -319,7 +319,7 @@ def test_long_texts_are_shown_in_windows_that_are_said():
         ({"tuned": "hot"}, "\"tuned\": 'hot' cannot be read"),
         ({"tuned": "temperature-0"}, "\"tuned\": 'temperature-0' cannot be read"),
         ({"knobs": "dropout-2-1"}, "\"knobs\": 'dropout-2-1' cannot be read"),
-        ({"changes": "e0_0_wq_0_0_0_x"}, "is no number set by hand"),
+        ({"changes": "e0_0_wq_0_0_0_x"}, "cannot be read"),
         ({"query": "-1"}, "\"query\": '-1' is not a whole number from 0"),
         ({"stage": "magic"}, "\"stage\": 'magic' is not one of embedding"),
         ({"part": "magic"}, "\"part\": 'magic' is not one of"),

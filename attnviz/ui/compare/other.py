@@ -67,11 +67,11 @@ def _read(text: str) -> Other:
     return _read_others[what](text) if what in _read_others else _read_others["untouched"](text)
 
 
-_like = ("does not say in what B differs from A", "sentence-The dog sat, head-c1.2, model-story, step-100 or untouched")
+_like = "sentence-The dog sat, head-c1.2, model-story, step-100 or untouched"
 _read_others = {
-    "head": reader(f"head-{PLACE}", lambda m: Other("head", place_of(m)), *_like),
-    "step": reader(r"step-(\d{1,9})", lambda m: Other("step", int(m[1])), *_like),
-    "untouched": reader("untouched", lambda m: Other("untouched"), *_like),
+    "head": reader(f"head-{PLACE}", lambda m: Other("head", place_of(m)), _like),
+    "step": reader(r"step-(\d{1,9})", lambda m: Other("step", int(m[1])), _like),
+    "untouched": reader("untouched", lambda m: Other("untouched"), _like),
 }
 
 B: Setting[Other | None] = coded("b", None, str, _read)

@@ -29,7 +29,7 @@ STRONGEST = "the strongest"
 MOST_BESIDE = 15
 """Heads drawn beside the one in focus."""
 
-_read_also = each(reader(r"\d{1,3}", lambda m: int(m[0]), "does not name heads to draw", "0-3"), 64)
+_read_also = each(reader(r"\d{1,3}", lambda m: int(m[0]), "0-3"), 64)
 
 FORM = choice("as", tuple(KEYS), "map")
 ALSO = coded(

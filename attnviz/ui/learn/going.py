@@ -8,7 +8,7 @@ from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import Link, Setting, State, choice, coded, each, flag, kept, read, reader, whole
 
 MOST_STEPS = 99
-_read_learned = each(reader(r"\d{1,2}", lambda m: int(m[0]), "does not name steps", "1-2-5"), MOST_STEPS)
+_read_learned = each(reader(r"\d{1,2}", lambda m: int(m[0]), "1-2-5"), MOST_STEPS)
 
 LESSON = choice("lesson", (*lessons.SHIPPED, lessons.OWN), lessons.SHIPPED[0])
 CHAPTER = whole("chapter", None, 1, MOST_STEPS)

@@ -15,6 +15,7 @@ from attnviz.lessons import Lesson, Step, peeking
 from attnviz.ui.learn import words
 from attnviz.ui.learn.going import begun
 from attnviz.ui.shared import cache, edits, look, parameters, pictures, says
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, STEP, Look
 from attnviz.ui.shared.pretrained import MODEL
@@ -32,7 +33,7 @@ FORMATS = {"html": "text/html", "pdf": "application/pdf"}
 
 def buttons(lesson: Lesson) -> None:
     """The file in each format: for the class, and for whoever teaches."""
-    for solved, name in ((False, words.HANDOUT), (True, words.SOLUTIONS)):
+    for solved, name in ((False, common.HANDOUT), (True, words.SOLUTIONS)):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             label(name)
             for format, mime in FORMATS.items():

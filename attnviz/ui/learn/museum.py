@@ -21,7 +21,7 @@ from attnviz.ui.shared.text import heading, label, large, note, plain, quiet
 
 NAMES = {bug.name: bug for bug in bugs.museum()}
 
-_read_found = each(reader("|".join(NAMES), lambda m: m[0], "does not name bugs", "inverted-axis"), len(NAMES))
+_read_found = each(reader("|".join(NAMES), lambda m: m[0], "inverted-axis"), len(NAMES))
 
 BUG = whole("bug", 1, 1, len(NAMES))
 FOUND: Setting[frozenset[str]] = coded(
@@ -87,7 +87,7 @@ def _shown(at: Look, made: Maps | Trained) -> None:
     drawn = at.styled | ({} if at.styled["room"] else {"side": SIDE})
     with st.container(horizontal=True, gap="medium", key="both maps"):
         for record, key in ((made.right, "right"), (made.wrong, "wrong")):
-            pictures.picture(cache.drawn(_map, record, made.head, **drawn), f"bug {key}")
+            pictures.picture(cache.drawn(_map, record, made.head, **drawn), key=f"bug {key}")
 
 
 def _map(record: Record, head: int, **drawn: object) -> Figure:
@@ -124,7 +124,7 @@ def _solved(bug: Bug, made: Maps | Trained, number: int) -> None:
     heading(words.FINDS)
     if bug.rule:
         finding = made.finding(bug.rule)
-        st.markdown(f"`attnviz check`, {finding.severity} *{finding.rule}*: {finding.says}")
+        st.markdown(words.FOUND_BY.format(severity=finding.severity, rule=finding.rule, says=finding.says))
     else:
         st.markdown(bug.found_by)
     st.markdown(words.HAPPENED.format(where=f"[{bug.seen_in}]({bug.source})"))

@@ -9,6 +9,7 @@ from attnviz.ui.learn import words
 from attnviz.ui.learn.going import begun, linked
 from attnviz.ui.learn.handout import DRAWN, looked_at
 from attnviz.ui.shared import cache
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.code import Writer
 from attnviz.ui.shared.look import CELL, QUERY, Look
 from attnviz.ui.shared.setting import State, read
@@ -116,8 +117,9 @@ def _bugs(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
         return
     yield 'for number, bug in enumerate(bugs.museum(), 1):\n    print(f"{number}. {bug.symptom}")'
     for number, bug in ((1, "inverted"), (3, "after")):
-        yield f'made = bugs.live("{bug}")  # bug {number}, as it should be\n{_BUG.format(side="right")}'
-        yield f"# and with the bug\n{_BUG.format(side='wrong')}"
+        right = words.AS_IT_SHOULD_BE.format(number=number)
+        yield f'made = bugs.live("{bug}")  # {right}\n{_BUG.format(side="right")}'
+        yield f"# {words.WITH_THE_BUG}\n{_BUG.format(side='wrong')}"
 
 
 _BUG = "attnviz.figures.head(made.{side}, made.{side}.sites[0], made.head, row_sums=True, side=300)"
@@ -146,7 +148,7 @@ def _choices(step: Step) -> list[str]:
 
 def _ways(lesson: Lesson, number: int) -> list[str]:
     """Where it goes on."""
-    ways = [f"[{words.BACK}]({file_name(lesson, number - 1)})"] if number > 1 else []
+    ways = [f"[{common.BACK}]({file_name(lesson, number - 1)})"] if number > 1 else []
     ways += [f"[{words.NEXT}]({file_name(lesson, number + 1)})"] if number < len(lesson.steps) else []
     return [lesson.closing if number == len(lesson.steps) else "", " · ".join(ways)]
 

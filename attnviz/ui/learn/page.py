@@ -28,6 +28,7 @@ from attnviz.ui.learn.going import (
 )
 from attnviz.ui.learn.museum import FOUND
 from attnviz.ui.shared import edits, look, pages, state
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, heading, note, plain, quiet, title
@@ -157,7 +158,7 @@ def _answered(lesson: Lesson, step: Step, number: int) -> None:
         if number < len(lesson.steps):
             _button(words.NEXT, "next", lesson, number + 1, type="primary" if done else "secondary")
         if number > 1:
-            _button(words.BACK, "back", lesson, number - 1, type="tertiary")
+            _button(common.BACK, "back", lesson, number - 1, type="tertiary")
         _button(words.AGAIN, "again", lesson, number, type="tertiary")
         there = words.OPEN_ON.format(page=step.page)
         if st.button(there, key="laboratory", type="tertiary", icon=":material/science:", wrap=False):

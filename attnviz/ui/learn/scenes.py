@@ -13,6 +13,7 @@ from attnviz.ui.learn import museum, words
 from attnviz.ui.learn.going import PRESENT
 from attnviz.ui.learn.handout import learned
 from attnviz.ui.shared import cache, edits, look, pictures, says, state
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.look import CELL, QUERY, STEP, Look
 from attnviz.ui.shared.parameters import SETTINGS
@@ -99,7 +100,7 @@ def _query(at: Look) -> None:
     def step(now: State, query: int) -> State:
         return now.put(QUERY, query).put(CELL, None)
 
-    look.query(words.QUERY, at.tokens[0], at.cell, step=step)
+    look.query(common.QUERY, at.tokens[0], at.cell, step=step)
 
 
 def _row(at: Look) -> None:

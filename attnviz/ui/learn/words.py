@@ -11,7 +11,7 @@ FIND_MORE = "Find {more} more first, to see whether it is so."
 NOT_THIS = "It is not this one. {hint}"
 PICKED_CELL = "You picked the row {query} and the column {key}. "
 PICKED_HEAD = "You picked head {head}. "
-NEXT, BACK, AGAIN, OPEN_ON = "Next chapter", "Back", "Reset this chapter", "Open on the page {page}"
+NEXT, AGAIN, OPEN_ON = "Next chapter", "Reset this chapter", "Open on the page {page}"
 SLIDE = "Picture for a slide"
 THE_END = "The end"
 FROM_HERE = {
@@ -23,7 +23,7 @@ FROM_HERE = {
 
 # What a step shows
 
-QUERY, OUTPUT = "Query", "The output of this row is the sum of the values of these words, each times its weight."
+OUTPUT = "The output of this row is the sum of the values of these words, each times its weight."
 ROW_HEAD = ("key", "q · k", "weight")
 LARGEST = "Largest weight of a row, the mean over 500 queries:"
 HIDE = "Hide the future (causal mask)"
@@ -40,6 +40,7 @@ WRITING = (
 # The bug museum
 
 BUG, FOUND_OF = "Bug", "{found} of {all} found · shown on: {where}"
+FOUND_BY = "`attnviz check`, {severity} *{rule}*: {says}"
 HINT, WHICH_MISTAKE = "Hint {number} of {all}", "What is the mistake?"
 FIX, FINDS, HAPPENED, NEXT_BUG = "The fix", "What finds it", "Where it happened: {where}.", "Next bug"
 
@@ -49,7 +50,7 @@ TEACHERS, LESSON, END = "For teachers", "Lesson", "End"
 ABOUT = "About {minutes} minutes."
 PRESENTER, PRESENTER_HELP = "Presenter view", "Large type. Arrow keys turn the pages, Esc ends it."
 OWN_LESSON = "A lesson of your own is a file; attnviz lesson FILE.toml opens it. The documentation says more."
-HANDOUT, SOLUTIONS = "Handout", "Handout with solutions"
+SOLUTIONS = "Handout with solutions"
 FOR_TEACHER, FOR_TEACHER_IN = "For the teacher", "For the teacher ({minutes} minutes)"
 SOLUTION, NOTES = "Solution", "Notes"
 
@@ -57,3 +58,4 @@ SOLUTION, NOTES = "Solution", "Notes"
 
 ON_THE_PAGE = "On the page Learn: {do} Here it is done below."
 ANSWER = "Answer"
+AS_IT_SHOULD_BE, WITH_THE_BUG = "bug {number}, as it should be", "and with the bug"

@@ -34,7 +34,6 @@ NUMBER = r"n?\d{1,7}(?:\.\d{1,12})?(?:en?\d{1,2})?"
 _read_change = reader(
     rf"(?!.{{61}})([edc])(\d{{1,3}})_(\d{{1,3}})_({'|'.join(SHORT)})_(\d+)_(\d+)_(\d+)_({NUMBER})",
     _change_of,
-    "is no number set by hand",
     "e0_1_wq_3_4_0_n0.5",
 )
 

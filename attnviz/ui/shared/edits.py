@@ -84,14 +84,12 @@ class Tuned:
 _read_added = reader(
     r"(alibi)?\.?(?:relative-(\d{1,4}))?\.?(?:softcap-(?!0$)(\d{1,3}(?:\.\d{1,2})?))?",
     lambda m: Added(bool(m[1]), m[2] and int(m[2]), m[3] and float(m[3])),
-    "does not name what is added",
     "alibi.relative-0.softcap-5",
     str,
 )
 _read_tuned = reader(
     r"(unscaled)?\.?(?:temperature-(?!0$)(\d{1,2}(?:\.\d{1,3})?|100))?",
     lambda m: Tuned(float(m[2] or 1), not m[1]),
-    "cannot be read",
     "unscaled.temperature-0.5",
     str,
 )

@@ -107,25 +107,21 @@ def _pins_text(pins: frozenset[Pin]) -> str:
 
 
 PLACE = r"([edc])(\d{1,3})\.(\d{1,3})"
-read_places = each(reader(PLACE, place_of, "does not name heads", "e0.1-e0.3"), 2000)
-_read_site = reader(
-    r"([edc])(\d{1,3})", lambda m: Site(BY_LETTER[m[1]], int(m[2])), "does not name a layer", "e0, d1 or c1"
-)
+read_places = each(reader(PLACE, place_of, "e0.1-e0.3"), 2000)
+_read_site = reader(r"([edc])(\d{1,3})", lambda m: Site(BY_LETTER[m[1]], int(m[2])), "e0, d1 or c1")
 _read_head = reader(
     rf"\d{{1,3}}|{'|'.join(COMBINED)}",
     lambda m: int(m[0]) if m[0].isdigit() else m[0],
-    "does not name a head",
     f"a number or one of {', '.join(COMBINED)}",
 )
-_read_cell = reader(r"(\d{1,6})\.(\d{1,6})", lambda m: (int(m[1]), int(m[2])), "does not name a cell", "2.1")
+_read_cell = reader(r"(\d{1,6})\.(\d{1,6})", lambda m: (int(m[1]), int(m[2])), "2.1")
 _read_view = reader(
     rf"(words|sentences|parts(\d{{1,3}}))?\.?({'|'.join(SPECIAL[1:])})?\.?({'|'.join(PAIRS.values())})?",
     _view_of,
-    "does not name a view",
     "words.hide.ab",
     view_text,
 )
-_read_pins = each(reader(r"([qk])(\d{1,6})", _pin_of, "does not name tokens", "q2-k5"), 200)
+_read_pins = each(reader(r"([qk])(\d{1,6})", _pin_of, "q2-k5"), 200)
 
 SITE = coded("site", None, site_text, _read_site, "model", lacks=_lacks_site)
 SHOW = coded("show", None, str, _read_head, "model", lacks=lacks_head)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from attnviz.core.errors import AttnvizError, InputError
+from attnviz.ui.shared import words
 
 T = TypeVar("T")
 
@@ -153,13 +154,13 @@ def _all(values: Sequence[str], fits: Callable[[str], bool], what: str) -> Seque
 
 
 def reader(
-    pattern: str, make: Callable[[re.Match], T], wrong: str, like: str, write: Callable[[T], str] | None = None
+    pattern: str, make: Callable[[re.Match], T], like: str, write: Callable[[T], str] | None = None
 ) -> Callable[[str], T]:
     """How a text is read that a pattern matches as a whole; any other is refused with one that can be read.
 
     Args:
         make: the value of a match; it may refuse, too.
-        wrong: what is wrong with other texts, such as "does not name a cell".
+        like: a text that can be read, such as "2.1".
         write: the text of a value, where each value is to have one text.
     """
 
@@ -170,7 +171,7 @@ def reader(
         except AttnvizError:
             found = None
         if not found or (write and write(value) != text):
-            raise InputError(f"'{text[:40]}' {wrong}; it should look like {like}.")
+            raise InputError(words.UNREADABLE.format(text=text[:40], like=like))
         return value
 
     return decode

@@ -49,9 +49,7 @@ def _lacks(sizes: tuple[int, int], window: Window) -> str:
     return "" if there else f"the picture has {queries} queries and {keys} keys, counted from 0"
 
 
-_read = reader(
-    r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})\.(\d{1,6})", _window_of, "does not name a part of a map", "0.63.0.63", _text
-)
+_read = reader(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})\.(\d{1,6})", _window_of, "0.63.0.63", _text)
 
 ZOOM = coded("zoom", (), lambda parts: "-".join(map(_text, parts)), each(_read, DEEPEST), "text", lacks=_lacks)
 PHRASE = kept("phrase", "", of="text")

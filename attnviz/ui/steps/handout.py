@@ -9,20 +9,18 @@ import streamlit as st
 from attnviz import figures
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.ui.shared import pictures
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.text import quiet
-from attnviz.ui.steps import parts
+from attnviz.ui.steps import parts, words
 from attnviz.ui.steps.walked import Walk
-from attnviz.ui.steps.words import INFLUENCE, SCALE, SOFTMAX, WHY
 from attnviz.walk import Stage
-
-HELP = "Every step, the query in full, the scale and the cost: one HTML file to read, hand out or print as PDF."
 
 
 def button(at: Walk, every: tuple[Stage, ...]) -> None:
     """One button that gives the file."""
     name = file_stem(at.record.source, at.site, f"head-{at.head}", at.record.sentences[at.sentence].text, end="handout")
     st.download_button(
-        "Handout",
+        common.HANDOUT,
         data=pictures.made(partial(_file, pictures.lent((at, every), "handout"))),
         file_name=f"{name}.html",
         mime="text/html",
@@ -30,7 +28,7 @@ def button(at: Walk, every: tuple[Stage, ...]) -> None:
         icon=":material/description:",
         on_click="ignore",
     )
-    quiet(HELP)
+    quiet(words.HANDOUT_HOLDS)
     pictures.not_made()
 
 
@@ -49,9 +47,9 @@ def page(at: Walk, every: tuple[Stage, ...]) -> bytes:
     at = replace(at, dark=False)
     text = shown(at.record.sentences[at.sentence].text, 200).replace("␣", " ")
     changed = at.record.edits.in_words() + at.knobs.in_words
-    lead = [f"“{text}”", f"{in_title(at.record.source)}: {at.site}, head {at.head}."]
-    lead += [f"Changed: {', '.join(changed)}."] if changed else []
-    return handout("Attention, step by step", lead, [Section(*one) for one in sections(at, every)])
+    lead = [f"“{text}”", words.OF_HEAD.format(model=in_title(at.record.source), site=at.site, head=at.head)]
+    lead += [words.CHANGES.format(changes=", ".join(changed))] if changed else []
+    return handout(words.HANDOUT_TITLE, lead, [Section(*one) for one in sections(at, every)])
 
 
 def sections(at: Walk, every: tuple[Stage, ...]) -> list[tuple]:
@@ -62,15 +60,15 @@ def sections(at: Walk, every: tuple[Stage, ...]) -> list[tuple]:
     made = [_step(at, i, stage) for i, stage in enumerate(every, 1)]
     if not at.record.read_only:
         made += _row(at)
-        made.append(("Why the scale", "", (SCALE,), (figures.spread(parts.spreads(parts.D_KS)),)))
-        made.append(("What it costs", "", (), (), ((parts.COST_HEAD, parts.costs(at)),)))
+        made.append((words.TABS[2], "", (words.WHY_SCALE,), (figures.spread(parts.spreads(parts.D_KS)),)))
+        made.append((words.WHAT_IT_COSTS, "", (), (), ((words.COST_HEAD, parts.costs(at)),)))
     return made
 
 
 def _step(at: Walk, number: int, stage: Stage) -> tuple:
     where = {"sentence": at.sentence, "selected": at.selected}
     drawn = tuple(_figure(at, stage, group, **where) for group in _groups(stage))
-    texts = (f"Shape: {stage.sizes}.", stage.missing or stage.changed, WHY[stage.key])
+    texts = words.SHAPE.format(shape=stage.sizes), stage.missing or stage.changed, words.WHY[stage.key]
     return f"{number}. {stage.title}", stage.text, texts, drawn
 
 
@@ -93,7 +91,7 @@ def _row(at: Walk) -> list[tuple]:
     products, values = figures.products(found, key), figures.values(found, len(at.tokens[1]))
     drawn = [(_figure(at, one, one.matrices),) for one in (products, values)]
     return [
-        (f"Query {at.query}, {token}, in full", "", (SOFTMAX, found.digits), (), tables),
-        (f"The products of one cell: query {at.query}, key {key}", products.text, (), drawn[0]),
-        ("Weighted values and their sum", values.text, (INFLUENCE,), drawn[1]),
+        (words.QUERY_IN_FULL.format(position=at.query, query=token), "", (words.SOFTMAX, found.digits), (), tables),
+        (words.PRODUCTS.format(query=at.query, key=key), products.text, (), drawn[0]),
+        (words.VALUES, values.text, (words.INFLUENCE,), drawn[1]),
     ]

@@ -5,6 +5,7 @@ import streamlit as st
 import torch
 
 from attnviz import walk
+from attnviz.core.amounts import counted
 from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
 from attnviz.core.origin import MATRICES, VECTORS, Change
@@ -13,6 +14,7 @@ from attnviz.ui.shared.changes import CHANGES, MOST_CHANGES
 from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import note, quiet
+from attnviz.ui.steps import words
 from attnviz.ui.steps.walked import Walk, elsewhere
 
 MATRIX, REFUSED = kept("matrix", "query"), kept("not edited", "")
@@ -23,13 +25,14 @@ CALLED = {"query": "Q", "key": "K", "value": "V", "w_q": "W_Q", "w_k": "W_K", "w
 def edit(at: Walk) -> None:
     """Q, K, V or a projection of this head, as a table to type in."""
     if "changes" not in at.source.settings():
-        elsewhere("Only the numbers of random weights can be edited.")
+        elsewhere(words.RANDOM_ONLY)
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         options = {"lead": "", "format_func": CALLED.get}
-        matrix = control(st.segmented_control, "Matrix", MATRIX, (*VECTORS, *MATRICES[:4]), **options)
+        matrix = control(st.segmented_control, words.MATRIX, MATRIX, (*VECTORS, *MATRICES[:4]), **options)
         if changed := len(state.get(CHANGES)):
-            st.button(f"Reset {changed} edited number(s)", on_click=_set, args=((),), type="tertiary")
+            name = words.RESET_NUMBERS.format(numbers=counted(changed, words.EDITED_NUMBER))
+            st.button(name, on_click=_set, args=((),), type="tertiary")
     try:
         table = walk.editable(at.record, at.source, at.site, at.head, matrix, sentence=at.sentence)
     except AttnvizError as error:
@@ -45,7 +48,7 @@ def edit(at: Walk) -> None:
     if problem := state.get(REFUSED):
         note(problem)
         state.put(REFUSED, "")
-    quiet("Type a number: everything from here on is computed again. The link keeps what was typed.")
+    quiet(words.TYPE_A_NUMBER)
 
 
 def _edited(at: Walk, matrix: str, frame: pd.DataFrame, key: str) -> None:
@@ -61,7 +64,7 @@ def _edited(at: Walk, matrix: str, frame: pd.DataFrame, key: str) -> None:
         state.put(REFUSED, str(error))
         return
     if len(made.changes) > MOST_CHANGES:
-        state.put(REFUSED, f"{MOST_CHANGES} numbers can be set by hand in a link; let go of some first.")
+        state.put(REFUSED, words.TOO_MANY_NUMBERS.format(most=MOST_CHANGES))
         return
     _set(made.changes)
 

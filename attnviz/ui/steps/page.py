@@ -8,11 +8,12 @@ import streamlit as st
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.ui.shared import everything, look, pictures, state, toolbar
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import CELL, QUERY
 from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.text import quiet
 from attnviz.ui.shared.toolbar import Bar
-from attnviz.ui.steps import handout, parts, play, rail
+from attnviz.ui.steps import handout, parts, play, rail, words
 from attnviz.ui.steps.play import KNOBS
 from attnviz.ui.steps.walked import Walk
 from attnviz.walk import Stage
@@ -22,7 +23,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines)
     at = bar.at
     with bar.view:
-        query = look.query("Query", at.tokens[0], at.cell, step=_with_query)
+        query = look.query(common.QUERY, at.tokens[0], at.cell, step=_with_query)
     bar.predict(look.asked_at(at.record, at.site, (query, 0), at.sentence))
     key = at.cell[1] if at.cell else None
     _chain(bar, Walk(*at.run, at.sentence, at.site, at.head, at.dark, query=query, key=key, knobs=state.get(KNOBS)))
@@ -48,7 +49,7 @@ def _chain(bar: Bar, at: Walk) -> None:
             figure = _one_step(at, every, chosen)
             if phone:  # the picture is what it shows first
                 parts.of_cell(at)
-        tried = pictures.part("Try changes", "try changes", at.is_changed)
+        tried = pictures.part(words.TRY, "try changes", at.is_changed)
         with st.container(width="stretch" if phone else 300, key="play"), tried as is_open:
             if is_open:
                 play.play(at)
@@ -59,11 +60,11 @@ def _chain(bar: Bar, at: Walk) -> None:
 
 def _all_steps(at: Walk, whole: Figure, every: tuple[Stage, ...]) -> None:
     """The rail of all steps, and what of them can be exported."""
-    with pictures.part(f"All {len(every)} steps", "all steps", titled=False) as is_open:
+    with pictures.part(words.ALL_STEPS.format(count=len(every)), "all steps", titled=False) as is_open:
         if is_open:
             rail.rail(whole, every)
-            quiet("Click a step. Point at a cell: all steps show its number. Of vectors, 16 numbers are drawn.")
-    pictures.take_away(whole, "rail", "all steps")
+            quiet(words.CLICK_A_STEP)
+    pictures.take_away(whole, "rail", words.SMALL_STEPS)
 
 
 def _one_step(at: Walk, every: tuple[Stage, ...], chosen: int) -> Figure | None:

@@ -17,18 +17,13 @@ from attnviz.ui.shared import cache, pictures, state
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control, tabs
 from attnviz.ui.shared.text import heading, in_words, large, quiet
-from attnviz.ui.steps import numbers, order, rail
+from attnviz.ui.steps import numbers, order, rail, words
 from attnviz.ui.steps.walked import Walk, elsewhere, table
-from attnviz.ui.steps.words import CLONES, INFLUENCE, SCALE, SOFTMAX
 from attnviz.words import quoted_token
 
-PARTS = ("Query in full", "Element by element", "Why the scale", "Word order", "Edit numbers", "PyTorch and cost")
-"""The tabs under the stages."""
-
-COST_HEAD = ("tokens", "FLOPs of Q Kᵀ", "FLOPs of weights V", "bytes of scores")
 D_KS = (1, 4, 16, 64, 256, 1024)
 D_K = tuple(2**i for i in range(11))
-PART = choice("part", PARTS, PARTS[0])
+PART = choice("part", words.TABS, words.TABS[0])
 DK = choice("dk", {one: str(one) for one in D_K})
 
 USUAL = 64
@@ -43,7 +38,7 @@ def parts(at: Walk) -> None:
             return partial(elsewhere, at.source.read_only)
         return partial(draw, at)
 
-    tabs(PART, dict(zip(PARTS, map(tab, (row, neurons, scale, order.order, numbers.edit, checks)), strict=True)))
+    tabs(PART, dict(zip(words.TABS, map(tab, (row, neurons, scale, order.order, numbers.edit, checks)), strict=True)))
 
 
 def of_cell(at: Walk) -> None:
@@ -55,7 +50,7 @@ def of_cell(at: Walk) -> None:
     given = digits(found.weights[found.keys.index(key)])
     step = at.record.step(at.site)
     together = re.sub("([−÷=·→+]) ", "\\1\N{NO-BREAK SPACE}", line(found, step, key))  # a sign stays with its number
-    in_words(f"{who} gives {given} of its attention to {whom}: {together}.")
+    in_words(words.GIVES.format(query=who, share=given, key=whom, steps=together))
 
 
 def row(at: Walk) -> None:
@@ -63,10 +58,10 @@ def row(at: Walk) -> None:
     found, key, (queries, keys) = at.worked, at.looked_at, at.tokens
     figure = figures.row(at.record, at.site, at.head, found, sentence=at.sentence, key=key, dark=at.dark)
     with st.container(horizontal=True, vertical_alignment="center"):
-        large(f"How the query {queries[at.query].text} ({at.query}) shares its attention")
+        large(words.SHARES.format(query=queries[at.query].text, position=at.query))
         pictures.take_away(figure, "row")
     if at.knobs.in_words:
-        quiet(f"Worked as attention does it, without: {', '.join(at.knobs.in_words)}.")
+        quiet(words.WITHOUT_CHANGES.format(changes=", ".join(at.knobs.in_words)))
     with st.container(horizontal=True, gap="large"):
         with st.container(width=600):
             shares(at, found, keys, key)
@@ -79,23 +74,23 @@ def shares(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> None
     head, rows = worked_table(at, found)
     table(head, rows, numbers=tuple(range(1, len(head))), marked=found.keys.index(key))
     if len(found.keys) < len(keys):
-        quiet(f"Keys {found.keys.start} to {found.keys.stop - 1} of {len(keys):,}. The sums are over all keys.")
+        quiet(words.KEYS_SHOWN.format(first=found.keys.start, last=found.keys.stop - 1, all=len(keys)))
     table(*totals(found), numbers=(0, 1, 2))
-    quiet(f"{SOFTMAX} {found.digits}")
+    quiet(f"{words.SOFTMAX} {found.digits}")
     if found.state != "weights":
-        quiet(f"This row is {'an empty row: ' + found.empty_rows if found.state == 'empty row' else 'not a number'}.")
+        quiet(words.FULLY_MASKED.format(policy=found.empty_rows) if found.state == "empty row" else words.NOT_NUMBERS)
 
 
 def _vectors(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> None:
     """The two vectors behind the numbers: what a score is the sum of, and what the weights add up to."""
-    with pictures.folded(f"The products of one cell: query {at.query}, key {key}", "products of a cell") as is_open:
+    with pictures.folded(words.PRODUCTS.format(query=at.query, key=key), "cell products") as is_open:
         if is_open:
             _table_of(at, figures.products(found, key), "products")
-            large(f"Their sum is q · k = {digits(found.sums[found.keys.index(key)])}.")
-    with pictures.folded("Weighted values and their sum", "weighted values") as is_open:
+            large(words.PRODUCTS_SUM.format(total=digits(found.sums[found.keys.index(key)])))
+    with pictures.folded(words.VALUES, "weighted values") as is_open:
         if is_open:
             _table_of(at, figures.values(found, len(keys)), "values")
-            quiet(INFLUENCE + (" This head is off: zeros are handed on instead." if found.is_off else ""))
+            quiet(f"{words.INFLUENCE} {words.HEAD_OFF}" if found.is_off else words.INFLUENCE)
 
 
 def worked_table(at: Walk, found: walk.Row) -> tuple[list[str], list[list[str]]]:
@@ -120,14 +115,14 @@ def neurons(at: Walk) -> None:
     found = walk.neurons(at.record, at.site, at.head, at.query, sentence=at.sentence, keys=keys)
     d_k = at.record.step(at.site).query.shape[-1]
     stage = figures.neurons(found, len(at.tokens[1]), d_k)
-    large(f"The query {at.tokens[0][at.query].text} ({at.query}), dimension by dimension")
-    quiet("A dimension in which q and k have the same sign raises the score; opposite signs lower it.")
+    large(words.BY_DIMENSION.format(query=at.tokens[0][at.query].text, position=at.query))
+    quiet(words.SIGNS)
     _table_of(at, stage, "neurons")
 
 
 def scale(at: Walk) -> None:
     """Why scores are divided by √d_k."""
-    lead, _, rest = SCALE.partition(". ")
+    lead, _, rest = words.WHY_SCALE.partition(". ")
     large(f"{lead}.")
     quiet(rest)
     with st.container(horizontal=True, gap="large"):
@@ -136,23 +131,23 @@ def scale(at: Walk) -> None:
         with st.container(width="stretch"):
             pictures.show(largest_weights(at, d_k), "spread", table=True)
     if not at.source.read_only:
-        quiet(f"{CLONES}")
+        quiet(words.CLONES)
 
 
 def dot_products(at: Walk) -> int:
     """What random queries and keys of a chosen d_k give, with the scale and without it; gives that d_k."""
     own = None if at.source.read_only else at.record.step(at.site).query.shape[-1]
     d_k = state.get(DK) or min(D_K, key=lambda one: abs(one - (own or USUAL)))
-    control(st.select_slider, f"d_k (of this model: {own})" if own else "d_k", DK, D_K, shown=d_k)
+    control(st.select_slider, words.WIDTH_HERE.format(own=own) if own else words.WIDTH, DK, D_K, shown=d_k)
     found = spreads((d_k,))[0]
     rows = [
-        ["variance of the scores", digits(found.variance), digits(found.scaled_variance)],
-        ["largest weight", digits(found.unscaled.largest), digits(found.scaled.largest)],
-        ["entropy (nats)", digits(found.unscaled.entropy), digits(found.scaled.entropy)],
-        ["softmax gradient", digits(found.unscaled.gradient), digits(found.scaled.gradient)],
+        [words.VARIANCE, digits(found.variance), digits(found.scaled_variance)],
+        [words.LARGEST, digits(found.unscaled.largest), digits(found.scaled.largest)],
+        [words.ENTROPY, digits(found.unscaled.entropy), digits(found.scaled.entropy)],
+        [words.GRADIENT, digits(found.unscaled.gradient), digits(found.scaled.gradient)],
     ]
-    table([f"500 random queries, d_k = {d_k}", "q·k as it is", "q·k / √d_k"], rows, numbers=(1, 2))
-    quiet(f"In theory the variance of q·k is d_k = {d_k}, and of q·k / √d_k it is 1.")
+    table([words.RANDOM_QUERIES.format(d_k=d_k), words.UNSCALED, words.SCALED], rows, numbers=(1, 2))
+    quiet(words.IN_THEORY.format(d_k=d_k))
     return d_k
 
 
@@ -173,21 +168,15 @@ def checks(at: Walk) -> None:
     """The numbers of this page beside PyTorch's; what the call costs."""
     with st.container(horizontal=True, gap="large"):
         with st.container(width=560):
-            heading("Check against PyTorch")
+            heading(words.CHECK)
             found = walk.check(at.record, at, at.site, sentence=at.sentence, **at.windows)
             for against in (found.function, found.module):
                 large(against.says)
-            quiet(
-                "All heads of this call, on the same tensors. Rounding alone makes about 1e-7 of numbers near 1, and "
-                "more of larger ones."
-            )
+            quiet(words.CHECK_MEANS)
         with st.container(width="stretch"):
-            heading("Cost of this call, one sentence")
-            table(COST_HEAD, costs(at), numbers=(0, 1, 2, 3))
-            quiet(
-                "Both grow with the square of the tokens. The square must be computed, but need not be kept: kernels "
-                "such as FlashAttention work through it block by block."
-            )
+            heading(words.COST)
+            table(words.COST_HEAD, costs(at), numbers=(0, 1, 2, 3))
+            quiet(words.COST_MEANS)
 
 
 def costs(at: Walk) -> list[list[str]]:

@@ -7,12 +7,13 @@ import streamlit as st
 
 from attnviz import figures, walk
 from attnviz.ui.shared import look, pictures, state
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import QUERY
 from attnviz.ui.shared.setting import choice, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block_html, plain, quiet
+from attnviz.ui.steps import words
 from attnviz.ui.steps.walked import Walk
-from attnviz.ui.steps.words import WHY
 from attnviz.walk import KEYS, Matrix, Stage
 
 STAGE = choice("stage", KEYS)
@@ -53,10 +54,10 @@ def turn(every: tuple[Stage, ...], chosen: int) -> None:
     names = [f"{i + 1} · {stage.title}" for i, stage in enumerate(every)]
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="turn", **nowrap):
         before, after = max(0, chosen - 1), min(len(every) - 1, chosen + 1)
-        _go("Back", "chevron_left", keys[before], chosen == 0)
+        _go(common.BACK, "chevron_left", keys[before], chosen == 0)
         options = {"shown": chosen, "at": "chosen", "read": keys.__getitem__, "format_func": names.__getitem__}
-        control(st.selectbox, "Step", STAGE, range(len(keys)), lead="", width=190, **options)
-        _go("Next", "chevron_right", keys[after], chosen == len(keys) - 1)
+        control(st.selectbox, words.STEP, STAGE, range(len(keys)), lead="", width=190, **options)
+        _go(common.NEXT, "chevron_right", keys[after], chosen == len(keys) - 1)
 
 
 def _go(name: str, icon: str, key: str, disabled: bool) -> None:
@@ -66,7 +67,7 @@ def _go(name: str, icon: str, key: str, disabled: bool) -> None:
 
 def stage(at: Walk, stage: Stage) -> figures.Figure | None:
     """One stage, large: its equation, its shape, its tables, what changed, and why there is such a step."""
-    lead, _, rest = WHY[stage.key].partition(". ")
+    lead, _, rest = words.WHY[stage.key].partition(". ")
     said = "".join(block_html(text, "large") for text in (f"{lead.removesuffix('.')}.", stage.missing) if text)
     below = look.room() is not None and bool(stage.matrices)
     st.html(equation(stage) + said * (not below))
@@ -77,7 +78,7 @@ def stage(at: Walk, stage: Stage) -> figures.Figure | None:
         pictures.picture(figure, "stage", select="cell", on_select=select(at))
     if below:
         st.html(said)
-    quiet(*filter(None, (stage.changed, rest, f"Shape of the whole: {stage.sizes}")))
+    quiet(*filter(None, (stage.changed, rest, words.SHAPE_OF_ALL.format(shape=stage.sizes))))
     return figure
 
 
@@ -100,7 +101,7 @@ def _chosen(stage: Stage) -> tuple[Matrix, ...]:
         return stage.matrices[:1]
     if stage.key != "project":
         return stage.matrices
-    ends = control(st.segmented_control, "Projection", PROJECTION, tuple("QKV")).lower()
+    ends = control(st.segmented_control, words.PROJECTION, PROJECTION, tuple("QKV")).lower()
     return tuple(matrix for matrix in stage.matrices if matrix.key in (f"w_{ends}", f"b_{ends}", f"{ends}_all"))
 
 

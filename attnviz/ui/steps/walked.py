@@ -15,6 +15,7 @@ from attnviz.core.record import Record
 from attnviz.ui.shared import cache, examples, look, state, text
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.pretrained import MODEL
+from attnviz.ui.steps import words
 from attnviz.walk import MOST_TOKENS, Knobs
 
 LONGEST = 60
@@ -86,7 +87,7 @@ def window(around: int, size: int) -> slice:
 def elsewhere(why: str) -> None:
     """Why this model cannot do what a tab is for, and a button that opens it with one that can."""
     text.quiet(why)
-    if st.button("Open with random weights", key="open scratch", icon=":material/arrow_forward:"):
+    if st.button(words.RANDOM_WEIGHTS, key="open scratch", icon=":material/arrow_forward:"):
         state.change(examples.with_other_model(MODEL), "scratch")
         st.rerun()
 
@@ -94,4 +95,4 @@ def elsewhere(why: str) -> None:
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], **style) -> None:
     """A small table in a frame that scrolls; see `attnviz.ui.shared.text.table_html`."""
     cut = [[shown(cell, LONGEST).replace("␣", " ") for cell in row] for row in (head, *rows)]
-    text.table(cut[1:], cut[0], css="facts walked", named=f"Table of {', '.join(cut[0])}", **style)
+    text.table(cut[1:], cut[0], css="facts walked", named=words.TABLE_OF.format(columns=", ".join(cut[0])), **style)

@@ -1,4 +1,83 @@
-"""Why there is each step, and what tutorials get wrong. Ours, short, and exact."""
+"""What the page Steps says, in one place."""
+
+# The steps, and the one that is large
+
+ALL_STEPS, SMALL_STEPS = "All {count} steps", "all steps"
+CLICK_A_STEP = "Click a step. Point at a cell: all steps show its number. Of vectors, 16 numbers are drawn."
+STEP, PROJECTION, SHAPE_OF_ALL = "Step", "Projection", "Shape of the whole: {shape}"
+
+# Tabs under the steps
+
+TABS = ("Query in full", "Element by element", "Why the scale", "Word order", "Edit numbers", "PyTorch and cost")
+"""Links name them, too."""
+GIVES = "{query} gives {share} of its attention to {key}: {steps}."
+RANDOM_WEIGHTS = "Open with random weights"
+TABLE_OF = "Table of {columns}"
+
+SHARES = "How the query {query} ({position}) shares its attention"
+WITHOUT_CHANGES = "Computed without these changes: {changes}."
+KEYS_SHOWN = "Keys {first} to {last} of {all:,}. The sums are over all keys."
+FULLY_MASKED = "This row is fully masked; it gets: {policy}."
+NOT_NUMBERS = "The weights of this row are not numbers."
+PRODUCTS, PRODUCTS_SUM = "The products of one cell: query {query}, key {key}", "Their sum is q · k = {total}."
+VALUES = "Weighted values and their sum"
+HEAD_OFF = "This head is off: zeros are handed on instead."
+
+BY_DIMENSION = "The query {query} ({position}), dimension by dimension"
+SIGNS = "A dimension in which q and k have the same sign raises the score; opposite signs lower it."
+
+WIDTH, WIDTH_HERE = "d_k", "d_k (of this model: {own})"
+RANDOM_QUERIES, UNSCALED, SCALED = "500 random queries, d_k = {d_k}", "q·k as it is", "q·k / √d_k"
+VARIANCE, LARGEST, ENTROPY, GRADIENT = "variance of the scores", "largest weight", "entropy (nats)", "softmax gradient"
+IN_THEORY = "In theory the variance of q·k is d_k = {d_k}, and of q·k / √d_k it is 1."
+
+REORDER = "Put the words in another order. Does each word get another output, or the same one in another place?"
+TOO_LONG_TO_REORDER = "This sentence has {length:,} tokens; words are permuted for up to {most}."
+WORDS_BEFORE, WORDS_AFTER = "Before: {words}", "After: {words}"
+POSITIONS_NEEDED = "Positions can be switched off only in random weights: a trained model was trained with its own."
+POSITIONS_HEAD = ("positions", "largest difference of a word's output", "output permuted as the words")
+ON, OFF, YES, NO = "on", "off", "yes", "no"
+CAUSAL_ORDER = "A causal mask looks at the order, too: with it the output changes even without positions."
+EDITED_ORDER = "Numbers set by hand in Q, K or V stay at their places, so they also tell places apart."
+
+MATRIX, RESET_NUMBERS, EDITED_NUMBER = "Matrix", "Reset {numbers}", "edited number"
+TYPE_A_NUMBER = "Type a number: everything from here on is computed again. The link keeps what was typed."
+RANDOM_ONLY = "Only the numbers of random weights can be edited."
+TOO_MANY_NUMBERS = "{most} numbers can be set by hand in a link; let go of some first."
+
+CHECK = "Check against PyTorch"
+CHECK_MEANS = (
+    "All heads of this call, on the same tensors. Rounding alone makes about 1e-7 of numbers near 1, and more of "
+    "larger ones."
+)
+COST = "Cost of this call, one sentence"
+COST_HEAD = ("tokens", "FLOPs of Q Kᵀ", "FLOPs of weights V", "bytes of scores")
+COST_MEANS = (
+    "Both grow with the square of the tokens. The square must be computed, but need not be kept: kernels such as "
+    "FlashAttention work through it block by block."
+)
+
+# Try changes
+
+TRY = "Try changes"
+DIVIDE, TEMPERATURE = "Divide by √d_k (the model's own scale)", "Temperature"
+MASK_AFTER, NO_MASK = "Mask after the softmax (wrong)", "This call has no mask. Set one above."
+MASKING, FILLS = "Masking", {"replace": "replace with −∞", "add": "add −1e9"}
+DROPOUT, SEED = "Dropout", "Seed"
+WAYS = {"positions": "Positions", "bias": "Biases", "cloned": "Clone W_Q as W_K, W_V, W_O"}
+"""By settings of a model, how its weights are made in another way."""
+ROW, ROW_SUM = "row of the query", "row sum"
+BEFORE, NOW, AFTER, ORIGINAL = "before", "now", "after", "as it begins"
+CHANGED, FIRST_CHANGED = "that changed", "first that changed"
+
+# The handout
+
+HANDOUT_HOLDS = "Every step, the query in full, the scale and the cost: an HTML file to read, hand out or print as PDF."
+HANDOUT_TITLE = "Attention, step by step"
+OF_HEAD, CHANGES = "{model}: {site}, head {head}.", "Changed: {changes}."
+SHAPE, QUERY_IN_FULL, WHAT_IT_COSTS = "Shape: {shape}.", "Query {position}, {query}, in full", "What it costs"
+
+# Why there is each step, and what tutorials get wrong
 
 WHY = {
     "embedding": "Each token is looked up in a table. The same word gets the same vector wherever it stands.",
@@ -31,7 +110,7 @@ WHY = {
 }
 """By the key of a stage; its first sentence says what the step does."""
 
-SCALE = (
+WHY_SCALE = (
     "Dividing by √d_k keeps the variance of scores at 1 for every d_k. q·k is a sum of d_k products. The product of "
     "two independent numbers of mean 0 and variance 1 has variance 1; if the products are independent, too, the sum "
     "has variance d_k: scores spread as √d_k. Unscaled, in wide vectors the largest score leads by so much that the "
