@@ -13,7 +13,7 @@ from attnviz import ui
 from attnviz.ui.shared import pages
 
 FOLDER = Path(ui.__file__).parent
-IN_ONE_PLACE = ("learn", "model", "steps")
+IN_ONE_PLACE = ("learn", "model", "steps", "heads", "compare")
 """Pages whose texts are in their ``words.py``."""
 MARKUP = re.compile(r"<[^<>]*>?|^[^<>]*>|:material/\w*:?")
 TEXT = re.compile(r"\W*([A-Z][a-z]+\b(?![.(\w])|[a-z]+ [a-z]+ [a-z]+)|.*[a-z]{2}[.:!?]$", re.S)

@@ -2,10 +2,12 @@
 
 import streamlit as st
 
-from attnviz import figures, words
+from attnviz import figures
+from attnviz import words as sentences
 from attnviz.core.edits import KINDS, Site
 from attnviz.figures.alike import MAP_SAYS, TREE_SAYS
 from attnviz.metrics import alike
+from attnviz.ui.compare import words
 from attnviz.ui.shared import cache, look, pictures
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import kept
@@ -23,7 +25,7 @@ _divergences = cache.kept(alike.divergences)
 
 def panel(at: Look) -> None:
     """This head beside all others of its kind."""
-    with pictures.part("This head against all others", "all others") as is_open:
+    with pictures.part(words.ALL_OTHERS, "all others") as is_open:
         if is_open:
             _others(at)
 
@@ -33,26 +35,26 @@ def _others(at: Look) -> None:
     steps = [step for step in at.record.steps if step.site.kind == at.site.kind]
     heads = sum(step.num_heads for step in steps)
     if heads < 2:
-        quiet("There is no other head of this kind.")
+        quiet(words.ONLY_HEAD)
         return
     if (work := heads**2 * max(step.shape[2] * step.shape[3] for step in steps)) > MOST_WORK:
-        quiet(f"{heads} heads of {steps[0].shape[2]:,} tokens are too many to compare here ({work:,} pairs of cells).")
+        quiet(words.TOO_MANY.format(heads=heads, tokens=steps[0].shape[2], pairs=work))
         return
-    if work > AT_ONCE and not control(st.toggle, f"Compare all {heads} heads: this takes some seconds", ASKED):
+    if work > AT_ONCE and not control(st.toggle, words.COMPARE_ALL.format(heads=heads), ASKED):
         return
-    with st.spinner(f"Comparing {heads} heads …", show_time=True):
+    with st.spinner(words.COMPARING.format(heads=heads), show_time=True):
         found = _divergences(at.record, at.site.kind, at.sentence)
     if len(found.heads) < 2:
-        quiet("No two heads have a row in common in which both look at something.")
+        quiet(words.NOTHING_IN_COMMON)
         return
     focused = (at.site, at.head) if (at.site, at.head) in found.heads else None
     if focused:
-        in_words(words.alike(found, *focused))
-    quiet("L1H0 is head 0 of layer 1. Click a head to compare it.")
+        in_words(sentences.alike(found, *focused))
+    quiet(words.HEAD_NAMES)
     drawn = {"focused": focused, "dark": at.dark, "rev": look.rev("head")}
     each = (
-        ("alike", figures.alike, "heads matrix", f"Dark cells: heads that look alike; {TREE_SAYS}."),
-        ("alike map", figures.alike_map, "heads map", f"Each dot is a head; {MAP_SAYS}."),
+        ("alike", figures.alike, words.MATRIX, words.MATRIX_MEANS.format(tree=TREE_SAYS)),
+        ("alike map", figures.alike_map, words.DOTS, words.DOTS_MEAN.format(distances=MAP_SAYS)),
     )
     with st.container(horizontal=True, gap="large"):
         for key, make, what, means in each:

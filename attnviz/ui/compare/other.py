@@ -19,7 +19,9 @@ from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
 from attnviz.metrics.beside import Side, written
 from attnviz.sources.base import Source
+from attnviz.ui.compare import words
 from attnviz.ui.shared import arrivals, cache, files, look, pretrained, state
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import PLACE, Look, Place, place_of, place_text
 from attnviz.ui.shared.setting import Setting, State, coded, kept, reader
 from attnviz.ui.shared.state import control
@@ -34,21 +36,13 @@ SWAPS = (("cat", "dog"), ("dog", "cat"), ("black", "red"), ("red", "black"), ("b
 PATIENCE = 30.0
 """Seconds for a pretrained model to be read from this machine."""
 
-TITLES = {
-    "sentence": "another sentence",
-    "head": "another head",
-    "model": "another model",
-    "step": "another training step",
-    "untouched": "original model",
-}
-
 
 @dataclass(frozen=True)
 class Other:
     """The one thing in which B differs from A.
 
     Attributes:
-        what: one of `TITLES`.
+        what: one of `words.OTHERS`.
         value: a sentence, the name of a model, a head, or the step of a training; "" of the original model.
     """
 
@@ -107,13 +101,14 @@ def side(a: Look, place: DeltaGenerator) -> Side | AttnvizError:
 def _what(a: Look) -> Other:
     """In what B differs. What was chosen before in the same way is there again."""
     missing = _missing(a)
-    chosen, options = state.get(B), [what for what in TITLES if what not in missing]
+    chosen, options = state.get(B), [what for what in words.OTHERS if what not in missing]
     if chosen is not None and chosen.what in options:
         state.put(KEPT, state.get(KEPT) | {chosen.what: chosen})
     else:
         begins = opening(a)
         if chosen is not None:
-            note(f"{missing[chosen.what]} B is {TITLES[begins.what]}.", "notice")
+            reason = words.MISSING[chosen.what].format(model=quoted(a.source.name), other=words.OTHERS[begins.what])
+            note(reason, "notice")
         chosen = begins
 
     def choose(now: State, what: str) -> State:
@@ -121,20 +116,18 @@ def _what(a: Look) -> Other:
 
     shown = {"shown": chosen.what, "at": "what", "step": choose}
     if look.room():
-        shown["format_func"] = lambda what: f"B: {TITLES[what]}"
-        control(st.selectbox, "Compare with", B, options, lead="", width=204, **shown)
+        shown["format_func"] = lambda what: words.B_WITH.format(other=words.OTHERS[what])
+        control(st.selectbox, words.COMPARE_WITH, B, options, lead="", width=204, **shown)
     else:
-        shown["format_func"] = TITLES.__getitem__
-        control(st.pills, "Compare with", B, options, lead="Compare with", **shown)
+        shown["format_func"] = words.OTHERS.__getitem__
+        control(st.pills, words.COMPARE_WITH, B, options, lead=words.COMPARE_WITH, **shown)
     return chosen
 
 
-def _missing(a: Look) -> dict[str, str]:
-    """In what B cannot differ here, and why."""
-    missing = {} if len(a.source.steps) > 1 else {"step": f"{quoted(a.source.name)} has no other training steps."}
-    if a.source.one_run:
-        missing["sentence"] = f"{quoted(a.source.name)} is one run and reads no other sentence."
-    return missing | ({} if a.edits != Edits() else {"untouched": "Nothing is changed, so A is the original model."})
+def _missing(a: Look) -> set[str]:
+    """In what B cannot differ here."""
+    lacks = {"step": len(a.source.steps) <= 1, "sentence": a.source.one_run, "untouched": a.edits == Edits()}
+    return {what for what, is_missing in lacks.items() if is_missing}
 
 
 def _begins(a: Look, what: str) -> Other:
@@ -189,9 +182,9 @@ def _ask(own: DeltaGenerator, widget: Callable, title: str, what: str, value: ob
 
 def _sentence(a: Look, other: Other, own: DeltaGenerator) -> Side:
     options = {"max_chars": LONGEST, "width": 600, "read": _plain}
-    _ask(own, st.text_input, "The sentence of B", "sentence", other.value, **options)
+    _ask(own, st.text_input, words.SENTENCE, "sentence", other.value, **options)
     if not str(other.value).strip():
-        raise InputError("B has no sentence yet. Type one above.")
+        raise InputError(words.NO_SENTENCE)
     lines = cache.texts(clean(str(other.value)))
     cache.sentences(a.source, lines)
     unknown_words(cache.unknown(a.source, lines), a.source.unknown_token, "B")
@@ -208,10 +201,14 @@ def _head(a: Look, other: Other, own: DeltaGenerator) -> Side:
     chosen = other.value
     if chosen not in every:
         chosen = _another_head(a)
-        note(f"There is no {other.value[0]} head {other.value[1]}, so B is {chosen[0]} head {chosen[1]}.", "notice")
-    options = {"format_func": lambda one: f"{one[0]} head {one[1]}", "width": 260}
-    _ask(own, st.selectbox, "The head of B", "head", chosen, every, **options)
+        note(words.NO_HEAD.format(missing=_named(other.value), instead=_named(chosen)), "notice")
+    options = {"format_func": _named, "width": 260}
+    _ask(own, st.selectbox, words.HEAD, "head", chosen, every, **options)
     return replace(side_of(a), site=chosen[0], head=chosen[1])
+
+
+def _named(place: Place) -> str:
+    return common.HEAD_AT.format(site=place[0], head=place[1])
 
 
 def _another_head(a: Look) -> tuple[Site, int]:
@@ -229,9 +226,9 @@ def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
     if files.is_file(str(name)) and isinstance(files.source(name), InputError):
         names = [name, *names]
     if name not in names:
-        note(f"B cannot be the model {quoted(str(name))} here, so it is {quoted(names[0])}.", "notice")
+        note(words.NO_MODEL.format(missing=quoted(str(name)), instead=quoted(names[0])), "notice")
         name = names[0]
-    _ask(own, st.selectbox, "The model of B", "model", name, names, format_func=files.title, width=260)
+    _ask(own, st.selectbox, words.MODEL, "model", name, names, format_func=files.title, width=260)
     source = _source(name)
     lines = source.one_run or cache.texts(clean(_text(a)))
     cache.sentences(source, lines)
@@ -241,8 +238,9 @@ def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
     head = a.head if isinstance(a.head, str) else min(a.head, record.step(site).num_heads - 1)
     if (site, head) != (a.site, a.head):
         there = a.site in record.sites and (isinstance(a.head, str) or a.head < record.step(a.site).num_heads)
-        why = f"reads what it writes at {a.site}" if there else f"has no {a.site} head {a.head}"
-        quiet(f"{source.name} {why}: B is its {site} head {head}.")
+        name, instead, lacking = source.name, _named((site, head)), _named((a.site, a.head))
+        other_text = words.OTHER_TEXT.format(model=name, site=a.site, instead=instead)
+        quiet(other_text if there else words.LACKS_HEAD.format(model=name, head=lacking, instead=instead))
     return Side(record, site, head)
 
 
@@ -267,7 +265,7 @@ def _pretrained(name: str) -> Source:
     arrival = arrivals.wait_for(name, state.session())
     arrival.settled.wait(PATIENCE)
     if arrival.source is None:
-        raise arrival.error or InputError(f"{quoted(name)} is not here yet. Choose it once as the model above.")
+        raise arrival.error or InputError(words.NOT_LOADED.format(model=quoted(name)))
     return arrival.source
 
 
@@ -284,9 +282,10 @@ def _untouched(a: Look, other: Other, own: DeltaGenerator) -> Side:
 def _step(a: Look, other: Other, own: DeltaGenerator) -> Side:
     steps, chosen = a.source.steps, other.value
     if chosen not in steps:
-        note(f"Step {chosen} was not kept; there are {', '.join(map(str, steps))}. B is step {steps[0]}.", "notice")
+        kept = ", ".join(map(str, steps))
+        note(words.NO_STEP.format(missing=chosen, kept=kept, instead=steps[0]), "notice")
         chosen = steps[0]
-    names = {step: look.step_in_words(step, steps[-1]).removeprefix("Training step: ") for step in steps}
+    names = {step: look.step_in_words(step, steps[-1]) for step in steps}
     options = {"format_func": names.__getitem__, "width": 140}
-    _ask(own, st.selectbox, "The training step of B", "step", chosen, steps, **options)
+    _ask(own, st.selectbox, words.STEP, "step", chosen, steps, **options)
     return replace(side_of(a), record=cache.record(cache.source(a.source.id, chosen), a.lines, a.edits))

@@ -6,7 +6,8 @@ from functools import partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from attnviz import figures, words
+from attnviz import figures
+from attnviz import words as sentences
 from attnviz.charts.axes import notes_on
 from attnviz.charts.size import size_beside
 from attnviz.core.display import as_sentence
@@ -16,7 +17,7 @@ from attnviz.figures.difference import MEASURE, TILES
 from attnviz.metrics.beside import Beside, Side, apart_of, at_a, beside
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
-from attnviz.ui.compare import alike, other, said, unmoved
+from attnviz.ui.compare import alike, other, said, unmoved, words
 from attnviz.ui.shared import cache, everything, look, pictures, toolbar, zoom
 from attnviz.ui.shared.look import Cell, Look
 from attnviz.ui.shared.text import heading, in_words, note, quiet
@@ -44,7 +45,7 @@ def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
     try:
         whole = _measured(at, beside(a, reads, _apart))
     except AttnvizError as error:
-        note(f"{error} Here they stand beside each other.", "notice")
+        note(words.SIDE_BY_SIDE.format(why=error), "notice")
         _side_by_side(a, b)
         said.both(a, b, None, None)
         return
@@ -58,10 +59,10 @@ def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
         figure = _drawn(bar, found, cell)
     _said(found, cell, still=still)
     if reads is not b:
-        quiet("B reads the words that A wrote, so that each row is of the same word. What B writes by itself is below.")
+        quiet(words.SAME_WORDS)
     pictures.numbers(figure, "difference")
     if not still:
-        heading("Predictions")
+        heading(words.PREDICTIONS)
         said.both(a, b, found, cell)
 
 
@@ -96,14 +97,14 @@ def _said(found: Beside, cell: Cell | None, *, still: bool) -> None:
         still: whether it is said above why nothing changed.
     """
     if cell is not None:
-        in_words(words.compared_cell(found, *cell))
+        in_words(sentences.compared_cell(found, *cell))
     elif not still:
-        in_words(words.compared(found))
+        in_words(sentences.compared(found))
     pictures.how_to_select(cell is not None)
     size = size_beside(len(found.rows), len(found.columns))
     if size.tile > 1:
         quiet(" ".join(map(as_sentence, notes_on(size, TILES))))
-    quiet(f"{as_sentence(MEASURE)} The same tokens of A and B are matched in their order.")
+    quiet(words.MATCHED.format(measure=as_sentence(MEASURE)))
 
 
 _apart = cache.kept(apart_of)
@@ -154,4 +155,4 @@ def _side_by_side(a: Side, b: Side) -> None:
             shown = {"sentence": side.sentence, "dark": look.is_dark(), "room": look.room()}
             cost = estimate.of_maps(side.record.step(side.site))
             figure = cache.drawn(figures.head, side.record, side.site, side.head, cost=cost, **shown)
-            pictures.show(figure, f"map {name}", f"map {name}")
+            pictures.show(figure, key=f"map {name}", what=words.MAP.format(side=name))

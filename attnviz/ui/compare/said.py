@@ -3,6 +3,7 @@
 import streamlit as st
 
 from attnviz.metrics.beside import Beside, Side, vectors_apart
+from attnviz.ui.compare import words
 from attnviz.ui.shared import look, pictures, says
 from attnviz.ui.shared.text import quiet
 
@@ -21,9 +22,9 @@ def both(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -
             with st.container(width=560, key=f"said {name}"):
                 says.one(name, side.record, other.record, position, (side.sentence, other.sentence), positions)
     if options := _effects(a, b):
-        with pictures.part("How probable each prediction is", "predictions", titled=False) as is_open:
+        with pictures.part(words.HOW_PROBABLE, "predictions", titled=False) as is_open:
             if is_open:
-                _figures((a, b), positions, says.one_of(options, "Predictions"))
+                _figures((a, b), positions, says.one_of(options, words.PREDICTIONS))
 
 
 def _figures(sides: tuple[Side, Side], positions: tuple[int, int], effect: str) -> None:
@@ -33,13 +34,13 @@ def _figures(sides: tuple[Side, Side], positions: tuple[int, int], effect: str) 
         for name, side, position in zip("AB", sides, positions, strict=True):
             with st.container(width=560, key=f"drawn {name}"):
                 figure = says.drawn(effect, side.record, None, position, sentence=side.sentence, dark=look.is_dark())
-                pictures.show(figure, f"{key} {name}", f"{key} of {name}", table=True)
+                pictures.show(figure, f"{key} {name}", words.FIGURE_OF.format(figure=key, side=name), table=True)
 
 
 def _vectors(a: Side, b: Side) -> None:
     apart = vectors_apart(a, b)
     if apart is None:
-        quiet("Sentence embeddings of different lengths cannot be compared.")
+        quiet(words.OTHER_LENGTHS)
     else:
         st.html(f'<div class="says">{says.vectors_apart(apart)}</div>')
 

@@ -11,6 +11,7 @@ from attnviz import figures, views
 from attnviz.core.edits import Site
 from attnviz.figures import Figure
 from attnviz.figures import shade as shades
+from attnviz.ui.heads import words
 from attnviz.ui.shared import cache, look, pages, pictures, state, zoom
 from attnviz.ui.shared.look import CELL, PINS, Look
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
@@ -24,7 +25,6 @@ KEYS = {"map": "head", "lines": "lines", "text": "text", "picture": "picture"}
 SIDES = ("from", "to")
 LEAST = (None, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Smallest weights with a line; None for the strongest alone."""
-STRONGEST = "the strongest"
 
 MOST_BESIDE = 15
 """Heads drawn beside the one in focus."""
@@ -48,7 +48,7 @@ def form(at: Look) -> str:
     """How the head is shown; as a picture where its positions are patches of one."""
     there = [form for form in KEYS if form != "picture" or figures.on_grid(at.record, at.site)]
     chosen = state.one_of(FORM, there)
-    return control(st.segmented_control, "Shown as", FORM, there, shown=chosen, lead="")
+    return control(st.segmented_control, words.SHOWN_AS, FORM, there, shown=chosen, lead="")
 
 
 def whole_map() -> bool:
@@ -65,30 +65,32 @@ def controls(form: str, at: Look) -> None:
         if form == "lines":
             _of_lines(at)
         else:
-            options = {"lead": "Attention", "step": _other_side(at.site)}
-            control(st.segmented_control, "Attention of the token", SIDE, SIDES, **options)
-            label("the patch that you click" if form == "picture" else "the token that you click")
+            options = {"lead": words.ATTENTION, "step": _other_side(at.site)}
+            control(st.segmented_control, words.ATTENTION_OF, SIDE, SIDES, **options)
+            label(words.OF_CLICKED[form])
 
 
 def _of_lines(at: Look) -> None:
     others = [head for head in range(at.source.num_heads) if head != at.head]
     if others:
         drawn = [head for head in state.get(ALSO) if head in others]
-        options = {"shown": drawn, "lead": "Also show", "read": lambda heads: tuple(sorted(heads))}
+        options = {"shown": drawn, "lead": words.ALSO_SHOW, "read": lambda heads: tuple(sorted(heads))}
         if len(others) < MOST_PILLS:
-            control(st.pills, "Also show heads", ALSO, others, selection_mode="multi", **options)
+            control(st.pills, words.ALSO_SHOW_HEADS, ALSO, others, selection_mode="multi", **options)
         else:
-            control(st.multiselect, "Also show heads", ALSO, others, max_selections=MOST_BESIDE, width=300, **options)
+            control(
+                st.multiselect, words.ALSO_SHOW_HEADS, ALSO, others, max_selections=MOST_BESIDE, width=300, **options
+            )
     options = {
-        "format_func": lambda least: f"{least:g}" if least else STRONGEST,
-        "placeholder": STRONGEST,
+        "format_func": lambda least: f"{least:g}" if least else words.STRONGEST,
+        "placeholder": words.STRONGEST,
         "width": 150,
     }
     with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
-        control(st.selectbox, "Minimum weight", LEAST_DRAWN, LEAST, lead="Minimum weight", **options)
+        control(st.selectbox, words.MINIMUM, LEAST_DRAWN, LEAST, lead=words.MINIMUM, **options)
     if state.get(PINS):
         options = {"type": "tertiary", "icon": ":material/close:", "key": "let go"}
-        st.button("Clear tokens", on_click=_let_go, **options)
+        st.button(words.CLEAR_TOKENS, on_click=_let_go, **options)
 
 
 def _let_go() -> None:
@@ -179,8 +181,7 @@ def said(form: str, at: Look, view: View) -> None:
     if form in ("text", "picture"):
         seen = views.see(at.record, at.site, **where)
         in_words(shades.in_words(shades.shade_of(seen, at.head, chosen=_token(at, view), side=state.get(SIDE))))
-        what = "patch" if form == "picture" else "token"
-        quiet(f"Click a {what} to see its attention; point at one to read its weight.")
+        quiet(words.CLICK[form])
         return
     part = zoom.part(at, view) if form == "map" else {}
     pictures.cell_in_words(at, view, **part)
@@ -189,15 +190,15 @@ def said(form: str, at: Look, view: View) -> None:
     if form == "map":
         pictures.how_to_select(at.cell is not None)
     elif at.cell is not None:
-        quiet("Selected line outlined; Esc to clear.")
+        quiet(words.LINE_SELECTED)
     else:
-        quiet("Point at a token to see its lines alone, click it to pick it. Click a line to read it in words.")
+        quiet(words.POINT_AT_TOKEN)
 
 
 def _arithmetic(at: Look, where: dict[str, object]) -> None:
     """A button that leads to how the number of the sentence is computed, of the selected cell or the strongest."""
     icon = {"icon": ":material/calculate:", "type": "tertiary", "key": "arithmetic"}
-    if not st.button("Show the arithmetic of this cell", **icon):
+    if not st.button(words.ARITHMETIC, **icon):
         return
     seen = views.see(at.record, at.site, **where)
     if at.cell is None and len(seen.queries) and len(seen.keys):

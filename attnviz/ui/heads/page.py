@@ -10,8 +10,9 @@ from attnviz.charts.size import size_of
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.sources.base import Source
-from attnviz.ui.heads import forms
+from attnviz.ui.heads import forms, words
 from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, runs, says, toolbar, zoom
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import label
 
@@ -39,7 +40,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
                 findings.of_head(at)
                 forms.said(form, at, shown["view"])
                 says.panel(at)
-        pictures.numbers(figure, key, "this head")
+        pictures.numbers(figure, key, words.THIS_HEAD)
     with left:
         _every(at, shown, zoom.framed(at) if form == "map" else {})
 
@@ -59,10 +60,10 @@ def _every(at: Look, shown: dict, framed: dict) -> None:
     drawn |= {"cost": replace(cost, seconds=cost.seconds / 2)}  # of a thumbnail less is asked than of a map
     figure = cache.drawn(figures.heads, at.record, at.site, focused=at.head, rev=look.rev("head"), **drawn)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="active"):
-        label("Active heads")
+        label(common.ACTIVE_HEADS)
         edits.active_heads(at)
     with st.container(key="thumbnails"), runs.beside():
         pictures.picture(figure, "heads", select="head", on_select=look.select_head)
         edits.eyes(at, figures.corners(at.record, at.site, **where))
-    pictures.take_away(figure, "heads", "all heads")
-    pictures.numbers(figure, "heads", "all heads")
+    pictures.take_away(figure, "heads", words.ALL_HEADS)
+    pictures.numbers(figure, "heads", words.ALL_HEADS)

@@ -22,7 +22,7 @@ from attnviz.core.tokens import Token, begins_sentence
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
-from attnviz.ui.shared import cache, state
+from attnviz.ui.shared import cache, state, words
 from attnviz.ui.shared.setting import State, choice, coded, each, flag, kept, reader, whole
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, block_html, note
@@ -346,21 +346,25 @@ def step(source: Source) -> Source:
     *_, last = steps = source.steps
     chosen = state.one_of(STEP, steps, last)
     options = {"shown": chosen, "read": lambda step: None if step == last else step, "width": 344}
-    named = step_in_words(chosen, last)
-    short = {"title": f"Step {chosen:,}", "width": "content"} if state.get(NARROW) else {"title": named, "width": 220}
+    named = words.STEP_IS.format(step=step_in_words(chosen, last))
+    short = (
+        {"title": words.STEP_SHORT.format(step=chosen), "width": "content"}
+        if state.get(NARROW)
+        else {"title": named, "width": 220}
+    )
     with state.menu(**short, key="training step"):
         control(st.select_slider, named, STEP, steps, lead="", **options)
-        st.caption(f"{steps[0]:,}: {'untrained' if not steps[0] else 'first kept'} · {last:,}: final")
+        st.caption((words.FIRST_KEPT if steps[0] else words.FROM_UNTRAINED).format(first=steps[0], last=last))
     try:
         return source if chosen == last else cache.source(source.id, chosen)
     except AttnvizError as error:
-        note(f"{error} Here it is as trained.")
+        note(words.AS_TRAINED.format(why=error))
         return source
 
 
 def step_in_words(step: int, last: int) -> str:
-    """What is seen after a step of the training."""
-    return f"Training step: {step:,}{' (final)' if step == last else '' if step else ' (untrained)'}"
+    """A step of the training, and whether it is the first or the last: "4,500 (final)"."""
+    return (words.FINAL if step == last else words.KEPT if step else words.UNTRAINED).format(step=step)
 
 
 def query(title: str, tokens: tuple[Token, ...], cell: Cell | None = None, **behavior: Any) -> int:

@@ -1,0 +1,54 @@
+"""What the page Compare says, in one place."""
+
+# In what B differs
+
+COMPARE_WITH, B_WITH = "Compare with", "B: {other}"
+OTHERS = {
+    "sentence": "another sentence",
+    "head": "another head",
+    "model": "another model",
+    "step": "another training step",
+    "untouched": "original model",
+}
+"""By what of B differs from A."""
+SENTENCE, HEAD, MODEL, STEP = "The sentence of B", "The head of B", "The model of B", "The training step of B"
+
+MISSING = {
+    "step": "{model} has no other training steps. B is {other}.",
+    "sentence": "{model} is one run and reads no other sentence. B is {other}.",
+    "untouched": "Nothing is changed, so A is the original model. B is {other}.",
+}
+"""By what cannot be chosen here, why, and what B is instead."""
+NO_SENTENCE = "B has no sentence yet. Type one above."
+NO_HEAD = "There is no {missing}, so B is {instead}."
+NO_MODEL = "B cannot be the model {missing} here, so it is {instead}."
+NO_STEP = "Step {missing} was not kept; there are {kept}. B is step {instead}."
+NOT_LOADED = "{model} is not here yet. Choose it once as the model above."
+OTHER_TEXT = "{model} reads what it writes at {site}: B is its {instead}."
+LACKS_HEAD = "{model} has no {head}: B is its {instead}."
+
+# What moved
+
+SAME_WORDS = "B reads the words that A wrote, so that each row is of the same word. What B writes by itself is below."
+MATCHED = "{measure} The same tokens of A and B are matched in their order."
+SIDE_BY_SIDE = "{why} Here they stand beside each other."
+MAP = "map {side}"
+
+OWN_LAYER = "Switching a head off leaves the weights of its own layer as they are: it changes what the layer passes on."
+UNMOVED = "The change leaves the weights of {site} as they are."
+BLOCKS_NOTHING = "{why} No weight of any layer moves. It blocks nothing that is not blocked already."
+NO_WEIGHT_MOVES = "{why} No weight of any layer moves. The predictions:"
+MOVED_AT, COMPARE_HEAD = "{why} The first weights that move are those of {site}.", "Compare {head}"
+
+PREDICTIONS, HOW_PROBABLE, FIGURE_OF = "Predictions", "How probable each prediction is", "{figure} of {side}"
+OTHER_LENGTHS = "Sentence embeddings of different lengths cannot be compared."
+
+# This head against all others
+
+ALL_OTHERS, ONLY_HEAD = "This head against all others", "There is no other head of this kind."
+TOO_MANY = "{heads} heads of {tokens:,} tokens are too many to compare here ({pairs:,} pairs of cells)."
+COMPARE_ALL, COMPARING = "Compare all {heads} heads: this takes some seconds", "Comparing {heads} heads …"
+NOTHING_IN_COMMON = "No two heads have a row in common in which both look at something."
+HEAD_NAMES = "L1H0 is head 0 of layer 1. Click a head to compare it."
+MATRIX, MATRIX_MEANS = "heads matrix", "Dark cells: heads that look alike; {tree}."
+DOTS, DOTS_MEAN = "heads map", "Each dot is a head; {distances}."
