@@ -201,7 +201,7 @@ def test_models_that_read_other_tokens_stand_side_by_side():
         ("model-no/such-model", "B cannot be the model"),
         ("model-story", "B cannot be the model"),
         ("untouched", "Nothing is changed, so A is the original model. B is another training step."),
-        ("<script>alert(1)</script>", "does not say in what B differs from A"),
+        ("<script>alert(1)</script>", "cannot be read; it should look like sentence-"),
         ("sentence-", "B has no sentence yet"),
     ],
 )
