@@ -17,7 +17,7 @@ from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence
 from attnviz.metrics import batch
-from attnviz.metrics.heads import METRICS
+from attnviz.metrics.heads import METRICS, sums_of
 from attnviz.sources.base import Source
 
 TOKENS = 2048
@@ -109,7 +109,7 @@ class _OfSite:
     def add(self, record: Record, step: Step, some: Tensor) -> None:
         """Measure a run over some of the texts."""
         for block in batch.blocks(step, batch.sides_of(record, step)):
-            self.sums[:, some[block.texts]] += batch.measure(record, block)
+            self.sums[:, some[block.texts]] += sums_of(record, block)
             self.rows += block.counted.sum((0, 2))
             self.left_out += block.left_out.sum(0)
 

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
-from attnviz.metrics.batch import Block, is_token
-from attnviz.metrics.measures import token_counts
+from attnviz.metrics.batch import Block, is_token, token_counts
 
 CLASSES = ("special", "first", "punctuation", "digit", "repeated", "same word")
 """Of a key: nobody typed it; it stands first; it has no letter and no digit; it has a digit; its token stood in the

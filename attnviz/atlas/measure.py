@@ -19,7 +19,7 @@ from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.metrics import batch
 from attnviz.metrics.batch import Block, Sides
-from attnviz.metrics.heads import METRICS
+from attnviz.metrics.heads import METRICS, sums_of
 from attnviz.sources.base import Source
 
 FURTHEST = 24
@@ -143,7 +143,7 @@ def _add(
     pairs = []
     for block in blocks:
         at = some[block.texts]
-        found.sums[:, at] += batch.measure(record, block).numpy()
+        found.sums[:, at] += sums_of(record, block).numpy()
         found.shares[:, at] += classes.shares(block, words).numpy()
         found.rows[at] += block.counted.sum(-1).numpy()
         found.left_out[at] += block.left_out.numpy()

@@ -10,7 +10,7 @@ from torch import Tensor
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
-from attnviz.metrics import measures
+from attnviz.metrics import batch
 
 Head = tuple[Site, int]
 
@@ -70,9 +70,10 @@ def divergences(record: Record, kind: str | None = None, sentence: int = 0) -> D
 
 def _together(record: Record, steps: Sequence[Step], sentence: int, heads: int):
     """The weights of all heads, (N, R, K), and which rows count, (N, R), block by block."""
-    each = [measures.blocks(record, step, sentence=sentence, heads=heads) for step in steps]
+    options = {"texts": range(sentence, sentence + 1), "heads": heads, "dtype": torch.float64}
+    each = [batch.blocks(step, batch.sides_of(record, step), **options) for step in steps]
     for blocks in zip(*each, strict=True):
-        yield torch.cat([block.weights for block in blocks]), torch.cat([block.counted for block in blocks])
+        yield torch.cat([block.weights[0] for block in blocks]), torch.cat([block.counted[0] for block in blocks])
 
 
 def _means(heads: tuple[Head, ...], sums: Tensor, counts: Tensor) -> Divergences:

@@ -1,6 +1,6 @@
-"""Every metric of all heads and all texts of a run at once: the numbers of `head_metrics`, in few passes over weights.
+"""The weights of all heads of a step in blocks of rows, of one text or of all of a run, and what is read off them.
 
-    B texts   H heads   R queries of a block   K keys   M metrics   w weights   s scores
+    B texts   H heads   R queries of a block   K keys   w weights   s scores
 
 Weights are computed once a block, in the number type of the run, and stay in a processor's cache; sums are float64.
 """
@@ -15,12 +15,12 @@ from torch import Tensor
 from attnviz.core import attention
 from attnviz.core.record import Record, Step
 from attnviz.core.scoring import ALL, Area
-from attnviz.metrics import measures
-from attnviz.metrics.heads import METRICS
-from attnviz.metrics.measures import Sums, token_counts
 
 BLOCK = 2**20
 """Weights that are held at once: 4 MB of float32."""
+
+Sums = tuple[Tensor, Tensor]
+"""Numerator and denominator of a measure in a block, both (B, H), float64."""
 
 SHUT = 2.0**100
 """In the place of the log-sum-exp of a row that is not measured: its weights become 0."""
@@ -51,6 +51,7 @@ class Block:
 
     Attributes:
         texts, rows: which, as slices; `position` is where each row stands, (R,).
+        dtype: the number type of weights and of what is made of them.
     """
 
     step: Step
@@ -58,6 +59,7 @@ class Block:
     texts: slice
     rows: slice
     position: Tensor
+    dtype: torch.dtype
 
     @cached_property
     def counted(self) -> Tensor:
@@ -110,16 +112,22 @@ class Block:
     @cached_property
     def scores(self) -> Tensor:
         """Before the mask, (B, H, R, K)."""
-        return self.step.scoring.scores(self.step.query, self.step.key, Area(self.texts, rows=self.rows))
+        return self.scores_of(self.rows)
+
+    def scores_of(self, rows: slice, columns: slice = ALL) -> Tensor:
+        """Those of other rows and columns of the texts."""
+        return self.step.scoring.scores(self.step.query, self.step.key, Area(self.texts, ALL, rows, columns))
 
     @cached_property
     def _spread(self) -> tuple[Tensor, Tensor]:
         """The weights, (B, H, R, K), 0 in rows that are not measured, and the entropy of each row, (B, H, R)."""
         logarithms = attention.logarithms(self.scores, self._sums.masked_fill(~self.counted, SHUT))
-        weights = logarithms.exp()
+        weights = logarithms.exp().to(self.dtype)
         weights = weights if self.open is None else weights.masked_fill_(~self.open, 0)
+        if not self.counted.all():
+            weights.masked_fill_(~self.counted[..., None], 0)
         if self.step.scoring.is_linear:
-            return weights, logarithms.mul_(weights).sum(-1).neg_().clamp_(min=0)
+            return weights, logarithms.to(self.dtype).mul_(weights).sum(-1).neg_().clamp_(min=0)
         return weights, torch.special.entr(weights).sum(-1)  # a bias may be -inf
 
     @property
@@ -169,9 +177,8 @@ class Block:
     @cached_property
     def taken(self) -> Tensor:
         """What each head hands on, (B, H, R, d_v); the length of all that it takes; the weights on columns."""
-        value = self.step.value[self.texts]
-        value = value.to(torch.promote_types(value.dtype, torch.float32))
-        columns = self.sides.columns[self.texts, None].to(value.dtype).expand(-1, value.shape[1], -1, -1)
+        value = self.step.value[self.texts].to(self.dtype)
+        columns = self.sides.columns[self.texts, None].to(self.dtype).expand(-1, value.shape[1], -1, -1)
         return self.weights @ torch.cat([value, value.norm(dim=-1, keepdim=True), columns], -1)
 
     @property
@@ -195,16 +202,26 @@ class Block:
         return values.double().masked_fill(~counted, 0).sum(-1), counted.sum(-1).double()
 
 
-def blocks(step: Step, sides: Sides) -> Iterator[Block]:
-    """A step in blocks of at most about `BLOCK` weights: whole texts, or rows of one that is long."""
-    count, heads, queries, keys = step.shape
-    at_once = max(1, BLOCK // max(1, heads * queries * keys))
-    rows = queries if at_once > 1 else max(1, 4 * BLOCK // max(1, heads * keys))
-    for first in range(0, count, at_once):
+def blocks(
+    step: Step, sides: Sides, texts: range | None = None, *, heads: int = 0, dtype: torch.dtype | None = None
+) -> Iterator[Block]:
+    """A step in blocks of at most about `BLOCK` weights: whole texts, or rows of one that is long.
+
+    Args:
+        texts: which, one after another; None for all.
+        heads: how many are held at once, if not those of this step alone.
+        dtype: the number type to compute in; None for that of the run.
+    """
+    count, own, queries, keys = step.shape
+    cells, texts = (heads or own) * max(1, keys), texts or range(count)
+    at_once = max(1, BLOCK // (cells * max(1, queries)))
+    rows = queries if at_once > 1 else max(1, 2 * BLOCK // cells)
+    dtype = dtype or torch.promote_types(step.query.dtype, torch.float32)
+    for first in texts[::at_once]:
         for start in range(0, max(1, queries), rows):
             part = slice(start, min(start + rows, queries))
-            texts = slice(first, min(first + at_once, count))
-            yield Block(step, sides, texts, part, torch.arange(part.start, part.stop))
+            some = slice(first, min(first + at_once, texts.stop))
+            yield Block(step, sides, some, part, torch.arange(part.start, part.stop), dtype)
 
 
 def sides_of(record: Record, step: Step, columns: Tensor | None = None) -> Sides:
@@ -215,127 +232,22 @@ def sides_of(record: Record, step: Step, columns: Tensor | None = None) -> Sides
     """
     each = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
     looks, seen = torch.tensor([token_counts(record, step, b) for b in range(len(each))]).T
-    queries, keys = (torch.tensor([[token.id for token in both[i]] for both in each]) for i in (0, 1))
-    special = [torch.tensor([[token.special for token in both[i]] for both in each]) for i in (0, 1)]
+    queries, keys = (torch.tensor([[token.id for token in both[i]] for both in each], dtype=torch.long) for i in (0, 1))
+    special = [torch.tensor([[token.special for token in both[i]] for both in each], dtype=torch.bool) for i in (0, 1)]
     if columns is None:
         columns = (special[1] & is_token(step, seen)).unsqueeze(-1)
     return Sides(looks, seen, queries, keys, ~special[0], columns)
+
+
+def token_counts(record: Record, step: Step, sentence: int) -> tuple[int, int]:
+    """How many queries and keys stand for tokens; a position that the sentence does not know is one of its own."""
+    looks = (record.sentences if step.site.kind == "encoder" else record.read)[sentence]
+    seen = (record.read if step.site.kind == "decoder" else record.sentences)[sentence]
+    queries, keys = step.shape[2], step.shape[3] - step.has_sink
+    return queries - (len(looks.tokens) - looks.length), keys - (len(seen.tokens) - seen.length)
 
 
 def is_token(step: Step, seen: Tensor) -> Tensor:
     """Which keys are not padding, (B, K), where so many of each text are not; a sink is not."""
     at = torch.arange(step.shape[3])
     return (at < seen[:, None]) | ((at == len(at) - 1) & bool(step.has_sink))
-
-
-def measure(record: Record, block: Block) -> Tensor:
-    """The sums of every metric in a block: numerators and denominators, (2, B, H, M), float64.
-
-    0 of 0 where one cannot be measured: at such a site, of a model that is read only, or on a text without such tokens.
-    """
-    found = torch.zeros(2, block.counted.shape[0], block.counted.shape[1], len(METRICS), dtype=torch.float64)
-    for at, one in enumerate(METRICS):
-        if one.applies(record, block.step.site) and (one.name not in _OF_ONE_TEXT or block.one_text):
-            found[:, :, :, at] = torch.stack(_MEASURES[one.name](block))
-    return found
-
-
-def _evenness(block: Block) -> Sums:
-    widest = block.open_keys.clamp(min=1).double().log().expand(block.counted.shape)
-    return block.mean(block.entropies)[0], widest.masked_fill(~block.counted, 0).sum(-1)
-
-
-def _distances(block: Block) -> Tensor:
-    n = (block.by_distance.shape[-1] + 1) // 2
-    return torch.arange(-n + 1, n).abs().double()
-
-
-def _of_distance(block: Block, of: Tensor) -> Sums:
-    counted = block.counted
-    if block.step.has_sink:
-        counted = counted & (block.on_tokens.sum(-1) > 0)
-    return block.by_distance @ of, counted.sum(-1).double()
-
-
-def _at(block: Block, by: int) -> Sums:
-    """The weight on the key so many places after the row, where there is a token."""
-    offset = block.rows.start + by
-    values = block.weights.diagonal(offset, -2, -1)
-    rows = slice(max(0, -offset), max(0, -offset) + values.shape[-1])
-    return block.mean(values, block.position[rows] + by < block.seen[:, None], rows)
-
-
-def _first(block: Block) -> Sums:
-    return block.mean(block.weights[..., 0], (block.position > 0)[None] if block.one_text else None)
-
-
-def _special(block: Block) -> Sums:
-    return block.mean(block.on_columns[..., 0], (block.sides.columns[block.texts, :, 0] > 0).any(-1, keepdim=True))
-
-
-def _on_pairs(block: Block, text: Tensor, row: Tensor, key: Tensor) -> Sums:
-    """The weights of the rows on some keys each, over the rows that have one."""
-    shape = block.counted.shape
-    weights = block.weights[text, :, row, key].double()
-    has = torch.zeros(shape[0], shape[2], dtype=torch.bool)
-    has[text, row] = True
-    return weights.new_zeros(shape[:2]).index_add(0, text, weights), (block.counted & has[:, None]).sum(-1).double()
-
-
-def _induction(block: Block) -> Sums:
-    """The keys right after those that hold the row's token."""
-    text, row, key = block.twins
-    inside = key + 1 < block.seen[text]
-    return _on_pairs(block, text[inside], row[inside], key[inside] + 1)
-
-
-def _asymmetry(block: Block) -> Sums:
-    """Over all pairs of tokens with a finite score either way, masked or not."""
-    n = block.step.shape[2]
-    there = block.scores[..., :n]
-    if len(block.position) == n:
-        back = there.mT
-    else:
-        area = Area(block.texts, rows=slice(n), columns=block.rows)
-        back = block.step.scoring.scores(block.step.query, block.step.key, area).mT
-    is_whole = bool((block.looks == n).all() and (block.seen >= n).all())
-    if not (is_whole and block.step.scoring.is_linear):
-        pairs = block.real[:, None, :, None] & (torch.arange(n) < block.seen[:, None])[:, None, None]
-        pairs = pairs & there.isfinite() & back.isfinite()
-        there, back = there.where(pairs, 0), back.where(pairs, 0)
-    apart, length = (torch.linalg.vector_norm(x, dim=(-2, -1)).double().square() for x in (there - back, there))
-    return apart, 4 * length
-
-
-def _output_share(block: Block) -> Sums:
-    """Over the rows that are measured in every head, so that the heads of a site share 1."""
-    step = block.step
-    norms = block.taken[..., : step.value.shape[-1]].norm(dim=-1).double()
-    if step.heads_off or step.off_alone:
-        texts = range(*block.texts.indices(step.shape[0]))
-        off = torch.tensor([[step.is_off(h, sentence=b) for h in range(step.num_heads)] for b in texts])
-        norms = norms.masked_fill(off[:, :, None], 0)
-    total = norms.sum(1)
-    where = (total > 0) & block.counted.all(1)
-    return block.mean(norms / total.where(where, 1)[:, None], where)
-
-
-_MEASURES = {
-    "entropy": lambda block: block.mean(block.entropies),
-    "effective_keys": lambda block: block.mean(block.entropies.exp()),
-    "evenness": _evenness,
-    "confidence": lambda block: block.mean(block.strongest[0]),
-    "distance": lambda block: _of_distance(block, _distances(block)),
-    "local": lambda block: _of_distance(block, (_distances(block) <= measures.NEAR).double()),
-    "self": lambda block: _at(block, 0),
-    "previous": lambda block: _at(block, -1),
-    "next": lambda block: _at(block, 1),
-    "first": _first,
-    "special": _special,
-    "duplicate": lambda block: _on_pairs(block, *block.twins),
-    "induction": _induction,
-    "asymmetry": _asymmetry,
-    "value_weighted": lambda block: block.mean(block.taken[..., block.step.value.shape[-1]]),
-    "output_share": _output_share,
-}
-_OF_ONE_TEXT = {one.name for one in METRICS if "cross" not in one.kinds}

@@ -12,8 +12,8 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
+from attnviz.metrics.batch import token_counts
 from attnviz.metrics.combined import weights_of
-from attnviz.metrics.measures import token_counts
 from attnviz.metrics.stream import Block, blocks
 
 MOST_CELLS = 2**22

@@ -8,7 +8,7 @@ number is missing (`pandas.NA`), never NaN.
 """
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -16,14 +16,13 @@ from typing import Any
 
 import pandas as pd
 import torch
+from torch import Tensor
 
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
-from attnviz.metrics import measures
-from attnviz.metrics.measures import RowBlock, Sums
-
-SELF = ("encoder", "decoder")
+from attnviz.metrics import batch, measures
+from attnviz.metrics.batch import Block, Sums
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Metric:
         means: what it says, in one sentence.
         kinds: of which sites it can be had.
         needs: "weights", or what a record that is read only has not: "scores" or "values".
-        measure: a quotient of two sums in a block of rows.
+        measure: a quotient of two sums in a block.
     """
 
     name: str
@@ -51,15 +50,16 @@ class Metric:
     low: float
     source: str
     means: str
-    measure: Callable[[RowBlock], Sums]
+    measure: Callable[[Block], Sums]
     where: str = ""
     high: float | None = None
     kinds: tuple[str, ...] = KINDS
     needs: str = "weights"
 
-    def applies(self, record: Record, site: Site) -> bool:
-        """Whether it can be measured at a site of a record at all."""
-        return site.kind in self.kinds and (self.needs == "weights" or not record.read_only)
+    def applies(self, record: Record, block: Block) -> bool:
+        """Whether it can be measured there at all: at such a site, and of a model that is not read only."""
+        there = block.step.site.kind in self.kinds and (block.one_text or "cross" in self.kinds)
+        return there and (self.needs == "weights" or not record.read_only)
 
 
 Report = Callable[[int, int], None]
@@ -121,16 +121,27 @@ def weights_of_all(steps: Sequence[Step]) -> int:
     return sum(step.num_heads * step.shape[2] * step.shape[3] for step in steps)
 
 
+def sums_of(record: Record, block: Block, metrics: Sequence[Metric] = METRICS) -> Tensor:
+    """Numerators and denominators of metrics in a block, (2, B, H, M), float64; 0 of 0 where one cannot be measured."""
+    found = torch.zeros(2, *block.counted.shape[:2], len(metrics), dtype=torch.float64)
+    for at, one in enumerate(metrics):
+        if one.applies(record, block):
+            found[..., at] = torch.stack(one.measure(block))
+    return found
+
+
 def seconds(record: Record, sentence: int = 0) -> float:
     """About how long `head_metrics` takes here: as many times as long as a few rows take."""
     step = max(record.steps, key=lambda step: step.shape[2] * step.shape[3])
     begin, rows = perf_counter(), min(PROBED, step.shape[2])
-    block = measures.blocks(record, step, sentence=sentence)[0]
-    few = replace(block, rows=slice(rows), position=torch.arange(rows))
-    for one in METRICS:
-        if one.applies(record, step.site) and (one.kinds != SELF or few.one_text):
-            one.measure(few)
+    block = next(_blocks(record, step, sentence))
+    sums_of(record, replace(block, rows=slice(0, rows), position=torch.arange(rows)))
     return (perf_counter() - begin) * weights_of_all(record.steps) / (rows * step.num_heads * step.shape[3])
+
+
+def _blocks(record: Record, step: Step, sentence: int) -> Iterator[Block]:
+    one = range(sentence, sentence + 1)
+    return batch.blocks(step, batch.sides_of(record, step), one, dtype=torch.float64)
 
 
 def _columns(
@@ -139,15 +150,14 @@ def _columns(
     """The rows of one site, by the names of the columns."""
     site, heads = step.site, step.num_heads
     asked = [one for one in METRICS if names is None or one.name in names]
-    applying = [one for one in asked if one.applies(record, site)]
-    sums = {one.name: torch.zeros(2, heads, dtype=torch.float64) for one in METRICS}
+    sums = torch.zeros(2, heads, len(asked), dtype=torch.float64)
     rows, left_out = torch.zeros(2, heads, dtype=torch.long)
-    for block in measures.blocks(record, step, sentence=sentence):
-        rows, left_out = rows + block.counted.sum(1), left_out + block.left_out
-        for one in applying:
-            if one.kinds != SELF or block.one_text:
-                sums[one.name] += torch.stack(one.measure(block))
+    for block in _blocks(record, step, sentence):
+        rows, left_out = rows + block.counted.sum((0, 2)), left_out + block.left_out[0]
+        sums += sums_of(record, block, asked)[:, 0]
         report(block.rows.stop * heads * step.shape[3])
     where = {"site": [str(site)] * heads, "kind": [site.kind] * heads, "layer": [site.layer] * heads}
-    found = {name: [a / b if b else None for a, b in zip(*both.tolist(), strict=True)] for name, both in sums.items()}
+    found = {one.name: [None] * heads for one in METRICS}
+    for one, of_heads in zip(asked, sums.permute(2, 1, 0).tolist(), strict=True):
+        found[one.name] = [a / b if b else None for a, b in of_heads]
     return where | {"head": list(range(heads))} | found | {"rows": rows.tolist(), "left_out": left_out.tolist()}

@@ -25,8 +25,8 @@ from torch import Tensor
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
+from attnviz.metrics.batch import token_counts
 from attnviz.metrics.combined import weights_of
-from attnviz.metrics.measures import token_counts
 from attnviz.metrics.stream import blocks
 
 MOST_CELLS = 2**25

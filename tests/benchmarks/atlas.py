@@ -18,6 +18,7 @@ from attnviz.atlas import shards
 from attnviz.atlas.corpus import Shard, Text
 from attnviz.atlas.measure import Options, measure
 from attnviz.metrics import batch
+from attnviz.metrics.heads import sums_of
 from attnviz.sources.trained import _lengths, _read
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -30,7 +31,7 @@ def metrics(records):
             key = step.site.kind
             sides[key] = sides.get(key) or batch.sides_of(record, step)
             for block in batch.blocks(step, sides[key]):
-                batch.measure(record, block)
+                sums_of(record, block)
 
 
 def row(name, source, lines, plain):

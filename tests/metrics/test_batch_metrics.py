@@ -13,7 +13,7 @@ from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.record import Record
 from attnviz.core.tap import Tap
 from attnviz.metrics import batch
-from attnviz.metrics.heads import METRICS, head_metrics
+from attnviz.metrics.heads import METRICS, head_metrics, sums_of
 
 WORDS = st.lists(st.sampled_from("a b c d".split()), min_size=1, max_size=6).map(" ".join)
 
@@ -24,7 +24,7 @@ def together(record, step, size):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(batch, "BLOCK", size)
         for block in batch.blocks(step, batch.sides_of(record, step)):
-            sums[:, block.texts] += batch.measure(record, block)
+            sums[:, block.texts] += sums_of(record, block)
     return (sums[0] / sums[1]).numpy()
 
 

@@ -1,5 +1,6 @@
 """What each head does, in numbers: against heads set by hand, and against loops over every cell in float64."""
 
+import gc
 import math
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from attnviz.core.record import Record
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 from attnviz.metrics import measures
+from attnviz.metrics.batch import Block
 from attnviz.metrics.heads import METRICS, head_metrics, metric, seconds
 
 NAMES = [one.name for one in METRICS]
@@ -158,7 +160,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
     """However few rows are held at once."""
     record = text_record([1, 2, 3, 1, 2, 3, 1, 1, 4, 2, 1], special={0}, length=9)
     once = head_metrics(record)
-    monkeypatch.setattr("attnviz.metrics.blocks.BLOCK", 70)
+    monkeypatch.setattr("attnviz.metrics.batch.BLOCK", 70)
 
     pd.testing.assert_frame_equal(head_metrics(record), once, rtol=1e-6)
 
@@ -175,6 +177,57 @@ def test_rows_that_are_no_numbers_are_left_out_and_counted():
     assert table["entropy"].notna().all()
     assert table["value_weighted"][0] > 0
     assert table["value_weighted"][1] is pd.NA
+
+
+def test_a_query_that_is_no_number_leaves_the_other_rows_as_they_are():
+    """As if its row had no key left; asymmetry is over the pairs that are numbers."""
+    ids = [1, 2, 1, 3, 2]
+    whole = text_record(ids)
+    step = whole.steps[0]
+    query, sums = step.query.clone(), step.logsumexp.clone()
+    query[0, 0, 2], sums[0, 0, 2] = math.nan, math.nan
+    broken = head_metrics(replace(whole, steps=(replace(step, query=query, logsumexp=sums),)))
+    shut = head_metrics(text_record(ids, edits=Edits(mask=Painted(tuple((2, key) for key in range(5))))))
+
+    rest = [name for name in NAMES if name not in ("asymmetry", "output_share")]
+    pd.testing.assert_frame_equal(broken[rest].iloc[:1], shut[rest].iloc[:1])
+    assert broken["left_out"].tolist() == [1, 0]
+    assert 0 < broken["asymmetry"][0] < 1
+
+
+def test_cross_attention_and_a_sink_measure_what_a_loop_does():
+    """A sink takes weight and stands nowhere; of cross-attention what has no place among the keys is missing."""
+    generator, tap, n = torch.Generator().manual_seed(1), Tap(), 5
+    query, key, value = torch.randn(3, 1, 2, n, 5, generator=generator).unbind()
+    plain = text_record([1, 2, 1, 3, 1])
+    tap.attend(query, key, value, site=Site("decoder", 0), mask=Subsequent(), sinks=torch.tensor([0.5, 2.0]))
+    table = head_metrics(replace(plain, steps=tuple(tap.steps)))
+    crossed = translation_of("the black cat".split(), {"le": 0.9, "chat": 0.1}, {"chat": 1.0})
+    cross = head_metrics(crossed)
+
+    for head in range(2):
+        rows = tap.steps[0].weights(head).double().tolist()
+        far = [sum(w * (i - j) for j, w in enumerate(row[:n])) / sum(row[:n]) for i, row in enumerate(rows)]
+        assert table["distance"][head] == pytest.approx(sum(far) / n, abs=1e-6)
+        assert table["special"][head] == pytest.approx(sum(row[n] for row in rows) / n, abs=1e-6)
+    rows = crossed.steps[0].weights(0).double().tolist()
+    assert cross["first"][0] == pytest.approx(sum(row[0] for row in rows) / len(rows), abs=1e-6)
+    assert cross["confidence"][0] == pytest.approx(sum(map(max, rows)) / len(rows), abs=1e-6)
+    assert cross["distance"].isna().all()
+
+
+def test_no_block_outlives_the_next(monkeypatch):
+    """So memory does not grow with the rows of a long text."""
+    monkeypatch.setattr("attnviz.metrics.batch.BLOCK", 20)
+    alive = []
+
+    def report(done, of):
+        alive.append(sum(type(one) is Block for one in gc.get_objects()))
+
+    head_metrics(text_record(list(range(30))), names=("entropy",), report=report)
+
+    assert len(alive) > 10
+    assert max(alive) <= 2
 
 
 def test_heads_share_the_output_over_the_rows_that_all_of_them_have():
