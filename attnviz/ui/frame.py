@@ -3,12 +3,11 @@
 It imports nothing heavy of its own, so that the frame of a page is there at once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz.core import assets
@@ -46,7 +45,7 @@ def app() -> None:
 
     def shown(title: str) -> Callable[[], None]:
         cards = title not in pages.WITHOUT_BAR
-        return lambda: body(import_module(f"attnviz.ui.{title.lower()}.page").page, chosen, links, cards=cards)
+        return lambda: body(import_module(f"attnviz.ui.{title.lower()}.page").page, chosen, cards=cards)
 
     left = _left_for()  # first of all: whatever is drawn may be the end of this run
     st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
@@ -58,8 +57,7 @@ def app() -> None:
     st.html(STYLE)
     st.html("".join(f"<script>{script}</script>" for script in SCRIPTS), unsafe_allow_javascript=True)
     st.logo(str(assets.path("logo.svg")), size="large")
-    with st.container(horizontal=True, key="pages"):  # as they were: what is pressed now must not be made anew
-        links = pages.links(state.get(pages.DRAWN) or state.address())
+    pages.links(page.title)
     if not state.get(state.BEGUN):
         state.put(FIRST_VISIT, not state.address())
     seen = state.get(history.HISTORY)
@@ -103,13 +101,7 @@ def given(*, bar: bool = True) -> tuple | None:
 
 
 @st.fragment
-def body(
-    page: Page,
-    chosen: tuple | None,
-    links: Sequence[DeltaGenerator] = (),
-    *,
-    cards: bool = True,
-):
+def body(page: Page, chosen: tuple | None, *, cards: bool = True):
     """A page, which runs again by itself when something on it is used; an error ends it with one sentence.
 
     Args:
@@ -135,5 +127,3 @@ def body(
         note(empty if isinstance(error, EmptyRowError) else str(error))
     history.record()
     state.write()
-    if links and state.link() != state.get(pages.DRAWN):
-        pages.links(state.link(), links)

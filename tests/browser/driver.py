@@ -105,6 +105,8 @@ def windows(context: BrowserContext) -> Iterator[Callable[..., Page]]:
     yield window
     for page in pages:
         try:
+            if page.locator("[data-testid=stException]").count():
+                problems.append(f"an error of the app's own code stands on {page.url[:200]}")
             page.goto("about:blank")
         except Error:  # it hangs or has crashed
             page.close()

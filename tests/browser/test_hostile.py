@@ -53,7 +53,7 @@ FOREIGN = """() => ({
     exceptions: document.querySelectorAll('[data-testid=stException]').length,
     elements: [...document.querySelectorAll('[data-testid=stMain] *')]
         .filter(e => e.matches('script,iframe,object,img,a,b,strong,em,s,del,code,pre,h1,h2,table,.katex,#hacked'))
-        .filter(e => !e.closest('[data-testid^=stPageLink]'))
+        .filter(e => !e.closest('.st-key-pages'))
         .filter(e => !e.matches('script') || !OURS.includes(e.textContent))
         .filter(e => !e.matches('table.reach, table.costs, .st-key-list strong'))  // ours, with constant names
         .map(e => e.outerHTML.slice(0, 100)),

@@ -40,12 +40,8 @@ def follow(page: Page, name: str, pressed: int = 80) -> None:
     arrived(page, name)
 
 
-MARKED = """name => {
-    const links = [...document.querySelectorAll('.st-key-pages a')];
-    const style = links.find(link => link.textContent === name)?.className;
-    return links.filter(link => link.className === style).length === 1;
-}"""
-"""Whether the link to a page is drawn as none of the others: the server, too, is there."""
+MARKED = "name => document.querySelector('.st-key-pages [aria-current=page]')?.textContent === name"
+"""Whether the link to a page is marked: the server, too, is there."""
 
 
 def arrived(page: Page, name: str) -> None:

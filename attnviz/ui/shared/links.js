@@ -129,12 +129,19 @@ if (!window.attnvizLinks) {
     setTimeout(() => { button.textContent = says; }, 2000);
   });
 
-  let pressed;  // a link to a page that is made anew while it is pressed, as the press ended the typing in a box
+  // To another page one goes without what was chosen: the session knows it, and writes it into the address.
   const linkOf = ({target}) => target.closest?.(".st-key-pages a");
-  document.addEventListener("pointerdown", (event) => { pressed = linkOf(event); });
-  document.addEventListener("pointerup", (event) => {
+  const complete = (event) => {  // for another tab
     const link = linkOf(event);
-    if (pressed && !pressed.isConnected && link?.textContent === pressed.textContent) link.click();
+    if (link) link.search = location.search;
+  };
+  document.addEventListener("pointerover", complete);
+  document.addEventListener("focusin", complete);
+  document.addEventListener("click", (event) => {
+    const link = linkOf(event);
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    if (link.pathname !== location.pathname) follow(link.pathname);
   });
 
   document.addEventListener("click", ({target}) => {
