@@ -23,7 +23,6 @@ def test_the_head_that_matters_most_is_two_clicks_away(page, server):
     """All heads of MiniLM tried, encoder layer 5 head 11 is first; clicked, its numbers stand beside, and it opens."""
     driver.open_page(page, f"{server}/overview?model=huggingface&hf=all-MiniLM-L6-v2")
     panel(page).get_by_role("button", name="Switch-off test").click()
-    page.get_by_role("button", name="Switch each head off in turn").click()
     expect(picture(page, "every").locator("text").filter(has_text="encoder 5.11")).to_be_visible(timeout=LOADING)
     driver.settled(page)
     names = picture(page, "every").locator("text").filter(has_text=re.compile(r"^encoder \d+\.\d+$"))

@@ -6,10 +6,11 @@ import pytest
 import streamlit as st
 from test_pages import html, opened
 
-from attnviz import ablation, api, words
+from attnviz import ablation, api, texts, words
 from attnviz.metrics.rollout import mixed, rollout
 from attnviz.ui.overview.numbers import LAYER, MEANINGS, NAMES, TITLES
 from attnviz.ui.overview.page import PANELS
+from attnviz.ui.shared import budget
 
 SITE = "encoder layer 0"
 
@@ -57,7 +58,7 @@ def test_all_heads_lead_to_the_test_that_says_which_of_them_matter():
     app.button(key="to the test").click().run()
 
     assert app.query_params["panel"] == "Switch-off test"
-    assert app.button(key="switch each off")
+    assert "matters most here" in html(app)
 
 
 @pytest.mark.parametrize("model", ["scratch", "story", "induction", "constructed"])
@@ -89,17 +90,14 @@ def test_a_role_leaves_the_heads_that_look_like_it():
 
 
 def test_switching_each_head_off_adds_what_that_changes():
-    """One button; then the effect is a sentence, an order of the maps beside it, and a column of the table."""
+    """At once: the effect is a sentence, an order of the maps beside it, and a column of the table."""
     app = opened(overview_page, model="story", panel="Switch-off test")
-    app.button(key="switch each off").click().run()
 
     assert not app.exception
     source = api.load("story")
-    swept = ablation.sweep(source, source.tokenize(["The cat sat on the mat because it was tired"]))
-    site, head = swept.strongest
-    assert f"{site} head {head} matters most here" in swept.in_words().lower()
-    assert f"Head {head} · {site}" in html(app)
-    assert "A weight says where a head looks" in html(app) or "also has the largest weights" in html(app)
+    swept = ablation.sweep(source, source.tokenize(["The keys to the cabinet"]))
+    assert "matters most here" in swept.in_words()
+    assert escape(swept.in_words()) in html(app)
     assert app.selectbox(key="sort").value == "output"
     assert {"Order: Output change", "Order: Prediction change"} >= set(app.selectbox(key="sort").options)
     assert app.get("vega_lite_chart")
@@ -131,14 +129,31 @@ def test_a_link_from_before_there_were_tabs_opens_the_one_that_it_is_about(link,
     assert next(tab.label for tab in app.tabs if tab.children) == panel
 
 
-def test_what_was_measured_with_heads_off_goes_with_the_text():
-    """Another sentence has not been measured yet."""
+def test_a_test_that_takes_long_waits_for_its_button_with_the_heads_under_it(monkeypatch):
+    """And says what it takes; another sentence has not been measured yet."""
+    monkeypatch.setattr("attnviz.ui.shared.budget.SILENT", -1.0)
     app = opened(overview_page, model="story", panel="Switch-off test")
+    assert "About 1 s on this machine." in html(app)
+    assert "matters most here" not in html(app)
+    assert app.get("vega_lite_chart")
     app.button(key="switch each off").click().run()
+    assert "matters most here" in html(app)
     app.text_area(key="text").set_value("Anna saw Tom").run()
 
-    assert not app.get("vega_lite_chart")
+    assert "matters most here" not in html(app)
+    assert app.get("vega_lite_chart")
     assert app.button(key="switch each off")
+
+
+def test_a_test_that_costs_too_much_says_so_above_the_heads(monkeypatch):
+    monkeypatch.setattr("attnviz.ui.shared.budget.SILENT", -1.0)
+    source = api.load("story")
+    one = budget.cost(source, source.tokenize(["The cat sat on the mat because it was tired"]))
+    monkeypatch.setattr(budget, "seconds", lambda: 2 * one.seconds)
+    app = opened(overview_page, model="story", panel="Switch-off test")
+
+    assert "this server takes 1 s and 2.0 GB for a run" in html(app)
+    assert app.get("vega_lite_chart")
 
 
 def test_an_order_that_a_model_has_not_is_left():
@@ -149,15 +164,31 @@ def test_an_order_that_a_model_has_not_is_left():
     assert app.selectbox(key="sort").value == LAYER
 
 
-def test_many_texts_give_means_and_spreads():
-    """On request, of the texts that ship with the model."""
+def test_many_texts_give_means_and_spreads_beside_the_text_at_hand():
+    """At once, of the texts that ship with the model; in words for the chosen head."""
     app = opened(overview_page, model="induction", panel="Over many texts")
+
+    assert not app.exception
+    source, table = api.load("induction"), app.dataframe[0].value
+    many = texts.over_texts(source, texts.shipped(source)).set_index(["kind", "layer", "head"])
+    assert table["mean"].tolist() == pytest.approx(sorted(many["confidence"], reverse=True))
+    assert (table["texts"] == 50).all()
+    said = [
+        f"Head {row.head} · {row.kind} layer {row.layer}: confidence {row.here:.2f} on this text, over 50 texts "
+        f"{row.mean:.2f} ± {row.spread:.2f}"
+        for row in table.itertuples()
+    ]
+    assert sum(one in html(app) for one in said) == 1
+
+
+def test_many_texts_are_listed_where_measuring_takes_long(monkeypatch):
+    monkeypatch.setattr("attnviz.ui.shared.budget.SILENT", -1.0)
+    app = opened(overview_page, model="induction", panel="Over many texts")
+    assert list(app.dataframe[0].value["text"]) == list(texts.shipped(api.load("induction")))
     app.button(key="measure texts").click().run(timeout=60)
 
     assert not app.exception
-    table = app.dataframe[0].value
-    assert list(table.columns) == ["kind", "layer", "head", "mean", "standard deviation", "texts"]
-    assert (table["texts"] == 50).all()
+    assert (app.dataframe[0].value["texts"] == 50).all()
 
 
 def test_rollout_goes_through_the_layers():

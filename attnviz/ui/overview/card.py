@@ -31,11 +31,8 @@ def of_head(at: Look, known: Numbers) -> None:
     if said := findings.by_weights(row):
         (large if at.source.facts else quiet)(said)
     there = [name for name in (*SHOWN, *OFF) if name in known.names and not pd.isna(row[name])]
-    half = -(-len(there) // 2)
-    with st.container(horizontal=True, gap="medium"):
-        for names in (there[:half], there[half:]):
-            with st.container(width=340):
-                table([(_named(name), number(name, float(row[name]))) for name in names], numbers=(1,))
+    with st.container(width=340):
+        table([(_named(name), number(name, float(row[name]))) for name in there], numbers=(1,))
     _by_distance(at)
     _on_phrase(at)
 

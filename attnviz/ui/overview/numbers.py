@@ -1,7 +1,7 @@
 """The numbers of all heads as one table: of the text at hand, with what each head changes when it is off."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -16,7 +16,8 @@ from attnviz.metrics.heads import METRICS, head_metrics, seconds, weights_of_all
 from attnviz.metrics.roles import roles
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, in_time
-from attnviz.ui.shared import budget, cache, cores, look, runs, state
+from attnviz.ui.shared import budget, cache, cores, runs, state
+from attnviz.ui.shared.budget import OverBudget
 from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.text import large, note, quiet
@@ -129,52 +130,62 @@ def _metrics(source: Source, record: Record, sentence: int) -> pd.DataFrame:
         return head_metrics(record, sentence, report=report).drop(columns="site")
 
 
-def switch_each_off(at: Look) -> bool:
-    """A button that switches off one head after the other, and then what that showed; gives whether that is known."""
+def switched_off(at: Look) -> bool:
+    """What each head changes when it is off, in a sentence, once that is measured; gives whether it is."""
     if why := at.source.read_only or at.source.alone:
         quiet(f"What a head changes cannot be measured here. {why}")
         return False
+    if state.get(SWEEP)[0] != at.run:
+        _sweep(at)
     run, _, swept = state.get(SWEEP)
     if run == at.run:
         large(swept)
+    return run == at.run
+
+
+def _sweep(at: Look) -> None:
+    """Switch off one head after the other, if that is asked for."""
+    question = "Which of these heads matters most? Weights do not show importance: test it."
+    heads, sentences = sum(step.num_heads for step in at.record.steps), cache.sentences(at.source, at.lines)
+    cost = budget.of_runs(heads + 1, at.source, sentences, at.edits)
+    button = {"key": "switch each off", "icon": ":material/power_settings_new:"}
+    if not asked(TESTED, at.run, cost, question, "Switch each head off in turn", **button):
+        return
+    with runs.beside():
+        try:
+            found = cache.worked(_swept, *at.run, heads, cost=cost, unit="heads")
+        except AttnvizError as error:
+            note(str(error))
+        else:
+            state.put(SWEEP, (at.run, *found))
+
+
+def asked(setting: Setting, what: object, cost: Estimate, question: str, title: str, **button: str) -> bool:
+    """Whether to measure: unasked where nobody waits for it, else once a button beside its cost was pressed.
+
+    Args:
+        setting: holds what was asked for.
+        question: stands above the button.
+    """
+    if cost.seconds <= budget.SILENT or state.get(setting) == what:
         return True
-    large("How much does the output change when a head is off? Weights do not show importance: test it.")
-    cost, count = budget.cost(at.source, cache.sentences(at.source, at.lines), at.edits), _count(at) + 1
-    cost = replace(cost, seconds=cost.seconds * count)
-    if cost.seconds > budget.SILENT:
-        quiet(f"That takes {count} runs of {cost}.")
-    budget.check_work(cost)
-    if st.button("Switch each head off in turn", key="switch each off", icon=":material/power_settings_new:"):
-        state.put(TESTED, at.run)
-    if state.get(TESTED) == at.run:
-        _sweep(at, cost)
+    large(question)
+    try:
+        budget.check_work(cost)
+    except OverBudget as error:
+        note(str(error), "notice")
+        return False
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.button(title, type="primary", on_click=state.put, args=(setting, what), **button)
+        quiet(f"About {in_time(cost.seconds)} on this machine.")
     return False
 
 
-def _count(at: Look) -> int:
-    """Heads of the model."""
-    return sum(step.num_heads for step in at.record.steps)
-
-
-def _sweep(at: Look, cost: Estimate) -> None:
-    """How far the test is, or with its result the page anew."""
-    with runs.beside():
-        try:
-            table, swept, strongest = cache.worked(_swept, *at.run, _count(at), cost=cost, unit="heads")
-        except AttnvizError as error:
-            note(str(error))
-            return
-        state.put(SWEEP, (at.run, table, swept))
-        if strongest is not None:
-            look.look_at(*strongest)
-        st.rerun()
-
-
-def _swept(source: Source, lines: tuple[str, ...], edits: Edits, count: int) -> tuple[pd.DataFrame, str, Place | None]:
-    """What each head changes, as a table and in words, and the head that changes most; without its record."""
+def _swept(source: Source, lines: tuple[str, ...], edits: Edits, count: int) -> tuple[pd.DataFrame, str]:
+    """What each head changes, as a table and in words; without its record."""
     with progress.counted(count) as report, cores.used_by(source):
         found = ablation.sweep(source, cache.sentences(source, lines), edits, report=report)
-    return found.table, found.in_words(), found.strongest
+    return found.table, found.in_words()
 
 
 def head_of(point: Mapping[str, Any]) -> Place:

@@ -6,7 +6,7 @@ import streamlit as st
 
 from attnviz.sources.base import Source
 from attnviz.ui.overview import every, numbers, reach, tables, texts
-from attnviz.ui.shared import everything, state, toolbar
+from attnviz.ui.shared import state, toolbar
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import tabs
 from attnviz.ui.shared.text import quiet
@@ -44,9 +44,5 @@ def _to_the_test() -> None:
 
 
 def _switched_off(bar: Bar) -> None:
-    """What each head changes when it is off, and then the heads in that order."""
-    if numbers.switch_each_off(bar.at):
-        every.panel(bar, among=tuple(numbers.OFF))
-    else:
-        with bar.export:
-            everything.menu(bar.at)
+    """What each head changes when it is off, above the heads: in that order, once it is measured."""
+    every.panel(bar, among=tuple(numbers.OFF) if numbers.switched_off(bar.at) else ())

@@ -1,49 +1,87 @@
-"""The numbers of all heads over many texts: their mean and spread."""
+"""The numbers of all heads over many texts: their mean and spread, beside those of the text at hand."""
 
 from dataclasses import replace
+from functools import partial
 
 import pandas as pd
 import streamlit as st
 
-from attnviz import texts
+from attnviz import figures, texts
 from attnviz.core import progress
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
-from attnviz.ui.overview.numbers import TITLES
-from attnviz.ui.shared import cache, cores, everything, runs, state
+from attnviz.ui.overview.every import select
+from attnviz.ui.overview.numbers import TITLES, asked, head_of, numbers
+from attnviz.ui.shared import cache, cores, everything, look, pictures, runs, state
+from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import large, note, quiet
+from attnviz.ui.shared.text import in_words, note
 from attnviz.ui.shared.toolbar import Bar
 
 MEASURED: Setting[tuple | None] = kept("over texts", None)
 """Of which model, texts and edits the numbers were asked for."""
-NUMBER = kept("number over texts", None)
+NUMBER = kept("number over texts", "confidence")
+
+PLACES = ["kind", "layer", "head"]
+COLUMNS = {"here": "this text", "mean": "mean", "spread": "standard deviation", "texts": "texts"}
+TYPICAL = 2
+"""Standard deviations from the mean within which a text is like most others."""
 
 
 def over_many_texts(bar: Bar) -> None:
-    """Measure on the texts that ship with attnviz or on a file, on request; then means and spreads as a table."""
+    """Every head on the texts that ship with attnviz, or on a file: means and spreads beside this text's numbers."""
     at = bar.at
-    with bar.export:
-        everything.menu(at)
-    large("Does a head look the same way on other texts? One text can mislead.")
-    quiet("Measured on fifty texts that ship with attnviz, or on a file of yours with a text on each line.")
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        asked = st.button("Measure on many texts", key="measure texts", icon=":material/functions:")
-        given = st.file_uploader("Texts", type=["txt"], key="texts", label_visibility="collapsed", width=330)
     try:
-        lines = texts.lines(given.getvalue()) if given else texts.shipped(at.source)
-        key = (at.source, lines, at.edits)
-        if asked:
-            state.put(MEASURED, key)
-        if state.get(MEASURED) == key:
-            with runs.beside():
-                _table(cache.worked(_over, *key, cost=_cost(*key), unit="texts"), len(lines))
+        with bar.view:
+            lines = _lines(at.source)
+        found = _measured(at, lines)
     except AttnvizError as error:
         note(str(error))
+        found = None
+    if found is None:
+        with bar.export:
+            everything.menu(at)
+        return
+    with bar.view:
+        there = [name for name in TITLES if name in found and found[name].notna().any()]
+        options = {"shown": state.one_of(NUMBER, there), "format_func": TITLES.__getitem__, "width": 260}
+        name = control(st.selectbox, "Number", NUMBER, there, lead="", **options)
+    table = _beside(at, found, name)
+    in_words(_said(at, table, TITLES[name], len(lines)))
+    marks = _shown(at, table, TITLES[name], len(lines))
+    with bar.export:
+        pictures.take_away(marks, "over texts", more=partial(_more, at, marks, found))
+
+
+def _more(at: Look, marks: figures.Figure, found: pd.DataFrame) -> None:
+    """Every number of every head, not only the one that is shown."""
+    data = found.drop(columns="site", errors="ignore").to_csv(index=False).encode()
+    options = {"key": "save over texts", "on_click": "ignore"}
+    st.download_button("CSV of all numbers", data, "heads-over-texts.csv", "text/csv", **options)
+    everything.button(at, (marks,))
+
+
+def _lines(source: Source) -> tuple[str, ...]:
+    """The texts: those of a file of somebody's own, or the fifty that ship with attnviz."""
+    with st.popover("Use my own texts", icon=":material/upload_file:"):
+        st.caption("A .txt file with a text on each line. Without it: fifty texts that ship with attnviz.")
+        given = st.file_uploader("Texts", type=["txt"], key="texts", label_visibility="collapsed", width=330)
+    return texts.lines(given.getvalue()) if given else texts.shipped(source)
+
+
+def _measured(at: Look, lines: tuple[str, ...]) -> pd.DataFrame | None:
+    """A row per head with its means and spreads, if they are measured at once or were asked for."""
+    key, question = (at.source, lines, at.edits), "Do the heads look the same way on other texts? One text can mislead."
+    button = {"key": "measure texts", "icon": ":material/functions:"}
+    if asked(MEASURED, key, cost := _cost(*key), question, f"Measure on {len(lines)} texts", **button):
+        with runs.beside():
+            return cache.worked(_over, *key, cost=cost, unit="texts")
+    st.dataframe({"text": lines}, height=460)
+    return None
 
 
 @cache.kept
@@ -59,14 +97,44 @@ def _over(source: Source, lines: tuple[str, ...], edits: Edits) -> pd.DataFrame:
         return texts.over_texts(source, lines, report=report, edits=edits)
 
 
-def _table(found: pd.DataFrame, count: int) -> None:
-    there = [name for name in TITLES if name in found and found[name].notna().any()]
-    options = {"shown": state.one_of(NUMBER, there), "format_func": TITLES.__getitem__, "width": 330}
-    name = control(st.selectbox, "Number", NUMBER, there, **options)
-    shown = found[["kind", "layer", "head", name, f"{name}_spread", f"{name}_texts"]]
-    shown = shown.sort_values(name, ascending=False, na_position="last")
-    shown.columns = ["kind", "layer", "head", "mean", "standard deviation", "texts"]
-    st.dataframe(shown, hide_index=True, height=280, width=620, key="table over texts")
-    quiet(f"Over {count} texts, each counted the same. All numbers are in the file:")
-    data = found.drop(columns="site", errors="ignore").to_csv(index=False).encode()
-    st.download_button("CSV", data, "heads-over-texts.csv", "text/csv", key="save over texts", on_click="ignore")
+def _beside(at: Look, found: pd.DataFrame, name: str) -> pd.DataFrame:
+    """One number of each head: on this text, and its mean, standard deviation and texts over many."""
+    here = numbers(at).table.reindex(columns=[*PLACES, name]).rename(columns={name: "here"})
+    many = {name: "mean", f"{name}_spread": "spread", f"{name}_texts": "texts"}
+    found = found[[*PLACES, *many]].rename(columns=many)
+    return found.merge(here, on=PLACES, how="left").sort_values("mean", ascending=False, na_position="last")
+
+
+def _said(at: Look, table: pd.DataFrame, title: str, count: int) -> str:
+    """Whether the framed head does on this text what it does on others."""
+    framed = (table["kind"] == at.site.kind) & (table["layer"] == at.site.layer) & (table["head"] == at.number)
+    row = table[framed].iloc[0]
+    head, title = f"Head {at.number} · {at.site}", f"{title[:1].lower()}{title[1:]}"
+    if row[["here", "mean", "spread"]].isna().any():
+        return f"{head}: {title} is not known of this head, or of one text alone."
+    near = abs(row["here"] - row["mean"]) <= TYPICAL * row["spread"]
+    verdict = "This text is like most." if near else "This text is unusual: do not judge the head by it alone."
+    many = f"over {count} texts {row['mean']:.2f} ± {row['spread']:.2f} (mean and standard deviation)"
+    return f"{head}: {title} {row['here']:.2f} on this text, {many}. {verdict}"
+
+
+def _shown(at: Look, table: pd.DataFrame, title: str, count: int) -> figures.Figure:
+    """Every head by its number here and its mean, as marks, which are given, and as a table; both choose a head."""
+    table = table.reset_index(drop=True)
+
+    def chosen() -> None:
+        if rows := state.event("table over texts")["selection"]["rows"]:
+            look.look_at(*head_of(table.iloc[rows[0]].to_dict()))
+
+    titles = {"here": f"{title} on this text", "mean": f"{title} over {count} texts"}
+    drawn = {"dark": at.dark, "room": look.room(), "focused": (at.site, at.head), "rev": look.rev("every")}
+    with st.container(horizontal=True, gap="large"):
+        with st.container(width="content"):
+            marks = figures.scatter(at.record, table, "here", "mean", titles=titles, **drawn)
+            pictures.picture(marks, "over texts", select="head", on_select=select)
+        named = {one: st.column_config.NumberColumn(head, format="%.3f") for one, head in COLUMNS.items()}
+        named["texts"] = st.column_config.NumberColumn("texts")
+        options = {"on_select": chosen, "selection_mode": "single-row", "column_config": named, "width": 640}
+        order = [*PLACES, *COLUMNS]
+        st.dataframe(table, hide_index=True, height=460, column_order=order, key="table over texts", **options)
+    return marks

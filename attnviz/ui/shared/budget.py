@@ -55,6 +55,11 @@ def cost(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()
     return replace(found, seconds=0.0) if source.one_run else found
 
 
+def of_runs(count: int, source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
+    """What so many runs take: the time of all of them, the memory of one."""
+    return replace(cost(source, sentences, edits), seconds=cost(source, count * sentences, edits).seconds)
+
+
 def check(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
     """What a run takes.
 
