@@ -52,6 +52,7 @@ class OfSite:
         shares: the weights on each class of keys, and what an even spread would give, (2, T, H, C).
         rows: the rows behind them, (T, H); `left_out` those that were no distributions.
         distance: the weights at each distance, and the pairs that may attend, (2, H, D).
+        dropped: the largest weight of a pair that was not kept, (H,).
         pairs: text, head, query, key and weight of the strongest pairs of each run.
     """
 
@@ -60,12 +61,13 @@ class OfSite:
     rows: np.ndarray
     left_out: np.ndarray
     distance: np.ndarray
+    dropped: np.ndarray
     pairs: list[tuple[np.ndarray, ...]] = field(default_factory=list)
 
     @classmethod
     def empty(cls, texts: int, heads: int) -> "OfSite":
         every = [(2, texts, heads, len(METRICS)), (2, texts, heads, len(classes.CLASSES))]
-        every += [(texts, heads), (texts, heads), (2, heads, 2 * FURTHEST + 1)]
+        every += [(texts, heads), (texts, heads), (2, heads, 2 * FURTHEST + 1), (heads,)]
         return cls(*map(np.zeros, every))
 
     @property
@@ -149,8 +151,12 @@ def _add(
         found.left_out[at] += block.left_out.numpy()
         if block.one_text:
             found.distance += _by_distance(block).numpy()
-        pairs.append(_pairs(block, at, options.pairs))
-    found.pairs.append(_strongest([np.concatenate(one) for one in zip(*pairs, strict=True)], options.pairs))
+        kept, dropped = _pairs(block, at, options.pairs)
+        found.dropped = np.maximum(found.dropped, dropped)
+        pairs.append(kept)
+    kept, dropped = _strongest([np.concatenate(one) for one in zip(*pairs, strict=True)], options.pairs)
+    np.maximum.at(found.dropped, dropped[1], dropped[4])
+    found.pairs.append(kept)
 
 
 def _by_distance(block: Block) -> torch.Tensor:
@@ -166,32 +172,41 @@ def _by_distance(block: Block) -> torch.Tensor:
     return torch.zeros(*both.shape[:2], 2 * FURTHEST + 1, dtype=both.dtype).index_add_(2, bins, both)
 
 
-def _pairs(block: Block, texts: np.ndarray, most: int) -> tuple[np.ndarray, ...]:
-    """The rows of each head whose strongest key is another typed token and has most weight: text, head, query, key,
-    weight. A row that may attend to one key alone has no choice, and is left out."""
+def _pairs(block: Block, texts: np.ndarray, most: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """The rows of each head whose strongest key may make a pair and has most weight: text, head, query, key, weight;
+    and of each head the largest weight of the others."""
     weight, key = block.strongest
-    typed = block.sides.typed[block.texts, block.rows, None].mT
-    is_special = block.sides.columns[block.texts, :, 0] > 0
-    chosen = typed & block.counted & (block.open_keys > 1) & (weight > 0)
-    chosen &= ~is_special[torch.arange(len(key))[:, None, None], key] & (key < block.seen[:, None, None])
-    if block.one_text:
-        chosen &= key != block.position
+    chosen = block.counted & (weight > 0) & may_pair(block, key[..., None])[..., 0]
     flat = weight.where(chosen, 0).transpose(0, 1).flatten(1)  # (H, B R)
-    found, at = flat.topk(min(most, flat.shape[1]))
-    head, rank = (found > 0).nonzero(as_tuple=True)
+    found, at = flat.topk(min(most + 1, flat.shape[1]))
+    dropped = found[:, most] if found.shape[1] > most else found.new_zeros(len(found))
+    head, rank = (found[:, :most] > 0).nonzero(as_tuple=True)
     at = at[head, rank]
     text, row = at // weight.shape[2], at % weight.shape[2]
     every = texts[text.numpy()], head, block.position[row], key[text, head, row], found[head, rank].double()
-    return tuple(np.asarray(one) for one in every)
+    return tuple(np.asarray(one) for one in every), dropped.double().numpy()
 
 
-def _strongest(pairs: list[np.ndarray], most: int) -> tuple[np.ndarray, ...]:
-    """Of each head the pairs with most weight; of equal ones those that come first."""
+def may_pair(block: Block, key: torch.Tensor) -> torch.Tensor:
+    """Whether a query makes a pair with a key: another token, both typed. A row that may attend to one key alone has no
+    choice, and makes none.
+
+    Args:
+        key: numbers of keys, (B, H, R, any); it broadcasts.
+    """
+    plain = (torch.arange(block.step.shape[3]) < block.seen[:, None]) & ~(block.sides.columns[block.texts, :, 0] > 0)
+    found = plain[torch.arange(len(plain))[:, None, None, None], key]
+    found = found & block.sides.typed[block.texts, None, block.rows, None] & (block.open_keys > 1)[..., None]
+    return found & (key != block.position[:, None]) if block.one_text else found
+
+
+def _strongest(pairs: list[np.ndarray], most: int) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """Of each head the pairs with most weight, of equal ones those that come first; and the others."""
     text, head, query, _, weight = pairs
     order = np.lexsort((query, text, -weight, head))
     head = head[order]
     rank = np.arange(len(head)) - np.searchsorted(head, head)
-    return tuple(one[order[rank < most]] for one in pairs)
+    return tuple(tuple(one[order[which]] for one in pairs) for which in (rank < most, rank >= most))
 
 
 def _effects(source: Source, read: Sequence[tuple[Text, Sentence]]) -> np.ndarray:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from attnviz.atlas import sketch
 from attnviz.core.errors import InputError
+from attnviz.metrics.roles import THRESHOLDS, roles
 
 QUANTILES = {"q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}
 
@@ -34,7 +35,7 @@ def merged(shards: Iterable[Path], keep: int, pairs: int) -> Tables:
     by_kind = {kind: _with_intervals(sums[sums["kind"] == kind]) for kind in ("metric", "class", "effect")}
     known = ["site", "head", "name", "mean", "low", "high", "spread", "texts"]
     tables = {
-        "heads": _heads(by_kind["metric"], found["keys"], found["counts"]),
+        "heads": _heads(by_kind["metric"], found["keys"], found["counts"]).merge(_complete(found["dropped"])),
         "classes": by_kind["class"][[*known, "by_token", "even"]],
         "effects": by_kind["effect"].query("texts > 0")[known],
         "distances": _distances(sums[sums["kind"] == "distance"]),
@@ -78,6 +79,7 @@ def _read(path: Path) -> dict[str, Any]:
         "counts": counts,
         "examples": examples,
         "pairs": pairs,
+        "dropped": part[part["kind"] == "dropped"][[*place, "value"]],
         "problems": problems,
         "totals": totals.rename(columns={"num": "tokens", "den": "empty_lines"}),
     }
@@ -89,7 +91,7 @@ def _largest(part: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 def _joined(one: dict[str, Any], other: dict[str, Any], keep: int, most: int) -> dict[str, Any]:
     """Of equal values those of the earlier shard come first."""
-    every = {name: pd.concat([one[name], other[name]]) for name in ("examples", "pairs", "problems")}
+    every = {name: pd.concat([one[name], other[name]]) for name in ("examples", "pairs", "dropped", "problems")}
     order = every["examples"].sort_values("value", ascending=False, kind="stable")
     pairs = every["pairs"].sort_values("value", ascending=False, kind="stable")
     pairs = pairs.drop_duplicates(["site", "head", "query_token", "key_token"])
@@ -101,6 +103,7 @@ def _joined(one: dict[str, Any], other: dict[str, Any], keep: int, most: int) ->
         "counts": counts,
         "examples": order.groupby(["site", "head", "name"], sort=False).head(keep),
         "pairs": pairs.groupby(["site", "head"], sort=False).head(most),
+        "dropped": every["dropped"].groupby(["site", "head"], sort=False, as_index=False).max(),
         "problems": every["problems"],
         "totals": one["totals"].reset_index(drop=True) + other["totals"].reset_index(drop=True),
     }
@@ -137,8 +140,10 @@ def _heads(metrics: pd.DataFrame, keys: np.ndarray, counts: np.ndarray) -> pd.Da
     """A row per head: of each metric the mean by text under its name, and the rest under `<name>_low` and so on."""
     ends = np.searchsorted(keys, np.arange(1, len(metrics)) * sketch.WIDTH)
     pieces = zip(np.split(keys % sketch.WIDTH, ends), np.split(counts, ends), strict=True)
-    ranks = [sketch.quantiles(bins, each, tuple(QUANTILES.values())) for bins, each in pieces]
-    metrics = metrics.assign(**dict(zip(QUANTILES, np.array(ranks).T, strict=True)))
+    pieces, bounds = list(pieces), [LEAST.get(name, 0.0) for name in metrics["name"]]
+    ranks = [sketch.quantiles(*piece, tuple(QUANTILES.values())) for piece in pieces]
+    fails = [sketch.below(*piece, bound) for piece, bound in zip(pieces, bounds, strict=True)]
+    metrics = metrics.assign(**dict(zip(QUANTILES, np.array(ranks).T, strict=True)), **{FAILS: fails})
     columns: dict[str, Any] = {}
     for name, part in metrics.groupby("name", sort=False):
         if not columns:
@@ -148,8 +153,24 @@ def _heads(metrics: pd.DataFrame, keys: np.ndarray, counts: np.ndarray) -> pd.Da
         columns |= {name: part["mean"].to_numpy()}
         columns |= {f"{name}_{key}": part[key].to_numpy() for key in ENDS}
         columns[f"{name}_texts"] = part["texts"].to_numpy(dtype=np.int64)
-    return pd.DataFrame(columns)
+        if name in LEAST:
+            columns[f"{name}_{FAILS}"] = part[FAILS].to_numpy()
+    found = pd.DataFrame(columns)
+    first = [next(iter(roles(row)), None) for row in found.to_dict("records")]
+    found.insert(4, "role", pd.Series([one and one.name for one in first], dtype=object))
+    found.insert(5, "role_fails", [np.nan if one is None else one.fails for one in first])
+    return found
 
+
+def _complete(dropped: pd.DataFrame) -> pd.DataFrame:
+    """Of each head the weight above which no pair is missing in the shards: one above a half is its row's largest."""
+    return dropped.assign(pairs_above=dropped["value"].clip(lower=0.5)).drop(columns="value")
+
+
+LEAST = {rule.metric: rule.least for rule in THRESHOLDS}
+
+FAILS = "fails"
+"""Of a metric that suggests a role: the share of texts on which it is below the threshold of that, within 0.4%."""
 
 ENDS = ("low", "high", "spread", "texts", "by_token", *QUANTILES)
 """What the columns of a metric end in, but for its mean."""

@@ -21,8 +21,8 @@ from typing import Any
 
 import pandas as pd
 
-from attnviz.atlas import corpus, plan
-from attnviz.atlas.building import RESULT
+from attnviz.atlas import corpus, plan, scan
+from attnviz.atlas.building import RESULT, OnProgress
 from attnviz.atlas.plan import Plan
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, quoted
@@ -53,6 +53,11 @@ class Atlas:
     def heads(self, where: str = "") -> pd.DataFrame:
         """A row per head: the mean by text of each metric under its name, and under `<name>_low`, `_high` (95%),
         `_spread`, `_texts`, `_by_token`, `_q05` to `_q95`; those of which an SQL condition holds.
+
+        `role` is what the means suggest, missing where they suggest nothing, and `role_fails` the share of texts whose
+        own number is below the threshold of that role (`metrics.roles.THRESHOLDS`), of those that have it;
+        `<name>_fails` is that share for each metric with a threshold. `pairs_above` is the weight above which no pair
+        of tokens is missing: see `search`.
 
         Raises:
             InputError: if it is no condition on these columns.
@@ -93,15 +98,30 @@ class Atlas:
         site: Site | str | None = None,
         head: int | None = None,
         k: int = 100,
+        corpus: bool = False,
+        report: OnProgress = lambda progress: None,
     ) -> pd.DataFrame:
-        """Pairs of tokens by their weight, the largest first: among the strongest that each shard kept of each head.
+        """Pairs of two typed tokens by their weight, the largest first: in the texts of the corpus, or kept of them.
+
+        What is kept is of every two tokens the largest weight in a shard, where it is the largest of its row, and of
+        these the strongest of each head. So pairs may be missing up to a weight, which `found.attrs["complete_above"]`
+        says: above it some place of every two tokens is there. With `corpus` the model runs again over the texts with
+        these tokens, and every place is found, whatever its weight.
 
         Args:
             query_token, key_token: as they stand in the text; capital letters and blanks around them do not matter.
+            report: is told how far the corpus is read.
+
+        Raises:
+            InputError: if the corpus or the weights of the model are not what they were.
         """
+        site = None if site is None else str(site)
+        if corpus:
+            sought = scan.Sought(query_token, key_token, min_weight, site, head)
+            return _complete(scan.scan(self.plan, self.folder, sought, k, report), 0.0)
         asked = {"lower(trim(query_token)) = lower(trim(?))": query_token, "value >= ?": float(min_weight)}
         asked |= {"lower(trim(key_token)) = lower(trim(?))": key_token, "head = ?": head}
-        asked |= {"site = ?": None if site is None else str(site)}
+        asked |= {"site = ?": site}
         asked = {condition: value for condition, value in asked.items() if value is not None}
         where = " AND ".join(["kind = 'pair'", *asked])
         order = "ORDER BY value DESC, file, line, query, key, site, head LIMIT ?"
@@ -110,7 +130,11 @@ class Atlas:
         with _database() as (database, _):
             question = f"SELECT {', '.join(columns)} FROM read_parquet(?) WHERE {where} {order}"
             found = database.execute(question, [path, *asked.values(), k]).df()
-        return found.rename(columns={"value": "weight"})
+        heads = self.heads()
+        of = heads[
+            (heads["site"] == (site or heads["site"])) & (heads["head"] == (heads["head"] if head is None else head))
+        ]
+        return _complete(found.rename(columns={"value": "weight"}), of["pairs_above"].max())
 
     def table(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
         """The rows of a head in another table, one of `TABLES`.
@@ -167,6 +191,11 @@ class Atlas:
     def _has(self) -> str:
         most = dict(self._heads)
         return ", ".join(f"{site} heads 0 to {head}" for site, head in most.items())
+
+
+def _complete(found: pd.DataFrame, above: float) -> pd.DataFrame:
+    found.attrs["complete_above"] = above
+    return found
 
 
 def open(folder: str | Path) -> Atlas:

@@ -44,3 +44,12 @@ def quantiles(bins: np.ndarray, counts: np.ndarray, shares: tuple[float, ...]) -
     upto = np.cumsum(counts)
     ranks = np.floor(np.array(shares) * (upto[-1] - 1))
     return values(bins[np.searchsorted(upto, ranks, side="right")])
+
+
+def below(found: np.ndarray, counts: np.ndarray, bound: float) -> float:
+    """The share of values in lower bins than that of a bound; NaN of nothing.
+
+    Args:
+        found: the bins.
+    """
+    return float(counts[found < bins(np.array([bound]))].sum() / counts.sum()) if len(found) else np.nan

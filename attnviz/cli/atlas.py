@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from attnviz.cli.bar import Bar
-from attnviz.core.amounts import counted
+from attnviz.core.amounts import counted, percent
 from attnviz.core.errors import InputError, quoted
 
 MOST_LISTED = 10
@@ -107,20 +107,25 @@ def _query(options: Namespace, say: Callable[[str], None], note: Callable[[str],
         return 0
     words = [ALIASES.get(word, word) for word in re.findall(r"\w+", options.condition)]
     named = dict.fromkeys(name for word in words for name in ALIASES.values() if word in (name, *_parts(name)))
-    rows = [["", "head", *named]]
+    rows = [["", "head", *named, "role by its weights alone"]]
     for row in found.to_dict("records"):
         means = [f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})" for name in named]
-        rows.append([row["site"], row["head"], *means])
+        rows.append([row["site"], row["head"], *means, _role(row)])
     for line in columns(rows):
         say(line)
     say(f"{counted(len(found), 'head')}, over {counted(made.texts, 'text')}: means by text with 95% intervals.")
     return 0
 
 
-def _parts(name: str) -> list[str]:
-    from attnviz.atlas.merge import ENDS
+def _role(row: dict[str, Any]) -> str:
+    """What the means of a head suggest, and how often that fails."""
+    return f"{row['role']}, fails in {percent(row['role_fails'], 0)} of texts" if isinstance(row["role"], str) else ""
 
-    return [f"{name}_{end}" for end in ENDS]
+
+def _parts(name: str) -> list[str]:
+    from attnviz.atlas.merge import ENDS, FAILS
+
+    return [f"{name}_{end}" for end in (*ENDS, FAILS)]
 
 
 class _Rate:

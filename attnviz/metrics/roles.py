@@ -6,6 +6,8 @@ from typing import Any
 
 import pandas as pd
 
+from attnviz.core.amounts import percent
+
 
 @dataclass(frozen=True)
 class Threshold:
@@ -39,11 +41,16 @@ THRESHOLDS: tuple[Threshold, ...] = (
 
 @dataclass(frozen=True)
 class Role:
-    """A suggestion: what a head does on this text, with the number it is known by, from 0 to 1."""
+    """A suggestion: what a head does on this text, with the number it is known by, from 0 to 1.
+
+    Attributes:
+        fails: of many texts, the share of those on which the number stays below the threshold; None if not known.
+    """
 
     name: str
     evidence: str
     value: float
+    fails: float | None = None
 
 
 TELLING = ("previous token", "next token", "same token elsewhere", "induction")
@@ -65,7 +72,8 @@ def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
     """What a head looks like on the text at hand, the strongest first; empty where no number reaches a threshold.
 
     Args:
-        row: one of `head_metrics`, or of the means that `texts.over_texts` gives, with its column `texts`.
+        row: one of `head_metrics`, or of the means that `texts.over_texts` gives, with its column `texts`; or of
+            `Atlas.heads`, with the columns `<metric>_fails`.
     """
     found = [role for rule in THRESHOLDS if (role := _role(rule, row)) is not None]
     return tuple(sorted(found, key=lambda role: -role.value))
@@ -77,7 +85,9 @@ def _role(rule: Threshold, row: Mapping[str, Any] | pd.Series) -> Role | None:
         return None
     if rule.unless is not None and (_value(rule.unless, row) or 0.0) >= rule.least:
         return None
-    return Role(rule.name, f"{rule.name}: {value:.2f} {_where(rule.metric, row)}", value)
+    fails = _value(f"{rule.metric}_fails", row)
+    often = "" if fails is None else f"; in {percent(fails, 0)} of them it fails (is below {rule.least:g})"
+    return Role(rule.name, f"{rule.name}: {value:.2f} {_where(rule.metric, row)}{often}", value, fails)
 
 
 def _where(name: str, row: Mapping[str, Any] | pd.Series) -> str:

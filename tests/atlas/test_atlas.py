@@ -21,6 +21,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.tokens import Sentence
 from attnviz.metrics.heads import METRICS, head_metrics
+from attnviz.metrics.roles import THRESHOLDS
 from attnviz.metrics.spread import by_distance
 
 TEXTS = (
@@ -79,6 +80,11 @@ def test_an_atlas_is_what_a_loop_over_the_texts_gives(model, corpus, tmp_path):
                 assert getattr(row, f"{name}_q50") == pytest.approx(middle, rel=1 / 255, abs=1e-6)
             if len(values) > 1:
                 assert getattr(row, f"{name}_spread") == pytest.approx(values.std(ddof=1), rel=1e-3, abs=1e-6)
+        for rule in THRESHOLDS:
+            values = head[rule.metric].dropna()
+            fails = getattr(row, f"{rule.metric}_fails")
+            near = rule.least * (1 - 1 / 128)  # bins are that wide
+            assert (values < near).mean() <= fails <= (values < rule.least).mean() if len(values) else np.isnan(fails)
         by_token = (head["entropy"] * head["rows"]).sum() / head["rows"].sum()
         assert row.entropy_by_token == pytest.approx(by_token, rel=1e-5)
         best = head.sort_values("entropy", ascending=False).head(2)

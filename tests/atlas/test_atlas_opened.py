@@ -83,6 +83,53 @@ def test_pairs_are_searched_by_their_tokens(built):
     assert built.search(query_token="' OR 1 = 1 --").empty
 
 
+def every_pair(source="constructed"):
+    """Two typed tokens that are not the same place, of rows with a choice: site, head, line, query, key and weight."""
+    found = {}
+    for line, text in enumerate(TEXTS, 1):
+        record = api.analyze(text, source)
+        for step in record.steps:
+            looks, seen = record.tokens(step.site)
+            for head in range(step.num_heads):
+                weights, choices = step.weights(head).tolist(), step.may_attend(head).sum(-1).tolist()
+                for i, query in enumerate(looks):
+                    for j, key in enumerate(seen):
+                        if i != j and weights[i][j] and choices[i] > 1 and not (query.special or key.special):
+                            found[str(step.site), head, line, i, j] = weights[i][j], query.text, key.text
+    return found
+
+
+def test_the_whole_corpus_is_searched_where_that_is_asked_for(built):
+    """Every place of two tokens, whatever its weight, as a loop over all cells finds them; the progress ends at all."""
+    said = []
+    found = built.search("CAT", "the", corpus=True, k=1000, report=lambda progress: said.append(progress))
+    loop = {at: value[0] for at, value in every_pair().items() if value[1:] == ("cat", "the")}
+
+    assert found.attrs["complete_above"] == 0
+    places = zip(found["site"], found["head"], found["line"], found["query"], found["key"], strict=True)
+    weights = dict(zip(places, found["weight"], strict=True))
+    assert weights == {at: pytest.approx(weight, abs=1e-5) for at, weight in loop.items()}
+    assert found["weight"].is_monotonic_decreasing
+    assert (said[-1].done, said[-1].of) == (len(TEXTS), len(TEXTS))
+    few = built.search(min_weight=0.4, site="decoder layer 1", head=2, corpus=True)
+    there = [at for at, value in every_pair().items() if at[:2] == ("decoder layer 1", 2) and value[0] >= 0.4]
+    assert len(few) == len(there) > 0
+
+
+@pytest.mark.parametrize("pairs", [0, 1, 2, 50])
+def test_an_answer_says_from_which_weight_no_pair_is_missing(pairs, built, tmp_path):
+    """Of every two tokens that some head joins with more, one place is there."""
+    atlas.build("constructed", built.folder.parent / "corpus.txt", tmp_path, atlas.Options(shard=2, pairs=pairs))
+    found = atlas.open(tmp_path).search(k=10_000)
+    above = found.attrs["complete_above"]
+    there = set(zip(found["site"], found["head"], found["query_token"], found["key_token"], strict=True))
+    missing = [v[0] for at, v in every_pair().items() if (*at[:2], *v[1:]) not in there]
+
+    assert above == pytest.approx(max(0.5, max(missing)), abs=1e-5) if pairs < 3 else above == 0.5
+    assert max(missing) <= above + 1e-6
+    assert atlas.open(tmp_path).search(site="decoder layer 0", head=3).attrs["complete_above"] <= above
+
+
 def test_other_tables_are_those_of_a_head(built):
     """Shares of the attention by distance sum to 1; classes have what an even spread would give."""
     assert built.table("distances", "decoder layer 0", 0)["share"].sum() == pytest.approx(1)
@@ -114,8 +161,9 @@ def test_a_question_from_the_shell(built, capsys):
     """The metrics that the condition names, each with its interval; or every number as JSON."""
     assert cli.main(["atlas", "query", str(built.folder), "previous_token > 0.9"]) == 0
     out = capsys.readouterr().out
-    assert out.splitlines()[0].split() == ["head", "previous"]
+    assert out.splitlines()[0].split()[:3] == ["head", "previous", "role"]
     assert out.splitlines()[1].startswith("decoder layer 0  0     1 (")
+    assert out.splitlines()[1].endswith("previous token, fails in 0% of texts")
     assert "1 head, over 4 texts: means by text with 95% intervals." in out
     assert cli.main(["atlas", "query", str(built.folder), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 8

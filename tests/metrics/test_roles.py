@@ -58,6 +58,14 @@ def test_evidence_repeats_the_number_and_says_of_how_many_texts(numbers, texts):
     }
 
 
+def test_a_role_says_how_often_it_fails_where_that_is_known():
+    """Of many texts, the share on which the number is below the threshold."""
+    role = roles({"previous": 0.91, "previous_fails": 0.03, "texts": 200, "previous_texts": 200})[0]
+
+    assert role.evidence == ("previous token: 0.91 on average over 200 texts; in 3% of them it fails (is below 0.6)")
+    assert role.fails == 0.03
+
+
 def test_the_clearest_role_is_that_of_the_largest_number_that_tells_something():
     """Sinks and special tokens tell nothing of a text, however large their numbers; of equals the first head counts."""
     table = pd.DataFrame({"first": [0.99, 0.0, 0.0, 0.0], "previous": [0.0, 0.7, 0.9, 0.9], "induction": [0.0] * 4})

@@ -51,9 +51,19 @@ def test_numbers_of_the_corpus_stand_beside_those_of_the_text():
 
     assert f"{row['previous']:.2f} ({row['previous_low']:.2f} to {row['previous_high']:.2f})" in html(app)
     assert "Mean over texts (95%)" in html(app)
+    assert f"above {row['pairs_above']:.2f} no two are missing" in html(app)
     app.session_state["alike in atlases"] = True
     near = atlas.open(assets.path("atlas/story")).alike("decoder layer 0", 1, k=1).loc[0]
     assert f"story · {near['site']} · head {near['head']}" in html(app.run())
+
+
+def test_a_role_stands_with_its_number_and_how_often_it_fails():
+    """A head of the translator that looks at itself, by the mean of its texts, and not in all of them."""
+    row = atlas.open(assets.path("atlas/translator")).heads("role = 'itself'").iloc[0]
+    app = opened(atlas_page, model="translator", site=f"e{row['layer']}", show=str(row["head"]))
+
+    fails = f"in {row['role_fails']:.0%} of them it fails (is below 0.6)"
+    assert f"Role by its weights alone: itself: {row['self']:.2f} on average over 50 texts; {fails}." in html(app)
 
 
 @pytest.mark.parametrize("model", ["translator", "induction"])

@@ -42,7 +42,15 @@ def of_head(at: Look, found: Atlas) -> None:
         for i, row in enumerate(rows.to_dict("records")):
             _example(at, row, i)
     query = "before the arrow" if at.site.kind == "cross" else "underlined"
-    quiet(f"Shaded: what the query, {query}, attends to. A click opens the text on Heads, at that cell.")
+    shaded = f"Shaded: what the query, {query}, attends to. A click opens the text on Heads, at that cell."
+    quiet(shaded, *(_complete(at, found) if by == PAIRS else ()))
+
+
+def _complete(at: Look, found: Atlas) -> tuple[str, ...]:
+    """From which weight on no pair is missing."""
+    heads = found.heads()
+    above = heads[(heads["site"] == str(at.site)) & (heads["head"] == at.number)]["pairs_above"].max()
+    return (f"Of every two words the largest weight; above {above:.2f} no two are missing, below they may be.",)
 
 
 def _pairs(at: Look, found: Atlas) -> pd.DataFrame:

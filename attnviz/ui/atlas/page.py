@@ -94,8 +94,7 @@ def _card(at: Look, found: Atlas, heads: pd.DataFrame) -> None:
         quiet("The atlas does not hold this head.")
         return
     row = row.iloc[0]
-    known = {name: row[name] for name in TITLES} | {f"{name}_texts": row[f"{name}_texts"] for name in TITLES}
-    for role in roles(pd.Series(known | {"texts": found.texts})):
+    for role in roles(row.to_dict() | {"texts": found.texts}):
         quiet(f"Role by its weights alone: {role.evidence}.")
     here = findings.numbers(at.record, at.sentence, at.site)
     cells = [_cells(name, row, here, at.number) for name in TITLES if row[f"{name}_texts"]]
