@@ -1,6 +1,7 @@
 """One mask as a grid: who may attend to whom, and which rule says no."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Unpack
 
 import numpy as np
@@ -25,6 +26,9 @@ MOST_READ = 12
 
 MOST_WHOLE = 4096**2
 """Cells of a mask that are written one by one."""
+
+TOUCHED = 44
+"""Pixels of a cell that a finger hits."""
 
 COUNTED = "keys: how many each query has left"
 
@@ -97,6 +101,8 @@ def drawing_of(
 ) -> Map:
     """The mask as a map, with what its rows predict and how many keys each has left."""
     size = size_within(seen.queries, seen.keys, style, lambda size: _at_ends(seen, predicted, counted, size, style))
+    if brush and style.room and size.form == "rectangles":
+        size = replace(size, cell=float(max(size.cell, TOUCHED)))
     reasons, blocked = seen.blocked(size.tile)
     return Map(
         title=f"Mask: {seen.mask}",

@@ -3,6 +3,7 @@
 import re
 
 import driver
+import pytest
 from driver import picture
 from playwright.sync_api import Page, expect
 from test_journeys import open_app
@@ -32,7 +33,10 @@ def paint(page: Page) -> None:
 
 
 def test_a_rule_is_switched_off_undone_and_linked(page, server):
-    """The grid follows each click, and the link opens the same. A phone shows the grid before the rules."""
+    """The grid follows each click, and the link opens the same. What is pointed at is marked in the weights, too.
+
+    A phone shows the grid before the rules, and cells to paint that a finger hits.
+    """
     open_app(page, server, "masks?mask=subsequent.window-1")
     expect(picture(page, "mask")).to_contain_text("blocked by window (1 before, 0 after)")
     page.get_by_text("window", exact=True).click()
@@ -50,11 +54,25 @@ def test_a_rule_is_switched_off_undone_and_linked(page, server):
 
     expect(picture(page, "mask")).to_have_text(before)
 
+    driver.settled(page)
+    page.mouse.move(*cell(page, 4, 2))
+    row, column = page.locator(".st-key-picture-head .twin").all()
+    there = picture(page, "head").locator(f"g.mark-rect:has(path:nth-child({N * N})) path").nth(4 * N + 2)
+    there, row, column = there.bounding_box(), row.bounding_box(), column.bounding_box()
+
+    assert (column["x"], row["y"]) == pytest.approx((there["x"], there["y"]), abs=2)
+    assert (column["width"], row["height"]) == pytest.approx((there["width"], there["height"]), abs=5)
+
     page.set_viewport_size({"width": 390, "height": 844})
     open_app(page, server, "masks?mask=subsequent.prefix-3.not-window-1.off-padding-5-7.painted-6_0")
     tops = [page.locator(name).bounding_box()["y"] for name in (".st-key-maps", ".st-key-list")]
 
     assert tops == sorted(tops)
+
+    page.get_by_text("Controls", exact=True).click()
+    paint(page)
+    (x, y), (right, down) = cell(page, 0, 0), cell(page, 1, 1)
+    assert min(right - x, down - y) >= 44
 
 
 def test_clicks_and_drags_paint_and_are_taken_back(page, server):

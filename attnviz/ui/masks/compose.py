@@ -12,7 +12,7 @@ from attnviz.ui.shared import cache, everything, look, mask, pictures, state, zo
 from attnviz.ui.shared.look import Cell
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import quiet
+from attnviz.ui.shared.text import leads_to, quiet
 from attnviz.ui.shared.toolbar import Bar
 from attnviz.views import View
 
@@ -48,6 +48,7 @@ def tab(lab: Lab, bar: Bar) -> None:
         with st.container(horizontal=True, gap="small", key="maps"):
             with st.container(width="content"):
                 grid = _other_grid(lab, *lengths) if lengths else _grid(lab, paint, shown["view"], part)
+            leads_to("weights under this mask")
             with st.container(width="content"):
                 seen = {"side": SIDE, "zooms": True} | lab.drawn | shown | part
                 head = cache.drawn(figures.head, lab.record, lab.site, lab.head, cost=lab.cost(**part), **seen)
@@ -98,7 +99,7 @@ def _in_words(lab: Lab, grid: figures.Figure, view: View, part: dict[str, slice]
 def _grid(lab: Lab, paint: bool, view: View, part: dict[str, slice]) -> figures.Figure:
     """The mask as a picture, on which cells can be painted."""
     brush = paint and view == View()
-    shown = {"predicted": _predicted(lab), "view": view, "counted": True, "brush": brush, "side": SIDE}
+    shown = {"predicted": _predicted(lab), "view": view, "counted": not look.room(), "brush": brush, "side": SIDE}
     shown["beside"] = lab.record.prediction is not None
     grid = figures.mask(lab.mask, *lab.tokens, zooms=True, **lab.drawn, **shown, **part)
     first = (part["rows"].start, part["columns"].start) if part else (0, 0)
@@ -159,7 +160,7 @@ def _predicted(lab: Lab):
     """What each row predicts: what the model says; of random weights the next token; None where it is not known."""
     if lab.record.vectors is not None or lab.record.labels is not None or metrics.fills_in(lab.record):
         return None
-    if look.room() and lab.record.prediction is not None:  # the map of the weights has it, too
+    if look.room():  # so that its cells are as large as those of the weights below
         return None
     if lab.record.prediction is None:  # of random weights, as in a decoder; of a file nothing is known
         return api.predicted(lab.record.sentences[lab.sentence]) if "sos" in lab.source.settings() else None

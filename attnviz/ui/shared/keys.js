@@ -103,6 +103,27 @@ if (!window.attnvizWalk) {
     else return;
     event.preventDefault();
   });
+  const grid = (picture) => {  // where the cells of a map are, and how many
+    const all = places(picture), rows = new Set(all.map(({top}) => Math.round(top))).size * (all[0]?.rows || 1);
+    const columns = new Set(all.map(({left}) => Math.round(left))).size * (all[0]?.columns || 1);
+    const left = Math.min(...all.map((one) => one.left)), top = Math.min(...all.map((one) => one.top));
+    return {left, top, rows, columns, wide: all[0]?.wide, high: all[0]?.high};
+  };
+  const twins = [0, 1].map(() => Object.assign(document.createElement("div"), {className: "twin"}));
+  document.addEventListener("pointermove", ({target, clientX, clientY}) => {  // of two maps side by side: row and column in the other
+    const picture = target.closest?.(`.st-key-maps ${PICTURES}`);
+    if (!picture) return void (twins[0].isConnected && twins.forEach((band) => band.remove()));
+    const other = [...picture.closest(".st-key-maps").querySelectorAll(PICTURES)].find((one) => one !== picture);
+    const here = grid(picture), there = other && grid(other);
+    const row = Math.floor((clientY - here.top) / here.high), column = Math.floor((clientX - here.left) / here.wide);
+    const isIn = row >= 0 && row < here.rows && column >= 0 && column < here.columns;
+    if (!isIn || there?.rows !== here.rows || there.columns !== here.columns) return twins.forEach((band) => band.remove());
+    const {left, top} = other.getBoundingClientRect(), x = there.left - left + other.scrollLeft, y = there.top - top;
+    const set = (band, ...sizes) => ["left", "top", "width", "height"].forEach((side, at) => { band.style[side] = `${sizes[at]}px`; });
+    set(twins[0], x, y + row * there.high, there.columns * there.wide, there.high);
+    set(twins[1], x + column * there.wide, y, there.wide, there.rows * there.high);
+    other.append(...twins);
+  });
   const SAYS = {  // what Streamlit's own help would say: it draws each button twice, and every click draws all anew
     ".st-key-icon-undo": "Undo (Ctrl+Z)",
     ".st-key-icon-redo": "Redo (Ctrl+Shift+Z)",

@@ -70,6 +70,11 @@ def heading(text: str) -> None:
     block(text, "section", "h3")
 
 
+def leads_to(text: str) -> None:
+    """An arrow from the picture before to the next one, which is what comes of it."""
+    block(text, "leads-to")
+
+
 def unseen(text: str) -> None:
     """For those who cannot see the picture before it."""
     block(text, "unseen", "p")
