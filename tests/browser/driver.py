@@ -96,8 +96,7 @@ def windows(context: BrowserContext) -> Iterator[Callable[..., Page]]:
         page = next((page for page in context.pages if page not in pages), None) or context.new_page()
         page.bring_to_front()  # a tab behind another one is painted once a second
         page.mouse.move(0, 0)
-        page.set_viewport_size({"width": width, "height": height})
-        page.emulate_media(color_scheme=scheme)
+        resize(page, width, height, scheme)
         watch(page, problems)
         pages.append(page)
         return page
@@ -115,6 +114,16 @@ def windows(context: BrowserContext) -> Iterator[Callable[..., Page]]:
     assert problems == []
 
 
+def resize(page: Page, width: int, height: int, scheme: str) -> None:
+    """Another screen for what a page shows; it settles once it has had the time to follow.
+
+    Charts follow other colors when the app runs again, as it does where another width makes a page narrow or wide.
+    """
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": height})
+    page.evaluate("window.changed = performance.now()")
+
+
 LISTENERS: dict[Page, list[tuple[str, Callable]]] = {}
 """Who listens to the pages that are watched."""
 
@@ -123,16 +132,19 @@ def watch(page: Page, problems: list[str] | None = None) -> list[str]:
     """What goes wrong on a page, as it happens; every request to another host is a mistake."""
     problems = [] if problems is None else problems
 
+    def tell(problem: str):
+        problems.append(f"{problem} (at {page.url[:200]})")
+
     def look(request):
         if not request.url.startswith(OURS):
-            problems.append(f"asked another host: {request.url[:200]}")
+            tell(f"asked another host: {request.url[:200]}")
 
     def hear(message):
         if message.type == "error" and not message.location["url"].endswith(ASKED_AT_EACH_LEVEL):
-            problems.append(f"console: {message.text[:500]} ({message.location['url'][:200]})")
+            tell(f"console: {message.text[:500]} ({message.location['url'][:200]})")
 
     def catch(error):
-        problems.append(f"page error: {str(error)[:500]}")
+        tell(f"page error: {str(error)[:500]}")
 
     LISTENERS[page] = [("request", look), ("console", hear), ("pageerror", catch)]
     for event, listener in LISTENERS[page]:
@@ -143,13 +155,16 @@ def watch(page: Page, problems: list[str] | None = None) -> list[str]:
 SETTLED = """quiet => {
     const app = document.querySelector('[data-testid=stApp]');
     if (!app || app.dataset.testScriptState !== 'notRunning') return false;
+    const broken = app.querySelector('[data-testid=stException]');
+    if (broken) throw new Error(broken.textContent);
     if (app.querySelector('[data-testid=stStatusWidget], [data-testid=stSkeleton], [data-stale=true]')) return false;
     for (const [key, width] of [['narrow', 640], ['half', 1240]]) {
         const screen = app.querySelector(`.st-key-${key}-screen .screen`);
         const narrow = matchMedia(`(max-width: ${width}px)`).matches;
         if (screen && screen.textContent !== (narrow ? 'narrow' : 'wide')) return false;
     }
-    if (window.changed === undefined) {
+    if (!window.watched) {
+        window.watched = true;
         const note = () => window.changed = performance.now();
         new MutationObserver(note).observe(document.body,
             {subtree: true, childList: true, attributes: true, characterData: true});
@@ -169,7 +184,7 @@ def settled(page: Page) -> None:
     page.wait_for_function(SETTLED, arg=QUIET, polling=50, timeout=60_000)
 
 
-SHOWN = "[class*=st-key-picture] .marks, .facts, [role=tab], [role=alert]"
+SHOWN = "[class*=st-key-picture] .marks, .facts, .st-key-told, [role=tab], [role=alert]"
 
 
 FOLLOW = """address => {

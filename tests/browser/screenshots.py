@@ -1,17 +1,19 @@
 """Take the documentation's pictures from the app, and every state of every page on one sheet: `make screenshots`."""
 
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from urllib.parse import unquote_plus, urlencode
 
 import driver
 from PIL import Image, ImageDraw, ImageFont
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext, Page
 from test_access import MORE, STATES
 
 GALLERY = driver.ROOT / "docs" / "gallery"
-VIEWPORT = {"width": 1440, "height": 1040}
 TEXT = "The cat sat on the mat because it was tired."
 FONT = driver.ROOT / "assets" / "fonts" / "DejaVuSansMono.ttf"
+Screen = tuple[int, int, str]
+"""Width, height and colors."""
 PICTURES = {
     "heads": ("", {}, "light"),
     "overview": (
@@ -32,8 +34,9 @@ PRESSED = (
 )
 """States that no link holds: what is opened, and the button that is pressed then; and a message in place of a page."""
 
-SCREENS = ((1440, 900), (390, 844))
-SCHEMES = ("light", "dark")
+SCREENS = ((1440, 900, "light"), (390, 844, "dark"), (1440, 900, "dark"), (390, 844, "light"))
+"""Each has another width than the one before: that draws a page anew, which a change of its colors alone does not."""
+ON_SHEET = (0, 2, 3, 1)
 SHRUNK = 0.3
 """Size of a screen on the sheet."""
 GAP, ACROSS = 16, 2
@@ -43,40 +46,50 @@ GAP, ACROSS = 16, 2
 def main() -> None:
     GALLERY.mkdir(parents=True, exist_ok=True)
     with driver.running_app() as address, driver.chromium() as browser:
+        context = browser.new_context()
         for name, (page_name, state, scheme) in PICTURES.items():
-            link = f"{address}/{page_name}?{urlencode(state, doseq=True)}"
-            (GALLERY / f"{name}.png").write_bytes(shot(browser, link, VIEWPORT, scheme))
+            with driver.windows(context) as window:
+                link, screen = f"{address}/{page_name}?{urlencode(state, doseq=True)}", (1440, 1040, scheme)
+                (GALLERY / f"{name}.png").write_bytes(shots(window(), link, [screen])[screen])
             print(f"docs/gallery/{name}.png")
-        rows = [_row(browser, address, *one) for one in (*((state, "") for state in STATES + MORE), *PRESSED)]
+        rows = list(_rows(context, address))
     sheet(rows).save(GALLERY / "sheet.webp", quality=80)
     print(f"docs/gallery/sheet.webp: {len(rows)} states")
 
 
-def shot(browser: Browser, link: str, size: dict[str, int], scheme: str, press: str = "") -> bytes:
-    """What a window shows of a link, once a button is pressed if one is named."""
-    page = browser.new_page(viewport=size, color_scheme=scheme)
-    problems = driver.watch(page)
-    page.goto(link)
-    page.wait_for_selector(f"{driver.SHOWN}, .note.error", timeout=driver.LOADING)
-    driver.settled(page)
+def shots(page: Page, link: str, screens: Sequence[Screen], press: str = "") -> dict[Screen, bytes]:
+    """What a window shows of a link on each screen, once a button is pressed if one is named."""
+    driver.resize(page, *screens[0])
+    driver.open_page(page, link)
     if press:
         page.get_by_role("button", name=press, exact=True).first.click()
         page.wait_for_timeout(500)
+    pictures = {}
+    for screen in screens:
+        if pictures:
+            driver.resize(page, *screen)
         driver.settled(page)
-    made = page.screenshot(animations="disabled")
-    page.close()
-    if problems:
-        raise SystemExit(f"{link}: {problems[0]}")
-    return made
+        pictures[screen] = page.screenshot(animations="disabled")
+    return pictures
 
 
-def _row(browser: Browser, address: str, state: str, press: str) -> Image.Image:
+def _rows(context: BrowserContext, address: str) -> Iterator[Image.Image]:
+    """Each state on each screen: a window follows the links, and begins again after a first visit."""
+    screens = SCREENS
+    with driver.windows(context) as window:
+        page = window()
+        for state, press in (*((state, "") for state in STATES + MORE), *PRESSED):
+            pictures = shots(page, f"{address}/{state}", screens, press)
+            yield _row(state, press, [pictures[SCREENS[i]] for i in ON_SHEET])
+            screens = screens[::-1]
+            if not state:
+                page.goto("about:blank")
+
+
+def _row(state: str, press: str, pictures: Sequence[bytes]) -> Image.Image:
     """A state on each screen in each scheme, side by side under its link."""
-    link, screens = f"{address}/{state}", []
-    for width, height in SCREENS:
-        for scheme in SCHEMES:
-            made = Image.open(BytesIO(shot(browser, link, {"width": width, "height": height}, scheme, press)))
-            screens.append(made.convert("RGB").resize((round(width * SHRUNK), round(height * SHRUNK))))
+    screens = [Image.open(BytesIO(picture)).convert("RGB") for picture in pictures]
+    screens = [one.resize((round(one.width * SHRUNK), round(one.height * SHRUNK))) for one in screens]
     row = Image.new("RGB", (sum(one.width + GAP for one in screens), 24 + max(one.height for one in screens)), "#888")
     said = " · ".join(filter(None, (unquote_plus(state) or "first visit", press)))
     ImageDraw.Draw(row).text((0, 2), said[:110], "white", ImageFont.truetype(FONT, 14))

@@ -55,8 +55,7 @@ def test_nothing_is_wider_than_the_page_and_axe_finds_nothing_serious(window, se
     for path in paths:
         driver.open_page(page, f"{server}/{path}")
         for width, scheme in screens:
-            page.set_viewport_size({"width": width, "height": 900})
-            page.emulate_media(color_scheme=scheme)
+            driver.resize(page, width, 900, scheme)
             driver.settled(page)
             found = [*driver.serious(page), *(() if driver.is_as_wide_as(page, width) else ("too wide",))]
             wrong |= {(path, width): found} if found else {}

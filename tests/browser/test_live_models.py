@@ -52,8 +52,7 @@ def test_a_tutorial_s_transformer_and_a_model_of_pictures_are_models_like_any_ot
     """
     driver.open_page(page, addresses[0] + "&site=c1&off=c1.2")
     for width, scheme in ((1440, "light"), (390, "dark")):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme=scheme)
+        driver.resize(page, width, 900, scheme)
         driver.settled(page)
 
         expect(page.get_by_role("button", name="cross layer 1 head 2 off")).to_be_visible()
