@@ -3,6 +3,7 @@
 import importlib.util
 
 from attnviz.core.errors import InputError
+from attnviz.ui import words
 
 if importlib.util.find_spec("streamlit") is None:
-    raise InputError("The app needs Streamlit; install it with: pip install 'streamlit>=1.67,<2'")
+    raise InputError(words.NO_STREAMLIT)

@@ -12,7 +12,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz.core import assets
 from attnviz.core.errors import AttnvizError, EmptyRowError, TooLong
-from attnviz.ui.shared import arrivals, history, pages, state
+from attnviz.ui.shared import arrivals, history, pages, state, words
 from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.text import SCRIPTS, STYLE, note
 
@@ -123,7 +123,6 @@ def body(page: Page, chosen: tuple | None, *, cards: bool = True):
     except TooLong as error:
         lengths.offers(error, *chosen)
     except AttnvizError as error:
-        empty = "Some rows are fully masked, and that is set to be an error. Choose zero, nan or uniform."
-        note(empty if isinstance(error, EmptyRowError) else str(error))
+        note(words.EMPTY_ROWS_REFUSED if isinstance(error, EmptyRowError) else str(error))
     history.record()
     state.write()

@@ -16,6 +16,7 @@ from streamlit.web.server import server_util
 from attnviz import ui
 from attnviz.core.assets import PACKAGE
 from attnviz.core.errors import InputError, quoted
+from attnviz.ui import words
 
 ANY = ("0.0.0.0", "::")
 """Addresses that stand for every interface of a machine."""
@@ -46,7 +47,7 @@ def launch(address: str, port: int, browser: bool, link: str = "") -> None:
     link = _target(link)
     check_free(address, port)
     if address not in ANY:
-        os.environ.setdefault("STREAMLIT_SERVER_ALLOWED_HOSTS", f"localhost 127.0.0.1 {address}")
+        os.environ.setdefault("STREAMLIT_SERVER_ALLOWED_HOSTS", " ".join(("localhost", "127.0.0.1", address)))
     options = {"server.address": address, "server.port": port, "logger.hideWelcomeMessage": True}
     if not browser:
         options["server.headless"] = True
@@ -65,7 +66,7 @@ def welcome() -> None:
         return
     host = server_util.get_display_address(config.get_option("server.address"))
     url = server_util.get_url(f"[{host}]" if ":" in host else host) + sys.argv[2]
-    click.echo(f"attnviz is open at {url} (Ctrl+C stops it)")
+    click.echo(words.OPEN_AT_SHELL.format(url=url))
     if not config.get_option("server.headless"):
         cli_util.open_browser(url)
 
@@ -79,15 +80,18 @@ def _target(link: str) -> str:
     try:
         parts = urlsplit(link)
     except ValueError as error:
-        raise InputError(f"{quoted(link)} is no link; copy one from the app.") from error
+        raise InputError(words.NO_LINK.format(link=quoted(link))) from error
     page = parts.path.rpartition("/")[2]
     if page not in ("", *PAGES):
-        raise InputError(f"There is no page {quoted(page)}. There are: {', '.join(PAGES)}.")
+        raise InputError(words.NO_PAGE.format(page=quoted(page), pages=", ".join(PAGES)))
     return f"/{page}?{quote(parts.query, safe='%=&+')}".rstrip("?")
 
 
-def check_free(address: str, port: int) -> None:
+def check_free(address: str, port: int, option: str = "--port") -> None:
     """Try whether the app can listen there.
+
+    Args:
+        option: where another port is chosen.
 
     Raises:
         InputError: if it cannot.
@@ -99,12 +103,12 @@ def check_free(address: str, port: int) -> None:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address, port))
     except (OSError, UnicodeError) as error:
-        raise InputError(_refused(address, port, getattr(error, "errno", None))) from error
+        raise InputError(_refused(address, port, getattr(error, "errno", None), option)) from error
 
 
-def _refused(address: str, port: int, reason: int | None) -> str:
+def _refused(address: str, port: int, reason: int | None, option: str) -> str:
     if reason == errno.EADDRINUSE:
-        return f"Port {port} is in use; choose another one with --port."
+        return words.PORT_USED.format(port=port, option=option)
     if reason == errno.EACCES:
-        return f"Port {port} is kept for the system; choose one from 1024 on with --port."
-    return f"{quoted(address)} is no address of this machine; 127.0.0.1 always is."
+        return words.PORT_KEPT.format(port=port, option=option)
+    return words.NO_ADDRESS.format(address=quoted(address))

@@ -27,7 +27,7 @@ from attnviz.core.record import Record
 from attnviz.sources.base import Source
 from attnviz.sources.recorded import Recorded
 from attnviz.sources.saved import Saved
-from attnviz.ui import launch, server
+from attnviz.ui import launch, server, words
 from attnviz.ui.shared import look, parameters
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.pretrained import HF, MODEL, NAME
@@ -80,7 +80,7 @@ class Shown:
 
     def _repr_html_(self) -> str:
         address = html.escape(self.url, quote=True)
-        return f'attnviz is open at <a href="{address}" target="_blank">{address}</a>'
+        return words.OPEN_AT.format(url=f'<a href="{address}" target="_blank">{address}</a>')
 
 
 def show(
@@ -112,7 +112,7 @@ def show(
     elif inspect.isfunction(source):
         source = Recorded.of(source)
     if not isinstance(source, Source):
-        raise InputError(f"{quoted(source)} is no source; make one with attnviz.wrap(model, tokenize).")
+        raise InputError(words.NO_SOURCE.format(given=quoted(source)))
     with _lock:
         link, name = _link(source), None
         if not link:
@@ -123,7 +123,7 @@ def show(
         address = urlencode(link | ({} if text is None else {TEXT.name: [text]}), doseq=True, quote_via=quote)
         shown = Shown(f"http://{HOST}:{_serving.port}/?{address}", source.lock, name)
         _serving.shown.append(shown)
-    print(f"attnviz is open at {shown.url}", flush=True)  # noqa: T201 (as a server does)
+    print(words.OPEN_AT.format(url=shown.url), flush=True)  # noqa: T201 (as a server does)
     if _interactive() if browser is None else browser:
         webbrowser.open(shown.url)
     return shown
@@ -149,7 +149,7 @@ class _Serving:
 
     def __init__(self, port: int):
         if runtime.exists():
-            raise InputError("This process serves a Streamlit app already; run attnviz.show in another one.")
+            raise InputError(words.ALREADY_SERVES)
         self.shown: list[Shown] = []
         self.ended = threading.Event()
         self._socket = _listen(port)
@@ -168,7 +168,7 @@ class _Serving:
         self._server.ready.wait()
         if not self._server.started:
             self._thread.join()
-            raise InputError("The app could not start; what Streamlit said of it stands above.")
+            raise InputError(words.NOT_STARTED)
 
     def _run(self) -> None:
         try:
@@ -208,10 +208,7 @@ _lock = threading.RLock()
 
 def _listen(port: int) -> socket.socket:
     if port:
-        try:
-            launch.check_free(HOST, port)
-        except InputError as error:
-            raise InputError(str(error).replace("--port", "port=")) from None
+        launch.check_free(HOST, port, option="port=")
     listening = socket.socket()
     listening.bind((HOST, port))
     return listening

@@ -38,7 +38,7 @@ HEADERS = {
     "content-security-policy": "; ".join(
         (
             "default-src 'self'",
-            f"script-src 'self' {_inline_scripts()}",
+            " ".join(("script-src", "'self'", _inline_scripts())),
             "img-src 'self' data: blob:",
             "font-src 'self' data:",
             "style-src 'self' 'unsafe-inline'",

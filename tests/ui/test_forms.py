@@ -76,7 +76,7 @@ def test_the_other_side_is_of_the_same_token():
     [
         ({"as": "bars"}, "is not one of map, lines, text"),
         ({"pins": "z1"}, "cannot be read; it should look like q2-k5"),
-        ({"pins": "q77", "as": "lines"}, "q77 does not exist; the picture has 4 queries"),
+        ({"pins": "q77", "as": "lines"}, "q77 does not exist. The picture has 4 queries"),
         ({"also": "9", "as": "lines"}, "9 does not exist"),
         ({"least": "0.3"}, "\"least\": '0.3' is not one of 0.01"),
     ],

@@ -131,7 +131,7 @@ def test_padding_for_another_number_of_sentences_is_left_out_and_can_be_mended()
     """It is said on every page; one button takes the lengths of the sentences there are."""
     link = {"text": "one two three\none", "mask": "subsequent.padding-4_3_2"}
 
-    assert "is for 3 sentence(s), and there are 2" in html(opened(heads_page, **link))
+    assert "is for 3 sentences, and there are 2" in html(opened(heads_page, **link))
 
     app = opened(masks_page, **link)
     click(app, "lengths 1")

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -13,10 +14,10 @@ from attnviz import ui
 from attnviz.ui.shared import pages
 
 FOLDER = Path(ui.__file__).parent
-IN_ONE_PLACE = ("learn", "model", "steps", "heads", "compare")
-"""Pages whose texts are in their ``words.py``."""
-MARKUP = re.compile(r"<[^<>]*>?|^[^<>]*>|:material/\w*:?")
-TEXT = re.compile(r"\W*([A-Z][a-z]+\b(?![.(\w])|[a-z]+ [a-z]+ [a-z]+)|.*[a-z]{2}[.:!?]$", re.S)
+IN_ONE_PLACE = (".", "shared", "learn", "model", "steps", "heads", "compare")
+"""Folders whose texts are in their ``words.py``."""
+MARKUP = re.compile(r"<[^<>]*>?|^[^<>]*>|\"? [\w-]+=\"|:material/\w*:?")
+TEXT = re.compile(r"\W*([A-Z][a-z]+\b(?![.(\w])|[a-z]+ [a-z]+ [a-z]+)|.*[a-z]{2} [a-z]{2}.*[.:!?]$", re.S)
 """How a text begins or ends that is no name."""
 PIECE = re.compile(r"[a-z]{2}[.,;:]? | [a-z]{2}")
 """A word beside a blank: a piece of a sentence that code glues together."""
@@ -36,7 +37,7 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def _others(node: ast.AST) -> Iterator[ast.AST]:
-    """Parts of code with texts in them that no page shows: docstrings, types, keys, names of settings, code."""
+    """Parts of code with texts in them that no page shows: docstrings, types, keys, names of settings, code, CSS."""
     match node:
         case ast.Expr(ast.Constant()):
             yield node
@@ -48,12 +49,11 @@ def _others(node: ast.AST) -> Iterator[ast.AST]:
             yield from filter(None, keys)
             yield from (value for key, value in zip(keys, values, strict=True) if getattr(key, "value", "") == "key")
         case ast.Call(function, arguments, keywords):
-            yield from (one.value for one in keywords if one.arg == "key")
+            yield from (one.value for one in keywords if one.arg in ("key", "css"))
             yield from arguments[: getattr(function, "id", "") in ("kept", "reader")]
         case ast.JoinedStr(parts):
-            if _is_code(
-                "".join(str(getattr(part, "value", "")) if isinstance(part, ast.Constant) else "x" for part in parts)
-            ):
+            text = "".join(part.value if isinstance(part, ast.Constant) else "x" for part in parts)
+            if _is_code(text) or {*"{}"} & {*text}:
                 yield node
         case ast.Constant(str(value)) if _is_code(value):
             yield node
@@ -62,10 +62,11 @@ def _others(node: ast.AST) -> Iterator[ast.AST]:
 def _is_code(text: str) -> bool:
     """Whether it is Python that does something: a call, or a value with a name."""
     try:
-        tree = ast.parse(text if not text.endswith(":") else f"{text} pass")
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(text if not text.endswith(":") else f"{text} pass")
     except (SyntaxError, ValueError):
         return False
-    return any(isinstance(node, ast.Call | ast.Assign | ast.For) for node in ast.walk(tree))
+    return any(isinstance(node, ast.Call | ast.Assign | ast.For | ast.ImportFrom) for node in ast.walk(tree))
 
 
 @pytest.mark.parametrize("page", IN_ONE_PLACE)
@@ -80,7 +81,7 @@ def test_the_texts_of_a_page_stand_in_one_place(page):
 def test_no_text_stands_in_two_places():
     """What several pages say is in `shared/words.py` alone."""
     places: dict[str, set[str]] = {}
-    for path in FOLDER.glob("*/words.py"):
+    for path in FOLDER.rglob("words.py"):
         for text in texts(path):
             places.setdefault(text, set()).add(path.parent.name)
 
@@ -88,13 +89,13 @@ def test_no_text_stands_in_two_places():
 
 
 def _uses() -> Iterator[tuple[str, str, set[str] | None]]:
-    """Each use of a text: its folder, its name, and the fields that it is given; None where it is no call."""
+    """Each use of a text: its package, its name, and the fields that it is given; None where it is no call."""
     for path in FOLDER.rglob("*.py"):
         nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
         homes = {
-            one.asname or one.name: node.module.removeprefix("attnviz.ui.")
+            one.asname or one.name: node.module
             for node in nodes
-            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("attnviz.ui.")
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("attnviz.ui")
             for one in node.names
             if one.name == "words"
         }
@@ -108,14 +109,16 @@ def _uses() -> Iterator[tuple[str, str, set[str] | None]]:
 
 def test_every_text_is_used_with_its_fields():
     """None is left over, none is missing, and each gets the values that it names."""
-    modules = {
-        path.parent.name: import_module(f"attnviz.ui.{path.parent.name}.words") for path in FOLDER.glob("*/words.py")
-    }
-    held = {(page, name) for page, module in modules.items() for name in vars(module) if name.isupper()}
+    modules = {home: import_module(f"{home}.words") for home in map(_home, FOLDER.rglob("words.py"))}
+    held = {(home, name) for home, module in modules.items() for name in vars(module) if name.isupper()}
     uses = [*_uses()]
 
-    assert {(page, name) for page, name, _ in uses} == held
-    for page, name, given in uses:
+    assert {(home, name) for home, name, _ in uses} == held
+    for home, name, given in uses:
         if given is not None:
-            text = getattr(modules[page], name)
-            assert given == {field for _, field, _, _ in Formatter().parse(text) if field}, (page, name)
+            text = getattr(modules[home], name)
+            assert given == {field for _, field, _, _ in Formatter().parse(text) if field}, (home, name)
+
+
+def _home(path: Path) -> str:
+    return ".".join(("attnviz", "ui", *path.relative_to(FOLDER).parent.parts))

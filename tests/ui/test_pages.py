@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from attnviz.ui.shared import cache, examples
+from attnviz.ui.shared import cache, words
 from attnviz.ui.shared.mask import MASK
 
 CAUSAL = "Causal (hide the future) · all layers"
@@ -296,7 +296,7 @@ def captions(app: AppTest) -> str:
 def test_examples_fill_the_sentence_box():
     """Each example is a text that works."""
     app = opened()
-    for name, text in examples.EXAMPLES.items():
+    for name, text in words.EXAMPLES.items():
         app.menu_button(key="example").click(name).run()
 
         assert app.text_area(key="text").value == text

@@ -15,7 +15,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.models import trained
 from attnviz.sources import cards
 from attnviz.sources import trained as trained_source
-from attnviz.ui.shared import cache, examples
+from attnviz.ui.shared import cache, examples, words
 from attnviz.ui.shared import models as listed
 from attnviz.ui.shared.edits import OFF
 from attnviz.ui.shared.lengths import SENTENCE_ENDS
@@ -137,7 +137,7 @@ def test_each_example_has_a_name_of_its_own(model):
     source = cache.source(model)
     texts = examples.of_model(source)
 
-    assert tuple(texts.values()) == (source.card.examples if source.card else tuple(examples.EXAMPLES.values()))
+    assert tuple(texts.values()) == (source.card.examples if source.card else tuple(words.EXAMPLES.values()))
     for name, text in some([*texts.items()], 2):
         app.menu_button(key="example").click(name).run()
 

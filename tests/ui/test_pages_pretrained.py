@@ -488,8 +488,8 @@ def test_a_link_to_a_head_that_is_not_there_says_what_is(folder):
     app = pretrained(folder("BertModel"), text=CAT, off="e0.7", site="d0", show="3")
 
     assert html(app).count('class="note notice"') == 1
-    there = "the model has encoder layer 0, encoder layer 1 with 3 head(s) each, counted from 0"
-    assert f"e0.7 does not exist; {there}." in html(app)
+    there = "The model has encoder layer 0, encoder layer 1 with 3 heads each, counted from 0"
+    assert f"e0.7 does not exist. {there}." in html(app)
 
 
 # Texts

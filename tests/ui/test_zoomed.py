@@ -54,7 +54,7 @@ def test_a_button_zooms_to_half_of_what_is_seen_around_the_selected_cell():
 def test_a_part_that_is_not_there_is_let_go_of_and_said():
     app = opened(text=WORDS, zoom="10.49.0.99")
 
-    assert ": 10.49.0.99 does not exist; the picture has 60 queries and 60 keys, counted from 0." in html(app)
+    assert ": 10.49.0.99 does not exist. The picture has 60 queries and 60 keys, counted from 0." in html(app)
     assert "60 queries by 60 keys" in html(app)
 
 

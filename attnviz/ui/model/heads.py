@@ -10,6 +10,7 @@ from attnviz.metrics.roles import roles
 from attnviz.sources.cards import Behavior, Card
 from attnviz.ui.model import words
 from attnviz.ui.shared import findings, look, pages
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import heading, plain, quiet
 
@@ -49,7 +50,7 @@ def _head(site: Site, head: int, key: str = "") -> None:
     behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {site} {head} {key}".strip()}
     behavior |= {"on_click": look.look_at, "args": (site, head)}
     with st.container(width=210):
-        if st.button(words.HEAD.format(site=site, head=head), **behavior):
+        if st.button(common.HEAD_OF.format(site=site, head=head), **behavior):
             pages.go_to(pages.TITLES[0])
 
 
@@ -65,6 +66,6 @@ def _row(found: Behavior, i: int, columns: list[str], kind: str) -> str:
     )
     does = f"{found.does[:1].upper()}{found.does[1:].rstrip('. ')}"
     evidence = (
-        f"<details><summary>{words.EVIDENCE}</summary><ul class='evidence'>{findings.points(found)}</ul></details>"
+        f"<details><summary>{common.EVIDENCE}</summary><ul class='evidence'>{findings.points(found)}</ul></details>"
     )
     return f'<div class="{kind}"><div>{plain(does)}{evidence}</div>{cells}</div>'

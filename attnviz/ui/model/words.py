@@ -15,7 +15,7 @@ REACHED, NOT_REACHED = "{goal}, reached", "{goal}, not reached"
 
 # The table of heads
 
-ROLE, CHANCE, HEAD, EVIDENCE = "Role", "By chance", "{site}, head {head}", "Evidence"
+ROLE, CHANCE = "Role", "By chance"
 COLUMNS = ("Rate", CHANCE, "Accuracy, on → off")
 MEANING = (
     "Rate: how often the head's largest weight is where its role says, or the share of its weight that is there. "

@@ -12,6 +12,7 @@ from attnviz.core.tokens import Sentence
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, in_time
+from attnviz.ui.shared import words
 
 SECONDS, GIGABYTES = "ATTNVIZ_SECONDS", "ATTNVIZ_GB"
 """Environment variables; `attnviz app --seconds` and `--memory` set them."""
@@ -34,9 +35,7 @@ class OverBudget(TooLong):
 
     def __init__(self, cost: Estimate, longest: int):
         self.longest = longest
-        budget = f"this server takes {in_time(seconds())} and {size(memory())} for a run"
-        raised = "start it with more: attnviz app --seconds N --memory GB"
-        InputError.__init__(self, f"{cost}; {budget}. Use less of the text, or {raised}.")
+        InputError.__init__(self, words.OVER_BUDGET.format(cost=cost, time=in_time(seconds()), memory=size(memory())))
 
 
 def seconds() -> float:
@@ -88,5 +87,5 @@ def _number(name: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 < number < 1e6:
-        raise InputError(f"{name} is {quoted(text)}; it must be a number above 0 such as {USUAL[name]:g}.")
+        raise InputError(words.NOT_A_BUDGET.format(name=name, value=quoted(text), usual=USUAL[name]))
     return number

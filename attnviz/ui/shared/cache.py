@@ -23,7 +23,7 @@ from attnviz.metrics.heads import head_metrics as head_metrics_of
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
-from attnviz.ui.shared import arrivals, arrow, budget, cores, runs, sizes
+from attnviz.ui.shared import arrivals, arrow, budget, cores, runs, sizes, words
 
 P, R = ParamSpec("P"), TypeVar("R")
 
@@ -124,22 +124,16 @@ def texts(typed: str) -> tuple[str, ...]:
     check_characters(typed)
     lines = tuple(line for line in typed.splitlines() if line.strip())
     if not lines:
-        raise InputError("There is no text yet. Type a sentence above, or choose an example.")
+        raise InputError(words.NO_TEXT)
     if len(lines) > MOST_SENTENCES:
-        raise TooManyLines(
-            f"There are {len(lines)} lines, and each line is a sentence of its own; this page takes up to "
-            f"{MOST_SENTENCES}. Join some lines."
-        )
+        raise TooManyLines(words.TOO_MANY_LINES.format(lines=len(lines), most=MOST_SENTENCES))
     return lines
 
 
 def check_characters(text: str) -> None:
     """Raises: InputError: if a text is longer than is cut into tokens here."""
     if len(text) > MOST_CHARACTERS:
-        raise InputError(
-            f"The text has {len(text):,} characters; this page takes up to {MOST_CHARACTERS:,}. "
-            "Shorten it, or use attnviz from Python, where there is no such limit."
-        )
+        raise InputError(words.TOO_LONG.format(characters=len(text), most=MOST_CHARACTERS))
 
 
 @kept
@@ -188,7 +182,7 @@ def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
     """The source and the texts of a record that a page shows."""
     known = [(source, lines) for (_, source, lines, _), used in [*_used.items()] if used is record]
     if not known:
-        raise LookupError("The record was not made by `record`.")
+        raise LookupError(record.source)
     source, lines = known[0]
     return (source() if isinstance(source, weakref.ref) else source), lines
 

@@ -16,6 +16,7 @@ from attnviz.core.tokens import Token
 from attnviz.figures import Figure
 from attnviz.metrics.beside import Beside
 from attnviz.sources.base import Source
+from attnviz.ui.shared import words
 from attnviz.views import View
 
 OF_SCREEN = ("rev", "brush", "room", "zooms", "window")
@@ -23,7 +24,7 @@ OF_SCREEN = ("rev", "brush", "room", "zooms", "window")
 SEEN = {"sentence": 0, "view": View()}
 """What is looked at where nothing is asked for."""
 
-OWN = "# source is what attnviz.show was given, or what the function of your file gives"
+OWN = f"# {words.SOURCE_OF_CODE}"
 
 Origin = Callable[[Record], tuple[Source, tuple[str, ...]]]
 """From a record to its source and its texts."""

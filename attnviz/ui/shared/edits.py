@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
+from attnviz.core.amounts import counted
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Mask, Subsequent
@@ -16,7 +17,7 @@ from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
 from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.stack import Entry, Stack
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, look, mask, state
+from attnviz.ui.shared import cache, look, mask, state, words
 from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import BY_NAME, usual
@@ -30,7 +31,7 @@ LONGEST_CHIP = 60
 SHORTCUTS = ("subsequent", "window", "prefix")
 """Rules that a page offers as pills; all others are composed in the mask lab."""
 
-TITLES = {"subsequent": "Causal (hide the future)"}
+TITLES = {"subsequent": words.CAUSAL}
 """What rules are called on a page, where that is not their own name."""
 
 
@@ -119,17 +120,17 @@ def mask_menu(source: Source, lines: tuple[str, ...], *, opening: Stack = Stack(
     """
     fixed, hidden = bool(source.read_only), _hidden(source, lines)
     state.put(mask.OPENING, Stack() if fixed else opening)
-    with state.menu("Mask", icon=":material/grid_on:", key="mask menu"):
+    with state.menu(words.MASK, icon=":material/grid_on:", key="mask menu"):
         own_mask = not hidden or state.get(OWN_MASK)
         _shortcuts(fixed, built_in=own_mask and all(site.kind == "decoder" for site in source.sites))
         if hidden:
-            where = "" if all(site.kind == "decoder" for site in source.sites) else " of the decoder"
-            title = f"Built-in mask{where * (hidden == 'the future')}: {hidden.replace('the future', 'causal')}"
-            control(st.toggle, title, OWN_MASK, help=f"It hides {hidden}.", disabled=fixed)
+            part = hidden == "future" and not all(site.kind == "decoder" for site in source.sites)
+            title, means = words.BUILT_IN["decoder" if part else hidden], words.BUILT_IN_HIDES[hidden]
+            control(st.toggle, title, OWN_MASK, help=means, disabled=fixed)
         edits = _edits(state.now(), source, mask.fitting(mask.current(), len(lines))[0], own_mask)
         if edits.mask is not None and _has_cross(source):
             shown = {"shown": edits.mask_cross, "disabled": fixed}
-            control(st.toggle, "Also mask cross-attention", MASK_CROSS, **shown)
+            control(st.toggle, words.MASK_CROSS, MASK_CROSS, **shown)
         return edits if fixed else replace(edits, empty_rows=_empty_rows(source, lines, edits))
 
 
@@ -142,8 +143,8 @@ def of(now: State, source: Source, lines: tuple[str, ...]) -> Edits:
 def notices(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
     """What of the model is not shown, and what is set and has no effect."""
     for one in mask.fitting(mask.current(), len(lines))[1]:
-        many = f"The {name_of(one)} is for {one.mask.batch_size} sentence(s), and there are {len(lines)}"
-        note(f"{many}: it is left out. Give it the lengths of all sentences on the page Masks.", "notice")
+        sentences = counted(one.mask.batch_size, "sentence")
+        note(words.OTHER_BATCH.format(rule=name_of(one), sentences=sentences, count=len(lines)), "notice")
     if source.unseen:
         quiet(source.unseen)
     if source.alone and edits != Edits():
@@ -153,8 +154,8 @@ def notices(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
     if edits == Edits():
         quiet(source.read_only)
     else:
-        note(f"{source.read_only} Left out: {'; '.join(edits.in_words())}.", "notice")
-        _reset_button("Clear these changes")
+        note(words.LEFT_OUT.format(why=source.read_only, changes="; ".join(edits.in_words())), "notice")
+        _reset_button(words.CLEAR_CHANGES)
 
 
 def _edits(now: State, source: Source, stack: Stack, own_mask: bool) -> Edits:
@@ -172,10 +173,10 @@ def _has_cross(source: Source) -> bool:
 
 
 def _hidden(source: Source, lines: tuple[str, ...]) -> str:
-    """What the built-in mask hides: the future, padding, both, or nothing."""
+    """What the built-in mask hides: the "future", "padding", "both", or nothing."""
     future = any(site.kind == "decoder" for site in source.sites)
     padding = len({sentence.length for sentence in cache.sentences(source, lines)}) > 1
-    return " and ".join(["the future"] * future + ["padding"] * padding)
+    return "both" if future and padding else "future" * future + "padding" * padding
 
 
 def _shortcuts(fixed: bool, *, built_in: bool) -> None:
@@ -189,14 +190,14 @@ def _shortcuts(fixed: bool, *, built_in: bool) -> None:
     if len(offered) < len(SHORTCUTS):
         options = {"icon": ":material/lock:", "disabled": True}
         st.button(TITLES["subsequent"], key="built in", **options)
-        quiet("Built in: every layer hides the future.")
+        quiet(words.CAUSAL_BUILT_IN)
 
     def choose(now: State, chosen: list[str]) -> State:
         return mask.changed(now, lambda stack: _with_shortcuts(stack, chosen))
 
     options = {"shown": [name for name in offered if name in on], "at": "rules", "step": choose, "disabled": fixed}
     options["format_func"] = lambda name: TITLES.get(name, name.capitalize())
-    control(st.pills, "Mask", MASK, offered, lead="", selection_mode="multi", **options)
+    control(st.pills, words.MASK, MASK, offered, lead="", selection_mode="multi", **options)
     for name, key in (("window", "before"), ("window", "after"), ("prefix", "length")):
         if name in on:
             rule = mask.current().entries[on[name]].mask
@@ -232,7 +233,7 @@ def _empty_rows(source: Source, lines: tuple[str, ...], edits: Edits) -> str:
             return EMPTY_ROWS[0]
     except AttnvizError:  # the page says it where its pictures would stand: first come the edits, to be taken back
         return EMPTY_ROWS[0]
-    return control(st.pills, "Fully masked rows", EMPTY, EMPTY_ROWS, lead="Fully masked rows")
+    return control(st.pills, words.EMPTY_ROWS, EMPTY, EMPTY_ROWS, lead=words.EMPTY_ROWS)
 
 
 def elsewhere(at: Look) -> None:
@@ -241,51 +242,53 @@ def elsewhere(at: Look) -> None:
         return
     site = next((site for site in at.record.sites if at.edits.mask_at(site.kind)), None)
     if site is not None:
-        quiet(f"The mask does not act on {at.site}.")
+        quiet(words.NOT_HERE.format(site=at.site))
         behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "on_click": look.look_at}
-        st.button(f"See {site}", key="see masked", args=(site, at.number), **behavior)
+        st.button(words.SEE_LAYER.format(site=site), key="see masked", args=(site, at.number), **behavior)
 
 
 def name_of(entry: Entry, *, first: bool = True) -> str:
     """A rule as it is called: "Causal (hide the future)", "or prefix of 2", "not padding mask"."""
     rule = str(entry.mask)
-    plain = {entry.mask.rule: f"{entry.mask.rule} mask", "causal": TITLES["subsequent"]}
+    plain = {entry.mask.rule: words.RULE_MASK.format(rule=entry.mask.rule), "causal": TITLES["subsequent"]}
     rule = plain.get(rule, rule)
-    return " ".join(filter(None, ("or" * (entry.join == "or" and not first), "not" * entry.negated, rule)))
+    how = " ".join(filter(None, ("or" * (entry.join == "or" and not first), "not" * entry.negated)))
+    return words.RULE[how].format(rule=rule)
 
 
 def chips(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
     """One removable chip for each thing that is changed, and one button that resets all."""
     if source.read_only:
-        label("Read-only: nothing can be changed in this model.")
+        label(words.READ_ONLY)
         return
     if edits == Edits():
-        label("As in the file" if source.alone else "Original model")
+        label(words.AS_IN_FILE if source.alone else words.ORIGINAL)
         return
-    _reset_button("Reset all")
+    _reset_button(words.RESET_ALL)
     stack, hidden = mask.fitting(mask.current(), len(lines))[0], _hidden(source, lines)
     on = [(i, one) for i, one in enumerate(stack.entries) if one.on]
     kinds = [kind for kind in KINDS if edits.mask_at(kind) and any(site.kind == kind for site in source.sites)]
-    where = ", ".join(kinds) if len(kinds) > 1 else "all layers"
+    where = ", ".join(kinds) if len(kinds) > 1 else words.ALL_LAYERS
     for i, one in on:
-        there = "already built in" if _is_built_in(source, edits, on, one) else where
+        there = words.ALREADY_BUILT_IN if _is_built_in(source, edits, on, one) else where
         _chip(f"{name_of(one, first=i == on[0][0])} · {there}", mask.without, i, key=f"chip mask {i}")
     relative, softcap = state.get(ADDED).relative, edits.softcap
     for setting, changed, said in (
-        (ADDED.part("alibi"), state.get(ADDED).alibi, "ALiBi bias"),
-        (ADDED.part("relative"), relative is not None, f"relative bias, seed {relative}"),
-        (ADDED.part("softcap"), softcap is not None, f"softcap {softcap or 0:g}"),
-        (TUNED.part("temperature"), edits.temperature != 1, f"temperature {edits.temperature:g}"),
-        (TUNED.part("scaled"), edits.scale is not None, "scores not scaled"),
-        (OWN_MASK, not edits.own_mask, f"{hidden} not masked"),
-        (EMPTY, edits.empty_rows != EMPTY_ROWS[0], f"fully masked rows: {edits.empty_rows}"),
+        (ADDED.part("alibi"), state.get(ADDED).alibi, words.ALIBI),
+        (ADDED.part("relative"), relative is not None, words.RELATIVE.format(seed=relative)),
+        (ADDED.part("softcap"), softcap is not None, words.SOFTCAP.format(bound=softcap or 0)),
+        (TUNED.part("temperature"), edits.temperature != 1, words.TEMPERATURE.format(temperature=edits.temperature)),
+        (TUNED.part("scaled"), edits.scale is not None, words.UNSCALED),
+        (OWN_MASK, not edits.own_mask, words.NOT_MASKED.get(hidden, "")),
+        (EMPTY, edits.empty_rows != EMPTY_ROWS[0], words.ROWS_GET.format(policy=edits.empty_rows)),
     ):
         if changed:
             _chip(said, State.put, setting, setting.default)
     for site in sorted({site for site, _ in edits.heads_off}):
         heads = sorted(edits.off(site))
-        numbers = ", ".join(map(str, heads))
-        _chip(f"{site} {'head' if len(heads) == 1 else 'heads'} {numbers} off", _with_off, site, ())
+        text, numbers = words.HEAD_OFF if len(heads) == 1 else words.HEADS_OFF, ", ".join(map(str, heads))
+        room = LONGEST_CHIP - len(text.format(site=site, heads=""))
+        _chip(text.format(site=site, heads=_cut(numbers, room)), _with_off, site, (), key=f"chip {site}")
 
 
 def _is_built_in(source: Source, edits: Edits, on: Sequence[tuple[int, Entry]], entry: Entry) -> bool:
@@ -296,10 +299,13 @@ def _is_built_in(source: Source, edits: Edits, on: Sequence[tuple[int, Entry]], 
 
 
 def _chip(label: str, undo: Callable[..., State], *args: object, key: str = "") -> None:
-    shown = label if len(label) <= LONGEST_CHIP else f"{label[:LONGEST_CHIP].rsplit(',', 1)[0]}, …"
-    shown += " off" * (shown != label and label.endswith(" off"))
     options = {"on_click": state.change, "args": (undo, *args)}
-    st.button(shown, key=key or f"chip {label}", icon=":material/close:", **options)
+    st.button(_cut(label, LONGEST_CHIP), key=key or f"chip {label}", icon=":material/close:", **options)
+
+
+def _cut(text: str, most: int) -> str:
+    """A list with as many of its first items as there is room for."""
+    return text if len(text) <= most else f"{text[:most].rsplit(',', 1)[0]}, …"
 
 
 def _reset_button(title: str) -> None:
@@ -332,14 +338,14 @@ def eyes(at: Look, corners: Sequence[tuple[int, int]]) -> None:
         return now.put(look.SITE, site).put(look.SHOW, *switched) if shows else now
 
     options = {"shown": [head for head in heads if head not in off], "at": "eyes", "lead": "", "step": step}
-    options |= {"format_func": "Head {}".format, "disabled": bool(at.source.read_only)}
-    control(st.pills, "Active heads", OFF, heads, selection_mode="multi", **options)
+    options |= {"format_func": lambda head: words.HEAD_NUMBER.format(head=head), "disabled": bool(at.source.read_only)}
+    control(st.pills, words.ACTIVE_HEADS, OFF, heads, selection_mode="multi", **options)
 
 
 def active_heads(at: Look) -> None:
     """Switch all heads of a layer on, off, or each to the other."""
     heads, off = range(at.source.num_heads), at.edits.off(at.site)
-    for name, heads_off in (("all", ()), ("none", heads), ("invert", {*heads} - off)):
+    for name, heads_off in ((words.ALL, ()), (words.NONE, heads), (words.INVERT, {*heads} - off)):
         options = {"on_click": state.change, "args": (_with_off, at.site, heads_off), "type": "tertiary"}
         st.button(name, key=f"active {name}", disabled=bool(at.source.read_only), **options)
 

@@ -13,19 +13,17 @@ from attnviz.core.edits import Site
 from attnviz.figures import Figure
 from attnviz.figures.figure import stem
 from attnviz.sources.base import Source
-from attnviz.ui.shared import changes, examples, files, look, parameters, pictures, pretrained, state
+from attnviz.ui.shared import changes, examples, files, look, parameters, pictures, pretrained, state, words
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import quiet
 
 OF_MODEL = (pretrained.MODEL, pretrained.HF, examples.TEXT, look.STEP, changes.CHANGES, *parameters.DECLARED)
 """What says which run it is: the file is that run, and what was changed in it."""
 
-HELP = "The run as a file that opens here again, every figure as SVG and CSV, and every head as a page for any browser"
-
 
 def menu(at: Look, shown: Sequence[Figure] = (), more: Callable[[], None] = lambda: None) -> None:
     """The menu of a page that has no figure of its own to export there; `more` draws what else can be saved, first."""
-    place = st.popover("Export", icon=":material/download:", on_change="rerun", key="take everything")
+    place = st.popover(words.EXPORT, icon=":material/download:", on_change="rerun", key="take everything")
     if place.open:
         with place:
             more()
@@ -48,8 +46,8 @@ def button(at: Look, shown: Sequence[Figure] = ()) -> None:
     held = pictures.lent((at.source, at.record, at.before, anew), "everything")
     opens = {"sentence": at.sentence, "site": at.site, "head": at.number, "dark": at.dark}
     st.download_button(
-        "Download everything",
-        help=HELP,
+        words.EVERYTHING,
+        help=words.EVERYTHING_HOLDS.rstrip("."),
         data=pictures.made(partial(_archive, held, _shown(), opens)),
         file_name=f"{stem(at.record, sentence=at.sentence)}.zip",
         mime="application/zip",
@@ -57,7 +55,7 @@ def button(at: Look, shown: Sequence[Figure] = ()) -> None:
         icon=":material/folder_zip:",
         on_click="ignore",
     )
-    quiet(f"{HELP}.")
+    quiet(words.EVERYTHING_HOLDS)
 
 
 def _shown() -> dict[str, Any]:

@@ -7,23 +7,8 @@ import streamlit as st
 
 from attnviz.core.display import without_surrogates
 from attnviz.sources.base import Facts, Source
-from attnviz.ui.shared import state
+from attnviz.ui.shared import state, words
 from attnviz.ui.shared.setting import Setting, State, kept
-
-EXAMPLES = {
-    "The cat sat on the mat": "The cat sat on the mat",
-    "The cat sat down": "The cat sat down",
-    "because it was tired": "The cat sat on the mat because it was tired.",
-    "two sentences, padded": "The cat sat on the mat\nThe cat sat down",
-}
-"""For a model that reads anything and means nothing."""
-
-FIRST = {"because it was tired": "The cat sat on the mat because it was tired."}
-"""What a pretrained model opens with."""
-
-REPEATED = "The cat sat on the mat. The cat sat on the"
-PAIR = "The cat sat on the mat. ||| It was tired."
-ALIKE = "The cat sat on the mat.\nA kitten rested on the rug.\nThe bank raised its interest rates."
 
 LONGEST_LINK = 30_000
 """Characters that a text may take in the address of the page: servers refuse 64 kB."""
@@ -45,7 +30,7 @@ def menu(texts: dict[str, str]) -> None:
     def take() -> None:
         state.change(with_text, texts[state.event("example")], texts)
 
-    st.menu_button("Examples", list(texts), key="example", on_click=take)
+    st.menu_button(words.EXAMPLES_MENU, list(texts), key="example", on_click=take)
 
 
 def with_text(now: State, text: str, texts: dict[str, str]) -> State:
@@ -64,21 +49,22 @@ def of_model(source: Source) -> dict[str, str]:
         return {text.replace("\n", " / "): text for text in source.card.examples}
     if source.examples:
         return {text.replace("\n", " / "): text for text in source.examples}
-    return _of_facts(source, source.facts) if source.facts else EXAMPLES
+    return _of_facts(source, source.facts) if source.facts else words.EXAMPLES
 
 
 def _of_facts(source: Source, known: Facts) -> dict[str, str]:
     """What a model is good for, by what it says and reads."""
-    found = dict(FIRST)
+    others = []
     if known.task == "fill" and source.mask_token:
-        found["a blank to fill in"] = f"The cat sat on the mat because it was {source.mask_token}."
+        title, text = words.FOR_BLANKS
+        others.append((title, text.format(blank=source.mask_token)))
     if known.task == "next":
-        found["words that come again"] = REPEATED
+        others.append(words.FOR_REPEATS)
     if known.task == "vectors":
-        found["three sentences"] = ALIKE
+        others.append(words.FOR_VECTORS)
     if known.task != "write" and source.sites[0].kind == "encoder":
-        found["a pair of texts"] = PAIR
-    return found
+        others.append(words.FOR_PAIRS)
+    return words.FIRST_EXAMPLE | dict(others)
 
 
 def with_other_model(setting: Setting[str]) -> Callable[[State, str], State]:

@@ -13,7 +13,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from attnviz import cases
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.saved import Saved
-from attnviz.ui.shared import cache, examples, sizes, state, text_file
+from attnviz.ui.shared import cache, examples, sizes, state, text_file, words
 from attnviz.ui.shared.setting import Setting, State, kept, read
 from attnviz.ui.shared.text import clean, note
 
@@ -34,11 +34,7 @@ TAKEN = kept("files taken", 0)
 SAID: Setting[tuple[tuple[str, str], ...]] = kept("files said", ())
 """What is to be said of the files that came, each with the kind of its note."""
 
-HELP = (
-    "A text (.txt), a saved run (.attn, or the ZIP of everything), or attention as .npz, .npy, .csv or .safetensors: "
-    f"up to {MOST_FILES} files of {MOST_MB} MB. You can also drop them on the page. They stay in this session."
-)
-BUTTON = f'<button class="open-file" data-most="{MOST_MB}" title="{HELP}">Open<span> file</span></button>'
+BUTTON = words.OPEN_FILE.format(megabytes=MOST_MB, help=words.OPENS.format(files=MOST_FILES, megabytes=MOST_MB))
 """Made to work by files.js."""
 
 _bytes: WeakKeyDictionary[Saved, int] = WeakKeyDictionary()
@@ -66,14 +62,14 @@ def decode(model: str) -> str:
         InputError: if no file has such a name.
     """
     if not title(model).isprintable() or not 0 < len(title(model)) <= LONGEST_NAME + len(" (4)"):
-        raise InputError(f"{quoted(model)} is no name of a file.")
+        raise InputError(words.NO_FILE_NAME.format(name=quoted(model)))
     return model
 
 
 def source(model: str) -> Saved | InputError:
     """The file of that name, or that it is to be opened again."""
-    missing = f"This page shows the file {quoted(title(model), LONGEST_NAME)}, which a link does not hold"
-    return state.get(OPEN).get(model) or InputError(f"{missing}: drop it here again, or choose another model.")
+    missing = words.FILE_GONE.format(file=quoted(title(model), LONGEST_NAME))
+    return state.get(OPEN).get(model) or InputError(missing)
 
 
 def box(setting: Setting[str], beside: str = "") -> None:
@@ -87,7 +83,7 @@ def box(setting: Setting[str], beside: str = "") -> None:
     options = {"max_upload_size": MOST_MB, "on_change": _take, "args": (key, setting)}
     st.html(BUTTON + beside, width="content")
     with st.container(key="open-files"):
-        st.file_uploader("Open files", accept_multiple_files=True, key=key, **options)
+        st.file_uploader(words.OPEN_FILES, accept_multiple_files=True, key=key, **options)
 
 
 def _take(key: str, setting: Setting[str]) -> None:
@@ -113,14 +109,17 @@ def _taken(name: str, content: bytes, setting: Setting[str]) -> tuple[tuple[str,
     if is_file(state.get(setting)):  # which is one run, of one text
         state.change(examples.with_other_model(setting), setting.default)
     state.change(examples.with_text, text, state.get(examples.KNOWN))
-    many = f"{lines:,} lines of {name} are one text here: each line break became a blank."
-    return ((many, "notice"),) if lines > 1 else ()
+    return ((words.ONE_TEXT.format(lines=lines, file=name), "notice"),) if lines > 1 else ()
 
 
 def _found(opened: Saved) -> tuple[tuple[str, str], ...]:
     """What the check found in a file, the first of it."""
-    more = f" {len(opened.findings) - 1} more on the page Model." if len(opened.findings) > 1 else ""
-    return tuple((f"{opened.name}: {found}{more}", "notice") for found in opened.findings[:1])
+    if not opened.findings:
+        return ()
+    first, *others = opened.findings
+    if others:
+        return ((words.FOUND_MORE.format(file=opened.name, found=first, count=len(others)), "notice"),)
+    return ((words.FOUND.format(file=opened.name, found=first), "notice"),)
 
 
 def say() -> None:
@@ -141,7 +140,7 @@ def _opened(now: State, name: str, content: bytes, setting: Setting[str]) -> Sta
     from attnviz.ui import settings
 
     if len(now[OPEN]) >= MOST_FILES:
-        raise InputError(f"{MOST_FILES} files are open: close one on the page Model to open {quoted(name)}.")
+        raise InputError(words.MANY_FILES.format(most=MOST_FILES, file=quoted(name)))
     opened = cases.source(name, content, most=MOST_MB * 2**20)
     _check(opened)
     model, number = f"{PREFIX}{name}", 2
@@ -160,11 +159,11 @@ def _opened(now: State, name: str, content: bytes, setting: Setting[str]) -> Sta
 def _check(opened: Saved) -> None:
     """Raises: InputError: if a file has more texts than a page shows, or there is no memory for it."""
     if (count := len(opened.record.sentences)) > cache.MOST_SENTENCES:
-        most = f"this page shows up to {cache.MOST_SENTENCES} of a file"
-        raise InputError(f"{quoted(opened.name)} has {count:,} texts; {most}.")
+        many = words.MANY_TEXTS.format(file=quoted(opened.name), texts=count, most=cache.MOST_SENTENCES)
+        raise InputError(many)
     size = sum(sizes.parts(opened.record).values())
     if size + sum(_bytes.values()) > MOST_BYTES:
-        raise InputError(f"There is no memory for {quoted(opened.name)} beside the files of others; try again later.")
+        raise InputError(words.NO_MEMORY.format(file=quoted(opened.name)))
     _bytes[opened] = size
 
 

@@ -8,7 +8,7 @@ from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.metrics.roles import roles
 from attnviz.sources.cards import Behavior
-from attnviz.ui.shared import cache, look
+from attnviz.ui.shared import cache, look, words
 from attnviz.ui.shared.lengths import SENTENCE_ENDS
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import large, plain, quiet
@@ -28,7 +28,7 @@ def numbers(record: Record, sentence: int, site: Site | None = None) -> pd.DataF
 def by_weights(row: pd.Series) -> str:
     """What a head looks like on the text at hand; "" where it looks like nothing that has a name."""
     found = [f"{role.name} ({role.evidence.partition(': ')[2]})" for role in roles(row)]
-    return f"Role by its weights alone: {', '.join(found)}." if found else ""
+    return words.LOOKS_LIKE.format(roles=", ".join(found)) if found else ""
 
 
 def of_head(at: Look, *, role: bool = True) -> None:
@@ -42,25 +42,20 @@ def of_head(at: Look, *, role: bool = True) -> None:
         table = numbers(at.untouched, at.sentence, site) if role and isinstance(head, int) else None
         if table is not None and (said := by_weights(table.iloc[head])):
             large(said)
-        quiet("Pretrained. What its heads do was not measured here.")
+        quiet(words.PRETRAINED)
         return
     if source.card is None:
         own = source.provenance == "your own" or source.one_run
-        more = (
-            "What its heads do was not measured here."
-            if own
-            else "What a head looks at here says nothing about language."
-        )
+        more = words.NOT_MEASURED if own else words.NO_LANGUAGE
         quiet(f"{CAUTIONS[source.provenance].capitalize()}. {more}")
         return
     if found := source.card.behavior(site, head):
-        large(f"{'Once trained, this head' if source.step is not None else 'This head'} {found.does.rstrip('. ')}.")
-        with st.expander("Evidence"):
+        text = words.THIS_HEAD if source.step is None else words.ONCE_TRAINED
+        large(text.format(does=found.does.rstrip(". ")))
+        with st.expander(words.EVIDENCE):
             st.html(f'<ul class="quiet evidence">{points(found)}</ul>')
         return
-    quiet(
-        f"{'What this head does was not measured.' if isinstance(head, int) else 'All heads combined.'} One that was:"
-    )
+    quiet(words.OTHER_HEAD if isinstance(head, int) else words.OF_COMBINED)
     known = source.card.behaviors
     if known:
         link(next((found for found in known if found.site == site), known[0]), "instead")
@@ -74,7 +69,8 @@ def points(found: Behavior) -> str:
 
 def link(found: Behavior, key: str) -> None:
     """A button that leads to the first head of a finding."""
-    heads = f"head {found.heads[0]}" if len(found.heads) == 1 else f"heads {', '.join(map(str, found.heads))}"
+    text = words.HEAD_OF if len(found.heads) == 1 else words.HEADS_OF
+    heads = ", ".join(map(str, found.heads))
     behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {key}"}
     behavior |= {"on_click": look.look_at, "args": (found.site, found.heads[0])}
-    st.button(f"{found.site}, {heads}", **behavior)
+    st.button(text.format(site=found.site, head=heads, heads=heads), **behavior)

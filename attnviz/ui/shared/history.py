@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from attnviz.ui.shared import state
+from attnviz.ui.shared import state, words
 from attnviz.ui.shared.setting import Setting, State, kept
 
 REMEMBERED = 100
@@ -74,13 +74,13 @@ def _now() -> History:
 def buttons() -> None:
     """Undo and redo."""
     history = _now()
-    _button("undo", History.undo, bool(history.past))
-    _button("redo", History.redo, bool(history.future))
+    _button(words.UNDO, "undo", History.undo, bool(history.past))
+    _button(words.REDO, "redo", History.redo, bool(history.future))
 
 
-def _button(name: str, step: Callable[[History], History], able: bool) -> None:
+def _button(title: str, name: str, step: Callable[[History], History], able: bool) -> None:
     options = {"icon": f":material/{name}:", "disabled": not able, "type": "tertiary"}
-    st.button(name.capitalize(), key=f"icon {name}", on_click=_go, args=(step,), **options)
+    st.button(title, key=f"icon {name}", on_click=_go, args=(step,), **options)
 
 
 def _go(step: Callable[[History], History]) -> None:

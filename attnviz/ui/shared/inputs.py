@@ -17,6 +17,7 @@ from attnviz.ui.shared import (
     pretrained,
     state,
     toolbar,
+    words,
 )
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.examples import KNOWN, TEXT
@@ -68,7 +69,7 @@ def _checked(
     files.say()
     _say_problems()
     if wrong:
-        note(f"{wrong} Here is '{source.name}' instead.")
+        note(words.INSTEAD.format(why=wrong, model=source.name))
     if ready and isinstance(error, TooLong):
         lengths.offers(error, source, lines)
         return None
@@ -80,8 +81,8 @@ def _checked(
     unknown_words(cache.unknown(source, lines), source.unknown_token)
     if TEXT.encode(text) is None:
         tokens = sum(sentence.length for sentence in cache.sentences(source, lines))
-        begins = "the box shows the beginning, and " if len(text) > WHOLE else ""
-        note(f"{len(text):,} characters, {tokens:,} tokens: {begins}no link holds the text.", "notice")
+        kept_out = words.NOT_IN_BOX if len(text) > WHOLE else words.NOT_IN_LINK
+        note(kept_out.format(characters=len(text), tokens=tokens), "notice")
     return changes.applied(source, lines), lines
 
 
@@ -96,23 +97,23 @@ def _instead(found: AttnvizError | Arrival) -> None:
 
 def _texts_before() -> dict[str, str]:
     """The examples while there is no model yet."""
-    return examples.FIRST if state.get(MODEL) == pretrained.NAME else examples.EXAMPLES
+    return words.FIRST_EXAMPLE if state.get(MODEL) == pretrained.NAME else words.EXAMPLES
 
 
 def _say_problems() -> None:
     if problems := state.get(PROBLEMS):
-        more = f" And {len(problems) - MOST_PROBLEMS} more." if len(problems) > MOST_PROBLEMS else ""
-        said = " ".join(problems[:MOST_PROBLEMS])
-        note(f"{said}{more}", "notice")
+        more = len(problems) - MOST_PROBLEMS
+        said = [*problems[:MOST_PROBLEMS], *([words.MORE_PROBLEMS.format(count=more)] if more > 0 else [])]
+        note(" ".join(said), "notice")
 
 
 def _beginning(text: str, texts: dict[str, str]) -> None:
     """Where a long text begins, to be read only: a box with all of it would send it at each click."""
     with st.container(gap=None, key="box"):
         begins = f"{clean(text[:BEGINNING]).rpartition(' ')[0]} …"
-        control(st.text_area, "Beginning of the text", TEXT, shown=begins, lead="", at="begins", disabled=True)
-        options = {"on_click": state.change, "args": (examples.with_text, "", texts), "help": "Undo brings it back."}
-        st.button("Replace", key="analyze", **options)
+        control(st.text_area, words.BEGINNING, TEXT, shown=begins, lead="", at="begins", disabled=True)
+        options = {"on_click": state.change, "args": (examples.with_text, "", texts), "help": words.UNDO_BRINGS_BACK}
+        st.button(words.REPLACE, key="analyze", **options)
 
 
 def _sentence(texts: dict[str, str], *, fixed: bool) -> str:
@@ -127,11 +128,11 @@ def _sentence(texts: dict[str, str], *, fixed: bool) -> str:
         return text
     behavior = {"step": lambda now, typed: examples.with_text(now, typed or "", texts), "height": "content"}
     behavior["disabled"] = fixed
-    behavior["placeholder"] = "" if fixed else "Type a sentence. Shift+Enter begins another one."
+    behavior["placeholder"] = "" if fixed else words.TYPE_A_SENTENCE
     with st.container(gap=None, key="box"):
-        control(st.text_area, "Sentence", TEXT, shown=clean(text) if fixed else text, lead="", **behavior)
+        control(st.text_area, words.SENTENCE, TEXT, shown=clean(text) if fixed else text, lead="", **behavior)
         if not fixed:
-            st.button("Analyze", key="analyze", type="primary")
+            st.button(words.ANALYZE, key="analyze", type="primary")
     return text
 
 
@@ -144,7 +145,7 @@ def _model() -> tuple[Source | Arrival | AttnvizError, AttnvizError | None]:
     offered = (*files.names(state.get(MODEL)), *pretrained.offered())
     if state.get(MODEL) not in offered:  # a person's own model that is shown no more
         state.put(MODEL, api.DEFAULT)
-    chosen = control(st.selectbox, "Model", MODEL, offered, format_func=files.title, **options)
+    chosen = control(st.selectbox, words.MODEL, MODEL, offered, format_func=files.title, **options)
     files.box(MODEL, models.lines(offered))
     if chosen == pretrained.NAME:
         return pretrained.field(), None

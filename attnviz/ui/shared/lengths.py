@@ -9,14 +9,14 @@ import streamlit as st
 from attnviz import api
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, examples, state
+from attnviz.ui.shared import cache, examples, state, words
 from attnviz.ui.shared.examples import KNOWN
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.text import note
 
 SENTENCE_ENDS = re.compile(r"(?<=[.!?…])\s+")
-WORDS = re.compile(r"\w+|[^\w\s]+")
+PIECES = re.compile(r"\w+|[^\w\s]+")
 
 
 def offers(error: TooLong, source: Source, lines: tuple[str, ...]) -> None:
@@ -25,21 +25,20 @@ def offers(error: TooLong, source: Source, lines: tuple[str, ...]) -> None:
     parts = tuple(part for line in lines for part in SENTENCE_ENDS.split(line) if part.strip())
     other = _reader(lines)
     with st.container(horizontal=True, gap="small", key="too long"):
-        cut = f"Use the first {error.longest:,} tokens"
+        cut = words.FIRST_TOKENS.format(most=error.longest)
         shortened = lambda: "\n".join(first(source, line, error.longest) for line in lines)  # noqa: E731
         _offer(cut, _with_text, shortened, icon="content_cut", disabled=not error.longest)
         alone = parts == lines
-        why = "No sentence ends within a line." if alone else "Each sentence becomes a line of its own."
-        _offer("Split into sentences", _with_text, lambda: "\n".join(parts), "call_split", disabled=alone, help=why)
+        why = words.NO_SENTENCE_ENDS if alone else words.SPLIT_MEANS
+        _offer(words.SPLIT, _with_text, lambda: "\n".join(parts), "call_split", disabled=alone, help=why)
         if other:
             switch = examples.with_other_model(MODEL)
-            _offer(f"Switch to '{other}', which reads it", switch, lambda: other, "swap_horiz")
+            _offer(words.SWITCH_TO.format(model=other), switch, lambda: other, "swap_horiz")
 
 
 def join(text: str) -> None:
     """A way on where a text has more lines than a batch has sentences."""
-    why = "Each line break becomes a blank."
-    _offer("Read all lines as one text", _with_text, lambda: " ".join(text.split()), "merge", help=why)
+    _offer(words.JOIN, _with_text, lambda: " ".join(text.split()), "merge", help=words.JOIN_MEANS)
 
 
 def _offer(title: str, step: Callable[[State, str], State], value: Callable[[], str], icon: str, **options) -> None:
@@ -57,7 +56,7 @@ def _with_text(now: State, text: str) -> State:
 
 def first(source: Source, line: str, most: int) -> str:
     """As many whole words of a line, from its beginning, as make so many tokens; where none fit, the line as it is."""
-    ends = [found.end() for found in islice(WORDS.finditer(line), most)]
+    ends = [found.end() for found in islice(PIECES.finditer(line), most)]
     low, high = 0, len(ends)
     while low < high:
         middle = (low + high + 1) // 2

@@ -14,6 +14,7 @@ from typing import Any
 import streamlit as st
 
 from attnviz import metrics, views
+from attnviz.core.amounts import counted
 from attnviz.core.display import shown
 from attnviz.core.edits import BY_LETTER, Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
@@ -30,7 +31,7 @@ from attnviz.views import SPECIAL, View
 
 COMBINED = ("mean", "max", "min")
 """How all heads can be shown as one."""
-DOMAINS = {"adaptive": "adapts", "0 to 1": "fixed", "0 to largest": "shared", "logarithmic": "log"}
+DOMAINS = dict(zip(words.COLOR_RANGES, ("adapts", "fixed", "shared", "log"), strict=True))
 PAIRS = {"A to A": "aa", "A to B": "ab", "B to A": "ba", "B to B": "bb"}
 """How the link writes which text of a pair looks at which."""
 
@@ -74,18 +75,18 @@ def lacks_place(source: Source, place: Place) -> str:
 
 def _what_there_is(source: Source) -> str:
     sites = ", ".join(map(str, source.sites))
-    return f"the model has {sites} with {source.num_heads} head(s) each, counted from 0"
+    return words.MODEL_HAS.format(sites=sites, heads=counted(source.num_heads, "head"))
 
 
 def _lacks_step(source: Source, step: int | None) -> str:
     there = ", ".join(map(str, source.steps)) or "none"
-    return "" if step in (None, *source.steps) else f"of the steps of its training these are kept: {there}"
+    return "" if step in (None, *source.steps) else words.MODEL_KEPT.format(steps=there)
 
 
 def _lacks_cell(sizes: tuple[int, int], cell: Cell | None) -> str:
     queries, keys = sizes
     there = cell is None or (cell[0] < queries and cell[1] < keys)
-    return "" if there else f"the picture has {queries} queries and {keys} keys, counted from 0"
+    return "" if there else words.PICTURE_HAS.format(queries=queries, keys=keys)
 
 
 def _lacks_pin(sizes: tuple[int, int], pin: Pin) -> str:
@@ -112,7 +113,7 @@ _read_site = reader(r"([edc])(\d{1,3})", lambda m: Site(BY_LETTER[m[1]], int(m[2
 _read_head = reader(
     rf"\d{{1,3}}|{'|'.join(COMBINED)}",
     lambda m: int(m[0]) if m[0].isdigit() else m[0],
-    f"a number or one of {', '.join(COMBINED)}",
+    words.NUMBER_OR.format(names=", ".join(COMBINED)),
 )
 _read_cell = reader(r"(\d{1,6})\.(\d{1,6})", lambda m: (int(m[1]), int(m[2])), "2.1")
 _read_view = reader(
@@ -130,7 +131,7 @@ CELL = coded("cell", None, lambda cell: f"{cell[0]}.{cell[1]}", _read_cell, "tex
 PINS = coded("pins", frozenset(), _pins_text, lambda text: frozenset(_read_pins(text)), "text", lacks=_lacks_pin)
 QUERY = whole("query", None, 0, 999_999)
 SENTENCE = whole("sentence", 1, 1, cache.MOST_SENTENCES)
-COLORS = choice("colors", tuple(DOMAINS), "adaptive")
+COLORS = choice("colors", tuple(DOMAINS), words.COLOR_RANGES[0])
 SUMS = flag("sums", False)
 VIEW = coded("view", View(), view_text, _read_view)
 NARROW = kept("narrow", False)
@@ -157,13 +158,13 @@ def room() -> int | None:
 def narrow_screen() -> None:
     """What the script of the page checks where the screen is narrow; nobody sees it."""
     with st.container(key="narrow-screen"):
-        block("narrow" if control(st.checkbox, "Narrow screen", NARROW) else "wide", "screen")
+        block("narrow" if control(st.checkbox, words.NARROW_SCREEN, NARROW) else "wide", "screen")
 
 
 def room_for_three() -> int | None:
     """Pixels that three maps have, where they do not stand in a row."""
     with st.container(key="half-screen"):
-        half = control(st.checkbox, "Half a screen", HALF)
+        half = control(st.checkbox, words.HALF_SCREEN, HALF)
         block("narrow" if half else "wide", "screen")
     return room() or (HALF_ROOM if half else None)
 
@@ -298,7 +299,7 @@ def site(source: Source, default: Site | None = None) -> Site:
 
     names = {one: _short(source.site_name(one)) for one in source.sites}
     options = {"format_func": names.__getitem__, "width": 160 if max(map(len, names.values())) < 18 else 208}
-    control(st.selectbox, "Layer", SITE, source.sites, shown=chosen, lead="", step=other, **options)
+    control(st.selectbox, words.LAYER, SITE, source.sites, shown=chosen, lead="", step=other, **options)
     return chosen
 
 
@@ -325,8 +326,8 @@ def sentence(lines: tuple[str, ...]) -> int:
     if state.get(SENTENCE) > len(lines):
         state.put(SENTENCE, 1)
     if len(lines) > 1:
-        options = {"format_func": lambda number: f"Sentence {number}", "width": 130, "lead": ""}
-        control(st.selectbox, "Sentence of the batch", SENTENCE, range(1, len(lines) + 1), **options)
+        options = {"format_func": lambda number: words.SENTENCE_NUMBER.format(number=number), "width": 130, "lead": ""}
+        control(st.selectbox, words.WHICH_SENTENCE, SENTENCE, range(1, len(lines) + 1), **options)
     return state.get(SENTENCE) - 1
 
 
@@ -334,8 +335,11 @@ def focus(source: Source, *, combined: bool = True) -> int | str:
     """The head to look at, by number, or where that can be chosen the name of an aggregation."""
     options = [*range(source.num_heads), *(COMBINED if combined else ())]
     chosen = state.one_of(SHOW, options, opening_head(source))
-    named = {"format_func": lambda head: f"{head} of heads" if head in COMBINED else f"Head {head}", "width": 130}
-    control(st.selectbox, "Head", SHOW, options, shown=chosen, lead="", **named)
+
+    def named(head: int | str) -> str:
+        return words.ALL_COMBINED.format(how=head) if head in COMBINED else words.HEAD_NUMBER.format(head=head)
+
+    control(st.selectbox, words.HEAD, SHOW, options, shown=chosen, lead="", format_func=named, width=130)
     return chosen
 
 
@@ -386,9 +390,9 @@ def display(at: Look, form: str = "map") -> dict[str, object]:
 
     Lines have no colors of weights, and sums stand beside a map alone: there these choices wait.
     """
-    with state.menu("Display", icon=":material/palette:"):
-        colors = control(st.segmented_control, "Colors", COLORS, DOMAINS, disabled=form == "lines")
-        sums = control(st.toggle, "Row sums", SUMS, disabled=form != "map")
+    with state.menu(words.DISPLAY, icon=":material/palette:"):
+        colors = control(st.segmented_control, words.COLORS, COLORS, DOMAINS, disabled=form == "lines")
+        sums = control(st.toggle, words.ROW_SUMS, SUMS, disabled=form != "map")
         view = _view(at)
     return {"domain": DOMAINS[colors], "row_sums": sums, "view": view}
 
@@ -401,9 +405,9 @@ def _view(at: Look) -> View:
     if len(units) > 1:
         chosen |= UNITS[_unit(units)]
     if any(token.special for token in every):
-        chosen["special"] = control(st.segmented_control, "Special tokens", VIEW.part("special"), SPECIAL)
+        chosen["special"] = control(st.segmented_control, words.SPECIAL_TOKENS, VIEW.part("special"), SPECIAL)
     if all(any(token.segment for token in part) for part in at.tokens):
-        chosen["pair"] = control(st.segmented_control, "Pair of texts", VIEW.part("pair"), tuple(views.PAIRS))
+        chosen["pair"] = control(st.segmented_control, words.PAIR, VIEW.part("pair"), tuple(views.PAIRS))
     try:
         view = View(**chosen)
         views.see(at.record, at.site, sentence=at.sentence, view=view)
@@ -413,32 +417,36 @@ def _view(at: Look) -> View:
     return view
 
 
-UNITS = {"tokens": {}, "words": {"words": True}, "sentences": {"sentences": True}, "ten parts": {"parts": 10}}
+UNITS = {
+    words.TOKENS: {},
+    words.WORDS: {"words": True},
+    words.SENTENCES: {"sentences": True},
+    words.TEN_PARTS: {"parts": 10},
+}
 """What a row and a column can stand for, and how a view says it."""
 
 
 def _units(at: Look) -> list[str]:
     """What a row or a column of these tokens can stand for."""
-    words = any(token.joined for part in at.tokens for token in part)
-    sentences = any(
+    joined = any(token.joined for part in at.tokens for token in part)
+    several = any(
         begins_sentence(*pair, at.text(side)) for side, part in enumerate(at.tokens) for pair in pairwise(part)
     )
     parts = min(map(len, at.tokens)) >= LEAST_PARTED
-    return ["tokens", *["words"] * words, *["sentences"] * sentences, *["ten parts"] * parts]
+    there = {words.TOKENS: True, words.WORDS: joined, words.SENTENCES: several, words.TEN_PARTS: parts}
+    return [unit for unit, is_there in there.items() if is_there]
 
 
 def _unit(there: list[str]) -> str:
     view = state.get(VIEW)
-    chosen = "ten parts" if view.parts else "sentences" if view.sentences else "words" if view.words else "tokens"
+    larger = words.SENTENCES if view.sentences else words.WORDS if view.words else words.TOKENS
+    chosen = words.TEN_PARTS if view.parts else larger
 
     def step(now: State, unit: str) -> State:
         return now.put(VIEW, replace(now[VIEW], **{"words": False, "sentences": False, "parts": 0} | UNITS[unit]))
 
-    options = {"shown": chosen if chosen in there else "tokens", "step": step, "help": MERGES}
-    return control(st.segmented_control, "Rows and columns", VIEW.part("words"), there, **options)
-
-
-MERGES = "A word, sentence or part has the mean weight of its tokens as queries, and the sum of their weights as keys."
+    options = {"shown": chosen if chosen in there else words.TOKENS, "step": step, "help": words.MERGED}
+    return control(st.segmented_control, words.ROWS_AND_COLUMNS, VIEW.part("words"), there, **options)
 
 
 def clicks(

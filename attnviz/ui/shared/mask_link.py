@@ -14,6 +14,7 @@ from itertools import product
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Mask, Parameter, composable
 from attnviz.core.stack import JOINS, Entry, Stack
+from attnviz.ui.shared import words
 
 RULES = composable()
 """Every rule; the last two hold the cells that are painted on the picture."""
@@ -28,8 +29,6 @@ LONGEST = 6_000
 
 MOST_CELLS = 16_384
 """How many cells may be painted."""
-
-EXAMPLE = "it should look like subsequent.window-2-0"
 
 Cells = Sequence[tuple[int, int]]
 
@@ -49,9 +48,7 @@ def encode_stack(stack: Stack | None) -> str:
         return ""
     text = ".".join(map(_encode_entry, stack.entries)) or "none"
     if len(text) > LONGEST:
-        raise InputError(
-            f"This mask takes {len(text):,} characters in the link; it may take {LONGEST:,}. Paint fewer cells."
-        )
+        raise InputError(words.MASK_TOO_LONG.format(characters=len(text), most=LONGEST))
     return text
 
 
@@ -64,7 +61,7 @@ def decode_stack(text: str) -> Stack | None:
     if not text or text == "none":
         return Stack() if text else None
     if len(text) > LONGEST:
-        raise InputError(f"A mask of {len(text):,} characters is too long; a link takes {LONGEST:,}.")
+        raise InputError(words.MASK_UNREAD.format(characters=len(text), most=LONGEST))
     try:
         return Stack(tuple(map(_decode_entry, text.split("."))))
     except InputError:
@@ -103,7 +100,7 @@ def _decode_entry(text: str) -> Entry:
     rule = BY_NAME.get(parts[0]) if parts else None
     in_order = [word for word in (*JOINS, "not", "off") if word in said]
     if rule is None or said != in_order or set(JOINS) <= set(said):
-        raise InputError(f"'{text[:40]}' is no rule of a mask; {EXAMPLE}.")
+        raise InputError(words.NO_RULE.format(text=text[:40]))
     join = next((word for word in said if word in JOINS), rule.join)
     return Entry(rule(**_decode_values(rule, parts[1:], text)), join, "not" in said, "off" not in said)
 
@@ -113,11 +110,12 @@ def _decode_values(rule: type[Mask], parts: list[str], text: str) -> dict[str, o
     if known[0].kind == "cells":
         return {known[0].name: _decode_cells(parts, text)}
     if len(parts) > len(known):
-        raise InputError(f"'{text[:40]}' holds {len(parts)} numbers; '{rule.rule}' takes {len(known)}.")
+        many = words.MANY_NUMBERS.format(text=text[:40], count=len(parts), rule=rule.rule, most=len(known))
+        raise InputError(many)
     values = {f.name: _decode_value(f, part, rule, text) for f, part in zip(known, parts, strict=False)}
     for f in known[len(parts) :]:
         if f.kind == "numbers" and f.default is None:
-            raise InputError(f"'{text[:40]}' names no {f.label}; it should look like {rule.rule}-3_3.")
+            raise InputError(words.LACKS_NUMBERS.format(text=text[:40], label=f.label, rule=rule.rule))
         values[f.name] = f.default
     return values
 
@@ -127,16 +125,18 @@ def _decode_value(f: Parameter, part: str, rule: type[Mask], text: str) -> objec
         return None if not part and not f.needed else _decode_number(f, part, rule, text)
     items = part.split("_") if part else []
     if len(items) > MOST_ITEMS:
-        raise InputError(f"'{rule.rule}' lists {len(items)} numbers; it takes up to {MOST_ITEMS}.")
+        raise InputError(words.MANY_ITEMS.format(rule=rule.rule, count=len(items), most=MOST_ITEMS))
     return tuple(_decode_number(f, item, rule, text) for item in items)
 
 
 def _decode_number(f: Parameter, part: str, rule: type[Mask], text: str) -> int:
     if not re.fullmatch(r"n?\d{1,6}", part, re.ASCII):
-        raise InputError(f"'{text[:40]}' cannot be read: its {f.label} is no whole number; {EXAMPLE}.")
+        raise InputError(words.NO_NUMBER.format(text=text[:40], label=f.label))
     value = int(part.replace("n", "-"))
     if not f.least <= value <= f.most:
-        raise InputError(f"The {f.label} of '{rule.rule}' is {value}; it must be from {f.least} to {f.most:,}.")
+        raise InputError(
+            words.OUT_OF_BOUNDS.format(label=f.label, rule=rule.rule, value=value, least=f.least, most=f.most)
+        )
     return value
 
 
@@ -145,11 +145,11 @@ def _decode_cells(parts: list[str], text: str) -> Cells:
     for part in filter(None, parts):
         found = re.fullmatch(r"(\d{1,5})_(\d{1,5})(?:_(\d{1,5})_(\d{1,5}))?", part, re.ASCII)
         if not found:
-            raise InputError(f"'{text[:40]}' holds '{part[:20]}'; cells look like painted-0_1-2_3_4_5.")
+            raise InputError(words.NO_CELLS.format(text=text[:40], part=part[:20]))
         top, left, bottom, right = (int(n) for n in (*found.groups()[:2], found[3] or found[1], found[4] or found[2]))
         high, wide = bottom - top + 1, right - left + 1
         if min(high, wide) < 1 or high * wide + len(cells) > MOST_CELLS:
-            raise InputError(f"'{part[:20]}' paints too many cells, or none; up to {MOST_CELLS:,} may be painted.")
+            raise InputError(words.MANY_CELLS.format(part=part[:20], most=MOST_CELLS))
         cells |= set(product(range(top, bottom + 1), range(left, right + 1)))
     return tuple(cells)
 

@@ -9,10 +9,10 @@ from typing import NoReturn, TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from attnviz import words
+from attnviz import words as sentences
 from attnviz.core.errors import AttnvizError
 from attnviz.figures import Figure
-from attnviz.ui.shared import arrow, cache, code, look, state
+from attnviz.ui.shared import arrow, cache, code, look, state, words
 from attnviz.ui.shared.look import CELL, Look, cell_of
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
@@ -78,7 +78,7 @@ def picture(
         on_select(points[0] if points else None, *([selection.get("drag") or {}] if brush else []))
 
     # A changed `alt` would build the chart anew, with a flicker: it stays, and the description stands beside the chart.
-    alt = "Chart, described in the text after it"
+    alt = words.PICTURE
     options = {"key": f"{key} {form}", "theme": None, "width": "content", "alt": alt}
     if on_select is not None:
         modes = [select, *["drag"] * (form == "brush"), *["zoom"] * (form == "pixels" and on_zoom is not None)]
@@ -92,14 +92,14 @@ def cell_in_words(at: Look, view: View, **part: slice) -> None:
     """What the selected cell says; with none, the strongest of the row that predicts, or of all that is seen."""
     where = {"sentence": at.sentence, "view": view}
     if at.cell is None:
-        in_words(words.strongest(at.record, at.site, at.head, query=at.asked, **where, **part))
+        in_words(sentences.strongest(at.record, at.site, at.head, query=at.asked, **where, **part))
     else:
-        in_words(words.cell(at.record, at.site, at.head, *at.cell, **where))
+        in_words(sentences.cell(at.record, at.site, at.head, *at.cell, **where))
 
 
 def how_to_select(selected: bool) -> None:
     """What a click on a cell does next."""
-    quiet("Selected cell outlined; Esc to clear." if selected else "Click a cell to read it in words.")
+    quiet(words.CELL_SELECTED if selected else words.CLICK_A_CELL)
 
 
 @contextmanager
@@ -128,13 +128,13 @@ def part(title: str, key: str, opened: bool = False, *, titled: bool = True) -> 
 
 def numbers(figure: Figure, key: str, what: str = "") -> None:
     """The same numbers as a table, folded. Where a row is a cell, choosing it selects the cell: by keyboard, too."""
-    with folded(f"Numbers: {what}" if what else "Numbers", f"numbers {key}") as is_open:
+    with folded(words.NUMBERS_OF.format(what=what) if what else words.NUMBERS, key=f"numbers {key}") as is_open:
         if not is_open:
             return
         table, options = figure.table, {}
 
         def chosen() -> None:
-            rows = state.event(f"table {key}")["selection"]["rows"]
+            rows = state.event(key=f"table {key}")["selection"]["rows"]
             state.put(CELL, cell_of(table.iloc[rows[0]].to_dict()) if rows else None)
 
         if {"query", "key"} <= set(table.columns):
@@ -156,7 +156,7 @@ def lent(value: T, key: str) -> Callable[[], T]:
 
 
 def _gave_way() -> NoReturn:
-    raise AttnvizError("The server needed the memory that this file is made from. Close the menu, and open it again.")
+    raise AttnvizError(words.FILE_GAVE_WAY)
 
 
 def made(file: Callable[[], bytes]) -> Callable[[], bytes]:
@@ -191,7 +191,12 @@ def _file(figure: Callable[[], Figure], name: str, options: dict[str, int | str]
 
 def take_away(figure: Figure, key: str, what: str = "", *, more: Callable[[], None] | None = None) -> None:
     """One button that opens every way to save a figure; `more` draws what else can be saved, under the formats."""
-    menu = st.popover(f"Export {what}".strip(), icon=":material/download:", on_change="rerun", key=f"take {key}")
+    menu = st.popover(
+        words.EXPORT_OF.format(what=what) if what else words.EXPORT,
+        icon=":material/download:",
+        on_change="rerun",
+        key=f"take {key}",
+    )
     if not menu.open:
         return
     from attnviz import export
@@ -199,10 +204,10 @@ def take_away(figure: Figure, key: str, what: str = "", *, more: Callable[[], No
     anew = replace(figure, style=replace(figure.style, room=None))  # it holds nothing yet of what a file needs
     shown = lent(anew, key)
     with menu:
-        use = control(st.segmented_control, "Made for", USE, ("screen", *export.PRESETS), at=key)
+        use = control(st.segmented_control, words.MADE_FOR, USE, ("screen", *export.PRESETS), at=key)
         if use in export.PRESETS:
             st.caption(export.PRESETS[use].label)
-        size = control(st.segmented_control, "PNG size", SIZE, SIZES, at=key)
+        size = control(st.segmented_control, words.PNG_SIZE, SIZE, SIZES, at=key)
         with st.container(key=f"formats {key}"):
             preset = {"preset": use} if use in export.PRESETS else {}
             for name in export.FORMATS:
@@ -212,11 +217,11 @@ def take_away(figure: Figure, key: str, what: str = "", *, more: Callable[[], No
         not_made()
         if lacks := export.lacking(figure.caption):
             many = f"{', '.join(lacks[:MOST_LACKING])}{', …' * (len(lacks) > MOST_LACKING)}"
-            quiet(f"No font in the SVG has {many}: whoever opens it sees a font of their own there, or a box.")
-        st.caption("Caption")
+            quiet(words.NO_FONT.format(characters=many))
+        st.caption(words.CAPTION)
         st.code(figure.caption, None, wrap_lines=True, width=560)
         _code(figure)
-        st.caption("The address of this page is a link to all that it shows.")
+        st.caption(words.ADDRESS)
 
 
 def _format(figure: Figure, shown: Callable[[], Figure], name: str, key: str, options: dict[str, int | str]) -> None:
@@ -237,7 +242,7 @@ def _format(figure: Figure, shown: Callable[[], Figure], name: str, key: str, op
 
 def _code(figure: Figure) -> None:
     """The code that makes a figure, to be copied."""
-    for title, language, write in (("Python", "python", code.python), ("Shell", "bash", code.shell)):
+    for title, language, write in ((words.PYTHON, "python", code.python), (words.SHELL, "bash", code.shell)):
         if text := write(figure, cache.origin):
             st.caption(title)
             st.code(text, language, wrap_lines=True, width=560)

@@ -11,7 +11,7 @@ from attnviz import api
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.base import Source
-from attnviz.ui.shared import arrivals, examples, files, state
+from attnviz.ui.shared import arrivals, examples, files, state, words
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.setting import Setting, choice
 from attnviz.ui.shared.state import control
@@ -44,7 +44,7 @@ AT_ONCE = 0.3
 def _one_of_the_models(values: Sequence[str]) -> str:
     names = listed()
     if names == ():
-        raise InputError("this server has no such setting.")
+        raise InputError(words.NO_HUB)
     return values[-1] if names is None else choice("hf", names).decode(values)
 
 
@@ -64,22 +64,21 @@ def field() -> Source | Arrival | AttnvizError:
     names, name = listed(), _name()
     options = {"shown": name, "lead": "", "step": examples.with_other_model(HF), "width": 220}
     if names is not None:
-        control(st.selectbox, "Model of Hugging Face", HF, names, **options)
+        control(st.selectbox, words.HUB_MODEL, HF, names, **options)
     else:
-        options["placeholder"] = "Hub name or folder, such as gpt2"
-        control(st.text_input, "Hub name or folder", HF, **options)
+        options["placeholder"] = words.HUB_EXAMPLE
+        control(st.text_input, words.HUB_NAME, HF, **options)
         name = clean(name).strip()
     if not name:
         leave()
-        what = "There is no model yet. Type its name at huggingface.co, such as gpt2 or google-bert/bert-base-uncased"
-        return InputError(f"{what}, or the path of a folder that save_pretrained has written.")
+        return InputError(words.NO_MODEL)
     arrival = arrivals.wait_for(name, state.session())
     arrival.settled.wait(AT_ONCE)
     if arrival.stage == "failed":
         return arrival.error
     if arrival.stage != "here":
         return arrival
-    with st.popover("About", key="about"):
+    with st.popover(words.ABOUT, key="about"):
         quiet(facts(arrival.source))
     return arrival.source
 
@@ -97,7 +96,7 @@ def facts(source: Source) -> str:
     known = source.facts
     parts = [source.provenance, known.does, f"{known.number_type}, {known.device}"]
     if not source.is_loaded:
-        parts.append("not in memory: a run loads it again")
+        parts.append(words.NOT_LOADED)
     return " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
 
 
@@ -109,7 +108,7 @@ def leave() -> None:
 def try_again() -> None:
     """A way to look again for a model that could not be loaded; nothing if none was looked for."""
     if state.get(MODEL) == NAME and (failed := arrivals.failed(clean(_name()).strip())):
-        st.button("Try again", key="try again", icon=":material/refresh:", on_click=arrivals.forget, args=(failed,))
+        st.button(words.TRY_AGAIN, key="try again", icon=":material/refresh:", on_click=arrivals.forget, args=(failed,))
 
 
 def ask_or_wait(arrival: Arrival) -> None:
@@ -124,9 +123,9 @@ def _ask(arrival: Arrival) -> None:
     from attnviz.sources.huggingface import faults
 
     place = arrival.place
-    large(f"{place.name} is not on this machine. {size(place.size)} would be downloaded from {faults.hub()}:")
+    large(words.ASK_DOWNLOAD.format(model=place.name, size=size(place.size), hub=faults.hub()))
     quiet(" · ".join(f"{file.name} {size(file.size)}" for file in place.files))
-    label = f"Download {size(place.size)}"
+    label = words.DOWNLOAD.format(size=size(place.size))
     options = {"type": "primary", "icon": ":material/download:"}
     st.button(label, key="download", on_click=arrivals.fetch, args=(arrival.name, state.session()), **options)
 
@@ -138,7 +137,7 @@ def _wait(arrival: Arrival) -> None:
     with st.container(width=600, gap="xsmall", key="arrival"):
         _watch(arrival, arrival.stage)
         if arrival.stage == "fetching":
-            st.button("Cancel", key="cancel", icon=":material/close:", on_click=leave)
+            st.button(words.CANCEL, key="cancel", icon=":material/close:", on_click=leave)
 
 
 @st.fragment(run_every=EVERY)
@@ -148,24 +147,23 @@ def _watch(arrival: Arrival, stage: str) -> None:
     It does so within one run of its own, which every other run ends: a run for each look would cost the loading thread
     more than the loading itself, as Streamlit collects garbage after each.
     """
-    words, bar = st.empty(), st.empty()
-    _tell(arrival, stage, words, bar)
+    text, bar = st.empty(), st.empty()
+    _tell(arrival, stage, text, bar)
     if not get_script_run_ctx().fragment_ids_this_run:  # first let the page come to its end
         return
     while arrival.stage == stage and state.session() in arrival.sessions:
         arrival.settled.wait(EVERY)
-        _tell(arrival, stage, words, bar)
+        _tell(arrival, stage, text, bar)
     st.rerun()
 
 
-def _tell(arrival: Arrival, stage: str, words: DeltaGenerator, bar: DeltaGenerator) -> None:
+def _tell(arrival: Arrival, stage: str, text: DeltaGenerator, bar: DeltaGenerator) -> None:
     progress = arrival.progress
-    what = {"finding": "Looking for", "fetching": "Downloading"}.get(stage, "Loading")
+    what = {"finding": words.FINDING, "fetching": words.FETCHING}.get(stage, words.LOADING)
     if stage == "fetching":
-        what = "Checking" if progress and progress.what == "checking" else what
+        what = words.CHECKING if progress and progress.what == "checking" else what
         total = progress.total if progress else arrival.place.size
         done = min(progress.done, total) if progress else 0
-        bar.progress(done / total if total else 0.0, text=f"{size(done)} of {size(total)}")
-    with words:
-        seconds = " This takes some seconds, once." if what == "Loading" else ""
-        large(f"{what} {arrival.name} …{seconds}")
+        bar.progress(done / total if total else 0.0, text=words.DOWNLOADED.format(done=size(done), total=size(total)))
+    with text:
+        large(what.format(model=arrival.name))

@@ -15,7 +15,7 @@ import streamlit as st
 from attnviz.core.errors import Canceled, TooLong
 from attnviz.core.progress import Progress, watched
 from attnviz.sources.estimate import Estimate, in_time
-from attnviz.ui.shared import arrivals, state
+from attnviz.ui.shared import arrivals, state, words
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.text import large, note, quiet
 
@@ -46,7 +46,7 @@ class Waiting(Exception):
 
     def __init__(self, run: "Run"):
         self.run = run
-        super().__init__("A run is going on.")
+        super().__init__(words.RUNNING)
 
 
 @dataclass(eq=False)
@@ -89,7 +89,7 @@ class Run(Progress):
         try:
             while not _turns.acquire(timeout=EVERY):
                 if not self.is_wanted():
-                    raise Canceled("The run was canceled.")
+                    raise Canceled(words.WAS_CANCELED)
             self.begun, self.has_turn = time.monotonic(), True
             try:
                 with watched(self):
@@ -186,12 +186,12 @@ def show(run: Run, width: int | Literal["stretch"] = 600) -> None:
     """What stands on the page until a run is over: how far it is, and a way to end it."""
     with st.container(width=width, gap="xsmall", key="run"):
         if not run.sessions:
-            large(f"Canceled. {run.cost}.")
-            st.button("Run", key="run again", icon=":material/play_arrow:", type="primary", on_click=_again)
-            quiet("The text and what was changed are as they were.")
+            large(words.CANCELED.format(cost=run.cost))
+            st.button(words.RUN, key="run again", icon=":material/play_arrow:", type="primary", on_click=_again)
+            quiet(words.AS_IT_WAS)
             return
         _watch(run)
-        st.button("Cancel", key="cancel run", icon=":material/close:", on_click=_cancel, args=(run,))
+        st.button(words.CANCEL, key="cancel run", icon=":material/close:", on_click=_cancel, args=(run,))
 
 
 def _cancel(run: Run) -> None:
@@ -214,14 +214,14 @@ def _watch(run: Run) -> None:
 def _tell(run: Run) -> None:
     passed = time.monotonic() - run.begun
     if not run.has_turn:
-        st.progress(0.0, text="Waiting for other runs to end")
+        st.progress(0.0, text=words.WAITING)
     elif run.unit:
-        st.progress(run.share, text=f"{run.done:,} of {run.calls:,} {run.unit}")
+        st.progress(run.share, text=words.UNITS_DONE.format(done=run.done, all=run.calls, unit=run.unit))
     elif not run.names:
-        st.progress(run.share, text=f"{run.cost.what} · {run.share:.0%}")
+        st.progress(run.share, text=words.PICTURE_SHARE.format(what=run.cost.what, share=run.share))
     elif run.done >= run.calls:
-        st.progress(1.0, text="Attention is computed; what the page shows of it is next")
+        st.progress(1.0, text=words.FINISHING)
     else:
-        call = f"{run.names[run.done]}, call {run.done + 1} of {run.calls}"
-        st.progress(run.share, text=f"{call} · {run.share:.0%} of all attention")
-    quiet(f"{run.cost.tokens:,} tokens · {in_time(passed)} of about {in_time(run.cost.seconds)}")
+        layer, call = run.names[run.done], run.done + 1
+        st.progress(run.share, text=words.CALL_SHARE.format(layer=layer, call=call, calls=run.calls, share=run.share))
+    quiet(words.TIME.format(tokens=run.cost.tokens, passed=in_time(passed), seconds=in_time(run.cost.seconds)))

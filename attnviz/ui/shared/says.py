@@ -12,15 +12,12 @@ from attnviz.core.display import shown
 from attnviz.core.errors import ShapeError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
-from attnviz.ui.shared import cache, pictures, state
+from attnviz.ui.shared import cache, pictures, state, words
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import plain, quiet
 from attnviz.words import turned
-
-NOTHING = "(nothing)"
-NO_NUMBERS = "the probabilities are not numbers"
 
 
 @dataclass(frozen=True)
@@ -46,23 +43,23 @@ def said(record: Record, position: int, sentence: int) -> Said | None:
     A model that fills in blanks predicts nothing where there are none.
     """
     if record.labels is not None:
-        return Said("label", "Predicted label", *_first(metrics.labels(record, sentence=sentence)))
+        return Said("label", words.LABEL, *_first(metrics.labels(record, sentence=sentence)))
     if record.prediction is None:
         return None
     if record.prediction.written:
-        title = "Translation" if record.source.startswith("translator") else "Output text"
-        return Said("text", title, record.prediction.written[sentence] or NOTHING)
+        title = words.TRANSLATION if record.source.startswith("translator") else words.OUTPUT_TEXT
+        return Said("text", title, record.prediction.written[sentence] or words.NOTHING)
     fills = metrics.fills_in(record)
     if fills and not record.prediction.blanks[sentence]:
         return Said("")
     token = f"'{shown(record.read[sentence].tokens[position].text)}' ({position})"
-    title = f"Predicted word in place of {token}" if fills else f"Predicted next word after {token}"
+    title = (words.FILLED_WORD if fills else words.NEXT_WORD).format(token=token)
     return Said("word", title, *_first(metrics.next_words(record, position, sentence=sentence, count=1)))
 
 
 def _first(found: tuple[metrics.NextWord, ...]) -> tuple[str, str]:
     """The most probable word or label in quotes, and its probability; or that there is none."""
-    return (f"'{shown(found[0].word)}'", percent(found[0].probability)) if found else (NOTHING, NO_NUMBERS)
+    return (f"'{shown(found[0].word)}'", percent(found[0].probability)) if found else (words.NOTHING, words.NO_NUMBERS)
 
 
 def line(at: Look, position: int | None = None) -> None:
@@ -77,24 +74,26 @@ def _line(at: Look, position: int) -> str:
     if now is None:
         return ""
     if not now.kind:
-        return _quiet("There is no blank in the sentence for the model to fill in.")
+        return _quiet(words.NO_BLANK)
     then = at.before and said(at.before, position, at.sentence)
     if not then:
         return _titled(now, f"<b>{plain(now.text)}</b>")
     if now.kind != "text":
         same = now.text == then.text
-        before = f"{_quiet('before:')} {_word(then.text, same)} {_quiet(then.detail)}"
+        before = f"{_quiet(words.PREDICTED_BEFORE)} {_word(then.text, same)} {_quiet(then.detail)}"
         return f"<span>{_titled(now, _word(now.text, same))}</span><span>{before}</span>"
     if now == then:
-        return f"{_quiet(f'{now.title}, as before:')} <b>{plain(now.text)}</b>"
+        return f"{_quiet(words.AS_BEFORE.format(title=now.title))} <b>{plain(now.text)}</b>"
     old, new = _differing(then.text, now.text)
-    return f"<span>{_quiet(f'{now.title}:')} {new}</span><span>{_quiet('before:')} {old}</span>"
+    title = words.PREDICTED.format(title=now.title)
+    return f"<span>{_quiet(title)} {new}</span><span>{_quiet(words.PREDICTED_BEFORE)} {old}</span>"
 
 
 def _titled(one: Said, text: str, name: str = "") -> str:
     """A prediction with its title and its probability: "Predicted next word after 'cat' (1): 'sat' 0.31"."""
     detail = f" {_quiet(one.detail)}" if one.detail else ""
-    return f"{_quiet(f'{name}: {one.title}:' if name else f'{one.title}:')} {text}{detail}"
+    title = (words.PREDICTED_BY if name else words.PREDICTED).format(title=one.title, run=name)
+    return f"{_quiet(title)} {text}{detail}"
 
 
 def one(
@@ -113,9 +112,9 @@ def one(
 
 def _one(name: str, mine: Said | None, yours: Said | None) -> str:
     if mine is None:
-        return _quiet(f"{name}: no prediction.")
+        return _quiet(words.NONE_BY.format(run=name))
     if not mine.kind:
-        return _quiet(f"{name}: there is no blank in the sentence to fill in.")
+        return _quiet(words.NO_BLANK_BY.format(run=name))
     alike = yours is not None and yours.kind == mine.kind
     if mine.kind != "text":
         return _titled(mine, _word(mine.text, not alike or yours.text == mine.text), name)
@@ -142,16 +141,22 @@ def _quiet(text: str) -> str:
     return f'<span class="quiet">{plain(text)}</span>'
 
 
-def vectors_apart(moved: float, what: str = "The vectors of A and B are apart by") -> str:
+def vectors_apart(distance: float, text: str = words.VECTORS_APART) -> str:
     """How far two vectors are apart, as HTML."""
-    return f"{_quiet(what)} <b>{plain(turned(moved))}</b> {_quiet('(1 less the cosine)')}"
+    return _marked(turned(distance), text)
+
+
+def _marked(value: str, text: str, **others: object) -> str:
+    """A sentence as HTML in which one value stands out."""
+    before, _, after = (part.strip() for part in text.format(value="\0", **others).partition("\0"))
+    return " ".join((_quiet(before), f"<b>{plain(value)}</b>", *([_quiet(after)] if after else [])))
 
 
 def _vectors(at: Look) -> str:
     """How far a change moved the sentence's vector; of several sentences, which two are most alike."""
     if at.before is not None:
         moved = float(metrics.shift(at.before, at.record)[at.sentence])
-        return vectors_apart(moved, "The vector of the sentence moved by")
+        return vectors_apart(moved, words.VECTOR_MOVED)
     count = len(at.record.sentences)
     if count == 1:
         return ""
@@ -159,19 +164,19 @@ def _vectors(at: Look) -> str:
     pairs = [(float(alike[i, j]), i + 1, j + 1) for i in range(count) for j in range(i + 1, count)]
     cosine, first, second = max((pair for pair in pairs if pair[0] == pair[0]), default=(math.nan, 0, 0))
     if math.isnan(cosine):
-        return _quiet("The vectors are not numbers, or zero, so none are alike.")
-    most = f"Most alike of {count} sentences: {first} and {second}" if count > 2 else "Similarity of both sentences"
-    return f"{_quiet(most)} <b>{cosine:.2f}</b>"
+        return _quiet(words.NONE_ALIKE)
+    text = words.MOST_ALIKE if count > 2 else words.BOTH_ALIKE
+    return _marked(f"{cosine:.2f}", text, count=count, first=first, second=second)
 
 
 KEYS = {
-    "step by step": "steps",
-    "next word": "words",
-    "output vectors": "change",
-    "blanks": "blanks",
-    "one blank": "blank",
-    "labels": "labels",
-    "similarity": "similarity",
+    words.STEP_BY_STEP: "steps",
+    words.NEXT_WORDS: "words",
+    words.VECTORS: "change",
+    words.BLANKS: "blanks",
+    words.ONE_BLANK: "blank",
+    words.LABELS: "labels",
+    words.SIMILARITY: "similarity",
 }
 """The figures of what a model says, and what each is called on the page."""
 
@@ -182,14 +187,14 @@ EFFECT = choice("effect", tuple(KEYS), of="model")
 def panel(at: Look) -> None:
     """One figure, and a choice of which if the model says anything."""
     if at.source.alone and at.before is not None:
-        quiet("No prediction after a change: the rest of the model is not in the file.")
+        quiet(words.FILE_ALONE)
         return
-    effect = one_of(choices(at.record, at.sentence), "Prediction")
+    effect = one_of(choices(at.record, at.sentence), words.PREDICTION)
     if effect == OUTPUT and at.before is None:
         if at.record.provenance != "random":
             fixed = at.record.read_only or at.source.alone
-            how = "" if fixed else " Switch a head off or set a mask to see output vectors move."
-            quiet(f"{'One run' if at.source.one_run else 'Original model'}.{how}")
+            run = words.ONE_RUN if at.source.one_run else words.UNCHANGED
+            quiet(run if fixed else f"{run} {words.TRY_A_CHANGE}")
         return
     try:
         figure = drawn(effect, at.record, at.before, at.position, sentence=at.sentence, dark=at.dark)

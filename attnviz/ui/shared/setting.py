@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from attnviz.core.errors import AttnvizError, InputError
@@ -24,7 +25,8 @@ class Setting(Generic[T]):
         encode: how the link writes it, None for what a link cannot hold; without it, it is in no link.
         decode: how the link is read.
         of: what it is about, in words: it goes with the "model", the "text", the "link" or the "edits".
-        lacks: of what there is (see `state.drop_missing`) and a value, or one of several: why it is not there, or "".
+        lacks: of what there is (see `state.drop_missing`) and a value, or one of several: a sentence that says what is
+            there instead, or "".
     """
 
     name: str
@@ -114,9 +116,10 @@ def choice(name: str, options: Iterable[str] | Mapping[T, str], default: T | Non
     """One of some options; of a mapping, the link writes the values."""
     written = dict(options) if isinstance(options, Mapping) else {option: option for option in options}
     read = {text: option for option, text in written.items()}
+    refused = partial(words.NOT_ONE_OF.format, options=", ".join(read))
 
     def decode(values: Sequence[str]) -> T:
-        return read[_all(values, read.__contains__, f"one of {', '.join(read)}")[-1]]
+        return read[_all(values, read.__contains__, refused)[-1]]
 
     return Setting(name, default, written.__getitem__, decode, of)
 
@@ -124,8 +127,10 @@ def choice(name: str, options: Iterable[str] | Mapping[T, str], default: T | Non
 def several(name: str, options: Sequence[str]) -> Setting[tuple[str, ...]]:
     """Some of the options, each a parameter of its own; all of them where nobody chose."""
 
+    refused = partial(words.NOT_ONE_OF.format, options=", ".join(options))
+
     def decode(values: Sequence[str]) -> tuple[str, ...]:
-        return tuple(_all([value for value in values if value], options.__contains__, f"one of {', '.join(options)}"))
+        return tuple(_all([value for value in values if value], options.__contains__, refused))
 
     return Setting(name, (), tuple, decode)
 
@@ -140,16 +145,18 @@ def whole(name: str, default: T, least: int, most: int, of: str = "", **more) ->
     def fits(value: str) -> bool:
         return bool(re.fullmatch(r"-?\d{1,12}", value, re.ASCII)) and least <= int(value) <= most
 
+    refused = partial(words.NOT_WHOLE.format, least=least, most=most)
+
     def decode(values: Sequence[str]) -> int:
-        return int(_all(values, fits, f"a whole number from {least} to {most}")[-1])
+        return int(_all(values, fits, refused)[-1])
 
     return Setting(name, default, str, decode, of, **more)
 
 
-def _all(values: Sequence[str], fits: Callable[[str], bool], what: str) -> Sequence[str]:
+def _all(values: Sequence[str], fits: Callable[[str], bool], refused: Callable[..., str]) -> Sequence[str]:
     for value in values:
         if not fits(value):
-            raise InputError(f"'{value[:40]}' is not {what}.")
+            raise InputError(refused(text=value[:40]))
     return values
 
 
@@ -182,7 +189,7 @@ def each(decode: Callable[[str], T], most: int) -> Callable[[str], tuple[T, ...]
 
     def decode_all(text: str) -> tuple[T, ...]:
         if text.count("-") >= most:
-            raise InputError(f"'{text[:40]}' … holds {text.count('-') + 1} parts; a link takes {most}.")
+            raise InputError(words.TOO_MANY_PARTS.format(text=text[:40], count=text.count("-") + 1, most=most))
         return tuple(map(decode, text.split("-"))) if text else ()
 
     return decode_all
@@ -198,10 +205,10 @@ def read(link: Link, settings: Mapping[str, Setting]) -> State:
     for name, values in link.items():
         setting = settings.get(name)
         if setting is None:
-            problems.append(f'Ignored unknown link setting "{name[:40]}".')
+            problems.append(words.UNKNOWN_SETTING.format(name=name[:40]))
             continue
         try:
             state = state.put(setting, setting.decode(values))
         except InputError as error:
-            problems.append(f'Ignored link setting "{name}": {error}')
+            problems.append(words.IGNORED.format(name=name, why=error))
     return state.put(PROBLEMS, tuple(problems))

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from attnviz.ui.shared import words
 from attnviz.ui.shared.setting import PROBLEMS, Link, Part, Setting, State, kept, read
 
 T = TypeVar("T")
@@ -32,7 +33,7 @@ CHECKED: Setting[tuple[str, ...]] = kept("link checked", (), of="link")
 
 DRAWN: Setting[Mapping[str, tuple[int, Any]]] = kept("drawn in menus", {})
 """Of each widget in a menu, by its key: the number of its identity, and the value that its browser knows."""
-_IN_MENU: ContextVar[bool] = ContextVar("in a menu", default=False)
+_IN_MENU: ContextVar[bool] = ContextVar("in menu", default=False)
 
 NOTHING: Link = {"model": ["translator"]}
 """The link where nothing was chosen."""
@@ -133,7 +134,7 @@ def _identity(key: str, shown: object) -> str:
     number, known = get(DRAWN).get(key, (0, shown))
     number += not _same(known, shown)
     put(DRAWN, {**get(DRAWN), key: (number, shown)})
-    return f"{key} anew {number}" if number else key
+    return f"{key}-anew-{number}" if number else key
 
 
 def _same(a: object, b: object) -> bool:
@@ -226,8 +227,8 @@ def drop_missing(of: str, there: Any) -> bool:
         if lost:
             put(setting, type(value)(one for one in value if one not in lost) if many else setting.default)
             gone = setting.encode(type(value)(lost) if many else value)[:40]
-            why = f'Ignored link setting "{setting.name}": {gone} does not exist; {next(iter(lost.values()))}.'
-            put(PROBLEMS, (*get(PROBLEMS), why))
+            why = words.NOT_THERE.format(value=gone, there=next(iter(lost.values())))
+            put(PROBLEMS, (*get(PROBLEMS), words.IGNORED.format(name=setting.name, why=why)))
     return get(PROBLEMS) != before
 
 

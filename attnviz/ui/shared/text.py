@@ -7,6 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from attnviz.core.display import shown, without_surrogates
+from attnviz.ui.shared import words
 
 STYLE = Path(__file__).with_name("style.css")
 SCRIPTS = tuple(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.js")))
@@ -42,7 +43,7 @@ def block_html(text: str, css: str, tag: str = "div", **attributes: str) -> str:
 
 def note(text: str, kind: str = "error") -> None:
     """One plain sentence about what is wrong or left out."""
-    block(text, f"note {kind}", role="alert" if kind == "error" else "status")
+    block(text, css=f"note {kind}", role="alert" if kind == "error" else "status")
 
 
 def in_words(text: str) -> None:
@@ -126,14 +127,18 @@ def table_html(
     )
 
 
-def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>", who: str = "This model") -> None:
+def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>", who: str = words.THIS_MODEL) -> None:
     """Which words the model does not know, each with a known one that is spelled most like it."""
     if not unknown:
         return
-    named = [f"'{shown(word)}'" + (f" (did you mean '{near[0]}'?)" if near else "") for word, near in unknown.items()]
+    named = [
+        words.DID_YOU_MEAN.format(word=shown(word), near=near[0]) if near else f"'{shown(word)}'"
+        for word, near in unknown.items()
+    ]
     if len(named) > MOST_UNKNOWN:
-        named[MOST_UNKNOWN:] = [f"{len(named) - MOST_UNKNOWN} more"]
+        named[MOST_UNKNOWN:] = [words.MORE.format(count=len(named) - MOST_UNKNOWN)]
     *most, last = named
-    them = f"{'both' if len(unknown) == 2 else 'them all'} as one unknown word" if most else "it as an unknown word"
-    seen = "marked with a question mark" if read_as == "<unk>" else shown(read_as)
-    note(f"{who} does not know {', '.join(most)}{' and ' * bool(most)}{last}; it reads {them}, {seen}.", "notice")
+    listed = words.AND.format(most=", ".join(most), last=last) if most else last
+    text = {1: words.UNKNOWN_WORD, 2: words.UNKNOWN_BOTH}.get(len(unknown), words.UNKNOWN_WORDS)
+    mark = words.QUESTION_MARK if read_as == "<unk>" else shown(read_as)
+    note(text.format(who=who, words=listed, mark=mark), "notice")

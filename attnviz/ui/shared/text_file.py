@@ -3,7 +3,7 @@
 import codecs
 
 from attnviz.core.errors import InputError, quoted
-from attnviz.ui.shared import cache
+from attnviz.ui.shared import cache, words
 
 ENDINGS = (".txt", ".text", ".md")
 """Of names of files that hold a text."""
@@ -24,13 +24,14 @@ def read(name: str, content: bytes) -> tuple[str, int]:
     try:
         text = content.decode("utf-16" if content.startswith(WIDE) else "utf-8-sig")
     except UnicodeDecodeError as error:
-        where = f"its byte {error.start:,} is no {error.encoding.upper()}"
-        raise InputError(f"{quoted(name)} cannot be read: {where}. Save it as UTF-8, and open it again.") from None
+        encoding = error.encoding.upper()
+        wrong = words.NOT_ENCODED.format(file=quoted(name), position=error.start, encoding=encoding)
+        raise InputError(wrong) from None
     if "\0" in text:
-        raise InputError(f"{quoted(name)} holds bytes that are no text. Save it as UTF-8 text, and open it again.")
+        raise InputError(words.NOT_TEXT.format(file=quoted(name)))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
-        raise InputError(f"{quoted(name)} holds no text.")
+        raise InputError(words.EMPTY_FILE.format(file=quoted(name)))
     joined = " ".join(lines)
     cache.check_characters(joined)
     return joined, len(lines)

@@ -18,17 +18,12 @@ from attnviz.core.record import Record
 from attnviz.core.stack import Stack
 from attnviz.metrics.roles import clearest
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, edits, findings, history, look, says, state
+from attnviz.ui.shared import cache, edits, findings, history, look, says, state, words
 from attnviz.ui.shared.look import Look
 
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
-LINKS = """<button class="copy-link">Copy link</button>
-<details class="views"><summary>Views</summary><div class="saved"></div></details>
-<button class="shortcuts" title="Keyboard and words" aria-label="Keyboard and words">?</button>"""
-"""Made to work by links.js and glossary.js."""
-
 NOTICES = '.stApp [data-testid="stLayoutWrapper"]:has(> .st-key-notices > .stElementContainer)'
-FOLD = f"""<details class="fold"><summary>Controls</summary></details>
+FOLD = f"""{words.CONTROLS}
 <style>{NOTICES} {{margin-top: -.8rem;}} @media (max-width: 640px) {{{NOTICES} {{margin-top: -.25rem;}}}}</style>"""
 """On a phone it shows the controls after it, and hides them, as the style sheet says. Notices come near the line."""
 
@@ -92,7 +87,7 @@ def bar(
             view, actions = (st.container(**ROW, width="content", key=key) for key in ("view", "actions"))
             with actions:
                 history.buttons()
-                st.html(LINKS, width="content")
+                st.html(words.LINKS, width="content")  # made to work by links.js and glossary.js
             export = st.container(width="content", key="export")
     with st.container(**ROW | {"gap": "medium"}, key="line"):
         with st.container(**ROW, wrap=False, width="content", key="changes"):

@@ -6,18 +6,15 @@ from dataclasses import dataclass
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from attnviz.ui.shared import history, pages, state
+from attnviz.ui.shared import history, pages, state, words
 from attnviz.ui.shared.examples import TEXT as TYPED
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import Link, Setting, State, kept, read
 from attnviz.ui.shared.text import plain
 
-CLAIM = "See where each attention head looks, and what breaks when you change it."
-TEXT = "The cat sat on the mat because it was tired"
-FIRST: Link = {"model": ["story"], "text": [TEXT], "site": ["d1"], "show": ["0"], "cell": ["7.2"]}
+CLAIM = words.CLAIM
+FIRST: Link = {"model": ["story"], "text": [words.BECAUSE], "site": ["d1"], "show": ["0"], "cell": ["7.2"]}
 """The link that an empty one stands for: where "because", which predicts "it", looks at "cat"."""
-TIRED = "The mouse sat on the mat because it was tired."
-GIVEN = "Anna and Tom went to the park. Anna gave the ball to"
 
 
 @dataclass(frozen=True)
@@ -55,25 +52,25 @@ class Card:
 
 
 CARDS = {
-    "Read a map": Card(
+    words.READ_A_MAP: Card(
         FIRST,
-        "A row shows where one word looks: “because” looks most at “cat”. Where does “was” look?",
+        words.ASK_BECAUSE,
         ".st-key-picture-head",
         "grid_on",
     ),
-    "Hide the future": Card(
-        {"text": [TIRED], "site": ["e0"], "show": ["0"], "mask": ["subsequent"]},
-        "In this translator each English word now sees only those before it. Which French words change?",
+    words.HIDE_THE_FUTURE: Card(
+        {"text": [words.TIRED], "site": ["e0"], "show": ["0"], "mask": ["subsequent"]},
+        words.ASK_FUTURE,
         ".st-key-mask-menu",
         "visibility_off",
-        "Nothing is hidden now, and the translation is as before.",
+        words.NOTHING_HIDDEN,
     ),
-    "Switch off a head": Card(
-        {"model": ["story"], "text": [GIVEN], "site": ["d1"], "show": ["0"], "off": ["d1.0"]},
-        "In this text head 0 is off. Who gets the ball now, and who got it before? Switch it on again.",
+    words.SWITCH_OFF: Card(
+        {"model": ["story"], "text": [words.GIVEN], "site": ["d1"], "show": ["0"], "off": ["d1.0"]},
+        words.ASK_HEAD,
         ".st-key-off-eyes button:first-child",
         "power_settings_new",
-        "Head 0 is on again, and Tom gets the ball as before.",
+        words.HEAD_ON,
     ),
 }
 
@@ -82,8 +79,6 @@ WELCOME = kept("welcome", "")
 REPLACED = kept("welcome replaced", "")
 """What the card put in the place of another: a model, a text, both or nothing."""
 FRAMED = "outline: 3px solid light-dark(#a8380b, #fb923c); outline-offset: 3px; border-radius: 6px;"
-UNDO = ' <button class="undo-card" title="Opened: {}.">Undo</button>'
-"""Made to work by links.js."""
 
 
 def arrive(settings: Mapping[str, Setting]) -> None:
@@ -106,7 +101,7 @@ def cards(settings: Mapping[str, Setting]) -> None:
     says = card.says(now, changes) if card else CLAIM
     card = card if card and says == card.question else None
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
-        undo = UNDO.format(state.get(REPLACED)) if card and state.get(REPLACED) else ""
+        undo = words.UNDO_CARD.format(what=state.get(REPLACED)) if card and state.get(REPLACED) else ""
         framed = f"<style>{card.frame} {{{FRAMED}}}</style>" if card else ""
         st.html(f'<div class="guide"><p>{plain(says)}{undo}</p>{framed}</div>')
         for name, one in CARDS.items():
@@ -114,10 +109,10 @@ def cards(settings: Mapping[str, Setting]) -> None:
             if st.button(name, key=f"card {name}", on_click=_open, args=(name, settings), **look):
                 _to_the_first_page()
         school = {"icon": ":material/school:", "type": "tertiary"}
-        if st.button("Learn", key="card Learn", **school):
+        if st.button(words.LEARN, key="card Learn", **school):
             pages.go_to("Learn")
-        close = {"icon": ":material/close:", "type": "tertiary", "help": "Close"}
-        st.button("Close", key="icon close welcome", on_click=state.put, args=(WELCOME, ""), **close)
+        close = {"icon": ":material/close:", "type": "tertiary", "help": words.CLOSE}
+        st.button(words.CLOSE, key="icon close welcome", on_click=state.put, args=(WELCOME, ""), **close)
 
 
 def _open(name: str, settings: Mapping[str, Setting]) -> None:
@@ -127,8 +122,8 @@ def _open(name: str, settings: Mapping[str, Setting]) -> None:
 
 
 def _replaced(before: State, after: State) -> str:
-    model = f"model {after[MODEL]}" if after[MODEL] != before[MODEL] else ""
-    return ", ".join(filter(None, (model, "another text" if after[TYPED] != before[TYPED] else "")))
+    model = words.OPENED_MODEL.format(model=after[MODEL]) if after[MODEL] != before[MODEL] else ""
+    return ", ".join(filter(None, (model, words.OPENED_TEXT if after[TYPED] != before[TYPED] else "")))
 
 
 def _to_the_first_page() -> None:

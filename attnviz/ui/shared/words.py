@@ -1,14 +1,137 @@
-"""What more than one page says, and what stands around every page."""
+"""What more than one page says, and what stands around every page, in one place."""
 
-# Links
+# Names that many places share
 
-UNREADABLE = "'{text}' cannot be read; it should look like {like}."
+BACK, NEXT, QUERY, HANDOUT, EVIDENCE = "Back", "Next", "Query", "Handout", "Evidence"
+CANCEL, CLOSE, UNDO, REDO = "Cancel", "Close", "Undo", "Redo"
+HEAD_AT, HEAD_OF, HEADS_OF = "{site} head {head}", "{site}, head {head}", "{site}, heads {heads}"
 
-# Buttons and names
+# The input bar: model, file, text, examples
 
-BACK, NEXT, QUERY, HANDOUT = "Back", "Next", "Query", "Handout"
-ACTIVE_HEADS = "Active heads"
-HEAD_AT = "{site} head {head}"
+MODEL, SENTENCE, ANALYZE, REPLACE = "Model", "Sentence", "Analyze", "Replace"
+TYPE_A_SENTENCE = "Type a sentence. Shift+Enter begins another one."
+BEGINNING, UNDO_BRINGS_BACK = "Beginning of the text", "Undo brings it back."
+INSTEAD = "{why} Here is '{model}' instead."
+NOT_IN_LINK = "{characters:,} characters, {tokens:,} tokens: no link holds the text."
+NOT_IN_BOX = "{characters:,} characters, {tokens:,} tokens: the box shows the beginning, and no link holds the text."
+NO_TEXT = "There is no text yet. Type a sentence above, or choose an example."
+TOO_MANY_LINES = (
+    "There are {lines:,} lines, and each line is a sentence of its own; this page takes up to {most}. Join some lines."
+)
+TOO_LONG = (
+    "The text has {characters:,} characters; this page takes up to {most:,}. Shorten it, or use attnviz from Python, "
+    "where there is no such limit."
+)
+THIS_MODEL = "This model"
+UNKNOWN_WORD = "{who} does not know {words}; it reads it as an unknown word, {mark}."
+UNKNOWN_BOTH = "{who} does not know {words}; it reads both as one unknown word, {mark}."
+UNKNOWN_WORDS = "{who} does not know {words}; it reads them all as one unknown word, {mark}."
+DID_YOU_MEAN, MORE, AND = "'{word}' (did you mean '{near}'?)", "{count} more", "{most} and {last}"
+QUESTION_MARK = "marked with a question mark"
+
+EXAMPLES_MENU = "Examples"
+EXAMPLES = {
+    "The cat sat on the mat": "The cat sat on the mat",
+    "The cat sat down": "The cat sat down",
+    "because it was tired": "The cat sat on the mat because it was tired.",
+    "two sentences, padded": "The cat sat on the mat\nThe cat sat down",
+}
+"""For a model that reads anything and means nothing."""
+FIRST_EXAMPLE = {"because it was tired": "The cat sat on the mat because it was tired."}
+"""What a pretrained model opens with."""
+FOR_BLANKS = ("a blank to fill in", "The cat sat on the mat because it was {blank}.")
+FOR_REPEATS = ("words that come again", "The cat sat on the mat. The cat sat on the")
+FOR_VECTORS = (
+    "three sentences",
+    "The cat sat on the mat.\nA kitten rested on the rug.\nThe bank raised its interest rates.",
+)
+FOR_PAIRS = ("a pair of texts", "The cat sat on the mat. ||| It was tired.")
+
+MODELS = {
+    "translator": "Translates English to French: see which word comes from which. Trained here, {size}.",
+    "story": "Predicts the next word of a small story: see what “it” refers to. Trained here, {size}.",
+    "induction": "Repeats what it has read before: see two heads copy together. Trained here, {size}.",
+    "constructed": "Heads set by hand: see what clear patterns look like. Not trained, {size}.",
+    "scratch": "Random weights of any size: see how masks and softmax work. They mean nothing.",
+    "huggingface": "A model that people use, such as BERT or GPT-2, from the Hub or a folder of yours.",
+}
+"""What a model does, what it is good for, and how large it is."""
+MODEL_SIZE = "{millions:.1f} million weights"
+OPENED_FILE, OWN_MODEL = "A file that you opened: one run, with its text.", "Your own model."
+
+# A text that is too long
+
+FIRST_TOKENS = "Use the first {most:,} tokens"
+SPLIT, SPLIT_MEANS = "Split into sentences", "Each sentence becomes a line of its own."
+NO_SENTENCE_ENDS = "No sentence ends within a line."
+SWITCH_TO = "Switch to '{model}', which reads it"
+JOIN, JOIN_MEANS = "Read all lines as one text", "Each line break becomes a blank."
+OVER_BUDGET = (
+    "{cost}; this server takes {time} and {memory} for a run. Use less of the text, or start it with more: attnviz app "
+    "--seconds N --memory GB."
+)
+NOT_A_BUDGET = "{name} is {value}; it must be a number above 0 such as {usual:g}."
+
+# Files
+
+OPEN_FILES = "Open files"
+OPEN_FILE = '<button class="open-file" data-most="{megabytes}" title="{help}">Open<span> file</span></button>'
+"""On a phone the second word is not seen."""
+OPENS = (
+    "A text (.txt), a saved run (.attn, or the ZIP of everything), or attention as .npz, .npy, .csv or .safetensors: "
+    "up to {files} files of {megabytes} MB. You can also drop them on the page. They stay in this session."
+)
+FILE_GONE = "This page shows the file {file}, which a link does not hold: drop it here again, or choose another model."
+NO_FILE_NAME = "{name} is no name of a file."
+ONE_TEXT = "{lines:,} lines of {file} are one text here: each line break became a blank."
+FOUND, FOUND_MORE = "{file}: {found}", "{file}: {found} {count} more on the page Model."
+MANY_FILES = "{most} files are open: close one on the page Model to open {file}."
+MANY_TEXTS = "{file} has {texts:,} texts; this page shows up to {most} of a file."
+NO_MEMORY = "There is no memory for {file} beside the files of others; try again later."
+NOT_ENCODED = "{file} cannot be read: its byte {position:,} is no {encoding}. Save it as UTF-8, and open it again."
+NOT_TEXT = "{file} holds bytes that are no text. Save it as UTF-8 text, and open it again."
+EMPTY_FILE = "{file} holds no text."
+
+# A model of Hugging Face
+
+HUB_MODEL, HUB_NAME, HUB_EXAMPLE = "Model of Hugging Face", "Hub name or folder", "Hub name or folder, such as gpt2"
+NO_MODEL = (
+    "There is no model yet. Type its name at huggingface.co, such as gpt2 or google-bert/bert-base-uncased, or the "
+    "path of a folder that save_pretrained has written."
+)
+NO_HUB = "this server has no such setting."
+ABOUT, NOT_LOADED, TRY_AGAIN = "About", "not in memory: a run loads it again", "Try again"
+ASK_DOWNLOAD = "{model} is not on this machine. {size} would be downloaded from {hub}:"
+DOWNLOAD, DOWNLOADED = "Download {size}", "{done} of {total}"
+FINDING, FETCHING, CHECKING = "Looking for {model} …", "Downloading {model} …", "Checking {model} …"
+LOADING = "Loading {model} … This takes some seconds, once."
+
+# A run that takes long
+
+RUNNING, WAS_CANCELED = "A run is going on.", "The run was canceled."
+CANCELED, RUN, AS_IT_WAS = "Canceled. {cost}.", "Run", "The text and what was changed are as they were."
+WAITING = "Waiting for other runs to end"
+UNITS_DONE = "{done:,} of {all:,} {unit}"
+PICTURE_SHARE = "{what} · {share:.0%}"
+CALL_SHARE = "{layer}, call {call} of {calls} · {share:.0%} of all attention"
+FINISHING = "Attention is computed; what the page shows of it is next"
+TIME = "{tokens:,} tokens · {passed} of about {seconds}"
+
+# The toolbar: layer, head, sentence, display, links
+
+LAYER, HEAD, HEAD_NUMBER, ALL_COMBINED = "Layer", "Head", "Head {head}", "{how} of heads"
+WHICH_SENTENCE, SENTENCE_NUMBER = "Sentence of the batch", "Sentence {number}"
+DISPLAY, COLORS, ROW_SUMS = "Display", "Colors", "Row sums"
+COLOR_RANGES = ("adaptive", "0 to 1", "0 to largest", "logarithmic")
+"""Links name them, too."""
+ROWS_AND_COLUMNS, TOKENS, WORDS, SENTENCES, TEN_PARTS = "Rows and columns", "tokens", "words", "sentences", "ten parts"
+MERGED = "A word, sentence or part has the mean weight of its tokens as queries, and the sum of their weights as keys."
+SPECIAL_TOKENS, PAIR = "Special tokens", "Pair of texts"
+NARROW_SCREEN, HALF_SCREEN = "Narrow screen", "Half a screen"
+LINKS = """<button class="copy-link">Copy link</button>
+<details class="views"><summary>Views</summary><div class="saved"></div></details>
+<button class="shortcuts" title="Keyboard and words" aria-label="Keyboard and words">?</button>"""
+CONTROLS = '<details class="fold"><summary>Controls</summary></details>'
 
 # Steps of a training
 
@@ -16,3 +139,146 @@ STEP_IS, STEP_SHORT = "Training step: {step}", "Step {step:,}"
 KEPT, FINAL, UNTRAINED = "{step:,}", "{step:,} (final)", "{step:,} (untrained)"
 FIRST_KEPT, FROM_UNTRAINED = "{first:,}: first kept · {last:,}: final", "{first:,}: untrained · {last:,}: final"
 AS_TRAINED = "{why} Here it is as trained."
+
+# The mask
+
+MASK, CAUSAL, CAUSAL_BUILT_IN = "Mask", "Causal (hide the future)", "Built in: every layer hides the future."
+BUILT_IN = {
+    "future": "Built-in mask: causal",
+    "decoder": "Built-in mask of the decoder: causal",
+    "padding": "Built-in mask: padding",
+    "both": "Built-in mask: causal and padding",
+}
+BUILT_IN_HIDES = {
+    "future": "It hides the future.",
+    "padding": "It hides padding.",
+    "both": "It hides the future and padding.",
+}
+MASK_CROSS, EMPTY_ROWS = "Also mask cross-attention", "Fully masked rows"
+EMPTY_ROWS_REFUSED = "Some rows are fully masked, and that is set to be an error. Choose zero, nan or uniform."
+NOT_HERE, SEE_LAYER = "The mask does not act on {site}.", "See {site}"
+OTHER_BATCH = (
+    "The {rule} is for {sentences}, and there are {count}: it is left out. Give it the lengths of all sentences on the "
+    "page Masks."
+)
+LEFT_OUT = "{why} Left out: {changes}."
+RULE_MASK = "{rule} mask"
+RULE = {"": "{rule}", "or": "or {rule}", "not": "not {rule}", "or not": "or not {rule}"}
+
+# What is changed
+
+ORIGINAL, AS_IN_FILE = "Original model", "As in the file"
+READ_ONLY = "Read-only: nothing can be changed in this model."
+RESET_ALL, CLEAR_CHANGES = "Reset all", "Clear these changes"
+ALL_LAYERS, ALREADY_BUILT_IN = "all layers", "already built in"
+ALIBI, RELATIVE, SOFTCAP = "ALiBi bias", "relative bias, seed {seed}", "softcap {bound:g}"
+TEMPERATURE, UNSCALED = "temperature {temperature:g}", "scores not scaled"
+NOT_MASKED = {
+    "future": "the future not masked",
+    "padding": "padding not masked",
+    "both": "the future and padding not masked",
+}
+ROWS_GET = "fully masked rows: {policy}"
+HEAD_OFF, HEADS_OFF = "{site} head {heads} off", "{site} heads {heads} off"
+ACTIVE_HEADS = "Active heads"
+ALL, NONE, INVERT = "all", "none", "invert"
+
+# Predictions
+
+NOTHING, NO_NUMBERS = "(nothing)", "the probabilities are not numbers"
+LABEL, TRANSLATION, OUTPUT_TEXT = "Predicted label", "Translation", "Output text"
+NEXT_WORD, FILLED_WORD = "Predicted next word after {token}", "Predicted word in place of {token}"
+NO_BLANK = "There is no blank in the sentence for the model to fill in."
+PREDICTED, PREDICTED_BY = "{title}:", "{run}: {title}:"
+PREDICTED_BEFORE, AS_BEFORE = "before:", "{title}, as before:"
+NONE_BY, NO_BLANK_BY = "{run}: no prediction.", "{run}: there is no blank in the sentence to fill in."
+VECTORS_APART = "The vectors of A and B are apart by {value} (1 less the cosine)"
+VECTOR_MOVED = "The vector of the sentence moved by {value} (1 less the cosine)"
+MOST_ALIKE, BOTH_ALIKE = (
+    "Most alike of {count} sentences: {first} and {second} {value}",
+    "Similarity of both sentences {value}",
+)
+NONE_ALIKE = "The vectors are not numbers, or zero, so none are alike."
+PREDICTION = "Prediction"
+STEP_BY_STEP, NEXT_WORDS, VECTORS = "step by step", "next word", "output vectors"
+BLANKS, ONE_BLANK, LABELS, SIMILARITY = "blanks", "one blank", "labels", "similarity"
+"""The figures of what a model says; links name them, too."""
+FILE_ALONE = "No prediction after a change: the rest of the model is not in the file."
+ONE_RUN, UNCHANGED = "One run.", "Original model."
+TRY_A_CHANGE = "Switch a head off or set a mask to see output vectors move."
+
+# What a head does
+
+LOOKS_LIKE = "Role by its weights alone: {roles}."
+THIS_HEAD, ONCE_TRAINED = "This head {does}.", "Once trained, this head {does}."
+PRETRAINED = "Pretrained. What its heads do was not measured here."
+NOT_MEASURED, NO_LANGUAGE = (
+    "What its heads do was not measured here.",
+    "What a head looks at here says nothing about language.",
+)
+OTHER_HEAD = "What this head does was not measured. One that was:"
+OF_COMBINED = "All heads combined. One that was measured:"
+
+# Pictures and their export
+
+PICTURE = "Chart, described in the text after it"
+CLICK_A_CELL, CELL_SELECTED = "Click a cell to read it in words.", "Selected cell outlined; Esc to clear."
+NUMBERS, NUMBERS_OF = "Numbers", "Numbers: {what}"
+EXPORT, EXPORT_OF, MADE_FOR, PNG_SIZE = "Export", "Export {what}", "Made for", "PNG size"
+CAPTION, PYTHON, SHELL = "Caption", "Python", "Shell"
+NO_FONT = "No font in the SVG has {characters}: whoever opens it sees a font of their own there, or a box."
+ADDRESS = "The address of this page is a link to all that it shows."
+FILE_GAVE_WAY = "The server needed the memory that this file is made from. Close the menu, and open it again."
+SOURCE_OF_CODE = "source is what attnviz.show was given, or what the function of your file gives"
+EVERYTHING = "Download everything"
+EVERYTHING_HOLDS = (
+    "The run as a file that opens here again, every figure as SVG and CSV, and every head as a page for any browser."
+)
+
+# A large map
+
+ZOOM_IN, WHOLE_MAP = "Zoom in", "Whole map"
+PART = "queries {top}–{bottom}, keys {left}–{right}"
+FIND, PHRASE, TYPE_A_PHRASE = "Find", "Token or phrase", "Type what to look for, and press Enter."
+AS_QUERY, AS_KEY = "As a query (what it looks at): {places}", "As a key (what looks at it): {places}"
+NOWHERE, PLACE, FIRST_PLACES = "nowhere", "place", "{places}, the first {most}"
+
+# Links
+
+UNKNOWN_SETTING, IGNORED = 'Ignored unknown link setting "{name}".', 'Ignored link setting "{name}": {why}'
+MORE_PROBLEMS = "And {count} more."
+UNREADABLE = "'{text}' cannot be read; it should look like {like}."
+NOT_ONE_OF, NOT_WHOLE = "'{text}' is not one of {options}.", "'{text}' is not a whole number from {least} to {most}."
+TOO_MANY_PARTS = "'{text}' … holds {count} parts; a link takes {most}."
+NOT_THERE = "{value} does not exist. {there}"
+MODEL_HAS = "The model has {sites} with {heads} each, counted from 0."
+MODEL_KEPT = "Of the steps of its training these are kept: {steps}."
+PICTURE_HAS = "The picture has {queries} queries and {keys} keys, counted from 0."
+NUMBER_OR = "a number or one of {names}"
+
+MASK_TOO_LONG = "This mask takes {characters:,} characters in the link; it may take {most:,}. Paint fewer cells."
+MASK_UNREAD = "A mask of {characters:,} characters is too long; a link takes {most:,}."
+NO_RULE = "'{text}' is no rule of a mask; it should look like subsequent.window-2-0."
+MANY_NUMBERS = "'{text}' holds {count} numbers; '{rule}' takes {most}."
+LACKS_NUMBERS = "'{text}' names no {label}; it should look like {rule}-3_3."
+MANY_ITEMS = "'{rule}' lists {count} numbers; it takes up to {most}."
+NO_NUMBER = "'{text}' cannot be read: its {label} is no whole number; it should look like subsequent.window-2-0."
+OUT_OF_BOUNDS = "The {label} of '{rule}' is {value}; it must be from {least} to {most:,}."
+NO_CELLS = "'{text}' holds '{part}'; cells look like painted-0_1-2_3_4_5."
+MANY_CELLS = "'{part}' paints too many cells, or none; up to {most:,} may be painted."
+
+# The first visit
+
+CLAIM = "See where each attention head looks, and what breaks when you change it."
+LEARN = "Learn"
+READ_A_MAP, HIDE_THE_FUTURE, SWITCH_OFF = "Read a map", "Hide the future", "Switch off a head"
+BECAUSE = "The cat sat on the mat because it was tired"
+ASK_BECAUSE = "A row shows where one word looks: “because” looks most at “cat”. Where does “was” look?"
+TIRED = "The mouse sat on the mat because it was tired."
+ASK_FUTURE = "In this translator each English word now sees only those before it. Which French words change?"
+NOTHING_HIDDEN = "Nothing is hidden now, and the translation is as before."
+GIVEN = "Anna and Tom went to the park. Anna gave the ball to"
+ASK_HEAD = "In this text head 0 is off. Who gets the ball now, and who got it before? Switch it on again."
+HEAD_ON = "Head 0 is on again, and Tom gets the ball as before."
+UNDO_CARD = ' <button class="undo-card" title="Opened: {what}.">Undo</button>'
+OPENED_MODEL, OPENED_TEXT = "model {model}", "another text"

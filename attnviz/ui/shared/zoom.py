@@ -13,9 +13,10 @@ import streamlit as st
 
 from attnviz import metrics, views
 from attnviz.charts.size import RECTANGLES
+from attnviz.core.amounts import counted
 from attnviz.core.display import shown
 from attnviz.core.tokens import Token
-from attnviz.ui.shared import look, state
+from attnviz.ui.shared import look, state, words
 from attnviz.ui.shared.look import CELL, Cell, Look
 from attnviz.ui.shared.setting import State, coded, each, kept, reader
 from attnviz.ui.shared.state import control
@@ -46,7 +47,7 @@ def _window_of(found: Any) -> Window:
 def _lacks(sizes: tuple[int, int], window: Window) -> str:
     queries, keys = sizes
     there = window[1] < queries and window[3] < keys
-    return "" if there else f"the picture has {queries} queries and {keys} keys, counted from 0"
+    return "" if there else words.PICTURE_HAS.format(queries=queries, keys=keys)
 
 
 _read = reader(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})\.(\d{1,6})", _window_of, "0.63.0.63", _text)
@@ -104,7 +105,7 @@ def crumbs(at: Look) -> None:
     parts = state.get(ZOOM)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="zoom"):
         for depth in range(len(parts)):
-            title = _named(parts[depth - 1]) if depth else "Whole map"
+            title = _named(parts[depth - 1]) if depth else words.WHOLE_MAP
             icon = None if depth else ":material/zoom_out_map:"
             st.button(title, key=f"crumb {depth}", type="tertiary", icon=icon, on_click=_back, args=(depth,))
             label("›")
@@ -112,7 +113,8 @@ def crumbs(at: Look) -> None:
 
 
 def _named(window: Window) -> str:
-    return "queries {}–{}, keys {}–{}".format(*window)
+    top, bottom, left, right = window
+    return words.PART.format(top=top, bottom=bottom, left=left, right=right)
 
 
 def _back(depth: int) -> None:
@@ -138,7 +140,7 @@ def _nearer(at: Look) -> None:
         ends += [begin, min(last, begin + half - 1)]
     part = tuple(ends)
     options = {"disabled": part == (top, bottom, left, right), "on_click": _into, "args": (part,)}
-    st.button("Zoom in", icon=":material/zoom_in:", key="nearer", **options)
+    st.button(words.ZOOM_IN, icon=":material/zoom_in:", key="nearer", **options)
 
 
 def _into(part: Window) -> None:
@@ -147,22 +149,23 @@ def _into(part: Window) -> None:
 
 def _find(at: Look) -> None:
     """A menu that leads to the places of a token or a phrase; one that was chosen closes it."""
-    menu = st.popover("Find", icon=":material/search:", on_change="rerun", key=f"find {look.rev('find')}")
+    menu = st.popover(words.FIND, icon=":material/search:", on_change="rerun", key=f"find {look.rev('find')}")
     if not menu.open:
         return
     with menu:
-        phrase = control(st.text_input, "Token or phrase", PHRASE, max_chars=200)
+        phrase = control(st.text_input, words.PHRASE, PHRASE, max_chars=200)
         if not phrase.strip():
-            quiet("Type what to look for, and press Enter.")
+            quiet(words.TYPE_A_PHRASE)
             return
         for side in (0, 1):
             _listed(at, side, _places(at.text(side), at.tokens[side], phrase))
 
 
 def _listed(at: Look, side: int, found: list[tuple[int, str]]) -> None:
-    count = "nowhere" if not found else "1 place" if len(found) == 1 else f"{len(found):,} places"
-    more = f", the first {MOST_PLACES}" if len(found) > MOST_PLACES else ""
-    st.caption(f"{('As a query (what it looks at)', 'As a key (what looks at it)')[side]}: {count}{more}")
+    places = counted(len(found), words.PLACE) if found else words.NOWHERE
+    if len(found) > MOST_PLACES:
+        places = words.FIRST_PLACES.format(places=places, most=MOST_PLACES)
+    st.caption((words.AS_KEY if side else words.AS_QUERY).format(places=places))
     with st.container(gap=None, key=f"places {side}"):
         for position, context in found[:MOST_PLACES]:
             options = {"on_click": _go, "args": (_strongest(at, side, position), tuple(map(len, at.tokens)))}

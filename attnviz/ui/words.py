@@ -1,0 +1,12 @@
+"""What is said where the app is started and opened, in one place; texts of pages are in their folders."""
+
+NO_STREAMLIT = "The app needs Streamlit; install it with: pip install 'streamlit>=1.67,<2'"
+OPEN_AT, OPEN_AT_SHELL = "attnviz is open at {url}", "attnviz is open at {url} (Ctrl+C stops it)"
+NO_LINK = "{link} is no link; copy one from the app."
+NO_PAGE = "There is no page {page}. There are: {pages}."
+PORT_USED = "Port {port} is in use; choose another one with {option}."
+PORT_KEPT = "Port {port} is kept for the system; choose one from 1024 on with {option}."
+NO_ADDRESS = "{address} is no address of this machine; 127.0.0.1 always is."
+NO_SOURCE = "{given} is no source; make one with attnviz.wrap(model, tokenize)."
+ALREADY_SERVES = "This process serves a Streamlit app already; run attnviz.show in another one."
+NOT_STARTED = "The app could not start; what Streamlit said of it stands above."
