@@ -21,6 +21,8 @@ TEXT = re.compile(r"\W*([A-Z][a-z]+\b(?![.(\w])|[a-z]+ [a-z]+ [a-z]+)|.*[a-z]{2}
 """How a text begins or ends that is no name."""
 PIECE = re.compile(r"[a-z]{2}[.,;:]? | [a-z]{2}")
 """A word beside a blank: a piece of a sentence that code glues together."""
+NAMED = re.compile(r"\b(title|aria-label|alt|placeholder)=\"[^\"]")
+"""What an element is called in HTML."""
 NAMES = {*pages.TITLES, "Python 3"}
 
 
@@ -32,7 +34,8 @@ def texts(path: Path) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in others:
             text = MARKUP.sub("", node.value)
-            if node.value not in NAMES and (PIECE.search(text) if id(node) in pieces else TEXT.match(text)):
+            is_text = NAMED.search(node.value) or (PIECE.search if id(node) in pieces else TEXT.match)(text)
+            if is_text and node.value not in NAMES:
                 yield node.value
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from attnviz.ui.shared import state
+from attnviz.ui.shared import state, words
 
 TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Atlas", "Model", "Learn")
 """Each page is made in the folder of its name."""
@@ -25,7 +25,7 @@ def links(shown: str) -> None:
     here = {shown: ' aria-current="page"'}
     made = (f'<a href="./{title.lower() * (i > 0)}"{here.get(title, "")}>{title}</a>' for i, title in enumerate(TITLES))
     with st.container(key="pages"):
-        st.html(f'<nav aria-label="Pages">{"".join(made)}</nav>')
+        st.html(f'<nav aria-label="{words.PAGES}">{"".join(made)}</nav>')
 
 
 def go_to(title: str) -> None:
