@@ -9,11 +9,12 @@ there is one; a worker that dies is replaced, and its shard tried again.
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 from attnviz.atlas import building
@@ -41,12 +42,15 @@ class Engine:
             is but one shard to do, this process does it.
         scheduler: the address of a Dask scheduler; its workers are used instead.
         memory: what a worker of this machine may take, such as "4GB"; one that takes more is ended and replaced.
+        resources: what a shard takes of its worker while it is measured, such as {"GPU": 1}: a worker that was started
+            with one GPU then holds one model and measures one shard at a time, whatever threads it has.
         told: takes the address of the dashboard.
     """
 
     workers: int | None = None
     scheduler: str = ""
     memory: str = "auto"
+    resources: Mapping[str, float] = field(default_factory=dict)
     told: Callable[[str], None] = lambda address: None
 
     def __call__(self, made: Plan, folder: Path, wanted: Sequence[Shard]) -> Iterator[Outcome]:
@@ -56,7 +60,7 @@ class Engine:
             return
         with self._client(count) as client:
             self.told(client.dashboard_link)
-            yield from _work(client, made, folder.resolve(), wanted)
+            yield from _work(client, made, folder.resolve(), wanted, dict(self.resources))
 
     @contextmanager
     def _client(self, count: int) -> Iterator[Any]:
@@ -70,6 +74,7 @@ class Engine:
                         n_workers=count,
                         threads_per_worker=1,
                         memory_limit=self.memory,
+                        resources=dict(self.resources),
                         host="127.0.0.1",
                         dashboard_address="127.0.0.1:0",
                         silence_logs=logging.CRITICAL,
@@ -81,14 +86,33 @@ class Engine:
                     f"There is no Dask scheduler at {quoted(self.scheduler, 200)}" if self.scheduler else "No cluster"
                 )
                 raise InputError(f"{what}: {' '.join(str(error).split())[:200]}") from None
-            try:
-                client.wait_for_workers(1, timeout=SECONDS)
-            except TimeoutError:
-                raise InputError(f"The Dask scheduler at {quoted(self.scheduler, 200)} has no workers.") from None
+            self._await(client)
             yield client
 
+    def _await(self, client: Any) -> None:
+        """Wait for a worker that has what a shard takes.
 
-def _work(client: Any, made: Plan, folder: Path, wanted: Sequence[Shard]) -> Iterator[Outcome]:
+        Raises:
+            InputError: if none comes.
+        """
+        until = monotonic() + SECONDS
+        while not _able(client, self.resources):
+            if monotonic() > until:
+                asked = ", ".join(f"{name}={amount:g}" for name, amount in self.resources.items())
+                what = f" with {asked}" if asked else ""
+                raise InputError(f"The Dask scheduler at {quoted(self.scheduler, 200)} has no workers{what}.")
+            sleep(0.1)
+
+
+def _able(client: Any, resources: Mapping[str, float]) -> list[str]:
+    """The addresses of the workers that have some resources."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].items()
+    return [at for at, one in workers if all(one["resources"].get(name, 0) >= n for name, n in resources.items())]
+
+
+def _work(
+    client: Any, made: Plan, folder: Path, wanted: Sequence[Shard], resources: dict[str, float]
+) -> Iterator[Outcome]:
     """Every shard and whether it failed, in the order in which they end.
 
     Raises:
@@ -99,14 +123,13 @@ def _work(client: Any, made: Plan, folder: Path, wanted: Sequence[Shard]) -> Ite
     job, waiting, tries = replace(made, shards=()), iter(wanted), {}
 
     def submitted(shard: Shard, *avoid: str) -> Any:
-        others = [one for one in client.scheduler_info(n_workers=-1)["workers"] if one not in avoid] if avoid else []
+        others = [one for one in _able(client, resources) if one not in avoid] if avoid else []
         where = {"workers": others, "allow_other_workers": True} if others else {}
         tries[shard.number] = tries.get(shard.number, 0) + 1
-        return client.submit(
-            _tried, job, folder, shard, key=f"{shard.number}-{tries[shard.number]}", pure=False, **where
-        )
+        where |= {"key": f"{shard.number}-{tries[shard.number]}", "pure": False, "resources": resources}
+        return client.submit(_tried, job, folder, shard, **where)
 
-    count = max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
+    count = max(1, len(_able(client, resources)))
     running = as_completed([submitted(shard) for shard in islice(waiting, AHEAD * count)])
     shards = {shard.number: shard for shard in wanted}
     for future in running:

@@ -5,6 +5,7 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable
+from math import isfinite
 from time import monotonic
 from typing import Any
 
@@ -40,6 +41,8 @@ def add(command: argparse.ArgumentParser) -> None:
     dask = "of a Dask scheduler, whose workers are used instead: they need attnviz, and must see both folders"
     where.add_argument("--scheduler", default="", metavar="ADDRESS", help=dask)
     where.add_argument("--memory", default="auto", metavar="SIZE", help="of a worker, such as 4GB (its share of all)")
+    takes = "what a shard takes of its worker, such as GPU=1: workers that have none of it are left alone"
+    where.add_argument("--resources", default={}, type=_resources, metavar="NAME=NUMBER", help=takes)
 
 
 def _add_query(query: argparse.ArgumentParser) -> None:
@@ -53,6 +56,18 @@ def _whole(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"{quoted(text)} is no whole number")
     return int(text)
+
+
+def _resources(text: str) -> dict[str, float]:
+    """Of "GPU=1" or "GPU=1,HIGHMEM=0.5"."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    try:
+        found = {name.strip(): float(amount) for name, _, amount in pairs}
+        if all(name and amount > 0 and isfinite(amount) for name, amount in found.items()):
+            return found
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{quoted(text)} is no resource; write it as GPU=1")
 
 
 def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:
@@ -78,7 +93,7 @@ def _build(options: Namespace, say: Callable[[str], None], note: Callable[[str],
     kept = atlas.Options(options.shard, options.keep, options.pairs, options.ablate)
     settings = {} if options.step is None else {"step": options.step}
     bar = _Rate(note)
-    dask = options.workers, options.scheduler, options.memory
+    dask = options.workers, options.scheduler, options.memory, options.resources
     engine = atlas.Engine(*dask, told=lambda address: note(f"Dask's dashboard: {address}"))
     try:
         made = atlas.build(

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from time import sleep
 from types import SimpleNamespace
 
 import dask
@@ -148,6 +149,39 @@ def test_a_scheduler_without_workers_is_said(tmp_path, monkeypatch):
         work = Engine(scheduler=cluster.scheduler_address)
         with pytest.raises(InputError, match=r"The Dask scheduler at 'inproc://.*' has no workers\."):
             atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "atlas", work=work)
+
+
+def test_a_shard_takes_a_resource_of_its_worker(tmp_path, monkeypatch):
+    """A worker that has none of it measures nothing; one with one of it has one at a time, on many threads."""
+    measured, running = set(), []
+
+    def one(made, folder, shard):
+        measured.add(distributed.get_worker().name)
+        running.append(1)
+        most.append(len(running))
+        sleep(0.05)
+        running.pop()
+        return whole(made, folder, shard)
+
+    whole, most = building.one, []
+    monkeypatch.setattr(building, "one", one)
+    monkeypatch.setattr(engine, "SECONDS", 1)
+    (tmp_path / "corpus.txt").write_text("a b a\n" * 8)
+    each = {
+        name: {"cls": distributed.Worker, "options": {"nthreads": 4, "resources": {"BOARD": n}}}
+        for name, n in (("none", 0), ("one", 1))
+    }
+    scheduler = {"cls": distributed.Scheduler, "options": {"dashboard": False}}
+    with distributed.SpecCluster(scheduler=scheduler, workers=each, silence_logs=logging.CRITICAL) as cluster:
+        made, at = ("constructed", tmp_path / "corpus.txt"), cluster.scheduler_address
+        work = Engine(scheduler=at, resources={"BOARD": 1})
+        result = atlas.build(*made, tmp_path / "atlas", atlas.Options(shard=1), work=work)
+        with pytest.raises(InputError, match=r"has no workers with BOARD=2\."):
+            atlas.build(*made, tmp_path / "other", work=Engine(scheduler=at, resources={"BOARD": 2}))
+
+    assert (result.texts, result.failed) == (8, ())
+    assert measured == {"one"}
+    assert max(most) == 1
 
 
 @pytest.mark.parametrize(
