@@ -3,8 +3,8 @@
 T texts   H heads   M metrics   C classes of tokens   D bins of distances
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from attnviz.atlas import classes
 from attnviz.atlas.corpus import EMPTY, Text
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
-from attnviz.core.record import Record
+from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence
 from attnviz.metrics import batch
 from attnviz.metrics.batch import Block, Sides
@@ -53,7 +53,7 @@ class OfSite:
         rows: the rows behind them, (T, H); `left_out` those that were no distributions.
         distance: the weights at each distance, and the pairs that may attend, (2, H, D).
         dropped: the largest weight of a pair that was not kept, (H,).
-        pairs: text, head, query, key and weight of the strongest pairs of each run.
+        pairs: text, head, query, key, weight and tokens (see `_pairs`) of the strongest pairs; of every two tokens one.
     """
 
     sums: np.ndarray
@@ -62,7 +62,7 @@ class OfSite:
     left_out: np.ndarray
     distance: np.ndarray
     dropped: np.ndarray
-    pairs: list[tuple[np.ndarray, ...]] = field(default_factory=list)
+    pairs: tuple[np.ndarray, ...] = (np.zeros(0, np.int64),) * 6
 
     @classmethod
     def empty(cls, texts: int, heads: int) -> "OfSite":
@@ -105,15 +105,15 @@ def measure(source: Source, lines: Sequence[Text], options: Options = Options())
     sentences, wrong = texts.cut(source, [one.text for one in usable]) if usable else ([], {})
     sites = {site: OfSite.empty(len(usable), source.heads[site]) for site in source.sites}
     written: dict[int, Sentence] = {}
+    names: dict[str, int] = {}
     for some, record in texts.runs(source, sentences, failed=lambda i, error: wrong.update({i: str(error)})):
         written |= dict(zip(some, record.targets, strict=False))
-        known: dict[Any, tuple[Sides, torch.Tensor | None]] = {}
+        known: dict[Any, Tokens] = {}
         for step in record.steps:
             kind = step.site.kind, step.shape[2:], step.has_sink
             if kind not in known:
-                words = classes.words(record, step) if step.site.kind != "cross" else None
-                known[kind] = batch.sides_of(record, step, classes.columns(record, step)), words
-            _add(sites[step.site], record, batch.blocks(step, known[kind][0]), known[kind][1], np.array(some), options)
+                known[kind] = Tokens.of(record, step, names)
+            _add(sites[step.site], record, step, known[kind], np.array(some), options)
     good = [i for i in range(len(usable)) if i not in wrong]
     bad = [Text(usable[i].text, usable[i].line, error) for i, error in wrong.items()]
     problems = sorted([one for one in lines if one.error] + bad, key=lambda one: one.line)
@@ -122,41 +122,56 @@ def measure(source: Source, lines: Sequence[Text], options: Options = Options())
         found.rows, found.left_out = found.rows[good], found.left_out[good]
         renumbered = np.full(len(usable), -1)
         renumbered[good] = range(len(good))
-        found.pairs = [(renumbered[text], *more) for text, *more in found.pairs]
+        found.pairs = renumbered[found.pairs[0]], *found.pairs[1:]
     read = tuple((usable[i], sentences[i]) for i in good)
     targets = tuple(written[i] for i in good if i in written)
     return Measured(read, targets, tuple(problems), sites, _effects(source, read[: options.ablate]))
 
 
-def _add(
-    found: OfSite,
-    record: Record,
-    blocks: Iterable[Block],
-    words: torch.Tensor | None,
-    some: np.ndarray,
-    options: Options,
-) -> None:
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """What stands at the queries and keys of a kind of site, in each text of a run.
+
+    Attributes:
+        words: the word that each token is a piece of, if any has two.
+        looks, seen: numbers of the tokens' texts, (B, Q) and (B, K).
+    """
+
+    sides: Sides
+    words: torch.Tensor | None
+    looks: torch.Tensor
+    seen: torch.Tensor
+
+    @classmethod
+    def of(cls, record: Record, step: Step, names: dict[str, int]) -> "Tokens":
+        """Texts that have no number yet get one."""
+        words = classes.words(record, step) if step.site.kind != "cross" else None
+        each = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
+        numbers = ([[names.setdefault(t.text, len(names)) for t in both[i]] for both in each] for i in (0, 1))
+        return cls(batch.sides_of(record, step, classes.columns(record, step)), words, *map(torch.tensor, numbers))
+
+
+def _add(found: OfSite, record: Record, step: Step, tokens: Tokens, some: np.ndarray, options: Options) -> None:
     """Measure a run at a site.
 
     Args:
-        words: the word that each token is a piece of, if any has two.
         some: the numbers of the texts of the run in the shard.
     """
-    pairs = []
-    for block in blocks:
+    pairs = [found.pairs]
+    for block in batch.blocks(step, tokens.sides):
         at = some[block.texts]
         found.sums[:, at] += sums_of(record, block).numpy()
-        found.shares[:, at] += classes.shares(block, words).numpy()
+        found.shares[:, at] += classes.shares(block, tokens.words).numpy()
         found.rows[at] += block.counted.sum(-1).numpy()
         found.left_out[at] += block.left_out.numpy()
         if block.one_text:
             found.distance += _by_distance(block).numpy()
-        kept, dropped = _pairs(block, at, options.pairs)
+        kept, dropped = _pairs(block, tokens, at, options.pairs)
         found.dropped = np.maximum(found.dropped, dropped)
         pairs.append(kept)
-    kept, dropped = _strongest([np.concatenate(one) for one in zip(*pairs, strict=True)], options.pairs)
-    np.maximum.at(found.dropped, dropped[1], dropped[4])
-    found.pairs.append(kept)
+    together = tuple(map(np.concatenate, zip(*pairs, strict=True)))
+    found.pairs, (_, head, _, _, weight, _) = _strongest(together, options.pairs)
+    np.maximum.at(found.dropped, head, weight)
 
 
 def _by_distance(block: Block) -> torch.Tensor:
@@ -172,9 +187,9 @@ def _by_distance(block: Block) -> torch.Tensor:
     return torch.zeros(*both.shape[:2], 2 * FURTHEST + 1, dtype=both.dtype).index_add_(2, bins, both)
 
 
-def _pairs(block: Block, texts: np.ndarray, most: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """The rows of each head whose strongest key may make a pair and has most weight: text, head, query, key, weight;
-    and of each head the largest weight of the others."""
+def _pairs(block: Block, tokens: Tokens, texts: np.ndarray, most: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """The rows of each head whose strongest key may make a pair and has most weight: text, head, query, key, weight and
+    one number of head and both tokens; and of each head the largest weight of the others."""
     weight, key = block.strongest
     chosen = block.counted & (weight > 0) & may_pair(block, key[..., None])[..., 0]
     flat = weight.where(chosen, 0).transpose(0, 1).flatten(1)  # (H, B R)
@@ -183,7 +198,10 @@ def _pairs(block: Block, texts: np.ndarray, most: int) -> tuple[tuple[np.ndarray
     head, rank = (found[:, :most] > 0).nonzero(as_tuple=True)
     at = at[head, rank]
     text, row = at // weight.shape[2], at % weight.shape[2]
-    every = texts[text.numpy()], head, block.position[row], key[text, head, row], found[head, rank].double()
+    query, key = block.position[row], key[text, head, row]
+    looks, seen = tokens.looks[block.texts][text, query], tokens.seen[block.texts][text, key]
+    names = (head << 50) | (looks << 25) | seen
+    every = texts[text.numpy()], head, query, key, found[head, rank].double(), names
     return tuple(np.asarray(one) for one in every), dropped.double().numpy()
 
 
@@ -200,13 +218,17 @@ def may_pair(block: Block, key: torch.Tensor) -> torch.Tensor:
     return found & (key != block.position[:, None]) if block.one_text else found
 
 
-def _strongest(pairs: list[np.ndarray], most: int) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """Of each head the pairs with most weight, of equal ones those that come first; and the others."""
-    text, head, query, _, weight = pairs
-    order = np.lexsort((query, text, -weight, head))
-    head = head[order]
+def _strongest(pairs: tuple[np.ndarray, ...], most: int) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """Of every two tokens the pair with most weight, of equal ones the first, and of these the most of each head; and
+    those that are then left."""
+    text, _, query, _, weight, _ = pairs
+    pairs = [one[np.lexsort((query, text, -weight))] for one in pairs]
+    _, first = np.unique(pairs[-1], return_index=True)
+    first = np.sort(first)
+    first = first[np.argsort(pairs[1][first], kind="stable")]
+    head = pairs[1][first]
     rank = np.arange(len(head)) - np.searchsorted(head, head)
-    return tuple(tuple(one[order[which]] for one in pairs) for which in (rank < most, rank >= most))
+    return tuple(tuple(one[first[which]] for one in pairs) for which in (rank < most, rank >= most))
 
 
 def _effects(source: Source, read: Sequence[tuple[Text, Sentence]]) -> np.ndarray:

@@ -53,7 +53,7 @@ def table(measured: Measured, shard: Shard, options: Options) -> pa.Table:
     for site, found in measured.sites.items():
         heads = found.sums.shape[2]
         parts += [_metrics(site, found), _classes(site, found), _distances(site, found)]
-        parts += [_examples(site, found, measured, options), *_pairs(site, found, measured, options)]
+        parts += [_examples(site, found, measured, options), *_pairs(site, found, measured)]
         parts.append(_effects(site, measured.effects[:, at : at + heads]))
         at += heads
     parts = [part.assign(file=shard.file) if "line" in part else part for part in parts]
@@ -135,11 +135,10 @@ def _examples(site: Site, found: OfSite, measured: Measured, options: Options) -
     return pd.DataFrame(where | {"value": best[rank, head, name], "line": lines[order[rank, head, name]]})
 
 
-def _pairs(site: Site, found: OfSite, measured: Measured, options: Options) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _pairs(site: Site, found: OfSite, measured: Measured) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The largest weight of every two tokens, and of these the largest; and of each head the largest of the others."""
     columns = ("text", "head", "query", "key", "value")
-    every = [np.concatenate(one) for one in zip(*found.pairs, strict=True)] if found.pairs else [np.zeros(0, int)] * 5
-    part = pd.DataFrame(dict(zip(columns, every, strict=True)))
+    part = pd.DataFrame(dict(zip(columns, found.pairs, strict=False)))
     part = part.sort_values(["head", "value", "text", "query"], ascending=[True, False, True, True])
     places = list(zip(part["text"], part["query"], part["key"], strict=True))
     read = [sentence for _, sentence in measured.read]
@@ -148,10 +147,8 @@ def _pairs(site: Site, found: OfSite, measured: Measured, options: Options) -> t
     part["query_token"] = [looks[text].tokens[query].text for text, query, _ in places]
     part["key_token"] = [seen[text].tokens[key].text for text, _, key in places]
     part["line"] = [measured.read[text][0].line for text in part.pop("text")]
-    part = part.drop_duplicates(["head", "query_token", "key_token"]).assign(kind="pair", site=str(site))
-    is_kept = part.groupby("head").cumcount() < options.pairs
-    values = pd.Series(found.dropped).combine(part[~is_kept].groupby("head")["value"].max(), np.fmax)
-    return part[is_kept], _grid("dropped", site, len(values), ("",), value=values.to_numpy())
+    dropped = _grid("dropped", site, len(found.dropped), ("",), value=found.dropped)
+    return part.assign(kind="pair", site=str(site)), dropped
 
 
 def _problems(measured: Measured, shard: Shard) -> pd.DataFrame:
