@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from attnviz import cli
+from attnviz.atlas import shards
 
 
 def test_an_atlas_is_built_and_says_what_was_left_out(tmp_path, capsys):
@@ -16,6 +17,7 @@ def test_an_atlas_is_built_and_says_what_was_left_out(tmp_path, capsys):
     assert out.splitlines()[0].endswith("atlas. Left out: 1 empty line, 1 with problems.")
     assert out.startswith("2 texts, 6 tokens, in ")
     assert "4 of 4 texts are done already." in err
+    assert "texts.jsonl, line 3: This line is no JSON." in err
     assert len(pd.read_parquet(tmp_path / "atlas" / "heads.parquet")) == 8
     assert cli.main([*command, "--keep", "3"]) == 2
     assert "keep is 10 there and 3 here. Give another folder." in capsys.readouterr().err
@@ -36,3 +38,24 @@ def test_what_cannot_be_done_is_one_sentence(arguments, says, tmp_path, monkeypa
 
     assert cli.main(arguments) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_full_disk_is_said_and_what_is_done_stays(tmp_path, monkeypatch, capsys):
+    """As pyarrow says it; the same command then goes on."""
+    (tmp_path / "texts.txt").write_text("a b a\n" * 3)
+    command = ["atlas", "build", "constructed", str(tmp_path / "texts.txt"), "-o", str(tmp_path / "atlas")]
+    command += ["--shard", "1", "--workers", "0"]
+    write = shards.write
+
+    def full(table, path):
+        if path.name == "000002.parquet":
+            raise OSError(28, "Error writing bytes to file. Detail: [errno 28] No space left on device")
+        write(table, path)
+
+    monkeypatch.setattr(shards, "write", full)
+    assert cli.main(command) == 2
+    said = "cannot be written: [errno 28] No space left on device. What is done is kept: mend that, and the same"
+    assert said in capsys.readouterr().err
+    monkeypatch.setattr(shards, "write", write)
+    assert cli.main(command) == 0
+    assert "2 of 3 texts are done already." in capsys.readouterr().err

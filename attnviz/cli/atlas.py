@@ -14,7 +14,7 @@ from attnviz.core.amounts import counted, percent
 from attnviz.core.errors import InputError, quoted
 
 MOST_LISTED = 10
-"""Problems that are named at the end, at most; problems.parquet has more."""
+"""Problems, and shards that failed, which are named at the end, at most."""
 
 EXTRA = {"pyarrow", "duckdb", "distributed", "dask"}
 
@@ -88,6 +88,8 @@ def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], No
 
 
 def _build(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:
+    import pandas as pd
+
     from attnviz import atlas
 
     kept = atlas.Options(options.shard, options.keep, options.pairs, options.ablate)
@@ -99,10 +101,19 @@ def _build(options: Namespace, say: Callable[[str], None], note: Callable[[str],
         made = atlas.build(
             options.model, options.corpus, options.output, kept, settings=settings, work=engine, report=bar.draw
         )
+    except OSError as error:
+        reason = " ".join(str(error).split()).partition("Detail: ")
+        why = f"{quoted(options.output, 200)} cannot be written: {reason[2] or reason[0]}."
+        raise InputError(f"{why} What is done is kept: mend that, and the same command goes on.") from None
     finally:
         bar.end()
     counts = f"{counted(made.texts, 'text')}, {counted(made.tokens, 'token')}"
     say(f"{counts}, in {made.folder}. Left out: {counted(made.empty, 'empty line')}, {made.problems:,} with problems.")
+    problems = pd.read_parquet(made.folder / "problems.parquet")
+    for one in problems.head(MOST_LISTED).itertuples():
+        note(f"{one.file}, line {one.line:,}: {one.problem}")
+    if len(problems) > MOST_LISTED:
+        note(f"{len(problems) - MOST_LISTED:,} more; problems.parquet has them.")
     for shard, error in made.failed[:MOST_LISTED]:
         note(f"{shard.file}, lines {shard.first:,} to {shard.first + shard.lines - 1:,}: {error}")
     if len(made.failed) > MOST_LISTED:
