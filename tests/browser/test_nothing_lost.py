@@ -1,13 +1,14 @@
 """Whatever a person does, the text, the model, the edits and the picture stay, on every page and in the link."""
 
 import time
+from itertools import pairwise
 
 import driver
 import pytest
 from examples import some
 from playwright.sync_api import Page
 
-PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Model")
+PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Atlas", "Model")
 
 OPENED = {
     "text": "the old man gave her the book",
@@ -22,9 +23,11 @@ OPENED = {
 
 
 def trail(start: str) -> list[str]:
-    """Every page once, beginning with one; the six trails together go from every page to every other one once."""
-    first = PAGES.index(start)
-    return [PAGES[(first + step) % 6] for step in (0, 1, 5, 2, 4, 3)]
+    """Every page once, beginning with one, or with the first of them for "": all eight trails together go from every
+    page to every other one."""
+    places = (*PAGES, "")
+    first = places.index(start)
+    return [name for step in (0, 1, 7, 2, 6, 3, 5, 4) if (name := places[(first + step) % 8])]
 
 
 def open_page(page: Page, server: str, name: str, link: dict[str, str]) -> None:
@@ -80,17 +83,17 @@ def box(page: Page):
 
 
 def test_the_trails_go_from_every_page_to_every_other_one():
-    """Thirty steps, no two of them the same."""
-    steps = {step for start in PAGES for step in zip(trail(start), trail(start)[1:], strict=False)}
+    """Forty-two steps."""
+    steps = {step for start in (*PAGES, "") for step in pairwise(trail(start))}
 
-    assert len(steps) == 30
+    assert len(steps) == 42
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("start", PAGES)
+@pytest.mark.parametrize("start", [*PAGES, ""])
 def test_a_link_that_is_followed_to_another_page_keeps_all(page, server, start):
     """Text, model, edits, layer, head and picture go along from page to page, and a reload gives them again."""
-    open_page(page, server, start, OPENED)
+    open_page(page, server, trail(start)[0], OPENED)
     for name in trail(start)[1:]:
         follow(page, name)
         expect_state(page, name, OPENED)
@@ -135,7 +138,7 @@ def test_a_tap_loses_nothing_that_is_typed(page, server):
 
 @pytest.mark.parametrize("start", some(["Steps", "Heads"], 1))
 def test_back_and_forward_restore_what_was_there(page, server, start):
-    """Each step back gives the page before, as it was; each step forward the page after: through all six pages."""
+    """Each step back gives the page before, as it was; each step forward the page after: through all seven pages."""
     open_page(page, server, start, OPENED)
     seen = [(start, OPENED)]
     for name, word in zip(trail(start)[1:3], some(("boy", "girl"), 1), strict=False):

@@ -16,7 +16,7 @@ from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, SHOW, SITE, Cell, Look
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import heading, note, quiet
+from attnviz.ui.shared.text import note, quiet
 
 PAIRS = "strongest pairs of tokens"
 KINDS = {PAIRS: "pairs"} | {one.name: one.name for one in METRICS}
@@ -27,10 +27,9 @@ COUNT = 10
 
 def of_head(at: Look, found: Atlas) -> None:
     """Ten texts of a head, by its strongest pairs or by a metric."""
-    heading("Examples")
     titles = {PAIRS: "Strongest pairs of tokens"} | {one.name: one.title for one in METRICS}
     options = {"format_func": titles.__getitem__, "width": 290}
-    by = control(st.selectbox, "Texts with the largest", EXAMPLES, [*KINDS], **options)
+    by = control(st.selectbox, "Examples: the texts with the largest", EXAMPLES, [*KINDS], **options)
     try:
         rows = _pairs(at, found) if by == PAIRS else found.examples(at.site, at.number, by, COUNT)
     except AttnvizError as error:

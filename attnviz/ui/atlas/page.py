@@ -2,6 +2,7 @@
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import figures
 from attnviz.atlas.opened import Atlas
@@ -15,7 +16,7 @@ from attnviz.ui.shared import everything, findings, look, pictures, state, toolb
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import large, quiet, table
+from attnviz.ui.shared.text import heading, large, quiet, table
 
 TITLES = {one.name: one.title for one in METRICS}
 X, Y = choice("atlas-x", TITLES), choice("atlas-y", TITLES)
@@ -39,12 +40,30 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     large(f"What every head does over {found.texts:,} texts of {found.tokens:,} tokens. One text can mislead.")
     _behaviors(source)
     heads = found.heads()
+    row = heads[(heads["site"] == str(bar.at.site)) & (heads["head"] == bar.at.head)]
+    if row.empty:
+        quiet("The atlas does not hold this head.")
+        return
+    every, chosen = _places()
+    with every:
+        _map(bar.at, found, heads)
+    with chosen:
+        _head(bar.at, found, row.iloc[0])
+        examples.of_head(bar.at, found)
     with st.container(horizontal=True, gap="large"):
-        with st.container(width="content"):
-            _map(bar.at, found, heads)
-        with st.container(width=540, key="chosen"):
-            _card(bar.at, found, heads)
-    examples.of_head(bar.at, found)
+        with st.container(width=540):
+            _numbers(bar.at, row.iloc[0])
+        with st.container(width=540):
+            _more(bar.at, found)
+
+
+def _places() -> tuple[DeltaGenerator, DeltaGenerator]:
+    """For all heads and for one, beside each other; on a phone the one stands first, as it answers what was asked."""
+    if look.room():
+        chosen = st.container(key="chosen")
+        return st.container(), chosen
+    with st.container(horizontal=True, wrap=False, gap="large"):
+        return st.container(width="content"), st.container(width="stretch", key="chosen")
 
 
 def _behaviors(source: Source) -> None:
@@ -86,16 +105,18 @@ def _show(point: dict) -> None:
 _select = look.clicks("atlas", _show)
 
 
-def _card(at: Look, found: Atlas, heads: pd.DataFrame) -> None:
-    """The numbers of a head over the corpus, beside those of the text at hand."""
+def _head(at: Look, found: Atlas, row: pd.Series) -> None:
+    """What a head does, with the evidence."""
     large(f"Head {at.head} · {at.site}")
-    row = heads[(heads["site"] == str(at.site)) & (heads["head"] == at.head)]
-    if row.empty:
-        quiet("The atlas does not hold this head.")
-        return
-    row = row.iloc[0]
+    if at.source.card and at.source.card.behavior(at.site, at.head):
+        findings.of_head(at)
     for role in roles(row.to_dict() | {"texts": found.texts}):
         quiet(f"Role by its weights alone: {role.evidence}.")
+
+
+def _numbers(at: Look, row: pd.Series) -> None:
+    """The numbers of a head over the corpus, beside those of the text at hand."""
+    heading("Numbers")
     here = findings.numbers(at.record, at.sentence, at.site)
     cells = [_cells(name, row, here, at.number) for name in TITLES if row[f"{name}_texts"]]
     head = ("", "Mean over texts (95%)", "This text", "Middle half")
@@ -103,6 +124,10 @@ def _card(at: Look, found: Atlas, heads: pd.DataFrame) -> None:
     table([line[:shown] for line in cells], head[:shown], numbers=range(1, shown))
     middle = " Middle half: of the texts, by this number." * (shown == 4)
     quiet(f"Each text counts the same; the interval is that of the mean.{middle}")
+
+
+def _more(at: Look, found: Atlas) -> None:
+    """How far a head looks over the corpus, and which heads do the same."""
     curve = found.table("distances", at.site, at.number)
     if len(curve):
         drawn = {"dark": at.dark, "room": look.room()}
