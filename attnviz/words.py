@@ -302,7 +302,7 @@ def compared_cell(both: Beside, row: int, column: int) -> str:
     more = float(one.difference[0, 0])
     digits = 4 if 0 < abs(more) < FINE else 2
     each = [_gives(one, end, digits) for end in range(2)]
-    much = f": higher in {'B' if more > 0 else 'A'} by {decimals(abs(more), digits)}" if more == more and more else ""
+    much = f": higher in {'A' if more > 0 else 'B'} by {decimals(abs(more), digits)}" if more == more and more else ""
     if None in each:
         clause, name = (each[0], "A") if each[0] else (each[1], "B")
         return f"{clause} in {name}; {'B' if name == 'A' else 'A'} has no such cell."

@@ -12,7 +12,7 @@ from attnviz.core.record import Record
 from attnviz.figures.figure import Drawn, Figure, stem, subtitles, titled
 from attnviz.figures.stage import Tokens, are_weights, called, table
 from attnviz.walk import Matrix, Stage
-from attnviz.walk.stages import NOT_TAKEN_APART, READ_ONLY
+from attnviz.walk.stages import NOT_TAKEN_APART, READ_ONLY, in_letters
 
 WIDTH = 318
 """Pixels of the whole rail, so that it fits a phone."""
@@ -122,6 +122,6 @@ def _said(i: int, stage: Stage, matrix: Matrix | None, y: float, chosen: bool, s
         why = "not shown" if stage.missing in (READ_ONLY, NOT_TAKEN_APART) else "not used"
         color = colors.accent if chosen else colors.quiet
         return Frame(words=(frame.words(0, y + MISSING / 2, f"{name}: {why}", color),))
-    letters = f"({', '.join(stage.letters)}) = {' × '.join(f'{size:,}' for size in stage.shape)}"
+    letters = f"{in_letters(stage.letters)} = {' × '.join(f'{size:,}' for size in stage.shape)}"
     title = frame.words(WIDE + 14, y + 8, name, colors.accent if chosen else colors.text)
     return Frame(titles=(title,), words=(frame.words(WIDE + 14, y + 28, letters, colors.quiet),))

@@ -1,4 +1,4 @@
-"""Two maps and what the second has more than the first: three maps on one grid, and how far each row moved.
+"""Two maps and what the first has more than the second: three maps on one grid, and how far each row moved.
 
 They stand in a row; on a phone A and B stand small above their difference.
 """
@@ -56,9 +56,9 @@ AFTER = " after step "
 LONGEST_LABEL, LONGEST_EDITS, LONGEST_TEXT = 14, 16, 90
 """Code points of a token beside its row, of what was changed over a map, and of a sentence under the title."""
 
-NAMES = "A", "B", "Difference B − A"
+NAMES = "A", "B", "Difference A − B"
 
-MORE = "higher in A", "higher in B"
+MORE = "higher in B", "higher in A"
 """What a negative and what a positive difference mean."""
 
 MOVED = "change per row"
@@ -97,7 +97,7 @@ class ComparedPanel(Panel):
 
 
 def difference(found: Beside, **drawn: Unpack[Drawn]) -> Figure:
-    """A, B and B - A, and the total variation of each row; a screen says elsewhere what it shows.
+    """A, B and A - B, and the total variation of each row; a screen says elsewhere what it shows.
 
     Args:
         found: what `metrics.beside.beside` gave.

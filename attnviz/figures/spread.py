@@ -26,8 +26,7 @@ def spread(spreads: tuple[DotProducts, ...], *, chosen: int | None = None, **dra
     """
     table = spread_table(spreads)
     said = (
-        f"d_k {one.d_k}: {digits(one.unscaled.largest)} as it is, {digits(one.scaled.largest)} scaled"
-        for one in spreads
+        f"dₖ {one.d_k}: {digits(one.unscaled.largest)} as it is, {digits(one.scaled.largest)} scaled" for one in spreads
     )
     description = f"{TITLE}: {'; '.join(said)}."
     return Figure(
@@ -45,11 +44,11 @@ def drawing_of(spreads: tuple[DotProducts, ...], chosen: int | None, style: Styl
     """The bars; a screen says elsewhere what they are."""
     columns = (
         bars.Column([one.unscaled.largest for one in spreads], name="q·k as it is", hollow=True),
-        bars.Column([one.scaled.largest for one in spreads], name="q·k / √d_k"),
+        bars.Column([one.scaled.largest for one in spreads], name="q·k / √dₖ"),
     )
     length = LENGTH if style.room is None else min(LENGTH, style.room - BESIDE)
     marks = {i: axes.CHOSEN for i, one in enumerate(spreads) if one.d_k == chosen}
-    names, title = [f"d_k = {one.d_k:,}" for one in spreads], "" if style.on_screen else TITLE
+    names, title = [f"dₖ = {one.d_k:,}" for one in spreads], "" if style.on_screen else TITLE
     return bars.picture(names, columns, title, LINES, style.colors, length=length, paired=True, marks=marks)
 
 

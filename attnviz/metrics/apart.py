@@ -25,7 +25,7 @@ class Apart:
     Attributes:
         maps: both, pooled.
         states: of the tiles of both: `WEIGHT` where a cell of a row of numbers is open, else `EMPTY`, `NAN`, `BLOCKED`.
-        difference: the cell of a tile in which B has more than A, or less, by the most, with its sign, float64.
+        difference: the cell of a tile in which A has more than B, or less, by the most, with its sign, float64.
         at_query, at_key: where that cell stands.
         variation: total variation of each row, (rows,), float64; every key outside of the window counts as one of them.
     """
@@ -42,7 +42,7 @@ def apart(a: Map, b: Map, rows: range, columns: range, tile: int) -> Apart:
     """Compare a window of two maps whose queries and keys are the same tokens."""
     kinds = (torch.float32, torch.float32, torch.float64, torch.float64)
     one, other, more, less = (Tiles(rows, columns, tile, kind) for kind in kinds)
-    sums = torch.zeros(3, len(rows), dtype=torch.float64)  # of |B - A|, of A, of B
+    sums = torch.zeros(3, len(rows), dtype=torch.float64)  # of |A - B|, of A, of B
     each = (blocks(step, head, rows, columns, tile, sentence=sentence) for step, head, sentence in (a, b))
     for in_a, in_b in zip(*each, strict=True):
         one.add(in_a)
@@ -50,7 +50,7 @@ def apart(a: Map, b: Map, rows: range, columns: range, tile: int) -> Apart:
         if in_a.weights is None and in_b.weights is None:
             continue
         weights = [_weights(block) for block in (in_a, in_b)]
-        difference = weights[1] - weights[0]
+        difference = weights[0] - weights[1]
         at = slice(in_a.down.start, in_a.down.start + len(in_a.down.places))
         for total, cells in zip(sums, (difference.abs(), *weights), strict=True):
             total[at] += cells.sum(1)

@@ -28,7 +28,7 @@ TILES = 256
 
 @dataclass(frozen=True, eq=False)
 class Beside:
-    """Two maps on one grid of (rows, columns), or a part of it; a difference is what B has more than A.
+    """Two maps on one grid of (rows, columns), or a part of it; a difference is A - B: changed minus original.
 
     Attributes:
         a, b: what is compared.
@@ -78,9 +78,9 @@ class Beside:
 
     @property
     def difference(self) -> np.ndarray:
-        """B - A; NaN where one of the two lacks the token, or is not a number."""
+        """A - B; NaN where one of the two lacks the token, or is not a number."""
         (a, _), (b, _) = self.maps
-        return b - a
+        return a - b
 
     @property
     def states(self) -> np.ndarray:

@@ -27,15 +27,15 @@ def concat(call: Call) -> Worked:
     return [table], f"{heads} outputs of {d_v} numbers stand side by side: {heads * d_v} for each query.{silent}"
 
 
-@works_out("output", "W_O", "B Q d_model", _join, needs="origin")
+@works_out("output", "Output projection", "B Q d_model", _join, needs="origin")
 def output(call: Call) -> Worked:
     """Heads are mixed for the first time."""
     origin = call.origin
     found = origin.w_o(call.joined)
     of_head = origin.head_weight("w_o", call.head, call.step.num_heads)
-    tables = [call.table("w_o", f"W_O of head {call.head}", ("d_v", "d_model"), of_head)]
+    tables = [call.table("w_o", f"output weights, head {call.head}", ("d_v", "d_model"), of_head)]
     if origin.w_o.bias is not None:
-        tables.append(call.table("b_o", "b_O", ("1", "d_model"), origin.w_o.bias.unsqueeze(0)))
+        tables.append(call.table("b_o", "output bias", ("1", "d_model"), origin.w_o.bias.unsqueeze(0)))
     tables.append(call.rows_table("y", "Y", "d_model", found))
     share = call.joined.chunk(call.step.num_heads, -1)[call.head] @ of_head
     lengths = number(share.norm(dim=-1).mean()), number(found.norm(dim=-1).mean())

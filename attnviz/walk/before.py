@@ -67,18 +67,20 @@ def layer_input(call: Call) -> Worked:
     return tables, changed
 
 
-@works_out("project", "W_Q, W_K, W_V", "B Q H·d_k", _project, needs="origin")
+@works_out("project", "Project to Q, K, V", "B Q H·d_k", _project, needs="origin")
 def project(call: Call) -> Worked:
-    """W_Q, W_K and W_V, for all heads at once."""
+    """The projections to queries, keys and values, for all heads at once."""
     tables: list[Matrix] = []
     for letter, axis, width in (("q", "query", "d_k"), ("k", "key", "d_k"), ("v", "key", "d_v")):
         linear, name = getattr(call.origin, f"w_{letter}"), letter.upper()
         given = call.origin.query_input if letter == "q" else call.origin.key_input
         of_head = call.origin.head_weight(f"w_{letter}", call.head, call.step.num_heads)
-        tables.append(call.table(f"w_{letter}", f"W_{name} of head {call.head}", ("d_model", width), of_head))
+        tables.append(call.table(f"w_{letter}", f"weights of {name}, head {call.head}", ("d_model", width), of_head))
         if linear.bias is not None:
             bias = linear.bias.chunk(call.step.num_heads)[call.head]
-            tables.append(call.table(f"b_{letter}", f"b_{name} of head {call.head}", ("1", width), bias.unsqueeze(0)))
+            tables.append(
+                call.table(f"b_{letter}", f"bias of {name}, head {call.head}", ("1", width), bias.unsqueeze(0))
+            )
         whole = linear(given)[call.sentence]
         tables.append(call.table(f"{letter}_all", f"{name} of all heads", (axis, f"H·{width}"), whole))
     sizes = call.sizes

@@ -1,6 +1,7 @@
 """A stage of the chain: what it is called, its equation, its shape, its numbers, and what changed."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -31,6 +32,19 @@ OF_HEADS = frozenset({"d_k", "d_v", "H·d_k", "H·d_v"})
 """The letters of what queries, keys and values say of a head."""
 
 
+INDICES = str.maketrans("0123456789kv", "₀₁₂₃₄₅₆₇₈₉ₖᵥ")
+
+
+def typeset(text: str) -> str:
+    """An equation or a shape with small letters and digits as indices, where there are signs for them: "√dₖ"."""
+    return re.sub(r"_(\d+|[kv]\b)", lambda found: found[1].translate(INDICES), text)
+
+
+def in_letters(axes: Sequence[str]) -> str:
+    """A shape as it is read: "(B, H, Q, dₖ)"."""
+    return typeset(f"({', '.join(axes)})")
+
+
 @dataclass(frozen=True, eq=False)
 class Matrix:
     """A table of numbers of one sentence and head, all of it or a window.
@@ -56,8 +70,8 @@ class Matrix:
 
     @property
     def letters(self) -> str:
-        """The shape in letters: "(Q, d_k)"."""
-        return f"({', '.join(LETTERS.get(axis, axis) for axis in self.axes)})"
+        """The shape in letters: "(Q, dₖ)"."""
+        return in_letters([LETTERS.get(axis, axis) for axis in self.axes])
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +101,12 @@ class Stage:
     @property
     def text(self) -> str:
         """The equation as plain text."""
-        return "".join(part.text for part in self.equation)
+        return typeset("".join(part.text for part in self.equation))
 
     @property
     def sizes(self) -> str:
         """The shape in letters and, where it is known, in numbers: "(B, H, Q, K) = (1, 4, 6, 6)"."""
-        letters = f"({', '.join(self.letters)})"
+        letters = in_letters(self.letters)
         return f"{letters} = ({', '.join(f'{size:,}' for size in self.shape)})" if self.shape else letters
 
     def matrix(self, key: str) -> Matrix:

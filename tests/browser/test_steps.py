@@ -43,7 +43,7 @@ def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
     expect(page).not_to_have_url(re.compile("[?&]cell="))
 
     open_steps(page, server)
-    page.get_by_text("Divide by √d_k", exact=False).click()
+    page.get_by_text("Divide by √dₖ", exact=False).click()
     expect_link(page, "tuned=unscaled")
 
     cells = page.locator(".st-key-play table").first.locator("td.number").all_inner_texts()

@@ -46,14 +46,14 @@ def test_every_token_has_one_place_on_the_grid(one, other):
     assert tuple(pair for pair in grid if None not in pair) == found.pairs
 
 
-def test_the_difference_is_b_less_a_and_blank_where_a_token_is_alone():
+def test_the_difference_is_a_less_b_and_blank_where_a_token_is_alone():
     """Each cell is the weight that PyTorch's softmax gave in B less that in A; 'down' is only in B."""
     found = cat_and_dog()
     a, b = (side.record.step(SITE).weights(side.head).double().numpy() for side in (found.a, found.b))
     shared = [0, 1, 2, 4, 5]
 
     assert found.rows == ((0, 0), (1, 1), (2, 2), (None, 3), (3, 4), (4, 5))
-    np.testing.assert_allclose(found.difference[np.ix_(shared, shared)], b[np.ix_(shared, shared)] - a, atol=1e-6)
+    np.testing.assert_allclose(found.difference[np.ix_(shared, shared)], a - b[np.ix_(shared, shared)], atol=1e-6)
     assert np.isnan(found.difference[3]).all()
     assert np.isnan(found.difference[:, 3]).all()
     assert (found.maps[0][1][3] == BLANK).all()
@@ -71,7 +71,7 @@ def test_zero_is_the_middle_of_the_scale_and_the_largest_difference_its_end():
 
     assert (panel.place(0), panel.place(size), panel.place(-size)) == (0.5, 1.0, 0.0)
     for value, text in zip(panel.values.ravel(), panel.texts(), strict=True):
-        ends = "blank" if np.isnan(value) else "higher in B" if value > 0 else "higher in A"
+        ends = "blank" if np.isnan(value) else "higher in A" if value > 0 else "higher in B"
         assert text.replace("\N{NO-BREAK SPACE}", " ").endswith(ends)
         assert " " not in text
     drawn_words = json.dumps([item["text"] for item in drawing(figures.difference(cat_and_dog())).frame.ticks])
@@ -326,4 +326,4 @@ def test_two_heads_of_a_layer_are_told_apart_on_a_phone():
     found = beside(Side(record, SITE, 0), Side(record, SITE, 1))
     drawn = drawing_of(found, Style(room=358, on_screen=True))
 
-    assert [title["text"] for title in drawn.frame.titles] == ["A: head 0", "B: head 1", "Difference B − A"]
+    assert [title["text"] for title in drawn.frame.titles] == ["A: head 0", "B: head 1", "Difference A − B"]

@@ -245,7 +245,7 @@ def test_the_spread_has_two_bars_for_each_width():
 
     assert figure.table["variance"].tolist() == [one.variance for one in spreads]
     assert figure.table["unscaled_largest"].tolist() == [one.unscaled.largest for one in spreads]
-    assert "d_k 64:" in figure.description
+    assert "dₖ 64:" in figure.description
 
 
 @pytest.mark.parametrize("dark", some([False, True], 1))

@@ -187,7 +187,7 @@ def test_why_the_scale_says_what_was_measured_and_why():
     app = page_of("scratch", part="Why the scale", dk="256")
     (spread,) = walk.dot_product_variance((256,))
 
-    assert table(app, "500 random queries, d_k = 256") == [
+    assert table(app, "500 random queries, dₖ = 256") == [
         ["variance of the scores", digits(spread.variance), digits(spread.scaled_variance)],
         ["largest weight", digits(spread.unscaled.largest), digits(spread.scaled.largest)],
         ["entropy (nats)", digits(spread.unscaled.entropy), digits(spread.scaled.entropy)],

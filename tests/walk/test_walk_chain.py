@@ -192,7 +192,7 @@ def test_equations_hold_what_the_call_does_and_no_more():
         "scratch", Site("encoder", 0), edits=EVERYTHING, knobs=walk.Knobs(mask_after_softmax=True, dropout_p=0.5)
     )
 
-    assert plain["scale"].text == "O = softmax(Q Kᵀ / √d_k) V"
+    assert plain["scale"].text == "O = softmax(Q Kᵀ / √dₖ) V"
     assert [part.text for part in plain["scale"].equation if part.is_current] == [" / √d_k"]
     assert edited["mask"].text == "O = softmax(mask((1.5 · tanh((Q Kᵀ · 0.4) / 1.5) + B) / 0.7)) V"
     assert wrong["mask"].text == "O = dropout(mask(softmax((1.5 · tanh((Q Kᵀ · 0.4) / 1.5) + B) / 0.7))) V"

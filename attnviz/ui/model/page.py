@@ -23,13 +23,16 @@ from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import State, read
 from attnviz.ui.shared.text import Markup, block, heading, large, plain, quiet, table, title
 
+ABOUT_THE_MODEL = """<style>[data-testid="stLayoutWrapper"]:is(:has(> .st-key-where), :has(> .st-key-line)),
+.st-key-mask-menu {display: none;}</style>"""
+"""A card is of the model as it is: no layer, head, mask or change is chosen above it."""
+
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines)
-    with suppress(AttnvizError):  # what cannot be run has a card, too
-        bar.predict()
-        with bar.export:
-            everything.menu(bar.at)
+    st.html(ABOUT_THE_MODEL)
+    with suppress(AttnvizError), bar.export:  # what cannot be run has a card, too
+        everything.menu(bar.at)
     if source.facts:
         _pretrained(source, bar.at)
     elif source.one_run:
@@ -91,16 +94,18 @@ def _items(sentences: Iterable[str]) -> None:
 
 def _pretrained(source: Source, at: Look) -> None:
     """Of a model of Hugging Face: how it is made, and what its heads look like. What they do was not measured here."""
-    with st.container(width=620):
-        title(source.name)
-        large(words.PRETRAINED)
-        for sentence in filter(None, (source.read_only, source.unseen)):
-            large(sentence)
-        table(source.described(), numbers=(1,))
-        with suppress(AttnvizError):
-            heads.by_weights(at)
-        if st.button(words.ALL_HEADS, key="all heads", icon=":material/arrow_forward:"):
-            pages.go_to("Overview")
+    title(source.name)
+    for sentence in filter(None, (words.PRETRAINED, source.read_only, source.unseen)):
+        large(sentence)
+    with st.container(horizontal=True, gap="large"):
+        with st.container(key="card measured"):
+            with suppress(AttnvizError):
+                heads.by_weights(at)
+            if st.button(words.ALL_HEADS, key="all heads", icon=":material/arrow_forward:"):
+                pages.go_to("Overview")
+        with st.container(key="card made"):
+            heading(words.SIZES)
+            table(source.described(), numbers=(1,))
 
 
 def _card(source: Source, card: Card) -> None:
@@ -109,7 +114,7 @@ def _card(source: Source, card: Card) -> None:
     heading(words.HEADS_DO)
     heads.table_of(card)
     with st.container(horizontal=True, gap="large"):
-        with st.container(width=620):
+        with st.container(key="card measured"):
             heading(words.HOW_WELL)
             rows = [(one.what, percent(one.value), _goal(one)) for one in card.measured]
             table(rows, words.MEASURED, numbers=(1,))
@@ -117,7 +122,7 @@ def _card(source: Source, card: Card) -> None:
             st.code(card.command, language=None, wrap_lines=True)
             heading(words.CANNOT)
             _items(card.cannot)
-        with st.container(width=560):
+        with st.container(key="card made"):
             if card.curve:
                 heading(words.HOW_LEARNED)
                 _curve(source, card)

@@ -19,7 +19,7 @@ from attnviz.ui.steps.walked import Walk, elsewhere
 
 MATRIX, REFUSED = kept("matrix", "query"), kept("not edited", "")
 
-CALLED = {"query": "Q", "key": "K", "value": "V", "w_q": "W_Q", "w_k": "W_K", "w_v": "W_V", "w_o": "W_O"}
+CALLED = {"query": "Q", "key": "K", "value": "V"} | words.MATRICES
 
 
 def edit(at: Walk) -> None:

@@ -26,10 +26,10 @@ HEAD_OFF = "This head is off: zeros are handed on instead."
 BY_DIMENSION = "The query {query} ({position}), dimension by dimension"
 SIGNS = "A dimension in which q and k have the same sign raises the score; opposite signs lower it."
 
-WIDTH, WIDTH_HERE = "d_k", "d_k (of this model: {own})"
-RANDOM_QUERIES, UNSCALED, SCALED = "500 random queries, d_k = {d_k}", "q·k as it is", "q·k / √d_k"
+WIDTH, WIDTH_HERE = "dₖ", "dₖ (of this model: {own})"
+RANDOM_QUERIES, UNSCALED, SCALED = "500 random queries, dₖ = {d_k}", "q·k as it is", "q·k / √dₖ"
 VARIANCE, LARGEST, ENTROPY, GRADIENT = "variance of the scores", "largest weight", "entropy (nats)", "softmax gradient"
-IN_THEORY = "In theory the variance of q·k is d_k = {d_k}, and of q·k / √d_k it is 1."
+IN_THEORY = "In theory the variance of q·k is dₖ = {d_k}, and of q·k / √dₖ it is 1."
 
 REORDER = "Put the words in another order. Does each word get another output, or the same one in another place?"
 TOO_LONG_TO_REORDER = "This sentence has {length:,} tokens; words are permuted for up to {most}."
@@ -40,6 +40,7 @@ ON, OFF, YES, NO = "on", "off", "yes", "no"
 CAUSAL_ORDER = "A causal mask looks at the order, too: with it the output changes even without positions."
 EDITED_ORDER = "Numbers set by hand in Q, K or V stay at their places, so they also tell places apart."
 
+MATRICES = {"w_q": "weights of Q", "w_k": "weights of K", "w_v": "weights of V", "w_o": "output weights"}
 MATRIX, RESET_NUMBERS, EDITED_NUMBER = "Matrix", "Reset {numbers}", "edited number"
 TYPE_A_NUMBER = "Type a number: everything from here on is computed again. The link keeps what was typed."
 RANDOM_ONLY = "Only the numbers of random weights can be edited."
@@ -60,11 +61,11 @@ COST_MEANS = (
 # Try changes
 
 TRY = "Try changes"
-DIVIDE, TEMPERATURE = "Divide by √d_k (the model's own scale)", "Temperature"
+DIVIDE, TEMPERATURE = "Divide by √dₖ (the model's own scale)", "Temperature"
 MASK_AFTER, NO_MASK = "Mask after the softmax (wrong)", "This call has no mask. Set one above."
 MASKING, FILLS = "Masking", {"replace": "replace with −∞", "add": "add −1e9"}
 DROPOUT, SEED = "Dropout", "Seed"
-WAYS = {"positions": "Positions", "bias": "Biases", "cloned": "Clone W_Q as W_K, W_V, W_O"}
+WAYS = {"positions": "Positions", "bias": "Biases", "cloned": "Same weights for Q, K, V and the output"}
 """By settings of a model, how its weights are made in another way."""
 ROW, ROW_SUM = "row of the query", "row sum"
 BEFORE, NOW, AFTER, ORIGINAL = "before", "now", "after", "as it begins"
@@ -85,15 +86,15 @@ WHY = {
     "a mask or a bias that looks at the order, words in another order give the same outputs in that order.",
     "input": "Attention reads what the layers below made of the tokens. In the first layer these are the tokens "
     "themselves, in many models normalized.",
-    "project": "Each token becomes a query, a key and a value. First project, then split: each W is one "
-    "d_model × H·d_k matrix for all heads. Equal to one narrow matrix per head, side by side.",
+    "project": "Each token becomes a query, a key and a value. First project, then split: the weights of each are one "
+    "d_model × H·dₖ matrix for all heads. Equal to one narrow matrix per head, side by side.",
     "split": "The vectors are split into heads: no head sees another head's columns. Splitting only renames columns: "
-    "(B, n, H·d_k) becomes (B, H, n, d_k).",
+    "(B, n, H·dₖ) becomes (B, H, n, dₖ).",
     "products": "Each cell is one number: how well a query and a key agree. The table is (B, H, Q, K): one square per "
     "head.",
-    "scale": "Dividing by √d_k keeps scores small, however wide the vectors are. q·k adds up d_k products. If they are "
-    "independent with variance 1, the sum has variance d_k: with wider vectors scores grow, the softmax gives one key "
-    "everything, and its gradient vanishes. Divided by √d_k, the variance is 1 again, whatever d_k is.",
+    "scale": "Dividing by √dₖ keeps scores small, however wide the vectors are. q·k adds up dₖ products. If they are "
+    "independent with variance 1, the sum has variance dₖ: with wider vectors scores grow, the softmax gives one key "
+    "everything, and its gradient vanishes. Divided by √dₖ, the variance is 1 again, whatever dₖ is.",
     "softcap": "Some models bend scores so that they never leave a bound.",
     "bias": "A bias is added to scores by where tokens stand. It is no mask: it makes cells weaker or "
     "stronger, not impossible.",
@@ -106,14 +107,14 @@ WHY = {
     "dropout": "In training some weights are set to 0 and the others raised. Rows then do not sum to 1.",
     "values": "Each query gets the mean of all values, weighted by its row.",
     "concat": "The outputs of the heads stand side by side. Heads have not met until here.",
-    "output": "W_O mixes the heads and leads back to d_model numbers. They are added to what came in.",
+    "output": "The output weights mix the heads and lead back to d_model numbers. They are added to what came in.",
 }
 """By the key of a stage; its first sentence says what the step does."""
 
 WHY_SCALE = (
-    "Dividing by √d_k keeps the variance of scores at 1 for every d_k. q·k is a sum of d_k products. The product of "
+    "Dividing by √dₖ keeps the variance of scores at 1 for every dₖ. q·k is a sum of dₖ products. The product of "
     "two independent numbers of mean 0 and variance 1 has variance 1; if the products are independent, too, the sum "
-    "has variance d_k: scores spread as √d_k. Unscaled, in wide vectors the largest score leads by so much that the "
+    "has variance dₖ: scores spread as √dₖ. Unscaled, in wide vectors the largest score leads by so much that the "
     "softmax gives it nearly everything; then no small change of a score moves a weight, the gradient is nearly 0, and "
     "nothing is learned."
 )
@@ -126,6 +127,7 @@ INFLUENCE = (
     "and only switching something off shows what the model does without it."
 )
 CLONES = (
-    "With W_Q = W_K (as when one layer is cloned) scores are symmetric, and most tokens prefer themselves: that is why "
-    "all projections begin as independent random numbers. Try it under “Try changes” with the model 'scratch'."
+    "With the same weights for Q and K (as when one layer is cloned) scores are symmetric, and most tokens prefer "
+    "themselves: that is why all projections begin as independent random numbers. Try it under “Try changes” with the "
+    "model 'scratch'."
 )
