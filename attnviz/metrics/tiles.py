@@ -142,11 +142,11 @@ class Tiles:
         if self.largest_alone:
             self.largest[tiles] = self.largest[tiles].maximum(lines.amax(1).view(shape).amax(2))
             return
-        self.sums[tiles] += lines.sum(1).view(shape).double().sum(2)
+        self.sums[tiles] += lines.sum(1).view(shape).sum(2, dtype=torch.float64)
         most, column = lines.amax(1).view(shape).max(2)
         starts = torch.arange(down.count)[:, None] * down.size, torch.arange(across.count) * across.size
         chosen = (starts[1] + column)[:, None].expand(-1, down.size, -1)
-        row = lines.gather(2, chosen).argmax(1)
+        row = _first(lines.gather(2, chosen), most)
         before = self.largest[tiles]
         stays = (most <= before) | before.isnan()
         before.copy_(before.where(stays, most))
@@ -164,3 +164,11 @@ class Tiles:
             more = [*(places[index.numpy()] for places, index in zip(where, self.at, strict=True)), self.sums.numpy()]
         arrays = self.largest.numpy(), *more, np.outer(*sizes), self.open.numpy()
         return Pooled(*firsts, self.tile, *arrays)
+
+
+def _first(cells: Tensor, most: Tensor) -> Tensor:
+    """The first row of each tile's column (r, R, c) that holds its largest weight (r, c): as argmax(1), much faster."""
+    if most.isnan().any():
+        return cells.argmax(1)
+    rows = torch.arange(cells.shape[1], dtype=torch.int32)[:, None]
+    return torch.where(cells == most[:, None], rows, cells.shape[1]).amin(1).long()

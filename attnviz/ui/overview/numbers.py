@@ -47,6 +47,9 @@ SORT = choice("sort", {LAYER: LAYER} | NAMES, LAYER)
 AT_ONCE = 2**26
 """Weights of all heads that are measured unasked: 8 heads of 2,900 tokens."""
 
+BYTES = 134_000_000
+"""What measuring holds at most: blocks of rows, whatever the text."""
+
 MEASURED: Setting[tuple | None] = kept("numbers of all heads", None)
 """Of which run and sentence the numbers of many weights were asked for."""
 
@@ -121,8 +124,8 @@ def _measured(at: Look) -> pd.DataFrame:
 
 @cache.kept
 def _cost(record: Record, sentence: int) -> Estimate:
-    """What it takes to measure every head: blocks of rows, whatever the text."""
-    return Estimate(max(step.shape[2] for step in record.steps), seconds(record, sentence), 0, 0)
+    """What it takes to measure every head."""
+    return Estimate(max(step.shape[2] for step in record.steps), seconds(record, sentence), BYTES, 0)
 
 
 def _metrics(source: Source, record: Record, sentence: int) -> pd.DataFrame:
