@@ -3,13 +3,12 @@
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test asks another host for anything
+os.environ["OMP_NUM_THREADS"] = os.environ.get("ATTNVIZ_TEST_THREADS", "1")  # here and in what is started: as the app
 
 import pytest
 import torch
 from examples import FEWER, USUAL
 from hypothesis import HealthCheck, settings
-
-torch.set_num_threads(int(os.environ.get("ATTNVIZ_TEST_THREADS", 1)))  # one, as the app: more fight for cores
 
 settings.register_profile(
     "attnviz", max_examples=FEWER, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

@@ -1,9 +1,13 @@
 """A running app and a real Chromium. A test fails on any error in the console, and on any request to another host."""
 
+import os
+import time
 from pathlib import Path
 
 import driver
+import psutil
 import pytest
+from filelock import FileLock
 from playwright.sync_api import expect
 
 expect.set_options(timeout=60_000)
@@ -16,17 +20,32 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory):
-    """The address of a running app; at the end it must still be alive."""
-    port = driver.free_port()
-    with (tmp_path_factory.mktemp("server") / "log.txt").open("w+") as log:
-        process = driver.start_app(port, log)
-        yield f"http://127.0.0.1:{port}"
-        alive = process.poll() is None
-        process.terminate()
-        process.wait(timeout=20)
-        log.seek(0)
-        assert alive, log.read()
+def server(tmp_path_factory, worker_id):
+    """The address of a running app, one for all processes of a run; at the end it must still be alive.
+
+    Who comes first starts it, and ends it once nobody uses it any more.
+    """
+    of_run = tmp_path_factory.getbasetemp()
+    folder = (of_run if worker_id == "master" else of_run.parent) / "server"
+    folder.mkdir(exist_ok=True)
+    lock, address, here = FileLock(folder / "lock"), folder / "address", folder / f"{os.getpid()}.user"
+    with lock, (folder / "log.txt").open("a") as log:
+        here.touch()
+        if starts := not address.exists():
+            process = driver.start_app(port := driver.free_port(), log)
+            address.write_text(f"http://127.0.0.1:{port}")
+    yield address.read_text()
+    with lock:
+        here.unlink()
+    while starts and address.exists():
+        with lock:
+            if not any(psutil.pid_exists(int(user.stem)) for user in folder.glob("*.user")):
+                address.unlink()
+                alive = process.poll() is None
+                process.terminate()
+                process.wait(timeout=20)
+                assert alive, (folder / "log.txt").read_text()
+        time.sleep(0.1)
 
 
 @pytest.fixture(scope="session")

@@ -19,10 +19,14 @@ ROOT = Path(__file__).parents[2]
 FLAGS = [
     *"--no-sandbox --disable-gpu --disable-software-rasterizer --disable-quic --no-first-run".split(),
     *"--disable-background-networking --disable-component-update --disable-sync".split(),
+    "--force-prefers-reduced-motion",
     "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,PaintHolding,MediaRouter",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
-"""No other host is found, not even by its number; the address bar, which nobody sees, loads no pages of its own."""
+"""No other host is found, not even by its number; the address bar, which nobody sees, loads no pages of its own.
+
+Nothing moves on its way, as a person may ask of a browser: no frames are painted that no test looks at.
+"""
 
 ASKED_AT_EACH_LEVEL = ("/_stcore/health", "/_stcore/host-config")
 """Where Streamlit looks for its server: below the page first, which is not found, then above."""
