@@ -62,7 +62,7 @@ def _install(folder: Path) -> None:
     python = folder / "env" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
     pip = [sys.executable, "-m", "pip", "--python", python]
-    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", wheel], check=True)
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", "--no-compile", wheel], check=True)
     (packages,) = folder.glob("env/lib/*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     (folder / "elsewhere").mkdir()
