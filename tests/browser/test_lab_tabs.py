@@ -14,7 +14,7 @@ def open_tab(page, server, tab: str, **link) -> None:
 def test_a_causal_mask_inverted_by_mistake_is_named_turns_the_leak_test_red_and_is_mended(page, server):
     """From the opening state: the mistake has a name, leaks, is taken back, and the right call can be copied."""
     open_tab(page, server, "Compose", model="scratch")
-    page.get_by_role("tab", name="Conventions").click()
+    page.get_by_role("radio", name="Conventions").click()
 
     expect(page.get_by_role("alert")).to_contain_text("a causal mask with open and blocked swapped")
 
@@ -27,7 +27,7 @@ def test_a_causal_mask_inverted_by_mistake_is_named_turns_the_leak_test_red_and_
 
     expect(page.get_by_text("No leak.", exact=True)).to_be_visible()
 
-    page.get_by_role("tab", name="Conventions").click()
+    page.get_by_role("radio", name="Conventions").click()
     page.get_by_role("radio", name="MultiheadAttention, attn_mask").click()
 
     expect(page.locator("[data-testid=stCode]").first).to_contain_text("triu(1)")
@@ -37,7 +37,7 @@ def test_a_causal_mask_inverted_by_mistake_is_named_turns_the_leak_test_red_and_
 def test_a_file_is_checked_and_one_that_is_none_gets_one_sentence(page, server):
     """A pickle is refused; numbers after it are read, with the rule that they break and its cells."""
     open_tab(page, server, "Check", checked="a file")
-    files = page.locator(".stTabs input[type=file]")
+    files = page.locator(".st-key-tab ~ * input[type=file]")
     files.set_input_files({"name": "a.npy", "mimeType": "application/octet-stream", "buffer": b"\x80\x04."})
 
     expect(page.get_by_role("alert")).to_contain_text("is damaged or no NumPy array")

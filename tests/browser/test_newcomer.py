@@ -93,7 +93,7 @@ def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
         newcomer.click(page.locator(".st-key-picture-heads .marks"), position={"x": 240, "y": 120})
         newcomer.sees("Head 1 · decoder layer 1")
     with newcomer.task("the exact numbers"):
-        newcomer.click(page.get_by_text("Numbers: this head"))
+        newcomer.click(page.get_by_text("Numbers", exact=True))
         expect(page.get_by_test_id("stDataFrame").first).to_be_visible()
     with newcomer.task("a link for a friend"):
         newcomer.press("Copy link")

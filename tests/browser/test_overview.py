@@ -63,7 +63,7 @@ def test_a_head_opens_with_its_model_and_heads_are_framed_with_the_keyboard(page
         page.keyboard.press(key)
 
     expect_link(page, "site=e0&show=2")
-    page.get_by_role("tab", name="All heads").click()
+    page.get_by_role("radio", name="All heads").click()
 
     frame(page, "Head 2 · encoder layer 0")
 

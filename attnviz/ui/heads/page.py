@@ -9,6 +9,7 @@ from attnviz import figures, views
 from attnviz.charts.size import size_of
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
+from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.ui.heads import forms, words
 from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, runs, says, toolbar, zoom
@@ -31,18 +32,19 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     with right:  # first: of a long text each map takes seconds
         forms.controls(form, at)
         figure, key = forms.figure(form, at, shown), forms.KEYS[form]
-        with bar.export:
-            pictures.take_away(figure, key, more=partial(everything.button, at, (figure,)))
         with st.container(horizontal=True, gap="small", key="drawn"):
             pictures.picture(figure, key, select="cell", on_select=forms.select(form), on_zoom=zoom.asked)
             with st.container(width="stretch", key="beside"):
                 edits.elsewhere(at)
                 findings.of_head(at)
                 forms.said(form, at, shown["view"])
-                says.panel(at)
-        pictures.numbers(figure, key, words.THIS_HEAD)
+                effect = says.panel(at)
     with left:
-        _every(at, shown, zoom.framed(at) if form == "map" else {})
+        every = _every(at, shown, zoom.framed(at) if form == "map" else {})
+    drawn = {words.THIS_HEAD: (figure, key), words.ALL_HEADS: (every, "heads")} | effect
+    pictures.numbers_of_one(drawn, key)
+    with bar.export:
+        pictures.take_one(drawn, key, more=partial(everything.button, at, (figure,)))
 
 
 def _tiles(site: Site, head: int | str, sentence: int, record: Record) -> None:
@@ -52,7 +54,7 @@ def _tiles(site: Site, head: int | str, sentence: int, record: Record) -> None:
         seen.cells([head], tile)
 
 
-def _every(at: Look, shown: dict, framed: dict) -> None:
+def _every(at: Look, shown: dict, framed: dict) -> Figure:
     """All heads of the site, to choose one and to switch some off."""
     where = {"sentence": at.sentence, "view": shown["view"], "room": look.room()}
     drawn = where | {"dark": at.dark, "domain": shown["domain"]} | framed
@@ -65,5 +67,4 @@ def _every(at: Look, shown: dict, framed: dict) -> None:
     with st.container(key="thumbnails"), runs.beside():
         pictures.picture(figure, "heads", select="head", on_select=look.select_head)
         edits.eyes(at, figures.corners(at.record, at.site, **where))
-    pictures.take_away(figure, "heads", words.ALL_HEADS)
-    pictures.numbers(figure, "heads", words.ALL_HEADS)
+    return figure

@@ -1,6 +1,6 @@
 """Figures on a page: drawn, as numbers, and exported."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -28,6 +28,7 @@ MOST_LACKING = 8
 
 SIZE = kept("size", "2x")
 USE = kept("use", "screen")
+WHICH = kept("which picture", "")
 FAILED: Setting[list[str] | None] = kept("not made", None)
 """Why a file could not be made: a list, as it is filled while no page runs."""
 
@@ -129,19 +130,29 @@ def part(title: str, key: str, opened: bool = False, *, titled: bool = True) -> 
 def numbers(figure: Figure, key: str, what: str = "") -> None:
     """The same numbers as a table, folded. Where a row is a cell, choosing it selects the cell: by keyboard, too."""
     with folded(words.NUMBERS_OF.format(what=what) if what else words.NUMBERS, key=f"numbers {key}") as is_open:
-        if not is_open:
-            return
-        table, options = figure.table, {}
+        if is_open:
+            _table(figure, key)
 
-        def chosen() -> None:
-            rows = state.event(key=f"table {key}")["selection"]["rows"]
-            state.put(CELL, cell_of(table.iloc[rows[0]].to_dict()) if rows else None)
 
-        if {"query", "key"} <= set(table.columns):
-            options = {"on_select": chosen, "selection_mode": "single-row"}
-        st.dataframe(table, hide_index=True, key=f"table {key}", **options)
-        if remark := table.attrs.get("note"):
-            st.caption(remark)
+def numbers_of_one(drawn: Mapping[str, tuple[Figure, str]], key: str) -> None:
+    """The numbers of all pictures of a page, folded: of one at a time; see `take_one`."""
+    with folded(words.NUMBERS, key=f"numbers {key}") as is_open:
+        if is_open:
+            _table(*drawn[_one(drawn, key, "numbers")])
+
+
+def _table(figure: Figure, key: str) -> None:
+    table, options = figure.table, {}
+
+    def chosen() -> None:
+        rows = state.event(key=f"table {key}")["selection"]["rows"]
+        state.put(CELL, cell_of(table.iloc[rows[0]].to_dict()) if rows else None)
+
+    if {"query", "key"} <= set(table.columns):
+        options = {"on_select": chosen, "selection_mode": "single-row"}
+    st.dataframe(table, hide_index=True, key=f"table {key}", **options)
+    if remark := table.attrs.get("note"):
+        st.caption(remark)
 
 
 def lent(value: T, key: str) -> Callable[[], T]:
@@ -191,37 +202,59 @@ def _file(figure: Callable[[], Figure], name: str, options: dict[str, int | str]
 
 def take_away(figure: Figure, key: str, what: str = "", *, more: Callable[[], None] | None = None) -> None:
     """One button that opens every way to save a figure; `more` draws what else can be saved, under the formats."""
-    menu = st.popover(
-        words.EXPORT_OF.format(what=what) if what else words.EXPORT,
-        icon=":material/download:",
-        on_change="rerun",
-        key=f"take {key}",
-    )
-    if not menu.open:
-        return
+    take_one({what: (figure, key)}, key, words.EXPORT_OF.format(what=what) if what else words.EXPORT, more=more)
+
+
+def take_one(
+    drawn: Mapping[str, tuple[Figure, str]],
+    key: str,
+    title: str = words.EXPORT,
+    *,
+    more: Callable[[], None] | None = None,
+) -> None:
+    """One button for all pictures of a page, as every button costs time at each click: one is chosen, then saved.
+
+    Args:
+        drawn: each figure and its key on the page, by what it is called.
+    """
+    menu = st.popover(title, icon=":material/download:", on_change="rerun", key=f"take {key}")
+    if menu.open:
+        with menu:
+            _ways(*drawn[_one(drawn, key, "take")], more)
+
+
+def _one(drawn: Mapping[str, tuple[Figure, str]], key: str, where: str) -> str:
+    """Which picture of several: one choice for files and for numbers."""
+    name = state.one_of(WHICH, drawn)
+    if len(drawn) > 1:
+        control(st.segmented_control, words.PICTURE, WHICH, [*drawn], shown=name, at=f"{where} {key}")
+    return name
+
+
+def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
+    """Every way to save a figure."""
     from attnviz import export
 
     anew = replace(figure, style=replace(figure.style, room=None))  # it holds nothing yet of what a file needs
     shown = lent(anew, key)
-    with menu:
-        use = control(st.segmented_control, words.MADE_FOR, USE, ("screen", *export.PRESETS), at=key)
-        if use in export.PRESETS:
-            st.caption(export.PRESETS[use].label)
-        size = control(st.segmented_control, words.PNG_SIZE, SIZE, SIZES, at=key)
-        with st.container(key=f"formats {key}"):
-            preset = {"preset": use} if use in export.PRESETS else {}
-            for name in export.FORMATS:
-                _format(figure, shown, name, key, preset | (SIZES[size] if name == "png" else {}))
-        if more:
-            more()
-        not_made()
-        if lacks := export.lacking(figure.caption):
-            many = f"{', '.join(lacks[:MOST_LACKING])}{', …' * (len(lacks) > MOST_LACKING)}"
-            quiet(words.NO_FONT.format(characters=many))
-        st.caption(words.CAPTION)
-        st.code(figure.caption, None, wrap_lines=True, width=560)
-        _code(figure)
-        st.caption(words.ADDRESS)
+    use = control(st.segmented_control, words.MADE_FOR, USE, ("screen", *export.PRESETS), at=key)
+    if use in export.PRESETS:
+        st.caption(export.PRESETS[use].label)
+    size = control(st.segmented_control, words.PNG_SIZE, SIZE, SIZES, at=key)
+    with st.container(key=f"formats {key}"):
+        preset = {"preset": use} if use in export.PRESETS else {}
+        for name in export.FORMATS:
+            _format(figure, shown, name, key, preset | (SIZES[size] if name == "png" else {}))
+    if more:
+        more()
+    not_made()
+    if lacks := export.lacking(figure.caption):
+        many = f"{', '.join(lacks[:MOST_LACKING])}{', …' * (len(lacks) > MOST_LACKING)}"
+        quiet(words.NO_FONT.format(characters=many))
+    st.caption(words.CAPTION)
+    st.code(figure.caption, None, wrap_lines=True, width=560)
+    _code(figure)
+    st.caption(words.ADDRESS)
 
 
 def _format(figure: Figure, shown: Callable[[], Figure], name: str, key: str, options: dict[str, int | str]) -> None:

@@ -184,28 +184,27 @@ STEPS, NEXT, OUTPUT, BLANKS, BLANK, LABELS, ALIKE = KEYS
 EFFECT = choice("effect", tuple(KEYS), of="model")
 
 
-def panel(at: Look) -> None:
-    """One figure, and a choice of which if the model says anything."""
+def panel(at: Look) -> dict[str, tuple[Figure, str]]:
+    """One figure, and a choice of which if the model says anything; gives it and its key, by its name."""
     if at.source.alone and at.before is not None:
         quiet(words.FILE_ALONE)
-        return
+        return {}
     effect = one_of(choices(at.record, at.sentence), words.PREDICTION)
     if effect == OUTPUT and at.before is None:
         if at.record.provenance != "random":
             fixed = at.record.read_only or at.source.alone
             run = words.ONE_RUN if at.source.one_run else words.UNCHANGED
             quiet(run if fixed else f"{run} {words.TRY_A_CHANGE}")
-        return
+        return {}
     try:
         figure = drawn(effect, at.record, at.before, at.position, sentence=at.sentence, dark=at.dark)
     except ShapeError as error:  # the model wrote another text
         quiet(str(error))
-        return
+        return {}
     pictures.picture(figure, KEYS[effect])
     if effect == OUTPUT:
         quiet(figure.description)
-    pictures.take_away(figure, KEYS[effect], KEYS[effect])
-    pictures.numbers(figure, KEYS[effect], effect)
+    return {effect: (figure, KEYS[effect])}
 
 
 def choices(record: Record, sentence: int = 0) -> list[str]:

@@ -160,14 +160,13 @@ def pick(title: str, setting: Setting[T], options: list, **behavior: Any) -> Any
     return control(st.pills, title, setting, options, **behavior)
 
 
-def tabs(setting: Setting[str | None], parts: Mapping[str, Callable[[], None]], opening: str | None = None) -> None:
-    """Tabs, and what is in the open one. Which one that is stands in the link; `opening` is open if nobody chose."""
-    for place, draw in zip(
-        control(st.tabs, [*parts], setting, shown=get(setting) or opening), parts.values(), strict=True
-    ):
-        if place.open:
-            with place:
-                draw()
+def tabs(setting: Setting[str | None], parts: Mapping[str, Callable[[], T]], opening: str | None = None) -> T:
+    """Names in a row, and what belongs to the chosen one, which stands in the link; `opening` where nobody chose.
+
+    The style sheet draws them as tabs: those of Streamlit are 150 components more in each rendering of the page.
+    """
+    shown = get(setting) or opening or next(iter(parts))
+    return parts[control(st.segmented_control, words.PARTS, setting, [*parts], shown=shown, lead="")]()
 
 
 def event(key: str) -> Any:

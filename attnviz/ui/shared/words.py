@@ -3,7 +3,7 @@
 # Names that many places share
 
 BACK, NEXT, QUERY, HANDOUT, EVIDENCE = "Back", "Next", "Query", "Handout", "Evidence"
-PAGES = "Pages"
+PAGES, PARTS, PICTURE = "Pages", "Parts of the page", "Picture"
 CANCEL, CLOSE, UNDO, REDO = "Cancel", "Close", "Undo", "Redo"
 HEAD_AT, HEAD_OF, HEADS_OF = "{site} head {head}", "{site}, head {head}", "{site}, heads {heads}"
 

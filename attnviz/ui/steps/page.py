@@ -1,6 +1,5 @@
 """One attention call step by step: every number from tokens to output."""
 
-from contextlib import nullcontext
 from functools import partial
 
 import streamlit as st
@@ -53,28 +52,31 @@ def _chain(bar: Bar, at: Walk) -> None:
         with st.container(width="stretch" if phone else 300, key="play"), tried as is_open:
             if is_open:
                 play.play(at)
+    row = parts.parts(at)
+    drawn = {words.THIS_STEP: (figure, "stage"), words.SMALL_STEPS: (whole, "rail"), words.THIS_QUERY: (row, "row")}
+    there = {name: one for name, one in drawn.items() if one[0] is not None}
     with bar.export:
-        everything.menu(at, tuple(filter(None, (whole, figure))), partial(handout.button, at, every))
-    parts.parts(at)
+        pictures.take_one(there, "everything", more=partial(_more, at, every, tuple(filter(None, (whole, figure)))))
+
+
+def _more(at: Walk, every: tuple[Stage, ...], shown: tuple[Figure, ...]) -> None:
+    """What else can be saved."""
+    handout.button(at, every)
+    everything.button(at, shown)
 
 
 def _all_steps(at: Walk, whole: Figure, every: tuple[Stage, ...]) -> None:
-    """The rail of all steps, and what of them can be exported."""
+    """The rail of all steps."""
     with pictures.part(words.ALL_STEPS.format(count=len(every)), "all steps", titled=False) as is_open:
         if is_open:
             rail.rail(whole, every)
             quiet(words.CLICK_A_STEP)
-    pictures.take_away(whole, "rail", words.SMALL_STEPS)
 
 
 def _one_step(at: Walk, every: tuple[Stage, ...], chosen: int) -> Figure | None:
     """The chosen step, large."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        rail.turn(every, chosen)
-        menu = None if look.room() else st.container(width="content")
+    rail.turn(every, chosen)
     figure = rail.stage(at, every[chosen])
     if figure is not None:
-        with menu or nullcontext():
-            pictures.take_away(figure, "stage")
         pictures.numbers(figure, "stage")
     return figure

@@ -30,15 +30,17 @@ USUAL = 64
 """The d_k to begin with where that of the model is not known."""
 
 
-def parts(at: Walk) -> None:
-    """All tabs, and what is in the open one. Which one that is stands in the link."""
+def parts(at: Walk) -> Figure | None:
+    """All tabs, and what is in the open one; gives its figure, if it can be saved."""
 
-    def tab(draw: Callable[[Walk], None]) -> Callable[[], None]:
+    def tab(draw: Callable[[Walk], Figure | None]) -> Callable[[], Figure | None]:
         if at.source.read_only and draw not in (scale, order.order):
             return partial(elsewhere, at.source.read_only)
         return partial(draw, at)
 
-    tabs(PART, dict(zip(words.TABS, map(tab, (row, neurons, scale, order.order, numbers.edit, checks)), strict=True)))
+    return tabs(
+        PART, dict(zip(words.TABS, map(tab, (row, neurons, scale, order.order, numbers.edit, checks)), strict=True))
+    )
 
 
 def of_cell(at: Walk) -> None:
@@ -53,13 +55,11 @@ def of_cell(at: Walk) -> None:
     in_words(words.GIVES.format(query=who, share=given, key=whom, steps=together))
 
 
-def row(at: Walk) -> None:
-    """One query worked in full."""
+def row(at: Walk) -> Figure:
+    """One query worked in full; gives its figure."""
     found, key, (queries, keys) = at.worked, at.looked_at, at.tokens
     figure = figures.row(at.record, at.site, at.head, found, sentence=at.sentence, key=key, dark=at.dark)
-    with st.container(horizontal=True, vertical_alignment="center"):
-        large(words.SHARES.format(query=queries[at.query].text, position=at.query))
-        pictures.take_away(figure, "row")
+    large(words.SHARES.format(query=queries[at.query].text, position=at.query))
     if at.knobs.in_words:
         quiet(words.WITHOUT_CHANGES.format(changes=", ".join(at.knobs.in_words)))
     with st.container(horizontal=True, gap="large"):
@@ -67,6 +67,7 @@ def row(at: Walk) -> None:
             shares(at, found, keys, key)
         with st.container(width=660):
             _vectors(at, found, keys, key)
+    return figure
 
 
 def shares(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> None:

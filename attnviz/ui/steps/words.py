@@ -3,6 +3,7 @@
 # The steps, and the one that is large
 
 ALL_STEPS, SMALL_STEPS = "All {count} steps", "all steps"
+THIS_STEP, THIS_QUERY = "this step", "this query"
 CLICK_A_STEP = "Click a step. Point at a cell: all steps show its number. Of vectors, 16 numbers are drawn."
 STEP, PROJECTION, SHAPE_OF_ALL = "Step", "Projection", "Shape of the whole: {shape}"
 
