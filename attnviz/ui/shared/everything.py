@@ -21,13 +21,12 @@ OF_MODEL = (pretrained.MODEL, pretrained.HF, examples.TEXT, look.STEP, changes.C
 """What says which run it is: the file is that run, and what was changed in it."""
 
 
-def menu(at: Look, shown: Sequence[Figure] = (), more: Callable[[], None] = lambda: None) -> None:
-    """The menu of a page that has no figure of its own to export there; `more` draws what else can be saved, first."""
+def menu(at: Look) -> None:
+    """The menu of a page that has no figure of its own to export there."""
     place = st.popover(words.EXPORT, icon=":material/download:", on_change="rerun", key="take everything")
     if place.open:
         with place:
-            more()
-            button(at, shown)
+            button(at)
 
 
 def above(at: Look, figure: Figure, key: str, menu: DeltaGenerator) -> None:
