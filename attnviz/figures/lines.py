@@ -68,7 +68,7 @@ def drawing_of(chosen: Callable[[], Strands], seen: Seen, heads: Sequence[int | 
     """The lines, what the pointer meets, and what stands around."""
     styles = styles_of(seen, heads, style.colors)
     plan = Plan(drawn := chosen(), styles, style)
-    said = [*subtitles(seen.record, style), *drawn.seen.notes, *drawn.notes, *plan.notes]
+    said = [*subtitles(seen.record, style), *filter(None, [seen.window]), *drawn.seen.notes, *drawn.notes, *plan.notes]
     around = line_frame.around(plan, title_of(seen, heads), said)
     tables = {"lines": columns(LINE_COLUMNS, plan.lines()), "hits": columns(HIT_COLUMNS, plan.hits())}
     return Picture(_form(plan.height, plan.colors), tables | frame.tables(around))

@@ -74,7 +74,8 @@ class Strands:
             f"{what} {part.starts[0]} to {part.stops[-1] - 1} of {whole:,}" if len(part) < whole else f"all {what}"
             for what, part, whole in zip(("queries", "keys"), parts, self.whole, strict=True)
         ]
-        return [f"too many tokens for lines: {' and '.join(spans)}; the map shows all"]
+        around = "" if self.pins else ", around the strongest weight"
+        return [f"too many tokens for lines: {' and '.join(spans)}{around}; the map shows all"]
 
 
 def strands(
@@ -105,13 +106,15 @@ def strands(
 def window(
     seen: Seen, head: int | str, selected: tuple[int, int] | None, pins: frozenset[Pin], most: int = MOST_TOKENS
 ) -> Seen:
-    """Everything, or of many tokens those around what is selected: of a query alone, around its strongest key."""
+    """Everything, or of many tokens those around what is selected, of a query alone around its strongest key; where
+    nothing is, those around the strongest weight of all that is seen."""
     if max(len(seen.queries), len(seen.keys)) <= most:
         return seen
     query, key = selected or (next(iter(sorted(at for side, at in pins if side == what)), None) for what in SIDES)
     row, column = (None if at is None else part.at(at) for at, part in ((query, seen.queries), (key, seen.keys)))
     if row is None and column is None:
-        row = 0
+        query, key = seen.strongest_cell(head)
+        row, column = seen.queries.at(query), seen.keys.at(key)
     if column is None:
         column = seen.keys.at(seen.strongest_cell(head, int(seen.queries.starts[row]))[1])
     if row is None:

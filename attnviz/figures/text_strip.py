@@ -85,7 +85,11 @@ def of_token(table: pd.DataFrame, shade: Shade) -> pd.DataFrame:
 def drawing_of(shade: Shade, title: str, style: Style) -> Picture:
     """The tokens on their grounds, and what stands around them."""
     strip = _Strip(shade, domain_of(style.domain, shade.seen, shade.cells), style)
-    said = [*subtitles(shade.seen.record, style), *shade.seen.notes, *shade.notes]
+    said = [
+        *subtitles(shade.seen.record, style),
+        *shade.seen.notes,
+        *(shade.notes or filter(None, [shade.seen.window])),
+    ]
     table, around = strip.drawn(title, said)
     return Picture(_form(strip.colors), {"words of the text": table} | frame.tables(around))
 

@@ -235,6 +235,15 @@ def test_a_picked_query_of_many_brings_its_strongest_key_along():
     assert max(drawn(chart), key=lambda row: row["opacity"])["key"] == 170
 
 
+def test_of_many_tokens_those_around_the_strongest_weight_are_drawn_where_nothing_is_selected():
+    record = record_of([f"w{i}" for i in range(200)], scores={(0, 150, 20): 9.0})
+    chart = lines(record, SITE, [0])
+
+    strongest = max(drawn(chart), key=lambda row: row["opacity"])
+    assert (strongest["query"], strongest["key"]) == (150, 20)
+    assert "keys 0 to 63 of 200, around the strongest weight; the map shows all" in " ".join(said(chart))
+
+
 def test_the_specification_stays_while_everything_else_changes():
     """Heads, picked tokens, thresholds and masks are data: nothing is built anew."""
     one = lines(record_of(WORDS), SITE, [0])

@@ -28,6 +28,18 @@ def test_a_link_shows_a_part_of_a_map_and_says_which():
     ]
 
 
+@pytest.mark.parametrize("form", ["lines", "text"])
+def test_lines_and_text_show_the_part_that_is_zoomed_into(form):
+    app = opened(text=WORDS, zoom="20.29.5.14", **{"as": form})
+
+    assert not app.exception
+    said = unescape(html(app))
+    positions = {*map(int, re.findall(r"'w\d+' \((\d+)\)", said))}
+    assert positions <= {*range(5, 15), *range(20, 30)}
+    assert positions & {*range(5, 15)}
+    assert [b.label for b in app.button if b.label.startswith("Whole")]
+
+
 def test_crumbs_lead_back():
     app = opened(text=WORDS, zoom="10.49.0.39-20.29.5.14")
 

@@ -58,8 +58,9 @@ def whole_map() -> bool:
 
 def controls(form: str, at: Look) -> None:
     """What can be chosen of this form alone."""
-    if form == "map":
+    if form != "picture":
         zoom.crumbs(at)
+    if form == "map":
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="form"):
         if form == "lines":
@@ -118,26 +119,33 @@ def _end(now: State) -> str:
 
 def figure(form: str, at: Look, shown: dict) -> Figure:
     """The head as it was chosen to be shown."""
-    drawn = at.drawn | {"view": shown["view"]}
+    part = part_of(form, at, shown["view"])
+    drawn = at.drawn | {"view": shown["view"]} | part
+    cost = {"cost": at.cost(**part)}  # of what goes through all that is seen, also for the strongest weight of it
     if form == "lines":
         also = [head for head in state.get(ALSO) if head != at.head and head < at.source.num_heads]
         asked = {"least": state.get(LEAST_DRAWN), "pins": state.get(PINS)}
+        drawn |= {} if at.cell or asked["pins"] else cost
         return cache.drawn(figures.lines, at.record, at.site, (at.head, *also[:MOST_BESIDE]), **asked, **drawn)
     if form in ("text", "picture"):
-        asked = {"side": state.get(SIDE), "domain": shown["domain"], "chosen": _token(at, shown["view"])}
+        asked = {"side": state.get(SIDE), "domain": shown["domain"], "chosen": _token(at, shown["view"], part)}
+        drawn |= cost if asked["chosen"] is None else {}
         make = figures.patches if form == "picture" else figures.text_strip
         return cache.drawn(make, at.record, at.site, at.head, **asked, **drawn)
-    part = zoom.part(at, shown["view"])
-    drawn |= shown | part | {"zooms": True, "cost": at.cost(**part)}
-    return cache.drawn(figures.head, at.record, at.site, at.head, **drawn)
+    return cache.drawn(figures.head, at.record, at.site, at.head, **drawn | shown | cost | {"zooms": True})
 
 
-def _token(at: Look, view: View) -> int | None:
+def part_of(form: str, at: Look, view: View) -> dict[str, slice]:
+    """The rows and columns that are seen; a picture is seen whole."""
+    return {} if form == "picture" else zoom.part(at, view)
+
+
+def _token(at: Look, view: View, window: dict[str, slice]) -> int | None:
     """The token of the text: of the selected cell, else the first that is picked, else none, where it is seen."""
     end = _end(state.now())
     side = 0 if end == "query" else 1
     picked = [at.cell[side]] if at.cell else [place for one, place in sorted(state.get(PINS)) if one == end]
-    seen = views.see(at.record, at.site, sentence=at.sentence, view=view)
+    seen = views.see(at.record, at.site, sentence=at.sentence, view=view, **window)
     part = (seen.queries, seen.keys)[side]
     return next((place for place in picked if part.at(place) is not None), None)
 
@@ -177,13 +185,13 @@ _select_token = look.clicks("cell", _token_clicked, _let_go)
 
 def said(form: str, at: Look, view: View) -> None:
     """What is selected, in words, and how to select."""
+    part = part_of(form, at, view)
     where = {"sentence": at.sentence, "view": view}
     if form in ("text", "picture"):
-        seen = views.see(at.record, at.site, **where)
-        in_words(shades.in_words(shades.shade_of(seen, at.head, chosen=_token(at, view), side=state.get(SIDE))))
+        seen = views.see(at.record, at.site, **where, **part)
+        in_words(shades.in_words(shades.shade_of(seen, at.head, chosen=_token(at, view, part), side=state.get(SIDE))))
         quiet(words.CLICK[form])
         return
-    part = zoom.part(at, view) if form == "map" else {}
     pictures.cell_in_words(at, view, **part)
     if isinstance(at.head, int):
         _arithmetic(at, where | part)

@@ -40,7 +40,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
                 forms.said(form, at, shown["view"])
                 effect = says.panel(at)
     with left:
-        every = _every(at, shown, zoom.framed(at) if form == "map" else {})
+        every = _every(at, shown, zoom.framed(at) if form != "picture" else {})
     drawn = {words.THIS_HEAD: (figure, key), words.ALL_HEADS: (every, "heads")} | effect
     pictures.numbers_of_one(drawn, key)
     with bar.export:
