@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny
+from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -158,6 +159,7 @@ def synthetic(values, first):
     return shards.table(measured, Shard(0, "a.txt", first, texts, 0, 0, ""), Options(keep=4))
 
 
+@examples(15)
 @given(
     values=st.lists(st.floats(0, 40, width=32) | st.just(float("nan")), min_size=2, max_size=24),
     cuts=st.sets(st.integers(1, 23), max_size=3),

@@ -7,10 +7,8 @@ MINILM = "model=huggingface&hf=all-MiniLM-L6-v2"
 CAT = "compare?model=story&text=The+cat+sat+on+the+mat+because+it+was+tired."
 STATES = [
     "",
-    "?model=scratch&as=lines&also=1-2&pins=q1",
     "overview?model=translator&panel=Table",
     "masks?model=scratch&mask=subsequent.prefix-3.not-window-1.off-padding-5-7.painted-6_0&added=alibi&cell=3.5",
-    "masks?model=scratch&tab=Conventions",
     "steps?model=scratch&mask=subsequent&cell=3.1&knobs=dropout-0.3-1&stage=mask",
     f"{CAT}&b=model-translator",
     "model",
@@ -20,6 +18,8 @@ STATES = [
 """Links to each page as it opens, or with much on it. A new page has one here."""
 
 MORE = [
+    "?model=scratch&as=lines&also=1-2&pins=q1",
+    "masks?model=scratch&tab=Conventions",
     "?model=translator",
     "?model=story&off=d0.0",
     "?model=induction",

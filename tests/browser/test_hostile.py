@@ -121,7 +121,7 @@ def test_a_typed_text_is_drawn_or_refused_and_stays_as_typed(page, server, path,
     """
     driver.open_page(page, f"{server}/{path}?model=scratch&tokenizer={tokenizer}")
     wrong = []
-    for text in some(texts, 6):
+    for text in some(texts, 4):
         there = expected(text.text, path, tokenizer)
         if tokenizer == "words":
             assert bool(there["refused"]) == bool(text.refused)
