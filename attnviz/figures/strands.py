@@ -29,7 +29,7 @@ class Strands:
 
     Attributes:
         seen: the window they are of.
-        whole: the numbers of queries and keys, also outside of it.
+        whole: the numbers of queries and keys, also outside of it; of a part of a map, those of the part.
         heads: head of each line, counted in the order in which they were given.
         rows, columns: of `seen`.
         weights: above zero.
@@ -37,6 +37,7 @@ class Strands:
         pins: the tokens of the window that were picked out: lines end at one of them, if there are any.
         of: how many weights there are, of these tokens.
         least: the weight from which on lines were asked for; None for the strongest.
+        of_part: whether all that was seen is a part of the map.
     """
 
     seen: Seen
@@ -49,6 +50,7 @@ class Strands:
     pins: frozenset[Pin]
     of: int
     least: float | None
+    of_part: bool = False
 
     @property
     def notes(self) -> list[str]:
@@ -70,8 +72,9 @@ class Strands:
         parts = (self.seen.queries, self.seen.keys)
         if tuple(map(len, parts)) == self.whole:
             return []
+        of = "" if self.of_part else " of {:,}"
         spans = [
-            f"{what} {part.starts[0]} to {part.stops[-1] - 1} of {whole:,}" if len(part) < whole else f"all {what}"
+            f"{what} {part.starts[0]} to {part.stops[-1] - 1}{of.format(whole)}" if len(part) < whole else f"all {what}"
             for what, part, whole in zip(("queries", "keys"), parts, self.whole, strict=True)
         ]
         around = "" if self.pins else ", around the strongest weight"
@@ -100,7 +103,8 @@ def strands(
     keep = keep if least is None else keep[weights[keep] >= least]
     head, row, column = place[keep].T
     whole = len(every.queries), len(every.keys)
-    return Strands(seen, whole, head, row, column, weights[keep], found, kept, int(there.sum()), least)
+    drawn = seen, whole, head, row, column, weights[keep], found, kept, int(there.sum()), least
+    return Strands(*drawn, of_part=bool(every.window))
 
 
 def window(
