@@ -27,6 +27,9 @@ HIGH = 480
 LARGE, LARGEST, SMALLEST, GAP = 160, 96, 26, 10
 """Pixels: sides of a thumbnail of few heads, of many and of very many, and between two."""
 
+AROUND = 12
+"""Pixels of a phone beside all thumbnails."""
+
 LEFT, LABEL, KIND, APART = 64, 18, 26, 15
 """Pixels: left of a row of heads for its layer, above a thumbnail for its name, above the layers of a kind, and
 between two kinds."""
@@ -74,7 +77,7 @@ def drawing_of(
     record: Record, order: tuple[Head, ...] | None, captions: tuple[str, ...], sentence: int, style: Style
 ) -> Picture:
     """The thumbnails, by layer or in the given order."""
-    width = style.room if style.room and style.on_screen else WIDTH
+    width = style.room - AROUND if style.room and style.on_screen else WIDTH
     plan = _by_layer(record, width, style.colors) if order is None else _in_order(order, captions, width, style.colors)
     sites = dict.fromkeys(one.site for one in plan.thumbnails)
     seen = {site: views.see(record, site, sentence=sentence) for site in sites}

@@ -346,7 +346,7 @@ def test_a_read_only_model_shows_no_size_of_its_heads_step_by_step(closed):
     app = pretrained(closed, steps_page, text=CAT, stage="split", part="Why the scale")
 
     assert "Shape of the whole: (B, H, Q, dₖ)<" in html(app)
-    assert "d_k" in [one.label for one in app.select_slider]
+    assert "dₖ" in [one.label for one in app.select_slider]
 
 
 def test_a_head_can_be_switched_off_again_after_a_read_only_model(closed, folder):

@@ -19,6 +19,9 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import plain, quiet
 from attnviz.words import turned
 
+MOST_SAME = 4
+"""Words in a row that both predictions have and a phone shows all of."""
+
 
 @dataclass(frozen=True)
 class Said:
@@ -126,9 +129,17 @@ def _differing(before: str, after: str) -> tuple[str, str]:
     old, new = before.split(), after.split()
     olds, news = [], []
     for same, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        olds += [_word(word, same == "equal") for word in old[a:b]]
-        news += [_word(word, same == "equal") for word in new[c:d]]
+        olds += _words(old[a:b], same=same == "equal")
+        news += _words(new[c:d], same=same == "equal")
     return " ".join(olds), " ".join(news)
+
+
+def _words(some: list[str], *, same: bool) -> list[str]:
+    """Words that both texts have, or one alone; a phone leaves out the middle of many that both have."""
+    made = [_word(word, same) for word in some]
+    if not same or len(some) <= MOST_SAME:
+        return made
+    return [made[0], f'<span class="same">{" ".join(made[1:-1])}</span>', made[-1]]
 
 
 def _word(word: str, same: bool) -> str:

@@ -271,7 +271,7 @@ MANY_CELLS = "'{part}' paints too many cells, or none; up to {most:,} may be pai
 # The first visit
 
 CLAIM = "See where each attention head looks, and what breaks when you change it."
-LEARN = "Learn"
+LEARN = "Course"
 READ_A_MAP, HIDE_THE_FUTURE, SWITCH_OFF = "Read a map", "Hide the future", "Switch off a head"
 BECAUSE = "The cat sat on the mat because it was tired"
 ASK_BECAUSE = "A row shows where one word looks: “because” looks most at “cat”. Where does “was” look?"
