@@ -9,7 +9,8 @@ import tiny
 
 from attnviz import api
 from attnviz.cli import main, values
-from attnviz.cli.parser import FLAGS, build
+from attnviz.cli.parser import build
+from attnviz.cli.typed import FLAGS
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
 

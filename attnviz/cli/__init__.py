@@ -9,7 +9,7 @@ from functools import partial
 from typing import TextIO
 from urllib.parse import quote, urlencode
 
-from attnviz.cli import parser
+from attnviz.cli import parser, typed
 from attnviz.core.errors import AttnvizError, InputError, quoted
 
 
@@ -91,7 +91,7 @@ def _open(options: Namespace) -> int:
 
 def _link(asked: str) -> str:
     """The link that was given, or the one of a source that a person's file builds, or of a saved run."""
-    if not (parser.FILE.fullmatch(asked) or asked.lower().endswith(parser.SAVED) or os.path.isfile(asked)):
+    if not (typed.FILE.fullmatch(asked) or asked.lower().endswith(typed.SAVED) or os.path.isfile(asked)):
         return asked
     from attnviz import api, cases
     from attnviz.cli import values  # torch

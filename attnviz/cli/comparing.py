@@ -2,9 +2,9 @@
 
 import argparse
 from argparse import Namespace
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from attnviz.cli import typed
 from attnviz.core.errors import InputError
 
 if TYPE_CHECKING:  # torch: not for --help
@@ -18,7 +18,7 @@ def add(command: argparse.ArgumentParser) -> None:
     """Add the options of B."""
     other = command.add_argument_group("what it is compared with: the original model, or the same with")
     other.add_argument("--with-text", metavar="TEXT", help="another sentence")
-    other.add_argument("--with-head", type=_place, metavar="HEAD", help="another head, such as c1.2")
+    other.add_argument("--with-head", type=typed.place, metavar="HEAD", help="another head, such as c1.2")
     other.add_argument("--with-model", metavar="NAME", help="another model")
     other.add_argument("--with-step", type=int, metavar="N", help="another training step")
 
@@ -69,12 +69,3 @@ def _same_words(a: "Side", b: "Side", source: "Source", other: "Source") -> "Sid
     if not written or b.record.targets == written or source.id != other.id or source is other:
         return b
     return Side(other.run(b.record.sentences, b.record.edits, written), b.site, b.head, b.sentence)
-
-
-def _place(text: str) -> tuple[str, int, int | str]:
-    from attnviz.cli.parser import places
-
-    found: Sequence = places(text)
-    if len(found) != 1 or found[0][0] is None:
-        raise argparse.ArgumentTypeError(f"'{text[:40]}' is no head; give c1.2 or encoder0.3")
-    return found[0]

@@ -1,15 +1,13 @@
 """The commands and options of the shell."""
 
 import argparse
-import json
 import os
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from attnviz import __version__, tokenizers
-from attnviz.cli import atlas, comparing, forms
+from attnviz.cli import atlas, comparing, forms, typed
 from attnviz.core.errors import InputError, quoted
 
 ABOUT = """See what every attention head does with a sentence, in models that are trained, and what changes.
@@ -57,26 +55,7 @@ COMMANDS = {
 ALIASES = {"says": "predict", "open": "app"}
 """Other names of commands."""
 
-FLAGS = {
-    "tokenizer": "--tokenizer",
-    "sos": "--sos",
-    "d_model": "--d-model",
-    "num_heads": "--num-heads",
-    "num_layers": "--num-layers",
-    "seed": "--seed",
-    "positions": "--no-positions",
-    "bias": "--no-bias",
-}
-"""The settings of random weights. None has a default here, so that it is known which were given."""
-
-FILE = re.compile(r"(.+\.py):(\w+)")
-"""How a source is named that a function of a person's file builds."""
-
-SAVED = (".attn", ".npz", ".npy", ".csv", ".safetensors", ".json", ".txt")
-"""What the names of files of attention end in."""
-
 _ABSENT = argparse.SUPPRESS
-_KINDS = {"e": "encoder", "d": "decoder", "c": "cross"}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -134,7 +113,7 @@ def _add_lesson(command: argparse.ArgumentParser) -> None:
 
 def _add_server(command: argparse.ArgumentParser) -> None:
     port = os.environ.get("STREAMLIT_SERVER_PORT", "8501")
-    command.add_argument("--port", type=_port, metavar="N", default=port, help="where it listens (8501)")
+    command.add_argument("--port", type=typed.port, metavar="N", default=port, help="where it listens (8501)")
     address = os.environ.get("STREAMLIT_SERVER_ADDRESS", "127.0.0.1")
     whom = "who can reach it (127.0.0.1: this machine); 0.0.0.0: all, by a name in STREAMLIT_SERVER_ALLOWED_HOSTS"
     command.add_argument("--address", metavar="ADDRESS", default=address, help=whom)
@@ -171,20 +150,15 @@ def _add_json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="JSON instead of text")
 
 
-def _cell(text: str) -> tuple[int, int]:
-    ends = text.split(".")
-    if len(ends) != 2 or not all(end.isascii() and end.isdecimal() for end in ends):
-        raise argparse.ArgumentTypeError(f"'{text[:40]}' is no cell; give 7.2")
-    return int(ends[0]), int(ends[1])
-
-
 def _add_one(command: argparse.ArgumentParser) -> None:
     what = "a number, or mean, max or min of all (the one that the model opens with)"
-    command.add_argument("--head", type=_head, help=what)
+    command.add_argument("--head", type=typed.head, help=what)
 
 
 def _add_cell(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--cell", type=_cell, metavar="QUERY.KEY", help="outline a cell of the map, counted from 0")
+    command.add_argument(
+        "--cell", type=typed.cell, metavar="QUERY.KEY", help="outline a cell of the map, counted from 0"
+    )
 
 
 def _add_head(command: argparse.ArgumentParser) -> None:
@@ -234,7 +208,7 @@ def _add_check(command: argparse.ArgumentParser) -> None:
     command.add_argument("--causal", action=argparse.BooleanOptionalAction, default=None, help=causal)
     kinds = "causal, prefix-lm, window or another kind of 'attnviz masks', or a mask such as 'causal | prefix=3'"
     command.add_argument("--meant", metavar="MASK", help=f"what it is meant to be: {kinds}; what differs is an error")
-    command.add_argument("--shape", type=_shape, metavar="B,H,Q,K", help="of the scores: how the array broadcasts")
+    command.add_argument("--shape", type=typed.shape, metavar="B,H,Q,K", help="of the scores: how the array broadcasts")
     _add_json(command)
     command.add_argument("--strict", action="store_true", help="1 as exit status if there are warnings, too")
 
@@ -249,7 +223,7 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     )
     model.add_argument("--step", type=int, metavar="N", help="as it was after this step of its training (the last)")
     more = "another setting of the model, such as cloned=true; may be given several times"
-    model.add_argument("--set", action="append", type=_setting, default=[], metavar="NAME=VALUE", help=more)
+    model.add_argument("--set", action="append", type=typed.setting, default=[], metavar="NAME=VALUE", help=more)
     random = command.add_argument_group("settings of random weights, with --model scratch", argument_default=_ABSENT)
     random.add_argument("--tokenizer", help=f"{', '.join(tokenizers.NAMES)} (words)")
     sos = "begin each sentence with <sos> (for a mask only)"
@@ -298,7 +272,7 @@ def _add_edits(command: argparse.ArgumentParser) -> None:
         "--off",
         action="append",
         default=[],
-        type=places,
+        type=typed.places,
         metavar="HEADS",
         help="2,3: heads of what is shown; 0.2: LAYER.HEAD; c0.2 or cross0.2: of another kind (e, d, c)",
     )
@@ -376,41 +350,3 @@ _OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
     "check": (_add_check,),
 }
 """What each command takes, in the order of its help."""
-
-
-def _head(text: str) -> int | str:
-    return int(text) if text.lstrip("-").isdecimal() else text
-
-
-def _setting(text: str) -> tuple[str, object]:
-    """ "heads=3": a name, and a number, true or false, or a text."""
-    name, sign, value = text.partition("=")
-    if not (sign and name.isidentifier()):
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is no setting; give NAME=VALUE")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
-def _port(text: str) -> int:
-    if not (re.fullmatch(r"\d{1,5}", text, re.ASCII) and 0 < int(text) < 2**16):
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is no port; give a number from 1 to 65535")
-    return int(text)
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    sizes = [part.strip() for part in text.split(",")]
-    if len(sizes) != 4 or not all(re.fullmatch(r"\d{1,9}", size, re.ASCII) for size in sizes):
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is no shape; give four whole numbers: B,H,Q,K")
-    return tuple(map(int, sizes))
-
-
-def places(text: str) -> list[tuple[str | None, int | None, int]]:
-    """Heads of --off: "2,3", "0.2,1.3" or "c1.2", as (kind or None, layer or None, head)."""
-    found = [re.fullmatch(r"\s*(?:([a-z]*)(\d{1,9})\.)?(\d{1,9})\s*", part, re.ASCII) for part in text.split(",")]
-    kinds = {"": None, **_KINDS, **{kind: kind for kind in _KINDS.values()}}
-    if not all(match and (match[1] or "") in kinds for match in found):
-        how = "give 2,3 or LAYER.HEAD, such as 0.2 or, in a decoder, d0.2"
-        raise argparse.ArgumentTypeError(f"{quoted(text)} are no heads; {how}")
-    return [(kinds[match[1] or ""], match[2] and int(match[2]), int(match[3])) for match in found if match]

@@ -11,7 +11,7 @@ from pathlib import Path
 from attnviz import api, cases, files
 from attnviz.cli import rules
 from attnviz.cli.download import Download
-from attnviz.cli.parser import FILE, FLAGS
+from attnviz.cli.typed import FILE, FLAGS
 from attnviz.core.display import shown
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import InputError, quoted
