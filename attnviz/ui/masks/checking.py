@@ -15,7 +15,7 @@ from attnviz.check import CONVENTIONS, KINDS, MEANT, MOST_CELLS, Finding, Report
 from attnviz.core.errors import AttnvizError
 from attnviz.figures.evidence import evidence
 from attnviz.ui.masks.lab import Lab
-from attnviz.ui.shared import pictures, state
+from attnviz.ui.shared import cache, pictures, state
 from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import clean, in_words, label, note, quiet
@@ -95,7 +95,17 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
         quiet(reason)
     for number, found in enumerate(report.findings):
         _finding(lab, array, report, found, number)
+    if not report.findings:
+        _picture(lab, what)
     _take_away(what, name, array, report, said)
+
+
+def _picture(lab: Lab, what: str) -> None:
+    """What of this page was checked, where no finding shows it already."""
+    if what == WEIGHTS:
+        pictures.picture(cache.drawn(figures.head, lab.record, lab.site, lab.number, **lab.drawn), "checked")
+    elif what == MASK:
+        pictures.picture(figures.mask(lab.mask, *lab.tokens, **lab.drawn), "checked")
 
 
 def _overrides(lab: Lab, name: str, what: str) -> dict[str, object]:
