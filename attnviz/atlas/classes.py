@@ -66,17 +66,17 @@ def shares(block: Block, words: Tensor | None) -> Tensor:
         alike = (pieces[:, block.rows, None] == pieces[:, None]) & (pieces[:, None] >= 0)
         alike &= block.position[:, None] != torch.arange(pieces.shape[1])
         text, row, key = alike.nonzero(as_tuple=True)
-        each = torch.stack([block.weights[text, :, row, key], _open_share(block)[text, :, row, key]]).double()
+        each = torch.stack([block.weights[text, :, row, key].double(), _open_share(block, text, row, key)])
         found[..., -1].index_add_(1, text, each)
     return found
 
 
-def _open_share(block: Block) -> Tensor:
-    """1 / the open keys of a row where it may attend, (B, H, R, K)."""
-    shape = (*block.counted.shape, block.step.shape[3])
-    share = (1 / block.open_keys.clamp(min=1).double())[..., None].expand(shape)
-    share = share if block.open is None else share * block.open
-    return share * block.counted[..., None]
+def _open_share(block: Block, text: Tensor, row: Tensor, key: Tensor) -> Tensor:
+    """Of some cells, 1 / the open keys of their row where it may attend to the key, (cells, H), float64."""
+    share = (block.counted / block.open_keys.clamp(min=1).double())[text, :, row]
+    if block.open is None:
+        return share
+    return share * block.open.expand(*block.counted.shape, block.step.shape[3])[text, :, row, key]
 
 
 def _even(block: Block) -> Tensor:

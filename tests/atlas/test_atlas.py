@@ -9,18 +9,23 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny
+import torch
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz import ablation, api, atlas
-from attnviz.atlas import building, merge, shards, sketch
+from attnviz.atlas import building, classes, merge, shards, sketch
 from attnviz.atlas.classes import CLASSES
 from attnviz.atlas.corpus import Shard, Text
 from attnviz.atlas.measure import Measured, OfSite, Options
-from attnviz.core.edits import Site
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
-from attnviz.core.tokens import Sentence
+from attnviz.core.masks import Subsequent
+from attnviz.core.record import Record
+from attnviz.core.tap import Tap
+from attnviz.core.tokens import Sentence, Token
+from attnviz.metrics import batch
 from attnviz.metrics.heads import METRICS, head_metrics
 from attnviz.metrics.roles import THRESHOLDS
 from attnviz.metrics.spread import by_distance
@@ -352,3 +357,22 @@ def test_a_data_set_is_fetched_once_by_its_name(tmp_path, monkeypatch):
     assert result.texts == len(TEXTS)
     with pytest.raises(InputError, match="The data set 'gone' cannot be read: Nobody answers"):
         atlas.build("story", "gone", tmp_path / "other")
+
+
+@pytest.mark.parametrize("mask", [None, Subsequent()])
+def test_other_pieces_of_a_word_get_what_a_loop_finds(mask):
+    """What each row gives to them, and what an even spread over its open keys would give."""
+    generator, tap, starts = torch.Generator().manual_seed(0), Tap(), (True, False, False, True, False)
+    output = tap.attend(*torch.randn(3, 1, 2, 5, 4, generator=generator).unbind(), site=Site("decoder", 0), mask=mask)
+    tokens = tuple(Token(str(i), i, 0, 0, joined=not starts[i]) for i in range(5))
+    record = Record((Sentence("", tokens, 5),), "test", "random", Edits(), tuple(tap.steps), output)
+    step = record.steps[0]
+    (block,) = batch.blocks(step, batch.sides_of(record, step, classes.columns(record, step)))
+    found, even = classes.shares(block, classes.words(record, step))[:, 0, :, -1]
+
+    words = [sum(starts[: i + 1]) for i in range(5)]
+    for head in range(2):
+        weights, is_open = step.weights(head).double(), step.may_attend(head)
+        cells = [(i, j) for i in range(5) for j in range(5) if i != j and words[i] == words[j] and is_open[i, j]]
+        assert float(found[head]) == pytest.approx(float(sum(weights[i, j] for i, j in cells)), abs=1e-6)
+        assert float(even[head]) == pytest.approx(float(sum(1 / is_open[i].sum() for i, _ in cells)))

