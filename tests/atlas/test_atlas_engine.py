@@ -124,11 +124,11 @@ def test_a_shard_that_fails_is_tried_again_by_another_worker(tmp_path, monkeypat
 
 @pytest.mark.parametrize(("workers", "shards", "started"), [(5, 9, 5), (5, 3, 3)])
 def test_as_many_workers_start_as_are_asked_for_and_have_work(tmp_path, monkeypatch, workers, shards, started):
-    """With the memory that each may take; what Dask does not take is said."""
+    """With the memory that each may take, and C's own way to keep it; what Dask does not take is said."""
     asked = {}
 
     def cluster(**how):
-        asked.update(how)
+        asked.update(how | {"trim": dask.config.get(engine.TRIM)})
         raise ValueError("Could not parse\n'4XB'")
 
     monkeypatch.setattr(distributed, "LocalCluster", cluster)
@@ -138,6 +138,7 @@ def test_as_many_workers_start_as_are_asked_for_and_have_work(tmp_path, monkeypa
         atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "atlas", atlas.Options(shard=1), work=work)
 
     assert (asked["n_workers"], asked["threads_per_worker"], asked["memory_limit"]) == (started, 1, "4XB")
+    assert asked["trim"] is None
 
 
 def test_a_scheduler_without_workers_is_said(tmp_path, monkeypatch):
