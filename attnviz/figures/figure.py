@@ -71,6 +71,7 @@ class Figure:
         draw, describe, tabulate, collect: make what is drawn in a style, `description`, `table` and `arrays`.
         show: gives `screen` and `screen_data`, where somebody keeps them; None has them drawn.
         call: the call of `attnviz.figures` that makes it.
+        seconds: that going once through what it shows takes here, about, where somebody knows it.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Figure:
     collect: Callable[[], dict[str, np.ndarray]]
     show: Callable[[], tuple[dict, Table | None]] | None = None
     call: "Call | None" = None
+    seconds: float = 0.0
 
     @cached_property
     def description(self) -> str:

@@ -17,7 +17,7 @@ from attnviz.core.record import Record
 from attnviz.metrics import beside, rows, tiles
 from attnviz.sources import estimate
 from attnviz.ui.overview import numbers
-from attnviz.ui.shared import budget, cache, runs
+from attnviz.ui.shared import budget, cache, pictures, runs
 
 PATIENCE = 60
 """Seconds that a test waits for what must come."""
@@ -336,3 +336,17 @@ def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(pa
     assert app.dataframe if panel == "Over many texts" else app.get("vega_lite_chart")
     assert "Canceled." not in html(app)
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize(("page", "key"), [(heads_page, "head"), (compare_page, "difference")])
+def test_how_long_a_table_takes_is_said_before_it_is_made(page, key, monkeypatch):
+    """Of a map that is gone through in a moment nothing is said."""
+    monkeypatch.setattr(beside, "MOST_CELLS", 30)
+    for times, is_said in ((1, False), (1e9, True)):
+        monkeypatch.setattr(pictures, "TABLE", times)
+        app = opened(page, model="constructed", text=TEXT, off="d0.1", site="d1")
+        app.session_state[f"take {key}"] = True
+        app.run()
+
+        assert not app.exception
+        assert ("CSV takes about" in html(app)) == is_said

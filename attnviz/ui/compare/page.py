@@ -1,6 +1,7 @@
 """A and B: two maps that differ in one thing, what moved, what both say; and this head against all others."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -17,6 +18,7 @@ from attnviz.figures.difference import MEASURE, TILES
 from attnviz.metrics.beside import Beside, Side, apart_of, at_a, beside
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
+from attnviz.sources.estimate import Estimate
 from attnviz.ui.compare import alike, other, said, unmoved, words
 from attnviz.ui.shared import cache, everything, look, pictures, toolbar, zoom
 from attnviz.ui.shared.look import Cell, Look
@@ -70,6 +72,8 @@ def _drawn(bar: Bar, found: Beside, cell: Cell | None) -> figures.Figure:
     """The three maps, and what of the toolbar is theirs."""
     drawn = {"dark": bar.at.dark, "rev": look.rev("cell"), "room": look.room_for_three()}
     figure = figures.difference(found, selected=cell, **drawn)
+    if found.is_long:
+        figure = replace(figure, seconds=_cost(bar.at, found).seconds)
     with bar.export:
         pictures.take_away(figure, "difference", more=partial(everything.button, bar.at, (figure,)))
     clicked = look.clicks("cell", partial(_select, pictures.lent(found, "compared")), look.let_go)
@@ -113,9 +117,14 @@ _apart = cache.kept(apart_of)
 def _measured(at: Look, found: Beside) -> Beside:
     """Two maps that are too large to be held, measured: what takes long says how far it is."""
     if found.is_long:
-        (top, bottom), (left, right) = found.asked()[2:4]
-        cache.worked(apart_of, *found.asked(), cost=at.cost(2, rows=slice(top, bottom), columns=slice(left, right)))
+        cache.worked(apart_of, *found.asked(), cost=_cost(at, found))
     return found
+
+
+def _cost(at: Look, found: Beside) -> Estimate:
+    """What it takes to go through both maps."""
+    (top, bottom), (left, right) = found.asked()[2:4]
+    return at.cost(2, rows=slice(top, bottom), columns=slice(left, right))
 
 
 def _seen(at: Look, whole: Beside) -> Beside:

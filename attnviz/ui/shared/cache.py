@@ -292,4 +292,5 @@ def drawn(make: Callable[..., Figure], *args, cost: Estimate | None = None, **se
             describe()
         return drawn
 
-    return replace(figure, show=lambda: _worked(("show", *key), show, cost), describe=describe)
+    known = {"seconds": cost.seconds if cost else 0.0}
+    return replace(figure, show=lambda: _worked(("show", *key), show, cost), describe=describe, **known)

@@ -12,7 +12,9 @@ from streamlit.delta_generator import DeltaGenerator
 from attnviz import words as sentences
 from attnviz.core.errors import AttnvizError
 from attnviz.figures import Figure
-from attnviz.ui.shared import arrow, cache, code, look, state, words
+from attnviz.sources.estimate import in_time
+from attnviz.tables import MOST_CELLS
+from attnviz.ui.shared import arrow, budget, cache, code, look, state, words
 from attnviz.ui.shared.look import CELL, Look, cell_of
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
@@ -25,6 +27,9 @@ SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": 
 
 MOST_LACKING = 8
 """Characters that are named where no font has them."""
+
+TABLE = 8
+"""Times as long as going through a map takes the table of its strongest weights: of a head 6, of two compared 11."""
 
 SIZE = kept("size", "2x")
 USE = kept("use", "screen")
@@ -245,6 +250,8 @@ def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
         preset = {"preset": use} if use in export.PRESETS else {}
         for name in export.FORMATS:
             _format(figure, shown, name, key, preset | (SIZES[size] if name == "png" else {}))
+    if (long := TABLE * figure.seconds) > budget.SILENT:
+        quiet(words.TABLE_TAKES.format(time=in_time(long), rows=MOST_CELLS))
     if more:
         more()
     not_made()
