@@ -38,7 +38,8 @@ def _all_heads(known: Numbers, order: Order) -> None:
         at = {head: place for place, head in enumerate(order)}
         found = found.assign(place=[at.get(head) for head in heads_of(found)])
         found = found.dropna(subset="place").sort_values("place")
-    shown = found[["kind", "layer", "head", "role", *known.names]].reset_index(drop=True)
+    columns = [*known.names, "role"] if look.room() else ["role", *known.names]  # what a phone shows first
+    shown = found[["kind", "layer", "head", *columns]].reset_index(drop=True)
 
     def chosen() -> None:
         if rows := state.event("table of heads")["selection"]["rows"]:
