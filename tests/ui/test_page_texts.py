@@ -14,7 +14,7 @@ from attnviz import ui
 from attnviz.ui.shared import pages
 
 FOLDER = Path(ui.__file__).parent
-IN_ONE_PLACE = (".", "shared", "learn", "model", "steps", "heads", "compare")
+IN_ONE_PLACE = (".", "shared", "learn", "model", "steps", "heads", "compare", "masks")
 """Folders whose texts are in their ``words.py``."""
 MARKUP = re.compile(r"<[^<>]*>?|^[^<>]*>|\"? [\w-]+=\"|:material/\w*:?")
 TEXT = re.compile(r"\W*([A-Z][a-z]+\b(?![.(\w])|[a-z]+ [a-z]+ [a-z]+)|.*[a-z]{2} [a-z]{2}.*[.:!?]$", re.S)

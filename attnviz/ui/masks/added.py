@@ -4,6 +4,7 @@ import streamlit as st
 
 from attnviz import figures, walk
 from attnviz.core.modifiers import alibi_slopes
+from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared.edits import ADDED, Added
@@ -18,16 +19,16 @@ def controls(lab: Lab) -> None:
     """ALiBi, a relative bias and the softcap, each on or off, with its number."""
     added = state.get(ADDED)
     on = sum((added.alibi, added.relative is not None, added.softcap is not None))
-    title = f"Bias on scores: {on} on" if on else "Bias on scores"
+    title = words.BIAS_ON.format(count=on) if on else words.BIAS
     with st.popover(title, icon=":material/add:", width="stretch", disabled=bool(lab.source.read_only)):
-        st.caption("Numbers added to the scores, or a bound of them. They block nothing: this is bias, not mask.")
-        if _switch("ALiBi: less for keys farther away", "alibi") and isinstance(lab.head, int):
+        st.caption(words.BIAS_MEANS)
+        if _switch(words.ALIBI, "alibi") and isinstance(lab.head, int):
             slope = alibi_slopes(lab.source.num_heads)[lab.head]
-            quiet(f"Head {lab.head} loses {slope:.4g} for each position of distance.")
-        if _switch("Relative bias: a number for each distance", "relative"):
-            _number("Seed of its numbers", "relative", 0, 9999)
-        if _switch("Softcap: scores stay below a bound", "softcap"):
-            _number("Bound", "softcap", 0.1, 999.0)
+            quiet(words.SLOPE.format(head=lab.head, slope=slope))
+        if _switch(words.RELATIVE, "relative"):
+            _number(words.SEED_OF_BIAS, "relative", 0, 9999)
+        if _switch(words.SOFTCAP, "softcap"):
+            _number(words.BOUND, "softcap", 0.1, 999.0)
 
 
 def _switch(title: str, name: str) -> bool:
@@ -44,15 +45,15 @@ def shown(lab: Lab) -> None:
     """What is added to the scores of this head, by an edit or by the model itself: bias, beside the mask."""
     if lab.record.step(lab.site).scoring.bias == () or not isinstance(lab.head, int) or lab.record.read_only:
         return
-    with pictures.part("Bias on the scores of this head", "bias of head") as is_open:
+    with pictures.part(words.BIAS_OF_HEAD, key="bias of head") as is_open:
         if is_open:
             _picture(lab)
 
 
 def _picture(lab: Lab) -> None:
-    quiet("It is added before the softmax. It blocks nothing: a key with less of it than others loses weight to them.")
+    quiet(words.BIAS_ADDED)
     stages = walk.chain(lab.record, None, lab.site, lab.head, sentence=lab.sentence)
     stage = next(stage for stage in stages if stage.key == "bias")
     drawn = lab.drawn | {"selected": lab.cell or (-1, -1)}
     figure = figures.stage(lab.record, lab.site, lab.head, stage, (stage.matrix("added"),), **drawn)
-    pictures.show(figure, "bias", "bias", select="cell", on_select=look.select)
+    pictures.show(figure, "bias", words.BIAS_PICTURE, select="cell", on_select=look.select)

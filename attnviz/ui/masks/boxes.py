@@ -6,7 +6,7 @@ import streamlit as st
 from attnviz.core.display import shown
 from attnviz.core.masks import Full
 from attnviz.core.stack import Stack
-from attnviz.ui.masks import painting
+from attnviz.ui.masks import painting, words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import mask, pictures, state
 from attnviz.ui.shared.setting import Setting, kept
@@ -21,29 +21,31 @@ SHOWN: Setting[tuple[int, pd.DataFrame | None]] = kept("boxes shown", (0, None))
 
 def table(lab: Lab) -> None:
     """Folded: a row for each query, a checkbox for each key; checked is may attend. Shows the rules alone."""
-    with pictures.folded("Checkboxes, for the keyboard", "boxes") as is_open:
+    with pictures.folded(words.CHECKBOXES, "boxes") as is_open:
         if not is_open:
             return
         if max(lab.lengths) > MOST:
-            quiet(f"The table has room for {MOST} tokens; this sentence has {max(lab.lengths)}.")
+            quiet(words.NO_ROOM.format(most=MOST, tokens=max(lab.lengths)))
             return
-        quiet("Checked: the query of the row may look at the key of the column. Space turns a checkbox around.")
+        quiet(words.CHECKED)
         queries, keys = ([f"{i} {shown(token.text)}" for i, token in enumerate(part)] for part in lab.tokens)
         grid = (lab.stack.mask() or Full()).grid(*lab.lengths, sentence=lab.sentence)
         frame = pd.DataFrame(grid.numpy(), columns=keys)
-        frame.insert(0, "query", queries)
-        frame.insert(1, "keys left", grid.sum(1).numpy())
+        frame.insert(0, words.QUERY, queries)
+        frame.insert(1, words.KEYS_LEFT, grid.sum(1).numpy())
         number, standing = _standing(frame)
         key = f"boxes {number}"
-        options = {"on_change": _checked, "args": (lab.stack, lab.sentence, key), "alt": "The mask as checkboxes"}
-        st.data_editor(standing, key=key, disabled=["query", "keys left"], hide_index=True, **options)
+        options = {"on_change": _checked, "args": (lab.stack, lab.sentence, key), "alt": words.AS_CHECKBOXES}
+        st.data_editor(standing, key=key, disabled=[words.QUERY, words.KEYS_LEFT], hide_index=True, **options)
 
 
 def _standing(frame: pd.DataFrame) -> tuple[int, pd.DataFrame]:
     """The table that stands stays as long as it shows the mask; where the mask changed elsewhere another one comes."""
     count, kept = state.get(SHOWN)
-    edited = (state.event(f"boxes {count}") or {}).get("edited_rows", {})
-    if kept is None or not _with(kept, edited).drop(columns="keys left").equals(frame.drop(columns="keys left")):
+    edited = (state.event(key=f"boxes {count}") or {}).get("edited_rows", {})
+    if kept is None or not _with(kept, edited).drop(columns=words.KEYS_LEFT).equals(
+        frame.drop(columns=words.KEYS_LEFT)
+    ):
         state.put(SHOWN, (count + 1, frame))
     return state.get(SHOWN)
 

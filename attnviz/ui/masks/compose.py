@@ -6,7 +6,7 @@ import streamlit as st
 
 from attnviz import api, figures, metrics
 from attnviz.core.masks import ALIGNMENTS
-from attnviz.ui.masks import added, boxes, explain, painting, rulelist
+from attnviz.ui.masks import added, boxes, explain, painting, rulelist, words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import cache, everything, look, mask, pictures, state, zoom
 from attnviz.ui.shared.look import Cell
@@ -24,14 +24,6 @@ ALIGNMENT = kept("alignment of the grid", ALIGNMENTS[0])
 
 SIDE = 370
 """Pixels of a map, so that both stand side by side, right of the rules."""
-
-HELP_PAINT = (
-    "A click blocks an open cell and opens a blocked one. A drag blocks cells; if all of them are, it opens them."
-)
-HELP_ALIGNED = (
-    "top-left: at the first key, as is_causal of PyTorch's SDPA. bottom-right: so that the last query stands at the "
-    "last key, as with a cache."
-)
 
 
 def tab(lab: Lab, bar: Bar) -> None:
@@ -63,14 +55,14 @@ def tab(lab: Lab, bar: Bar) -> None:
     boxes.table(lab)
     left, right = st.columns(2)
     with left:
-        pictures.numbers(grid, "mask", "mask")
+        pictures.numbers(grid, "mask", words.MASK)
     with right:
-        pictures.numbers(head, "head", "weights")
+        pictures.numbers(head, "head", words.WEIGHTS)
 
 
 def _view(lab: Lab) -> tuple[bool, tuple[int, str] | None, dict[str, object]]:
     """Whether cells are painted, another number of queries, and how maps are shown."""
-    paint = control(st.toggle, "Paint", PAINT, help=HELP_PAINT)
+    paint = control(st.toggle, words.PAINT, PAINT, help=words.PAINT_MEANS)
     lengths, shown = _other_lengths(lab), look.display(lab)
     zoom.ways(lab)
     return paint, lengths, shown
@@ -93,7 +85,7 @@ def _in_words(lab: Lab, grid: figures.Figure, view: View, part: dict[str, slice]
         quiet(explain.blamed(lab, lab.cell))
     with st.container(horizontal=True, vertical_alignment="center"):
         pictures.how_to_select(lab.cell is not None)
-        pictures.take_away(grid, "mask", "mask")
+        pictures.take_away(grid, "mask", words.MASK)
 
 
 def _grid(lab: Lab, paint: bool, view: View, part: dict[str, slice]) -> figures.Figure:
@@ -115,7 +107,7 @@ def _other_grid(lab: Lab, count: int, alignment: str) -> figures.Figure:
     aligned = lab.mask.aligned(count, len(keys), alignment)
     grid = figures.mask(aligned, some, keys, sentence=lab.sentence, dark=lab.dark, counted=True)
     pictures.picture(grid, "mask")
-    quiet(f"{count} queries, {len(keys)} keys, aligned {alignment}. In the model's own runs they are what they are.")
+    quiet(words.ALIGNED.format(queries=count, keys=len(keys), alignment=alignment))
     return grid
 
 
@@ -146,13 +138,13 @@ def _other_lengths(lab: Lab) -> tuple[int, str] | None:
     queries, keys = lab.lengths
     if lab.site.kind == "cross" or keys < 2:
         return None
-    with st.popover("Lengths", icon=":material/straighten:"):
-        other = control(st.toggle, "Another number of queries", OTHER)
-        st.caption("For the grid alone: as if a cache held the keys before, or none did.")
+    with st.popover(words.LENGTHS, icon=":material/straighten:"):
+        other = control(st.toggle, words.OTHER_QUERIES, OTHER)
+        st.caption(words.FOR_THE_GRID)
         count = state.one_of(QUERIES, range(1, queries + 1), max(1, queries // 2))
-        control(st.number_input, "Queries", QUERIES, 1, queries, shown=count, disabled=not other)
-        options = {"disabled": not other, "help": HELP_ALIGNED}
-        alignment = control(st.segmented_control, "The first query stands", ALIGNMENT, ALIGNMENTS, **options)
+        control(st.number_input, words.QUERIES, QUERIES, 1, queries, shown=count, disabled=not other)
+        options = {"disabled": not other, "help": words.FIRST_QUERY_MEANS}
+        alignment = control(st.segmented_control, words.FIRST_QUERY, ALIGNMENT, ALIGNMENTS, **options)
     return (count, alignment) if other else None
 
 

@@ -18,9 +18,11 @@ from attnviz.dialects.mistaken import meant, mistaken
 from attnviz.dialects.readers import READERS
 from attnviz.figures import conventions as charts
 from attnviz.figures.states import Grid
+from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import LEAKS, TAB, Lab
 from attnviz.ui.masks.leaks import BEFORE, MEANT, PROMISE, WAS_MEANT
 from attnviz.ui.shared import cache, everything, look, mask, pictures, state
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import State, choice
@@ -28,21 +30,8 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, in_words, label, large, note, quiet
 from attnviz.ui.shared.toolbar import Bar
 
-LABELS = {
-    "sdpa": "SDPA, boolean",
-    "sdpa_additive": "SDPA, additive",
-    "is_causal": "SDPA, is_causal",
-    "attn_mask": "MultiheadAttention, attn_mask",
-    "key_padding_mask": "MultiheadAttention, key_padding_mask",
-    "flex_attention": "FlexAttention",
-    "huggingface": "Hugging Face",
-    "zero_is_masked": "mask == 0",
-    "true_is_masked": "mask == True",
-}
-"""What each dialect is called on a button, and so in the link."""
-
-DIALECT = {known.name: LABELS[known.name] for known in DIALECTS}
-READER = {name: LABELS[name] for name in READERS}
+DIALECT = {known.name: words.DIALECTS[known.name] for known in DIALECTS}
+READER = {name: words.DIALECTS[name] for name in READERS}
 
 DIALECT_SHOWN = choice("dialect", DIALECT, next(iter(DIALECT)))
 WRITTEN = choice("written", READER)
@@ -61,15 +50,15 @@ MOST_ROWS = 4
 
 def tab(lab: Lab, bar: Bar) -> None:
     queries, keys = lab.lengths
-    name = control(st.pills, "The same mask for", DIALECT_SHOWN, DIALECT, format_func=LABELS.get)
+    name = control(st.pills, words.SAME_MASK, DIALECT_SHOWN, DIALECT, format_func=words.DIALECTS.get)
     aligned = lab.mask
     if queries != keys:  # with more keys than queries: where the first query stands
-        alignment = control(st.segmented_control, "Queries are aligned", ALIGNMENT, ALIGNMENTS)
+        alignment = control(st.segmented_control, words.ALIGN, ALIGNMENT, ALIGNMENTS)
         aligned = lab.mask.aligned(queries, keys, alignment)
     _dialect(lab, aligned, name, bar)
-    with pictures.part("Use the mask with the wrong convention", "wrong convention") as is_open:
+    with pictures.part(words.WRONG_CONVENTION, "wrong convention") as is_open:
         if max(queries, keys) > MOST_HANDED:
-            quiet(f"This is shown for up to {MOST_HANDED} tokens. Shorten the text.")
+            quiet(words.TOO_LONG_TO_HAND.format(most=MOST_HANDED))
         elif is_open:
             _wrong_reader(lab, aligned)
 
@@ -78,11 +67,11 @@ def _dialect(lab: Lab, mask: Mask, name: str, bar: Bar) -> None:
     """One dialect: what it says, its grid, its code and its tensor; or why it cannot say this mask."""
     known, drawn = dialect(name), tuple(part[:MOST_DRAWN] for part in lab.tokens)
     lengths = tuple(map(len, drawn))
-    large(f"{known.title}: {known.says}.")
+    large(words.DIALECT_SAYS.format(dialect=known.title, says=known.says))
     if lengths != lab.lengths:
-        quiet(f"The grid and the printed tensor are of the first {MOST_DRAWN} tokens; the code is for any number.")
+        quiet(words.FIRST_TOKENS.format(most=MOST_DRAWN))
     if why := known.refuses(mask, *lengths):
-        note(f"{LABELS[name]} cannot say this mask. {why}", "notice")
+        note(words.CANNOT_SAY.format(dialect=words.DIALECTS[name], why=why), "notice")
         with bar.export:
             everything.menu(lab)
         return
@@ -91,18 +80,16 @@ def _dialect(lab: Lab, mask: Mask, name: str, bar: Bar) -> None:
         with st.container(width="content"):
             everything.above(lab, _picture(lab, grid, "convention"), "convention", bar.export)
         with st.container(key="beside convention"):
-            label(f"To copy: {known.call}")
+            label(words.TO_COPY.format(call=known.call))
             try:
                 st.code(known.code(mask, *lab.lengths), "python", wrap_lines=True)
             except AttnvizError as error:
                 note(str(error), "notice")
             if lab.edits.bias:
-                quiet(
-                    "This is the mask alone. The bias is added to the scores as well: an additive mask can hold both."
-                )
+                quiet(words.MASK_ALONE)
             if name != "is_causal":
-                label(f"The same as a tensor{', which scrolls sideways' if look.room() else ''}")
-                named = {"role": "region", "tabindex": "0", "aria-label": "The mask as a printed tensor"}
+                label(words.AS_TENSOR_SCROLLS if look.room() else words.AS_TENSOR)
+                named = {"role": "region", "tabindex": "0", "aria-label": words.PRINTED}
                 block(known.printout(mask, *lengths), "printout", "pre", **named)
 
 
@@ -118,18 +105,18 @@ def _picture(lab: Lab, grid: Grid, key: str) -> figures.Figure:
 def _wrong_reader(lab: Lab, mask: Mask) -> None:
     """Two choices, and what becomes of the mask between them."""
     writers = [name for name in READER if not dialect(name).refuses(mask, *lab.lengths)]
-    options = {"format_func": LABELS.get, "width": 300}
+    options = {"format_func": words.DIALECTS.get, "width": 300}
     with st.container(horizontal=True, gap="medium"):
         written = state.one_of(WRITTEN, writers)
-        control(st.selectbox, "The mask is written for", WRITTEN, writers, shown=written, **options)
-        read_as = control(st.selectbox, "and read by", READ_BY, READER, **options)
+        control(st.selectbox, words.WRITTEN_FOR, WRITTEN, writers, shown=written, **options)
+        read_as = control(st.selectbox, words.READ_BY, READ_BY, READER, **options)
     try:
         read = _handed(mask, *lab.lengths, written, read_as, lab.record, lab.site, lab.number)
     except AttnvizError as error:
         note(str(error), "notice")
         return
     if read.error:
-        note(f"{read.error} Nobody wastes a week on that: it stops at once.", "notice")
+        note(words.STOPS.format(error=read.error), "notice")
         return
     _said(read, lambda: _use(lab, mask, read))
     with st.container(horizontal=True, gap="large"):
@@ -137,25 +124,26 @@ def _wrong_reader(lab: Lab, mask: Mask) -> None:
             with st.container(width="content"):
                 pictures.take_away(_picture(lab, make(read, *lab.tokens, sentence=lab.sentence), key), key)
     if _ends(lab.record, lab.site, lab.number)[0] is not None:
-        quiet(f"The weights are of the queries and keys of {lab.site} head {lab.number}.")
+        head = common.HEAD_AT.format(site=lab.site, head=lab.number)
+        quiet(words.WEIGHTS_OF.format(head=head))
 
 
 def _said(read: Handed, use: Callable[[], None]) -> None:
     """The name of the mistake first, what comes out row by row, and after that what can be done with it."""
     found = mistaken_words(read.judgement, read.seen[0]) or ambiguous(read.judgement)
     if found and not read.seen.equal(read.meant_grid):
-        note(f"The check says of the mask alone: {found}")
+        note(words.CHECK_SAYS.format(finding=found))
     whole = [one.words for one in read.notes if one.query is None]
     rows = [one.words for one in read.notes if one.query is not None]
     if not rows and not found and not whole:
-        whole = ["Nothing is lost: it is read as it was meant."]
+        whole = [words.NOTHING_LOST]
     ends = rows if len(rows) <= MOST_ROWS else [*rows[: MOST_ROWS - 1], rows[-1]]
     in_words(" ".join([*whole, *ends]))
     use()
     if len(rows) > len(ends):
-        with st.expander(f"All {len(rows)} rows in words"):
-            for words in rows:
-                quiet(words)
+        with st.expander(words.ALL_ROWS.format(count=len(rows))):
+            for row in rows:
+                quiet(row)
 
 
 def _use(lab: Lab, mask: Mask, read: Handed) -> None:
@@ -163,10 +151,10 @@ def _use(lab: Lab, mask: Mask, read: Handed) -> None:
     if read.seen is None or read.seen.equal(read.meant_grid):
         return
     fixed = bool(lab.source.read_only)
-    said = lab.source.read_only or "The page takes the mask that the reader saw, and the leak test shows what follows."
+    said = lab.source.read_only or words.MISTAKE_MEANS
     arguments = (meant(mask, *lab.lengths), mistaken(mask, read, sentence=lab.sentence))
     options = {"icon": ":material/bug_report:", "help": said, "disabled": fixed}
-    st.button("Use this mistaken mask", key="mistake", on_click=state.change, args=(_take, *arguments), **options)
+    st.button(words.USE_MISTAKE, key="mistake", on_click=state.change, args=(_take, *arguments), **options)
 
 
 def _take(now: State, right: Stack, wrong: Stack) -> State:

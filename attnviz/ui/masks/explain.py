@@ -2,11 +2,12 @@
 
 import streamlit as st
 
-from attnviz.core.amounts import percent, short
+from attnviz.core.amounts import counted, percent, short
 from attnviz.core.cost import Amount, cost
 from attnviz.core.display import shown
 from attnviz.core.reach import reach
 from attnviz.core.tokens import Token
+from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import cache, pictures
 from attnviz.ui.shared.look import Cell
@@ -35,8 +36,8 @@ def explained(lab: Lab) -> None:
     """What follows from the mask: how far a query sees, and what it costs."""
     with st.container(horizontal=True, gap="large"):
         for title, key, draw in (
-            ("What a query sees through layers", "reached", _reached),
-            ("What it costs in one layer", "costs", _costs),
+            (words.THROUGH_LAYERS, "reached", _reached),
+            (words.COSTS, "costs", _costs),
         ):
             with st.container(key=f"half {key}"), pictures.part(title, key) as is_open:
                 if is_open:
@@ -49,28 +50,29 @@ def blamed(lab: Lab, cell: Cell) -> str:
     left = int(lab.mask.keys_left(*lab.lengths, sentence=lab.sentence, rows=slice(query, query + 1)))
     token = quoted_token(lab.tokens[0][query].text, query)
     found = lab.stack.blame(query, key, sentence=lab.sentence)
-    rules = [f"rule {i + 1}: {'not ' * lab.stack.entries[i].negated}{lab.stack.entries[i].mask}" for i in found]
-    why = f"Blocked by {'; '.join(rules)}." if rules else "No rule blocks it."
+    named = [(words.RULE_NEGATED if lab.stack.entries[i].negated else words.RULE, i) for i in found]
+    rules = [text.format(number=i + 1, rule=lab.stack.entries[i].mask) for text, i in named]
+    why = words.BLOCKED_BY.format(rules="; ".join(rules)) if rules else words.NOT_BLOCKED
     if not rules and lab.mask.blocked_by(query, key, sentence=lab.sentence):
-        why = "No rule blocks it: the built-in mask does."
-    return f"{why} Query {token} has {left} of {lab.lengths[1]} keys left."
+        why = words.BLOCKED_BUILT_IN
+    return f"{why} {words.QUERY_HAS.format(query=token, left=left, keys=lab.lengths[1])}"
 
 
 def _reached(lab: Lab) -> None:
     """Which inputs one query sees after 1, 2, ... layers under the mask."""
     size, keys = lab.lengths
     if lab.site.kind == "cross":
-        quiet("In cross-attention queries and keys are different sentences: what is seen does not grow with layers.")
+        quiet(words.NOT_IN_CROSS)
         return
     if size > MOST_REACHED or size != keys:
-        quiet(f"This is computed for up to {MOST_REACHED:,} tokens, as many queries as keys.")
+        quiet(words.NOT_REACHED.format(most=MOST_REACHED))
         return
     query, tokens = lab.cell[0] if lab.cell else size - 1, lab.tokens[0]
-    layers = control(st.slider, "Layers", LAYERS, 1, MOST_LAYERS, width=280)
+    layers = control(st.slider, words.LAYERS, LAYERS, 1, MOST_LAYERS, width=280)
     seen = reach_of(lab.mask, size, layers, sentence=lab.sentence)[:, query]
     token = quoted_token(tokens[query].text, query)
-    after = "" if layers == 1 else "s"
-    quiet(f"{token} sees {int(seen[-1].sum())} of {keys} inputs after {layers} layer{after}, itself included.")
+    through = counted(layers, words.LAYER)
+    quiet(words.SEES.format(query=token, inputs=int(seen[-1].sum()), keys=keys, layers=through))
     rows = [(str(i), _squares(row.tolist(), tokens), str(int(row.sum()))) for i, row in enumerate(seen, 1)]
     table(rows, css="reach", numbers=(2,), rows_named=True)
 
@@ -80,7 +82,7 @@ def _squares(seen: list[bool], tokens: tuple[Token, ...]) -> Markup:
         return Markup("")
     squares = []
     for i, (is_seen, token) in enumerate(zip(seen, tokens, strict=True)):
-        title = plain(f"{shown(token.text)} ({i}): {'seen' if is_seen else 'not seen'}")
+        title = plain((words.SEEN if is_seen else words.UNSEEN).format(token=shown(token.text), position=i))
         squares.append(f'<i class="{"seen" if is_seen else "unseen-input"}" title="{title}"></i>')
     return Markup("".join(squares))
 
@@ -92,14 +94,10 @@ def _costs(lab: Lab) -> None:
     d_k = lab.source.d_model // heads if lab.record.read_only else step.query.shape[-1]
     asked = {"sentence": lab.sentence, "counted": COUNTED, "heads": heads, "d_k": d_k}
     now, far = (cost_of(lab.mask, *size, **asked) for size in ((queries, keys), (FAR, FAR)))
-    here = f"{queries} tokens" if queries == keys else f"{queries} × {keys} tokens"
+    here = (words.COST_HERE if queries == keys else words.COST_OTHER).format(queries=queries, keys=keys)
     rows = [(name, number(now), number(far)) for name, number in ROWS]
-    table(rows, ("", here, "128k tokens"), css="facts costs", numbers=(1, 2), rows_named=True)
-    quiet(
-        "Cost if blocked cells are skipped, and of full attention beside it. Memory is that of the scores, if all are "
-        "held at once. "
-        f"{'Of both' if now.estimated else 'For 128k'} the keys of some rows are counted."
-    )
+    table(rows, ("", here, words.COST_FAR), css="facts costs", numbers=(1, 2), rows_named=True)
+    quiet(f"{words.COST_MEANS} {words.COUNTED_BOTH if now.estimated else words.COUNTED_FAR}")
 
 
 def _flops(amount: Amount) -> float:
@@ -107,13 +105,13 @@ def _flops(amount: Amount) -> float:
 
 
 def _of(part: str, full: str) -> Markup:
-    return Markup(f"{part} <small>of {full}</small>")
+    return Markup(words.OF_FULL.format(part=part, full=full))
 
 
 ROWS = (
-    ("blocked", lambda cost: percent(cost.sparsity)),
-    ("cells in one head", lambda cost: _of(short(cost.masked.cells), short(cost.full.cells))),
-    ("FLOPs", lambda cost: _of(short(_flops(cost.masked)), short(_flops(cost.full)))),
-    ("memory", lambda cost: _of(short(cost.masked.bytes_scores, "B"), short(cost.full.bytes_scores, "B"))),
+    (words.BLOCKED, lambda cost: percent(cost.sparsity)),
+    (words.CELLS, lambda cost: _of(short(cost.masked.cells), short(cost.full.cells))),
+    (words.FLOPS, lambda cost: _of(short(_flops(cost.masked)), short(_flops(cost.full)))),
+    (words.MEMORY, lambda cost: _of(short(cost.masked.bytes_scores, "B"), short(cost.full.bytes_scores, "B"))),
 )
 """What is said of a cost, under which name."""

@@ -5,16 +5,11 @@ from dataclasses import dataclass
 from attnviz.core.masks import Mask
 from attnviz.core.stack import Stack
 from attnviz.core.tokens import Sentence
+from attnviz.ui.masks import words
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import choice
 
-COMPOSE, CONVENTIONS, EMPTY_ROWS, LEAKS, CHECK = TABS = (
-    "Compose",
-    "Conventions",
-    "Empty rows",
-    "Leak test",
-    "Check",
-)
+COMPOSE, CONVENTIONS, EMPTY_ROWS, LEAKS, CHECK = TABS = words.TABS
 TAB = choice("tab", TABS, COMPOSE)
 
 

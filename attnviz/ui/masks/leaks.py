@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import streamlit as st
 
-from attnviz import figures, words
+from attnviz import figures
+from attnviz import words as sentences
 from attnviz.core import progress
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
@@ -14,6 +15,7 @@ from attnviz.core.stack import Stack
 from attnviz.leaks import leak_test, mistakes, probes
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
+from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import cache, cores, everything, look, mask, mask_link, pictures, runs, state
 from attnviz.ui.shared.edits import OWN_MASK
@@ -23,10 +25,10 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import in_words, label, large, note, quiet
 from attnviz.ui.shared.toolbar import Bar
 
-WHOLE, LAYER, EXHIBIT = TESTED = ("the whole model", "this layer", "an example bug")
+WHOLE, LAYER, EXHIBIT = TESTED = (words.TEST_WHOLE, words.TEST_LAYER, words.TEST_BUG)
 """What the leak test tests."""
 
-WAS_MEANT, SAID, FUTURE = PROMISES = ("what was meant", "this mask", "no future")
+WAS_MEANT, SAID, FUTURE = PROMISES = (words.AS_MEANT, words.THIS_MASK, words.NO_FUTURE)
 """What is held against what moved."""
 
 MEANT = coded("meant", None, mask_link.encode_stack, mask_link.decode_stack)
@@ -39,8 +41,6 @@ PROMISE = choice("promise", PROMISES)
 ASKED: Setting[tuple] = kept("leaks asked", ())
 """The test that takes long and was asked for."""
 
-HOW = "Each token is changed in turn, and the model runs again: a position whose output moves has seen the change."
-
 QUICK = 1.5
 """Seconds that a test may take without being asked for."""
 
@@ -48,9 +48,9 @@ QUICK = 1.5
 def tab(lab: Lab, bar: Bar) -> None:
     _mistaken()
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        tested = _choice("Tested", TESTED, TEST)
+        tested = _choice(words.TESTED, TESTED, TEST)
         if tested == EXHIBIT:
-            how = _choice("The mask is applied", tuple(mistakes.EXHIBITS), APPLIED)
+            how = _choice(words.APPLIED, tuple(mistakes.EXHIBITS), APPLIED)
         else:
             promised = _promised(lab)
     try:
@@ -63,7 +63,7 @@ def tab(lab: Lab, bar: Bar) -> None:
         note(str(error), "notice")
         test = None
     if test is not None:
-        _result(lab, test, HOW, bar)
+        _result(lab, test, words.HOW, bar)
     else:
         with bar.export:
             everything.menu(lab)
@@ -78,9 +78,9 @@ def _mistaken() -> None:
     if state.get(MEANT) is None:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        label("The mask of this page is a mistake on purpose.")
+        label(words.MISTAKE)
         options = {"icon": ":material/undo:", "on_click": state.change, "args": (_undo,)}
-        st.button("Undo the mistake", key="undo mistake", **options)
+        st.button(words.UNDO_MISTAKE, key="undo mistake", **options)
 
 
 def _undo(now: State) -> State:
@@ -94,7 +94,7 @@ def _promised(lab: Lab) -> Mask | None:
     """What each layer is to keep; None is the built-in mask with that of the page."""
     meant = state.get(MEANT)
     possible = {WAS_MEANT: meant is not None, FUTURE: lab.site.kind != "cross"}
-    chosen = _choice("Expected", tuple(name for name in PROMISES if possible.get(name, True)), PROMISE)
+    chosen = _choice(words.EXPECTED, tuple(name for name in PROMISES if possible.get(name, True)), PROMISE)
     if chosen == WAS_MEANT:
         return meant.mask() or Full()
     return Subsequent() if chosen == FUTURE else None
@@ -109,12 +109,12 @@ def _model(lab: Lab, place: Site | str, promised: Mask | None) -> LeakTest | Non
     if seconds <= QUICK:
         return _kept(*asked)
     if state.get(ASKED) != asked:
-        quiet(f"Each of {tokens} tokens is changed and the model run again: that takes a while here.")
-        if not st.button("Test for leaks", key="test leaks", type="primary"):
+        quiet(words.TAKES_LONG.format(tokens=tokens))
+        if not st.button(words.TEST, key="test leaks", type="primary"):
             return None
         state.put(ASKED, asked)
     with runs.beside():
-        return cache.worked(_test, *asked, cost=Estimate(tokens, seconds, 0, 0), unit="tokens changed")
+        return cache.worked(_test, *asked, cost=Estimate(tokens, seconds, 0, 0), unit=words.TOKENS_CHANGED)
     return None
 
 
@@ -137,7 +137,7 @@ def _result(lab: Lab, test: LeakTest, says: str, bar: Bar) -> None:
     """How many leaks there are, the grid, and the selected cell in words."""
     cell = lab.cell if lab.cell and all(i < n for i, n in zip(lab.cell, test.moved.shape, strict=True)) else None
     figure = figures.leaks(test, selected=cell, rev=look.rev("cell"), **lab.styled)
-    in_words(f"{words.count_of_leaks(test).capitalize()}.")
+    in_words(f"{sentences.count_of_leaks(test).capitalize()}.")
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             pictures.picture(figure, "leaks", select="cell", on_select=look.select)
@@ -145,7 +145,7 @@ def _result(lab: Lab, test: LeakTest, says: str, bar: Bar) -> None:
         with st.container(key="beside leaks"):
             quiet(says)
             if cell or test.pairs:
-                said = words.leak(test, *(cell or test.pairs[0]))
+                said = sentences.leak(test, *(cell or test.pairs[0]))
                 large(f"{said[0].upper()}{said[1:]}.")
             pictures.how_to_select(cell is not None)
     pictures.numbers(figure, "leaks")

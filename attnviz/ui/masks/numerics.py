@@ -9,46 +9,40 @@ from attnviz.core.record import Record
 from attnviz.figures import numerics as charts
 from attnviz.figures.states import Grid
 from attnviz.numerics import Outcome, Policy
+from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.masks.presets import LEFT_PADDING, PRESETS
 from attnviz.ui.masks.rulelist import shorter, sizes
 from attnviz.ui.shared import cache, mask, pictures, state
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.text import Markup, heading, in_words, plain, quiet, table
 
 MOST = 128
 """Queries and keys that are measured at most."""
 
-POLICIES = {
-    "zero": "zeros: the row gives nothing, and the residual connection carries the token on. The default here, and "
-    "what F.scaled_dot_product_attention does.",
-    "nan": "NaN: what a softmax of -inf alone gives, as in nn.MultiheadAttention.",
-    "uniform": "uniform: the mean of all keys, though every one of them is masked. What -1e9 gives.",
-    "error": "an error: nothing is computed, and the row is named.",
-}
-
 
 def tab(lab: Lab) -> None:
     queries, keys = lab.lengths
     if max(queries, keys) > MOST:
-        quiet(f"This is measured for up to {MOST} tokens. Shorten the text.")
+        quiet(words.TOO_LONG.format(most=MOST))
         return
     shown, empty = lab.mask, _empty(lab.mask, lab)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         options = {"on_click": state.change, "args": (mask.put, PRESETS[LEFT_PADDING](*sizes(lab)))}
         options |= {"icon": ":material/format_align_right:", "disabled": bool(lab.source.read_only)}
-        st.button(f"Use {LEFT_PADDING}", key="left padding", **options)
+        st.button(words.USE_PRESET.format(mask=LEFT_PADDING), key="left padding", **options)
         if empty:
             rows = ", ".join(map(str, empty[:8])) + ("…" if len(empty) > 8 else "")
-            quiet(f"This mask fully masks {len(empty)} of {queries} rows: {rows}.")
+            quiet(words.MASKED_ROWS.format(count=len(empty), queries=queries, rows=rows))
         else:
             shown = PRESETS[LEFT_PADDING](keys, (shorter(keys),)).mask()
             empty = _empty(shown, lab)
-            quiet(f"This mask leaves every query a key. The example below is {LEFT_PADDING}.")
-    heading("What a fully masked row gets")
+            quiet(words.NO_MASKED_ROW.format(mask=LEFT_PADDING))
+    heading(words.MASKED_ROW_GETS)
     _rows(lab, shown, empty)
     for title, key, draw in (
-        ("How one NaN row spreads to the next layers", "nan layers", _layers),
-        ("Fills and types, measured", "fills", _types),
+        (words.SPREADS, "nan layers", _layers),
+        (words.FILLS, "fills", _types),
     ):
         with pictures.part(title, key) as is_open:
             if is_open:
@@ -69,10 +63,10 @@ def _empty(mask: Mask, lab: Lab) -> list[int]:
 def _rows(lab: Lab, mask: Mask, empty: list[int]) -> None:
     """A fully masked row, under each policy."""
     if not empty:
-        quiet("With a single token there is none.")
+        quiet(words.NONE_ALONE)
         return
     if lab.record.read_only:
-        quiet("This model does not show its queries and keys, so there is nothing to compute.")
+        quiet(words.NOTHING_TO_COMPUTE)
         return
     found = {one.name: one.weights for one in _policies(lab.record, lab.site, lab.number, lab.sentence, mask)}
     with st.container(horizontal=True, gap="large"):
@@ -80,14 +74,14 @@ def _rows(lab: Lab, mask: Mask, empty: list[int]) -> None:
             _picture(lab, charts.policies(found, empty[0], lab.tokens[1]), "policies")
         with st.container(key="beside policies"):
             for name in found:
-                quiet(POLICIES[name])
+                quiet(words.POLICIES[name])
 
 
 def _layers(lab: Lab, mask: Mask) -> None:
     """How NaN spreads, where queries and keys are of one text."""
     queries, keys = lab.lengths
     if queries != keys:
-        quiet("Queries and keys are of different texts here.")
+        quiet(words.TWO_TEXTS)
         return
     found = _spread(mask, queries)
     in_words(found.says)
@@ -97,16 +91,12 @@ def _layers(lab: Lab, mask: Mask) -> None:
 def _types(lab: Lab, mask: Mask) -> None:
     """What each fill does in each type, measured on the scores of this head."""
     if lab.record.read_only:
-        quiet("This model does not show its scores, so there is nothing to measure.")
+        quiet(words.NOTHING_TO_MEASURE)
         return
-    quiet(
-        f"On the scores of {lab.site} head {lab.number}: rows with a key left and, under them, rows without one. "
-        "Replaced: the fill takes the place of a score. Added: it is added to it. Multiplied: (1 - mask) times the "
-        "fill is added."
-    )
+    quiet(words.FILLS_MEAN.format(head=common.HEAD_AT.format(site=lab.site, head=lab.number)))
     found = _outcomes(lab.record, lab.site, lab.number, lab.sentence, mask)
     _table(found)
-    with pictures.folded("Numbers", "numbers fills") as is_open:
+    with pictures.folded(common.NUMBERS, "numbers fills") as is_open:
         if is_open:
             st.dataframe([one.row() for one in found], hide_index=True, key="table fills")
 
@@ -115,18 +105,18 @@ def _table(found: tuple[Outcome, ...]) -> None:
     types = [str(dtype).removeprefix("torch.") for dtype in numerics.DTYPES]
     by = {(one.fill, one.how, one.dtype): one for one in found}
     rows = [
-        (f"{fill}, {how}", *(_cell(by[fill, how, dtype]) for dtype in numerics.DTYPES))
+        (words.FILLED.format(fill=fill, how=how), *(_cell(by[fill, how, dtype]) for dtype in numerics.DTYPES))
         for how in numerics.HOWS
         for fill in numerics.FILLS
     ]
-    table(rows, ("fill", *types), css="facts fills", named="Fills and types", rows_named=True)
+    table(rows, (words.FILL, *types), css="facts fills", named=words.FILLS_TABLE, rows_named=True)
 
 
 def _cell(one: Outcome) -> Markup:
     """What became of the rows with a key left and, under it, of those without."""
     title = f' title="{plain(one.error)}"' if one.error else ""
     odd = "" if one.kept in ("", numerics.RIGHT) else ' class="odd"'
-    without = f'<br><span class="quiet">no key: {plain(one.empty)}</span>' if one.empty else ""
+    without = f'<br><span class="quiet">{plain(words.NO_KEY.format(result=one.empty))}</span>' if one.empty else ""
     return Markup(f"<span{title}><span{odd}>{plain(one.kept)}</span>{without}</span>")
 
 

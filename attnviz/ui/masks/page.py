@@ -9,7 +9,7 @@ import streamlit as st
 from attnviz.core.masks import Full, Mask
 from attnviz.core.stack import Stack
 from attnviz.sources.base import Source
-from attnviz.ui.masks import checking, compose, conventions, leaks, numerics
+from attnviz.ui.masks import checking, compose, conventions, leaks, numerics, words
 from attnviz.ui.masks.lab import TAB, TABS, Lab
 from attnviz.ui.masks.presets import CAUSAL
 from attnviz.ui.shared import everything, mask, state, toolbar
@@ -30,7 +30,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     at = bar.at
     if begins:
         with bar.view:
-            control(st.toggle, "Begin with <sos>", SOS, help="Shift right: each row predicts the next token.")
+            control(st.toggle, words.WITH_SOS, SOS, help=words.SHIFT_RIGHT)
     bar.predict()
     stack, _ = mask.fitting(mask.current(), len(lines))
     lab = Lab(*at.run, at.sentence, at.site, at.head, at.dark, stack=stack, mask=_mask(at, stack))

@@ -6,9 +6,11 @@ from collections.abc import Callable
 import streamlit as st
 import torch
 
+from attnviz.core.amounts import counted
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Full, Mask, Parameter
 from attnviz.core.stack import JOINS, Entry
+from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.masks.presets import PRESETS
 from attnviz.ui.shared import mask, state
@@ -31,7 +33,7 @@ ADDABLE = {rule.rule: rule for rule in RULES if rule.parameters()[0].kind != "ce
 
 def known(lab: Lab) -> None:
     """Masks by the names they are known by."""
-    _take("Choose a known mask", PRESET, PRESETS, lambda now, name: mask.put(now, PRESETS[name](*sizes(lab))))
+    _take(words.KNOWN_MASK, PRESET, PRESETS, lambda now, name: mask.put(now, PRESETS[name](*sizes(lab))))
 
 
 def rules(lab: Lab) -> None:
@@ -45,20 +47,19 @@ def rules(lab: Lab) -> None:
         with st.container(key=f"rule {i}", gap="xsmall"):
             _row(lab, i, entry, first=first is None or i <= first, last=i == len(entries) - 1)
     if not entries and not _built_in(lab):
-        quiet("No rule yet. Choose a known mask, or add a rule.")
+        quiet(words.NO_RULE)
     elif first is not None and not _changes(lab):
-        built_in = "The built-in mask blocks all of this already: these rules change nothing here."
-        note(built_in if own_mask(lab) else "These rules block no cell here.", "notice")
+        note(words.CHANGES_NOTHING if own_mask(lab) else words.BLOCKS_NOTHING, "notice")
 
     def add(now: State, name: str) -> State:
         rule = ADDABLE[name]
         return mask.changed(now, lambda stack: stack.added(Entry(rule.started(*sizes(lab)), rule.join)))
 
-    _take("Add a rule", ADD, ADDABLE, add, format_func=_offered)
+    _take(words.ADD_RULE, ADD, ADDABLE, add, format_func=_offered)
 
 
 def _offered(name: str) -> str:
-    return f"{TITLES.get(name, name)}: {ADDABLE[name].meaning}"
+    return words.RULE_MEANS.format(rule=TITLES.get(name, name), meaning=ADDABLE[name].meaning)
 
 
 def own_mask(lab: Lab) -> Mask | None:
@@ -70,12 +71,12 @@ def _own(lab: Lab) -> None:
     """The built-in mask, which stands before all rules."""
     own = own_mask(lab)
     if lab.site.kind == "cross" and not lab.edits.mask_cross:
-        quiet("The rules do not act on cross-attention. The menu Mask has a switch for that.")
+        quiet(words.NOT_CROSS)
     if lab.source.read_only:
-        quiet("This model is read-only: the rules change the grid, not its weights.")
+        quiet(words.READ_ONLY)
     elif _built_in(lab):
-        more = "These rules block more:" if lab.stack.entries else "A known mask or a rule blocks more."
-        quiet(f"Built-in mask{f': {own}' if isinstance(own, Mask) else ''}. {more}")
+        built_in = words.BUILT_IN_IS.format(mask=own) if isinstance(own, Mask) else words.BUILT_IN
+        quiet(f"{built_in} {words.RULES_ADD if lab.stack.entries else words.RULE_ADDS}")
 
 
 def _built_in(lab: Lab) -> bool:
@@ -118,17 +119,15 @@ def _row(lab: Lab, i: int, entry: Entry, *, first: bool, last: bool) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         with st.container(width="stretch"):
             _set(st.checkbox, f"**{TITLES.get(rule.rule, rule.rule)}**", i, "on", entry.on, help=rule.meaning)
-        _button("arrow_upward", f"up {i}", f"Move rule {i + 1} up", _moved, i, i - 1, able=i > 0)
-        _button("arrow_downward", f"down {i}", f"Move rule {i + 1} down", _moved, i, i + 1, able=not last)
-        _button("close", f"remove {i}", f"Remove rule {i + 1}", mask.without, i)
+        _button(words.MOVE_UP, "up", "arrow_upward", _moved, i, i - 1, able=i > 0)
+        _button(words.MOVE_DOWN, "down", "arrow_downward", _moved, i, i + 1, able=not last)
+        _button(words.REMOVE, "remove", "close", mask.without, i)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         if not first:
-            title = "How it is joined to the rules above"
-            _set(st.segmented_control, title, i, "join", entry.join, JOINS, lead="")
-        _set(st.checkbox, "not", i, "negated", entry.negated)
+            _set(st.segmented_control, words.JOIN, i, "join", entry.join, JOINS, lead="")
+        _set(st.checkbox, words.NOT, i, "negated", entry.negated)
     if parameters[0].kind == "cells":
-        count = len(rule.cells)
-        quiet(f"{count:,} cell{'' if count == 1 else 's'} painted by hand")
+        quiet(words.PAINTED.format(cells=counted(len(rule.cells), words.CELL)))
     for one in (one for one in parameters if one.kind == "numbers"):
         _numbers(lab, i, rule, one)
     if numbers := [one for one in parameters if one.kind == "number"]:
@@ -138,11 +137,12 @@ def _row(lab: Lab, i: int, entry: Entry, *, first: bool, last: bool) -> None:
                 number(i, rule, one.name, at=f"{rule.rule} {one.name} {i}", lead=False, **options)
 
 
-def _button(icon: str, key: str, title: str, step: Callable[..., State], *args: int, able: bool = True) -> None:
+def _button(title: str, name: str, icon: str, step: Callable[..., State], i: int, *to: int, able: bool = True) -> None:
     """A button that shows an icon; its title is there for those who cannot see it, and on hovering."""
+    title = title.format(number=i + 1)
     options = {"icon": f":material/{icon}:", "help": title, "disabled": not able}
-    options |= {"on_click": state.change, "args": (step, *args)}
-    st.button(title, key=f"icon {key}", type="tertiary", **options)
+    options |= {"on_click": state.change, "args": (step, i, *to)}
+    st.button(title, key=f"icon {name} {i}", type="tertiary", **options)
 
 
 def _set(widget: Callable, title: str, i: int, name: str, value: object, *args: object, **options) -> None:
@@ -160,22 +160,22 @@ def _numbers(lab: Lab, i: int, rule: Mask, f: Parameter) -> None:
     def step(now: State, typed: str) -> State:
         return mask.with_numbers(now, i, lambda: {f.name: _read(typed, f)})
 
-    options = {"shown": ", ".join(map(str, getattr(rule, f.name))), "help": "Whole numbers with commas between them"}
+    options = {"shown": ", ".join(map(str, getattr(rule, f.name))), "help": words.WITH_COMMAS}
     control(st.text_input, f.label, MASK, at=f"{rule.rule} {f.name} {i}", step=step, **options)
     if rule.rule == "padding":
         lengths = tuple(sentence.length for sentence in lab.seen)
         options = {"on_click": state.change, "args": (mask.with_numbers, i, lambda: {"lengths": lengths})}
         options |= {"type": "tertiary", "disabled": lengths == rule.lengths}
-        st.button("the lengths of these sentences", key=f"lengths {i}", **options)
+        st.button(words.THESE_LENGTHS, key=f"lengths {i}", **options)
 
 
 def _read(typed: str, f: Parameter) -> tuple[int, ...]:
     parts = [part for part in re.split(r"[\s,;]+", typed) if part]
     if len(parts) > MOST_ITEMS:
-        raise InputError(f"There are {len(parts)} {f.label}; a rule takes up to {MOST_ITEMS}.")
+        raise InputError(words.MANY_NUMBERS.format(count=len(parts), label=f.label, most=MOST_ITEMS))
     for part in parts:
         if not re.fullmatch(r"\d{1,4}", part, re.ASCII) or int(part) > f.most:
-            raise InputError(f"'{part[:20]}' is none of the {f.label}: each is a whole number from 0 to {f.most:,}.")
+            raise InputError(words.NOT_A_NUMBER.format(typed=part[:20], label=f.label, most=f.most))
     return tuple(map(int, parts))
 
 

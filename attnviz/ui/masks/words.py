@@ -1,0 +1,171 @@
+"""What the page Masks says, in one place."""
+
+TABS = ("Compose", "Conventions", "Empty rows", "Leak test", "Check")
+"""Links name them, too."""
+WITH_SOS, SHIFT_RIGHT = "Begin with <sos>", "Shift right: each row predicts the next token."
+TOO_LONG = "This is measured for up to {most} tokens. Shorten the text."
+
+# Compose: the rules
+
+KNOWN_MASK, ADD_RULE, RULE_MEANS = "Choose a known mask", "Add a rule", "{rule}: {meaning}"
+NO_RULE = "No rule yet. Choose a known mask, or add a rule."
+CHANGES_NOTHING = "The built-in mask blocks all of this already: these rules change nothing here."
+BLOCKS_NOTHING = "These rules block no cell here."
+NOT_CROSS = "The rules do not act on cross-attention. The menu Mask has a switch for that."
+READ_ONLY = "This model is read-only: the rules change the grid, not its weights."
+BUILT_IN, BUILT_IN_IS = "Built-in mask.", "Built-in mask: {mask}."
+RULES_ADD, RULE_ADDS = "These rules block more:", "A known mask or a rule blocks more."
+MOVE_UP, MOVE_DOWN, REMOVE = "Move rule {number} up", "Move rule {number} down", "Remove rule {number}"
+JOIN, NOT = "How it is joined to the rules above", "not"
+PAINTED, CELL = "{cells} painted by hand", "cell"
+WITH_COMMAS, THESE_LENGTHS = "Whole numbers with commas between them", "the lengths of these sentences"
+MANY_NUMBERS = "There are {count} {label}; a rule takes up to {most}."
+NOT_A_NUMBER = "'{typed}' is none of the {label}: each is a whole number from 0 to {most:,}."
+CAUSAL, CAUSAL_PADDING, SLIDING = "causal", "causal + padding", "sliding window"
+PREFIX_LM, PACKED = "prefix-LM", "packed documents"
+LONGFORMER, BIG_BIRD = "Longformer: window + global", "BigBird: blocks + random"
+STREAMING, SPARSE = "StreamingLLM: window + sinks", "Sparse Transformer: fixed"
+NATTEN, FLAMINGO, DIFFUSION = "NATTEN: neighborhood", "Flamingo: media", "block diffusion"
+LEFT_PADDING = "left padding with a causal mask"
+
+# Compose: bias beside the mask
+
+BIAS, BIAS_ON = "Bias on scores", "Bias on scores: {count} on"
+BIAS_MEANS = "Numbers added to the scores, or a bound of them. They block nothing: this is bias, not mask."
+ALIBI, RELATIVE = "ALiBi: less for keys farther away", "Relative bias: a number for each distance"
+SOFTCAP = "Softcap: scores stay below a bound"
+SLOPE, SEED_OF_BIAS, BOUND = (
+    "Head {head} loses {slope:.4g} for each position of distance.",
+    "Seed of its numbers",
+    "Bound",
+)
+BIAS_OF_HEAD = "Bias on the scores of this head"
+BIAS_ADDED = (
+    "It is added before the softmax. It blocks nothing: a key with less of it than others loses weight to them."
+)
+BIAS_PICTURE = "bias"
+
+# Compose: the grid
+
+PAINT, MASK, WEIGHTS = "Paint", "mask", "weights"
+PAINT_MEANS = (
+    "A click blocks an open cell and opens a blocked one. A drag blocks cells; if all of them are, it opens them."
+)
+LENGTHS, OTHER_QUERIES, QUERIES = "Lengths", "Another number of queries", "Queries"
+FOR_THE_GRID = "For the grid alone: as if a cache held the keys before, or none did."
+FIRST_QUERY = "The first query stands"
+FIRST_QUERY_MEANS = (
+    "top-left: at the first key, as is_causal of PyTorch's SDPA. bottom-right: so that the last query stands at the "
+    "last key, as with a cache."
+)
+ALIGNED = "{queries} queries, {keys} keys, aligned {alignment}. In the model's own runs they are what they are."
+CHECKBOXES, AS_CHECKBOXES = "Checkboxes, for the keyboard", "The mask as checkboxes"
+NO_ROOM = "The table has room for {most} tokens; this sentence has {tokens}."
+CHECKED = "Checked: the query of the row may look at the key of the column. Space turns a checkbox around."
+QUERY, KEYS_LEFT = "query", "keys left"
+
+# Compose: what the mask does
+
+BLOCKED_BY, RULE, RULE_NEGATED = "Blocked by {rules}.", "rule {number}: {rule}", "rule {number}: not {rule}"
+NOT_BLOCKED, BLOCKED_BUILT_IN = "No rule blocks it.", "No rule blocks it: the built-in mask does."
+QUERY_HAS = "Query {query} has {left} of {keys} keys left."
+THROUGH_LAYERS, LAYERS = "What a query sees through layers", "Layers"
+NOT_IN_CROSS = "In cross-attention queries and keys are different sentences: what is seen does not grow with layers."
+NOT_REACHED = "This is computed for up to {most:,} tokens, as many queries as keys."
+SEES, LAYER = "{query} sees {inputs} of {keys} inputs after {layers}, itself included.", "layer"
+SEEN, UNSEEN = "{token} ({position}): seen", "{token} ({position}): not seen"
+COSTS = "What it costs in one layer"
+COST_HERE, COST_OTHER, COST_FAR = "{queries} tokens", "{queries} × {keys} tokens", "128k tokens"
+COST_MEANS = (
+    "Cost if blocked cells are skipped, and of full attention beside it. Memory is that of the scores, if all are held "
+    "at once."
+)
+COUNTED_FAR, COUNTED_BOTH = "For 128k the keys of some rows are counted.", "Of both the keys of some rows are counted."
+OF_FULL = "{part} <small>of {full}</small>"
+BLOCKED, CELLS, FLOPS, MEMORY = "blocked", "cells in one head", "FLOPs", "memory"
+
+# Conventions
+
+DIALECTS = {
+    "sdpa": "SDPA, boolean",
+    "sdpa_additive": "SDPA, additive",
+    "is_causal": "SDPA, is_causal",
+    "attn_mask": "MultiheadAttention, attn_mask",
+    "key_padding_mask": "MultiheadAttention, key_padding_mask",
+    "flex_attention": "FlexAttention",
+    "huggingface": "Hugging Face",
+    "zero_is_masked": "mask == 0",
+    "true_is_masked": "mask == True",
+}
+"""What each dialect is called on a button, and so in the link."""
+SAME_MASK, ALIGN = "The same mask for", "Queries are aligned"
+DIALECT_SAYS, CANNOT_SAY = "{dialect}: {says}.", "{dialect} cannot say this mask. {why}"
+FIRST_TOKENS = "The grid and the printed tensor are of the first {most} tokens; the code is for any number."
+TO_COPY, PRINTED = "To copy: {call}", "The mask as a printed tensor"
+MASK_ALONE = "This is the mask alone. The bias is added to the scores as well: an additive mask can hold both."
+AS_TENSOR, AS_TENSOR_SCROLLS = "The same as a tensor", "The same as a tensor, which scrolls sideways"
+
+WRONG_CONVENTION = "Use the mask with the wrong convention"
+TOO_LONG_TO_HAND = "This is shown for up to {most} tokens. Shorten the text."
+WRITTEN_FOR, READ_BY = "The mask is written for", "and read by"
+STOPS = "{error} Nobody wastes a week on that: it stops at once."
+WEIGHTS_OF = "The weights are of the queries and keys of {head}."
+CHECK_SAYS, NOTHING_LOST = "The check says of the mask alone: {finding}", "Nothing is lost: it is read as it was meant."
+ALL_ROWS, USE_MISTAKE = "All {count} rows in words", "Use this mistaken mask"
+MISTAKE_MEANS = "The page takes the mask that the reader saw, and the leak test shows what follows."
+
+# Empty rows
+
+USE_PRESET = "Use {mask}"
+MASKED_ROWS = "This mask fully masks {count} of {queries} rows: {rows}."
+NO_MASKED_ROW = "This mask leaves every query a key. The example below is {mask}."
+MASKED_ROW_GETS, NONE_ALONE = "What a fully masked row gets", "With a single token there is none."
+POLICIES = {
+    "zero": "zeros: the row gives nothing, and the residual connection carries the token on. The default here, and "
+    "what F.scaled_dot_product_attention does.",
+    "nan": "NaN: what a softmax of -inf alone gives, as in nn.MultiheadAttention.",
+    "uniform": "uniform: the mean of all keys, though every one of them is masked. What -1e9 gives.",
+    "error": "an error: nothing is computed, and the row is named.",
+}
+NOTHING_TO_COMPUTE = "This model does not show its queries and keys, so there is nothing to compute."
+SPREADS, TWO_TEXTS = "How one NaN row spreads to the next layers", "Queries and keys are of different texts here."
+FILLS, FILLS_TABLE, FILL, FILLED = "Fills and types, measured", "Fills and types", "fill", "{fill}, {how}"
+NOTHING_TO_MEASURE = "This model does not show its scores, so there is nothing to measure."
+FILLS_MEAN = (
+    "On the scores of {head}: rows with a key left and, under them, rows without one. Replaced: the fill takes the "
+    "place of a score. Added: it is added to it. Multiplied: (1 - mask) times the fill is added."
+)
+NO_KEY = "no key: {result}"
+
+# Leak test
+
+TESTED, TEST_WHOLE, TEST_LAYER, TEST_BUG = "Tested", "the whole model", "this layer", "an example bug"
+EXPECTED, AS_MEANT, THIS_MASK, NO_FUTURE = "Expected", "what was meant", "this mask", "no future"
+"""Links name them, too."""
+APPLIED = "The mask is applied"
+HOW = "Each token is changed in turn, and the model runs again: a position whose output moves has seen the change."
+MISTAKE, UNDO_MISTAKE = "The mask of this page is a mistake on purpose.", "Undo the mistake"
+TAKES_LONG = "Each of {tokens} tokens is changed and the model run again: that takes a while here."
+TEST, TOKENS_CHANGED = "Test for leaks", "tokens changed"
+
+# Check
+
+CHECK = "Check"
+OF_HEAD, OF_PAGE, OF_FILE, PASTED = "this head's weights", "this mask", "a file", "pasted numbers"
+GUESSED, YES, NO = "auto-detect", "yes", "no"
+TOO_MANY_CELLS = (
+    "The map has {queries:,} × {keys:,} cells; at most {most:,} cells are checked at once. Shorten the text, or check "
+    "a part of it from Python."
+)
+UPLOAD, TYPE_NUMBERS = "A mask, weights or scores", "Numbers: rows, nested lists, or a printed tensor"
+WAS_PASTED, WHICH_ARRAY = "what was pasted", "Which array"
+READ_AS, READ_IN = "{kind}. (B, H, Q, K) = {shape}.", "{kind}, {convention}: {meaning}"
+READ_AS_CAUSAL = "{kind}, taken to be causal. (B, H, Q, K) = {shape}."
+HOW_READ, TYPE, CONVENTION = "How it is read", "Type", "Convention of a mask"
+MEANT, MEANT_PAGE, MEANT_IS = "Meant to be", "the mask of this page", "{mask}: {meaning}"
+MEANT_MEANS = "A kind with any numbers and any padding, or this page's mask cell by cell. What differs is an error."
+FUTURE_BLOCKED = "The future must be blocked"
+FITS, FITS_MEANS = "for the scores of this page", "How it broadcasts to (B, H, Q, K) = {shape} is then explained."
+FINDING, FIX, WHERE, EVIDENCE = "{severity} · {rule}: {says}", "Fix: {fix}", "Where: {places}.", "The cells"
+REPORT, AS_TEXT, CHECKED_ARRAY = "The report", "Text", "What was checked"
+IN_SHELL = "The same in the shell, with an exit status for CI"
