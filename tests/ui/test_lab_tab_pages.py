@@ -19,9 +19,10 @@ from attnviz.dialects import DIALECTS, dialect, handed_to
 from attnviz.dialects.mistaken import meant, mistaken
 from attnviz.leaks.mistakes import EXHIBITS, leak_test_of_exhibit
 from attnviz.ui.masks.checking import CHECKED, FILE, PASTED
-from attnviz.ui.masks.conventions import LABELS, READER
+from attnviz.ui.masks.conventions import READER
 from attnviz.ui.masks.lab import TAB, TABS
 from attnviz.ui.masks.leaks import PROMISE
+from attnviz.ui.masks.words import DIALECTS as LABELS
 from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
 

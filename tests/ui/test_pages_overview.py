@@ -9,7 +9,7 @@ from test_pages import html, opened
 from attnviz import ablation, api, texts, words
 from attnviz.metrics.rollout import mixed, rollout
 from attnviz.ui.overview.numbers import LAYER, MEANINGS, NAMES, TITLES
-from attnviz.ui.overview.page import PANELS
+from attnviz.ui.overview.words import TABS
 from attnviz.ui.shared import budget
 
 SITE = "encoder layer 0"
@@ -41,7 +41,7 @@ def test_it_opens_with_every_head_in_the_order_of_the_model():
     assert f'<abbr title="{escape(MEANINGS["confidence"])}">{TITLES["confidence"]}</abbr>' in html(app)
 
 
-@pytest.mark.parametrize("panel", PANELS)
+@pytest.mark.parametrize("panel", TABS)
 def test_every_tab_has_something_to_export(monkeypatch, panel):
     """A menu of its picture, or of everything."""
     menus = []

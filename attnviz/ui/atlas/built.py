@@ -11,6 +11,7 @@ from attnviz.atlas.opened import Atlas
 from attnviz.core import assets
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
+from attnviz.ui.atlas import words
 from attnviz.ui.shared import state
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
@@ -31,8 +32,8 @@ def chosen(source: Source) -> Atlas | None:
     if len(there) < 2:
         return next(iter(there.values()), None)
     options = {"shown": state.one_of(ATLAS, there), "width": 330}
-    options["format_func"] = lambda folder: f"{Path(folder).name}: {there[folder].texts:,} texts"
-    return there[control(st.selectbox, "Atlas", ATLAS, [*there], **options)]
+    options["format_func"] = lambda folder: words.ATLAS_OF.format(name=Path(folder).name, texts=there[folder].texts)
+    return there[control(st.selectbox, words.ATLAS, ATLAS, [*there], **options)]
 
 
 def others(found: Atlas) -> list[Atlas]:

@@ -11,6 +11,7 @@ from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.metrics.heads import METRICS
+from attnviz.ui.atlas import words
 from attnviz.ui.shared import cache, pages, state
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, SHOW, SITE, Cell, Look
@@ -18,7 +19,7 @@ from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import note, quiet
 
-PAIRS = "strongest pairs of tokens"
+PAIRS = words.PAIRS_IN_LINKS
 KINDS = {PAIRS: "pairs"} | {one.name: one.name for one in METRICS}
 EXAMPLES = choice("atlas-of", KINDS, PAIRS)
 
@@ -27,21 +28,20 @@ COUNT = 10
 
 def of_head(at: Look, found: Atlas) -> None:
     """Ten texts of a head, by its strongest pairs or by a metric."""
-    titles = {PAIRS: "Strongest pairs of tokens"} | {one.name: one.title for one in METRICS}
+    titles = {PAIRS: words.PAIRS} | {one.name: one.title for one in METRICS}
     options = {"format_func": titles.__getitem__, "width": 290}
-    by = control(st.selectbox, "Examples: the texts with the largest", EXAMPLES, [*KINDS], **options)
+    by = control(st.selectbox, words.LARGEST, EXAMPLES, [*KINDS], **options)
     try:
         rows = _pairs(at, found) if by == PAIRS else found.examples(at.site, at.number, by, COUNT)
     except AttnvizError as error:
         note(str(error))
         return
     if rows.empty:
-        quiet("The atlas has none: the head has no such number.")
+        quiet(words.NO_NUMBER)
     with st.container(gap="xsmall"):
         for i, row in enumerate(rows.to_dict("records")):
             _example(at, row, i)
-    query = "before the arrow" if at.site.kind == "cross" else "underlined"
-    shaded = f"Shaded: what the query, {query}, attends to. A click opens the text on Heads, at that cell."
+    shaded = words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED
     quiet(shaded, *(_complete(at, found) if by == PAIRS else ()))
 
 
@@ -49,7 +49,7 @@ def _complete(at: Look, found: Atlas) -> tuple[str, ...]:
     """From which weight on no pair is missing."""
     heads = found.heads()
     above = heads[(heads["site"] == str(at.site)) & (heads["head"] == at.number)]["pairs_above"].max()
-    return (f"Of every two words the largest weight; above {above:.2f} no two are missing, below they may be.",)
+    return (words.COMPLETE.format(weight=above),)
 
 
 def _pairs(at: Look, found: Atlas) -> pd.DataFrame:
@@ -62,9 +62,9 @@ def _example(at: Look, row: dict, number: int) -> None:
     record = cache.record(at.source, (row["text"],))
     cell = _cell(record, at, row)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False):
-        label = f"{row['value']:.2f}"
+        label = words.OPEN.format(number=row["value"])
         behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"open example {number}"}
-        if st.button(f"Open: {label}", on_click=_look_at, args=(at, row["text"], cell), **behavior):
+        if st.button(label, on_click=_look_at, args=(at, row["text"], cell), **behavior):
             pages.go_to(pages.TITLES[0])
         st.html(_shaded(record, at, cell))
 

@@ -11,8 +11,9 @@ from attnviz.metrics.heads import METRICS
 from attnviz.metrics.roles import roles
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
-from attnviz.ui.atlas import built, examples
+from attnviz.ui.atlas import built, examples, words
 from attnviz.ui.shared import everything, findings, look, pictures, state, toolbar
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, choice
 from attnviz.ui.shared.state import control
@@ -20,8 +21,6 @@ from attnviz.ui.shared.text import heading, large, quiet, table
 
 TITLES = {one.name: one.title for one in METRICS}
 X, Y = choice("atlas-x", TITLES), choice("atlas-y", TITLES)
-
-BUILD = "attnviz atlas build {} texts.txt -o atlas/"
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
@@ -31,18 +30,18 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         everything.menu(bar.at)
     found = built.chosen(source)
     if found is None:
-        large(f"There is no atlas of {source.name} here: what each head does over many texts.")
+        large(words.NO_ATLAS.format(model=source.name))
         quiet(
-            f"Build one: {BUILD.format(source.id)}",
-            f"Then open the app with {built.FOLDERS}=atlas/ before its command.",
+            words.BUILD.format(command=words.BUILD_COMMAND.format(model=source.id)),
+            words.THEN_OPEN.format(variable=built.FOLDERS),
         )
         return
-    large(f"What every head does over {found.texts:,} texts of {found.tokens:,} tokens. One text can mislead.")
+    large(words.HOLDS.format(texts=found.texts, tokens=found.tokens))
     _behaviors(source)
     heads = found.heads()
     row = heads[(heads["site"] == str(bar.at.site)) & (heads["head"] == bar.at.head)]
     if row.empty:
-        quiet("The atlas does not hold this head.")
+        quiet(words.NO_HEAD)
         return
     every, chosen = _places()
     with every:
@@ -78,7 +77,7 @@ def _behaviors(source: Source) -> None:
 def _behavior(one: Behavior, i: int) -> None:
     options = {"type": "tertiary", "icon": ":material/search:", "key": f"find {i}"}
     does = one.does.rstrip(". ")
-    st.button(f"Which head {does}?", on_click=look.look_at, args=(one.site, one.heads[0]), **options)
+    st.button(words.WHICH_HEAD.format(does=does), on_click=look.look_at, args=(one.site, one.heads[0]), **options)
 
 
 def _map(at: Look, found: Atlas, heads: pd.DataFrame) -> None:
@@ -86,7 +85,7 @@ def _map(at: Look, found: Atlas, heads: pd.DataFrame) -> None:
     there = [name for name in TITLES if heads[name].notna().any()]
     begins = ("confidence", "entropy") if at.site.kind == "cross" else ("previous", "entropy")
     with st.container(horizontal=True, gap="small"):
-        axes = zip(("X axis", "Y axis"), (X, Y), begins, strict=True)
+        axes = zip((common.X_AXIS, common.Y_AXIS), (X, Y), begins, strict=True)
         x, y = (_number(title, setting, there, opening) for title, setting, opening in axes)
     drawn = {"dark": at.dark, "room": look.room(), "focused": (at.site, at.head), "rev": look.rev("atlas")}
     figure = figures.over_corpus(found.plan.model.name, heads, x, y, found.texts, titles=TITLES, **drawn)
@@ -107,23 +106,21 @@ _select = look.clicks("atlas", _show)
 
 def _head(at: Look, found: Atlas, row: pd.Series) -> None:
     """What a head does, with the evidence."""
-    large(f"Head {at.head} · {at.site}")
+    large(common.HEAD_TITLE.format(head=at.head, site=at.site))
     if at.source.card and at.source.card.behavior(at.site, at.head):
         findings.of_head(at)
     for role in roles(row.to_dict() | {"texts": found.texts}):
-        quiet(f"Role by its weights alone: {role.evidence}.")
+        quiet(common.LOOKS_LIKE.format(roles=role.evidence))
 
 
 def _numbers(at: Look, row: pd.Series) -> None:
     """The numbers of a head over the corpus, beside those of the text at hand."""
-    heading("Numbers")
+    heading(common.NUMBERS)
     here = findings.numbers(at.record, at.sentence, at.site)
     cells = [_cells(name, row, here, at.number) for name in TITLES if row[f"{name}_texts"]]
-    head = ("", "Mean over texts (95%)", "This text", "Middle half")
     shown = 3 if look.room() else 4
-    table([line[:shown] for line in cells], head[:shown], numbers=range(1, shown))
-    middle = " Middle half: of the texts, by this number." * (shown == 4)
-    quiet(f"Each text counts the same; the interval is that of the mean.{middle}")
+    table([line[:shown] for line in cells], words.HEAD[:shown], numbers=range(1, shown))
+    quiet(" ".join((words.COUNTED_THE_SAME, *([words.MIDDLE_HALF] if shown == 4 else []))))
 
 
 def _more(at: Look, found: Atlas) -> None:
@@ -131,20 +128,21 @@ def _more(at: Look, found: Atlas) -> None:
     curve = found.table("distances", at.site, at.number)
     if len(curve):
         drawn = {"dark": at.dark, "room": look.room()}
-        name = f"head {at.head}, {at.site}"
+        name = words.NAME_OF_HEAD.format(head=at.head, site=at.site)
         figure = figures.distance_over_corpus(found.plan.model.name, name, curve, found.texts, **drawn)
-        pictures.show(figure, "atlas distance", "by distance")
-    with pictures.folded("Heads like this one, in other models too", "alike in atlases") as is_open:
+        pictures.show(figure, "atlas distance", common.BY_DISTANCE)
+    with pictures.folded(words.ALIKE, key="alike in atlases") as is_open:
         if is_open:
             near = found.alike(at.site, at.number, *built.others(found)).itertuples()
-            rows = [(f"{one.model} · {one.site} · head {one.head}", f"{one.apart:.2f}") for one in near]
-            table(rows, ("", "Apart"), numbers=(1,))
-            quiet("Apart: how far their means over texts differ, in all shares from 0 to 1; 0 is the same.")
+            named = words.OTHER_HEAD.format
+            rows = [(named(model=one.model, site=one.site, head=one.head), f"{one.apart:.2f}") for one in near]
+            table(rows, ("", words.APART), numbers=(1,))
+            quiet(words.APART_MEANS)
 
 
 def _cells(name: str, row: pd.Series, here: pd.DataFrame | None, head: int) -> tuple[str, ...]:
     """A line of the card: a number over the corpus with its interval and quarters, and on the text at hand."""
     value = None if here is None else here[name].iloc[head]
-    mean = f"{row[name]:.2f} ({row[f'{name}_low']:.2f} to {row[f'{name}_high']:.2f})"
-    middle = f"{row[f'{name}_q25']:.2f} to {row[f'{name}_q75']:.2f}"
+    mean = words.MEAN.format(mean=row[name], low=row[f"{name}_low"], high=row[f"{name}_high"])
+    middle = words.MIDDLE.format(low=row[f"{name}_q25"], high=row[f"{name}_q75"])
     return TITLES[name], mean, "–" if value is None or pd.isna(value) else f"{value:.2f}", middle

@@ -40,7 +40,7 @@ def tab(lab: Lab, bar: Bar) -> None:
         with st.container(horizontal=True, gap="small", key="maps"):
             with st.container(width="content"):
                 grid = _other_grid(lab, *lengths) if lengths else _grid(lab, paint, shown["view"], part)
-            leads_to("weights under this mask")
+            leads_to(words.LEADS_TO)
             with st.container(width="content"):
                 seen = {"side": SIDE, "zooms": True} | lab.drawn | shown | part
                 head = cache.drawn(figures.head, lab.record, lab.site, lab.head, cost=lab.cost(**part), **seen)

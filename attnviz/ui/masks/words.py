@@ -48,6 +48,7 @@ BIAS_PICTURE = "bias"
 # Compose: the grid
 
 PAINT, MASK, WEIGHTS = "Paint", "mask", "weights"
+LEADS_TO = "weights under this mask"
 PAINT_MEANS = (
     "A click blocks an open cell and opens a blocked one. A drag blocks cells; if all of them are, it opens them."
 )

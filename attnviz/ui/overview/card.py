@@ -9,8 +9,10 @@ from attnviz import figures
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.metrics.spread import ByDistance, by_distance
+from attnviz.ui.overview import words
 from attnviz.ui.overview.numbers import MEANINGS, OFF, TITLES, Numbers
 from attnviz.ui.shared import cache, findings, look, pages, pictures, zoom
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import Markup, large, quiet, table
@@ -23,8 +25,8 @@ def of_head(at: Look, known: Numbers) -> None:
     """What the framed head looks like on this text, what is known of it, and its numbers."""
     row = known.row((at.site, at.head))
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chosen"):
-        large(f"Head {at.head} · {at.site}")
-        if st.button("Open this head", key="open head", icon=":material/arrow_forward:"):
+        large(common.HEAD_TITLE.format(head=at.head, site=at.site))
+        if st.button(words.OPEN_HEAD, key="open head", icon=":material/arrow_forward:"):
             look.look_at(at.site, at.head)
             pages.go_to(pages.TITLES[0])
     findings.of_head(at, role=False)
@@ -39,28 +41,28 @@ def of_head(at: Look, known: Numbers) -> None:
 
 def _on_phrase(at: Look) -> None:
     """Which heads look at a phrase, from the selected query or the last token: those that retrieve a needle."""
-    with pictures.folded("Attention on a phrase", "on phrase") as is_open:
+    with pictures.folded(words.ON_PHRASE, "on phrase") as is_open:
         if not is_open:
             return
-        phrase = control(st.text_input, "Token or phrase", zoom.PHRASE, max_chars=200)
+        phrase = control(st.text_input, common.PHRASE, zoom.PHRASE, max_chars=200)
         query = at.cell[0] if at.cell else min(at.position, len(at.tokens[0]) - 1)
         places = zoom.spans(at.text(1), at.tokens[1], phrase)
         if not places:
-            quiet("Type what to look for, and press Enter." if not phrase.strip() else "It is nowhere in the text.")
+            quiet(common.TYPE_A_PHRASE if not phrase.strip() else words.NOWHERE)
             return
         where = {"sentence": at.sentence, "dark": at.dark}
         figure = figures.phrase(at.record, at.site.kind, query, places, **where)
-        pictures.show(figure, "phrase", "phrase", table=True)
+        pictures.show(figure, "phrase", words.PHRASE, table=True)
 
 
 def _by_distance(at: Look) -> None:
     """How far the head looks, in bins that double."""
-    with pictures.folded("Attention by distance", "by distance") as is_open:
+    with pictures.folded(words.BY_DISTANCE, "by distance") as is_open:
         if is_open:
             where = {"sentence": at.sentence, "dark": at.dark}
             cache.worked(_distances, at.record, at.site, at.head, at.sentence, cost=at.cost())
             figure = cache.drawn(figures.distance, at.record, at.site, at.head, **where)
-            pictures.show(figure, "distance", "by distance", table=True)
+            pictures.show(figure, "distance", common.BY_DISTANCE, table=True)
 
 
 def _distances(record: Record, site: Site, head: int | str, sentence: int) -> ByDistance:

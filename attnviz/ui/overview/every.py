@@ -12,6 +12,7 @@ from attnviz.core.edits import KINDS, Site
 from attnviz.core.record import Record
 from attnviz.metrics.roles import THRESHOLDS
 from attnviz.sources import estimate
+from attnviz.ui.overview import words
 from attnviz.ui.overview.card import number, of_head
 from attnviz.ui.overview.numbers import LAYER, SORT, TITLES, Numbers, head_of, numbers
 from attnviz.ui.shared import cache, everything, look, pictures, state
@@ -67,8 +68,8 @@ def _more(at: Look, every: figures.Figure) -> None:
 def _page_button(at: Look, name: str) -> None:
     """Every head as one page, for readers without attnviz."""
     st.download_button(
-        "Interactive page",
-        help="HTML: every head as map, lines and text, in any browser and without a network",
+        words.INTERACTIVE,
+        help=words.INTERACTIVE_MEANS,
         data=pictures.made(
             partial(_page, pictures.lent((at.record, at.before), "page"), at.sentence, at.site, at.number)
         ),
@@ -117,25 +118,25 @@ def _asks_for_no_number(at: Look) -> bool:
 
 def _short(name: str) -> str:
     """What a number is called where there is little room."""
-    return TITLES.get(name, name).partition(" (")[0].removesuffix(" when off")
+    return words.OFF_SHORT.get(name) or TITLES.get(name, name).partition(" (")[0]
 
 
 def ordered(known: Numbers, among: tuple[str, ...] = ()) -> tuple[Order, tuple[str, ...] | None]:
     """The heads to show, in which order, and what is said of each."""
     numbers = tuple(name for name in known.names if name in among) if among else (LAYER, *known.names)
     by = state.one_of(SORT, numbers)
-    options = {"shown": by, "format_func": lambda name: f"Order: {_short(name)}", "width": 225}
-    control(st.selectbox, "Order", SORT, numbers, lead="", **options)
+    options = {"shown": by, "format_func": lambda name: words.ORDER_IS.format(number=_short(name)), "width": 225}
+    control(st.selectbox, words.ORDER, SORT, numbers, lead="", **options)
     there = [kind for kind in KINDS if (known.table["kind"] == kind).any()]
     kinds = [kind for kind in there if kind in state.get(KIND)] or there
     if len(there) > 1:
         options = {"shown": kinds, "read": lambda chosen: () if len(chosen) == len(there) else tuple(chosen)}
-        control(st.pills, "Kinds", KIND, there, lead="", selection_mode="multi", **options)
+        control(st.pills, words.KINDS, KIND, there, lead="", selection_mode="multi", **options)
     names = sorted({name for listed in known.table["role"] for name in listed.split(", ") if name})
     role = state.one_of(ROLE, names, None)
     if names:
-        options = {"index": None, "placeholder": "Any role", "width": 150}
-        control(st.selectbox, "Looks like", ROLE, names, shown=role, lead="", **options)
+        options = {"index": None, "placeholder": words.ANY_ROLE, "width": 150}
+        control(st.selectbox, words.LOOKS_LIKE, ROLE, names, shown=role, lead="", **options)
     if by == LAYER and not role and len(kinds) == len(there):
         return None, None
     found = known.ordered(by, tuple(kinds), role)

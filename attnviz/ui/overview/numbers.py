@@ -16,31 +16,24 @@ from attnviz.metrics.heads import METRICS, head_metrics, seconds, weights_of_all
 from attnviz.metrics.roles import roles
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, in_time
+from attnviz.ui.overview import words
 from attnviz.ui.shared import budget, cache, cores, runs, state
 from attnviz.ui.shared.budget import OverBudget
 from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.text import large, note, quiet
 
-LAYER = "by layer"
+LAYER = words.BY_LAYER
 """The order of the model itself."""
 
-OFF = {
-    "output": "Output change when off",
-    "divergence": "Prediction change when off (nats)",
-    "turned": "Vector turn when off",
-}
+OFF = words.OFF
 """Of what changes when a head is off: what can be sorted and drawn by it."""
 
 MEANINGS = ablation.EFFECTS | {metric.name: metric.means for metric in METRICS}
 
 TITLES = {metric.name: metric.title for metric in METRICS} | OFF
 
-NAMES = TITLES | {
-    "output": "Change of the output when off",
-    "divergence": "Change of what it says when off (nats)",
-    "turned": "Turn of the sentence's vector when off",
-}
+NAMES = TITLES | words.OFF_IN_LINKS
 """The numbers as links call them."""
 
 SORT = choice("sort", {LAYER: LAYER} | NAMES, LAYER)
@@ -110,14 +103,12 @@ def _measured(at: Look) -> pd.DataFrame:
         return cache.head_metrics(at.record, at.sentence).drop(columns="site")
     key, cost = (*at.run, at.sentence), _cost(at.record, at.sentence)
     if state.get(MEASURED) != key:
-        quiet(
-            f"{weights:,} weights are too many to be measured unasked: about {in_time(cost.seconds)} on this machine."
-        )
-        if st.button("Measure all heads", key="measure heads", icon=":material/functions:"):
+        quiet(words.MANY_WEIGHTS.format(weights=weights, seconds=in_time(cost.seconds)))
+        if st.button(words.MEASURE, key="measure heads", icon=":material/functions:"):
             state.put(MEASURED, key)
     if state.get(MEASURED) == key:
         with runs.beside():
-            return cache.worked(_metrics, at.source, at.record, at.sentence, cost=cost, unit="weights").copy()
+            return cache.worked(_metrics, at.source, at.record, at.sentence, cost=cost, unit=words.WEIGHTS).copy()
     places = [(step.site, head) for step in at.record.steps for head in range(step.num_heads)]
     return pd.DataFrame([{"kind": site.kind, "layer": site.layer, "head": head} for site, head in places])
 
@@ -136,7 +127,7 @@ def _metrics(source: Source, record: Record, sentence: int) -> pd.DataFrame:
 def switched_off(at: Look) -> bool:
     """What each head changes when it is off, in a sentence, once that is measured; gives whether it is."""
     if why := at.source.read_only or at.source.alone:
-        quiet(f"What a head changes cannot be measured here. {why}")
+        quiet(words.NOT_MEASURED.format(why=why))
         return False
     if state.get(SWEEP)[0] != at.run:
         _sweep(at)
@@ -148,15 +139,14 @@ def switched_off(at: Look) -> bool:
 
 def _sweep(at: Look) -> None:
     """Switch off one head after the other, if that is asked for."""
-    question = "Which of these heads matters most? Weights do not show importance: test it."
     heads, sentences = sum(step.num_heads for step in at.record.steps), cache.sentences(at.source, at.lines)
     cost = budget.of_runs(heads + 1, at.source, sentences, at.edits)
     button = {"key": "switch each off", "icon": ":material/power_settings_new:"}
-    if not asked(TESTED, at.run, cost, question, "Switch each head off in turn", **button):
+    if not asked(TESTED, at.run, cost, words.WHICH_MATTERS, words.SWITCH_EACH_OFF, **button):
         return
     with runs.beside():
         try:
-            found = cache.worked(_swept, *at.run, heads, cost=cost, unit="heads")
+            found = cache.worked(_swept, *at.run, heads, cost=cost, unit=words.HEADS)
         except AttnvizError as error:
             note(str(error))
         else:
@@ -180,7 +170,7 @@ def asked(setting: Setting, what: object, cost: Estimate, question: str, title: 
         return False
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button(title, type="primary", on_click=state.put, args=(setting, what), **button)
-        quiet(f"About {in_time(cost.seconds)} on this machine.")
+        quiet(words.TIME.format(seconds=in_time(cost.seconds)))
     return False
 
 

@@ -5,15 +5,14 @@ from functools import partial
 import streamlit as st
 
 from attnviz.sources.base import Source
-from attnviz.ui.overview import every, numbers, reach, tables, texts
+from attnviz.ui.overview import every, numbers, reach, tables, texts, words
 from attnviz.ui.shared import state, toolbar
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import tabs
 from attnviz.ui.shared.text import quiet
 from attnviz.ui.shared.toolbar import Bar
 
-PANELS = ("All heads", "Switch-off test", "Table", "Over many texts", "Rollout")
-PANEL = choice("panel", PANELS)
+PANEL = choice("panel", words.TABS)
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
@@ -26,21 +25,23 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         partial(texts.over_many_texts, bar),
         partial(reach.reach, bar),
     )
-    tabs(PANEL, dict(zip(PANELS, made, strict=True)), opening=_opening())
+    tabs(PANEL, dict(zip(words.TABS, made, strict=True)), opening=_opening())
 
 
 def _opening() -> str:
     """The tab that a link without one asks for by what else it holds."""
-    asked = {PANELS[4]: (reach.STACK, reach.AFTER), PANELS[2]: (tables.ACROSS, tables.UP)}
-    return next((name for name, of_it in asked.items() if any(state.get(one) is not None for one in of_it)), PANELS[0])
+    asked = {words.TABS[4]: (reach.STACK, reach.AFTER), words.TABS[2]: (tables.ACROSS, tables.UP)}
+    return next(
+        (name for name, of_it in asked.items() if any(state.get(one) is not None for one in of_it)), words.TABS[0]
+    )
 
 
 def _to_the_test() -> None:
     """The way from all heads to what says which of them matters."""
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="guide"):
-        quiet("Each map is one head: click one. Which heads matter? Test it:")
+        quiet(words.TO_THE_TEST)
         options = {"icon": ":material/arrow_forward:", "type": "tertiary", "key": "to the test"}
-        st.button(PANELS[1], on_click=state.put, args=(PANEL, PANELS[1]), **options)
+        st.button(words.TABS[1], on_click=state.put, args=(PANEL, words.TABS[1]), **options)
 
 
 def _switched_off(bar: Bar) -> None:

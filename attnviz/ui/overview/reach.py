@@ -6,13 +6,15 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from attnviz import figures, words
+from attnviz import figures
+from attnviz import words as sentences
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.core.record import Record
 from attnviz.figures.rollout import Traced
 from attnviz.metrics import rollout as metric
 from attnviz.metrics.rollout import Mixed
 from attnviz.sources import estimate
+from attnviz.ui.overview import words
 from attnviz.ui.shared import budget, cache, look, pictures, state
 from attnviz.ui.shared.look import QUERY, Look
 from attnviz.ui.shared.setting import Setting, choice, kept, whole
@@ -25,18 +27,6 @@ AFTER = whole("after", None, 0, 999)
 FOLLOWED: Setting[tuple] = kept("follow asked", ())
 ASKED_FLOW: Setting[tuple] = kept("flow asked", ())
 
-WHAT = (
-    "Attention rollout: how much of each token is mixed into each position, layer after layer. Every layer keeps half "
-    "(the residual connection) and mixes in half of what its attention brings (the mean of its heads, also those that "
-    "are off). Values and feed-forward networks are ignored: it shows where content can go, not what is used. Source: "
-    "Abnar and Zuidema 2020."
-)
-
-FLOW = (
-    "The flow is the most that can come through all paths from one token, if each layer lets as much pass as it mixes "
-    "in. Each token is asked alone, so together they may be more than 100%."
-)
-
 MOST = 2**18
 """Numbers of all layers, 12 of about 147 tokens: more are followed when somebody asks for it."""
 
@@ -44,10 +34,10 @@ MOST = 2**18
 def reach(bar: Bar) -> None:
     """Rollout of a stack after one of its layers as a map, and one row of it as bars, beside the flow if asked for."""
     at = bar.at
-    quiet(WHAT)
+    quiet(words.ROLLOUT)
     kinds = [kind for kind in ("encoder", "decoder") if any(site.kind == kind for site in at.record.sites)]
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        kind = _last_of(STACK, "Stack", kinds)
+        kind = _last_of(STACK, words.STACK, kinds)
         place = st.container(horizontal=True, vertical_alignment="center", gap="small", key="after-layer")
     if _is_long(at):
         _one(bar, kind, place)
@@ -61,10 +51,10 @@ def reach(bar: Bar) -> None:
         return
     with place:
         layers = sorted(site.layer for site in at.record.sites if site.kind == found.kind)
-        layer = _last_of(AFTER, "After layer", layers)
+        layer = _last_of(AFTER, words.AFTER_LAYER, layers)
         traced = Traced(at.record, found, layer, shares[layers.index(layer)])
-        position = look.query("Position", found.tokens)
-    in_words(words.reached(traced.shares[position], traced.texts, position))
+        position = look.query(words.POSITION, found.tokens)
+    in_words(sentences.reached(traced.shares[position], traced.texts, position))
     _draw(bar, traced, position)
 
 
@@ -92,14 +82,14 @@ def _one(bar: Bar, kind: str | None, place: DeltaGenerator) -> None:
     at, steps = bar.at, [step for step in bar.at.record.steps if step.site.kind == kind]
     with place:
         layers = [step.site.layer for step in steps]
-        layer = _last_of(AFTER, "After layer", layers)
-        position = look.query("Position", at.record.tokens(steps[0].site, sentence=at.sentence)[0])
+        layer = _last_of(AFTER, words.AFTER_LAYER, layers)
+        position = look.query(words.POSITION, at.record.tokens(steps[0].site, sentence=at.sentence)[0])
     below = layers.index(layer)
     cost, key = estimate.of_maps(steps[0], below * steps[0].num_heads), (*at.run, at.sentence, kind, layer, position)
     if cost.seconds > budget.SILENT and state.get(FOLLOWED) != key:
-        quiet(f"The table of all positions is too large, so one of them is followed. It goes through {cost}.")
+        quiet(words.ONE_POSITION.format(cost=cost))
         icon = {"icon": ":material/route:", "key": "follow", "on_click": state.put, "args": (FOLLOWED, key)}
-        st.button("Follow this position", **icon)
+        st.button(words.FOLLOW, **icon)
         return
     where = {"layers": below + 1, "sentence": at.sentence}
     try:
@@ -110,7 +100,7 @@ def _one(bar: Bar, kind: str | None, place: DeltaGenerator) -> None:
         quiet(str(error))
         return
     traced = Traced(at.record, found, layer, {position: rows[0].numpy()})
-    in_words(words.reached(traced.shares[position], traced.texts, position))
+    in_words(sentences.reached(traced.shares[position], traced.texts, position))
     pictures.show(figures.rollout_row(traced, position, dark=at.dark), "reached", menu=bar.export, table=True)
 
 
@@ -119,7 +109,7 @@ def _wanted(at: Look) -> bool:
     run = (*at.run, at.sentence)
     if _numbers(at) <= MOST or state.get(FOLLOWED) == run:
         return True
-    if not st.button("Follow all layers", key="follow", icon=":material/route:"):
+    if not st.button(words.FOLLOW_ALL, key="follow", icon=":material/route:"):
         return False
     state.put(FOLLOWED, run)
     return True
@@ -150,7 +140,7 @@ def _draw(bar: Bar, traced: Traced, position: int) -> None:
             row = figures.rollout_row(traced, position, _asked_flow(at, traced, position), dark=at.dark)
             with place:
                 pictures.picture(row, "reached")
-            pictures.take_away(row, "reached", "this position")
+            pictures.take_away(row, "reached", words.THIS_POSITION)
             pictures.numbers(row, "reached")
 
 
@@ -161,15 +151,15 @@ def _asked_flow(at: Look, traced: Traced, position: int) -> np.ndarray | None:
     key = (*at.run, at.sentence, kind, layers, position)
     place = st.empty()
     if state.get(ASKED_FLOW) != key:
-        if not place.button("Add the flow", key="add the flow", icon=":material/water:"):
+        if not place.button(words.ADD_FLOW, key="add the flow", icon=":material/water:"):
             return None
         state.put(ASKED_FLOW, key)
     try:
-        with place, st.spinner("Looking for the largest flow to each token…"):
+        with place, st.spinner(words.SEEKING_FLOW):
             flow = _flow(at.record, kind, at.sentence, layers, position)
     except AttnvizError as error:
         note(str(error), "notice")
         return None
     with place:
-        quiet(FLOW)
+        quiet(words.FLOW)
     return flow

@@ -4,9 +4,11 @@ import streamlit as st
 
 from attnviz import figures
 from attnviz.metrics.heads import METRICS, ROWS, Metric
+from attnviz.ui.overview import words
 from attnviz.ui.overview.every import Order, ordered, select
 from attnviz.ui.overview.numbers import NAMES, TITLES, Numbers, head_of, heads_of, numbers
 from attnviz.ui.shared import everything, look, pictures, state
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, choice
 from attnviz.ui.shared.state import control
@@ -42,23 +44,24 @@ def _all_heads(known: Numbers, order: Order) -> None:
     shown = found[["kind", "layer", "head", *columns]].reset_index(drop=True)
 
     def chosen() -> None:
-        if rows := state.event("table of heads")["selection"]["rows"]:
+        if rows := state.event(key="table of heads")["selection"]["rows"]:
             look.look_at(*head_of(shown.iloc[rows[0]].to_dict()))
 
-    named = {"role": st.column_config.TextColumn("looks like", width="medium")}
+    named = {"role": st.column_config.TextColumn(words.ROLE, width="medium")}
     named |= {name: st.column_config.NumberColumn(TITLES[name], format="%.3f") for name in known.names}
     options = {"on_select": chosen, "selection_mode": "single-row", "key": "table of heads"}
     st.dataframe(shown, hide_index=True, height=ROW * (min(len(shown), 12) + 1) + 3, column_config=named, **options)
-    with st.expander("What the numbers mean"):
+    with st.expander(words.MEANINGS):
         st.markdown("\n\n".join([ROWS, *map(_meaning, (one for one in METRICS if one.name in known.names))]))
 
 
 def _meaning(metric: Metric) -> str:
     """Markdown: its formula, what it says, between which numbers it is, and where it is from."""
-    where = f", {metric.where}" if metric.where else ""
     source = metric.source if metric.source.endswith("?") else f"{metric.source}."
-    means = f"{metric.means} From {metric.range}. Source: {source}".replace("<", "\\<").replace("[", "\\[")
-    return f"**{metric.title}** &ensp; $\\displaystyle {metric.formula}${where}\\\n{means}"
+    means = words.MEANS.format(means=metric.means, range=metric.range, source=source)
+    means = means.replace("<", "\\<").replace("[", "\\[")
+    text = words.MEANING_WHERE if metric.where else words.MEANING
+    return text.format(title=metric.title, formula=metric.formula, where=metric.where, means=means)
 
 
 def _against(at: Look, known: Numbers) -> None:
@@ -69,8 +72,8 @@ def _against(at: Look, known: Numbers) -> None:
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-                x = _number(known, "X axis", ACROSS, "confidence")
-                y = _number(known, "Y axis", UP, up)
+                x = _number(known, common.X_AXIS, ACROSS, "confidence")
+                y = _number(known, common.Y_AXIS, UP, up)
             scatter = figures.scatter(at.record, known.table, x, y, **drawn)
             pictures.show(scatter, "scatter", select="head", on_select=select)
         with st.container(width="content"):

@@ -13,9 +13,11 @@ from attnviz.core.errors import AttnvizError
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
+from attnviz.ui.overview import words
 from attnviz.ui.overview.every import select
 from attnviz.ui.overview.numbers import TITLES, asked, head_of, numbers
 from attnviz.ui.shared import cache, cores, everything, look, pictures, runs, state
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
@@ -27,7 +29,6 @@ MEASURED: Setting[tuple | None] = kept("over texts", None)
 NUMBER = kept("number over texts", "confidence")
 
 PLACES = ["kind", "layer", "head"]
-COLUMNS = {"here": "this text", "mean": "mean", "spread": "standard deviation", "texts": "texts"}
 TYPICAL = 2
 """Standard deviations from the mean within which a text is like most others."""
 
@@ -49,7 +50,7 @@ def over_many_texts(bar: Bar) -> None:
     with bar.view:
         there = [name for name in TITLES if name in found and found[name].notna().any()]
         options = {"shown": state.one_of(NUMBER, there), "format_func": TITLES.__getitem__, "width": 260}
-        name = control(st.selectbox, "Number", NUMBER, there, lead="", **options)
+        name = control(st.selectbox, words.NUMBER, NUMBER, there, lead="", **options)
     table = _beside(at, found, name)
     in_words(_said(at, table, TITLES[name], len(lines)))
     marks = _shown(at, table, TITLES[name], len(lines))
@@ -61,26 +62,26 @@ def _more(at: Look, marks: figures.Figure, found: pd.DataFrame) -> None:
     """Every number of every head, not only the one that is shown."""
     data = found.drop(columns="site", errors="ignore").to_csv(index=False).encode()
     options = {"key": "save over texts", "on_click": "ignore"}
-    st.download_button("CSV of all numbers", data, "heads-over-texts.csv", "text/csv", **options)
+    st.download_button(words.ALL_NUMBERS, data, "heads-over-texts.csv", "text/csv", **options)
     everything.button(at, (marks,))
 
 
 def _lines(source: Source) -> tuple[str, ...]:
     """The texts: those of a file of somebody's own, or the fifty that ship with attnviz."""
-    with st.popover("Use my own texts", icon=":material/upload_file:"):
-        st.caption("A .txt file with a text on each line. Without it: fifty texts that ship with attnviz.")
-        given = st.file_uploader("Texts", type=["txt"], key="texts", label_visibility="collapsed", width=330)
+    with st.popover(words.OWN_TEXTS, icon=":material/upload_file:"):
+        st.caption(words.OWN_TEXTS_MEAN)
+        given = st.file_uploader(words.UPLOAD, type=["txt"], key="texts", label_visibility="collapsed", width=330)
     return texts.lines(given.getvalue()) if given else texts.shipped(source)
 
 
 def _measured(at: Look, lines: tuple[str, ...]) -> pd.DataFrame | None:
     """A row per head with its means and spreads, if they are measured at once or were asked for."""
-    key, question = (at.source, lines, at.edits), "Do the heads look the same way on other texts? One text can mislead."
+    key, title = (at.source, lines, at.edits), words.MEASURE_ON.format(count=len(lines))
     button = {"key": "measure texts", "icon": ":material/functions:"}
-    if asked(MEASURED, key, cost := _cost(*key), question, f"Measure on {len(lines)} texts", **button):
+    if asked(MEASURED, key, cost := _cost(*key), words.ON_OTHERS, title, **button):
         with runs.beside():
-            return cache.worked(_over, *key, cost=cost, unit="texts")
-    st.dataframe({"text": lines}, height=460)
+            return cache.worked(_over, *key, cost=cost, unit=words.TEXTS)
+    st.dataframe({words.TEXT: lines}, height=460)
     return None
 
 
@@ -109,13 +110,13 @@ def _said(at: Look, table: pd.DataFrame, title: str, count: int) -> str:
     """Whether the framed head does on this text what it does on others."""
     framed = (table["kind"] == at.site.kind) & (table["layer"] == at.site.layer) & (table["head"] == at.number)
     row = table[framed].iloc[0]
-    head, title = f"Head {at.number} · {at.site}", f"{title[:1].lower()}{title[1:]}"
+    head, title = common.HEAD_TITLE.format(head=at.number, site=at.site), f"{title[:1].lower()}{title[1:]}"
     if row[["here", "mean", "spread"]].isna().any():
-        return f"{head}: {title} is not known of this head, or of one text alone."
+        return words.NOT_KNOWN.format(head=head, number=title)
     near = abs(row["here"] - row["mean"]) <= TYPICAL * row["spread"]
-    verdict = "This text is like most." if near else "This text is unusual: do not judge the head by it alone."
-    many = f"over {count} texts {row['mean']:.2f} ± {row['spread']:.2f} (mean and standard deviation)"
-    return f"{head}: {title} {row['here']:.2f} on this text, {many}. {verdict}"
+    here, mean, spread = row["here"], row["mean"], row["spread"]
+    compared = words.HERE_AND_THERE.format(head=head, number=title, here=here, count=count, mean=mean, spread=spread)
+    return f"{compared} {words.LIKE_MOST if near else words.UNUSUAL}"
 
 
 def _shown(at: Look, table: pd.DataFrame, title: str, count: int) -> figures.Figure:
@@ -123,18 +124,18 @@ def _shown(at: Look, table: pd.DataFrame, title: str, count: int) -> figures.Fig
     table = table.reset_index(drop=True)
 
     def chosen() -> None:
-        if rows := state.event("table over texts")["selection"]["rows"]:
+        if rows := state.event(key="table over texts")["selection"]["rows"]:
             look.look_at(*head_of(table.iloc[rows[0]].to_dict()))
 
-    titles = {"here": f"{title} on this text", "mean": f"{title} over {count} texts"}
+    titles = {"here": words.ON_THIS.format(number=title), "mean": words.OVER_TEXTS.format(number=title, count=count)}
     drawn = {"dark": at.dark, "room": look.room(), "focused": (at.site, at.head), "rev": look.rev("every")}
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             marks = figures.scatter(at.record, table, "here", "mean", titles=titles, **drawn)
             pictures.picture(marks, "over texts", select="head", on_select=select)
-        named = {one: st.column_config.NumberColumn(head, format="%.3f") for one, head in COLUMNS.items()}
-        named["texts"] = st.column_config.NumberColumn("texts")
+        named = {one: st.column_config.NumberColumn(head, format="%.3f") for one, head in words.COLUMNS.items()}
+        named["texts"] = st.column_config.NumberColumn(words.TEXTS)
         options = {"on_select": chosen, "selection_mode": "single-row", "column_config": named, "width": 640}
-        order = [*PLACES, *COLUMNS]
+        order = [*PLACES, *words.COLUMNS]
         st.dataframe(table, hide_index=True, height=460, column_order=order, key="table over texts", **options)
     return marks

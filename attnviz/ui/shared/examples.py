@@ -30,7 +30,7 @@ def menu(texts: dict[str, str]) -> None:
     def take() -> None:
         state.change(with_text, texts[state.event("example")], texts)
 
-    st.menu_button(words.EXAMPLES_MENU, list(texts), key="example", on_click=take)
+    st.menu_button(words.EXAMPLES_TITLE, list(texts), key="example", on_click=take)
 
 
 def with_text(now: State, text: str, texts: dict[str, str]) -> State:

@@ -5,6 +5,8 @@
 BACK, NEXT, QUERY, HANDOUT, EVIDENCE = "Back", "Next", "Query", "Handout", "Evidence"
 PAGES, PARTS, PICTURE = "Pages", "Parts of the page", "Picture"
 CANCEL, CLOSE, UNDO, REDO = "Cancel", "Close", "Undo", "Redo"
+HEAD_TITLE = "Head {head} · {site}"
+X_AXIS, Y_AXIS, BY_DISTANCE = "X axis", "Y axis", "by distance"
 HEAD_AT, HEAD_OF, HEADS_OF = "{site} head {head}", "{site}, head {head}", "{site}, heads {heads}"
 
 # The input bar: model, file, text, examples
@@ -30,7 +32,7 @@ UNKNOWN_WORDS = "{who} does not know {words}; it reads them all as one unknown w
 DID_YOU_MEAN, MORE, AND = "'{word}' (did you mean '{near}'?)", "{count} more", "{most} and {last}"
 QUESTION_MARK = "marked with a question mark"
 
-EXAMPLES_MENU = "Examples"
+EXAMPLES_TITLE = "Examples"
 EXAMPLES = {
     "The cat sat on the mat": "The cat sat on the mat",
     "The cat sat down": "The cat sat down",

@@ -1,0 +1,80 @@
+"""What the page Overview says, in one place."""
+
+TABS = ("All heads", "Switch-off test", "Table", "Over many texts", "Rollout")
+"""Links name them, too."""
+
+# All heads
+
+TO_THE_TEST = "Each map is one head: click one. Which heads matter? Test it:"
+ORDER, ORDER_IS, BY_LAYER = "Order", "Order: {number}", "by layer"
+KINDS, LOOKS_LIKE, ANY_ROLE = "Kinds", "Looks like", "Any role"
+INTERACTIVE = "Interactive page"
+INTERACTIVE_MEANS = "HTML: every head as map, lines and text, in any browser and without a network"
+
+# The chosen head
+
+OPEN_HEAD = "Open this head"
+ON_PHRASE, PHRASE, NOWHERE = "Attention on a phrase", "phrase", "It is nowhere in the text."
+BY_DISTANCE = "Attention by distance"
+
+# Switched off
+
+OFF = {
+    "output": "Output change when off",
+    "divergence": "Prediction change when off (nats)",
+    "turned": "Vector turn when off",
+}
+"""What changes when a head is off."""
+OFF_SHORT = {"output": "Output change", "divergence": "Prediction change", "turned": "Vector turn"}
+OFF_IN_LINKS = {
+    "output": "Change of the output when off",
+    "divergence": "Change of what it says when off (nats)",
+    "turned": "Turn of the sentence's vector when off",
+}
+WHICH_MATTERS = "Which of these heads matters most? Weights do not show importance: test it."
+SWITCH_EACH_OFF, HEADS = "Switch each head off in turn", "heads"
+NOT_MEASURED = "What a head changes cannot be measured here. {why}"
+TIME = "About {seconds} on this machine."
+
+# The table
+
+MANY_WEIGHTS = "{weights:,} weights are too many to be measured unasked: about {seconds} on this machine."
+MEASURE, WEIGHTS = "Measure all heads", "weights"
+ROLE, MEANINGS = "looks like", "What the numbers mean"
+MEANS = "{means} From {range}. Source: {source}"
+MEANING = "**{title}** &ensp; $\\displaystyle {formula}$\\\n{means}"
+MEANING_WHERE = "**{title}** &ensp; $\\displaystyle {formula}$, {where}\\\n{means}"
+
+# Over many texts
+
+ON_OTHERS = "Do the heads look the same way on other texts? One text can mislead."
+MEASURE_ON, TEXTS = "Measure on {count} texts", "texts"
+OWN_TEXTS = "Use my own texts"
+OWN_TEXTS_MEAN = "A .txt file with a text on each line. Without it: fifty texts that ship with attnviz."
+UPLOAD, TEXT, NUMBER, ALL_NUMBERS = "Texts", "text", "Number", "CSV of all numbers"
+COLUMNS = {"here": "this text", "mean": "mean", "spread": "standard deviation", "texts": TEXTS}
+NOT_KNOWN = "{head}: {number} is not known of this head, or of one text alone."
+HERE_AND_THERE = (
+    "{head}: {number} {here:.2f} on this text, over {count} texts {mean:.2f} ± {spread:.2f} (mean and standard "
+    "deviation)."
+)
+LIKE_MOST = "This text is like most."
+UNUSUAL = "This text is unusual: do not judge the head by it alone."
+ON_THIS, OVER_TEXTS = "{number} on this text", "{number} over {count} texts"
+
+# Rollout
+
+ROLLOUT = (
+    "Attention rollout: how much of each token is mixed into each position, layer after layer. Every layer keeps half "
+    "(the residual connection) and mixes in half of what its attention brings (the mean of its heads, also those that "
+    "are off). Values and feed-forward networks are ignored: it shows where content can go, not what is used. Source: "
+    "Abnar and Zuidema 2020."
+)
+STACK, AFTER_LAYER, POSITION, THIS_POSITION = "Stack", "After layer", "Position", "this position"
+ONE_POSITION = "The table of all positions is too large, so one of them is followed. It goes through {cost}."
+FOLLOW, FOLLOW_ALL = "Follow this position", "Follow all layers"
+ADD_FLOW, SEEKING_FLOW = "Add the flow", "Looking for the largest flow to each token…"
+FLOW = (
+    "The flow is the most that can come through all paths from one token, if each layer lets as much pass as it mixes "
+    "in. Each token is asked alone, so together they may be more than 100%."
+)
