@@ -33,6 +33,20 @@ def marked(app):
     return "".join(one.content for one in icons if "check" in one.content_icon)
 
 
+def test_a_bug_whose_models_have_to_learn_waits_for_a_press():
+    """What it costs is said before; then both curves are there, and stay."""
+    number = next(i for i, bug in enumerate(bugs.museum(), 1) if bug.costs)
+    bug = bugs.museum()[number - 1]
+
+    app = gallery(bug=str(number))
+    assert bug.costs in html(app)
+    assert not app.get("vega_lite_chart")
+
+    app = button(app, "Train both models").click().run(timeout=60)
+    assert bug.costs not in html(app)
+    assert len(app.get("vega_lite_chart")) == 1
+
+
 def texts(app):
     return " ".join([html(app), *(one.value for one in [*app.markdown, *app.success])])
 

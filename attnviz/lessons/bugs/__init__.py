@@ -30,7 +30,7 @@ class Bug:
         source: its address.
         rule: of `attnviz.check.CHECKS`, the one that finds it; "" if none does.
         found_by: what finds it then.
-        wait: what is said while it is made, if that takes seconds.
+        costs: what making it takes, if that is seconds: it is made when it is asked for.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Bug:
     source: str
     rule: str = ""
     found_by: str = ""
-    wait: str = "Computing what the bug does …"
+    costs: str = ""
 
 
 @cache

@@ -69,7 +69,7 @@ class Trained:
 
     right: peeking.Run
     wrong: peeking.Run
-    where: str = "two small models, trained now"
+    where: str = "two small models, trained here"
 
 
 class _Call:

@@ -33,6 +33,8 @@ FOUND: Setting[frozenset[str]] = coded(
 ANSWER: Setting[str | None] = kept("bug named", None, of="link")
 """The last answer, for the bug that is shown."""
 HINTS = kept("hints opened", 0, of="link")
+TRAINED = kept("bug trained", False)
+"""Whether the models of the bug without maps were asked for."""
 
 SIDE = 264
 """Pixels of a map: two stand side by side."""
@@ -42,11 +44,18 @@ def gallery(at: Look) -> None:
     """One bug, what it looks like, and its name once it was found."""
     number, found = state.get(BUG), state.get(FOUND)
     bug = tuple(NAMES.values())[number - 1]
-    with st.spinner(bug.wait):
-        made = _live(bug.name)
-    _choice(number, found, made.where)
+    made = None
+    if not bug.costs or state.get(TRAINED):
+        with st.spinner(words.LEARNING if bug.costs else words.COMPUTING):
+            made = _live(bug.name)
+    _choice(number, found, made.where if made else Trained.where)
     large(bug.symptom)
-    _shown(at, made)
+    if made:
+        _shown(at, made)
+    else:
+        quiet(bug.costs)
+        options = {"icon": ":material/play_arrow:", "type": "primary", "on_click": state.put, "args": (TRAINED, True)}
+        st.button(words.TRAIN, key="train bug", **options)
     if bug.name in found:
         _solved(bug, made, number)
     else:
@@ -116,7 +125,7 @@ def _asked(bug: Bug) -> None:
         note(words.NOT_THIS.format(hint=NAMES[answer].would), "notice")
 
 
-def _solved(bug: Bug, made: Maps | Trained, number: int) -> None:
+def _solved(bug: Bug, made: Maps | Trained | None, number: int) -> None:
     """What it is, how it is mended, what finds it, and where it happened."""
     st.success(f"**{bug.title}.** {bug.because}", icon=":material/check_circle:")
     heading(words.FIX)

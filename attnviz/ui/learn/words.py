@@ -39,6 +39,7 @@ WRITING = (
 
 # The bug museum
 
+COMPUTING = "Computing what the bug does …"
 BUG, FOUND_OF = "Bug", "{found} of {all} found · shown on: {where}"
 FOUND_BY = "`attnviz check`, {severity} *{rule}*: {says}"
 HINT, WHICH_MISTAKE = "Hint {number} of {all}", "What is the mistake?"
