@@ -95,7 +95,7 @@ def given(*, bar: bool = True) -> tuple | None:
     from attnviz.ui.shared import inputs, look, welcome
 
     welcome.arrive(settings.LINKED)
-    chosen = inputs.input_bar(shown=bar)
+    chosen = inputs.input_bar(settings.LINKED, shown=bar)
     look.narrow_screen()
     return chosen
 

@@ -4,7 +4,7 @@ from attnviz.ui.atlas import examples as atlas_examples
 from attnviz.ui.atlas import page as atlas
 from attnviz.ui.compare import other
 from attnviz.ui.heads import forms
-from attnviz.ui.learn import going, museum, scenes
+from attnviz.ui.learn import museum, progress, scenes
 from attnviz.ui.masks import checking, conventions, lab, leaks
 from attnviz.ui.masks import page as masks
 from attnviz.ui.overview import every, numbers, reach, tables
@@ -33,7 +33,7 @@ FEATURES = (
         other,
         atlas,
         atlas_examples,
-        going,
+        progress,
         scenes,
         museum,
     ),

@@ -1,35 +1,17 @@
-"""Where somebody is in a lesson, and the steps from state to state."""
+"""The steps of a lesson from state to state."""
 
-from attnviz import lessons
 from attnviz.lessons import Lesson, Step
 from attnviz.ui.learn.museum import FOUND
+from attnviz.ui.learn.progress import CHAPTER, LEARNED, LESSON, PICKED, PRESENT, TRIED
+from attnviz.ui.settings import LINKED
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.pretrained import MODEL
-from attnviz.ui.shared.setting import Link, Setting, State, choice, coded, each, flag, kept, read, reader, whole
-
-MOST_STEPS = 99
-_read_learned = each(reader(r"\d{1,2}", lambda m: int(m[0]), "1-2-5"), MOST_STEPS)
-
-LESSON = choice("lesson", (*lessons.SHIPPED, lessons.OWN), lessons.SHIPPED[0])
-CHAPTER = whole("chapter", None, 1, MOST_STEPS)
-"""None until a step was opened: what is there then is another page's."""
-LEARNED = coded(
-    "learned",
-    frozenset(),
-    lambda done: "-".join(map(str, sorted(done))),
-    lambda text: frozenset(_read_learned(text)),
-)
-PRESENT = flag("present", False)
-LEFT: Setting[State | None] = kept("left for a lesson", None)
-"""What another page showed before the lesson."""
-TRIED = kept("tried", False, of="link")
-"""Whether the goal of the step was reached since it was opened."""
-PICKED: Setting[str | None] = kept("answer picked", None, of="link")
+from attnviz.ui.shared.setting import Link, State, read
 
 
 def begun(step: Step) -> State:
     """The state that a step begins with."""
-    return _read(step.link)
+    return read(step.link, LINKED)
 
 
 def opened(now: State, lesson: Lesson, number: int) -> State:
@@ -63,11 +45,9 @@ def reached(step: Step, now: State) -> bool:
 
 def strayed(step: Step, now: State) -> bool:
     """Whether something was done that a goal of a step is about, but not what it asks for."""
-    settings, there = linked(), begun(step)
+    there = begun(step)
     return not reached(step, now) and any(
-        now[settings[name]] not in (there[settings[name]], settings[name].default)
-        for goal in step.goal
-        for name in goal
+        now[LINKED[name]] not in (there[LINKED[name]], LINKED[name].default) for goal in step.goal for name in goal
     )
 
 
@@ -77,21 +57,8 @@ def answered(step: Step, now: State) -> bool:
 
 
 def _holds(goal: Link, now: State) -> bool:
-    settings = linked()
-
     def holds(name: str, values: list[str]) -> bool:
-        wanted, there = settings[name].decode(values), now[settings[name]]
+        wanted, there = LINKED[name].decode(values), now[LINKED[name]]
         return wanted <= there if isinstance(wanted, frozenset) else wanted == there
 
     return all(holds(name, values) for name, values in goal.items())
-
-
-def linked() -> dict[str, Setting]:
-    """Every setting that a link holds."""
-    from attnviz.ui import settings  # which imports this
-
-    return settings.LINKED
-
-
-def _read(link: Link) -> State:
-    return read(link, linked())

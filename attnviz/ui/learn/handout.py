@@ -14,6 +14,7 @@ from attnviz.figures import Figure
 from attnviz.lessons import Lesson, Step, peeking
 from attnviz.ui.learn import words
 from attnviz.ui.learn.going import begun
+from attnviz.ui.learn.scenes import learned
 from attnviz.ui.shared import cache, edits, look, parameters, pictures, says
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.examples import TEXT
@@ -140,9 +141,6 @@ def _peeking(at: Look, cell: look.Cell | None) -> Figure:
     models = ((words.MASKED, learned(Subsequent()).losses), (words.OPEN, learned(None).losses))
     return figures.losses(models, peeking.GUESS)
 
-
-learned = cache.kept(peeking.learn)
-"""How a model learned with a mask or without one, kept."""
 
 DRAWN = {
     "map": lambda at, cell: figures.head(at.record, at.site, at.head, selected=cell, row_sums=True, side=SIDE),

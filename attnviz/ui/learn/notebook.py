@@ -6,8 +6,9 @@ from typing import Any
 
 from attnviz.lessons import Lesson, Step
 from attnviz.ui.learn import words
-from attnviz.ui.learn.going import begun, linked
+from attnviz.ui.learn.going import begun
 from attnviz.ui.learn.handout import DRAWN, looked_at
+from attnviz.ui.settings import LINKED
 from attnviz.ui.shared import cache
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.code import Writer
@@ -49,7 +50,7 @@ def _goals(step: Step, now: State) -> tuple[State, ...]:
     """What a notebook does of what is asked for: the first goal."""
     if step.finds:
         return (now,)
-    return tuple(now.replaced(read(now.link() | goal, linked())) for goal in step.goal[:1])
+    return tuple(now.replaced(read(now.link() | goal, LINKED)) for goal in step.goal[:1])
 
 
 def _cells(step: Step, now: State, writer: Writer, *, tried: bool = False) -> Iterator[str]:

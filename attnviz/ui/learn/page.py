@@ -11,22 +11,9 @@ from attnviz import lessons
 from attnviz.lessons import Lesson, Step
 from attnviz.sources.base import Source
 from attnviz.ui.learn import handout, scenes, teaching, words
-from attnviz.ui.learn.going import (
-    CHAPTER,
-    LEARNED,
-    LEFT,
-    LESSON,
-    PICKED,
-    PRESENT,
-    TRIED,
-    answered,
-    is_shown,
-    opened,
-    reached,
-    strayed,
-    worth_keeping,
-)
+from attnviz.ui.learn.going import answered, is_shown, opened, reached, strayed, worth_keeping
 from attnviz.ui.learn.museum import FOUND
+from attnviz.ui.learn.progress import CHAPTER, LEARNED, LEFT, LESSON, PICKED, PRESENT, TRIED
 from attnviz.ui.shared import edits, look, pages, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look

@@ -10,8 +10,7 @@ from attnviz.core.display import shown
 from attnviz.core.masks import Subsequent
 from attnviz.lessons import peeking as study
 from attnviz.ui.learn import museum, words
-from attnviz.ui.learn.going import PRESENT
-from attnviz.ui.learn.handout import learned
+from attnviz.ui.learn.progress import PRESENT
 from attnviz.ui.shared import cache, edits, look, pictures, says, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.edits import OWN_MASK
@@ -27,6 +26,9 @@ from attnviz.views import View
 from attnviz.words import quoted_token
 
 PEEKING = flag("peeking", False)
+
+learned = cache.kept(study.learn)
+"""How a model learned with a mask or without one, kept."""
 
 SIDE, LARGE = 300, 460
 """Pixels of a map: a chapter is one screen; on a projector it has more of it."""

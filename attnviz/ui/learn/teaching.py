@@ -7,7 +7,7 @@ import streamlit as st
 from attnviz import lessons
 from attnviz.lessons import Lesson, Step
 from attnviz.ui.learn import handout, words
-from attnviz.ui.learn.going import CHAPTER, LEARNED, LESSON, PRESENT
+from attnviz.ui.learn.progress import CHAPTER, LEARNED, LESSON, PRESENT
 from attnviz.ui.shared import state
 from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.state import control

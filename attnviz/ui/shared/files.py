@@ -72,38 +72,41 @@ def source(model: str) -> Saved | InputError:
     return state.get(OPEN).get(model) or InputError(missing)
 
 
-def box(setting: Setting[str], beside: str = "") -> None:
+def box(setting: Setting[str], settings: Mapping[str, Setting], beside: str = "") -> None:
     """The button that opens files. The script of the page brings it what is dropped anywhere.
 
     Args:
         setting: the model, which becomes the file.
+        settings: all that a link, and so a file, holds.
         beside: HTML that stands with the button, so that it costs no element of its own.
     """
     key = f"files {state.get(TAKEN)}"
-    options = {"max_upload_size": MOST_MB, "on_change": _take, "args": (key, setting)}
+    options = {"max_upload_size": MOST_MB, "on_change": _take, "args": (key, setting, settings)}
     st.html(BUTTON + beside, width="content")
     with st.container(key="open-files"):
         st.file_uploader(words.OPEN_FILES, accept_multiple_files=True, key=key, **options)
 
 
-def _take(key: str, setting: Setting[str]) -> None:
+def _take(key: str, setting: Setting[str], settings: Mapping[str, Setting]) -> None:
     """Open files, and say of each that cannot be opened why; what was sent is let go of."""
     context = get_script_run_ctx()
     state.put(TAKEN, state.get(TAKEN) + 1)
     for one in state.event(key) or ():
         name = _name(one.name)
         try:
-            said = _taken(name, one.getvalue(), setting)
+            said = _taken(name, one.getvalue(), setting, settings)
         except AttnvizError as error:
             said = ((str(error), "error"),)
         state.put(SAID, (*state.get(SAID), *said))
         context.uploaded_file_mgr.remove_file(context.session_id, one.file_id)
 
 
-def _taken(name: str, content: bytes, setting: Setting[str]) -> tuple[tuple[str, str], ...]:
+def _taken(
+    name: str, content: bytes, setting: Setting[str], settings: Mapping[str, Setting]
+) -> tuple[tuple[str, str], ...]:
     """Open one file, a text or a run; gives what is to be said of it."""
     if not text_file.is_text(name):
-        state.change(_opened, name, content, setting)
+        state.change(_opened, name, content, setting, settings)
         return _found(state.get(OPEN)[state.get(setting)])
     text, lines = text_file.read(name, content)
     if is_file(state.get(setting)):  # which is one run, of one text
@@ -135,10 +138,8 @@ def _name(name: str) -> str:
     return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 16]}…{plain[-15:]}"
 
 
-def _opened(now: State, name: str, content: bytes, setting: Setting[str]) -> State:
+def _opened(now: State, name: str, content: bytes, setting: Setting[str], settings: Mapping[str, Setting]) -> State:
     """The step to a file, where that was saved; a link that asked for it says where instead."""
-    from attnviz.ui import settings
-
     if len(now[OPEN]) >= MOST_FILES:
         raise InputError(words.MANY_FILES.format(most=MOST_FILES, file=quoted(name)))
     opened = cases.source(name, content, most=MOST_MB * 2**20)
@@ -150,7 +151,7 @@ def _opened(now: State, name: str, content: bytes, setting: Setting[str]) -> Sta
     if before == model:
         return now
     now = examples.with_other_model(setting)(now, model)
-    shown = read(cases.state_of(opened), settings.LINKED).without("edits").linked().chosen
+    shown = read(cases.state_of(opened), settings).without("edits").linked().chosen
     for one in shown.keys() - {setting, examples.TEXT}:
         now = now.put(one, shown[one])
     return now

@@ -1,5 +1,7 @@
 """The input bar: the model and the sentences, the same on every page and kept across pages."""
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from attnviz import api
@@ -22,7 +24,7 @@ from attnviz.ui.shared import (
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.examples import KNOWN, TEXT
 from attnviz.ui.shared.pretrained import MODEL
-from attnviz.ui.shared.setting import PROBLEMS
+from attnviz.ui.shared.setting import PROBLEMS, Setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import clean, note, unknown_words
 
@@ -33,14 +35,15 @@ MOST_PROBLEMS = 3
 """Things that are said to be wrong with a link, at most."""
 
 
-def input_bar(*, shown: bool = True) -> tuple[Source, tuple[str, ...]] | None:
+def input_bar(settings: Mapping[str, Setting], *, shown: bool = True) -> tuple[Source, tuple[str, ...]] | None:
     """The model and the sentences; where either cannot be used, None, and what stands in the place of the page.
 
     Args:
+        settings: all that a link holds, and so a file that is opened.
         shown: whether the bar is seen; else the state alone says what is chosen.
     """
     with toolbar.row_one(shown):
-        source, wrong = _model()
+        source, wrong = _model(settings)
         ready = not isinstance(source, AttnvizError | Arrival)
         if ready:
             state.put(KNOWN, examples.of_model(source))
@@ -136,7 +139,7 @@ def _sentence(texts: dict[str, str], *, fixed: bool) -> str:
     return text
 
 
-def _model() -> tuple[Source | Arrival | AttnvizError, AttnvizError | None]:
+def _model(settings: Mapping[str, Setting]) -> tuple[Source | Arrival | AttnvizError, AttnvizError | None]:
     """The model, and what is wrong with the chosen one if another stands in.
 
     In the place of the model may stand what is wrong with its name or its sizes, or that it is on its way.
@@ -146,7 +149,7 @@ def _model() -> tuple[Source | Arrival | AttnvizError, AttnvizError | None]:
     if state.get(MODEL) not in offered:  # a person's own model that is shown no more
         state.put(MODEL, api.DEFAULT)
     chosen = control(st.selectbox, words.MODEL, MODEL, offered, format_func=files.title, **options)
-    files.box(MODEL, models.lines(offered))
+    files.box(MODEL, settings, models.lines(offered))
     if chosen == pretrained.NAME:
         return pretrained.field(), None
     pretrained.leave()

@@ -1,0 +1,23 @@
+"""Where somebody is in a lesson."""
+
+from attnviz import lessons
+from attnviz.ui.shared.setting import Setting, State, choice, coded, each, flag, kept, reader, whole
+
+MOST_STEPS = 99
+_read_learned = each(reader(r"\d{1,2}", lambda m: int(m[0]), "1-2-5"), MOST_STEPS)
+
+LESSON = choice("lesson", (*lessons.SHIPPED, lessons.OWN), lessons.SHIPPED[0])
+CHAPTER = whole("chapter", None, 1, MOST_STEPS)
+"""None until a step was opened: what is there then is another page's."""
+LEARNED = coded(
+    "learned",
+    frozenset(),
+    lambda done: "-".join(map(str, sorted(done))),
+    lambda text: frozenset(_read_learned(text)),
+)
+PRESENT = flag("present", False)
+LEFT: Setting[State | None] = kept("left for a lesson", None)
+"""What another page showed before the lesson."""
+TRIED = kept("tried", False, of="link")
+"""Whether the goal of the step was reached since it was opened."""
+PICKED: Setting[str | None] = kept("answer picked", None, of="link")
