@@ -118,6 +118,9 @@ def body(page: Page, chosen: tuple | None, *, cards: bool = True):
         with cache.page(), runs.page():
             if chosen is not None:
                 page(*chosen)
+            else:
+                with st.container(horizontal=True, horizontal_alignment="right", gap="xsmall"):
+                    history.buttons()  # what led here can be taken back
     except runs.Waiting as waiting:
         runs.show(waiting.run)
     except TooLong as error:

@@ -103,7 +103,7 @@ def test_a_card_leads_to_the_heads_from_any_page_and_frames_a_control(page, serv
     outline = "() => getComputedStyle(document.querySelector('.st-key-mask-menu')).outlineStyle"
     assert page.evaluate(outline) == "solid"
 
-    page.locator(".guide").get_by_role("button", name="Undo").click()
+    page.locator(".guide").get_by_role("button", name="Back to my text").click()
 
     expect_link(page, "model=story")
 

@@ -284,5 +284,5 @@ NOTHING_HIDDEN = "Nothing is hidden now, and the translation is as before."
 GIVEN = "Anna and Tom went to the park. Anna gave the ball to"
 ASK_HEAD = "In this text head 0 is off. Who gets the ball now, and who got it before? Switch it on again."
 HEAD_ON = "Head 0 is on again, and Tom gets the ball as before."
-UNDO_CARD = ' <button class="undo-card" title="Opened: {what}.">Undo</button>'
+UNDO_CARD = ' <button class="undo-card" title="Opened: {what}.">Back to my text</button>'
 OPENED_MODEL, OPENED_TEXT = "model {model}", "another text"
