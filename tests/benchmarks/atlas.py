@@ -127,8 +127,8 @@ def beside_plain():
 
 
 def beside_one():
-    told = texts.shipped(api.load("story")) * 300
-    rows = [workers("story", "story", told, 500), workers("MiniLM", MINILM, long_lines(api.load(MINILM), 192), 16)]
+    told = texts.shipped(api.load("story")) * 160
+    rows = [workers("story", "story", told, 500), workers("MiniLM", MINILM, long_lines(api.load(MINILM), 128), 8)]
     head = ["model", "texts", "1 worker", "2 workers", "1, of CPU time", "2, of CPU time", "2 / 1", "by CPU time"]
     table("Texts a second of one worker and of two", head, rows)
 
