@@ -88,8 +88,6 @@ def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], No
 
 
 def _build(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:
-    import pandas as pd
-
     from attnviz import atlas
 
     kept = atlas.Options(options.shard, options.keep, options.pairs, options.ablate)
@@ -109,6 +107,14 @@ def _build(options: Namespace, say: Callable[[str], None], note: Callable[[str],
         bar.end()
     counts = f"{counted(made.texts, 'text')}, {counted(made.tokens, 'token')}"
     say(f"{counts}, in {made.folder}. Left out: {counted(made.empty, 'empty line')}, {made.problems:,} with problems.")
+    _left_out(made, note)
+    return int(bool(made.failed))
+
+
+def _left_out(made: Any, note: Callable[[str], None]) -> None:
+    """What the atlas lacks: texts with problems, and shards that failed."""
+    import pandas as pd
+
     problems = pd.read_parquet(made.folder / "problems.parquet")
     for one in problems.head(MOST_LISTED).itertuples():
         note(f"{one.file}, line {one.line:,}: {one.problem}")
@@ -118,7 +124,6 @@ def _build(options: Namespace, say: Callable[[str], None], note: Callable[[str],
         note(f"{shard.file}, lines {shard.first:,} to {shard.first + shard.lines - 1:,}: {error}")
     if len(made.failed) > MOST_LISTED:
         note(f"{len(made.failed) - MOST_LISTED:,} more shards failed; atlas.json names all.")
-    return int(bool(made.failed))
 
 
 def _query(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:

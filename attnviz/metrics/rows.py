@@ -35,6 +35,15 @@ def strongest(
     return found()
 
 
+def _largest(weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Rows cut into pieces (Q, P, n), and the largest of each piece and of each row; what is no number is below all."""
+    wide = weights.shape[1]
+    cells = weights.unflatten(1, (-1, wide if wide % PIECE else PIECE))
+    pieces = cells.amax(2)
+    found = pieces.amax(1)
+    return _largest(weights.nan_to_num(nan=-1.0)) if found.isnan().any() else (cells, pieces, found)
+
+
 def seeker(
     step: Step, head: int | str, queries: range, keys: range, *, sentence: int = 0
 ) -> tuple[Callable[[Block], None], Callable[[], Found]]:
@@ -49,14 +58,7 @@ def seeker(
             if block.across.start == 0:  # else each row has a number already
                 most[rows] = 0
             return
-        wide = block.weights.shape[1]
-        cells = block.weights.unflatten(1, (-1, wide if wide % PIECE else PIECE))
-        pieces = cells.amax(2)
-        found = pieces.amax(1)
-        if found.isnan().any():
-            cells = cells.nan_to_num(nan=-1.0)
-            pieces = cells.amax(2)
-            found = pieces.amax(1)
+        cells, pieces, found = _largest(block.weights)
         row = (found > most[rows]).nonzero()[:, 0]
         if len(row):
             piece = pieces[row].argmax(1)

@@ -53,6 +53,10 @@ def tab(lab: Lab, bar: Bar) -> None:
     explain.explained(lab)
     added.shown(lab)
     boxes.table(lab)
+    _numbers(grid, head)
+
+
+def _numbers(grid: figures.Figure, head: figures.Figure) -> None:
     left, right = st.columns(2)
     with left:
         pictures.numbers(grid, "mask", words.MASK)

@@ -258,11 +258,8 @@ def name_of(entry: Entry, *, first: bool = True) -> str:
 
 def chips(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
     """One removable chip for each thing that is changed, and one button that resets all."""
-    if source.read_only:
-        label(words.READ_ONLY)
-        return
-    if edits == Edits():
-        label(words.AS_IN_FILE if source.alone else words.ORIGINAL)
+    if source.read_only or edits == Edits():
+        label(words.READ_ONLY if source.read_only else words.AS_IN_FILE if source.alone else words.ORIGINAL)
         return
     _reset_button(words.RESET_ALL)
     stack, hidden = mask.fitting(mask.current(), len(lines))[0], _hidden(source, lines)
