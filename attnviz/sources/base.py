@@ -74,6 +74,11 @@ class Facts:
         """Words to which it gives a probability at each token; 0 if it predicts none."""
         return self.vocabulary if self.task in ("next", "fill", "write") else 0
 
+    @property
+    def has_square_masks(self) -> bool:
+        """Whether a run holds masks of tokens by tokens, whatever its length."""
+        return True
+
 
 class Source(ABC):
     """Turns sentences into tokens and tokens into a record. Frozen and hashable: results can be kept by it.

@@ -67,7 +67,7 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
       Transformer.
     - kept = 4 · tokens · (3 · d_model for each call + d_model + words, what it says) + 8 · tokens · heads of each call.
     - bytes = kept + 32 · tokens · d_model, what a layer holds meanwhile, + 8 · length² for each sentence of a model of
-      transformers, whose masks may be that large. Blocks of at most 64 MB are not counted.
+      transformers that takes no rule in the place of a mask. Blocks of at most 64 MB are not counted.
     """
     layers, width, tokens = len(source.sites), source.d_model, sentences * length
     cells = sum(_computed(_mask(edits, site.kind), length) for site in source.sites)
@@ -76,7 +76,7 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
     operations = 4 * sentences * cells * heads + 2 * tokens * parameters
     words = source.facts.words if source.facts else 0
     kept = 4 * tokens * (3 * width * layers + width + words) + 8 * tokens * source.num_heads * layers
-    masks = 8 * sentences * length**2 if source.facts else 0
+    masks = 8 * sentences * length**2 if source.facts and source.facts.has_square_masks else 0
     rate = USUAL if operations < FEW else operations_per_second()
     return Estimate(tokens, operations / rate, kept + 32 * tokens * width + masks, kept)
 

@@ -24,6 +24,7 @@ class Trial:
         alone: the kind of its attention, where it has only one and its parts do not say it right.
         calls: the modules that compute attention, of a model that is seen and edited in its own code by
             `attnviz.capturing`; else none.
+        takes_rules: whether it hands on what stands for a causal mask, see `tapped.rules`, and gives the same.
     """
 
     heads: Mapping[Site, int] = field(default_factory=dict)
@@ -33,6 +34,7 @@ class Trial:
     layers: Mapping[Site, int] = field(default_factory=dict)
     alone: str | None = None
     calls: Mapping[Site, str] = field(default_factory=dict)
+    takes_rules: bool = False
 
     @property
     def is_captured(self) -> bool:
@@ -57,6 +59,10 @@ class Known(Facts):
     keeps_own_attention: bool
     size: int
     trial: Trial
+
+    @property
+    def has_square_masks(self) -> bool:
+        return not self.trial.takes_rules
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -27,13 +27,13 @@ def activations(config: Any, tokens: int) -> int:
     return 4 * tokens * (per_token + 4 * heads * tokens)
 
 
-def run(config: Any, sentences: int, tokens: int, *, own: bool) -> int:
+def run(config: Any, sentences: int, tokens: int, *, own: bool, masks: bool = True) -> int:
     """Bytes that a run over a batch needs at least; `own` is a model that computes attention itself, and so gives the
-    weights of all layers and heads at once. Through the tap only masks are as large as that, and T5's biases."""
+    weights of all layers and heads at once. Through the tap only `masks` are as large as that, and T5's biases."""
     config = config.get_text_config()
     per_token, layers, heads = _sizes(config)
     square = 2 * layers * heads if own else 3 * heads * hasattr(config, "relative_attention_num_buckets")
-    return 4 * sentences * tokens * (per_token + (square + 2) * tokens)
+    return 4 * sentences * tokens * (per_token + (square + 2 * masks) * tokens)
 
 
 def _sizes(config: Any) -> tuple[int, int, int]:

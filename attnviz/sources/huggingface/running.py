@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.capturing import capture
+from attnviz.core.attention import LONG
 from attnviz.core.edits import KINDS, Edits
 from attnviz.core.errors import InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
-from attnviz.sources.huggingface import eager
+from attnviz.sources.huggingface import eager, tapped
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import Run
 
@@ -46,7 +47,8 @@ def watched(
             given = model(**read, output_attentions=True, **settings(model))
             return given, eager.steps(loaded, given, read, lengths)
         run = Run(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone)
-        given = model(**read, attnviz=run, **settings(model))
+        with tapped.rules() if loaded.trial.takes_rules and max(lengths) > LONG else nullcontext():
+            given = model(**read, attnviz=run, **settings(model))
     return given, tuple(run.tap.steps)
 
 

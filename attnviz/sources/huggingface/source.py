@@ -200,7 +200,8 @@ class HuggingFace(Source):
         if logits > MOST_LOGITS:
             what = f"{positions:,} tokens, at each of which {self.name} gives {config.vocab_size:,} words a probability"
             raise InputError(f"{what}, are too much: {logits:,} numbers; at most {MOST_LOGITS:,} are kept. Shorten it.")
-        needs, others = memory.run(config, batch, length, own=known.keeps_own_attention), Others(self.model)
+        squares = {"own": known.keeps_own_attention, "masks": known.has_square_masks}
+        needs, others = memory.run(config, batch, length, **squares), Others(self.model)
         while needs > (free := memory.free(known.device)):
             if _models.bytes - known.size < needs - free or not others.let_go(needs - free):
                 what = f"{batch * length:,} tokens need about {size(needs)} of memory in {self.name}"

@@ -100,7 +100,20 @@ def _through_the_tap(loaded: Loaded) -> Loaded:
     layers = {step.site: _number(model, module) for step, module in zip(steps, run.modules, strict=True)}
     layers, unseen = _unseen(given, layers, "work in code of their own")
     heads = {Site(step.site.kind, layers.get(step.site, step.site.layer)): step.num_heads for step in steps}
-    return replace(loaded, trial=Trial(heads, _width(loaded, hidden, read), None, unseen, layers, alone))
+    trial = Trial(heads, _width(loaded, hidden, read), None, unseen, layers, alone)
+    return replace(loaded, trial=replace(trial, takes_rules=_takes_rules(loaded, alone)))
+
+
+def _takes_rules(loaded: Loaded, alone: str | None) -> bool:
+    """Whether each attention call gets what stands for a causal mask, and the model then gives the same."""
+    read, lengths = _read(loaded, TEXTS[1:])
+    plain = running.hidden(_tapped(loaded.model, read, lengths, alone)[0])
+    try:
+        with tapped.rules():
+            given, run = _tapped(loaded.model, read, lengths, alone)
+    except Exception:  # it does something else with a mask than handing it on
+        return False
+    return run.by_rule == len(run.tap.steps) > 0 and torch.equal(running.hidden(given), plain)
 
 
 def _captured(loaded: Loaded) -> Loaded:

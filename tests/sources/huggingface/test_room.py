@@ -15,9 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz import api
+from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.kept import Kept
-from attnviz.sources.huggingface import building, hub, loading, memory, source
+from attnviz.core.masks import Window
+from attnviz.sources.huggingface import building, hub, loading, memory, running, source, tapped
 from attnviz.sources.huggingface.source import HuggingFace
 
 PATIENCE = 60
@@ -275,3 +277,31 @@ def test_without_a_limit_the_machine_counts(tmp_path, monkeypatch, limit):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=3, total=7))
 
     assert (memory.free(CPU), memory.whole(CPU)) == (3, 7)
+
+
+@pytest.mark.parametrize("edits", [Edits(), Edits(own_mask=False), Edits(mask=Window(1))])
+def test_a_long_text_is_run_without_a_mask_of_tokens_by_tokens(edits, places, monkeypatch):
+    """What stands for the causal mask gives the same record; short texts and batches have the model's own masks."""
+    model, mask = HuggingFace(model=places[0]), tapped._mask
+    sentences = model.tokenize([TEXT])
+    expected = model.run(sentences, edits)
+    monkeypatch.setattr(running, "LONG", 1)
+    handed = []
+
+    def seen(*args, **asked):
+        handed.append(mask(*args, **asked))
+        return handed[-1]
+
+    transformers.AttentionMaskInterface.register(tapped.NAME, seen)
+    try:
+        found = model.run(sentences, edits)
+    finally:
+        transformers.AttentionMaskInterface.register(tapped.NAME, mask)
+
+    assert [one.untyped_storage().nbytes() for one in handed] == [4]
+    assert torch.equal(found.output, expected.output)
+    for one, other in zip(found.steps, expected.steps, strict=True):
+        assert torch.equal(one.weights(0), other.weights(0))
+    assert not model.known.has_square_masks
+    config = model.known.config
+    assert memory.run(config, 1, 1000, own=False) - memory.run(config, 1, 1000, own=False, masks=False) == 8 * 1000**2
