@@ -14,7 +14,7 @@ $(if $(TORCH_INDEX),@grep '^torch==' $(VENV)/wanted | PIP_INDEX_URL="$(TORCH_IND
 $(INSTALL) -r $(VENV)/wanted
 endef
 
-.PHONY: help run test check docs bench bench-peers load sweep kernels train evidence course screenshots opening image clean
+.PHONY: help run test check docs links bench bench-peers load sweep kernels train evidence course screenshots opening image clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -33,6 +33,9 @@ check: $(VENV)/for-tests ## ruff, and who may import whom
 
 docs: $(VENV)/for-docs ## build the documentation in build/site, without a network; it opens from disk: build/site/index.html
 	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+links: $(VENV)/for-tests ## list the links to outside; check their form and, where a network is there, that they answer
+	$(BIN)/python tests/outside.py
 
 bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints tables, asserts nothing
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/core.py
