@@ -115,6 +115,14 @@ def test_an_answer_before_it_was_tried_is_a_guess():
     assert [one.value for one in app.success] == [step.answer]
 
 
+def test_the_lookup_shows_the_values_that_it_adds_up():
+    """Each word's value times its weight, and their sum: another query, another picture."""
+    shown = [at(2, query=query).get("vega_lite_chart") for query in ("7", "9")]
+
+    assert [len(charts) for charts in shown] == [1, 1]
+    assert shown[0][0].proto != shown[1][0].proto
+
+
 def test_the_end_of_the_slider_is_a_step_of_the_training():
     """The last step is the final one, and reaches the goal of chapter 11, too."""
     app, step = at(11), STEPS[10]

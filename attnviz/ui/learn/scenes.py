@@ -121,6 +121,9 @@ def _row(at: Look) -> None:
     chosen = row.keys.index(found.looked_at)
     table(words.ROW_HEAD, rows, numbers=(1, 2), marked=seen.index(chosen) if chosen in seen else None)
     quiet(words.OUTPUT)
+    stage, selected = figures.values(row, len(at.tokens[1])), (row.query, found.looked_at)
+    values = figures.stage(at.record, at.site, at.head, stage, stage.matrices, selected=selected, **at.styled)
+    pictures.picture(values, "values")
 
 
 def _d_k(at: Walk) -> None:

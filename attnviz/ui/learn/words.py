@@ -23,7 +23,10 @@ FROM_HERE = {
 
 # What a step shows
 
-OUTPUT = "The output of this row is the sum of the values of these words, each times its weight."
+OUTPUT = (
+    "The output of this row is the sum of the values of these words, each times its weight. Below are the weighted "
+    "values, a row for each word and a column for each of their numbers, and at the end their sum."
+)
 ROW_HEAD = ("key", "q · k", "weight")
 LARGEST = "Largest weight of a row, the mean over 500 queries:"
 HIDE = "Hide the future (causal mask)"

@@ -281,6 +281,11 @@ def chips(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
     ):
         if changed:
             _chip(said, State.put, setting, setting.default)
+    _heads_off(edits)
+
+
+def _heads_off(edits: Edits) -> None:
+    """A chip for each layer with heads off, with as many of their numbers as there is room for."""
     for site in sorted({site for site, _ in edits.heads_off}):
         heads = sorted(edits.off(site))
         text, numbers = words.HEAD_OFF if len(heads) == 1 else words.HEADS_OFF, ", ".join(map(str, heads))
