@@ -146,7 +146,14 @@ if (!window.attnvizWalk) {
       picture.toggleAttribute("data-wide", picture.scrollWidth > picture.clientWidth + 2);
       name(picture);
     });
+    lead();
   });
+  const ARROW = 116;  // pixels between two maps in a row
+  const lead = () => {  // the arrow from a map to the next one points to where that stands
+    const arrow = document.querySelector(".st-key-maps .leads-to"), maps = arrow?.closest(".st-key-maps");
+    const drawn = [...(maps?.children ?? [])].filter((one) => !one.contains(arrow));
+    arrow?.toggleAttribute("data-down", drawn.reduce((sum, one) => sum + one.offsetWidth, ARROW) > maps.clientWidth);
+  };
   const name = (picture) => {  // each picture is one stop of Tab
     if (picture.getAttribute("role") === "application") return;
     const walks = [...picture.querySelectorAll(MARKS)].some((one) => one.__data__?.cursor);
@@ -185,6 +192,7 @@ if (!window.attnvizWalk) {
       if (!painted) return;
       if (picture.painted !== painted) {
         sizes.observe(picture);
+        if (picture.closest(".st-key-maps")) sizes.observe(picture.closest(".st-key-maps"));
         sizes.observe(painted);
         picture.painted = painted;
       }
