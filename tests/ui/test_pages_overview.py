@@ -71,6 +71,16 @@ def test_every_model_has_its_heads(model):
     assert table["confidence"].between(0, 1.0001).all()
 
 
+def test_the_sentence_of_the_test_leads_to_the_head_that_matters_most():
+    """Until it is the one that is described."""
+    app = opened(overview_page, model="story", panel="Switch-off test", site="d1", show="0")
+    app.button(key="to what matters").click().run()
+
+    assert "Decoder layer 1 head 1 matters most here" in html(app)
+    assert "Head 1 · decoder layer 1" in html(app)
+    assert not [button for button in app.button if button.key == "to what matters"]
+
+
 def test_heads_are_ordered_by_a_number():
     """The largest first, in the table too; the link remembers it."""
     app = opened(overview_page, model="constructed", panel="Table", sort=TITLES["previous"])

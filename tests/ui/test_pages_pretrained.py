@@ -282,7 +282,7 @@ def test_a_head_says_what_it_looks_like_by_its_weights(folder, monkeypatch):
         monkeypatch.setattr(place, "roles", roles)
     model = folder("BertModel")
 
-    said = "Role by its weights alone: previous token ({} on this text)."
+    said = "On this text alone, its weights look like: previous token {}."
     assert said.format("0.90") in html(pretrained(model, text=CAT, site="e1", show="2"))
     assert said.format("0.70") in html(pretrained(model, text=CAT, site="e0", show="2"))
     card = pretrained(model, model_page, text=CAT)

@@ -17,7 +17,7 @@ from attnviz.metrics.roles import roles
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, in_time
 from attnviz.ui.overview import words
-from attnviz.ui.shared import budget, cache, cores, runs, state
+from attnviz.ui.shared import budget, cache, cores, look, runs, state
 from attnviz.ui.shared.budget import OverBudget
 from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.setting import Setting, choice, kept
@@ -131,10 +131,22 @@ def switched_off(at: Look) -> bool:
         return False
     if state.get(SWEEP)[0] != at.run:
         _sweep(at)
-    run, _, swept = state.get(SWEEP)
+    run, off, swept = state.get(SWEEP)
     if run == at.run:
-        large(swept)
+        _said(at, off, swept)
     return run == at.run
+
+
+def _said(at: Look, off: pd.DataFrame, swept: str) -> None:
+    """Which head matters most, and the way to it."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="matters"):
+        large(swept)
+        if off["output"].isna().all():
+            return
+        most = head_of(off.loc[off["output"].idxmax()])
+        if most != (at.site, at.head):
+            options = {"key": "to what matters", "icon": ":material/arrow_forward:", "on_click": look.look_at}
+            st.button(words.SHOW_MOST, args=most, **options)
 
 
 def _sweep(at: Look) -> None:

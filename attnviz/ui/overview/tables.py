@@ -1,5 +1,6 @@
 """The numbers of all heads: as a table, and two of them against each other."""
 
+import pandas as pd
 import streamlit as st
 
 from attnviz import figures
@@ -16,8 +17,8 @@ from attnviz.ui.shared.toolbar import Bar
 
 ACROSS, UP = choice("across", NAMES), choice("up", NAMES)
 
-ROW = 35
-"""Pixels of a row of a table."""
+MOST, HIGH = 12, 460
+"""Rows of a table that are all shown, and the pixels of one with more of them."""
 
 
 def panel(bar: Bar) -> None:
@@ -47,12 +48,18 @@ def _all_heads(known: Numbers, order: Order) -> None:
         if rows := state.event(key="table of heads")["selection"]["rows"]:
             look.look_at(*head_of(shown.iloc[rows[0]].to_dict()))
 
-    named = {"role": st.column_config.TextColumn(words.ROLE, width="medium")}
+    named = {name: st.column_config.Column(pinned=True) for name in ("kind", "layer", "head")}
+    named |= {"role": st.column_config.TextColumn(words.ROLE)}
     named |= {name: st.column_config.NumberColumn(TITLES[name], format="%.3f") for name in known.names}
     options = {"on_select": chosen, "selection_mode": "single-row", "key": "table of heads"}
-    st.dataframe(shown, hide_index=True, height=ROW * (min(len(shown), 12) + 1) + 3, column_config=named, **options)
+    st.dataframe(shown, hide_index=True, height=height(shown), column_config=named, **options)
     with st.expander(words.MEANINGS):
         st.markdown("\n\n".join([ROWS, *map(_meaning, (one for one in METRICS if one.name in known.names))]))
+
+
+def height(rows: pd.DataFrame) -> int | str:
+    """Of a table: what its rows take, if they are few."""
+    return "content" if len(rows) <= MOST else HIGH
 
 
 def _meaning(metric: Metric) -> str:

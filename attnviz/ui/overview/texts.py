@@ -16,6 +16,7 @@ from attnviz.sources.estimate import Estimate
 from attnviz.ui.overview import words
 from attnviz.ui.overview.every import select
 from attnviz.ui.overview.numbers import TITLES, asked, head_of, numbers
+from attnviz.ui.overview.tables import height
 from attnviz.ui.shared import cache, cores, everything, look, pictures, runs, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
@@ -137,5 +138,6 @@ def _shown(at: Look, table: pd.DataFrame, title: str, count: int) -> figures.Fig
         named["texts"] = st.column_config.NumberColumn(words.TEXTS)
         options = {"on_select": chosen, "selection_mode": "single-row", "column_config": named, "width": 640}
         order = [*PLACES, *words.COLUMNS]
-        st.dataframe(table, hide_index=True, height=460, column_order=order, key="table over texts", **options)
+        options |= {"column_order": order, "height": height(table), "hide_index": True}
+        st.dataframe(table, key="table over texts", **options)
     return marks

@@ -33,6 +33,7 @@ OFF_IN_LINKS = {
 }
 WHICH_MATTERS = "Which of these heads matters most? Weights do not show importance: test it."
 SWITCH_EACH_OFF, HEADS = "Switch each head off in turn", "heads"
+SHOW_MOST = "Show that head"
 NOT_MEASURED = "What a head changes cannot be measured here. {why}"
 TIME = "About {seconds} on this machine."
 

@@ -27,7 +27,8 @@ def numbers(record: Record, sentence: int, site: Site | None = None) -> pd.DataF
 
 def by_weights(row: pd.Series) -> str:
     """What a head looks like on the text at hand; "" where it looks like nothing that has a name."""
-    found = [f"{role.name} ({role.evidence.partition(': ')[2]})" for role in roles(row)]
+    said = [(role, words.ROLES.get(role.name)) for role in roles(row)]
+    found = [f"{role.name} {role.value:.2f}{f' ({means})' if means else ''}" for role, means in said]
     return words.LOOKS_LIKE.format(roles=", ".join(found)) if found else ""
 
 

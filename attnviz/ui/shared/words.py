@@ -212,7 +212,14 @@ TRY_A_CHANGE = "Switch a head off or set a mask to see output vectors move."
 
 # What a head does
 
-LOOKS_LIKE = "Role by its weights alone: {roles}."
+LOOKS_LIKE = "On this text alone, its weights look like: {roles}."
+ROLES = {
+    "induction": "looks at what followed an earlier copy of the same token",
+    "first token (sink)": "the weight rests where it has nothing to find",
+    "same token elsewhere": "looks at copies of the same token",
+    "looks evenly": "all tokens get about the same weight",
+}
+"""What a role means, where its name does not say it."""
 THIS_HEAD, ONCE_TRAINED = "This head {does}.", "Once trained, this head {does}."
 PRETRAINED = "Pretrained. What its heads do was not measured here."
 NOT_MEASURED, NO_LANGUAGE = (
