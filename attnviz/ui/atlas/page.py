@@ -110,7 +110,7 @@ def _head(at: Look, found: Atlas, row: pd.Series) -> None:
     if at.source.card and at.source.card.behavior(at.site, at.head):
         findings.of_head(at)
     for role in roles(row.to_dict() | {"texts": found.texts}):
-        quiet(common.LOOKS_LIKE.format(roles=role.evidence))
+        quiet(words.LOOKS_LIKE.format(role=role.evidence))
 
 
 def _numbers(at: Look, row: pd.Series) -> None:

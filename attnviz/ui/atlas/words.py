@@ -9,6 +9,7 @@ WHICH_HEAD = "Which head {does}?"
 
 # The card of a head
 
+LOOKS_LIKE = "Role by its weights alone: {role}."
 NO_HEAD = "The atlas does not hold this head."
 HEAD = ("", "Mean over texts (95%)", "This text", "Middle half")
 MEAN, MIDDLE = "{mean:.2f} ({low:.2f} to {high:.2f})", "{low:.2f} to {high:.2f}"
