@@ -17,7 +17,7 @@ from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, box, text_width
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.size import Size, size_beside, within
 from attnviz.charts.style import Style
-from attnviz.charts.theme import LINE, TITLE_CHARACTER, Theme
+from attnviz.charts.theme import LINE, TITLE_CHARACTER, WORD_CHARACTER, Theme
 from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.core.tokens import Token
@@ -405,7 +405,8 @@ class _Plan:
         drawn = self.legend_of_weights(maps[1].x, maps[2].x)
         if not panels.limit_of(maps[2].values):
             return drawn  # nothing differs, and no color says how much
-        return drawn + frame.legend([], signed, top=top, **wide).moved(maps[2].x, maps[2].y)
+        inward = text_width(ends[0][1], WORD_CHARACTER) / 2  # the first number does not hang out of its map
+        return drawn + frame.legend([], signed, top=top, **wide).moved(maps[2].x + inward, maps[2].y)
 
     def legend_of_weights(self, second: float, third: float) -> Frame:
         """What the colors and the signs of A and B mean.

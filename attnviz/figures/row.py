@@ -93,8 +93,8 @@ def columns(row: Row, step: Step, keys: tuple[Token, ...]) -> list[Column]:
     return [*found, ("exp", _texts(row.exps)), ("weight", _texts(row.weights))]
 
 
-def line(row: Row, step: Step, key: int) -> str:
-    """From the product of one key to its weight, each number made from the one before by what stands at it.
+def arithmetic(row: Row, step: Step, key: int) -> list[str]:
+    """From the product of one key to its weight: each step is done to the number before, and its arrow gives the next.
 
     A step before the softmax that leaves the number as it is goes unsaid; the steps of the softmax are always there.
     """
@@ -106,14 +106,14 @@ def line(row: Row, step: Step, key: int) -> str:
     steps += [(f"÷ {step.scoring.temperature:g} (temperature)", value["scores"])]
     made, now = [f"q · k = {value['sums']}"], value["sums"]
     for what, number in steps:
-        made += [f"{what} = {number}"] * (number != now)
+        made += [f"{what} → {number}"] * (number != now)
         now = number
-    made += [f"{row.rules[at]} blocks it: {digits(-math.inf)}"] * bool(row.rules[at])
+    made += [f"{row.rules[at]} blocks it → {digits(-math.inf)}"] * bool(row.rules[at])
     if row.state == "empty row":
-        return " → ".join([*made, f"no key is left in this row, so its weight is {digits(row.weights[at])}"])
-    made.append(f"− row's largest ({digits(row.maximum)}) = {digits(row.shifted[at])}")
-    made.append(f"exp = {digits(row.exps[at])}")
-    return " → ".join([*made, f"÷ row's sum ({digits(row.sum_exps)}) = {digits(row.weights[at])}"])
+        return [*made, f"no key is left in this row, so its weight is {digits(row.weights[at])}"]
+    made.append(f"− row's largest ({digits(row.maximum)}) → {digits(row.shifted[at])}")
+    made.append(f"exp → {digits(row.exps[at])}")
+    return [*made, f"÷ row's sum ({digits(row.sum_exps)}) → {digits(row.weights[at])}"]
 
 
 def _bias(number: float) -> str:

@@ -21,7 +21,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.modifiers import ALiBi
 from attnviz.figures.difference import ComparedPanel
-from attnviz.figures.row import line
+from attnviz.figures.row import arithmetic
 from attnviz.figures.stage import drawing_of as stage_drawn
 from attnviz.metrics import WEIGHT
 from attnviz.metrics.beside import BLANK
@@ -205,13 +205,13 @@ def test_each_number_of_the_line_of_a_cell_follows_from_the_one_before(added):
     """A person with a pocket calculator comes from the product to the weight, by what the line says."""
     record = record_of(WORDS, edits=Edits(Subsequent(), **added))
     row = walk.row(record, SITE, 1, 2)
-    first, *steps = line(row, record.step(SITE), 1).split(" → ")
+    first, *steps = arithmetic(row, record.step(SITE), 1)
     value = number(first.removeprefix("q · k = "))
 
     assert value == pytest.approx(float(row.sums[1]), abs=1e-4)
 
     for step in steps:
-        said, result = step.rsplit(" = ", 1)
+        said, result = step.rsplit(" → ", 1)
         pattern = next(one for one in STEPS if re.fullmatch(one, said))
         found = re.fullmatch(pattern, said).groups()
         made = STEPS[pattern] or (lambda value, sign, much: value + much * (-1 if "−" in sign else 1))
@@ -227,16 +227,16 @@ def test_each_number_of_the_line_of_a_cell_follows_from_the_one_before(added):
 def test_the_line_of_a_blocked_cell_says_which_rule_blocks_it():
     """And that of a row without a key, that it has none."""
     record = record_of(WORDS, edits=Edits(Subsequent()))
-    blocked = line(walk.row(record, SITE, 1, 1), record.step(SITE), 2)
+    blocked = arithmetic(walk.row(record, SITE, 1, 1), record.step(SITE), 2)
 
-    assert "→ causal blocks it: −∞ → − row's largest" in blocked
-    assert blocked.endswith("= 0.0000")
+    assert "causal blocks it → −∞" in blocked
+    assert blocked[-1].endswith("→ 0.0000")
 
     empty = record_of(WORDS, edits=Edits(Painted(frozenset((1, i) for i in range(len(WORDS))))))
 
-    said = line(walk.row(empty, SITE, 1, 1), empty.step(SITE), 2)
+    said = arithmetic(walk.row(empty, SITE, 1, 1), empty.step(SITE), 2)
 
-    assert said.endswith("no key is left in this row, so its weight is 0.0000")
+    assert said[-1].endswith("no key is left in this row, so its weight is 0.0000")
 
 
 def test_the_spread_has_two_bars_for_each_width():

@@ -240,7 +240,7 @@ def test_numbers_set_by_hand_come_from_the_link():
     row = walk.row(record, Site("encoder", 1), 2, 3)
 
     assert [cells[1] for cells in table(app, "key")] == texts(row.sums)
-    assert f"q · k = {texts(row.sums)[1]} → " in html(app).replace("\N{NO-BREAK SPACE}", " ")
+    assert f"q · k = {texts(row.sums)[1]}, " in html(app).replace("\N{NO-BREAK SPACE}", " ")
     assert [cells[1] for cells in table(page_of("scratch", query="3", cell="3.1"), "key")] != texts(row.sums)
 
 

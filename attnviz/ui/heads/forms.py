@@ -17,6 +17,7 @@ from attnviz.ui.shared.look import CELL, PINS, Look
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
 from attnviz.ui.shared.state import MOST_PILLS, control
 from attnviz.ui.shared.text import in_words, label, quiet
+from attnviz.ui.steps.rail import STAGE
 from attnviz.views import View
 
 KEYS = {"map": "head", "lines": "lines", "text": "text", "picture": "picture"}
@@ -212,4 +213,5 @@ def _arithmetic(at: Look, where: dict[str, object]) -> None:
     if at.cell is None and len(seen.queries) and len(seen.keys):
         look.look_at(at.site, at.head)
         state.put(CELL, seen.strongest_cell(at.head, at.asked))
+    state.put(STAGE, "softmax")  # the step that makes weights
     pages.go_to("Steps")

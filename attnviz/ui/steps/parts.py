@@ -10,10 +10,10 @@ from attnviz import figures, walk
 from attnviz.core.amounts import digits, short
 from attnviz.core.tokens import Token
 from attnviz.figures import Figure
+from attnviz.figures.row import arithmetic
 from attnviz.figures.row import columns as columns_of
-from attnviz.figures.row import line
 from attnviz.figures.row import totals as totals_of
-from attnviz.ui.shared import cache, pictures, state
+from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control, tabs
 from attnviz.ui.shared.text import heading, in_words, large, quiet
@@ -44,14 +44,19 @@ def parts(at: Walk) -> Figure | None:
 
 
 def of_cell(at: Walk) -> None:
-    """From the product of a cell to its weight, in one line: of the selected one, else of the query's largest."""
+    """From the product of a cell to its weight: of the selected one, else of the query's largest.
+
+    On a phone each step has a line of its own.
+    """
     if at.source.read_only or at.knobs.in_words:
         return
     found, key = at.worked, at.looked_at
     who, whom = (quoted_token(part[i].text, i) for part, i in zip(at.tokens, (at.query, key), strict=True))
     given = digits(found.weights[found.keys.index(key)])
     step = at.record.step(at.site)
-    together = re.sub("([−÷=·→+]) ", "\\1\N{NO-BREAK SPACE}", line(found, step, key))  # a sign stays with its number
+    made = arithmetic(found, step, key)
+    steps = ", ".join(made) if look.room() is None else "\n".join(["", *made])
+    together = re.sub("([−÷=·→+]) ", "\\1\N{NO-BREAK SPACE}", steps)  # a sign stays with its number
     in_words(words.GIVES.format(query=who, share=given, key=whom, steps=together))
 
 
@@ -73,6 +78,8 @@ def row(at: Walk) -> Figure:
 def shares(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> None:
     """Each key of a query with every number up to its weight."""
     head, rows = worked_table(at, found)
+    if look.room() is not None:  # the table scrolls: what it leads to is seen first
+        head, *rows = ([line[0], line[-1], *line[1:-1]] for line in (head, *rows))
     table(head, rows, numbers=tuple(range(1, len(head))), marked=found.keys.index(key))
     if len(found.keys) < len(keys):
         quiet(words.KEYS_SHOWN.format(first=found.keys.start, last=found.keys.stop - 1, all=len(keys)))
