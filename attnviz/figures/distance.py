@@ -16,8 +16,8 @@ from attnviz.figures.figure import Drawn, Figure, number_arrays, see, stem, subt
 from attnviz.figures.head import title_of as title_of_head
 from attnviz.metrics.measures import NEAR
 
-LENGTH = 150
-"""Pixels of the bar of the largest share."""
+LENGTH, PHONE_LENGTH = 150, 100
+"""Pixels of the bar of the largest share, and on a phone."""
 
 
 TITLE = "Attention by distance"
@@ -55,9 +55,10 @@ def drawing_of(curve: pd.DataFrame, title: str, lines: list[str], style: Style) 
     largest = float(kept["share"].max()) if len(kept) else 0.0
     columns = [
         bars.Column(kept["share"].tolist(), name="share of attention", longest=largest or 1.0),
-        bars.Column(texts=[digits(mean) for mean in kept["mean"]], name="mean weight of a pair"),
+        bars.Column(texts=[digits(mean) for mean in kept["mean"]], name="mean weight"),
     ]
-    return bars.picture([_bin(row) for row in kept.itertuples()], columns, title, lines, style.colors, length=LENGTH)
+    length = PHONE_LENGTH if style.room and style.on_screen else LENGTH
+    return bars.picture([_bin(row) for row in kept.itertuples()], columns, title, lines, style.colors, length=length)
 
 
 def _bin(row) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 from attnviz.charts import frame, maps
 from attnviz.charts.picture import Form, Picture, formed
 from attnviz.charts.style import Style
-from attnviz.charts.theme import Theme, config
+from attnviz.charts.theme import LINE, Theme, config
 from attnviz.core.display import file_stem, in_title
 from attnviz.core.edits import KINDS
 from attnviz.core.record import Record
@@ -18,7 +18,7 @@ from attnviz.figures.figure import Drawn, Figure, edited, number_arrays, subtitl
 SIDE, STACK, DOT, LEFT = 330, 150, 70, 52
 """Pixels: of a scatter, the height of stacked dots, the area of a mark, and the room for the numbers of an axis."""
 
-EDGE, MARGIN = 8, 12
+EDGE, MARGIN = 20, 12
 """Pixels between the frame and the marks, and around all."""
 
 AROUND = 52
@@ -26,6 +26,9 @@ AROUND = 52
 
 BINS, TALLEST = 24, 12
 """Places for stacks; dots of a stack that fill the height."""
+
+NAMED, AWAY, REACH = 24, 8, 5
+"""Heads that are named at most; pixels from the middle of a mark to its name, and to its own edge."""
 
 SHAPES = ("circle", "triangle-up", "diamond")
 """What tells the `KINDS` apart."""
@@ -69,9 +72,11 @@ def drawing_of(
     data["chosen"] = False if style.focused is None else data["name"] == "{} head {}".format(*style.focused)
     data["at"], data["up"] = _stacked(data["x"]) if y is None else (data["x"], known[y].astype(float))
     data = data.sort_values("chosen", kind="stable")  # the chosen one is above all
-    lines = [f"{len(known)} heads"] if y is None else []
-    lines += [f"{len(table) - len(known)} heads have no such number"] if len(known) < len(table) else []
     side = min(SIDE, style.room - LEFT - AROUND) if style.room and style.on_screen else SIDE
+    data = data.assign(**_names(data, side, y is None))
+    lines = [f"{len(known)} heads"] if y is None else []
+    lines += ["named by layer.head"] if data["label"].any() else []
+    lines += [f"{len(table) - len(known)} heads have no such number"] if len(known) < len(table) else []
     wide = {"left": -LEFT, "width": LEFT + side, "narrowest": LEFT + side}
     around = frame.heading(title, [*lines, *said], top=-10, **wide, colors=colors)
     kinds = tuple(kind for kind in KINDS if (known["kind"] == kind).any())
@@ -85,6 +90,48 @@ def _stacked(values: pd.Series) -> tuple[pd.Series, pd.Series]:
     step = (values.max() - low) / BINS
     bins = ((values - low) / (step or 1.0)).clip(upper=BINS - 1).apply(np.floor)
     return low + (bins + 0.5) * step, bins.groupby(bins).cumcount() + 0.5
+
+
+def _names(data: pd.DataFrame, side: int, stacked: bool) -> dict[str, list]:
+    """The short name of each of few heads, and how far from its mark it begins; none where it would cover another."""
+    across = _pixels(data["at"], side)
+    down = STACK * (1 - data["up"] / max(TALLEST, data["up"].max())) if stacked else side - _pixels(data["up"], side)
+    limits, texts = (side, STACK if stacked else side), data["layer"].astype(str) + "." + data["head"].astype(str)
+    marks = list(zip(across, down, strict=True))
+    taken = [(x - REACH, y - REACH, x + REACH, y + REACH) for x, y in marks]
+    found = [_beside(mark, text, taken, limits) for mark, text in zip(marks, texts, strict=True)]
+    if len(data) > NAMED or (stacked and ("", 0.0, 0.0) in found):  # a stack is named whole or not at all
+        found = [("", 0.0, 0.0)] * len(data)
+    return {name: [one[i] for one in found] for i, name in enumerate(("label", "right", "down"))}
+
+
+Box = tuple[float, float, float, float]
+
+
+def _beside(
+    mark: tuple[float, float], text: str, taken: list[Box], limits: tuple[int, int]
+) -> tuple[str, float, float]:
+    """A name at the first free side of its mark, which is then taken; empty if there is none."""
+    wide, half = frame.text_width(text), LINE / 4
+    for dx, dy in ((AWAY, 0.0), (-AWAY - wide, 0.0), (-wide / 2, -AWAY - half), (-wide / 2, AWAY + half)):
+        x, y = mark[0] + dx, mark[1] + dy
+        if _is_free(box := (x, y - half, x + wide, y + half), taken, limits):
+            taken.append(box)
+            return text, dx, dy
+    return "", 0.0, 0.0
+
+
+def _is_free(box: Box, taken: list[Box], limits: tuple[int, int]) -> bool:
+    """Whether a box is within the frame and over none of the others."""
+    left, top, right, bottom = box
+    inside = left >= 0 and top >= 0 and right <= limits[0] and bottom <= limits[1]
+    return inside and not any(left < r and a < right and top < b and t < bottom for a, t, r, b in taken)
+
+
+def _pixels(values: pd.Series, length: int) -> pd.Series:
+    """Where the scale of an axis puts its numbers."""
+    low, span = values.min(), values.max() - values.min()
+    return EDGE + (values - low) / span * (length - 2 * EDGE) if span > 0 else values * 0 + length / 2
 
 
 @formed(64)
@@ -108,9 +155,12 @@ def _form(titles: tuple[str, ...], kinds: tuple[str, ...], side: int, colors: Th
         )
         .add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
     )
+    shift = {"dx": alt.expr("datum.right"), "dy": alt.expr("datum.down")}
+    names = alt.Chart(alt.NamedData("heads")).mark_text(align="left", baseline="middle", aria=False, **shift)
+    names = names.encode(x=x, y=y, text=alt.Text("label:N"), color=alt.value(colors.quiet))
     sizes = {"width": side, "height": side if len(titles) == 2 else STACK}
     margins = dict.fromkeys(("left", "top", "right", "bottom"), MARGIN)
-    chart = alt.layer(*frame.layers(), marks, autosize="pad", padding=margins, **sizes)
+    chart = alt.layer(*frame.layers(), names, marks, autosize="pad", padding=margins, **sizes)
     return Form.of(chart.configure(**config(colors)).configure_view(stroke=colors.line))
 
 

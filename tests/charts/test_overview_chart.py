@@ -97,6 +97,27 @@ def test_a_head_stands_where_its_numbers_are(record):
     assert [row["up"] for row in rows] == known["previous"].tolist()
 
 
+def test_few_heads_are_named_and_no_name_covers_another(record):
+    """Many are not: their names would hide the marks."""
+    table = head_metrics(record)
+    known = table.assign(entropy=0.5, previous=[i / 48 for i in range(len(table))])  # 6 pixels from mark to mark
+    known.loc[0, ["entropy", "previous"]] = 1.0
+    rows = [row for row in data(marks(record, "entropy", "previous", known), "heads") if row["label"]]
+    many = pd.concat([table, table])
+
+    assert {row["label"] for row in rows} <= {f"{layer}.{head}" for layer in (0, 1) for head in range(4)}
+    assert len(rows) > 8
+
+    def pixel(value, numbers):
+        return 20 + (value - numbers.min()) / (numbers.max() - numbers.min()) * 290
+
+    across = [pixel(row["at"], known["entropy"]) + row["right"] for row in rows]
+    down = [330 - pixel(row["up"], known["previous"]) + row["down"] for row in rows]
+    places = list(zip(across, down, strict=True))
+    assert all(abs(a[0] - b[0]) > 15 or abs(a[1] - b[1]) > 7 for i, a in enumerate(places) for b in places[:i])
+    assert not any(row["label"] for row in data(marks(record, "entropy", "previous", table=many), "heads"))
+
+
 def test_heads_with_the_same_number_stand_on_each_other(record):
     """None hides another."""
     table = head_metrics(record).assign(entropy=0.5)

@@ -51,7 +51,7 @@ def test_numbers_of_the_corpus_stand_beside_those_of_the_text():
 
     assert f"{row['previous']:.2f} ({row['previous_low']:.2f} to {row['previous_high']:.2f})" in html(app)
     assert "Mean over texts (95%)" in html(app)
-    assert f"above {row['pairs_above']:.2f} no two are missing" in html(app)
+    assert f"All pairs above {row['pairs_above']:.2f} were kept" in html(app)
     app.session_state["alike in atlases"] = True
     near = atlas.open(assets.path("atlas/story")).alike("decoder layer 0", 1, k=1).loc[0]
     assert f"story · {near['site']} · head {near['head']}" in html(app.run())

@@ -92,7 +92,7 @@ def _findings(found: Measured, last: int) -> list[dict[str, Any]]:
         head = found.needed(kind, last)
         clauses.setdefault(head, []).append((does, known(found, head), looks[head].share, kind))
     marker = found.needed("verb", 0)
-    does = 'from "the" to the word before it: from "the" to "to" in "to the"'
+    does = 'from "the" to the word before it'
     clauses[marker] = [(does, _marking(found, marker), found.behind[marker].share, "verb")]
     return [
         {

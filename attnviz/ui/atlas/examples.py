@@ -38,11 +38,11 @@ def of_head(at: Look, found: Atlas) -> None:
         return
     if rows.empty:
         quiet(words.NO_NUMBER)
-    with st.container(gap="xsmall"):
-        for i, row in enumerate(rows.to_dict("records")):
-            _example(at, row, i)
     shaded = words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED
     quiet(shaded, *(_complete(at, found) if by == PAIRS else ()))
+    with st.container(gap="xsmall", key="atlas-texts"):
+        for i, row in enumerate(rows.to_dict("records")):
+            _example(at, row, i)
 
 
 def _complete(at: Look, found: Atlas) -> tuple[str, ...]:

@@ -69,13 +69,13 @@ def _behaviors(source: Source) -> None:
     """What heads of the model are known to do; a click leads to the head and its examples."""
     every = source.card.behaviors if source.card and source.step is None else ()
     clearest = {one.does: one for one in sorted(every, key=lambda one: max(one.rates, default=0))}
-    with st.container(gap=None, key="questions"):
+    with st.container(gap="xsmall", key="questions"):
         for i, does in enumerate(dict.fromkeys(one.does for one in every)):
             _behavior(clearest[does], i)
 
 
 def _behavior(one: Behavior, i: int) -> None:
-    options = {"type": "tertiary", "icon": ":material/search:", "key": f"find {i}"}
+    options = {"icon": ":material/search:", "key": f"find {i}"}
     does = one.does.rstrip(". ")
     st.button(words.WHICH_HEAD.format(does=does), on_click=look.look_at, args=(one.site, one.heads[0]), **options)
 

@@ -26,4 +26,6 @@ PAIRS, PAIRS_IN_LINKS = "Strongest pairs of tokens", "strongest pairs of tokens"
 NO_NUMBER = "The atlas has none: the head has no such number."
 SHADED = "Shaded: what the query, underlined, attends to. A click opens the text on Heads, at that cell."
 SHADED_CROSS = "Shaded: what the query, before the arrow, attends to. A click opens the text on Heads, at that cell."
-COMPLETE = "Of every two words the largest weight; above {weight:.2f} no two are missing, below they may be."
+COMPLETE = (
+    "Of each pair of words, its largest weight. All pairs above {weight:.2f} were kept; weaker ones may be missing."
+)
