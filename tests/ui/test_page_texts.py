@@ -11,7 +11,7 @@ from string import Formatter
 import pytest
 
 from attnviz import ui
-from attnviz.ui.shared import pages
+from attnviz.ui.shared import pages, words
 
 FOLDER = Path(ui.__file__).parent
 FOLDERS = sorted({str(path.parent.relative_to(FOLDER)) for path in FOLDER.rglob("*.py")})
@@ -123,3 +123,15 @@ def test_every_text_is_used_with_its_fields():
 
 def _home(path: Path) -> str:
     return ".".join(("attnviz", "ui", *path.relative_to(FOLDER).parent.parts))
+
+
+def test_the_scripts_say_what_stands_with_the_words_of_the_pages():
+    """Each text that a script asks for is there, none is left over, and each term of the glossary has its picture."""
+    scripts = "".join(path.read_text(encoding="utf-8") for path in FOLDER.rglob("*.js"))
+    asked = [one for call in re.findall(r"[sS]ays\(([^)]*)\)", scripts) for one in re.findall(r'"([a-z ]+)"', call)]
+    pictures = re.search(r"const PICTURES = \{\n(.*?)\n  \};", scripts, re.S)
+
+    assert {*asked} == {*words.IN_BROWSER}
+    assert re.findall(r'^    "([a-z ]+)": ', pictures[1], re.M) == [*words.TERMS]
+    assert {*words.ALSO_CALLED.values()} <= {*words.TERMS}
+    assert not re.findall(r'(?:textContent = |title = |"aria-label", |placeholder: )["`][^"`]', scripts)

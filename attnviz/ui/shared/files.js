@@ -11,7 +11,7 @@ if (!window.attnvizFiles) {
     for (const file of files) {
       if (file.size <= most * 2 ** 20) taken.items.add(file);
       else app().append(make("p", {className: "note error over-page file-refused", role: "alert",
-        textContent: `${file.name} has ${Math.ceil(file.size / 2 ** 20)} MB; files of up to ${most} MB open here.`}));
+        textContent: window.attnvizSays("file too large", {name: file.name, size: Math.ceil(file.size / 2 ** 20), most})}));
     }
     if (!taken.files.length) return;
     box().files = taken.files;

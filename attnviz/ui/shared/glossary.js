@@ -2,11 +2,7 @@
 // shortcuts of the keyboard, behind "?".
 if (!window.attnvizGlossary) {
   window.attnvizGlossary = true;
-  const SHORTCUTS = [
-    ["Enter", "apply the text"], ["Shift Enter", "another line in the text"], ["Ctrl Z", "undo"],
-    ["Ctrl Shift Z", "redo"], ["Tab, arrow keys", "walk over the cells of a map"], ["Enter on a cell", "select it"], ["+ and −", "zoom into a large map, and out"],
-    ["Esc", "clear the selection, close a menu"], ["?", "this list"],
-  ];
+  const {terms: TERMS, names: NAMES, shortcuts: SHORTCUTS} = window.attnvizGlossaryWords, says = window.attnvizSays;
 
   const drawn = (tag, of, text = "") => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -26,52 +22,42 @@ if (!window.attnvizGlossary) {
   const many = (y, on = -1) => [0, 1, 2, 3].flatMap((i) =>
     grid((row, column) => (on < 0 || on === i ? 1 : .3) * look(row + i, column), {rows: 4, columns: 4, size: 5, x: i * 24, y}));
 
-  const TERMS = {
-    "query": ["A token that looks: one row of the map. Its weights sum to 1.", grid((row) => row === 2 ? .8 : .12)],
-    "key": ["A token that is looked at: one column of the map.", grid((_, column) => column === 2 ? .8 : .12)],
-    "value": ["What a key hands over: a vector. A head's output is the sum of the values, each times its weight.", [
+  const PICTURES = {
+    "query": grid((row) => row === 2 ? .8 : .12),
+    "key": grid((_, column) => column === 2 ? .8 : .12),
+    "value": [
       ...grid((row) => [.1, .7, .2][row], {rows: 3, columns: 1}), written(22, 28, "×"),
-      ...grid((row, column) => [.3, .6, .2, .5, .4][(row + column * 2) % 5], {rows: 3, columns: 3, x: 36})]],
-    "score": ["How well a query and a key agree: their dot product divided by √d_k. Any number.",
-      [written(14, 32, "2.1"), written(56, 32, "0.3"), written(6, 62, "−1.4"), written(56, 62, "0.8")]],
-    "weight": ["The share of attention that a query gives to a key, from 0 to 1: the softmax of its scores.",
-      grid((row, column) => row === 2 ? [.05, .9, .1, .2, .05][column] : .08)],
-    "head": ["One way of looking: a map of its own in a layer, learned apart from the others.", many(28, 1)],
-    "layer": ["One round of attention. Each layer has several heads and reads what the layer before wrote.",
-      [...many(12), ...many(44)]],
-    "encoder": ["Reads a whole text at once: every token may look at every other one.", grid(look)],
-    "decoder": ["Writes a text token by token: a token looks at itself and at those before it.", grid(past)],
-    "cross": ["A decoder's tokens (rows) look at the encoder's tokens (columns): two texts in one map.",
-      grid((row, column) => row === column ? .8 : .12, {rows: 3, columns: 5})],
-    "mask": ["Which keys a query may look at. Blocked cells get weight 0.",
-      grid((row, column) => column > row ? -1 : .15)],
-    "first token": ["Many heads leave the weight that they have no use for on the first token: it is then called a sink.",
-      grid((_, column) => column === 0 ? .8 : .12)],
-    "previous token": ["How much weight each token gives to the one just before it.",
-      grid((row, column) => column === row - 1 ? .8 : .12)],
-    "itself": ["How much weight each token gives to itself.", grid((row, column) => column === row ? .8 : .12)],
-    "confidence": ["The largest weight of each row, on average. Near 1 the head looks at one key.",
-      grid((row, column) => column === (row * 2) % 5 ? .9 : .05)],
-    "entropy": ["How widely a row spreads its weight: 0 on one key, ln n on n keys alike.", [
+      ...grid((row, column) => [.3, .6, .2, .5, .4][(row + column * 2) % 5], {rows: 3, columns: 3, x: 36})],
+    "score": [written(14, 32, "2.1"), written(56, 32, "0.3"), written(6, 62, "−1.4"), written(56, 62, "0.8")],
+    "weight": grid((row, column) => row === 2 ? [.05, .9, .1, .2, .05][column] : .08),
+    "head": many(28, 1),
+    "layer": [...many(12), ...many(44)],
+    "encoder": grid(look),
+    "decoder": grid(past),
+    "cross": grid((row, column) => row === column ? .8 : .12, {rows: 3, columns: 5}),
+    "mask": grid((row, column) => column > row ? -1 : .15),
+    "first token": grid((_, column) => column === 0 ? .8 : .12),
+    "previous token": grid((row, column) => column === row - 1 ? .8 : .12),
+    "itself": grid((row, column) => column === row ? .8 : .12),
+    "confidence": grid((row, column) => column === (row * 2) % 5 ? .9 : .05),
+    "entropy": [
       ...grid((_, column) => column === 2 ? .9 : .05, {rows: 1, y: 12}), ...grid(() => .2, {rows: 1, y: 50}),
-      written(82, 26, "0"), written(80, 64, "1.6")]],
-    "effective number of keys": ["Over how many keys a row spreads its weight, were they all alike: e to the entropy.", [
-      ...grid((_, column) => column === 1 || column === 2 ? .5 : .05, {rows: 1, y: 30}), written(82, 44, "2")]],
-    "share of output": ["Of what all heads of the layer hand on, by length, how much is this head's. It is not importance: switch the head off to see that.", [
-      drawn("rect", {x: 0, y: 30, width: 60, height: 18}), drawn("rect", {x: 62, y: 30, width: 30, height: 18, "fill-opacity": .25})]],
-    "nats": ["The unit of entropy and divergence by the natural logarithm: 1 bit is 0.69 nats.", [written(4, 46, "e¹ ↔ 1 nat")]],
-    "rollout": ["Attention through all layers: their maps multiplied, where each token keeps half of itself. It shows where content can go.", [
+      written(82, 26, "0"), written(80, 64, "1.6")],
+    "effective number of keys": [
+      ...grid((_, column) => column === 1 || column === 2 ? .5 : .05, {rows: 1, y: 30}), written(82, 44, "2")],
+    "share of output": [
+      drawn("rect", {x: 0, y: 30, width: 60, height: 18}), drawn("rect", {x: 62, y: 30, width: 30, height: 18, "fill-opacity": .25})],
+    "nats": [written(4, 46, "e¹ ↔ 1 nat")],
+    "rollout": [
       ...grid(look, {rows: 3, columns: 3, size: 12, y: 22}), written(39, 46, "×"),
-      ...grid(past, {rows: 3, columns: 3, size: 12, x: 54, y: 22})]],
-    "softcap": ["A bound that scores approach and never pass: cap · tanh(score / cap). Few models have one.", [
+      ...grid(past, {rows: 3, columns: 3, size: 12, x: 54, y: 22})],
+    "softcap": [
       drawn("path", {d: "M0,72 C40,68 44,14 92,12", fill: "none", stroke: "currentColor", "stroke-width": 2}),
-      drawn("path", {d: "M0,8 H92", fill: "none", stroke: "currentColor", "stroke-dasharray": "4 3", "stroke-opacity": .5})]],
-    "temperature": ["Divides the scores: below 1 a row gets more pointed, above 1 more even.", [
+      drawn("path", {d: "M0,8 H92", fill: "none", stroke: "currentColor", "stroke-dasharray": "4 3", "stroke-opacity": .5})],
+    "temperature": [
       ...grid((_, column) => [.05, .9, .1, .05, .05][column], {rows: 1, y: 12}),
-      ...grid((_, column) => [.2, .4, .25, .2, .2][column], {rows: 1, y: 50})]],
+      ...grid((_, column) => [.2, .4, .25, .2, .2][column], {rows: 1, y: 50})],
   };
-  const NAMES = {queries: "query", keys: "key", values: "value", scores: "score", weights: "weight", heads: "head",
-    layers: "layer", masks: "mask", "attention rollout": "rollout"};
   const KNOWN = [...Object.keys(TERMS), ...Object.keys(NAMES)].sort((one, other) => other.length - one.length);
   const termOf = (text) => {  // the term that a text begins with, numbers and signs left aside; else its unit
     const words = text.trim().toLowerCase().replace(/^[^a-z]+/, "");
@@ -81,23 +67,23 @@ if (!window.attnvizGlossary) {
 
   const make = (tag, text, of = {}) => Object.assign(document.createElement(tag), {textContent: text}, of);
   const card = (name) => {
-    const [says, shapes] = TERMS[name], card = make("div", "", {className: "term"}), words = make("p", "");
+    const card = make("div", "", {className: "term"}), words = make("p", "");
     const picture = drawn("svg", {viewBox: "-2 -2 98 84", width: 98, height: 84, "aria-hidden": true});
-    picture.append(...shapes.map((shape) => shape.cloneNode(true)));
-    words.append(make("b", name), ` ${says}`);
+    picture.append(...PICTURES[name].map((shape) => shape.cloneNode(true)));
+    words.append(make("b", name), ` ${TERMS[name]}`);
     card.append(picture, words);
     return card;
   };
 
   const all = () => {
-    const dialog = make("dialog", "", {className: "glossary"}), close = make("button", "Close");
+    const dialog = make("dialog", "", {className: "glossary"}), close = make("button", says("close"));
     const list = make("dl", "");
     for (const [keys, does] of SHORTCUTS) list.append(make("dt", keys), make("dd", does));
     close.addEventListener("click", () => dialog.close());
     dialog.addEventListener("close", () => dialog.remove());
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-    dialog.setAttribute("aria-label", "Keyboard and words");
-    dialog.append(close, make("h2", "Words"), ...Object.keys(TERMS).map(card), make("h2", "Keyboard"), list);
+    dialog.setAttribute("aria-label", says("glossary"));
+    dialog.append(close, make("h2", says("words")), ...Object.keys(TERMS).map(card), make("h2", says("keyboard")), list);
     document.body.append(dialog);
     dialog.showModal();
   };

@@ -19,6 +19,7 @@ if (!window.attnvizKeys) {
 // so the readout is the same; it is also spoken. Enter clicks, Escape (which the pictures know) clears.
 if (!window.attnvizWalk) {
   window.attnvizWalk = true;
+  const says = window.attnvizSays;
   const PICTURES = '[class*="st-key-picture"]';
   const MARKS = "svg .role-mark > *";
   const WAYS = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]};
@@ -57,7 +58,7 @@ if (!window.attnvizWalk) {
   };
   const send = ({one, at: [clientX, clientY]}, ...kinds) => kinds.forEach((kind) => one.dispatchEvent(
     new PointerEvent(kind, {bubbles: true, cancelable: true, view: window, clientX, clientY})));
-  const says = (picture, {one}) => {
+  const readout = (picture, {one}) => {
     const known = one.__data__.tooltip;
     if (known && typeof known === "object") return Object.entries(known).map((pair) => pair.join(" ")).join(", ");
     return [...picture.querySelectorAll('[class*="readout"] text')].map((text) => text.textContent.trim()).filter(Boolean).join(", ");
@@ -81,7 +82,7 @@ if (!window.attnvizWalk) {
     to = {...to, at: [picture.walked[0] + now.left, picture.walked[1] + now.top]};
     picture.pointed = to.one;
     send(to, "pointerover", "pointermove");
-    requestAnimationFrame(() => requestAnimationFrame(() => { spoken.textContent = says(picture, to); }));
+    requestAnimationFrame(() => requestAnimationFrame(() => { spoken.textContent = readout(picture, to); }));
   };
   const press = (picture) => {
     const {left, top} = origin(picture), [x, y] = picture.walked;
@@ -124,17 +125,18 @@ if (!window.attnvizWalk) {
     set(twins[1], x + column * there.wide, y, there.wide, there.rows * there.high);
     other.append(...twins);
   });
-  const SAYS = {  // what Streamlit's own help would say: it draws each button twice, and every click draws all anew
-    ".st-key-icon-undo": "Undo (Ctrl+Z)",
-    ".st-key-icon-redo": "Redo (Ctrl+Shift+Z)",
-    "[class*=st-key-chip-]": "Undo this change",
-    ".st-key-nearer": "Half of what is seen, around the selected cell. Or drag over the map, or turn the wheel with Ctrl",
+  const HELP = {  // what Streamlit's own help would say: it draws each button twice, and every click draws all anew
+    ".st-key-icon-undo": says("undo"),
+    ".st-key-icon-redo": says("redo"),
+    "[class*=st-key-chip-]": says("undo change"),
+    ".st-key-nearer": says("nearer"),
   };
   document.addEventListener("mouseover", ({target: box}) => {  // where the pointer rests: what is cut, and what an eye does
     if (box.matches?.("input[role=combobox]")) box.title = box.scrollWidth > box.clientWidth ? box.value : "";
-    for (const [key, says] of Object.entries(SAYS)) if (box.closest?.(key)) box.closest(key).title = says;
+    for (const [key, text] of Object.entries(HELP)) if (box.closest?.(key)) box.closest(key).title = text;
     const eye = box.closest?.(".st-key-off-eyes button");
-    if (eye) eye.title = `Switch ${eye.textContent.trim().toLowerCase()} ${"selected" in eye.dataset ? "off" : "on"}`;
+    const isOn = "selected" in (eye?.dataset ?? {});
+    if (eye) eye.title = says(isOn ? "switch off" : "switch on", {head: eye.textContent.trim().toLowerCase()});
   });
   document.addEventListener("focusout", ({target}) => {
     if (target.matches?.(PICTURES) && target.pointed?.isConnected) send({one: target.pointed, at: [0, 0]}, "pointerout");
@@ -160,7 +162,7 @@ if (!window.attnvizWalk) {
     if (!walks && !picture.hasAttribute("data-wide")) return;
     picture.tabIndex = 0;
     picture.setAttribute("role", walks ? "application" : "group");
-    picture.setAttribute("aria-label", walks ? "Picture: arrow keys walk through it, Enter selects, Escape clears" : "Picture");
+    picture.setAttribute("aria-label", says(walks ? "walks" : "picture"));
   };
   const charts = document.getElementsByClassName("stVegaLiteChart");  // known to the browser: no search of the page
   const phrases = document.getElementsByClassName("st-key-phrase");
@@ -209,11 +211,11 @@ if (!window.attnvizWalk) {
   };
   let late;
   const busy = () => {  // what takes longer than 300 ms is spoken; the style sheet writes it over the old picture
-    const stale = [...charts].some((chart) => chart.closest('[data-stale="true"]')), says = "Computing…";
-    if (stale) late ??= setTimeout(() => { spoken.textContent = says; }, 300);
+    const stale = [...charts].some((chart) => chart.closest('[data-stale="true"]')), text = says("computing");
+    if (stale) late ??= setTimeout(() => { spoken.textContent = text; }, 300);
     else {
       late = clearTimeout(late);
-      if (spoken.textContent === says) spoken.textContent = "";
+      if (spoken.textContent === text) spoken.textContent = "";
     }
   };
   const screens = {".st-key-narrow-screen input": matchMedia("(max-width: 640px)"),

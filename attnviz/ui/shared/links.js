@@ -2,6 +2,7 @@
 // Ctrl+Shift+Z. Nothing of it asks the server but following a link, which goes the way of the browser's Back.
 if (!window.attnvizLinks) {
   window.attnvizLinks = true;
+  const says = window.attnvizSays;
   const KEY = "attnviz.views", here = () => location.pathname + location.search;
 
   const views = () => {
@@ -25,22 +26,22 @@ if (!window.attnvizLinks) {
       localStorage.setItem(KEY, JSON.stringify(kept));
       list(menu);
     } catch {
-      menu.querySelector("output").textContent = "This browser keeps nothing for this page. Copy the link instead.";
+      menu.querySelector("output").textContent = says("nothing kept");
     }
   };
 
   const list = (menu) => {
-    const kept = views(), name = make("input", "", {placeholder: "Name of this view", maxLength: 60, required: true});
-    name.setAttribute("aria-label", "Name of this view");
+    const kept = views(), name = make("input", "", {placeholder: says("name of view"), maxLength: 60, required: true});
+    name.setAttribute("aria-label", says("name of view"));
     const form = make("form", "");
-    form.append(name, make("button", "Save view"));
+    form.append(name, make("button", says("save view")));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       keep([...kept.filter((view) => view.name !== name.value), {name: name.value, link: here()}], menu);
       menu.querySelector("input").focus();
     });
     const items = kept.map((view) => {
-      const item = make("li", ""), drop = make("button", "×", {title: `Delete ${view.name}`});
+      const item = make("li", ""), drop = make("button", "×", {title: says("delete view", view)});
       const link = make("a", view.name, {href: view.link});
       link.addEventListener("click", (event) => {
         if (event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -48,19 +49,19 @@ if (!window.attnvizLinks) {
         menu.open = false;
         follow(view.link);
       });
-      drop.setAttribute("aria-label", `Delete ${view.name}`);
+      drop.setAttribute("aria-label", drop.title);
       drop.addEventListener("click", () => keep(kept.filter((one) => one !== view), menu));
       item.append(link, drop);
       return item;
     });
     const all = make("ul", ""), box = menu.querySelector(".saved");
     all.append(...items);
-    box.replaceChildren(form, items.length ? all : make("p", "Views are kept in this browser alone."), make("output", ""));
+    box.replaceChildren(form, items.length ? all : make("p", says("views kept")), make("output", ""));
   };
 
   const where = () => [  // a link may open less than it shows here
-    new URLSearchParams(location.search).get("model")?.startsWith("file:") && "A link does not hold the file: send that, too.",
-    /^(localhost|127\..*|\[::1])$/.test(location.hostname) && "This link opens on this computer alone, while attnviz runs.",
+    new URLSearchParams(location.search).get("model")?.startsWith("file:") && says("link without file"),
+    /^(localhost|127\..*|\[::1])$/.test(location.hostname) && says("link here alone"),
   ].filter(Boolean).join(" ");
 
   const say = (text) => {
@@ -97,7 +98,7 @@ if (!window.attnvizLinks) {
     }
     const many = parts(there, "learned").length;
     if (many <= done.split("-").filter(Boolean).length) return;
-    const way = make("a", `Go on where you stopped: ${many} done`, {href: there.pathname + there.search});
+    const way = make("a", says("go on", {done: many}), {href: there.pathname + there.search});
     way.addEventListener("click", (event) => {
       event.preventDefault();
       follow(there.pathname + there.search);
@@ -116,17 +117,17 @@ if (!window.attnvizLinks) {
     document.querySelector(".link-copied")?.remove();
     const button = event.target.closest?.("button.copy-link");
     if (!button) return;
-    const says = button.dataset.label ??= button.textContent;
+    const before = button.dataset.label ??= button.textContent;
     let more = "";
     try {
       await navigator.clipboard.writeText(location.href);
-      button.textContent = "Link copied";
+      button.textContent = says("link copied");
       more = where();
     } catch {
-      button.textContent = "Copy the address above";
+      button.textContent = says("copy address");
     }
     if (more || matchMedia("(max-width: 640px)").matches) say(`${button.textContent}. ${more}`);  // there the button is a sign
-    setTimeout(() => { button.textContent = says; }, 2000);
+    setTimeout(() => { button.textContent = before; }, 2000);
   });
 
   // To another page one goes without what was chosen: the session knows it, and writes it into the address.

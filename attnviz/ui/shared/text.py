@@ -1,5 +1,6 @@
 """Text on a page, shown as typed: nothing in it is read as markup."""
 
+import json
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -10,7 +11,11 @@ from attnviz.core.display import shown, without_surrogates
 from attnviz.ui.shared import words
 
 STYLE = Path(__file__).with_name("style.css")
-SCRIPTS = tuple(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.js")))
+GLOSSARY = {"terms": words.TERMS, "names": words.ALSO_CALLED, "shortcuts": words.SHORTCUTS}
+WORDS = f"""window.attnvizGlossaryWords = {json.dumps(GLOSSARY)};
+window.attnvizSays = (name, of = {{}}) =>
+  ({json.dumps(words.IN_BROWSER)})[name].replace(/{{(\\w+)}}/g, (_, field) => of[field]);"""
+SCRIPTS = (WORDS, *(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.js"))))
 """What the keyboard does beyond Streamlit. The server allows just this text, by its hash."""
 
 MOST_UNKNOWN = 4

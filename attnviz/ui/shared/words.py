@@ -293,3 +293,88 @@ ASK_HEAD = "In this text head 0 is off. Who gets the ball now, and who got it be
 HEAD_ON = "Head 0 is on again, and Tom gets the ball as before."
 UNDO_CARD = ' <button class="undo-card" title="Opened: {what}.">Back to my text</button>'
 OPENED_MODEL, OPENED_TEXT = "model {model}", "another text"
+
+# What the scripts of the page say in the browser
+
+IN_BROWSER = {
+    "nothing kept": "This browser keeps nothing for this page. Copy the link instead.",
+    "name of view": "Name of this view",
+    "save view": "Save view",
+    "delete view": "Delete {name}",
+    "views kept": "Views are kept in this browser alone.",
+    "link without file": "A link does not hold the file: send that, too.",
+    "link here alone": "This link opens on this computer alone, while attnviz runs.",
+    "go on": "Go on where you stopped: {done} done",
+    "link copied": "Link copied",
+    "copy address": "Copy the address above",
+    "undo": "Undo (Ctrl+Z)",
+    "redo": "Redo (Ctrl+Shift+Z)",
+    "undo change": "Undo this change",
+    "nearer": "Half of what is seen, around the selected cell. Or drag over the map, or turn the wheel with Ctrl",
+    "switch on": "Switch {head} on",
+    "switch off": "Switch {head} off",
+    "walks": "Picture: arrow keys walk through it, Enter selects, Escape clears",
+    "picture": "Picture",
+    "computing": "Computing…",
+    "file too large": "{name} has {size} MB; files of up to {most} MB open here.",
+    "close": "Close",
+    "glossary": "Keyboard and words",
+    "words": "Words",
+    "keyboard": "Keyboard",
+}
+TERMS = {
+    "query": "A token that looks: one row of the map. Its weights sum to 1.",
+    "key": "A token that is looked at: one column of the map.",
+    "value": "What a key hands over: a vector. A head's output is the sum of the values, each times its weight.",
+    "score": "How well a query and a key agree: their dot product divided by √d_k. Any number.",
+    "weight": "The share of attention that a query gives to a key, from 0 to 1: the softmax of its scores.",
+    "head": "One way of looking: a map of its own in a layer, learned apart from the others.",
+    "layer": "One round of attention. Each layer has several heads and reads what the layer before wrote.",
+    "encoder": "Reads a whole text at once: every token may look at every other one.",
+    "decoder": "Writes a text token by token: a token looks at itself and at those before it.",
+    "cross": "A decoder's tokens (rows) look at the encoder's tokens (columns): two texts in one map.",
+    "mask": "Which keys a query may look at. Blocked cells get weight 0.",
+    "first token": (
+        "Many heads leave the weight that they have no use for on the first token: it is then called a sink."
+    ),
+    "previous token": "How much weight each token gives to the one just before it.",
+    "itself": "How much weight each token gives to itself.",
+    "confidence": "The largest weight of each row, on average. Near 1 the head looks at one key.",
+    "entropy": "How widely a row spreads its weight: 0 on one key, ln n on n keys alike.",
+    "effective number of keys": "Over how many keys a row spreads its weight, were they all alike: e to the entropy.",
+    "share of output": (
+        "Of what all heads of the layer hand on, by length, how much is this head's. It is not importance: switch "
+        "the head off to see that."
+    ),
+    "nats": "The unit of entropy and divergence by the natural logarithm: 1 bit is 0.69 nats.",
+    "rollout": (
+        "Attention through all layers: their maps multiplied, where each token keeps half of itself. It shows where "
+        "content can go."
+    ),
+    "softcap": "A bound that scores approach and never pass: cap · tanh(score / cap). Few models have one.",
+    "temperature": "Divides the scores: below 1 a row gets more pointed, above 1 more even.",
+}
+"""The terms that have a picture in the glossary."""
+ALSO_CALLED = {
+    "queries": "query",
+    "keys": "key",
+    "values": "value",
+    "scores": "score",
+    "weights": "weight",
+    "heads": "head",
+    "layers": "layer",
+    "masks": "mask",
+    "attention rollout": "rollout",
+}
+"""Other names of terms, under which a page may speak of them."""
+SHORTCUTS = (
+    ("Enter", "apply the text"),
+    ("Shift Enter", "another line in the text"),
+    ("Ctrl Z", "undo"),
+    ("Ctrl Shift Z", "redo"),
+    ("Tab, arrow keys", "walk over the cells of a map"),
+    ("Enter on a cell", "select it"),
+    ("+ and −", "zoom into a large map, and out"),
+    ("Esc", "clear the selection, close a menu"),
+    ("?", "this list"),
+)
