@@ -15,7 +15,8 @@ from attnviz.charts import axes, frame, hatch, panels, pixels
 from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
 from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, box, text_width
 from attnviz.charts.panels import Panel, Panels
-from attnviz.charts.size import Size, size_beside, within
+from attnviz.charts.size import NARROWEST as SMALLEST
+from attnviz.charts.size import STRIDES, Size, size_beside, within
 from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, TITLE_CHARACTER, WORD_CHARACTER, Theme
 from attnviz.core.amounts import digits
@@ -29,8 +30,8 @@ from attnviz.words import all_heads
 GAP, BAR, NUMBER = 34, 90, 40
 """Pixels between two maps, of the bar of a row that moved as far as can be, and of its number."""
 
-SHORT_BAR, BELOW, SMALL_ABOVE = 40, 72, 40
-"""Pixels of such a bar on a phone, under a map there for its legend, and over A and B there for name and number."""
+SHORT_BAR, BELOW = 40, 72
+"""Pixels of such a bar on a phone, and under a map there for its legend."""
 
 WIDE = 250
 """Pixels of a map under which its signs can be explained."""
@@ -260,7 +261,9 @@ class _Plan:
     def titles(self) -> tuple[str, ...]:
         """The names over the maps, as long as leaves room for the number of a cell."""
         wide = (self.room or max(self.size.width, NARROWEST) + GAP) - NUMBER_ROOM
-        most = [int((self.half if self.is_small(end) else wide) / TITLE_CHARACTER) for end in range(3)]
+        most = [
+            int((self.half - self.title_at(end) if self.is_small(end) else wide) / TITLE_CHARACTER) for end in range(3)
+        ]
         each = zip(names_of(self.found), most, strict=True)
         return tuple(name if len(name) <= longest else f"{name[: longest - 1]}…" for name, longest in each)
 
@@ -296,22 +299,36 @@ class _Plan:
     @cached_property
     def sizes(self) -> tuple[Size, Size, Size]:
         """Of each map; on a phone A and B share the width."""
-        half = replace(self.size, cell=min(self.size.cell, self.half / self.size.columns)) if self.room else self.size
+        if not self.room:
+            return self.size, self.size, self.size
+        cell = min(self.size.cell, self.half / self.size.columns)
+        every = next((n for n in STRIDES if n * cell >= SMALLEST), 2 * STRIDES[-1])
+        half = replace(self.size, cell=cell, every=every)
         return half, half, self.size
 
     @property
     def half(self) -> float:
-        """Pixels for each of A and B on a phone."""
-        return (self.room - MARGIN - GAP / 2) / 2
+        """Pixels for each of A and B on a phone, beside the labels of their rows."""
+        return (self.room - MARGIN - GAP / 2 - self._left(0) - self._left_of_b) / 2
+
+    @property
+    def _left_of_b(self) -> float:
+        """Pixels left of B for the labels of its rows, which are those of A where the tokens are the same."""
+        return 0.0 if self.found.queries.same else self._left(1)
+
+    @property
+    def small_above(self) -> float:
+        """Pixels over A and B on a phone for the name, the number of a cell, and the labels of the columns."""
+        return 2 * LINE + axes.PADDING + max(text_width(text) for end in range(2) for text, _ in self.labels(1, end))
 
     def is_small(self, end: int) -> bool:
-        """Whether a map stands without labels."""
+        """Whether a map is A or B on a phone."""
         return bool(self.room) and end < 2
 
     def at(self, end: int) -> tuple[float, float]:
         """Where a map begins; in a row, rows of the same tokens are labeled at the first alone."""
         if self.room:
-            small = self.left + end * (self.half + GAP / 2), 0.0
+            small = self.left + self._left(0) + end * (self.half + GAP / 2 + self._left_of_b), 0.0
             return small if end < 2 else (0.0, self.below_small + self.above)
         left = 0.0 if self.found.queries.same else sum(self._left(i) for i in range(1, end + 1))
         return end * (max(self.size.width, NARROWEST) + GAP) + left, 0.0
@@ -319,7 +336,11 @@ class _Plan:
     def panel(self, end: int) -> ComparedPanel:
         (values, states), (x, y) = self.tiled[end], self.at(end)
         size, title = self.sizes[end], x + self.title_at(end) + text_width(self.titles[end], TITLE_CHARACTER)
-        number = (x, y - LINE / 2 - 4) if self.is_small(end) else (title + 12, y - self.above + LINE / 2)
+        number = (
+            (x + self.title_at(end), y - self.small_above + 1.5 * LINE)
+            if self.is_small(end)
+            else (title + 12, y - self.above + LINE / 2)
+        )
         return ComparedPanel(
             ("query", "key"),
             range(self.size.rows),
@@ -355,16 +376,14 @@ class _Plan:
 
     def title_at(self, end: int) -> float:
         """Pixels from a map to its name."""
-        return self.left if self.room and end == 2 else 0.0
+        return -(self._left(0), self._left_of_b, -self.left)[end] if self.room else 0.0
 
     def around(self, end: int) -> Frame:
         """The name of a map, the labels of its rows and columns, and a line around it."""
         size, colors = self.sizes[end], (self.colors.text, self.colors.quiet)
-        outline, above = box(0, 0, size.width, size.height, stroke=self.colors.line), self.above
-        if self.is_small(end):
-            named = frame.words(0, -SMALL_ABOVE + LINE / 2, self.titles[end], self.colors.text)
-            return Frame(titles=(named,), boxes=(outline,))
-        labeled = self.room or not (end and self.found.queries.same)
+        outline = box(0, 0, size.width, size.height, stroke=self.colors.line)
+        above = self.small_above if self.is_small(end) else self.above
+        labeled = (self.room and end == 2) or not (end and self.found.queries.same)
         rows, columns = self.labels(0, end), self.labels(1, end)
         at = -axes.PADDING
         return Frame(

@@ -306,7 +306,7 @@ def test_legends_of_few_tokens_do_not_overlap():
 
 
 def test_on_a_phone_a_and_b_stand_small_above_their_difference():
-    """A and B share the width of the screen without labels; the difference has them all."""
+    """A and B share the width of the screen; each map has the words of its rows and columns."""
     wide, high = (drawing_of(cat_and_dog(), Style(room=room, on_screen=True)) for room in (None, 358))
     panels, texts = high.panels, (*high.frame.words, *high.frame.rows)
 
@@ -316,7 +316,8 @@ def test_on_a_phone_a_and_b_stand_small_above_their_difference():
     assert panels[1].x + panels[1].width - panels[0].x < 358
     assert panels[2].width > panels[0].width == panels[1].width
     assert panels[2].width - min(box["x"] for box in high.frame.titles) < 358 - 90
-    assert [item["text"] for item in high.frame.rows].count("sat") == 1
+    assert [item["text"] for item in high.frame.rows].count("sat") == 3
+    assert [item["text"] for item in high.frame.columns].count("sat") == 3
     assert all(item["y"] <= panels[2].y + panels[2].height + 60 for item in texts)
 
 
