@@ -27,6 +27,9 @@ HIGH = 480
 LARGE, LARGEST, SMALLEST, GAP = 160, 96, 26, 10
 """Pixels: sides of a thumbnail of few heads, of many and of very many, and between two."""
 
+NAMED = "named by layer.head"
+"""Where names are short."""
+
 AROUND = 12
 """Pixels of a phone beside all thumbnails."""
 
@@ -82,7 +85,7 @@ def drawing_of(
     sites = dict.fromkeys(one.site for one in plan.thumbnails)
     seen = {site: views.see(record, site, sentence=sentence) for site in sites}
     lines = [*subtitles(record, style, sentence), *next(iter(seen.values())).notes] if seen else []
-    lines += _pooled(seen.values(), plan)
+    lines += _pooled(seen.values(), plan) + [NAMED] * (order is not None)
     return plan.picture(seen, title_of(record), lines, style)
 
 

@@ -14,6 +14,7 @@ from attnviz.core.display import file_stem, in_title
 from attnviz.core.edits import KINDS
 from attnviz.core.record import Record
 from attnviz.figures.figure import Drawn, Figure, edited, number_arrays, subtitles, titled
+from attnviz.figures.overview import NAMED
 
 SIDE, STACK, DOT, LEFT = 330, 150, 70, 52
 """Pixels: of a scatter, the height of stacked dots, the area of a mark, and the room for the numbers of an axis."""
@@ -27,7 +28,7 @@ AROUND = 52
 BINS, TALLEST = 24, 12
 """Places for stacks; dots of a stack that fill the height."""
 
-NAMED, AWAY, REACH = 24, 8, 5
+MOST_NAMED, AWAY, REACH = 24, 8, 5
 """Heads that are named at most; pixels from the middle of a mark to its name, and to its own edge."""
 
 SHAPES = ("circle", "triangle-up", "diamond")
@@ -75,7 +76,7 @@ def drawing_of(
     side = min(SIDE, style.room - LEFT - AROUND) if style.room and style.on_screen else SIDE
     data = data.assign(**_names(data, side, y is None))
     lines = [f"{len(known)} heads"] if y is None else []
-    lines += ["named by layer.head"] if data["label"].any() else []
+    lines += [NAMED] if data["label"].any() else []
     lines += [f"{len(table) - len(known)} heads have no such number"] if len(known) < len(table) else []
     wide = {"left": -LEFT, "width": LEFT + side, "narrowest": LEFT + side}
     around = frame.heading(title, [*lines, *said], top=-10, **wide, colors=colors)
@@ -100,7 +101,7 @@ def _names(data: pd.DataFrame, side: int, stacked: bool) -> dict[str, list]:
     marks = list(zip(across, down, strict=True))
     taken = [(x - REACH, y - REACH, x + REACH, y + REACH) for x, y in marks]
     found = [_beside(mark, text, taken, limits) for mark, text in zip(marks, texts, strict=True)]
-    if len(data) > NAMED or (stacked and ("", 0.0, 0.0) in found):  # a stack is named whole or not at all
+    if len(data) > MOST_NAMED or (stacked and ("", 0.0, 0.0) in found):  # a stack is named whole or not at all
         found = [("", 0.0, 0.0)] * len(data)
     return {name: [one[i] for one in found] for i, name in enumerate(("label", "right", "down"))}
 

@@ -76,7 +76,7 @@ def test_the_sentence_of_the_test_leads_to_the_head_that_matters_most():
     app = opened(overview_page, model="story", panel="Switch-off test", site="d1", show="0")
     app.button(key="to what matters").click().run()
 
-    assert "Decoder layer 1 head 1 matters most here" in html(app)
+    assert "Head 1 of decoder layer 1 matters most here" in html(app)
     assert "Head 1 · decoder layer 1" in html(app)
     assert not [button for button in app.button if button.key == "to what matters"]
 
