@@ -424,7 +424,7 @@ class _Plan:
         drawn = self.legend_of_weights(maps[1].x, maps[2].x)
         if not panels.limit_of(maps[2].values):
             return drawn  # nothing differs, and no color says how much
-        inward = text_width(ends[0][1], WORD_CHARACTER) / 2  # the first number does not hang out of its map
+        inward = 0.0 if self.room else text_width(ends[0][1], WORD_CHARACTER) / 2  # not under the map before
         return drawn + frame.legend([], signed, top=top, **wide).moved(maps[2].x + inward, maps[2].y)
 
     def legend_of_weights(self, second: float, third: float) -> Frame:
