@@ -35,7 +35,8 @@ def paint(page: Page) -> None:
 def test_a_rule_is_switched_off_undone_and_linked(page, server):
     """The grid follows each click, and the link opens the same. What is pointed at is marked in the weights, too.
 
-    A phone shows the grid before the rules, and cells to paint that a finger hits.
+    These stand right of the mask, where its arrow points; on a phone, below. A phone shows the grid
+    before the rules, and cells to paint that a finger hits.
     """
     open_app(page, server, "masks?mask=subsequent.window-1")
     expect(picture(page, "mask")).to_contain_text("blocked by window (1 before, 0 after)")
@@ -63,11 +64,17 @@ def test_a_rule_is_switched_off_undone_and_linked(page, server):
     assert (column["x"], row["y"]) == pytest.approx((there["x"], there["y"]), abs=2)
     assert (column["width"], row["height"]) == pytest.approx((there["width"], there["height"]), abs=5)
 
+    mask, arrow, head = page.locator(".st-key-picture-mask, .leads-to, .st-key-picture-head").all()
+
+    assert head.bounding_box()["y"] == mask.bounding_box()["y"]
+    assert arrow.get_attribute("data-down") is None
+
     page.set_viewport_size({"width": 390, "height": 844})
     open_app(page, server, "masks?mask=subsequent.prefix-3.not-window-1.off-padding-5-7.painted-6_0")
     tops = [page.locator(name).bounding_box()["y"] for name in (".st-key-maps", ".st-key-list")]
 
     assert tops == sorted(tops)
+    assert arrow.get_attribute("data-down") == ""
 
     page.get_by_text("Controls", exact=True).click()
     paint(page)
