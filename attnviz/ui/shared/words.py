@@ -326,7 +326,7 @@ TERMS = {
     "query": "A token that looks: one row of the map. Its weights sum to 1.",
     "key": "A token that is looked at: one column of the map.",
     "value": "What a key hands over: a vector. A head's output is the sum of the values, each times its weight.",
-    "score": "How well a query and a key agree: their dot product divided by √d_k. Any number.",
+    "score": "How well a query and a key agree: their dot product divided by √dₖ. Any number.",
     "weight": "The share of attention that a query gives to a key, from 0 to 1: the softmax of its scores.",
     "head": "One way of looking: a map of its own in a layer, learned apart from the others.",
     "layer": "One round of attention. Each layer has several heads and reads what the layer before wrote.",
