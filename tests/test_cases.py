@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import attnviz
 from attnviz import ALiBi, Edits, Site, Subsequent, Tap, Window, api, cases, cli, files
-from attnviz.cli import main, parser
+from attnviz.cli import main, typed
 from attnviz.core.errors import InputError
 from attnviz.core.origin import Change
 from attnviz.core.scoring import Scoring
@@ -116,7 +116,7 @@ def test_a_model_of_ones_own_is_verified_by_itself_and_never_looked_for_elsewher
 
 
 def test_the_shell_knows_the_endings_of_files_without_torch():
-    assert parser.SAVED == files.READ
+    assert typed.SAVED == files.READ
 
 
 # In the shell
