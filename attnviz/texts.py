@@ -22,6 +22,8 @@ from attnviz.sources.base import Source
 
 TOKENS = 2048
 """Most tokens in one run, padding counted."""
+TYPICAL = 2
+"""Standard deviations from the mean within which a text is like most others."""
 MOST_TEXTS = 1000
 MOST_BYTES = 1_000_000
 """Of a file of texts."""
@@ -185,6 +187,11 @@ def _fitting(sentences: list[Sentence]) -> int:
         if count > 1 and (count * one.length > TOKENS or padded < one.length):
             return count - 1
     return len(sentences)
+
+
+def is_typical(value: float, mean: float, spread: float) -> bool:
+    """Whether a text's number is like that of most texts: at most `TYPICAL` standard deviations from their mean."""
+    return abs(value - mean) <= TYPICAL * spread
 
 
 ENDS = {"mean": "", "std": "_spread", "count": "_texts"}

@@ -72,7 +72,7 @@ def shares(block: Block, words: Tensor | None) -> Tensor:
 
 
 def _open_share(block: Block, text: Tensor, row: Tensor, key: Tensor) -> Tensor:
-    """Of some cells, 1 / the open keys of their row where it may attend to the key, (cells, H), float64."""
+    """The weight of some cells if their rows spread it evenly over what they may attend to, (cells, H), float64."""
     share = (block.counted / block.open_keys.clamp(min=1).double())[text, :, row]
     if block.open is None:
         return share

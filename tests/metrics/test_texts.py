@@ -111,3 +111,9 @@ def test_shipped_texts_are_the_held_out_ones_and_known_to_their_model(name):
 def test_other_models_get_english():
     assert len(texts.shipped(SOURCE)) == 50
     assert texts.shipped(SOURCE)[0] == "The cat sat on the mat because it was tired."
+
+
+@pytest.mark.parametrize(("value", "expected"), [(0.0, True), (2.0, True), (4.0, True), (4.25, False), (-0.25, False)])
+def test_a_text_is_typical_within_two_standard_deviations_of_the_mean(value, expected):
+    """Of numbers with mean 2 and standard deviation 1, on either side; both ends count."""
+    assert texts.is_typical(value, 2.0, 1.0) is expected

@@ -30,8 +30,6 @@ MEASURED: Setting[tuple | None] = kept("over texts", None)
 NUMBER = kept("number over texts", "confidence")
 
 PLACES = ["kind", "layer", "head"]
-TYPICAL = 2
-"""Standard deviations from the mean within which a text is like most others."""
 
 
 def over_many_texts(bar: Bar) -> None:
@@ -114,7 +112,7 @@ def _said(at: Look, table: pd.DataFrame, title: str, count: int) -> str:
     head, title = common.HEAD_TITLE.format(head=at.number, site=at.site), f"{title[:1].lower()}{title[1:]}"
     if row[["here", "mean", "spread"]].isna().any():
         return words.NOT_KNOWN.format(head=head, number=title)
-    near = abs(row["here"] - row["mean"]) <= TYPICAL * row["spread"]
+    near = texts.is_typical(row["here"], row["mean"], row["spread"])
     here, mean, spread = row["here"], row["mean"], row["spread"]
     compared = words.HERE_AND_THERE.format(head=head, number=title, here=here, count=count, mean=mean, spread=spread)
     return f"{compared} {words.LIKE_MOST if near else words.UNUSUAL}"
