@@ -35,15 +35,15 @@ def looks_causal(may_attend: Tensor) -> bool:
 
 
 def in_numbers(may_attend: Tensor) -> str:
-    """How much of the future is open, and how much of the rest, counted: "1 of 10 future cells is open"."""
+    """How much of the future is open and how much of the rest: "1 of 10 future cells is open; all 15 others are"."""
     queries, keys = may_attend.shape[2:]
     after, whole = future(queries, keys), may_attend.shape[0] * may_attend.shape[1]
     ahead, behind = ((may_attend & side).sum().item() for side in (after, ~after))
     cells = int(after.sum()) * whole
-    return (
-        f"{ahead:,} of {cells:,} future cells {'is' if ahead == 1 else 'are'} open, "
-        f"and {behind:,} of {may_attend.numel() - cells:,} others"
-    )
+    others = may_attend.numel() - cells
+    some = f"{ahead:,} of {cells:,}" if ahead else f"none of the {cells:,}"
+    rest = f"all {others:,}" if behind == others else f"{behind:,} of {others:,}"
+    return f"{some} future cells {'is' if ahead < 2 else 'are'} open; {rest} others are"
 
 
 def leaks(laid: Laid, may_attend: Tensor, *, stated: bool) -> Iterator[Finding]:

@@ -85,16 +85,19 @@ def title_of(test: LeakTest, *, counted: bool = True) -> str:
 
 
 def lines_of(test: LeakTest, style: Style = Style()) -> list[str]:
-    """What was promised, what counts as moved, what was left out, where the weights are from, and what was changed."""
-    changed = () if style.on_screen else test.edits.in_words()
+    """What was promised and where the weights are from; of a file also how it was measured, and what was changed."""
+    promise, caution = f"expected: {test.promise}", CAUTIONS.get(test.provenance, "")
+    if style.on_screen:
+        return [promise, caution]
+    changed = test.edits.in_words()
+    return [promise, *measured(test), caution, f"changed: {', '.join(changed)}" if changed else ""]
+
+
+def measured(test: LeakTest) -> list[str]:
+    """What counts as moved, and what was left out."""
     noise = f"differ by {_share(test.noise)}" if test.noise else "do not differ"
-    return [
-        f"expected: {test.promise}",
-        f"moved: by more than {_share(test.tolerance)} of the output's length; equal inputs {noise}",
-        *test.notes,
-        CAUTIONS.get(test.provenance, ""),
-        f"changed: {', '.join(changed)}" if changed else "",
-    ]
+    moved = f"moved: by more than {_share(test.tolerance)} of the output's length; equal inputs {noise}"
+    return [moved, *test.notes]
 
 
 def _share(share: float) -> str:

@@ -60,7 +60,7 @@ def policies(found: Mapping[str, Tensor | None], query: int, tokens: Tokens) -> 
         rows=tuple(found),
         columns=tokens,
         titles=("Policy", "Key"),
-        lines=("what its weights are, by what is chosen for such rows",),
+        lines=("its weights, by what is chosen for such rows",),
         name="fully masked rows",
         weights=weights,
     )

@@ -25,7 +25,7 @@ def test_a_causal_mask_inverted_by_mistake_is_named_turns_the_leak_test_red_and_
 
     page.get_by_role("button", name="Undo the mistake").click()
 
-    expect(page.get_by_text("No leak.", exact=True)).to_be_visible()
+    expect(page.get_by_text("No leak: no output moves")).to_be_visible()
 
     page.get_by_role("radio", name="Conventions").click()
     page.get_by_role("radio", name="MultiheadAttention, attn_mask").click()

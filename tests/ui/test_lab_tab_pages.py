@@ -38,6 +38,12 @@ def lab(tab: str, **link):
     return app
 
 
+def unfold(app) -> None:
+    """Open what can be said of a checked array."""
+    app.session_state["overrides"] = True
+    app.run()
+
+
 @given(STACKS)
 def test_an_inverted_stack_opens_what_the_stack_blocks(stack):
     """De Morgan, entry by entry; inverted again it is the same stack."""
@@ -92,11 +98,11 @@ def test_a_causal_mask_inverted_by_mistake_is_named_and_leaks_and_is_undone():
 
     assert app.session_state["state"][MASK] == Stack((Entry(Subsequent(), negated=True),))
     assert app.session_state["state"][TAB] == "Leak test"
-    assert "21 leaks." in html(app)
+    assert "21 leaks:" in html(app)
 
     button(app, "Undo the mistake").click().run()
 
-    assert "No leak." in html(app)
+    assert "No leak:" in html(app)
 
 
 def test_undoing_a_mistake_leaves_a_trained_model_as_it_was():
@@ -165,11 +171,11 @@ def test_empty_rows_are_caused_by_one_click_and_measured():
 @pytest.mark.parametrize(
     ("link", "said"),
     [
-        ({}, "No leak."),
-        ({"tested": "this layer"}, "No leak."),
-        ({"tested": "an exhibit", "applied": "after the softmax"}, "28 leaks."),
-        ({"mask": "none", "promise": "no future"}, "28 leaks."),
-        ({"model": "story", "own_mask": "false"}, "28 leaks."),
+        ({}, "No leak:"),
+        ({"tested": "this layer"}, "No leak:"),
+        ({"tested": "an exhibit", "applied": "after the softmax"}, "28 leaks:"),
+        ({"mask": "none", "promise": "no future"}, "28 leaks:"),
+        ({"model": "story", "own_mask": "false"}, "28 leaks:"),
     ],
 )
 def test_the_leak_test_says_how_many_leaks_there_are(link, said):
@@ -226,6 +232,7 @@ def test_an_inverted_mask_that_was_pasted_is_named_with_its_cells():
     """The finding says its rule, where it is and the fix; what is said of the array overrides the guess."""
     app = lab("Check", checked=PASTED)
     app.text_area(key="pasted").set_value("0 1 1\n0 0 1\n0 0 0").run()
+    unfold(app)
     app.selectbox(key="convention said").set_value("may-attend").run()
 
     assert not app.exception
@@ -242,6 +249,7 @@ def test_what_a_pasted_mask_is_meant_to_be_settles_what_it_is():
     assert "It is exactly a causal mask that looks some keys ahead" in html(app) + captions(app)
     assert "future-leak" not in html(app)
 
+    unfold(app)
     app.selectbox(key="meant said").set_value("causal").run()
     assert "9 are open in the future" in html(app)
     assert "--meant causal" in app.code[-1].value

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from attnviz import figures
 from attnviz.check import CONVENTIONS, KINDS, MEANT, MOST_CELLS, Finding, Report, check, reading
+from attnviz.core.amounts import counted
 from attnviz.core.errors import AttnvizError
 from attnviz.figures.evidence import evidence
+from attnviz.figures.states import Grid
 from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import cache, pictures, state
@@ -42,7 +44,7 @@ Array = np.ndarray | Tensor
 
 
 def tab(lab: Lab) -> None:
-    what = control(st.pills, words.CHECK, WHAT, CHECKED)
+    what = control(st.pills, words.CHECK, WHAT, CHECKED, lead="")
     try:
         found = _given(lab, what)
         if found is not None:
@@ -81,40 +83,52 @@ def _chosen(given: reading.Given) -> tuple[str, Array, float]:
 
 
 def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> None:
-    """What the array is read as, what can be said instead, and what was found."""
-    said = _overrides(lab, name, what)
+    """What was found, with its picture; beside it what the array is read as, and what can be said instead."""
+    said = _said(lab, name, what)
     report = check(array, rounding=rounding, **said)
     in_words(report.lines()[-1].removesuffix(".") + ".")
-    quiet(_read_as(report))
-    for reason in report.reasons:
-        quiet(reason)
-    for number, found in enumerate(report.findings):
-        _finding(lab, array, report, found, number)
-    if not report.findings:
-        _picture(lab, what)
-    _take_away(what, name, array, report, said)
+    with st.container(horizontal=True, gap="large"):
+        with st.container(width="content"):
+            seen = _picture(lab, what, array, report)
+        with st.container(key="beside check"):
+            for number, found in enumerate(report.findings):
+                _finding(lab, array, report, found, number, folds=found is not seen)
+            quiet(_read_as(report), *report.reasons)
+            with pictures.folded(words.HOW_READ, "overrides", opened=_is_said()) as is_open:
+                if is_open:
+                    _ways_to_read(lab, what)
+            _take_away(what, name, array, report, said)
 
 
-def _picture(lab: Lab, what: str) -> None:
-    """What of this page was checked, where no finding shows it already."""
+def _picture(lab: Lab, what: str, array: Array, report: Report) -> Finding | None:
+    """The cells of the first finding that has some, and that finding; else what of this page was checked."""
+    for found in report.findings:
+        if (grid := _evidence(array, report, found)) is not None:
+            pictures.show(figures.states(grid, **lab.styled), key="evidence")
+            return found
     if what == WEIGHTS:
         pictures.picture(cache.drawn(figures.head, lab.record, lab.site, lab.number, **lab.drawn), "checked")
     elif what == MASK:
         pictures.picture(figures.mask(lab.mask, *lab.tokens, **lab.drawn), "checked")
+    return None
 
 
 def _read_as(report: Report) -> str:
     """The kind and the convention that an array was read as, and its shape."""
     kind, name = report.kind.capitalize(), report.convention
     read = words.READ_IN.format(kind=kind, convention=name, meaning=CONVENTIONS[name]) if name else kind
-    return (words.READ_AS_CAUSAL if report.causal else words.READ_AS).format(kind=read, shape=report.shape)
+    sentences, heads, queries, keys = report.shape
+    many, of = counted(sentences, "sentence"), counted(heads, "head")
+    return words.READ_AS.format(kind=read, sentences=many, heads=of, queries=queries, keys=keys)
 
 
-def _overrides(lab: Lab, name: str, what: str) -> dict[str, object]:
+def _is_said() -> bool:
+    """Whether a person says anything of the array."""
+    return any(state.get(one) != one.default for one in (KIND, CONVENTION, FUTURE, FITS, MEANT_TO_BE))
+
+
+def _said(lab: Lab, name: str, what: str) -> dict[str, object]:
     """What a person says of the array instead of having it guessed."""
-    with pictures.part(words.HOW_READ, "overrides", titled=False) as is_open:
-        if is_open:
-            _ways_to_read(lab, what)
     kind, meant = state.get(KIND), state.get(MEANT_TO_BE)
     convention = state.get(CONVENTION) if kind in (GUESSED, "mask") else GUESSED
     own_mask = lab.mask.of_sentence(lab.sentence) if lab.mask.batch_size else lab.mask
@@ -148,8 +162,13 @@ def _meant(name: str) -> str:
     return words.MEANT_IS.format(mask=name, meaning=MEANT[name]) if name in MEANT else name
 
 
-def _finding(lab: Lab, array: Array, report: Report, found: Finding, number: int) -> None:
-    """One finding: its rule, what it says, where, and the fix; the first picture of evidence stands open."""
+def _evidence(array: Array, report: Report, found: Finding) -> Grid | None:
+    """The cells of a finding, if it is more than a note."""
+    return evidence(array, report, found) if found.severity != "note" else None
+
+
+def _finding(lab: Lab, array: Array, report: Report, found: Finding, number: int, *, folds: bool) -> None:
+    """One finding: its rule, what it says, where, and the fix; `folds` whether its cells stand under it, folded."""
     kind = {"error": "error", "warning": "notice"}.get(found.severity, "remark")
     with st.container(gap="xsmall", key=f"finding {number}"):
         note(words.FINDING.format(severity=found.severity, rule=found.rule, says=found.says), kind)
@@ -157,9 +176,8 @@ def _finding(lab: Lab, array: Array, report: Report, found: Finding, number: int
             quiet(words.FIX.format(fix=found.fix))
         if found.cells:
             quiet(words.WHERE.format(places=found.places()))
-        grid = evidence(array, report, found) if found.severity != "note" else None
-        if grid is not None:
-            with pictures.folded(words.EVIDENCE, key=f"cells {number}", opened=not number) as is_open:
+        if folds and (grid := _evidence(array, report, found)) is not None:
+            with pictures.folded(words.EVIDENCE, key=f"cells {number}") as is_open:
                 if is_open:
                     figure = figures.states(grid, **lab.styled)
                     pictures.show(figure, key=f"evidence {number}", menu=st.container())

@@ -50,7 +50,7 @@ MOST_ROWS = 4
 
 def tab(lab: Lab, bar: Bar) -> None:
     queries, keys = lab.lengths
-    name = control(st.pills, words.SAME_MASK, DIALECT_SHOWN, DIALECT, format_func=words.DIALECTS.get)
+    name = control(st.pills, words.SAME_MASK, DIALECT_SHOWN, DIALECT, format_func=words.DIALECTS.get, lead="")
     aligned = lab.mask
     if queries != keys:  # with more keys than queries: where the first query stands
         alignment = control(st.segmented_control, words.ALIGN, ALIGNMENT, ALIGNMENTS)

@@ -12,6 +12,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.leaks import MOST, LeakTest
 from attnviz.core.masks import Full, Mask, Subsequent
 from attnviz.core.stack import Stack
+from attnviz.figures.leaks import measured
 from attnviz.leaks import leak_test, mistakes, probes
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
@@ -36,7 +37,8 @@ MEANT = coded("meant", None, mask_link.encode_stack, mask_link.decode_stack)
 BEFORE: Setting[tuple[Stack | None, bool] | None] = kept("before mistake", None)
 """The mask before such a mistake, and whether the model's own was on."""
 TEST = choice("tested", {WHOLE: WHOLE, LAYER: LAYER, EXHIBIT: "an exhibit"}, WHOLE)
-APPLIED = choice("applied", tuple(mistakes.EXHIBITS), next(iter(mistakes.EXHIBITS)))
+RIGHT, LEAKING, *_ = mistakes.EXHIBITS
+APPLIED = choice("applied", tuple(mistakes.EXHIBITS), RIGHT)
 PROMISE = choice("promise", PROMISES)
 ASKED: Setting[tuple] = kept("leaks asked", ())
 """The test that takes long and was asked for."""
@@ -48,7 +50,7 @@ QUICK = 1.5
 def tab(lab: Lab, bar: Bar) -> None:
     _mistaken()
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        tested = _choice(words.TESTED, TESTED, TEST)
+        tested = _choice(words.TESTED, TESTED, TEST, step=_to_test)
         if tested == EXHIBIT:
             how = _choice(words.APPLIED, tuple(mistakes.EXHIBITS), APPLIED)
         else:
@@ -69,8 +71,13 @@ def tab(lab: Lab, bar: Bar) -> None:
             everything.menu(lab)
 
 
-def _choice(title: str, options: tuple[str, ...], setting: Setting[str]) -> str:
-    return control(st.pills, title, setting, options, shown=state.one_of(setting, options), lead=title)
+def _choice(title: str, options: tuple[str, ...], setting: Setting[str], **behavior) -> str:
+    return control(st.pills, title, setting, options, shown=state.one_of(setting, options), lead=title, **behavior)
+
+
+def _to_test(now: State, tested: str) -> State:
+    """What to test; an example bug begins with one that leaks."""
+    return now.put(TEST, tested).put(APPLIED, LEAKING if tested == EXHIBIT else now[APPLIED])
 
 
 def _mistaken() -> None:
@@ -137,15 +144,18 @@ def _result(lab: Lab, test: LeakTest, says: str, bar: Bar) -> None:
     """How many leaks there are, the grid, and the selected cell in words."""
     cell = lab.cell if lab.cell and all(i < n for i, n in zip(lab.cell, test.moved.shape, strict=True)) else None
     figure = figures.leaks(test, selected=cell, rev=look.rev("cell"), **lab.styled)
-    in_words(f"{sentences.count_of_leaks(test).capitalize()}.")
+    in_words(words.LEAKING.format(count=sentences.count_of_leaks(test)) if test.pairs else words.NO_LEAK)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             pictures.picture(figure, "leaks", select="cell", on_select=look.select)
             everything.above(lab, figure, "leaks", bar.export)
         with st.container(key="beside leaks"):
-            quiet(says)
+            quiet(says, *(f"{one[0].upper()}{one[1:]}." for one in measured(test)))
             if cell or test.pairs:
                 said = sentences.leak(test, *(cell or test.pairs[0]))
                 large(f"{said[0].upper()}{said[1:]}.")
             pictures.how_to_select(cell is not None)
+            if not test.pairs:
+                go = {"icon": ":material/bug_report:", "on_click": state.change, "args": (_to_test, EXHIBIT)}
+                st.button(words.SHOW_A_LEAK, key="show a leak", **go)
     pictures.numbers(figure, "leaks")

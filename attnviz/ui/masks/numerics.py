@@ -73,8 +73,7 @@ def _rows(lab: Lab, mask: Mask, empty: list[int]) -> None:
         with st.container(width="content"):
             _picture(lab, charts.policies(found, empty[0], lab.tokens[1]), "policies")
         with st.container(key="beside policies"):
-            for name in found:
-                quiet(words.POLICIES[name])
+            table([(name, words.POLICIES[name]) for name in found], rows_named=True)
 
 
 def _layers(lab: Lab, mask: Mask) -> None:

@@ -16,6 +16,7 @@ from attnviz.ui.shared import everything, mask, state, toolbar
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import flag
 from attnviz.ui.shared.state import control, tabs
+from attnviz.ui.shared.text import lead
 from attnviz.ui.shared.toolbar import Bar
 
 SOS = flag("sos", True)
@@ -35,7 +36,13 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     stack, _ = mask.fitting(mask.current(), len(lines))
     lab = Lab(*at.run, at.sentence, at.site, at.head, at.dark, stack=stack, mask=_mask(at, stack))
     made = (compose.tab, conventions.tab, _with_menu(numerics.tab), leaks.tab, _with_menu(checking.tab))
-    tabs(TAB, {name: partial(tab, lab, bar) for name, tab in zip(TABS, made, strict=True)})
+    tabs(TAB, {name: partial(_tab, *each, lab, bar) for name, *each in zip(TABS, words.ASKS, made, strict=True)})
+
+
+def _tab(asks: str, drawn: Callable[[Lab, Bar], None], lab: Lab, bar: Bar) -> None:
+    """What a tab answers, and the tab."""
+    lead(asks)
+    drawn(lab, bar)
 
 
 def _with_menu(tab: Callable[[Lab], None]) -> Callable[[Lab, Bar], None]:

@@ -2,6 +2,14 @@
 
 TABS = ("Compose", "Conventions", "Empty rows", "Leak test", "Check")
 """Links name them, too."""
+ASKS = (
+    "A mask decides which words each row may look at. Choose one, and see what becomes of the weights.",
+    "Libraries write one and the same mask in different ways, some in opposite ones. Choose yours and copy its code.",
+    "Where a mask hides every key from a row, nothing is left to look at. See what code makes of such a row.",
+    "Does an output depend on a word that its mask hides? Each word is changed in turn, and the model runs again.",
+    "Is a mask what it should be, or are attention weights? Check this page's, a file, or numbers that you paste.",
+)
+"""What each tab answers."""
 WITH_SOS, SHIFT_RIGHT = "Begin with <sos>", "Shift right: each row predicts the next token."
 TOO_LONG = "This is measured for up to {most} tokens. Shorten the text."
 
@@ -122,11 +130,11 @@ MASKED_ROWS = "This mask fully masks {count} of {queries} rows: {rows}."
 NO_MASKED_ROW = "This mask leaves every query a key. The example below is {mask}."
 MASKED_ROW_GETS, NONE_ALONE = "What a fully masked row gets", "With a single token there is none."
 POLICIES = {
-    "zero": "zeros: the row gives nothing, and the residual connection carries the token on. The default here, and "
-    "what F.scaled_dot_product_attention does.",
-    "nan": "NaN: what a softmax of -inf alone gives, as in nn.MultiheadAttention.",
-    "uniform": "uniform: the mean of all keys, though every one of them is masked. What -1e9 gives.",
-    "error": "an error: nothing is computed, and the row is named.",
+    "zero": "All weights are 0: the row adds nothing, and the residual connection carries the token on. The default "
+    "here and in F.scaled_dot_product_attention.",
+    "nan": "Not a number: what a softmax of -inf alone gives, as in nn.MultiheadAttention. It spreads, as seen below.",
+    "uniform": "The same weight for every key, though all of them are masked: what -1e9 in the place of -inf gives.",
+    "error": "Nothing is computed, and the row is named.",
 }
 NOTHING_TO_COMPUTE = "This model does not show its queries and keys, so there is nothing to compute."
 SPREADS, TWO_TEXTS = "How one NaN row spreads to the next layers", "Queries and keys are of different texts here."
@@ -144,14 +152,17 @@ TESTED, TEST_WHOLE, TEST_LAYER, TEST_BUG = "Tested", "the whole model", "this la
 EXPECTED, AS_MEANT, THIS_MASK, NO_FUTURE = "Expected", "what was meant", "this mask", "no future"
 """Links name them, too."""
 APPLIED = "The mask is applied"
-HOW = "Each token is changed in turn, and the model runs again: a position whose output moves has seen the change."
+NO_LEAK = "No leak: no output moves with a word that is hidden from it."
+LEAKING = "{count}: outputs move with words that are hidden from them."
+HOW = "A row whose output moves when the word of a column is changed has seen that word, in whatever way."
+SHOW_A_LEAK = "Show a leak"
 MISTAKE, UNDO_MISTAKE = "The mask of this page is a mistake on purpose.", "Undo the mistake"
 TAKES_LONG = "Each of {tokens} tokens is changed and the model run again: that takes a while here."
 TEST, TOKENS_CHANGED = "Test for leaks", "tokens changed"
 
 # Check
 
-CHECK = "Check"
+CHECK = "What to check"
 OF_HEAD, OF_PAGE, OF_FILE, PASTED = "this head's weights", "this mask", "a file", "pasted numbers"
 GUESSED, YES, NO = "auto-detect", "yes", "no"
 TOO_MANY_CELLS = (
@@ -160,8 +171,10 @@ TOO_MANY_CELLS = (
 )
 UPLOAD, TYPE_NUMBERS = "A mask, weights or scores", "Numbers: rows, nested lists, or a printed tensor"
 WAS_PASTED, WHICH_ARRAY = "what was pasted", "Which array"
-READ_AS, READ_IN = "{kind}. (B, H, Q, K) = {shape}.", "{kind}, {convention}: {meaning}"
-READ_AS_CAUSAL = "{kind}, taken to be causal. (B, H, Q, K) = {shape}."
+READ_AS, READ_IN = (
+    "{kind}. {sentences}, {heads}, {queries:,} queries × {keys:,} keys.",
+    "{kind}, {convention}: {meaning}",
+)
 HOW_READ, TYPE, CONVENTION = "How it is read", "Type", "Convention of a mask"
 MEANT, MEANT_PAGE, MEANT_IS = "Meant to be", "the mask of this page", "{mask}: {meaning}"
 MEANT_MEANS = "A kind with any numbers and any padding, or this page's mask cell by cell. What differs is an error."

@@ -61,6 +61,11 @@ def large(text: str) -> None:
     block(text, "large")
 
 
+def lead(text: str) -> None:
+    """What a part of the page answers, and what to do: its first sentence."""
+    block(text, "lead")
+
+
 def quiet(*texts: str) -> None:
     """Remarks beside a picture: one element, however many they are, as every one costs time at each click."""
     st.html("".join(block_html(text, "quiet") for text in texts))
