@@ -83,7 +83,7 @@ class Sweep:
 
     def _name(self, at: int) -> str:
         site, head = self.heads[at]
-        return f"head {head} of {site}"
+        return site.head(head)
 
 
 def sweep(

@@ -125,4 +125,4 @@ def _check_heads(source: Source, edits: Edits) -> None:
         if site not in source.sites:
             raise InputError(f"'{source.name}' has no {site}. It has: {', '.join(map(str, source.sites))}.")
         if head >= source.num_heads:
-            raise InputError(f"There is no head {head} at {site}; there are {source.num_heads}, counted from 0.")
+            raise InputError(f"There is no {site.head(head)}; there are {source.num_heads}, counted from 0.")

@@ -196,7 +196,7 @@ def _of_step(kept: Step, made: Step, close: float) -> Iterator[str]:
         for sentence in range(kept.shape[0]):
             ours, theirs = (one.weights(head, sentence=sentence) for one in (kept, made))
             if (far := _far(ours, theirs)) > close:
-                yield f"{kept.site} head {head}: the weights differ by up to {far:.2g}."
+                yield f"{kept.site.head(head)}: the weights differ by up to {far:.2g}."
                 return
 
 

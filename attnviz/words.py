@@ -356,11 +356,11 @@ def alike(divergences: Divergences, site: Site, head: int) -> str:
     """Which heads look most like one, and which least."""
     near = divergences.nearest(site, head, len(divergences.heads))
     if not near:
-        return f"There is no other head to compare {site} head {head} with."
-    listed = ", ".join(f"{place} head {number} ({how_far:.3f})" for place, number, how_far in near[:MOST_NAMED])
+        return f"There is no other head to compare {site.head(head)} with."
+    listed = ", ".join(f"{place.head(number)} ({how_far:.3f})" for place, number, how_far in near[:MOST_NAMED])
     place, number, how_far = near[-1]
-    least = f" Least alike: {place} head {number} ({how_far:.3f})." if len(near) > MOST_NAMED else ""
-    return f"Heads that look most like {site} head {head} on this text: {listed}.{least}"
+    least = f" Least alike: {place.head(number)} ({how_far:.3f})." if len(near) > MOST_NAMED else ""
+    return f"Heads that look most like {site.head(head)} on this text: {listed}.{least}"
 
 
 def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:

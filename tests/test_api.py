@@ -78,7 +78,7 @@ def test_a_decoder_predicts_the_next_token_and_then_the_end():
         ),
         (
             lambda: attnviz.analyze("a", "scratch", attnviz.Edits(heads_off=HEADS_OFF), num_heads=1),
-            "There is no head 1 at encoder layer 0; there are 1, counted from 0.",
+            "There is no head 1 of encoder layer 0; there are 1, counted from 0.",
         ),
         (
             lambda: attnviz.analyze("a", "scratch", attnviz.Edits(heads_off={(attnviz.Site("cross", 0), 0)})),
@@ -116,7 +116,7 @@ def test_a_moment_of_the_training_can_be_asked_for(small):
 def test_a_setting_of_another_source_is_refused_with_its_own(small):
     with pytest.raises(InputError, match=r"^The source 'story' has no setting 'seed'\. It has: step\.$"):
         attnviz.load("story", seed=3)
-    with pytest.raises(InputError, match=r"^There is no head 3 at cross layer 0; there are 3, counted from 0\.$"):
+    with pytest.raises(InputError, match=r"^There is no head 3 of cross layer 0; there are 3, counted from 0\.$"):
         attnviz.analyze("the cat", edits=attnviz.Edits(heads_off={(attnviz.Site("cross", 0), 3)}))
 
 

@@ -196,7 +196,7 @@ def test_tokens_as_json(run, monkeypatch):
         (["head", "a", *SCRATCH, "--layer", "2"], "It has: encoder layer 0, encoder layer 1."),
         (["head", "a", *SCRATCH, "--layer", "x"], "--layer: invalid int value: 'x'"),
         (["head", "a", *SCRATCH, "--off", "x"], "'x' are no heads; give 2,3 or LAYER.HEAD"),
-        (["head", "a", *SCRATCH, "--off", "4"], "There is no head 4 at encoder layer 0"),
+        (["head", "a", *SCRATCH, "--off", "4"], "There is no head 4 of encoder layer 0"),
         (["head", "a", *SCRATCH, "--off", "5.0"], "no encoder layer 5"),
         (
             ["head", "a", *SCRATCH, "--mask", "casual"],
@@ -301,7 +301,7 @@ def test_explore_writes_a_page_with_what_was_predicted_before(tmp_path, capsys):
     assert capsys.readouterr().out == f"{file}\n"
     page = file.read_text("utf-8")
     assert '"opens":[5,2]' in page
-    assert '"changed":["cross layer 1 head 3 off"]' in page
+    assert '"changed":["head 3 of cross layer 1 off"]' in page
     assert main([*text, str(tmp_path / "case.png")]) == 2
     assert capsys.readouterr().err == "attnviz: 'case.png' is no name of a page: it ends in .html.\n"
 

@@ -165,7 +165,7 @@ def test_a_fault_of_a_model_at_one_text_ends_nothing(run, monkeypatch):
         (("texts.txt", "--as", "bars"), "There is no --as 'bars'. There are: picture, numbers, page, case."),
         (("texts.txt", "--of", "tail"), "There is no --of 'tail'."),
         (("texts.txt", "--as", "numbers", "--format", "png"), "--as numbers has no format 'png'. It has: csv, npz."),
-        (("texts.txt", "--head", "2"), "There is no head 2 at encoder layer 0; there are 2"),
+        (("texts.txt", "--head", "2"), "There is no head 2 of encoder layer 0; there are 2"),
         (("texts.txt", "--layer", "1"), "'scratch' has no encoder layer 1"),
         (("texts.txt", "--as", "page", "--head", "mean"), "A page opens on one head"),
         (("empty.txt",), "There is no text"),

@@ -280,7 +280,7 @@ def test_a_card_says_what_was_measured_and_how(run):
         "12,345  parameters",
     ):
         assert part in out
-    assert "cross layer 1 head 2 looks about" in out
+    assert "head 2 of cross layer 1 looks about" in out
     assert "What it cannot do:\n  translate a sentence." in out
 
 
@@ -321,7 +321,7 @@ def test_a_setting_of_random_weights_is_not_dropped_by_a_trained_model(run, flag
         (["head", CAT, "--off", "c1.2.3"], "'c1.2.3' are no heads"),
         (["head", CAT, "--off", ""], "'' are no heads"),
         (["head", CAT, "--off", "c1.٣"], "are no heads"),
-        (["head", CAT, "--off", "e0.3"], "There is no head 3 at encoder layer 0; there are 3"),
+        (["head", CAT, "--off", "e0.3"], "There is no head 3 of encoder layer 0; there are 3"),
         (["head", CAT, "--off", "d5.0"], "'translator' has no decoder layer 5."),
         (["predict", CAT, "--model", "scratch"], "'scratch' says nothing, its weights are random"),
         (["predict", "the " * 13], "A sentence has 14 tokens; 'translator' reads up to 13."),

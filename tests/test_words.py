@@ -33,7 +33,7 @@ def test_all_heads_combined_are_also_those_that_are_off():
 
     assert "(mean of all heads)" in words.cell(plain, SITE, "mean", 0, 1)
     assert "(mean of all 2 heads, also those off)" in words.cell(off, SITE, "mean", 0, 1)
-    assert figures.head(off, SITE, "mean").title.startswith("Mean of all 2 heads, also those off · encoder layer 0")
+    assert figures.head(off, SITE, "mean").title.startswith("Mean of 2 heads of encoder layer 0, also those off")
     assert "The mean of all 2 heads, also those off" in figures.head(off, SITE, "mean").description
 
 

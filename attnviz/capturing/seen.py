@@ -143,7 +143,7 @@ class Seen:
         for site, head in sorted(self.edits.heads_off):
             if head >= heads.get(site, 0):
                 has = ", ".join(f"{one} ({count} heads, {self.sites[one]})" for one, count in heads.items())
-                raise AttnvizError(f"The edits reached nothing at {site} head {head}. There is: {has}.")
+                raise AttnvizError(f"The edits reached nothing at {site.head(head)}. There is: {has}.")
 
     @property
     def unseen(self) -> list[str]:

@@ -130,7 +130,7 @@ def _check(options: Namespace, source: Source) -> None:
     if site not in source.heads:
         raise InputError(f"'{source.name}' has no {site}. It has: {', '.join(map(str, source.sites))}.")
     if isinstance(head, int) and not 0 <= head < source.heads[site]:
-        raise InputError(f"There is no head {head} at {site}; there are {source.heads[site]}, counted from 0.")
+        raise InputError(f"There is no {site.head(head)}; there are {source.heads[site]}, counted from 0.")
     if options.form == "page" and not isinstance(head, int):
         raise InputError(f"A page opens on one head, not on {quoted(head)}: give its number.")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attnviz import api
-from attnviz.core.amounts import percent, plural
+from attnviz.core.amounts import percent
 from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
 from attnviz.core.tokens import Sentence
@@ -106,8 +106,7 @@ def _measured(card: Card) -> list[str]:
 def _findings(card: Card) -> list[str]:
     found = []
     for finding in card.behaviors:
-        heads = f"{plural('head', len(finding.heads))} {', '.join(map(str, finding.heads))}"
-        found += [f"  {finding.site} {heads} {finding.does}", f"    {finding.evidence}"]
+        found += [f"  {finding.site.head(*finding.heads)} {finding.does}", f"    {finding.evidence}"]
     return ["", "What heads do:", *found] if found else []
 
 

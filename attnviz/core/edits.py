@@ -28,6 +28,18 @@ class Site:
     def __str__(self) -> str:
         return f"{self.kind} layer {self.layer}"
 
+    def head(self, *numbers: int) -> str:
+        """What heads of the site are called in words: "head 0 of decoder layer 1", "heads 0, 2 of decoder layer 1".
+
+        Wherever a person reads of a head, in a sentence, a title, a list or a file, it has this name; where there is
+        no room for it, beside a mark or over a small map, that of `short`, and the picture says how that is read.
+        """
+        return f"head{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))} of {self}"
+
+    def short(self, head: int) -> str:
+        """What a head is called where there is little room: "1.0" is head 0 of layer 1."""
+        return f"{self.layer}.{head}"
+
 
 @dataclass(frozen=True)
 class Edits(Scoring):
@@ -57,7 +69,7 @@ class Edits(Scoring):
                 raise InputError(f"The bias holds {quoted(bias)}; each of it is a named bias, such as ALiBi().")
         for site, head in self.heads_off:
             if head < 0:
-                raise InputError(f"There is no head {head} at {site}; heads are counted from 0.")
+                raise InputError(f"There is no {site.head(head)}; heads are counted from 0.")
 
     def at(self, site: Site, own: Scoring) -> Scoring:
         """How scores are made at a site whose model makes them by a scoring of its own."""
@@ -85,7 +97,7 @@ class Edits(Scoring):
         phrases = [] if self.own_mask else ["built-in mask off"]
         where = "" if self.mask_cross else ", on self-attention alone"
         phrases += [] if self.mask is None else [f"mask: {self.mask}{where}"]
-        phrases += [f"{site} head {head} off" for site, head in sorted(self.heads_off)]
+        phrases += [f"{site.head(head)} off" for site, head in sorted(self.heads_off)]
         said = (f"{what}{':' * (what in ('bias', 'empty rows'))} {value}" for what, value in self.phrases())
         return (*phrases, *said)
 

@@ -112,5 +112,5 @@ class Change:
         if self.row >= table.shape[0] or self.column >= table.shape[1]:
             cell = f"row {self.row}, column {self.column}"
             size = f"{table.shape[0]} x {table.shape[1]}"
-            raise InputError(f"{self.matrix} of {self.site} head {self.head} is {size}; it has no {cell}.")
+            raise InputError(f"{self.matrix} of {self.site.head(self.head)} is {size}; it has no {cell}.")
         table[self.row, self.column] = self.value

@@ -388,7 +388,7 @@ function focus() {  // the cell that words are about: the chosen one, or the str
   return state.as === "text" && picked || state.cell || picked || strongestCell();
 }
 
-const nameOf = (s, h) => `Head ${h}${data.sites[s].heads[h].off ? " (off)" : ""} · ${data.sites[s].name}`;
+const nameOf = (s, h) => `Head ${h} of ${data.sites[s].name}${data.sites[s].heads[h].off ? " (off)" : ""}`;
 
 function words() {
   const at = focus(), [Q, K] = site().shape, name = nameOf(state.site, state.head);

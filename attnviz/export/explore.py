@@ -70,7 +70,7 @@ def explore(
     steps = _steps(record, sentence)
     opens = [step.site for step in steps].index(record.step(site).site) if site else 0
     if not 0 <= head < steps[opens].num_heads:
-        raise InputError(f"There is no head {head} at {steps[opens].site}; there are {steps[opens].num_heads}.")
+        raise InputError(f"There is no {steps[opens].site.head(head)}; there are {steps[opens].num_heads}.")
     bits, blocks, sites, grids = _packed(record, steps, sentence)
     data = _facts(record) | {
         "bits": bits,

@@ -66,7 +66,7 @@ def _figure(record: Record, found: Divergences, what: str, draw: Callable[..., P
         collect=lambda: {
             "divergence": found.divergence,
             "places": map2d(found),
-            "heads": text_array([f"{site} head {head}" for site, head in found.heads]),
+            "heads": text_array([site.head(head) for site, head in found.heads]),
         },
     )
 
@@ -99,8 +99,8 @@ def _uri(shade: np.ndarray, side: float, colors: Theme) -> str:
 
 
 def short(head: Head) -> str:
-    """A head by its layer and number: "L1H2"."""
-    return f"L{head[0].layer}H{head[1]}"
+    """A head by its layer and number: "1.2"."""
+    return head[0].short(head[1])
 
 
 def _heads(heads: list[Head], rev: int) -> dict[str, list]:
@@ -109,7 +109,7 @@ def _heads(heads: list[Head], rev: int) -> dict[str, list]:
         "layer": [site.layer for site, _ in heads],
         "head": [head for _, head in heads],
         "rev": [rev] * len(heads),
-        "name": [f"{site} head {head}" for site, head in heads],
+        "name": [site.head(head) for site, head in heads],
     }
 
 
@@ -120,7 +120,7 @@ def _pairs(found: Divergences, order: list[Head], shade: np.ndarray, cell: float
     places = {"x": columns * cell, "x2": (columns + 1) * cell, "y": rows * cell, "y2": (rows + 1) * cell}
     colors = pixels.hexadecimal(pixels.palette(style.colors)[pixels.shades(shade).ravel()])
     pairs = _heads([order[i] for i in rows], style.rev) | {name: place.tolist() for name, place in places.items()}
-    pairs |= {"other": ["{} head {}".format(*order[i]) for i in columns], "divergence": values, "color": colors}
+    pairs |= {"other": [order[i][0].head(order[i][1]) for i in columns], "divergence": values, "color": colors}
     return {"pairs": pairs | {"text": [f"{value:.4f}" for value in values]}}
 
 
@@ -135,7 +135,7 @@ def _strips(found: Divergences, order: list[Head], cell: float, rev: int) -> dic
 def _near(found: Divergences) -> list[str]:
     """Of each head the one that looks most like it."""
     near = [next(iter(found.nearest(site, head, 1)), None) for site, head in found.heads]
-    return ["" if one is None else f"{one[0]} head {one[1]}, {one[2]:.4f}" for one in near]
+    return ["" if one is None else f"{one[0].head(one[1])}, {one[2]:.4f}" for one in near]
 
 
 def _tree(lines: np.ndarray, cell: float, colors: Theme) -> Frame:

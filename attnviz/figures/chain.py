@@ -52,7 +52,7 @@ def chain(
         drawn: `selected` is the (query, key) whose numbers stand beside each table; -1 for none.
     """
     tokens = record.tokens(site, sentence=sentence)
-    what = f"Step by step · head {head} · {site} · {in_title(record.source)}"
+    what = f"Step by step · {site.head(head)} · {in_title(record.source)}"
     known = tuple(matrix for stage in stages if (matrix := main(stage)) is not None)
     said = (what, subtitles(record))
     return Figure(

@@ -160,10 +160,11 @@ def title_of(found: Beside) -> str:
 
 
 def called(side: Side) -> str:
-    """One side in short: "head 2 · cross layer 1 · translator"."""
+    """One side in short: "head 2 of cross layer 1 · translator"."""
     step = side.record.step(side.site)
-    what = f"head {side.head}" if isinstance(side.head, int) else f"{side.head} of {all_heads(step)}"
-    return f"{what} · {side.site} · {in_title(side.record.source)}"
+    combined = f"{side.head} of {all_heads(step)} · {side.site}"
+    what = side.site.head(side.head) if isinstance(side.head, int) else combined
+    return f"{what} · {in_title(side.record.source)}"
 
 
 def _step(side: Side) -> str:
@@ -181,7 +182,7 @@ def _edits(side: Side) -> str:
 APART = (
     lambda side: side.record.source.partition(AFTER)[0],
     _step,
-    lambda side: f"{side.site} {side.head if isinstance(side.head, str) else f'head {side.head}'}",
+    lambda side: f"{side.head} of {side.site}" if isinstance(side.head, str) else side.site.head(side.head),
     lambda side: side.record.sentences[side.sentence].text,
     _edits,
 )
@@ -193,7 +194,7 @@ def names_of(found: Beside) -> tuple[str, str, str]:
     each = ((say(found.a), say(found.b)) for say in APART)
     apart = next((pair for pair in each if pair[0] != pair[1]), None)
     if apart and found.a.site == found.b.site:  # what both have goes unsaid: two heads of a layer
-        apart = [one.removeprefix(f"{found.a.site} ") for one in apart]
+        apart = [one.removesuffix(f" of {found.a.site}") for one in apart]
     named = (f"{name}: {in_title(one)}" for name, one in zip(NAMES[:2], apart, strict=True)) if apart else NAMES[:2]
     return (*named, NAMES[2])
 

@@ -42,10 +42,14 @@ def title_of(seen: Seen, head: int | str, *, on_screen: bool = False) -> str:
     """What is drawn, beginning with a constant word; a screen says elsewhere whose a model is."""
     step, source = seen.step, seen.record.source
     source = source.rpartition("/")[2] or source if on_screen else source
-    of = words.all_heads(step) if step.heads_off else f"{step.num_heads} heads"
-    what = f"Head {head}" if isinstance(head, int) else f"{head.capitalize()} of {of}"
-    off = " (off)" if isinstance(head, int) and head in step.heads_off else ""
-    return f"{what}{off} · {seen.site} · {in_title(source)}"
+    if isinstance(head, int):
+        what, off = seen.site.head(head).capitalize(), " (off)" * (head in step.heads_off)
+    else:
+        what, off = (
+            f"{head.capitalize()} of {step.num_heads} heads of {seen.site}",
+            ", also those off" * bool(step.heads_off),
+        )
+    return f"{what}{off} · {in_title(source)}"
 
 
 def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:

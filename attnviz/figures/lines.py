@@ -61,7 +61,7 @@ def title_of(seen: Seen, heads: Sequence[int | str]) -> str:
     """What is drawn, beginning with a constant word."""
     if len(heads) == 1:
         return f"Lines · {title_of_head(seen, heads[0])}"
-    return f"Lines · heads {', '.join(map(str, heads))} · {seen.site} · {in_title(seen.record.source)}"
+    return f"Lines · {seen.site.head(*heads)} · {in_title(seen.record.source)}"
 
 
 def drawing_of(chosen: Callable[[], Strands], seen: Seen, heads: Sequence[int | str], style: Style) -> Picture:

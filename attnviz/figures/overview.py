@@ -97,7 +97,7 @@ def _pooled(seen: Iterable[views.Seen], plan: Mosaic) -> list[str]:
 
 
 def _thumbnail(site: Site, head: int, x: float, y: float) -> Thumbnail:
-    return Thumbnail(site, head, x, y, f"{site} head {head}")
+    return Thumbnail(site, head, x, y, site.head(head))
 
 
 def _by_layer(record: Record, width: int, colors: Theme) -> Mosaic:
@@ -137,7 +137,7 @@ def _in_order(order: tuple[Head, ...], captions: tuple[str, ...], width: int, co
     places, said = [], []
     for i, (site, head) in enumerate(order):
         x, y = i % columns * step, i // columns * (step + above)
-        said.append(frame.words(x, y + LABEL / 2, f"{site.kind} {site.layer}.{head}", colors.quiet))
+        said.append(frame.words(x, y + LABEL / 2, f"{site.kind} {site.short(head)}", colors.quiet))
         if captions:
             said.append(frame.words(x, y + LABEL + LINE / 2 - 3, captions[i], colors.text))
         places.append(_thumbnail(site, head, x, y + above))

@@ -50,14 +50,14 @@ def phrase(
         name=stem(record, Site(kind, 0), "phrase", str(query), sentence=sentence),
         title=titled(title, record),
         style=Style(**drawn),
-        draw=lambda style: drawing_of(found, len(tokens[1]), title, said, style),
-        describe=lambda: f"{title}. {said[0]}. {_most(found)}",
+        draw=lambda style: drawing_of(found, kind, len(tokens[1]), title, said, style),
+        describe=lambda: f"{title}. {said[0]}. {_most(found, kind)}",
         tabulate=lambda: found,
         collect=lambda: number_arrays(found),
     )
 
 
-def drawing_of(found: pd.DataFrame, keys: int, title: str, said: list[str], style: Style) -> Picture:
+def drawing_of(found: pd.DataFrame, kind: str, keys: int, title: str, said: list[str], style: Style) -> Picture:
     """The heads that give most to all places together."""
     order, together = _order(found)
     most = found.loc[found.groupby(["layer", "head"])["share"].idxmax()].set_index(["layer", "head"])["key"]
@@ -65,7 +65,7 @@ def drawing_of(found: pd.DataFrame, keys: int, title: str, said: list[str], styl
         bars.Column(together.tolist(), name="share on the phrase", longest=float(together.max()) or 1.0),
         bars.Column(texts=[f"{most[one]:,} ({percent(most[one] / keys)} deep)" for one in order], name="most at"),
     ]
-    names = [f"layer {layer} head {head}" for layer, head in order]
+    names = [Site(kind, layer).head(head) for layer, head in order]
     return bars.picture(names, columns, title, said, style.colors, length=LENGTH)
 
 
@@ -75,6 +75,7 @@ def _order(found: pd.DataFrame) -> tuple[list[tuple[int, int]], pd.Series]:
     return [*together.index], together
 
 
-def _most(found: pd.DataFrame) -> str:
+def _most(found: pd.DataFrame, kind: str) -> str:
     order, together = _order(found)
-    return "Most: {}.".format(", ".join(f"layer {a} head {b} {percent(together[a, b])}" for a, b in order[:3]))
+    most = (f"{Site(kind, layer).head(head)} {percent(together[layer, head])}" for layer, head in order[:3])
+    return f"Most: {', '.join(most)}."

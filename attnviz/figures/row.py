@@ -41,7 +41,7 @@ def row(
     """
     step, (queries, keys) = record.step(site), record.tokens(site, sentence=sentence)
     token = shown(queries[worked.query].text)
-    what = f"Query {worked.query} in full, {token} · head {head} · {site} · {in_title(record.source)}"
+    what = f"Query {worked.query} in full, {token} · {site.head(head)} · {in_title(record.source)}"
     said = (f"{name} {text}" for name, (text,) in totals(worked))
     description = f"{what}. Over all keys: {', '.join(said)}. {worked.digits}"
 

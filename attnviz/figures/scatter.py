@@ -11,7 +11,7 @@ from attnviz.charts.picture import Form, Picture, formed
 from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, Theme, config
 from attnviz.core.display import file_stem, in_title
-from attnviz.core.edits import KINDS
+from attnviz.core.edits import KINDS, Site
 from attnviz.core.record import Record
 from attnviz.figures.figure import Drawn, Figure, edited, number_arrays, subtitles, titled
 from attnviz.figures.overview import NAMED
@@ -69,8 +69,8 @@ def drawing_of(
     known = table.dropna(subset=names)
     data = known[["kind", "layer", "head"]].assign(x=known[x].astype(float), rev=style.rev)
     places = zip(known["kind"], known["layer"], known["head"], strict=True)
-    data["name"] = [f"{kind} layer {layer} head {head}" for kind, layer, head in places]
-    data["chosen"] = False if style.focused is None else data["name"] == "{} head {}".format(*style.focused)
+    data["name"] = [Site(kind, layer).head(head) for kind, layer, head in places]
+    data["chosen"] = False if style.focused is None else data["name"] == style.focused[0].head(style.focused[1])
     data["at"], data["up"] = _stacked(data["x"]) if y is None else (data["x"], known[y].astype(float))
     data = data.sort_values("chosen", kind="stable")  # the chosen one is above all
     side = min(SIDE, style.room - LEFT - AROUND) if style.room and style.on_screen else SIDE

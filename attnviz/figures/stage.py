@@ -62,7 +62,7 @@ def stage(
         drawn: `selected` is the (query, key) that is outlined; -1 for none.
     """
     tokens = record.tokens(site, sentence=sentence)
-    where = f"head {head} · {site} · {in_title(record.source)}"
+    where = f"{site.head(head)} · {in_title(record.source)}"
     said = (stage.text, where, *subtitles(record)) if titled else None
     return Figure(
         name=stem(record, site, f"head-{head}-{stage.key}", sentence=sentence),

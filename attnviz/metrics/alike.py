@@ -37,7 +37,9 @@ class Divergences:
             InputError: if that head is not among them.
         """
         if (site, head) not in self.heads:
-            raise InputError(f"{site} head {head} is not among the {len(self.heads)} heads that were compared.")
+            raise InputError(
+                f"{site.head(head).capitalize()} is not among the {len(self.heads)} heads that were compared."
+            )
         at = self.heads.index((site, head))
         order = [i for i in np.argsort(self.divergence[at], kind="stable") if i != at][:count]
         return [(*self.heads[i], float(self.divergence[at, i])) for i in order]

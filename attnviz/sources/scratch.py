@@ -84,7 +84,7 @@ class Scratch(Source):
                 raise InputError(f"The changes hold {quoted(change)}; each is a Change of one number.")
             if change.site not in self.sites or change.head >= self.num_heads:
                 where = f"{self.num_layers} layer(s) of {self.num_heads} head(s)"
-                raise InputError(f"There is no {change.site} head {change.head} to edit; there are {where}.")
+                raise InputError(f"There is no {change.site.head(change.head)} to edit; there are {where}.")
 
     @property
     def sites(self) -> tuple[Site, ...]:

@@ -121,7 +121,7 @@ def windows(context: BrowserContext) -> Iterator[Callable[..., Page]]:
 def resize(page: Page, width: int, height: int, scheme: str) -> None:
     """Another screen for what a page shows; it settles once it has had the time to follow.
 
-    Charts follow other colors when the app runs again, as it does where another width makes a page narrow or wide.
+    Charts follow other colors and another width when the app has run again, which the page's script asks for.
     """
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": height})

@@ -34,9 +34,7 @@ PRESSED = (
 )
 """States that no link holds: what is opened, and the button that is pressed then; and a message in place of a page."""
 
-SCREENS = ((1440, 900, "light"), (390, 844, "dark"), (1440, 900, "dark"), (390, 844, "light"))
-"""Each has another width than the one before: that draws a page anew, which a change of its colors alone does not."""
-ON_SHEET = (0, 2, 3, 1)
+SCREENS = ((1440, 900, "light"), (1440, 900, "dark"), (390, 844, "light"), (390, 844, "dark"))
 SHRUNK = 0.3
 """Size of a screen on the sheet."""
 GAP, ACROSS = 16, 2
@@ -80,7 +78,7 @@ def _rows(context: BrowserContext, address: str) -> Iterator[Image.Image]:
         page = window()
         for state, press in (*((state, "") for state in STATES + MORE), *PRESSED):
             pictures = shots(page, f"{address}/{state}", screens, press)
-            yield _row(state, press, [pictures[SCREENS[i]] for i in ON_SHEET])
+            yield _row(state, press, [pictures[screen] for screen in SCREENS])
             screens = screens[::-1]
             if not state:
                 page.goto("about:blank")

@@ -44,7 +44,7 @@ def test_a_changed_word_is_read_under_the_pointer_clicked_and_linked(page, serve
     picture(page, "alike-map").locator(".view_1_marks path, .layer_0_marks path").first.click()
     expect_link(page, "show=0")
 
-    expect(page.locator(".words", has_text="Heads that look most like decoder layer 0 head 0")).to_be_visible()
+    expect(page.locator(".words", has_text="Heads that look most like head 0 of decoder layer 0")).to_be_visible()
 
 
 def test_a_phone_shows_a_and_b_and_their_difference_at_once(window, server):

@@ -78,11 +78,11 @@ def test_mouse_keys_and_link_show_every_head_exactly(window, tmp_path):
     point(page, 0.5, 0.212)
     expect(page.locator("#readout")).to_have_text(READ)
     page.locator("#mosaic").press("ArrowRight")
-    expect(page.locator("#name")).to_have_text("Head 3 (off) · cross layer 1")
+    expect(page.locator("#name")).to_have_text("Head 3 of cross layer 1 (off)")
     page.locator("#mosaic").press("ArrowUp")
-    expect(page.locator("#name")).to_have_text("Head 3 · cross layer 0")
+    expect(page.locator("#name")).to_have_text("Head 3 of cross layer 0")
     page.locator("#mosaic").click(position={"x": 80, "y": 40})
-    expect(page.locator("#name")).to_have_text("Head 0 · encoder layer 0")
+    expect(page.locator("#name")).to_have_text("Head 0 of encoder layer 0")
     page.locator("#numbers summary").click()
     expect(page.locator("#numbers tbody tr")).to_have_count(len(record.sentences[0].tokens))
     assert driver.serious(page) == []
@@ -135,7 +135,7 @@ def test_hostile_tokens_and_rows_that_are_no_numbers_are_shown(window, tmp_path)
     assert page.locator("script").count() == 2
     expect(page.locator("#text button")).to_have_count(len(HOSTILE))
     expect(page.locator("#text button").nth(2)).to_contain_text("</script><b>")
-    expect(page.locator("#name")).to_have_text("Head 1 · encoder layer 0")
+    expect(page.locator("#name")).to_have_text("Head 1 of encoder layer 0")
     for told in ("NaN: not a number", "fully masked row: NaN", "blocked by not causal"):
         expect(page.locator("#legend")).to_contain_text(told)
     page.evaluate("location.hash = 'as=map&cell=15.3'")
@@ -159,8 +159,8 @@ def test_the_app_gives_a_page_that_prints_light_and_whole(window, server, tmp_pa
     page.goto((tmp_path / "case.html").as_uri())
     page.wait_for_selector("html[data-painted]")
 
-    expect(page.locator("#name")).to_have_text("Head 1 · decoder layer 1")
-    expect(page.locator("#changed")).to_have_text("decoder layer 0 head 1 off")
+    expect(page.locator("#name")).to_have_text("Head 1 of decoder layer 1")
+    expect(page.locator("#changed")).to_have_text("head 1 of decoder layer 0 off")
     expect(page.locator("#predicted th")).to_have_text(["word", "probability", "before"])
     pixel = "canvas => String(canvas.getContext('2d').getImageData(canvas.width / 2, canvas.height - 8, 1, 1).data)"
     dark = page.locator("#picture").evaluate(pixel)

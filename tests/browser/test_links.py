@@ -108,7 +108,7 @@ def test_words_are_explained_where_they_stand_and_a_view_is_saved_under_a_name(s
     driver.settled(story)
 
     assert story.evaluate("() => window.same") is True
-    expect(story.get_by_text("Head 0 · decoder layer 1 · story").first).to_be_visible()
+    expect(story.get_by_text("Head 0 of decoder layer 1 · story").first).to_be_visible()
 
     story.locator(".views summary").click()
     story.get_by_role("button", name=f"Delete {name}").click()

@@ -55,8 +55,8 @@ def test_a_tutorial_s_transformer_and_a_model_of_pictures_are_models_like_any_ot
         driver.resize(page, width, 900, scheme)
         driver.settled(page)
 
-        expect(page.get_by_role("button", name="cross layer 1 head 2 off")).to_be_visible()
-        expect(page.get_by_text("Head 0 · cross layer 1 · Transformer").first).to_be_visible()
+        expect(page.get_by_role("button", name="head 2 of cross layer 1 off")).to_be_visible()
+        expect(page.get_by_text("Head 0 of cross layer 1 · Transformer").first).to_be_visible()
         assert driver.serious(page) == []
         assert driver.is_as_wide_as(page, width)
 

@@ -83,7 +83,7 @@ def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
     with newcomer.task("what changes without this head"):
         before = driver.picture(page, "head").bounding_box()
         newcomer.press("Head 0")
-        newcomer.sees("decoder layer 1 head 0 off")
+        newcomer.sees("head 0 of decoder layer 1 off")
         newcomer.sees("before:")
         assert driver.picture(page, "head").bounding_box() == before
     with newcomer.task("take that back"):
@@ -91,7 +91,7 @@ def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
         newcomer.sees("Original model")
     with newcomer.task("another head"):
         newcomer.click(page.locator(".st-key-picture-heads .marks"), position={"x": 240, "y": 120})
-        newcomer.sees("Head 1 · decoder layer 1")
+        newcomer.sees("Head 1 of decoder layer 1")
     with newcomer.task("the exact numbers"):
         newcomer.click(page.get_by_text("Numbers", exact=True))
         expect(page.get_by_test_id("stDataFrame").first).to_be_visible()

@@ -46,7 +46,7 @@ def test_a_record_a_figure_and_a_chart_show_themselves(notebook, window, tmp_pat
     (tmp_path / "notebook.html").write_text(f"<!DOCTYPE html><title>x</title>{''.join(shown)}", "utf-8")
     page.goto((tmp_path / "notebook.html").as_uri())
 
-    for number, name in enumerate(("Head 0 · encoder layer 0", "Head 1 · encoder layer 0")):
+    for number, name in enumerate(("Head 0 of encoder layer 0", "Head 1 of encoder layer 0")):
         frame = page.frame_locator("iframe").nth(number)
         expect(frame.locator("#name")).to_have_text(name)
         frame.locator("html[data-painted]").wait_for(state="attached")

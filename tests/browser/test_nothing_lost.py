@@ -66,7 +66,7 @@ PATIENCE = 60
 
 def expect_state(page: Page, name: str, chosen: dict[str, str]) -> None:
     """The link, the box, the model and the changes come to be those that were chosen."""
-    changes = [] if name == "Model" else ["decoder layer 0 head 1 off", "window"]
+    changes = [] if name == "Model" else ["head 1 of decoder layer 0 off", "window"]
     end = time.monotonic() + PATIENCE
     while True:
         driver.settled(page)

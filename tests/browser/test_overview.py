@@ -20,7 +20,7 @@ def frame(page: Page, head: str) -> None:
 
 
 def test_the_head_that_matters_most_is_two_clicks_away(page, server):
-    """All heads of MiniLM tried, encoder layer 5 head 11 is first; clicked, its numbers stand beside, and it opens."""
+    """All heads of MiniLM tried, head 11 of encoder layer 5 is first; clicked, its numbers are there, and it opens."""
     driver.open_page(page, f"{server}/overview?model=huggingface&hf=all-MiniLM-L6-v2")
     panel(page).get_by_role("button", name="Switch-off test").click()
     expect(picture(page, "every").locator("text").filter(has_text="encoder 5.11")).to_be_visible(timeout=LOADING)
@@ -31,7 +31,7 @@ def test_the_head_that_matters_most_is_two_clicks_away(page, server):
     assert names.first.text_content() == "encoder 5.11"
 
     picture(page, "every").locator("image").first.click(force=True)
-    frame(page, "Head 11 · encoder layer 5")
+    frame(page, "Head 11 of encoder layer 5")
 
     expect(panel(page)).to_contain_text("Output change when off")
 
@@ -41,18 +41,18 @@ def test_the_head_that_matters_most_is_two_clicks_away(page, server):
 
     page.get_by_role("button", name="Open this head").click()
 
-    expect(picture(page, "head")).to_contain_text("Head 11 · encoder layer 5", timeout=LOADING)
+    expect(picture(page, "head")).to_contain_text("Head 11 of encoder layer 5", timeout=LOADING)
     expect(page).to_have_url(re.compile(r"[?&]model=huggingface(&|$)"))
     expect(page).to_have_url(re.compile(r"[?&]site=e5&show=11(&|$)"))
 
 
 def test_a_head_opens_with_its_model_and_heads_are_framed_with_the_keyboard(page, server):
     """From each page that leads to it; the link holds the model. In the table: by arrow keys and Shift with space."""
-    for path, button in some([("overview", "Open this head"), ("model", "decoder layer 1, head 1")], 1):
+    for path, button in some([("overview", "Open this head"), ("model", "Head 1 of decoder layer 1")], 1):
         driver.open_page(page, f"{server}/{path}?model=story")
         page.get_by_role("button", name=button).first.click()
 
-        expect(picture(page, "head")).to_contain_text("Head 1 · decoder layer 1 · story")
+        expect(picture(page, "head")).to_contain_text("Head 1 of decoder layer 1 · story")
         expect(page).to_have_url(re.compile(r"/\?model=story&site=d1&show=1$"))
 
     driver.open_page(page, f"{server}/overview?model=translator&panel=Table")
@@ -65,7 +65,7 @@ def test_a_head_opens_with_its_model_and_heads_are_framed_with_the_keyboard(page
     expect_link(page, "site=e0&show=2")
     page.get_by_role("radio", name="All heads").click()
 
-    frame(page, "Head 2 · encoder layer 0")
+    frame(page, "Head 2 of encoder layer 0")
 
 
 @pytest.mark.sweep

@@ -67,7 +67,7 @@ def test_heads_sentences_pairs_and_words_of_minilm(page, server):
     assert picture(page, "change").evaluate(BESIDE, "it") == ["48.5%"]
     expect(page.locator(".says")).to_contain_text("The vector of the sentence moved by 0.1445")
 
-    page.get_by_role("button", name="encoder layer 5 head 11 off").click()
+    page.get_by_role("button", name="head 11 of encoder layer 5 off").click()
 
     expect(picture(page, "change")).to_have_count(0)
     expect(page.locator(".says")).to_have_count(0)
@@ -123,5 +123,5 @@ def test_a_download_is_asked_for_shown_canceled_and_made(page, hub):
     fake.fault = None
     button.click()
 
-    expect(picture(page, "head")).to_contain_text(f"Head 0 · decoder layer 0 · {NAME}", timeout=LOADING)
+    expect(picture(page, "head")).to_contain_text(f"Head 0 of decoder layer 0 · {NAME}", timeout=LOADING)
     expect(page.locator(".note")).to_have_count(0)

@@ -111,9 +111,9 @@ def test_a_card_leads_to_the_heads_from_any_page_and_frames_a_control(page, serv
 
 
 def test_the_phone_folds_the_controls(window, server, context):
-    """Layer, head, link, undo and Export stand there; the rest behind one button; every button is 44 pixels high.
+    """Text, layer, head, link, undo, Export stand there; the rest behind one button; every button is 44 pixels high.
 
-    What is changed is said at the foot of the screen, and moves nothing.
+    What is changed is said at the foot of the screen, and moves nothing. Charts follow the colors of the system.
 
     On half a screen there is room for the text, and the map begins at the left.
     """
@@ -128,12 +128,13 @@ def test_the_phone_folds_the_controls(window, server, context):
         page.get_by_role("button", name="Export").first,
     ):
         expect(one).to_be_in_viewport()
-    assert (top := page.evaluate(TITLE)) < 320
-    expect(page.get_by_role("button", name="Mask", exact=True)).to_be_hidden()
+    assert (top := page.evaluate(TITLE)) < 270
+    for one in ("Mask", "Examples", "Open file"):
+        expect(page.get_by_role("button", name=one, exact=True)).to_be_hidden()
 
     eye = page.get_by_role("button", name="Head 0", exact=True)
     eye.click()
-    expect(page.get_by_role("button", name="cross layer 1 head 0 off")).to_be_in_viewport()
+    expect(page.get_by_role("button", name="head 0 of cross layer 1 off")).to_be_in_viewport()
     driver.settled(page)
     page.evaluate("() => document.querySelector('[data-testid=stMain]').scrollTo(0, 0)")
 
@@ -150,7 +151,8 @@ def test_the_phone_folds_the_controls(window, server, context):
 
     expect(page.get_by_text("opens on this computer alone")).to_have_count(0)
 
-    expect(page.get_by_role("button", name="Mask", exact=True)).to_be_visible()
+    for one in ("Mask", "Examples", "Open file"):
+        expect(page.get_by_role("button", name=one, exact=True)).to_be_visible()
     page.get_by_text("Views", exact=True).click()
 
     assert 0 <= page.locator(".saved").bounding_box()["x"] <= 70
@@ -173,6 +175,10 @@ def test_the_phone_folds_the_controls(window, server, context):
 
     expect(spoken).to_have_text("")
 
+    label = picture(page, "head").locator("text").first
+    light = label.evaluate("one => getComputedStyle(one).fill")
+    page.emulate_media(color_scheme="dark")
+    expect(label).not_to_have_css("fill", light)
     page.set_viewport_size({"width": 800, "height": 900})
     driver.settled(page)
 

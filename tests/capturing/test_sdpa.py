@@ -157,7 +157,7 @@ def test_nothing_is_left_behind_also_after_an_error(model):
 
 def test_an_edit_that_reaches_nothing_says_what_there_is(model):
     """At the end of the block."""
-    is_there = r"decoder layer 0 head 1\. There is: encoder layer 0 \(3 heads, layers.0\)"
+    is_there = r"head 1 of decoder layer 0\. There is: encoder layer 0 \(3 heads, layers.0\)"
     off = Edits().with_heads_off(Site("decoder", 0), {1})
     with pytest.raises(AttnvizError, match=is_there), attnviz.capture(model, off):
         model(torch.randn(B, N, D))

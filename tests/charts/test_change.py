@@ -101,4 +101,4 @@ def test_what_was_changed_stands_on_files_and_not_on_the_screen():
 
     figure = figures.change(before, after)
     drawn = {edits: drawing(figure, on_screen=not edits).tables["words"]["text"] for edits in (True, False)}
-    assert set(drawn[True]) - set(drawn[False]) == {"changed: encoder layer 0 head 1 off"}
+    assert set(drawn[True]) - set(drawn[False]) == {"changed: head 1 of encoder layer 0 off"}

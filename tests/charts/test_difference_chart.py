@@ -232,10 +232,10 @@ def test_the_focused_head_is_marked_in_both_pictures(heads):
     matrix = drawing(figures.alike(record, found, focused=focus))
     dots = drawing(figures.alike_map(record, found, focused=focus))
 
-    assert [t for t, c in zip(*_labels(matrix, "rows"), strict=True) if c == colors.accent] == ["L0H3"]
+    assert [t for t, c in zip(*_labels(matrix, "rows"), strict=True) if c == colors.accent] == ["0.3"]
     assert [h for h, c in zip(*_dots(dots), strict=True) if c == colors.accent] == [3]
     near = found.nearest(SITE, 3, 1)[0]
-    assert f": encoder layer 0 head {near[1]} ({near[2]:.3f})" in words.alike(found, *focus)
+    assert f": head {near[1]} of encoder layer 0 ({near[2]:.3f})" in words.alike(found, *focus)
 
 
 def test_dots_are_as_far_apart_as_the_map_of_the_heads(heads):

@@ -79,13 +79,13 @@ def test_the_title_says_what_is_drawn_and_what_was_changed():
     edits = Edits(mask=Subsequent(), temperature=0.5, heads_off=frozenset({(SITE, 1)}))
     words = " ".join(texts(heatmap(record_of(["a", "b"], edits=edits), SITE, 1)))
 
-    assert words.startswith("Head 1 (off) · encoder layer 0 · test")
+    assert words.startswith("Head 1 of encoder layer 0 (off) · test")
     assert "random weights: shows the mechanics, not meaning" in words
-    assert "changed: mask: causal, encoder layer 0 head 1 off, temperature 0.5" in words
+    assert "changed: mask: causal, head 1 of encoder layer 0 off, temperature 0.5" in words
 
 
 def test_a_combination_of_heads_names_itself(cat):
-    assert texts(heatmap(cat, SITE, "mean"), "titles") == ["Mean of 2 heads · encoder layer 0 · test"]
+    assert texts(heatmap(cat, SITE, "mean"), "titles") == ["Mean of 2 heads of encoder layer 0 · test"]
     assert "score" not in data(heatmap(cat, SITE, "mean"), "cells")[0]
 
 
@@ -309,7 +309,7 @@ def test_text_can_be_read_in_both_modes():
 @pytest.mark.parametrize("longest", [18, 26, 40, 60])
 def test_a_title_breaks_between_words_alone(longest):
     """A name of a model stays whole as long as it fits a line; a longer one breaks at a slash or a hyphen."""
-    title = "Head 0 · encoder layer 0 · sentence-transformers/all-MiniLM-L6-v2"
+    title = "Head 0 of encoder layer 0 · sentence-transformers/all-MiniLM-L6-v2"
     lines = frame.balanced(title, longest)
 
     assert max(map(len, lines)) <= longest
@@ -321,5 +321,5 @@ def test_a_screen_names_the_model_and_not_whose_it_is():
     """The toolbar holds its whole name, and so does a file: two maps side by side begin at one height."""
     figure = figures.head(replace(record_of(list("ab")), source="sentence-transformers/all-MiniLM-L6-v2"), SITE, 0)
 
-    assert drawing(figure, on_screen=True).title == "Head 0 · encoder layer 0 · all-MiniLM-L6-v2"
-    assert drawing(figure).title == "Head 0 · encoder layer 0 · sentence-transformers/all-MiniLM-L6-v2"
+    assert drawing(figure, on_screen=True).title == "Head 0 of encoder layer 0 · all-MiniLM-L6-v2"
+    assert drawing(figure).title == "Head 0 of encoder layer 0 · sentence-transformers/all-MiniLM-L6-v2"

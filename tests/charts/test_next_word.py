@@ -100,7 +100,7 @@ def test_the_picture_says_after_which_word_and_where_its_weights_come_from():
 
     assert texts(chart, "titles") == ["Next word after 'keys' (1) · story"]
     assert any(text.startswith("trained here: ") for text in texts(chart))
-    assert "changed: encoder layer 0 head 1 off" in texts(chart)
+    assert "changed: head 1 of encoder layer 0 off" in texts(chart)
 
 
 def test_what_cannot_be_asked_is_said():

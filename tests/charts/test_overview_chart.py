@@ -67,7 +67,7 @@ def test_a_head_that_is_off_says_so(record):
     rows = data(overview(record), "heads")
 
     off = [row["name"] for row in rows if row["state"].startswith("off")]
-    assert off == ["cross layer 1 head 3"]
+    assert off == ["head 3 of cross layer 1"]
     assert len(data(overview(record), "signs")) == 1
 
 

@@ -162,7 +162,7 @@ def test_the_picture_says_where_its_weights_come_from_and_what_was_changed():
 
     assert [row["text"] for row in data(chart, "titles")] == ["Step by step · story"]
     assert "pretrained weights" in said(chart)
-    assert "changed: encoder layer 0 head 1 off" in said(chart)
+    assert "changed: head 1 of encoder layer 0 off" in said(chart)
     with pytest.raises(InputError, match="predicts no words"):
         step_by_step(record_of(["the"]))
 

@@ -44,9 +44,9 @@ def test_the_json_of_edits_can_be_read():
     assert given.in_words() == (
         "built-in mask off",
         "mask: window (2 before, 0 after)",
-        "decoder layer 1 head 0 off",
-        "encoder layer 0 head 1 off",
-        "encoder layer 0 head 3 off",
+        "head 0 of decoder layer 1 off",
+        "head 1 of encoder layer 0 off",
+        "head 3 of encoder layer 0 off",
         "temperature 0.5",
         "scale 1",
         "bias: ALiBi",

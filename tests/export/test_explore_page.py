@@ -190,7 +190,7 @@ def test_what_is_not_there_is_said_in_one_sentence():
 
     for asked, sentence in (
         ({"sentence": 1}, "There is no sentence 1; there are 1, counted from 0."),
-        ({"head": 2}, "There is no head 2 at encoder layer 0; there are 2."),
+        ({"head": 2}, "There is no head 2 of encoder layer 0; there are 2."),
         ({"site": CROSS}, "'test' has no cross layer 0. It has: encoder layer 0."),
     ):
         with pytest.raises(InputError, match=f"^{re.escape(sentence)}$"):

@@ -39,14 +39,14 @@ def test_a_picture_for_a_paper_fits_a_column_with_text_of_8_points(words):
 
 def test_the_title_is_left_out_of_a_paper_alone():
     """What it says, and what was changed, is in the caption."""
-    title = "Head 0 · encoder layer 0"
+    title = "Head 0 of encoder layer 0"
 
     assert title not in re.sub("<[^>]*>", "", svg(FEW, "paper").split("</desc>")[1])
     for preset in ("slide", "web"):
         said = re.sub("<[^>]*>", "", svg(FEW, preset, off=True).split("</desc>")[1])
         assert title in said
         assert "random weights" in said
-        assert "changed: encoder layer 0 head 1 off" in said
+        assert "changed: head 1 of encoder layer 0 off" in said
 
 
 def test_a_paper_is_light():
@@ -116,9 +116,9 @@ def test_the_caption_says_model_text_layer_head_and_edits():
     off = Edits(heads_off=frozenset({(SITE, 1)}))
     plain, changed = (figures.head(record_of(FEW, edits=edits), SITE, 0).caption for edits in (Edits(), off))
 
-    about = "Head 0, encoder layer 0, test, random weights: shows the mechanics, not meaning, original model."
+    about = "Head 0 of encoder layer 0, test, random weights: shows the mechanics, not meaning, original model."
     assert plain == f"{about} Row: the word that looks; column: the word looked at. Text: “The cat sat”."
-    assert "changed: encoder layer 0 head 1 off" in changed
+    assert "changed: head 1 of encoder layer 0 off" in changed
     reads = "Row: the word just read, where the model predicts the next one; column: the word looked at."
     assert reads in figures.head(story_of(["the", "cat"], {"cat": 1.0}, {"sat": 1.0}), SITE, 0).caption
     assert "original" not in changed

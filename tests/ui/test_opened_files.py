@@ -100,7 +100,7 @@ def test_a_link_to_a_file_asks_for_it_and_then_applies(case):
     assert "alert" not in html(app)
     assert app.query_params["site"] == "d0"
     assert app.query_params["cell"] == "2.1"
-    assert any(one.label == "decoder layer 0 head 1 off" for one in app.button)
+    assert any(one.label == "head 1 of decoder layer 0 off" for one in app.button)
     assert "A change acts on this attention alone: the rest of the model is not in the file." in html(app)
     assert "No prediction after a change" in html(app)
 
@@ -255,7 +255,7 @@ def test_what_a_page_exports_opens_where_it_was_and_in_its_model(monkeypatch, na
     told = dict(app.query_params)
     of_run = {"as", "site", "show", "cell", "sort", "query", "b"}
     assert {one: other.query_params.get(one) for one in of_run} == {one: told.get(one) for one in of_run}
-    assert ("changed: decoder layer 0 head 1 off" in html(other)) == ("off" in link)
+    assert ("changed: head 1 of decoder layer 0 off" in html(other)) == ("off" in link)
     assert {"mask", "off"}.isdisjoint(other.query_params)
     button(other, "Open in its model").click().run()
     assert dict(other.query_params) == told

@@ -115,7 +115,7 @@ def test_what_a_browser_says_before_it_has_the_new_link_takes_nothing_back():
     app = opened(text="one two", off="e0.1")
     app.text_area(key="text").set_value("three").run()
     app.query_params["text"] = "one two"
-    button(app, "encoder layer 0 head 1 off").click().run()
+    button(app, "head 1 of encoder layer 0 off").click().run()
 
     assert app.text_area(key="text").value == "three"
     assert app.query_params["text"] == "three"
@@ -135,7 +135,7 @@ def test_a_head_that_is_off_is_named_and_can_be_put_back():
     assert "off" not in app.query_params
 
     press_eye(app, 1)
-    button(app, "encoder layer 0 head 1 off").click().run()
+    button(app, "head 1 of encoder layer 0 off").click().run()
 
     assert "off" not in app.query_params
     assert len(app.get("vega_lite_chart")) == 2
@@ -190,7 +190,7 @@ def test_a_link_restores_what_it_says():
     assert app.number_input(key="num_layers").value == 3
     assert app.number_input(key="mask window before").value == 4
     assert "(mean of all 2 heads, also those off)" in html(app)
-    assert button(app, "encoder layer 2 head 1 off")
+    assert button(app, "head 1 of encoder layer 2 off")
 
 
 @pytest.mark.parametrize(

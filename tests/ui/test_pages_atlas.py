@@ -33,7 +33,7 @@ def test_from_agreement_to_ten_examples_in_three_clicks(monkeypatch):
     app.button(key="find 0").click().run()
 
     assert "Which head looks back at the subject where a verb comes next?" in [one.label for one in app.button]
-    assert "Head 1 · decoder layer 1" in html(app)
+    assert "Head 1 of decoder layer 1" in html(app)
     assert len(examples(app)) == 10
     examples(app)[2].click().run()
     assert gone == ["Heads"]
@@ -54,7 +54,7 @@ def test_numbers_of_the_corpus_stand_beside_those_of_the_text():
     assert f"All pairs above {row['pairs_above']:.2f} were kept" in html(app)
     app.session_state["alike in atlases"] = True
     near = atlas.open(assets.path("atlas/story")).alike("decoder layer 0", 1, k=1).loc[0]
-    assert f"story · {near['site']} · head {near['head']}" in html(app.run())
+    assert f"story · head {near['head']} of {near['site']}" in html(app.run())
 
 
 def test_a_role_stands_with_its_number_and_how_often_it_fails():

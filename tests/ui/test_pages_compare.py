@@ -181,7 +181,7 @@ def test_another_model_is_compared_where_it_reads_the_same_text():
     """Not where it reads the French that it writes itself."""
     app = compare(b="model-translator")
 
-    assert "translator reads what it writes at decoder layer 1: B is its encoder layer 1 head 1." in html(app)
+    assert "translator reads what it writes at decoder layer 1: B is its head 1 of encoder layer 1." in html(app)
     assert "cannot be subtracted" not in html(app)
 
 
@@ -196,7 +196,7 @@ def test_models_that_read_other_tokens_stand_side_by_side():
 @pytest.mark.parametrize(
     ("link", "words"),
     [
-        ("head-e9.99", "There is no encoder layer 9 head 99"),
+        ("head-e9.99", "There is no head 99 of encoder layer 9"),
         ("step-17", "Step 17 was not kept"),
         ("model-no/such-model", "B cannot be the model"),
         ("model-story", "B cannot be the model"),

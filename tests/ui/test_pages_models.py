@@ -161,7 +161,7 @@ def test_a_link_restores_model_site_head_step_edits_and_figure():
 
     assert 'class="note' not in html(app)
     assert "Head 1 of cross layer 0" in html(app)
-    assert button(app, "cross layer 0 head 0 off")
+    assert button(app, "head 0 of cross layer 0 off")
     assert button(app, "the future not masked")
     assert app.select_slider(key="step").value == STEPS[-2]
     assert app.button_group(key="effect").value == "next word"

@@ -36,7 +36,7 @@ def test_it_opens_with_every_head_in_the_order_of_the_model():
     heads = [(s.site.kind, s.site.layer, h) for s in record.steps for h in range(s.num_heads)]
     assert shown(app) == heads
     app = opened(overview_page, model="translator")
-    assert "Head 3 · cross layer 1" in html(app)
+    assert "Head 3 of cross layer 1" in html(app)
     assert "looks at the English word" in html(app)
     assert f'<abbr title="{escape(MEANINGS["confidence"])}">{TITLES["confidence"]}</abbr>' in html(app)
 
@@ -77,7 +77,7 @@ def test_the_sentence_of_the_test_leads_to_the_head_that_matters_most():
     app.button(key="to what matters").click().run()
 
     assert "Head 1 of decoder layer 1 matters most here" in html(app)
-    assert "Head 1 · decoder layer 1" in html(app)
+    assert "Head 1 of decoder layer 1" in html(app)
     assert not [button for button in app.button if button.key == "to what matters"]
 
 
@@ -184,7 +184,7 @@ def test_many_texts_give_means_and_spreads_beside_the_text_at_hand():
     assert table["mean"].tolist() == pytest.approx(sorted(many["confidence"], reverse=True))
     assert (table["texts"] == 50).all()
     said = [
-        f"Head {row.head} · {row.kind} layer {row.layer}: confidence {row.here:.2f} on this text, over 50 texts "
+        f"Head {row.head} of {row.kind} layer {row.layer}: confidence {row.here:.2f} on this text, over 50 texts "
         f"{row.mean:.2f} ± {row.spread:.2f}"
         for row in table.itertuples()
     ]
@@ -263,6 +263,6 @@ def test_heads_that_look_at_a_phrase_are_listed_where_one_head_is_described():
 
     assert not app.exception
     assert "Attention on a phrase · from &#x27;b&#x27; (40)" in html(app)
-    assert "Most: layer 1 head 0 " in html(app)
+    assert "Most: head 0 of decoder layer 1 " in html(app)
     app.text_input(key="phrase").set_value("nowhere").run()
     assert "It is nowhere in the text." in html(app)

@@ -286,7 +286,7 @@ def test_a_head_says_what_it_looks_like_by_its_weights(folder, monkeypatch):
     assert said.format("0.90") in html(pretrained(model, text=CAT, site="e1", show="2"))
     assert said.format("0.70") in html(pretrained(model, text=CAT, site="e0", show="2"))
     card = pretrained(model, model_page, text=CAT)
-    assert [one.label for one in card.button if one.label.startswith("encoder")] == ["encoder layer 1, head 2"]
+    assert [one.label for one in card.button if " of encoder" in one.label] == ["Head 2 of encoder layer 1"]
 
 
 # Models with attention in code of their own
@@ -330,7 +330,7 @@ def test_what_a_link_changes_in_a_read_only_model_is_named_as_left_out(closed):
     link = {"off": "e0.1-e1.2", "mask": "window-1-0"}
     app = pretrained(closed, text=CAT, **link)
 
-    assert "Left out: mask: window (1 before, 0 after); encoder layer 0 head 1 off" in html(app)
+    assert "Left out: mask: window (1 before, 0 after); head 1 of encoder layer 0 off" in html(app)
     assert controls(app)["numbers"] == [True, True]
     assert 'class="says"' not in html(app)
     assert app.query_params["off"] == "e0.1-e1.2"
@@ -481,7 +481,7 @@ def test_a_link_restores_what_it_says_also_after_a_wait(folder):
     assert {name: app.query_params[name] for name in link} == link
     assert (app.session_state["state"][SENTENCE], app.session_state["state"][COLORS]) == (2, "logarithmic")
     assert button(app, "padding not masked")
-    assert button(app, "encoder layer 1 head 2 off")
+    assert button(app, "head 2 of encoder layer 1 off")
 
 
 def test_a_link_to_a_head_that_is_not_there_says_what_is(folder):

@@ -32,7 +32,7 @@ def test_a_refused_run_is_one_sentence(page, refusing):
     assert not app.exception
     assert html(app).count(WHY) == 1
     assert html(app).count('role="alert"') == 1
-    assert button(app, "encoder layer 0 head 1 off")
+    assert button(app, "head 1 of encoder layer 0 off")
 
     app.text_area(key="text").set_value("one taken sentence").run()
 

@@ -201,9 +201,9 @@ def test_tables_that_cannot_be_edited_are_refused():
     with pytest.raises(InputError, match="at most 1,000,000"):
         walk.with_edited(record, SMALL, SITE, 0, "query", table + math.inf)
     beyond = replace(SMALL, changes=(Change(SITE, 0, "query", 6, 0, 1.0),))
-    with pytest.raises(InputError, match="query of encoder layer 0 head 0 is 6 x 4; it has no row 6, column 0"):
+    with pytest.raises(InputError, match="query of head 0 of encoder layer 0 is 6 x 4; it has no row 6, column 0"):
         run(beyond)
-    with pytest.raises(InputError, match="There is no encoder layer 2 head 0 to edit"):
+    with pytest.raises(InputError, match="There is no head 0 of encoder layer 2 to edit"):
         replace(SMALL, changes=(Change(Site("encoder", 2), 0, "query", 0, 0, 1.0),))
 
 

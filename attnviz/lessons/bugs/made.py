@@ -99,7 +99,7 @@ class _Call:
             weights: the wrong ones, (B, H, Q, K).
         """
         both = self._shown(RIGHT, self.weights(right), right), self._shown(WRONG, weights, wrong)
-        where = f"{self.record.source} ({self.record.provenance}), {self.step.site}, head {self.head}"
+        where = f"{self.record.source} ({self.record.provenance}), {self.step.site.head(self.head)}"
         return Maps(*both, self.head, where, **more)
 
     def _shown(self, name: str, weights: Tensor, mask: Tensor | None) -> Record:

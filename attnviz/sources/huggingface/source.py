@@ -162,7 +162,7 @@ class HuggingFace(Source):
         for site, head in sorted(edits.heads_off):
             if head >= self.heads.get(site, 0):
                 has = f"there are {self.heads[site]}, counted from 0" if site in self.sites else "nor such a site"
-                raise InputError(f"There is no head {head} at {site}; {has}.")
+                raise InputError(f"There is no {site.head(head)}; {has}.")
         loaded = self.loaded
         self._check_room(sentences)
         with faults.unforeseen(f"{self.name} ({loaded.made_of})"):

@@ -106,7 +106,7 @@ _select = look.clicks("atlas", _show)
 
 def _head(at: Look, found: Atlas, row: pd.Series) -> None:
     """What a head does, with the evidence."""
-    large(common.HEAD_TITLE.format(head=at.head, site=at.site))
+    large(at.site.head(at.head).capitalize())
     if at.source.card and at.source.card.behavior(at.site, at.head):
         findings.of_head(at)
     for role in roles(row.to_dict() | {"texts": found.texts}):
@@ -128,8 +128,7 @@ def _more(at: Look, found: Atlas) -> None:
     curve = found.table("distances", at.site, at.number)
     if len(curve):
         drawn = {"dark": at.dark, "room": look.room()}
-        name = words.NAME_OF_HEAD.format(head=at.head, site=at.site)
-        figure = figures.distance_over_corpus(found.plan.model.name, name, curve, found.texts, **drawn)
+        figure = figures.distance_over_corpus(found.plan.model.name, at.site.head(at.head), curve, found.texts, **drawn)
         pictures.show(figure, "atlas distance", common.BY_DISTANCE)
     with pictures.folded(words.ALIKE, key="alike in atlases") as is_open:
         if is_open:

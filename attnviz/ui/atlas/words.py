@@ -15,8 +15,7 @@ HEAD = ("", "Mean over texts (95%)", "This text", "Middle half")
 MEAN, MIDDLE = "{mean:.2f} ({low:.2f} to {high:.2f})", "{low:.2f} to {high:.2f}"
 COUNTED_THE_SAME = "Each text counts the same; the interval is that of the mean."
 MIDDLE_HALF = "Middle half: of the texts, by this number."
-NAME_OF_HEAD = "head {head}, {site}"
-ALIKE, OTHER_HEAD, APART = "Heads like this one, in other models too", "{model} · {site} · head {head}", "Apart"
+ALIKE, OTHER_HEAD, APART = "Heads like this one, in other models too", "{model} · head {head} of {site}", "Apart"
 APART_MEANS = "Apart: how far their means over texts differ, in all shares from 0 to 1; 0 is the same."
 
 # Examples

@@ -21,7 +21,6 @@ from attnviz.metrics.beside import Side, written
 from attnviz.sources.base import Source
 from attnviz.ui.compare import words
 from attnviz.ui.shared import arrivals, cache, files, look, pretrained, state
-from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import PLACE, Look, Place, place_of, place_text
 from attnviz.ui.shared.setting import Setting, State, coded, kept, reader
 from attnviz.ui.shared.state import control
@@ -208,7 +207,7 @@ def _head(a: Look, other: Other, own: DeltaGenerator) -> Side:
 
 
 def _named(place: Place) -> str:
-    return common.HEAD_AT.format(site=place[0], head=place[1])
+    return place[0].head(place[1])
 
 
 def _another_head(a: Look) -> tuple[Site, int]:

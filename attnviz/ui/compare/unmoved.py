@@ -9,7 +9,6 @@ from attnviz.metrics.compare import first_moved
 from attnviz.sources import estimate
 from attnviz.ui.compare import words
 from attnviz.ui.shared import cache, look
-from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.text import in_words
 
@@ -27,5 +26,5 @@ def explained(at: Look) -> None:
     site, head = there
     in_words(words.MOVED_AT.format(why=why, site=site))
     behavior = {"icon": ":material/arrow_forward:", "on_click": look.look_at, "args": there}
-    name = words.COMPARE_HEAD.format(head=common.HEAD_AT.format(site=site, head=head))
+    name = words.COMPARE_HEAD.format(head=site.head(head))
     st.button(name, key="see moved", **behavior)

@@ -49,6 +49,6 @@ ALL_OTHERS, ONLY_HEAD = "This head against all others", "There is no other head 
 TOO_MANY = "{heads} heads of {tokens:,} tokens are too many to compare here ({pairs:,} pairs of cells)."
 COMPARE_ALL, COMPARING = "Compare all {heads} heads: this takes some seconds", "Comparing {heads} heads …"
 NOTHING_IN_COMMON = "No two heads have a row in common in which both look at something."
-HEAD_NAMES = "L1H0 is head 0 of layer 1. Click a head to compare it."
+HEAD_NAMES = "1.0 is head 0 of layer 1. Click a head to compare it."
 MATRIX, MATRIX_MEANS = "heads matrix", "Dark cells: heads that look alike; {tree}."
 DOTS, DOTS_MEAN = "heads map", "Each dot is a head; {distances}."

@@ -22,7 +22,6 @@ from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import LEAKS, TAB, Lab
 from attnviz.ui.masks.leaks import BEFORE, MEANT, PROMISE, WAS_MEANT
 from attnviz.ui.shared import cache, everything, look, mask, pictures, state
-from attnviz.ui.shared import words as common
 from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.setting import State, choice
@@ -124,8 +123,7 @@ def _wrong_reader(lab: Lab, mask: Mask) -> None:
             with st.container(width="content"):
                 pictures.take_away(_picture(lab, make(read, *lab.tokens, sentence=lab.sentence), key), key)
     if _ends(lab.record, lab.site, lab.number)[0] is not None:
-        head = common.HEAD_AT.format(site=lab.site, head=lab.number)
-        quiet(words.WEIGHTS_OF.format(head=head))
+        quiet(words.WEIGHTS_OF.format(head=lab.site.head(lab.number)))
 
 
 def _said(read: Handed, use: Callable[[], None]) -> None:

@@ -92,7 +92,7 @@ def _types(lab: Lab, mask: Mask) -> None:
     if lab.record.read_only:
         quiet(words.NOTHING_TO_MEASURE)
         return
-    quiet(words.FILLS_MEAN.format(head=common.HEAD_AT.format(site=lab.site, head=lab.number)))
+    quiet(words.FILLS_MEAN.format(head=lab.site.head(lab.number)))
     found = _outcomes(lab.record, lab.site, lab.number, lab.sentence, mask)
     _table(found)
     with pictures.folded(common.NUMBERS, "numbers fills") as is_open:

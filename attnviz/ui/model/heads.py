@@ -50,7 +50,7 @@ def _head(site: Site, head: int, key: str = "") -> None:
     behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {site} {head} {key}".strip()}
     behavior |= {"on_click": look.look_at, "args": (site, head)}
     with st.container(width=210):
-        if st.button(common.HEAD_OF.format(site=site, head=head), **behavior):
+        if st.button(site.head(head).capitalize(), **behavior):
             pages.go_to(pages.TITLES[0])
 
 

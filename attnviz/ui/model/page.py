@@ -24,7 +24,7 @@ from attnviz.ui.shared.setting import State, read
 from attnviz.ui.shared.text import Markup, block, heading, large, plain, quiet, table, title
 
 ABOUT_THE_MODEL = """<style>[data-testid="stLayoutWrapper"]:is(:has(> .st-key-where), :has(> .st-key-line)),
-.st-key-mask-menu {display: none;}</style>"""
+.st-key-mask-menu, .st-key-row-two > .stElementContainer:has(.fold) {display: none;}</style>"""
 """A card is of the model as it is: no layer, head, mask or change is chosen above it."""
 
 

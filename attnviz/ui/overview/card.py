@@ -25,7 +25,7 @@ def of_head(at: Look, known: Numbers) -> None:
     """What the framed head looks like on this text, what is known of it, and its numbers."""
     row = known.row((at.site, at.head))
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chosen"):
-        large(common.HEAD_TITLE.format(head=at.head, site=at.site))
+        large(at.site.head(at.head).capitalize())
         if st.button(words.OPEN_HEAD, key="open head", icon=":material/arrow_forward:"):
             look.look_at(at.site, at.head)
             pages.go_to(pages.TITLES[0])

@@ -18,7 +18,6 @@ from attnviz.ui.overview.every import select
 from attnviz.ui.overview.numbers import TITLES, asked, head_of, numbers
 from attnviz.ui.overview.tables import height
 from attnviz.ui.shared import cache, cores, everything, look, pictures, runs, state
-from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
@@ -109,7 +108,7 @@ def _said(at: Look, table: pd.DataFrame, title: str, count: int) -> str:
     """Whether the framed head does on this text what it does on others."""
     framed = (table["kind"] == at.site.kind) & (table["layer"] == at.site.layer) & (table["head"] == at.number)
     row = table[framed].iloc[0]
-    head, title = common.HEAD_TITLE.format(head=at.number, site=at.site), f"{title[:1].lower()}{title[1:]}"
+    head, title = at.site.head(at.number).capitalize(), f"{title[:1].lower()}{title[1:]}"
     if row[["here", "mean", "spread"]].isna().any():
         return words.NOT_KNOWN.format(head=head, number=title)
     near = texts.is_typical(row["here"], row["mean"], row["spread"])

@@ -288,9 +288,9 @@ def _heads_off(edits: Edits) -> None:
     """A chip for each layer with heads off, with as many of their numbers as there is room for."""
     for site in sorted({site for site, _ in edits.heads_off}):
         heads = sorted(edits.off(site))
-        text, numbers = words.HEAD_OFF if len(heads) == 1 else words.HEADS_OFF, ", ".join(map(str, heads))
-        room = LONGEST_CHIP - len(text.format(site=site, heads=""))
-        _chip(text.format(site=site, heads=_cut(numbers, room)), _with_off, site, (), key=f"chip {site}")
+        label, numbers = words.HEADS_OFF.format(heads=site.head(*heads)), ", ".join(map(str, heads))
+        label = label.replace(numbers, _cut(numbers, LONGEST_CHIP - len(label) + len(numbers)))
+        _chip(label, _with_off, site, (), key=f"chip {site}")
 
 
 def _is_built_in(source: Source, edits: Edits, on: Sequence[tuple[int, Entry]], entry: Entry) -> bool:

@@ -70,8 +70,6 @@ def points(found: Behavior) -> str:
 
 def link(found: Behavior, key: str) -> None:
     """A button that leads to the first head of a finding."""
-    text = words.HEAD_OF if len(found.heads) == 1 else words.HEADS_OF
-    heads = ", ".join(map(str, found.heads))
     behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"to {key}"}
     behavior |= {"on_click": look.look_at, "args": (found.site, found.heads[0])}
-    st.button(text.format(site=found.site, head=heads, heads=heads), **behavior)
+    st.button(found.site.head(*found.heads).capitalize(), **behavior)

@@ -218,8 +218,8 @@ if (!window.attnvizWalk) {
       if (spoken.textContent === text) spoken.textContent = "";
     }
   };
-  const screens = {".st-key-narrow-screen input": matchMedia("(max-width: 640px)"),
-                   ".st-key-half-screen input": matchMedia("(max-width: 1240px)")};
+  const phone = matchMedia("(max-width: 640px)"), half = matchMedia("(max-width: 1240px)");
+  const screens = {".st-key-narrow-screen input": phone, ".st-key-half-screen input": half};
   const tell = () => {  // the server draws maps that fit
     for (const [key, media] of Object.entries(screens)) {
       const box = document.querySelector(key);
@@ -227,11 +227,21 @@ if (!window.attnvizWalk) {
     }
   };
   for (const media of Object.values(screens)) media.addEventListener("change", tell);
+  const rerun = {key: "r", code: "KeyR", keyCode: 82, bubbles: true};
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTimeout(() => {  // charts have their colors
+    document.body.dispatchEvent(new KeyboardEvent("keydown", rerun));  // from the server: Streamlit's own key asks it again
+  }, 100));
+  const folds = document.getElementsByClassName("fold");
+  const unfold = () => {  // on a phone the line "Controls" shows the model, too; a page without that line shows it always
+    const isOpen = phone.matches && (folds[0]?.offsetParent ? folds[0].open : !!document.querySelector('[data-test-script-state="notRunning"]'));
+    document.documentElement.toggleAttribute("data-controls", isOpen);
+  };
+  document.addEventListener("toggle", unfold, true);
   let waits = false;
   new MutationObserver(() => {
     if (waits) return;
     waits = true;
-    requestAnimationFrame(() => { waits = false; ready(); opened(); tell(); busy(); typed(); explain(); });
+    requestAnimationFrame(() => { waits = false; ready(); opened(); tell(); unfold(); busy(); typed(); explain(); });
   }).observe(document.body, {childList: true, subtree: true, characterData: true, attributes: true, attributeFilter: ["data-stale"]});
   ready();
 }

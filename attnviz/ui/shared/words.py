@@ -5,9 +5,7 @@
 BACK, NEXT, QUERY, HANDOUT, EVIDENCE = "Back", "Next", "Query", "Handout", "Evidence"
 PAGES, PARTS, PICTURE = "Pages", "Parts of the page", "Picture"
 CANCEL, CLOSE, UNDO, REDO = "Cancel", "Close", "Undo", "Redo"
-HEAD_TITLE = "Head {head} · {site}"
 X_AXIS, Y_AXIS, BY_DISTANCE = "X axis", "Y axis", "by distance"
-HEAD_AT, HEAD_OF, HEADS_OF = "{site} head {head}", "{site}, head {head}", "{site}, heads {heads}"
 
 # The input bar: model, file, text, examples
 
@@ -52,7 +50,7 @@ FOR_PAIRS = ("a pair of texts", "The cat sat on the mat. ||| It was tired.")
 
 MODELS = {
     "translator": "Translates English to French: see which word comes from which. Trained here, {size}.",
-    "story": "Predicts the next word of a small story: see what “it” refers to. Trained here, {size}.",
+    "story": "Predicts the next word of a small story: see which word it looks at to write “it”. Trained here, {size}.",
     "induction": "Repeats what it has read before: see two heads copy together. Trained here, {size}.",
     "constructed": "Heads set by hand: see what clear patterns look like. Not trained, {size}.",
     "scratch": "Random weights of any size: see how masks and softmax work. They mean nothing.",
@@ -182,7 +180,7 @@ NOT_MASKED = {
     "both": "the future and padding not masked",
 }
 ROWS_GET = "fully masked rows: {policy}"
-HEAD_OFF, HEADS_OFF = "{site} head {heads} off", "{site} heads {heads} off"
+HEADS_OFF = "{heads} off"
 ACTIVE_HEADS = "Active heads"
 ALL, NONE, INVERT = "all", "none", "invert"
 
@@ -284,7 +282,7 @@ CLAIM = "See where each attention head looks, and what breaks when you change it
 LEARN = "Course"
 READ_A_MAP, HIDE_THE_FUTURE, SWITCH_OFF = "Read a map", "Hide the future", "Switch off a head"
 BECAUSE = "The cat sat on the mat because it was tired"
-ASK_BECAUSE = "A row shows where one word looks: “because” looks most at “cat”. Where does “was” look?"
+ASK_BECAUSE = "Row “because”: to predict “it”, the head looks most at “cat”. Where does it look in row “was”?"
 TIRED = "The mouse sat on the mat because it was tired."
 ASK_FUTURE = "In this translator each English word now sees only those before it. Which French words change?"
 NOTHING_HIDDEN = "Nothing is hidden now, and the translation is as before."

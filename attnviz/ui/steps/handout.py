@@ -47,7 +47,7 @@ def page(at: Walk, every: tuple[Stage, ...]) -> bytes:
     at = replace(at, dark=False)
     text = shown(at.record.sentences[at.sentence].text, 200).replace("␣", " ")
     changed = at.record.edits.in_words() + at.knobs.in_words
-    lead = [f"“{text}”", words.OF_HEAD.format(model=in_title(at.record.source), site=at.site, head=at.head)]
+    lead = [f"“{text}”", words.OF_HEAD.format(model=in_title(at.record.source), head=at.site.head(at.head))]
     lead += [words.CHANGES.format(changes=", ".join(changed))] if changed else []
     return handout(words.HANDOUT_TITLE, lead, [Section(*one) for one in sections(at, every)])
 

@@ -76,7 +76,7 @@ CHANGED, FIRST_CHANGED = "that changed", "first that changed"
 
 HANDOUT_HOLDS = "Every step, the query in full, the scale and the cost: an HTML file to read, hand out or print as PDF."
 HANDOUT_TITLE = "Attention, step by step"
-OF_HEAD, CHANGES = "{model}: {site}, head {head}.", "Changed: {changes}."
+OF_HEAD, CHANGES = "{model}: {head}.", "Changed: {changes}."
 SHAPE, QUERY_IN_FULL, WHAT_IT_COSTS = "Shape: {shape}.", "Query {position}, {query}, in full", "What it costs"
 
 # Why there is each step, and what tutorials get wrong

@@ -316,7 +316,7 @@ def test_a_head_that_a_site_does_not_have_is_refused(opened):
     assert model.num_heads == 4
     assert {site.kind for site in model.sites} == {"encoder", "decoder", "cross"}
     run(model, edits=Edits(heads_off={(Site("encoder", 1), 3), (Site("cross", 1), 1)}))
-    with pytest.raises(InputError, match=r"^There is no head 3 at decoder layer 1; there are 2, counted from 0\."):
+    with pytest.raises(InputError, match=r"^There is no head 3 of decoder layer 1; there are 2, counted from 0\."):
         run(model, edits=Edits(heads_off={(Site("decoder", 1), 3)}))
 
 
