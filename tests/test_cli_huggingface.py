@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -223,17 +224,17 @@ def test_a_model_says_of_itself_what_it_is(run, folder):
     parameters = sum(one.numel() for one in api.load(folder("BertForSequenceClassification")).loaded.model.parameters())
     for part in (
         "BertForSequenceClassification (pretrained)\n",
-        "what it does:     classifies\n",
+        "what it does: classifies\n",
         "float32 on cpu",
         "16 tokens",
         "3: glad, sad, ",
         "masks, heads, scale, temperature",
-        f"parameters:       {parameters:,}\n",
-        "encoder layers:   2\n",
-        "heads per layer:  3\n",
+        f"parameters: {parameters:,}\n",
+        "encoder layers: 2\n",
+        "heads per layer: 3\n",
         "files on this machine",
     ):
-        assert part in out
+        assert part in re.sub(" +", " ", out)
     assert "\u202e" not in out
 
 

@@ -276,7 +276,7 @@ def test_a_card_says_what_was_measured_and_how(run):
     for part in (
         "Seen once.",
         "12.5%  of 100 sentences are right  (goal 90%)",
-        "python -m tiny",
+        "Measured before it shipped, on texts that training never used:",
         "12,345  parameters",
     ):
         assert part in out

@@ -186,18 +186,21 @@ class Source(ABC):
         return str(site)
 
     def described(self) -> list[tuple[str, str]]:
-        """Its facts in pairs of what and how much; empty if it says nothing of itself."""
+        """Its sizes, and its facts if it has some, in pairs of what and how much."""
         known = self.facts
-        if known is None:
-            return []
         layers = Counter(site.kind for site in self.sites)
         heads = "heads per layer" if len(set(self.heads.values())) == 1 else "heads of a layer, at most"
+        sizes = [
+            *((f"{kind} layers", f"{count:,}") for kind, count in layers.items()),
+            (heads, f"{self.num_heads:,}"),
+            ("numbers for each token (d_model)", f"{self.d_model:,}"),
+        ]
+        if known is None:
+            return sizes
         return [
             ("class", known.made_of),
             ("what it does", known.does),
-            *((f"{kind} layers", f"{count:,}") for kind, count in layers.items()),
-            (heads, f"{self.num_heads:,}"),
-            ("d_model", f"{self.d_model:,}"),
+            *sizes,
             ("parameters", f"{known.parameters:,}"),
             ("tokens it knows", f"{known.vocabulary:,}"),
             ("longest text", f"{known.longest:,} tokens" if known.longest else "it names no limit"),

@@ -27,7 +27,8 @@ class Behavior:
     Attributes:
         does: a clause ("looks at ...").
         evidence: a sentence with numbers.
-        rates: of each head, how often its largest weight is there, or the share of its weight that is.
+        rates: of each head, in what share of the rows its largest weight is there; none if that was not measured.
+        shares: of each head, the share of its weight that is there; none if that was not measured.
         chance: the same for a head that looks by chance; None if that was not measured.
         off, on: how much the model gets right with each head off, and with all on; none if that was not measured.
     """
@@ -37,6 +38,7 @@ class Behavior:
     does: str
     evidence: str
     rates: tuple[float, ...] = ()
+    shares: tuple[float, ...] = ()
     chance: float | None = None
     off: tuple[float, ...] = ()
     on: float | None = None
@@ -48,10 +50,11 @@ class Card:
 
     Attributes:
         title, does: a name for people, and one sentence.
-        made: how the weights came to be, with the command that makes them again and the minutes it takes.
+        made: how the weights came to be, and the minutes it took.
         trained_on: what it has read.
         sizes: numbers by their names.
-        measured: with the `command` that measures them.
+        measured: after the last step of the training, on what it was not trained on.
+        command: what measures and trains it again, in a folder of the source, a line each.
         behaviors: which heads do what.
         cannot: sentences.
         examples: texts in its vocabulary; the first is the one it opens with.
@@ -112,7 +115,7 @@ def _measure(what: str, value: float, goal: float | None) -> Measure:
 
 
 def _behavior(kind: str, layer: int, heads: list[int], does: str, known: str, **numbers: Any) -> Behavior:
-    each = {name: tuple(map(_share, _list(numbers.pop(name, [])))) for name in ("rates", "off")}
+    each = {name: tuple(map(_share, _list(numbers.pop(name, [])))) for name in ("rates", "shares", "off")}
     if any(shares and len(shares) != len(heads) for shares in each.values()):
         raise ValueError
     each |= {name: None if share is None else _share(share) for name, share in numbers.items()}

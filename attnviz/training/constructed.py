@@ -98,7 +98,7 @@ def card(sentences: int) -> dict[str, Any]:
         "sizes": {
             "layers": len(build().sites),
             "heads per layer": build().num_heads,
-            "d_model": build().stack.layers[0].attention.w_q.in_features,
+            "numbers for each token (d_model)": build().stack.layers[0].attention.w_q.in_features,
             "weights": sum(weight.numel() for weight in build().parameters()),
         },
         "measured": [
@@ -107,7 +107,7 @@ def card(sentences: int) -> dict[str, Any]:
             for place, (_, what) in PATTERNS.items()
             for layer, head in [place]
         ],
-        "command": "make evidence",
+        "command": "make evidence MODEL=constructed",
         "findings": [
             {
                 "kind": "decoder",
@@ -116,7 +116,7 @@ def card(sentences: int) -> dict[str, Any]:
                 "does": f"looks at {what}",
                 "known": known(least(place)),
             }
-            | {"rates": [least(place)], "chance": None, "off": [], "on": None}
+            | {"shares": [least(place)], "chance": None, "off": [], "on": None}
             for place, (_, what) in PATTERNS.items()
             for layer, head in [place]
         ],

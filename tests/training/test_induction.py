@@ -162,7 +162,7 @@ def test_the_shipped_card_says_what_a_fresh_measurement_says():
         assert [old[name] for name in ("kind", "layer", "heads", "does")] == [
             new[name] for name in ("kind", "layer", "heads", "does")
         ]
-        for name in ("rates", "off"):
+        for name in ("shares", "off"):
             assert old[name] == pytest.approx(new[name], abs=0.02)
 
 

@@ -396,13 +396,13 @@ def test_a_card_that_opens_with_a_site_that_is_not_there_opens_with_the_first(mo
 
 
 def test_the_model_page_says_what_is_known():
-    """Numbers with their goals, the command that measures them, findings, limits, and the learning curve."""
+    """Numbers with their goals, the commands that measure them, folded, findings, limits, and the learning curve."""
     app = opened(model_page, model="translator")
 
     assert CARD.title in html(app)
     for measure in CARD.measured:
         assert f">{percent(measure.value)}<" in html(app)
-    assert app.code[0].value == CARD.command
+    assert f">{CARD.command}</pre></details>" in html(app)
     heads = [found for found in CARD.behaviors for _ in found.heads]
     assert len([b for b in app.button if b.key and b.key.startswith("to ")]) == len(heads)
     for found in heads:

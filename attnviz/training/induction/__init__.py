@@ -59,8 +59,8 @@ def card(sentences: int) -> dict[str, Any]:
         "title": "Repetition",
         "does": "Reads words in any order, and knows the next one when it has read the same words before.",
         "made": (
-            f"Trained here from random weights with `make train MODEL={RECIPE.name}`: {RECIPE.steps:,} steps of "
-            f"{BATCH} texts, {learning['minutes']:g} minutes on one core."
+            f"Trained here from random weights: {RECIPE.steps:,} steps of {BATCH} texts, "
+            f"{learning['minutes']:g} minutes on one core."
         ),
         "trained_on": (
             f"Texts of {LONGEST} words drawn at random from {len(VOCABULARY.words)}: first some words that lead "
@@ -71,7 +71,7 @@ def card(sentences: int) -> dict[str, Any]:
             "words": len(VOCABULARY.words),
             "layers": RECIPE.config.num_layers,
             "heads per layer": RECIPE.config.num_heads,
-            "d_model": RECIPE.config.d_model,
+            "numbers for each token (d_model)": RECIPE.config.d_model,
             "longest text, in tokens": LONGEST,
             "weights": sum(weight.numel() for weight in model.parameters()),
         },
@@ -88,7 +88,7 @@ def card(sentences: int) -> dict[str, Any]:
                 "goal": 0.9,
             },
         ],
-        "command": "make evidence",
+        "command": f"make evidence MODEL={RECIPE.name}\nmake train MODEL={RECIPE.name}",
         "findings": findings(model, drawn, found, right),
         "cannot": [
             "It knows no grammar and no meaning: where no passage is said again, it has no idea what comes next.",
@@ -126,7 +126,7 @@ def findings(model: nn.Module, drawn: list[Drawn], found: Measured, right: float
             f"would put {before:.1%}. Switched off, {blind:.1%} of the words said again are guessed right "
             f"instead of {right:.1%}, because the induction heads in layer 1 lose what they look for: their weight on "
             f"it falls to {each(cut.prefix, induction)}.",
-            {"rates": [found.previous[found.behind]], "chance": before, "off": [blind], "on": right},
+            {"shares": [found.previous[found.behind]], "chance": before, "off": [blind], "on": right},
         ),
         finding(
             induction,
@@ -134,7 +134,7 @@ def findings(model: nn.Module, drawn: list[Drawn], found: Measured, right: float
             f"{texts}, where a passage is said again, {each(found.prefix, induction)} of the weight is there; an even "
             f"look would put {alike:.1%} there. With one such head off, {either} of those words are still guessed "
             f"right, with all of them off {without(*induction):.1%} instead of {right:.1%}.",
-            {"rates": [found.prefix[head] for head in induction], "chance": alike, "off": alone, "on": right},
+            {"shares": [found.prefix[head] for head in induction], "chance": alike, "off": alone, "on": right},
         ),
     ]
     further = [head for head in found.before_that if found.before_that[head] >= 0.3]
@@ -145,7 +145,7 @@ def findings(model: nn.Module, drawn: list[Drawn], found: Measured, right: float
             f"{texts}, {found.before_that[head]:.1%} of its weight is on the word two before, the rest is spread. It "
             f"helps a little: switched off, {share:.1%} of the words said again are guessed right instead of "
             f"{right:.1%}.",
-            {"rates": [found.before_that[head]], "chance": None, "off": [share], "on": right},
+            {"shares": [found.before_that[head]], "chance": None, "off": [share], "on": right},
         )
         for head in further
         for share in [without(head)]

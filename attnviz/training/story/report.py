@@ -37,7 +37,7 @@ def card(model: LanguageModel, found: Measured, *, name: str, steps: int, batch:
         "title": "Short stories",
         "does": "Continues short English stories word by word, and keeps track of who and what they are about: verbs"
         " and pronouns agree with a subject several words back.",
-        "made": f"Trained from random weights with `make train MODEL={name}`: {steps:,} steps of {batch} stories,"
+        "made": f"Trained from random weights: {steps:,} steps of {batch} stories,"
         f" {learning['minutes']:g} minutes on one CPU core. It was only taught to predict the next word; no head was"
         " told where to look.",
         "trained_on": f"Stories of one to four sentences, drawn by rule from {len(VOCABULARY.words)} words that this"
@@ -47,7 +47,7 @@ def card(model: LanguageModel, found: Measured, *, name: str, steps: int, batch:
         f" {pairs:.1f}.",
         "sizes": _sizes(model),
         "measured": _measured(found),
-        "command": "make evidence",
+        "command": f"make evidence MODEL={name}\nmake train MODEL={name}",
         "findings": _findings(found, model.config.num_layers - 1),
         "cannot": _cannot(found, model),
         "examples": list(EXAMPLES),
@@ -62,7 +62,7 @@ def _sizes(model: LanguageModel) -> dict[str, int]:
         "parameters": sum(weights.numel() for weights in model.parameters()),
         "layers": config.num_layers,
         "heads per layer": config.num_heads,
-        "d_model": config.d_model,
+        "numbers for each token (d_model)": config.d_model,
         "d_k": config.d_model // config.num_heads,
         "d_ff": config.d_ff,
         "words": len(VOCABULARY.words),

@@ -85,15 +85,15 @@ def card(sentences: int) -> dict[str, Any]:
         "name": RECIPE.name,
         "title": "English to French",
         "does": "An encoder reads an English sentence; a decoder writes it in French word by word, looking back at it.",
-        "made": f"Trained from scratch with `make train MODEL={RECIPE.name}`: {RECIPE.steps:,} batches of {BATCH}"
-        f" sentence pairs, {learning['minutes']:g} minutes on one CPU core. It was trained to predict the next French"
+        "made": f"Trained from random weights: {RECIPE.steps:,} batches of {BATCH} sentence pairs,"
+        f" {learning['minutes']:g} minutes on one CPU core. It was trained to predict the next French"
         " word, and never shown which word translates which.",
         "trained_on": "Sentence pairs drawn by rule from a grammar and word lists that this project wrote, with"
         f" {len(ENGLISH.words)} English and {len(FRENCH.words)} French words; one sentence in ten is never trained on."
         " Because the rules make both sentences at once, it is known which word translates which.",
         "sizes": _sizes(found.model),
         "measured": _measured(found),
-        "command": "make evidence",
+        "command": f"make evidence MODEL={RECIPE.name}\nmake train MODEL={RECIPE.name}",
         "findings": _findings(found),
         "cannot": _cannot(found),
         "examples": list(EXAMPLES),
@@ -109,7 +109,7 @@ def _sizes(model: EncoderDecoder) -> dict[str, int]:
         "encoder layers": config.num_layers,
         "decoder layers": config.num_layers,
         "heads per layer": config.num_heads,
-        "d_model": config.d_model,
+        "numbers for each token (d_model)": config.d_model,
         "d_k": config.d_model // config.num_heads,
         "English words": len(ENGLISH.words),
         "French words": len(FRENCH.words),

@@ -68,7 +68,7 @@ def _places() -> tuple[DeltaGenerator, DeltaGenerator]:
 def _behaviors(source: Source) -> None:
     """What heads of the model are known to do; a click leads to the head and its examples."""
     every = source.card.behaviors if source.card and source.step is None else ()
-    clearest = {one.does: one for one in sorted(every, key=lambda one: max(one.rates, default=0))}
+    clearest = {one.does: one for one in sorted(every, key=lambda one: max((*one.rates, *one.shares), default=0))}
     with st.container(gap="xsmall", key="questions"):
         for i, does in enumerate(dict.fromkeys(one.does for one in every)):
             _behavior(clearest[does], i)

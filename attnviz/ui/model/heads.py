@@ -18,16 +18,16 @@ from attnviz.ui.shared.text import heading, plain, quiet
 def table_of(card: Card) -> None:
     """A row for each head with a finding; the head that the model opens with comes first."""
     rows = [(found, i) for found in card.behaviors for i in range(len(found.heads))]
-    by_chance = any(found.chance is not None for found, _ in rows)
-    columns = [name for name in words.COLUMNS if by_chance or name != words.CHANCE]
-    kind = "role" if by_chance else "role no-chance"
+    every = [_numbers(found, i) for found, i in rows]
+    columns = [name for name in words.COLUMNS if any(name in numbers for numbers in every)]
+    kind = {1: "role one", 2: "role two"}.get(len(columns), "role")
     with st.container(gap=None, key="roles"):
         st.html(f'<div class="{kind} top"><b>{words.ROLE}</b>{"".join(f"<b>{name}</b>" for name in columns)}</div>')
         for found, i in sorted(rows, key=lambda row: (row[0].site, row[0].heads[row[1]]) != card.opens):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 _head(found.site, found.heads[i])
                 st.html(_row(found, i, columns, kind))
-    quiet(words.MEANING)
+    quiet(" ".join(words.MEANING[name] for name in columns if name in words.MEANING), words.CLICK_A_HEAD)
 
 
 def by_weights(at: Look) -> None:
@@ -54,16 +54,19 @@ def _head(site: Site, head: int, key: str = "") -> None:
             pages.go_to(pages.TITLES[0])
 
 
+def _numbers(found: Behavior, i: int) -> dict[str, str]:
+    """What was measured of a head, by the name of its column."""
+    shares = {words.OFTEN: found.rates[i : i + 1], words.WEIGHT: found.shares[i : i + 1]}
+    numbers = {name: percent(*share) for name, share in shares.items() if share}
+    numbers |= {} if found.chance is None else {words.CHANCE: percent(found.chance)}
+    known = found.off and found.on is not None
+    return numbers | ({words.ACCURACY: f"{percent(found.on)} → {percent(found.off[i])}"} if known else {})
+
+
 def _row(found: Behavior, i: int, columns: list[str], kind: str) -> str:
     """Role and what was measured; below, folded, the evidence."""
-    rate = percent(found.rates[i]) if found.rates else "–"
-    chance = "–" if found.chance is None else percent(found.chance)
-    right = f"{percent(found.on)} → {percent(found.off[i])}" if found.off and found.on is not None else "–"
-    cells = "".join(
-        f"<span><small>{name}</small>{escape(cell)}</span>"
-        for name, cell in zip(words.COLUMNS, (rate, chance, right), strict=True)
-        if name in columns
-    )
+    numbers = _numbers(found, i)
+    cells = "".join(f"<span><small>{name}</small>{escape(numbers.get(name, '–'))}</span>" for name in columns)
     does = f"{found.does[:1].upper()}{found.does[1:].rstrip('. ')}"
     evidence = (
         f"<details><summary>{common.EVIDENCE}</summary><ul class='evidence'>{findings.points(found)}</ul></details>"

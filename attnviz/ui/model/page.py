@@ -1,6 +1,5 @@
 """The card of the chosen model: what it is, how well it does, what its heads do, and what it cannot do."""
 
-import re
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -21,7 +20,7 @@ from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import State, read
-from attnviz.ui.shared.text import Markup, block, heading, large, plain, quiet, table, title
+from attnviz.ui.shared.text import Markup, block, details, heading, large, plain, quiet, table, title
 
 ABOUT_THE_MODEL = """<style>[data-testid="stLayoutWrapper"]:is(:has(> .st-key-where), :has(> .st-key-line)),
 .st-key-mask-menu, .st-key-row-two > .stElementContainer:has(.fold) {display: none;}</style>"""
@@ -118,8 +117,8 @@ def _card(source: Source, card: Card) -> None:
             heading(words.HOW_WELL)
             rows = [(one.what, percent(one.value), _goal(one)) for one in card.measured]
             table(rows, words.MEASURED, numbers=(1,))
-            quiet(words.MEASURED_WITH)
-            st.code(card.command, language=None, wrap_lines=True)
+            quiet(words.WHEN)
+            details(words.AGAIN, card.command)
             heading(words.CANNOT)
             _items(card.cannot)
         with st.container(key="card made"):
@@ -128,7 +127,7 @@ def _card(source: Source, card: Card) -> None:
                 _curve(source, card)
             heading(words.TRAINED_ON)
             _paragraph(card.trained_on)
-            quiet(re.sub("`(.*?)`", r"“\1”", card.made).rstrip(". ") + ".")
+            quiet(card.made)
             heading(words.SIZES)
             table([(name, f"{number:,}") for name, number in card.sizes.items()], numbers=(1,))
 

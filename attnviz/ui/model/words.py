@@ -4,7 +4,9 @@ NOT_SHOWN = "Not shown: {what}."
 FOUND, CANNOT, NO_OTHER_TEXT = "What the check found", "What it cannot do", "It reads no other text."
 OPEN_IN_MODEL, CLOSE, ALL_HEADS = "Open in its model", "Close this file", "Look at all its heads"
 PRETRAINED = "A pretrained model of Hugging Face. What its heads do was not measured here."
-HEADS_DO, HOW_WELL, MEASURED_WITH = "What its heads do", "How well it does", "Measured with:"
+HEADS_DO, HOW_WELL = "What its heads do", "How well it does"
+WHEN = "Measured before it shipped, on texts that training never used: these numbers do not follow your text."
+AGAIN = "Commands that measure and train it again, in a folder of the source"
 MEASURED = ("what was measured", "share", "goal")
 HOW_LEARNED, TRAINED_ON, SIZES = "How it learned", "What it was trained on", "Sizes"
 CURVE = (
@@ -15,11 +17,14 @@ REACHED, NOT_REACHED = "{goal}, reached", "{goal}, not reached"
 
 # The table of heads
 
-ROLE, CHANCE = "Role", "By chance"
-COLUMNS = ("Rate", CHANCE, "Accuracy, on → off")
-MEANING = (
-    "Rate: how often the head's largest weight is where its role says, or the share of its weight that is there. "
-    "Accuracy: what the model gets right with all heads on, and with this one off. Click a head to open it."
-)
+ROLE, OFTEN, WEIGHT, CHANCE, ACCURACY = "Role", "How often", "Weight there", "By chance", "Accuracy, on → off"
+COLUMNS = (OFTEN, WEIGHT, CHANCE, ACCURACY)
+MEANING = {
+    OFTEN: "How often: in what share of the rows the head's largest weight is where its role says.",
+    WEIGHT: "Weight there: the share of the head's weight that is where its role says.",
+    CHANCE: "By chance: the same for a head that looks anywhere.",
+    ACCURACY: "Accuracy: what the model gets right with all heads on, and with this one off.",
+}
+CLICK_A_HEAD = "Click a head to open it on the page Heads."
 BY_WEIGHTS = "What its heads look like by their weights"
 CLEAREST = "The clearest head of each role. Weights do not show importance: test it on Overview."

@@ -71,6 +71,11 @@ def quiet(*texts: str) -> None:
     st.html("".join(block_html(text, "quiet") for text in texts))
 
 
+def details(title: str, code: str) -> None:
+    """Code that few look for, folded by the browser alone."""
+    st.html(f'<details class="again"><summary>{plain(title)}</summary>{block_html(code, "printout", "pre")}</details>')
+
+
 def title(text: str) -> None:
     """What a page of text is about."""
     block(text, "heading", "h2")
