@@ -190,7 +190,7 @@ def _by_distance(block: Block) -> torch.Tensor:
 def _pairs(block: Block, tokens: Tokens, texts: np.ndarray, most: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """The rows of each head whose strongest key may make a pair and has most weight: text, head, query, key, weight and
     one number of head and both tokens; and of each head the largest weight of the others."""
-    weight, key = block.strongest
+    weight, key = block.weights.max(-1)
     chosen = block.counted & (weight > 0) & may_pair(block, key[..., None])[..., 0]
     flat = weight.where(chosen, 0).transpose(0, 1).flatten(1)  # (H, B R)
     found, at = flat.topk(min(most + 1, flat.shape[1]))
@@ -222,7 +222,8 @@ def _strongest(pairs: tuple[np.ndarray, ...], most: int) -> tuple[tuple[np.ndarr
     """Of every two tokens the pair with most weight, of equal ones the first, and of these the most of each head; and
     those that are then left."""
     text, _, query, _, weight, _ = pairs
-    pairs = [one[np.lexsort((query, text, -weight))] for one in pairs]
+    order = np.lexsort((query, text, -weight))
+    pairs = [one[order] for one in pairs]
     _, first = np.unique(pairs[-1], return_index=True)
     first = np.sort(first)
     first = first[np.argsort(pairs[1][first], kind="stable")]

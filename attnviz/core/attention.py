@@ -24,8 +24,11 @@ from attnviz.core.progress import tell
 from attnviz.core.scoring import ALL, Area, Scoring
 from attnviz.core.shapes import check_broadcast, check_shapes, with_one_head
 
-BLOCK = 2**22
-"""How many scores `attend` holds at once (16 MB of float32)."""
+BLOCK = 2**19
+"""How many scores `attend` holds at once: 2 MB of float32, which stay in a processor's cache."""
+
+ON_DEVICE = 2**22
+"""How many where a device, not the processor, computes them: each block is started by itself there."""
 
 STRETCH = 2048
 """Keys that a named mask is asked about at once, whether it blocks all of them."""
@@ -105,7 +108,8 @@ def attend(
     sums = query.new_empty(batch, heads, queries, dtype=torch.float64)
     learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value))
     in_tiles = keys > LONG and not learns
-    blocks = _blocks(batch, heads, queries, keys, in_tiles)
+    held = BLOCK if query.device.type == "cpu" else ON_DEVICE
+    blocks = _blocks_in_tiles(batch, heads, queries) if in_tiles else _blocks(batch, heads, queries, keys, held)
     for i, area in enumerate(blocks, 1):
         work = _tiled if in_tiles else _whole_rows
         output[area[:3]], sums[area[:3]] = work(query, key, value, mask, scoring, area)
@@ -113,15 +117,22 @@ def attend(
     return output, sums
 
 
-def _blocks(batch: int, heads: int, queries: int, keys: int, in_tiles: bool) -> list[Area]:
-    """The parts that `attend` works one after another: rows of one head, or of all."""
-    if in_tiles:
-        pairs = [(slice(b, b + 1), slice(h, h + 1)) for b in range(batch) for h in range(heads)]
-    else:
-        pairs = [(ALL, ALL)]
-    rows = TILE if in_tiles else max(1, BLOCK // max(1, batch * heads * keys))
-    starts = range(0, max(1, queries), rows)
-    return [Area(*pair, slice(start, min(start + rows, queries))) for pair in pairs for start in starts]
+def _blocks(batch: int, heads: int, queries: int, keys: int, held: int) -> list[Area]:
+    """The parts that `attend` works one after another: all heads of some sentences, or of some rows of one."""
+    row = max(1, heads * keys)
+    sentences, rows = max(1, held // (row * max(1, queries))), max(1, held // row)
+    return [
+        Area(slice(first, first + sentences), ALL, slice(start, min(start + rows, queries)))
+        for first in range(0, batch, sentences)
+        for start in range(0, max(1, queries), rows)
+    ]
+
+
+def _blocks_in_tiles(batch: int, heads: int, queries: int) -> list[Area]:
+    """Rows of one head of one sentence."""
+    pairs = [(slice(b, b + 1), slice(h, h + 1)) for b in range(batch) for h in range(heads)]
+    starts = range(0, max(1, queries), TILE)
+    return [Area(*pair, slice(start, min(start + TILE, queries))) for pair in pairs for start in starts]
 
 
 def _whole_rows(
@@ -130,12 +141,13 @@ def _whole_rows(
     """The output and the log-sum-exp of some rows of all heads, from all of their scores at once."""
     queries, keys = query.shape[2], key.shape[2]
     seen = _seen(mask, area.rows, queries, keys, scoring)
-    scores = scoring.scores(query, key, area._replace(columns=seen))
-    scores = masked(scores, window(mask, area.rows, seen, queries=queries, keys=keys))
+    allowed = window(mask, area.rows, seen, queries=queries, keys=keys)
+    allowed = allowed if allowed is None else Area(area.sentences).of(allowed)
+    scores = masked(scoring.scores(query, key, area._replace(columns=seen)), allowed)
     weights, empty, _ = _distributions(scores)
     sums = _logsumexp(scores, weights, empty)
     weights = fill_empty(weights, empty, scoring.empty_rows, keys=keys).to(query.dtype)
-    return weights @ value[:, :, seen], sums
+    return weights @ value[area.sentences, :, seen], sums
 
 
 def _tiled(

@@ -5,7 +5,7 @@
 Weights are computed once a block, in the number type of the run, and stay in a processor's cache; sums are float64.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,6 +21,20 @@ BLOCK = 2**20
 
 Sums = tuple[Tensor, Tensor]
 """Numerator and denominator of a measure in a block, both (B, H), float64."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A measure that is the mean of one number of each row.
+
+    Attributes:
+        values: (B, H, R); what is no finite number is not measured.
+        where: which rows count besides, (B or 1, R); None for all that are distributions.
+    """
+
+    values: Tensor
+    where: Tensor | None = None
+
 
 SHUT = 2.0**100
 """In the place of the log-sum-exp of a row that is not measured: its weights become 0."""
@@ -135,10 +149,10 @@ class Block:
         """(B, H, R, K); 0 in rows that are not measured."""
         return self._spread[0]
 
-    @cached_property
+    @property
     def entropies(self) -> Tensor:
-        """Of each row in nats, (B, H, R), float64."""
-        return self._spread[1].double()
+        """Of each row in nats, (B, H, R)."""
+        return self._spread[1]
 
     @cached_property
     def on_tokens(self) -> Tensor:
@@ -170,9 +184,9 @@ class Block:
         return found
 
     @cached_property
-    def strongest(self) -> tuple[Tensor, Tensor]:
-        """The largest weight of each row and its key, (B, H, R)."""
-        return self.weights.max(-1)
+    def largest(self) -> Tensor:
+        """The largest weight of each row, (B, H, R)."""
+        return self.weights.amax(-1)
 
     @cached_property
     def taken(self) -> Tensor:
@@ -195,11 +209,15 @@ class Block:
         alike &= there & (keys < self.seen[:, None, None]) & self.sides.typed[self.texts, self.rows, None]
         return alike.nonzero(as_tuple=True)
 
-    def mean(self, values: Tensor, where: Tensor | None = None, rows: slice = ALL) -> Sums:
-        """Of (B, H, R) values over the measured rows, those that are True in (B or 1, R); finite ones alone."""
-        counted = self.counted[..., rows] & values.isfinite()
-        counted = counted if where is None else counted & where[:, None]
-        return values.double().masked_fill(~counted, 0).sum(-1), counted.sum(-1).double()
+    def means(self, measured: Sequence[Rows]) -> Tensor:
+        """Numerators and denominators of M measures over the rows that count, (2, B, H, M), float64."""
+        values = torch.stack([one.values for one in measured])
+        counted = values.isfinite() & self.counted
+        for at, one in enumerate(measured):
+            if one.where is not None:
+                counted[at] &= one.where[:, None]
+        sums = values.masked_fill_(~counted, 0).sum(-1, dtype=torch.float64)
+        return torch.stack([sums, counted.sum(-1).double()]).permute(0, 2, 3, 1)
 
 
 def blocks(

@@ -22,7 +22,7 @@ from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
 from attnviz.metrics import batch, measures
-from attnviz.metrics.batch import Block, Sums
+from attnviz.metrics.batch import Block, Rows, Sums
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Metric:
         means: what it says, in one sentence.
         kinds: of which sites it can be had.
         needs: "weights", or what a record that is read only has not: "scores" or "values".
-        measure: a quotient of two sums in a block.
+        measure: a quotient of two sums in a block, or the mean of a number of its rows.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Metric:
     low: float
     source: str
     means: str
-    measure: Callable[[Block], Sums]
+    measure: Callable[[Block], Sums | Rows]
     where: str = ""
     high: float | None = None
     kinds: tuple[str, ...] = KINDS
@@ -124,9 +124,12 @@ def weights_of_all(steps: Sequence[Step]) -> int:
 def sums_of(record: Record, block: Block, metrics: Sequence[Metric] = METRICS) -> Tensor:
     """Numerators and denominators of metrics in a block, (2, B, H, M), float64; 0 of 0 where one cannot be measured."""
     found = torch.zeros(2, *block.counted.shape[:2], len(metrics), dtype=torch.float64)
-    for at, one in enumerate(metrics):
-        if one.applies(record, block):
-            found[..., at] = torch.stack(one.measure(block))
+    measured = {at: one.measure(block) for at, one in enumerate(metrics) if one.applies(record, block)}
+    means = {at: one for at, one in measured.items() if isinstance(one, Rows)}
+    for at in measured.keys() - means.keys():
+        found[..., at] = torch.stack(measured[at])
+    if means:
+        found[..., list(means)] = block.means(list(means.values()))
     return found
 
 

@@ -10,28 +10,29 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attnviz.metrics.batch import Block, Sums
+from attnviz.metrics.batch import Block, Rows, Sums
 
 NEAR = 16
 """Tokens up to which a key is local."""
 
 
-def entropy(block: Block) -> Sums:
-    return block.mean(block.entropies)
+def entropy(block: Block) -> Rows:
+    return Rows(block.entropies)
 
 
-def effective_keys(block: Block) -> Sums:
-    return block.mean(block.entropies.exp())
+def effective_keys(block: Block) -> Rows:
+    return Rows(block.entropies.exp())
 
 
 def evenness(block: Block) -> Sums:
     """Of rows that may attend to more than one key; a row of one key can only be pointed."""
-    widest = block.open_keys.clamp(min=1).double().log().expand(block.counted.shape)
-    return block.mean(block.entropies)[0], widest.masked_fill(~block.counted, 0).sum(-1)
+    widest = block.open_keys.clamp(min=1).double().log()
+    numbers = block.entropies.masked_fill(~block.counted, 0)
+    return numbers.sum(-1, dtype=torch.float64), (widest * block.counted).sum(-1)
 
 
-def confidence(block: Block) -> Sums:
-    return block.mean(block.strongest[0])
+def confidence(block: Block) -> Rows:
+    return Rows(block.largest)
 
 
 def distance(block: Block) -> Sums:
@@ -51,34 +52,36 @@ def _on_tokens(block: Block, of: Callable[[Tensor], Tensor]) -> Sums:
     return block.by_distance @ of(torch.arange(-n + 1, n).abs()).double(), counted.sum(-1).double()
 
 
-def _at(block: Block, by: int) -> Sums:
+def _at(block: Block, by: int) -> Rows:
     """The weight on the key so many places after the row, where there is a token."""
-    offset = block.rows.start + by
+    offset, rows = block.rows.start + by, len(block.position)
     values = block.weights.diagonal(offset, -2, -1)
-    rows = slice(max(0, -offset), max(0, -offset) + values.shape[-1])
-    return block.mean(values, block.position[rows] + by < block.seen[:, None], rows)
+    before = min(max(0, -offset), rows)
+    values = torch.nn.functional.pad(values, (before, rows - before - values.shape[-1]))
+    places = block.position + by
+    return Rows(values, (places >= 0) & (places < block.seen[:, None]))
 
 
-def itself(block: Block) -> Sums:
+def itself(block: Block) -> Rows:
     return _at(block, 0)
 
 
-def previous(block: Block) -> Sums:
+def previous(block: Block) -> Rows:
     return _at(block, -1)
 
 
-def following(block: Block) -> Sums:
+def following(block: Block) -> Rows:
     return _at(block, 1)
 
 
-def first(block: Block) -> Sums:
+def first(block: Block) -> Rows:
     """In one text the first row is left out: it would look at itself."""
-    return block.mean(block.weights[..., 0], (block.position > 0)[None] if block.one_text else None)
+    return Rows(block.weights[..., 0], (block.position > 0)[None] if block.one_text else None)
 
 
-def special(block: Block) -> Sums:
+def special(block: Block) -> Rows:
     """Measured only where there is a special token among the keys that are not padding."""
-    return block.mean(block.on_columns[..., 0], (block.sides.columns[block.texts, :, 0] > 0).any(-1, keepdim=True))
+    return Rows(block.on_columns[..., 0], (block.sides.columns[block.texts, :, 0] > 0).any(-1, keepdim=True))
 
 
 def _on_pairs(block: Block, text: Tensor, row: Tensor, key: Tensor) -> Sums:
@@ -106,12 +109,14 @@ def asymmetry(block: Block) -> Sums:
     n, is_square = block.step.shape[2], len(block.position) == block.step.shape[2]
     there = block.scores[..., :n].to(block.dtype)
     back = there.mT if is_square else block.scores_of(slice(n), block.rows).to(block.dtype).mT
-    found = _lengths(there, back)
-    if block.real.all() and (block.seen >= n).all() and found[1].isfinite().all():
-        return found
     pairs = block.real[:, None, :, None] & (torch.arange(n) < block.seen[:, None])[:, None, None]
-    pairs = pairs & there.isfinite() & back.isfinite()
-    return _lengths(there.where(pairs, 0), back.where(pairs, 0))
+    if not pairs.all():
+        there, back = there.where(pairs, 0), back.where(pairs, 0)
+    found = _lengths(there, back)
+    if found[0].isfinite().all():
+        return found
+    finite = there.isfinite() & back.isfinite()
+    return _lengths(there.where(finite, 0), back.where(finite, 0))
 
 
 def _lengths(there: Tensor, back: Tensor) -> Sums:
@@ -119,19 +124,19 @@ def _lengths(there: Tensor, back: Tensor) -> Sums:
     return apart, 4 * length
 
 
-def value_weighted(block: Block) -> Sums:
+def value_weighted(block: Block) -> Rows:
     """Σ_j ‖w_ij v_j‖ of each row: how long all that a query takes would be, end to end."""
-    return block.mean(block.taken[..., block.step.value.shape[-1]])
+    return Rows(block.taken[..., block.step.value.shape[-1]])
 
 
-def output_share(block: Block) -> Sums:
+def output_share(block: Block) -> Rows:
     """Over the rows that are measured in every head, so that the heads of a site share 1."""
     step = block.step
-    norms = block.taken[..., : step.value.shape[-1]].norm(dim=-1).double()
+    norms = block.taken[..., : step.value.shape[-1]].norm(dim=-1)
     if step.heads_off or step.off_alone:
         texts = range(*block.texts.indices(step.shape[0]))
         off = torch.tensor([[step.is_off(h, sentence=b) for h in range(step.num_heads)] for b in texts])
         norms = norms.masked_fill(off[:, :, None], 0)
     total = norms.sum(1)
     where = (total > 0) & block.counted.all(1)
-    return block.mean(norms / total.where(where, 1)[:, None], where)
+    return Rows(norms / total.where(where, 1)[:, None], where)

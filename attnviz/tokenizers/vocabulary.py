@@ -11,7 +11,7 @@ from typing import Any
 from attnviz.core.errors import AttnvizError
 from attnviz.core.tokens import Sentence, Token
 from attnviz.tokenizers.base import SPECIAL
-from attnviz.tokenizers.words import Words
+from attnviz.tokenizers.words import spans
 
 UNK = "<unk>"
 UNKNOWN = "?"
@@ -21,8 +21,6 @@ NEAREST, ALIKE = 3, 0.75
 
 _ELISION = ("'", "’")
 _CLOSING = (".", ",", "!", "?")
-
-_WORDS = Words()
 
 
 @dataclass(frozen=True)
@@ -47,12 +45,12 @@ class Vocabulary:
 
     def encode(self, text: str) -> tuple[Token, ...]:
         """The tokens of a text; an unknown word ends with a question mark."""
-        return tuple(self._known(token) for token in _WORDS.encode(text))
+        return tuple(self._known(text[start:end], start, end) for start, end in spans(text))
 
     def unknown(self, text: str) -> tuple[str, ...]:
         """The words of a text that are not in the vocabulary, each once."""
-        tokens = (token.text for token in _WORDS.encode(text))
-        return tuple(dict.fromkeys(word for word in tokens if self._id(word) is None))
+        words = (text[start:end] for start, end in spans(text))
+        return tuple(dict.fromkeys(word for word in words if self._id(word) is None))
 
     def nearest(self, word: str) -> tuple[str, ...]:
         """The known words spelled most like a word; perhaps none."""
@@ -83,16 +81,16 @@ class Vocabulary:
             raise AttnvizError(f"The vocabulary has no '{missing[0]}'.")
         return [id for _, id in found if id is not None]
 
-    def _known(self, token: Token) -> Token:
-        id = self._id(token.text)
-        if id is None:
-            return Token(f"{token.text}{UNKNOWN}", self._ids[UNK], token.start, token.end)
-        return Token(token.text, id, token.start, token.end)
+    def _known(self, word: str, start: int, end: int) -> Token:
+        id = self._id(word)
+        return Token(f"{word}{UNKNOWN}", self._ids[UNK], start, end) if id is None else Token(word, id, start, end)
 
     def _id(self, word: str) -> int | None:
         """The id of a typed word; a typed "<sos>" is cut into three tokens before, and is none."""
-        plain = word.lower().replace("’", "'")
-        return next((self._ids[form] for form in (word, word.lower(), plain) if form in self._ids), None)
+        if (id := self._ids.get(word)) is not None:
+            return id
+        lower = word.lower()
+        return self._ids.get(lower, self._ids.get(lower.replace("’", "'")))
 
     @cached_property
     def _ids(self) -> dict[str, int]:

@@ -31,5 +31,9 @@ class Words:
     name = "words"
 
     def encode(self, text: str) -> tuple[Token, ...]:
-        spans = (span for part, span in _PARTS.pre_tokenize_str(without_surrogates(text)) if not part.isspace())
-        return tuple(Token(text[start:end], hashed(text[start:end]), start, end) for start, end in spans)
+        return tuple(Token(text[start:end], hashed(text[start:end]), start, end) for start, end in spans(text))
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """Where each word and mark begins and ends."""
+    return [span for part, span in _PARTS.pre_tokenize_str(without_surrogates(text)) if not part.isspace()]

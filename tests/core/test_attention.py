@@ -352,16 +352,17 @@ def test_who_watches_is_told_how_far_it_is_and_can_end_it(monkeypatch):
 
 
 def test_blocks_are_really_blocks(monkeypatch):
-    """A small bound makes them one row of every head, and the log-sum-exp is that of the whole."""
+    """A small bound makes them one row of every head of a sentence, and the log-sum-exp is that of the whole."""
     inputs, mask, seen = tensors(), booleans(), []
     original = Scoring.scores
     monkeypatch.setattr(Scoring, "scores", lambda *a, **k: seen.append(original(*a, **k)) or seen[-1])
-    monkeypatch.setattr(attention, "BLOCK", B * H * K)
+    monkeypatch.setattr(attention, "BLOCK", H * K)
 
     _, logsumexp = attend(*inputs, mask)
 
-    assert [tuple(block.shape) for block in seen] == [(B, H, 1, K)] * Q
-    expected = torch.logsumexp(attention.masked(torch.cat(seen, 2), mask), -1)
+    assert [tuple(block.shape) for block in seen] == [(1, H, 1, K)] * B * Q
+    whole = torch.cat([torch.cat(seen[b * Q : (b + 1) * Q], 2) for b in range(B)])
+    expected = torch.logsumexp(attention.masked(whole, mask), -1)
     assert_close(logsumexp, expected, **EXACT)
 
 
