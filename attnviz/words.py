@@ -289,7 +289,7 @@ def compared(both: Beside) -> str:
         moved = decimals(variation, 4 if variation < FINE else 2)
         parts.append(f"The row that changed most is {_place(both, 0, row)}: {moved} of its attention moved.")
     if cell is not None:
-        parts.append(f"The cell: {compared_cell(both, *cell)}")
+        parts.append(compared_cell(both, *cell))
     if not parts:
         parts.append("Nothing changed: wherever both have the token, A and B are the same map.")
     where = [as_sentence(both.seen)] if both.seen else []
@@ -306,7 +306,16 @@ def compared_cell(both: Beside, row: int, column: int) -> str:
     if None in each:
         clause, name = (each[0], "A") if each[0] else (each[1], "B")
         return f"{clause} in {name}; {'B' if name == 'A' else 'A'} has no such cell."
+    query, _ = tokens = _tokens(one, 0)
+    if tokens == _tokens(one, 1) and all(clause.startswith(f"{query} gives ") for clause in each):
+        return f"{each[0]} in A and {decimals(float(one.maps[1][0][0, 0]), digits)} in B{much}."
     return f"{each[0]} in A, and in B {each[1]}{much}."
+
+
+def _tokens(one: Beside, end: int) -> tuple[str, str]:
+    """The query and the key of a cell, the only one, in A (0) or B (1)."""
+    tokens, places = (one.a, one.b)[end].tokens, (one.rows[0][end], one.columns[0][end])
+    return quoted_token(tokens[0][places[0]].text, places[0]), quoted_token(tokens[1][places[1]].text, places[1])
 
 
 def _gives(one: Beside, end: int, digits: int) -> str | None:
@@ -314,9 +323,7 @@ def _gives(one: Beside, end: int, digits: int) -> str | None:
     weights, states = one.maps[end]
     if states[0, 0] == BLANK:
         return None
-    side = (one.a, one.b)[end]
-    places = (one.rows[0][end], one.columns[0][end])
-    query, key = (quoted_token(tokens[at].text, at) for tokens, at in zip(side.tokens, places, strict=True))
+    query, key = _tokens(one, end)
     if states[0, 0] == metrics.BLOCKED:
         return f"{query} may not look at {key}"
     if states[0, 0] == metrics.EMPTY:

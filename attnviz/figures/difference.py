@@ -175,7 +175,7 @@ def _step(side: Side) -> str:
 
 def _edits(side: Side) -> str:
     """What was changed, where that is short enough to stand over a map."""
-    said = ", ".join(side.record.edits.in_words()) or "original model"
+    said = ", ".join(side.record.edits.in_words()) or "original"
     return said if len(said) <= LONGEST_EDITS else "changed"
 
 

@@ -87,14 +87,15 @@ def rollout(traced: Traced, **drawn: Unpack[Drawn]) -> Figure:
     )
 
 
-def title_of(traced: Traced) -> str:
-    """What is drawn, beginning with constant words."""
-    return f"Attention rollout · {traced.where} · {in_title(traced.record.source)}"
+def title_of(traced: Traced, what: str = "Attention rollout", *, on_screen: bool = False) -> str:
+    """What is drawn, beginning with constant words; a screen says elsewhere of which model."""
+    return " · ".join([what, traced.where, *([] if on_screen else [in_title(traced.record.source)])])
 
 
 def lines_of(traced: Traced, style: Style = Style()) -> list[str]:
-    """What is measured, what was left out, where the weights come from, and what was changed."""
-    return [f"rollout: {WHAT}", *traced.left_out(), *subtitles(traced.record, style)]
+    """What is measured, which a screen says elsewhere, what was left out, the weights' origin, what was changed."""
+    measured = [] if style.on_screen else [f"rollout: {WHAT}"]
+    return [*measured, *traced.left_out(), *subtitles(traced.record, style)]
 
 
 def drawing_of(traced: Traced, style: Style) -> Panels:
@@ -121,7 +122,9 @@ def drawing_of(traced: Traced, style: Style) -> Panels:
         "colors": colors,
         "narrowest": narrowest,
     }
-    around += frame.heading(title_of(traced), [*lines_of(traced, style), *axes.notes_on(size)], **wide)
+    around += frame.heading(
+        title_of(traced, on_screen=style.on_screen), [*lines_of(traced, style), *axes.notes_on(size)], **wide
+    )
     row = -1 if style.selected is None else style.selected // size.tile
     return Panels((panel,), around, style, (row, -1), names, names, readout=(0, below + 66))
 
@@ -136,12 +139,13 @@ def row(traced: Traced, position: int, flow: np.ndarray | None = None, **drawn: 
         flow: (n,) of `metrics.rollout.flow` through the same layers.
     """
     numbers = {"rollout": traced.shares[position]} | ({} if flow is None else {"flow": flow})
-    title = f"Mixed into {traced.called(position)} · {traced.where} · {in_title(traced.record.source)}"
+    what = f"Mixed into {traced.called(position)}"
+    title = title_of(traced, what)
     return Figure(
         name=traced.stem(f"reaches {position}"),
         title=titled(title, traced.record),
         style=Style(**drawn),
-        draw=lambda style: row_picture(traced, numbers, title, style),
+        draw=lambda style: row_picture(traced, numbers, what if style.on_screen else title, style),
         describe=lambda: words.reached(traced.shares[position], traced.texts, position),
         tabulate=lambda: tables.reached_table(numbers, traced.texts),
         collect=lambda: numbers | {"tokens": text_array(traced.texts)},
@@ -157,7 +161,8 @@ def row_picture(traced: Traced, numbers: dict[str, np.ndarray], title: str, styl
         for name, values in numbers.items()
     ]
     said = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
-    lines = [*said, *traced.left_out(), *subtitles(traced.record, style)]
+    left_out = [] if style.on_screen else traced.left_out()
+    lines = [*said, *left_out, *subtitles(traced.record, style)]
     return bars.picture([traced.called(i) for i in kept.tolist()], columns, title, lines, style.colors, length=150)
 
 

@@ -47,14 +47,16 @@ def scatter(
     """
     columns = [name for name in (x, y) if name]
     by = " and ".join(f"{titles[name][:1].lower()}{titles[name][1:]}" for name in columns)
-    title = f"Heads by {by} · {in_title(record.source)}"
+    title, model = f"Heads by {by}", f" · {in_title(record.source)}"
     missing = int(table[columns].isna().any(axis=1).sum())
     said = f"Each of {len(table)} heads by {' and '.join(titles[name] for name in columns)}."
     return Figure(
         name=file_stem(record.source, "heads by", " ".join(columns), end=edited(record.edits)),
-        title=titled(title, record),
+        title=titled(title + model, record),
         style=Style(**drawn),
-        draw=lambda style: drawing_of(table, x, y, titles, title, subtitles(record, style), style),
+        draw=lambda style: drawing_of(
+            table, x, y, titles, title + model * (not style.on_screen), subtitles(record, style), style
+        ),
         describe=lambda: said + (f" {missing} heads have no such number." if missing else ""),
         tabulate=lambda: table[["kind", "layer", "head", *columns]],
         collect=lambda: number_arrays(table[columns].astype(float)),

@@ -121,7 +121,7 @@ def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
     """Those of its own layer stay, which is said; one click compares those that moved."""
     app = compare(off="d0.0", site="d0", show="0")
 
-    assert said(app).startswith("Switching a head off leaves the weights of its own layer as they are")
+    assert said(app).startswith("A head that is off looks where it looked before")
     assert "The first weights that move are those of decoder layer 1." in said(app)
 
     app.button(key="see moved").click().run()

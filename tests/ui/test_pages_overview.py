@@ -71,6 +71,27 @@ def test_every_model_has_its_heads(model):
     assert table["confidence"].between(0, 1.0001).all()
 
 
+def test_the_table_begins_with_few_numbers_and_shows_all_of_them_when_asked():
+    """And what it is ordered by; what is missing is a dash, which is explained."""
+    app = opened(overview_page, model="translator", panel="Table", sort=TITLES["entropy"])
+    first = list(app.dataframe[0].proto.column_order)
+    app.toggle(key="all numbers").set_value(True).run()
+    every = list(app.dataframe[0].proto.column_order)
+
+    assert len(first) < 13 < len(every)
+    assert first[:5] == ["kind", "layer", "head", "role", "confidence"]
+    assert "entropy" in first
+    assert set(first) < set(every)
+    assert "–: no clear role" in html(app)
+
+
+def test_one_number_alone_stacks_the_heads():
+    app = opened(overview_page, model="story", panel="Table", up="Number of heads")
+
+    assert not app.exception
+    assert app.selectbox(key="up").value == "heads"
+
+
 def test_the_sentence_of_the_test_leads_to_the_head_that_matters_most():
     """Until it is the one that is described."""
     app = opened(overview_page, model="story", panel="Switch-off test", site="d1", show="0")

@@ -4,11 +4,13 @@ import streamlit as st
 
 from attnviz import figures
 from attnviz import words as sentences
+from attnviz.core.display import as_sentence
 from attnviz.core.edits import KINDS, Site
-from attnviz.figures.alike import MAP_SAYS, TREE_SAYS
+from attnviz.figures.alike import MAP_SAYS, MEASURE, TREE_SAYS
 from attnviz.metrics import alike
 from attnviz.ui.compare import words
 from attnviz.ui.shared import cache, look, pictures
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.state import control
@@ -53,8 +55,8 @@ def _others(at: Look) -> None:
     quiet(words.HEAD_NAMES)
     drawn = {"focused": focused, "dark": at.dark, "rev": look.rev("head")}
     each = (
-        ("alike", figures.alike, words.MATRIX, words.MATRIX_MEANS.format(tree=TREE_SAYS)),
-        ("alike map", figures.alike_map, words.DOTS, words.DOTS_MEAN.format(distances=MAP_SAYS)),
+        ("alike", figures.alike, words.MATRIX, words.MATRIX_MEANS),
+        ("alike map", figures.alike_map, words.DOTS, words.DOTS_MEAN),
     )
     with st.container(horizontal=True, gap="large"):
         for key, make, what, means in each:
@@ -62,6 +64,9 @@ def _others(at: Look) -> None:
                 quiet(means)
                 figure = make(at.record, found, **drawn)
                 pictures.show(figure, key, what, table=True, select="head", on_select=_select)
+    with pictures.folded(common.HOW_COMPUTED, key="how alike") as is_open:
+        if is_open:
+            quiet(" ".join(map(as_sentence, (MEASURE, TREE_SAYS, MAP_SAYS))))
 
 
 def _show(point: dict) -> None:

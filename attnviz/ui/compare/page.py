@@ -21,6 +21,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.ui.compare import alike, other, said, unmoved, words
 from attnviz.ui.shared import cache, everything, look, pictures, toolbar, zoom
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Cell, Look
 from attnviz.ui.shared.text import heading, in_words, note, quiet
 from attnviz.ui.shared.toolbar import Bar
@@ -58,24 +59,32 @@ def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
         if still:
             unmoved.explained(at)
             said.both(a, b, found, cell)
-        figure = _drawn(bar, found, cell)
+            with pictures.folded(words.SAME_MAPS, key="same maps") as is_open:
+                figure = _drawn(bar, found, cell, shown=is_open)
+        else:
+            figure = _drawn(bar, found, cell)
     _said(found, cell, still=still)
     if reads is not b:
         quiet(words.SAME_WORDS)
-    pictures.numbers(figure, "difference")
     if not still:
+        pictures.numbers(figure, "difference")
+        with pictures.folded(common.HOW_COMPUTED, key="how compared") as is_open:
+            if is_open:
+                quiet(words.MATCHED.format(measure=as_sentence(MEASURE)))
         heading(words.PREDICTIONS)
         said.both(a, b, found, cell)
 
 
-def _drawn(bar: Bar, found: Beside, cell: Cell | None) -> figures.Figure:
-    """The three maps, and what of the toolbar is theirs."""
+def _drawn(bar: Bar, found: Beside, cell: Cell | None, *, shown: bool = True) -> figures.Figure:
+    """The three maps, if they are shown, and what of the toolbar is theirs."""
     drawn = {"dark": bar.at.dark, "rev": look.rev("cell"), "room": look.room_for_three()}
     figure = figures.difference(found, selected=cell, **drawn)
     if found.is_long:
         figure = replace(figure, seconds=_cost(bar.at, found).seconds)
     with bar.export:
         pictures.take_away(figure, "difference", more=partial(everything.button, bar.at, (figure,)))
+    if not shown:
+        return figure
     clicked = look.clicks("cell", partial(_select, pictures.lent(found, "compared")), look.let_go)
     with bar.view:
         zoom.ways(bar.at)
@@ -104,11 +113,11 @@ def _said(found: Beside, cell: Cell | None, *, still: bool) -> None:
         in_words(sentences.compared_cell(found, *cell))
     elif not still:
         in_words(sentences.compared(found))
-    pictures.how_to_select(cell is not None)
+    if not still:
+        pictures.how_to_select(cell is not None)
     size = size_beside(len(found.rows), len(found.columns))
     if size.tile > 1:
         quiet(" ".join(map(as_sentence, notes_on(size, TILES))))
-    quiet(words.MATCHED.format(measure=as_sentence(MEASURE)))
 
 
 _apart = cache.kept(apart_of)

@@ -28,9 +28,13 @@ def both(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -
 
 
 def _figures(sides: tuple[Side, Side], positions: tuple[int, int], effect: str) -> None:
-    """The same figure of both, beside each other: their titles may take more lines, so their ends are at one height."""
+    """The same figure of both, beside each other, with their ends at one height: their titles may take more lines.
+
+    Steps of texts that differ in length begin at one height.
+    """
     key = says.KEYS[effect]
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
+    alignment = "top" if effect == says.STEPS else "bottom"
+    with st.container(horizontal=True, vertical_alignment=alignment, gap="large"):
         for name, side, position in zip("AB", sides, positions, strict=True):
             with st.container(width=560, key=f"drawn {name}"):
                 figure = says.drawn(effect, side.record, None, position, sentence=side.sentence, dark=look.is_dark())

@@ -31,10 +31,11 @@ LACKS_HEAD = "{model} has no {head}: B is its {instead}."
 
 SAME_WORDS = "B reads the words that A wrote, so that each row is of the same word. What B writes by itself is below."
 MATCHED = "{measure} The same tokens of A and B are matched in their order."
+SAME_MAPS = "The maps of A and B, which are the same"
 SIDE_BY_SIDE = "{why} Here they stand beside each other."
 MAP = "map {side}"
 
-OWN_LAYER = "Switching a head off leaves the weights of its own layer as they are: it changes what the layer passes on."
+OWN_LAYER = "A head that is off looks where it looked before, but what it finds is not passed on."
 UNMOVED = "The change leaves the weights of {site} as they are."
 BLOCKS_NOTHING = "{why} No weight of any layer moves. It blocks nothing that is not blocked already."
 NO_WEIGHT_MOVES = "{why} No weight of any layer moves. The predictions:"
@@ -50,5 +51,8 @@ TOO_MANY = "{heads} heads of {tokens:,} tokens are too many to compare here ({pa
 COMPARE_ALL, COMPARING = "Compare all {heads} heads: this takes some seconds", "Comparing {heads} heads …"
 NOTHING_IN_COMMON = "No two heads have a row in common in which both look at something."
 HEAD_NAMES = "1.0 is head 0 of layer 1. Click a head to compare it."
-MATRIX, MATRIX_MEANS = "heads matrix", "Dark cells: heads that look alike; {tree}."
-DOTS, DOTS_MEAN = "heads map", "Each dot is a head; {distances}."
+MATRIX, MATRIX_MEANS = "heads matrix", "Dark cells: heads that look alike. The tree joins the most alike first."
+DOTS, DOTS_MEAN = (
+    "heads map",
+    "Each dot is a head; near ones look alike. Directions mean nothing, so there are no axes.",
+)

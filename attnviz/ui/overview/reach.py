@@ -16,6 +16,7 @@ from attnviz.metrics.rollout import Mixed
 from attnviz.sources import estimate
 from attnviz.ui.overview import words
 from attnviz.ui.shared import budget, cache, look, pictures, state
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import QUERY, Look
 from attnviz.ui.shared.setting import Setting, choice, kept, whole
 from attnviz.ui.shared.state import pick
@@ -56,6 +57,9 @@ def reach(bar: Bar) -> None:
         position = look.query(words.POSITION, found.tokens)
     in_words(sentences.reached(traced.shares[position], traced.texts, position))
     _draw(bar, traced, position)
+    with pictures.folded(common.HOW_COMPUTED, key="how rollout") as is_open:
+        if is_open:
+            quiet(words.ROLLOUT_IS)
 
 
 def _last_of(setting: Setting, title: str, options: list):

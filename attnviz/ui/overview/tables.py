@@ -1,4 +1,4 @@
-"""The numbers of all heads: as a table, and two of them against each other."""
+"""The numbers of all heads: as a table, two of them against each other, and the chosen head."""
 
 import pandas as pd
 import streamlit as st
@@ -6,23 +6,34 @@ import streamlit as st
 from attnviz import figures
 from attnviz.metrics.heads import METRICS, ROWS, Metric
 from attnviz.ui.overview import words
+from attnviz.ui.overview.card import of_head
 from attnviz.ui.overview.every import Order, ordered, select
-from attnviz.ui.overview.numbers import NAMES, TITLES, Numbers, head_of, heads_of, numbers
+from attnviz.ui.overview.numbers import NAMES, OFF, SORT, TITLES, Numbers, head_of, heads_of, numbers
 from attnviz.ui.shared import everything, look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
-from attnviz.ui.shared.setting import Setting, choice
+from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.state import control
+from attnviz.ui.shared.text import quiet
 from attnviz.ui.shared.toolbar import Bar
 
-ACROSS, UP = choice("across", NAMES), choice("up", NAMES)
+PLACES = {"place": common.HEAD, "kind": words.KIND, "layer": common.LAYER, "head": common.HEAD}
+"""What the columns that name a head are called."""
+
+COUNT = "heads"
+"""What stands up where heads of about the same number are stacked."""
+ACROSS, UP = choice("across", NAMES), choice("up", NAMES | {COUNT: words.COUNT})
+
+FIRST = ("confidence", "effective_keys", "distance", "previous", "self", "first", "output_share", *OFF)
+"""The numbers that a table begins with; it is no wider than a screen."""
+MORE = kept("all numbers", False)
 
 MOST, HIGH = 12, 433
 """Rows of a table that are all shown, and the pixels of one with more of them."""
 
 
 def panel(bar: Bar) -> None:
-    """Every head with all numbers, two of them against each other, and one alone."""
+    """Every head with its numbers, two of them against each other, and the chosen one."""
     known = numbers(bar.at)
     with bar.view:
         order, _ = ordered(known)
@@ -41,18 +52,25 @@ def _all_heads(known: Numbers, order: Order) -> None:
         at = {head: place for place, head in enumerate(order)}
         found = found.assign(place=[at.get(head) for head in heads_of(found)])
         found = found.dropna(subset="place").sort_values("place")
-    columns = [*known.names, "role"] if look.room() else ["role", *known.names]  # what a phone shows first
-    shown = found[["kind", "layer", "head", *columns]].reset_index(drop=True)
+    names = dict.fromkeys((*FIRST, state.get(SORT), *(known.names if state.get(MORE) else ())))
+    names = [name for name in names if name in known.names]
+    places = [f"{site.kind} {site.short(head)}" for site, head in heads_of(found)]
+    found = found.assign(place=places, role=found["role"].replace("", None)).reset_index(drop=True)
+    pinned = ["place"] if look.room() else ["kind", "layer", "head"]
 
     def chosen() -> None:
         if rows := state.event(key="table of heads")["selection"]["rows"]:
-            look.look_at(*head_of(shown.iloc[rows[0]].to_dict()))
+            look.look_at(*head_of(found.iloc[rows[0]].to_dict()))
 
-    named = {name: st.column_config.Column(pinned=True) for name in ("kind", "layer", "head")}
+    named = {name: st.column_config.Column(title, pinned=True) for name, title in PLACES.items()}
     named |= {"role": st.column_config.TextColumn(words.ROLE)}
     named |= {name: st.column_config.NumberColumn(TITLES[name], format="%.3f") for name in known.names}
-    options = {"on_select": chosen, "selection_mode": "single-row", "key": "table of heads"}
-    st.dataframe(shown, hide_index=True, height=height(shown), column_config=named, **options)
+    options = {"on_select": chosen, "selection_mode": "single-row", "key": "table of heads", "hide_index": True}
+    options |= {"column_order": [*pinned, "role", *names], "placeholder": "–", "column_config": named}
+    st.dataframe(found, height=height(found), **options)
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        control(st.toggle, words.ALL_OF_THEM.format(count=len(known.names)), MORE)
+        quiet(words.DASH)
     with st.expander(words.MEANINGS):
         st.markdown("\n\n".join([ROWS, *map(_meaning, (one for one in METRICS if one.name in known.names))]))
 
@@ -72,24 +90,23 @@ def _meaning(metric: Metric) -> str:
 
 
 def _against(at: Look, known: Numbers) -> None:
-    """Two numbers against each other, and one alone."""
+    """Two numbers against each other, or one alone, beside the chosen head."""
     up = "distance" if known.table["distance"].notna().all() else "output_share"
     drawn = {"titles": TITLES, "dark": at.dark, "room": look.room()}
     drawn |= {"focused": (at.site, at.head), "rev": look.rev("every")}
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-                x = _number(known, common.X_AXIS, ACROSS, "confidence")
-                y = _number(known, common.Y_AXIS, UP, up)
-            scatter = figures.scatter(at.record, known.table, x, y, **drawn)
+                x = _number(known.names, common.X_AXIS, ACROSS, "confidence")
+                y = _number((*known.names, COUNT), common.Y_AXIS, UP, up)
+            scatter = figures.scatter(at.record, known.table, x, None if y == COUNT else y, **drawn)
             pictures.show(scatter, "scatter", select="head", on_select=select)
-        with st.container(width="content"):
-            histogram = figures.scatter(at.record, known.table, x, None, **drawn)
-            pictures.show(histogram, "histogram", select="head", on_select=select)
+        with st.container(width="stretch", key="beside"):
+            of_head(at, known)
 
 
-def _number(known: Numbers, title: str, setting: Setting[str], opening: str) -> str:
+def _number(names: tuple[str, ...], title: str, setting: Setting[str], opening: str) -> str:
     """A column of the table, by its title."""
-    chosen = state.one_of(setting, known.names, opening if opening in known.names else known.names[0])
-    options = {"shown": chosen, "format_func": TITLES.__getitem__, "width": 290}
-    return control(st.selectbox, title, setting, known.names, **options)
+    chosen = state.one_of(setting, names, opening if opening in names else names[0])
+    options = {"shown": chosen, "format_func": (TITLES | {COUNT: words.COUNT}).__getitem__, "width": 240}
+    return control(st.selectbox, title, setting, names, **options)

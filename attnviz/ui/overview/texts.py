@@ -13,10 +13,9 @@ from attnviz.core.errors import AttnvizError
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
-from attnviz.ui.overview import words
+from attnviz.ui.overview import tables, words
 from attnviz.ui.overview.every import select
 from attnviz.ui.overview.numbers import TITLES, asked, head_of, numbers
-from attnviz.ui.overview.tables import height
 from attnviz.ui.shared import cache, cores, everything, look, pictures, runs, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, kept
@@ -132,9 +131,10 @@ def _shown(at: Look, table: pd.DataFrame, title: str, count: int) -> figures.Fig
             marks = figures.scatter(at.record, table, "here", "mean", titles=titles, **drawn)
             pictures.picture(marks, "over texts", select="head", on_select=select)
         named = {one: st.column_config.NumberColumn(head, format="%.3f") for one, head in words.COLUMNS.items()}
-        named["texts"] = st.column_config.NumberColumn(words.TEXTS)
+        named["texts"] = st.column_config.NumberColumn(words.COLUMNS["texts"])
+        named |= {one: st.column_config.Column(tables.PLACES[one]) for one in PLACES}
         options = {"on_select": chosen, "selection_mode": "single-row", "column_config": named, "width": 640}
         order = [*PLACES, *words.COLUMNS]
-        options |= {"column_order": order, "height": height(table), "hide_index": True}
+        options |= {"column_order": order, "height": tables.height(table), "hide_index": True, "placeholder": "–"}
         st.dataframe(table, key="table over texts", **options)
     return marks

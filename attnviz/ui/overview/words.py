@@ -41,7 +41,8 @@ TIME = "About {seconds} on this machine."
 
 MANY_WEIGHTS = "{weights:,} weights are too many to be measured unasked: about {seconds} on this machine."
 MEASURE, WEIGHTS = "Measure all heads", "weights"
-ROLE, MEANINGS = "looks like", "What the numbers mean"
+KIND, ROLE, MEANINGS, COUNT = "Kind", "Looks like", "What the numbers mean", "Number of heads"
+ALL_OF_THEM, DASH = "All {count} numbers", "–: no clear role, or nothing to measure there."
 MEANS = "{means} From {range}. Source: {source}"
 MEANING = "**{title}** &ensp; $\\displaystyle {formula}$\\\n{means}"
 MEANING_WHERE = "**{title}** &ensp; $\\displaystyle {formula}$, {where}\\\n{means}"
@@ -53,7 +54,7 @@ MEASURE_ON, TEXTS = "Measure on {count} texts", "texts"
 OWN_TEXTS = "Use my own texts"
 OWN_TEXTS_MEAN = "A .txt file with a text on each line. Without it: fifty texts that ship with attnviz."
 UPLOAD, TEXT, NUMBER, ALL_NUMBERS = "Texts", "text", "Number", "CSV of all numbers"
-COLUMNS = {"here": "this text", "mean": "mean", "spread": "standard deviation", "texts": TEXTS}
+COLUMNS = {"here": "On this text", "mean": "Mean", "spread": "Standard deviation", "texts": "Texts"}
 NOT_KNOWN = "{head}: {number} is not known of this head, or of one text alone."
 HERE_AND_THERE = (
     "{head}: {number} {here:.2f} on this text, over {count} texts {mean:.2f} ± {spread:.2f} (mean and standard "
@@ -65,11 +66,11 @@ ON_THIS, OVER_TEXTS = "{number} on this text", "{number} over {count} texts"
 
 # Rollout
 
-ROLLOUT = (
-    "Attention rollout: how much of each token is mixed into each position, layer after layer. Every layer keeps half "
-    "(the residual connection) and mixes in half of what its attention brings (the mean of its heads, also those that "
-    "are off). Values and feed-forward networks are ignored: it shows where content can go, not what is used. Source: "
-    "Abnar and Zuidema 2020."
+ROLLOUT = "Through all layers: how much of each token can have reached each position."
+ROLLOUT_IS = (
+    "Attention rollout: every layer keeps half (the residual connection) and mixes in half of what its attention "
+    "brings (the mean of its heads, also those that are off). Values and feed-forward networks are ignored: it shows "
+    "where content can go, not what is used. Source: Abnar and Zuidema 2020."
 )
 STACK, AFTER_LAYER, POSITION, THIS_POSITION = "Stack", "After layer", "Position", "this position"
 ONE_POSITION = "The table of all positions is too large, so one of them is followed. It goes through {cost}."

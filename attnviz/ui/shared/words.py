@@ -3,6 +3,7 @@
 # Names that many places share
 
 BACK, NEXT, QUERY, HANDOUT, EVIDENCE = "Back", "Next", "Query", "Handout", "Evidence"
+HOW_COMPUTED = "How it is computed"
 PAGES, PARTS, PICTURE = "Pages", "Parts of the page", "Picture"
 CANCEL, CLOSE, UNDO, REDO = "Cancel", "Close", "Undo", "Redo"
 X_AXIS, Y_AXIS, BY_DISTANCE = "X axis", "Y axis", "by distance"
