@@ -12,7 +12,7 @@ from attnviz.core.record import Record
 from attnviz.figures.figure import Drawn, Figure, stem, subtitles, titled
 from attnviz.figures.stage import Tokens, are_weights, called, table
 from attnviz.walk import Matrix, Stage
-from attnviz.walk.stages import NOT_TAKEN_APART, READ_ONLY, in_letters
+from attnviz.walk.stages import NOT_TAKEN_APART, READ_ONLY, plural_of
 
 WIDTH = 318
 """Pixels of the whole rail, so that it fits a phone."""
@@ -115,6 +115,12 @@ def _thumbnail(i: int, stage: Stage, matrix: Matrix, y: float, shared: float) ->
     )
 
 
+def in_nouns(stage: Stage) -> str:
+    """What a stage has of one sentence: "2 heads × 11 queries × 11 keys"; "" if its sizes are not known."""
+    sizes = zip(stage.letters[1:], stage.shape[1:], strict=False)
+    return " × ".join(f"{size:,} {plural_of(letter, size)}" for letter, size in sizes)
+
+
 def _said(i: int, stage: Stage, matrix: Matrix | None, y: float, chosen: bool, style: Style) -> Frame:
     """The name of a stage and its shape; of one without numbers, that there are none."""
     colors, name = style.colors, f"{i + 1}  {stage.title}"
@@ -122,6 +128,5 @@ def _said(i: int, stage: Stage, matrix: Matrix | None, y: float, chosen: bool, s
         why = "not shown" if stage.missing in (READ_ONLY, NOT_TAKEN_APART) else "not used"
         color = colors.accent if chosen else colors.quiet
         return Frame(words=(frame.words(0, y + MISSING / 2, f"{name}: {why}", color),))
-    letters = f"{in_letters(stage.letters)} = {' × '.join(f'{size:,}' for size in stage.shape)}"
     title = frame.words(WIDE + 14, y + 8, name, colors.accent if chosen else colors.text)
-    return Frame(titles=(title,), words=(frame.words(WIDE + 14, y + 28, letters, colors.quiet),))
+    return Frame(titles=(title,), words=(frame.words(WIDE + 14, y + 28, in_nouns(stage), colors.quiet),))

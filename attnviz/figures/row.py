@@ -19,6 +19,9 @@ from attnviz.walk import Row
 LENGTH = 120
 """Pixels of a bar of weight 1."""
 
+FEW = 3
+"""Numbers of a long sum that are written."""
+
 Column = tuple[str, list[str]]
 """What it is called, and a text for each key."""
 
@@ -93,27 +96,36 @@ def columns(row: Row, step: Step, keys: tuple[Token, ...]) -> list[Column]:
     return [*found, ("exp", _texts(row.exps)), ("weight", _texts(row.weights))]
 
 
-def arithmetic(row: Row, step: Step, key: int) -> list[str]:
-    """From the product of one key to its weight: each step is done to the number before, and its arrow gives the next.
+def arithmetic(row: Row, step: Step, key: int) -> dict[str, list[str]]:
+    """From the product of one key to its weight, by the key of the stage: each step is done to the number before.
 
-    A step before the softmax that leaves the number as it is goes unsaid; the steps of the softmax are always there.
+    An arrow gives the next number. A stage before the softmax that leaves it as it is goes unsaid.
     """
     at = row.keys.index(key)
     value = {name: digits(getattr(row, name)[at]) for name in ("sums", "scaled", "capped", "biased", "scores")}
-    steps = [(_scale(step), value["scaled"])]
-    steps += [(f"softcap {step.scoring.softcap:g}", value["capped"])] if step.scoring.softcap is not None else []
-    steps += [(_bias(float(row.biased[at] - row.capped[at])), value["biased"])] if step.scoring.bias else []
-    steps += [(f"÷ {step.scoring.temperature:g} (temperature)", value["scores"])]
-    made, now = [f"q · k = {value['sums']}"], value["sums"]
-    for what, number in steps:
-        made += [f"{what} → {number}"] * (number != now)
+    steps = {"scale": (_scale(step), value["scaled"])}
+    if step.scoring.softcap is not None:
+        steps["softcap"] = (f"softcap {step.scoring.softcap:g}", value["capped"])
+    if step.scoring.bias:
+        steps["bias"] = (_bias(float(row.biased[at] - row.capped[at])), value["biased"])
+    steps["temperature"] = (f"÷ {step.scoring.temperature:g} (temperature)", value["scores"])
+    made, now = {"products": [f"q · k = {_added(row.products[at].tolist())} = {value['sums']}"]}, value["sums"]
+    for stage, (what, number) in steps.items():
+        made |= {stage: [f"{what} → {number}"]} if number != now else {}
         now = number
-    made += [f"{row.rules[at]} blocks it → {digits(-math.inf)}"] * bool(row.rules[at])
+    made |= {"mask": [f"{row.rules[at]} blocks it → {digits(-math.inf)}"]} if row.rules[at] else {}
     if row.state == "empty row":
-        return [*made, f"no key is left in this row, so its weight is {digits(row.weights[at])}"]
-    made.append(f"− row's largest ({digits(row.maximum)}) → {digits(row.shifted[at])}")
-    made.append(f"exp → {digits(row.exps[at])}")
-    return [*made, f"÷ row's sum ({digits(row.sum_exps)}) → {digits(row.weights[at])}"]
+        return made | {"softmax": [f"no key is left in this row, so its weight is {digits(row.weights[at])}"]}
+    shifted = f"− row's largest ({digits(row.maximum)}) → {digits(row.shifted[at])}"
+    share = f"÷ row's sum ({digits(row.sum_exps)}) → {digits(row.weights[at])}"
+    return made | {"softmax": [shifted, f"exp → {digits(row.exps[at])}", share]}
+
+
+def _added(numbers: list[float]) -> str:
+    """A sum as it is written, of many numbers the first: "0.5000 − 0.2500 + …"."""
+    first, *more = numbers[:FEW]
+    signed = "".join(f" {'−' if number < 0 else '+'} {digits(abs(number))}" for number in more)
+    return f"{digits(first)}{signed}{' + …' if len(numbers) > FEW else ''}"
 
 
 def _bias(number: float) -> str:

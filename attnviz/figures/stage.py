@@ -20,9 +20,13 @@ from attnviz.core.record import Record
 from attnviz.core.tokens import Token
 from attnviz.figures.figure import Drawn, Figure, stem, subtitles, titled
 from attnviz.walk import Matrix, Neurons, Part, Row, Stage
+from attnviz.walk.stages import in_letters, plural_of
 
 WIDE, HIGH = 560, 380
 """Pixels of a table at most, where there is no need for more; on a phone it has fewer."""
+
+WEIGHTS = 240
+"""Pixels of a table of weights at most: it has no tokens, so that nothing is read along its rows."""
 
 LARGEST, SMALLEST = 52, 6
 """Pixels of the side of a cell."""
@@ -174,7 +178,7 @@ class _Plan:
             side = min(_side(columns, self.wide), _side(rows, max(HIGH, 14 * rows)))
             side = max(side, 14.0) if columns <= 40 else max(side, 10.0)
             return side, min(side, 40.0)
-        high = 22.0 if rows <= 12 else 14.0 if self.of_tokens[0] else SMALLEST
+        high = 22.0 if rows <= 12 else 14.0 if self.of_tokens[0] else max(1, min(SMALLEST, WEIGHTS // rows))
         least = DIMENSION[self.wide < WIDE]
         return max(least, min(44.0, float(self.wide // max(1, columns)))), high
 
@@ -200,11 +204,11 @@ class _Plan:
         matrix, cut = self.matrix, []
         for axis, seen, size in zip(matrix.axes, (matrix.rows, self.columns), matrix.shape, strict=True):
             if len(seen) < size:
-                what = {"query": "queries", "key": "keys"}.get(axis, "dimensions")
-                cut.append(f"{what} {seen.start} to {seen.stop - 1} of {size:,}")
-        rows, columns = matrix.shape
-        said = f"{matrix.name}   {matrix.letters} = {rows:,} × {columns:,}"
-        return f"{said}   ({', '.join(cut)} shown)" if cut else said
+                what = (
+                    f"{plural_of(axis, size)} {seen.start} to {seen.stop - 1}" if seen.start else f"first {len(seen)}"
+                )
+                cut.append(f", {what} shown")
+        return f"{matrix.name}: {_sizes(matrix, lettered=not cut)}{''.join(cut)}"
 
     def panel(self, y: float, left: float) -> Panel:
         """The table itself."""
@@ -255,6 +259,15 @@ class _Plan:
             color = pixels.readable(ground, self.colors) if ground else self.colors.text
             drawn.append(frame.words((column + 0.5) * wide, panel.y + (row + 0.5) * high, in_cell(value, short), color))
         return Frame(ticks=tuple(drawn))
+
+
+def _sizes(matrix: Matrix, *, lettered: bool) -> str:
+    """What stands along both axes: "11 queries × 64 numbers (dₖ)"; of a table of numbers alone these once."""
+    letters = [axis for axis in matrix.axes if axis not in ("query", "key", "1")]
+    counts = [f"{n:,} {plural_of(axis, n)}" for axis, n in zip(matrix.axes, matrix.shape, strict=True) if axis != "1"]
+    if len(letters) == 2:
+        counts = [f"{matrix.shape[0]:,}", counts[1]]
+    return " × ".join(counts) + (f" {in_letters(letters)}" if letters and lettered else "")
 
 
 def _side(count: int, room: float) -> float:

@@ -9,7 +9,7 @@ def _join(call: Call) -> list[Piece]:
     return equations.join(call.step.num_heads)
 
 
-@works_out("values", "Times V", "B H Q d_v", attended, needs="vectors")
+@works_out("values", "Weighted values", "B H Q d_v", attended, needs="vectors")
 def values(call: Call) -> Worked:
     """Weights mix values."""
     found = call.mixed(call.head)

@@ -21,7 +21,7 @@ def _project(call: Call) -> list[Piece]:
 def embedding(call: Call) -> Worked:
     """Tokens become vectors."""
     tables = [
-        call.table(f"words_{axis}", f"E[{axis} tokens]", (axis, "d_model"), tokens.words[call.sentence])
+        call.table(f"words_{axis}", f"{axis} tokens", (axis, "d_model"), tokens.words[call.sentence])
         for axis, tokens in _sides(call)
     ]
     n, d = tables[0].shape
@@ -38,7 +38,9 @@ def position(call: Call) -> Worked:
         positions = tokens.positions
         tables += [
             call.table(f"positions_{axis}", "P", (axis, "d_model"), positions),
-            call.table(f"embedded_{axis}", f"E[{axis} tokens] + P", (axis, "d_model"), _sum(tokens, call.sentence)),
+            call.table(
+                f"embedded_{axis}", f"{axis} tokens + positions", (axis, "d_model"), _sum(tokens, call.sentence)
+            ),
         ]
     words, moved = call.origin.query_tokens.words[call.sentence], call.origin.query_tokens.positions
     lengths = number(words.norm(dim=-1).mean()), number(moved.norm(dim=-1).mean())

@@ -10,7 +10,7 @@ from attnviz.walk.rows import until
 from attnviz.walk.stages import Call, Worked, attended, number, span, spread, works_out
 
 
-@works_out("products", "Q Kᵀ", "B H Q K", attended, needs="vectors")
+@works_out("products", "Dot products", "B H Q K", attended, needs="vectors")
 def products(call: Call) -> Worked:
     """Every query with every key."""
     found = _scores(call, "products")

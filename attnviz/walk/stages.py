@@ -32,12 +32,25 @@ OF_HEADS = frozenset({"d_k", "d_v", "H·d_k", "H·d_v"})
 """The letters of what queries, keys and values say of a head."""
 
 
+NOUNS = {
+    letter: nouns
+    for letters, *nouns in (("H", "head", "heads"), ("Q query", "query", "queries"), ("K key", "key", "keys"))
+    for letter in letters.split()
+}
+"""What stands along an axis, one of it and many; along others stand numbers."""
+
 INDICES = str.maketrans("0123456789kv", "₀₁₂₃₄₅₆₇₈₉ₖᵥ")
 
 
 def typeset(text: str) -> str:
     """An equation or a shape with small letters and digits as indices, where there are signs for them: "√dₖ"."""
     return re.sub(r"_(\d+|[kv]\b)", lambda found: found[1].translate(INDICES), text)
+
+
+def plural_of(axis: str, size: int) -> str:
+    """What stands along an axis, so many of it: "11 queries"; along d_model, d_k and d_v numbers of a vector."""
+    one, many = NOUNS.get(axis, ("number", "numbers"))
+    return one if size == 1 else many
 
 
 def in_letters(axes: Sequence[str]) -> str:

@@ -116,6 +116,8 @@ def knobs(browser: Browser, address: str, floor: str, n: int, rounds: int = 6) -
     for at, what in enumerate(("scale", "mask after the softmax")):
         link = {"text": f"{at} {sentence(n - 1)}", "model": "scratch", "mask": "subsequent", "stage": "softmax"}
         page = opened(browser, f"{address}/steps?{urlencode(link)}")
+        page.get_by_text("Try changes").click()
+        driver.settled(page)
 
         def knob(i: int, page: Page = page, at: int = at) -> Click:
             click(page, KNOB, (1 - at, 3, 4)[gray(i, 3)])

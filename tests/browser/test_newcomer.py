@@ -78,7 +78,7 @@ def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
         newcomer.sees("'because' (7), predicting the next word 'it', gives 0.84 of its attention to 'cat' (2).")
     with newcomer.task("how that number is computed"):
         newcomer.press("Show the arithmetic of this cell")
-        newcomer.sees("q · k = 9.2325, ÷ √64 → 1.1541")
+        newcomer.sees("÷ row's sum (1.1904) → 0.8401")
         newcomer.follow("Heads")
     with newcomer.task("what changes without this head"):
         before = driver.picture(page, "head").bounding_box()

@@ -43,6 +43,7 @@ def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
     expect(page).not_to_have_url(re.compile("[?&]cell="))
 
     open_steps(page, server)
+    page.get_by_text("Try changes").click()
     page.get_by_text("Divide by √dₖ", exact=False).click()
     expect_link(page, "tuned=unscaled")
 
@@ -54,6 +55,7 @@ def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
     expect(page).not_to_have_url(re.compile("[?&]tuned="))
 
     open_steps(page, server, "stage=position")
+    page.get_by_text("Try changes").click()
     page.locator(".st-key-play").get_by_text("Positions", exact=True).click()
     expect_link(page, "positions=false")
 

@@ -205,8 +205,8 @@ def test_each_number_of_the_line_of_a_cell_follows_from_the_one_before(added):
     """A person with a pocket calculator comes from the product to the weight, by what the line says."""
     record = record_of(WORDS, edits=Edits(Subsequent(), **added))
     row = walk.row(record, SITE, 1, 2)
-    first, *steps = arithmetic(row, record.step(SITE), 1)
-    value = number(first.removeprefix("q · k = "))
+    first, *steps = [line for lines in arithmetic(row, record.step(SITE), 1).values() for line in lines]
+    value = number(first.rsplit("= ", 1)[1])
 
     assert value == pytest.approx(float(row.sums[1]), abs=1e-4)
 
@@ -229,14 +229,14 @@ def test_the_line_of_a_blocked_cell_says_which_rule_blocks_it():
     record = record_of(WORDS, edits=Edits(Subsequent()))
     blocked = arithmetic(walk.row(record, SITE, 1, 1), record.step(SITE), 2)
 
-    assert "causal blocks it → −∞" in blocked
-    assert blocked[-1].endswith("→ 0.0000")
+    assert blocked["mask"] == ["causal blocks it → −∞"]
+    assert blocked["softmax"][-1].endswith("→ 0.0000")
 
     empty = record_of(WORDS, edits=Edits(Painted(frozenset((1, i) for i in range(len(WORDS))))))
 
     said = arithmetic(walk.row(empty, SITE, 1, 1), empty.step(SITE), 2)
 
-    assert said[-1].endswith("no key is left in this row, so its weight is 0.0000")
+    assert said["softmax"][-1].endswith("no key is left in this row, so its weight is 0.0000")
 
 
 def test_the_spread_has_two_bars_for_each_width():

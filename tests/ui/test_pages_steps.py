@@ -58,8 +58,8 @@ def page_of(name, **link):
 
 
 def unfolded(app):
-    """The page with the products of a cell and the weighted values open."""
-    for key in ("cell products", "weighted values"):
+    """The page with the products of a cell, the weighted values and what can be tried open."""
+    for key in ("cell products", "weighted values", "try changes"):
         app.session_state[key] = True
     return app.run()
 
@@ -212,7 +212,7 @@ def test_what_is_done_in_the_call_alone_is_the_librarys():
 
 
 def test_knobs_are_kept_in_the_link_and_undone_by_chips():
-    app = opened(steps_page)
+    app = unfolded(opened(steps_page))
     app.toggle(key="tuned scaled").set_value(False).run()
     app.select_slider(key="tuned temperature").set_value(0.5).run()
 
@@ -240,7 +240,7 @@ def test_numbers_set_by_hand_come_from_the_link():
     row = walk.row(record, Site("encoder", 1), 2, 3)
 
     assert [cells[1] for cells in table(app, "key")] == texts(row.sums)
-    assert f"q · k = {texts(row.sums)[1]}, " in html(app).replace("\N{NO-BREAK SPACE}", " ")
+    assert f" + … = {texts(row.sums)[1]}<" in html(app).replace("\N{NO-BREAK SPACE}", " ")
     assert [cells[1] for cells in table(page_of("scratch", query="3", cell="3.1"), "key")] != texts(row.sums)
 
 
@@ -258,7 +258,7 @@ def test_words_in_another_order():
 
 
 def test_cloned_weights_are_compared_with_independent_ones():
-    app = page_of("scratch", cloned="true", query="3")
+    app = unfolded(page_of("scratch", cloned="true", query="3"))
     before, after = (api.analyze(TEXT["scratch"], api.load("scratch", cloned=cloned)) for cloned in (False, True))
     compared = walk.compare(before, after, Site("encoder", 1), 2, 3)
 
@@ -270,7 +270,7 @@ def test_cloned_weights_are_compared_with_independent_ones():
 @pytest.mark.parametrize("link", [{}, {"cell": "2.4"}])
 def test_the_line_is_about_the_cell_that_is_outlined(link):
     """The selected one, else that of the largest weight of the query: its numbers stand at every step."""
-    app = unfolded(page_of("scratch", **link))
+    app = unfolded(page_of("scratch", stage="softmax", **link))
     _, record = run_of("scratch", Edits())
     query, key = map(int, link["cell"].split(".")) if link else (5, None)
     _, site, head = LINKS["scratch"]
@@ -279,7 +279,22 @@ def test_the_line_is_about_the_cell_that_is_outlined(link):
 
     assert [(*map(int, here[["rows", "columns"]].iloc[0]),) for here in drawn(app, "here")] == 4 * [(query, key)]
     assert f"({query}) gives {digits(weights[key])} of its attention to" in unescape(html(app))
-    assert f"({key}): q · k = " in html(app).replace("\N{NO-BREAK SPACE}", " ")
+    assert f"({key}):\nq · k = " in html(app).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_the_line_of_a_vector_is_the_librarys():
+    """The query's first numbers before there are cells; then what the first number of its output is made of."""
+    source, record = run_of("scratch")
+    _, site, head = LINKS["scratch"]
+    row = walk.row(record, site, head, 3)
+    split = next(main(stage) for stage in walk.chain(record, source, site, head) if stage.key == "split")
+
+    first = ", ".join(texts(split.values[3, :3]))
+    assert f"(3) is 16 numbers here: {first}, …" in unescape(html(page_of("scratch", stage="split", **CHANGED)))
+    part, total = row.weighted_values[1, 0], row.output[0]
+    mixed = unescape(html(page_of("scratch", stage="values", **CHANGED)))
+    assert f"(3):\n{digits(part)} from" in mixed
+    assert f"+ {digits(total - part)} from the others\n= {digits(total)}<" in mixed
 
 
 def test_buttons_that_are_always_there_are_drawn_once():
@@ -299,7 +314,7 @@ def test_a_phone_shows_one_step_and_folds_the_rest():
     assert (wide, len(app.get("vega_lite_chart"))) == (2, 1)
     titles = [one.label for one in app.expander]
     assert {"All 16 steps", "Try changes", "Weighted values and their sum"} <= set(titles)
-    assert " of its attention to " in html(app)
+    assert "q · k" in html(app)
 
 
 def test_long_texts_are_shown_in_windows_that_are_said():

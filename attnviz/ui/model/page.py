@@ -20,7 +20,7 @@ from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import State, read
-from attnviz.ui.shared.text import Markup, block, details, heading, large, plain, quiet, table, title
+from attnviz.ui.shared.text import Markup, block, block_html, details_html, heading, large, plain, quiet, table, title
 
 ABOUT_THE_MODEL = """<style>[data-testid="stLayoutWrapper"]:is(:has(> .st-key-where), :has(> .st-key-line)),
 .st-key-mask-menu, .st-key-row-two > .stElementContainer:has(.fold) {display: none;}</style>"""
@@ -118,7 +118,7 @@ def _card(source: Source, card: Card) -> None:
             rows = [(one.what, percent(one.value), _goal(one)) for one in card.measured]
             table(rows, words.MEASURED, numbers=(1,))
             quiet(words.WHEN)
-            details(words.AGAIN, card.command)
+            st.html(details_html(words.AGAIN, block_html(card.command, "printout", "pre")))
             heading(words.CANNOT)
             _items(card.cannot)
         with st.container(key="card made"):

@@ -71,9 +71,9 @@ def quiet(*texts: str) -> None:
     st.html("".join(block_html(text, "quiet") for text in texts))
 
 
-def details(title: str, code: str) -> None:
-    """Code that few look for, folded by the browser alone."""
-    st.html(f'<details class="again"><summary>{plain(title)}</summary>{block_html(code, "printout", "pre")}</details>')
+def details_html(title: str, inside: str) -> str:
+    """HTML that few look for, folded by the browser alone: it costs no component."""
+    return f'<details class="more"><summary>{plain(title)}</summary>{inside}</details>'
 
 
 def title(text: str) -> None:

@@ -38,20 +38,14 @@ def _chain(bar: Bar, at: Walk) -> None:
     chosen = rail.current(every)
     whole = rail.whole(at, every, chosen)
     phone = look.room() is not None
-    if not phone:
-        with st.container(key="result"):
-            parts.of_cell(at)
     with st.container(horizontal=not phone, gap="small" if phone else "large", key="steps"):
         with st.container(width="stretch" if phone else 344, key="overview"):
             _all_steps(at, whole, every)
         with st.container(width="stretch", key="stage"):
-            figure = _one_step(at, every, chosen)
-            if phone:  # the picture is what it shows first
-                parts.of_cell(at)
-        tried = pictures.part(words.TRY, "try changes", at.is_changed)
-        with st.container(width="stretch" if phone else 300, key="play"), tried as is_open:
-            if is_open:
-                play.play(at)
+            rail.turn(every, chosen)
+            figure = rail.stage(at, every[chosen])
+        with st.container(width="stretch" if phone else 316, key="play"):
+            _beside(at, every[chosen], figure)
     row = parts.parts(at)
     drawn = {words.THIS_STEP: (figure, "stage"), words.SMALL_STEPS: (whole, "rail"), words.THIS_QUERY: (row, "row")}
     there = {name: one for name, one in drawn.items() if one[0] is not None}
@@ -69,14 +63,16 @@ def _all_steps(at: Walk, whole: Figure, every: tuple[Stage, ...]) -> None:
     """The rail of all steps."""
     with pictures.part(words.ALL_STEPS.format(count=len(every)), "all steps", titled=False) as is_open:
         if is_open:
-            rail.rail(whole, every)
             quiet(words.CLICK_A_STEP)
+            rail.rail(whole, every)
 
 
-def _one_step(at: Walk, every: tuple[Stage, ...], chosen: int) -> Figure | None:
-    """The chosen step, large."""
-    rail.turn(every, chosen)
-    figure = rail.stage(at, every[chosen])
+def _beside(at: Walk, stage: Stage, figure: Figure | None) -> None:
+    """What the chosen step does to one cell, its equation, and, folded, all that can be said of it and tried."""
+    parts.in_numbers(at, stage)
+    rail.explained(stage)
+    with pictures.folded(words.TRY, "try changes", at.is_changed) as is_open:
+        if is_open:
+            play.play(at)
     if figure is not None:
         pictures.numbers(figure, "stage")
-    return figure

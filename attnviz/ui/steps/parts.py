@@ -5,11 +5,14 @@ from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
+import torch
+from torch import Tensor
 
 from attnviz import figures, walk
 from attnviz.core.amounts import digits, short
 from attnviz.core.tokens import Token
 from attnviz.figures import Figure
+from attnviz.figures.chain import main
 from attnviz.figures.row import arithmetic
 from attnviz.figures.row import columns as columns_of
 from attnviz.figures.row import totals as totals_of
@@ -25,6 +28,9 @@ D_KS = (1, 4, 16, 64, 256, 1024)
 D_K = tuple(2**i for i in range(11))
 PART = choice("part", words.TABS, words.TABS[0])
 DK = choice("dk", {one: str(one) for one in D_K})
+
+MOST_NUMBERS = 3
+"""Numbers of a vector that are said."""
 
 USUAL = 64
 """The d_k to begin with where that of the model is not known."""
@@ -43,21 +49,49 @@ def parts(at: Walk) -> Figure | None:
     )
 
 
-def of_cell(at: Walk) -> None:
-    """From the product of a cell to its weight: of the selected one, else of the query's largest.
+def in_numbers(at: Walk, stage: walk.Stage) -> None:
+    """What a step makes, in the numbers of the selected cell or, where there are no cells, of the query's vector."""
+    known, table = not (at.source.read_only or at.knobs.in_words), main(stage)
+    reached = walk.KEYS.index(stage.key)
+    if known and stage.key == "values":
+        _mixed(at)
+    elif table is not None and table.axes[0] == "query" and table.axes[1] != "key":
+        first = ", ".join(texts_of(table.values[at.query - table.rows.start][:MOST_NUMBERS]))
+        in_words(words.VECTOR.format(query=_named(at)[0], count=table.shape[1], numbers=first))
+    elif known and reached >= walk.KEYS.index("products"):
+        _of_cell(at, reached)
 
-    On a phone each step has a line of its own.
-    """
-    if at.source.read_only or at.knobs.in_words:
-        return
-    found, key = at.worked, at.looked_at
-    who, whom = (quoted_token(part[i].text, i) for part, i in zip(at.tokens, (at.query, key), strict=True))
-    given = digits(found.weights[found.keys.index(key)])
-    step = at.record.step(at.site)
-    made = arithmetic(found, step, key)
-    steps = ", ".join(made) if look.room() is None else "\n".join(["", *made])
-    together = re.sub("([−÷=·→+]) ", "\\1\N{NO-BREAK SPACE}", steps)  # a sign stays with its number
-    in_words(words.GIVES.format(query=who, share=given, key=whom, steps=together))
+
+def _of_cell(at: Walk, reached: int) -> None:
+    """What has been done to a cell up to a step, a line each: to the selected one, else to the query's largest."""
+    found, (query, key) = at.worked, _named(at)
+    steps = arithmetic(found, at.record.step(at.site), at.looked_at)
+    lines = "\n".join(line for one, said in steps.items() if walk.KEYS.index(one) <= reached for line in said)
+    lines = re.sub("([−÷=·→+]) ", "\\1\N{NO-BREAK SPACE}", lines)  # a sign stays with its number
+    if reached < walk.KEYS.index("softmax"):
+        said = words.CELL.format(query=query, key=key)
+    else:
+        share = digits(found.weights[found.keys.index(at.looked_at)])
+        said = words.GIVES.format(query=query, share=share, key=key)
+    in_words(f"{said}\n{lines}")
+
+
+def _mixed(at: Walk) -> None:
+    """Of what the first number of a query's output is made."""
+    found, (query, key) = at.worked, _named(at)
+    part, total = found.weighted_values[found.keys.index(at.looked_at), 0], found.output[0]
+    part, rest, total = texts_of(torch.stack([part, total - part, total]))
+    in_words(words.MIXED.format(query=query, key=key, part=part, rest=rest, total=total))
+
+
+def _named(at: Walk) -> tuple[str, str]:
+    """The query and the key that are looked at."""
+    query, key = at.query, at.looked_at if not at.source.read_only else 0
+    return quoted_token(at.tokens[0][query].text, query), quoted_token(at.tokens[1][key].text, key)
+
+
+def texts_of(numbers: Tensor) -> list[str]:
+    return [digits(number) for number in numbers.tolist()]
 
 
 def row(at: Walk) -> Figure:

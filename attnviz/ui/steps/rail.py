@@ -6,15 +6,17 @@ from collections.abc import Callable
 import streamlit as st
 
 from attnviz import figures, walk
+from attnviz.figures.chain import main
 from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import QUERY
 from attnviz.ui.shared.setting import choice, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block_html, plain, quiet
+from attnviz.ui.shared.text import block_html, details_html, plain
 from attnviz.ui.steps import words
 from attnviz.ui.steps.walked import Walk
 from attnviz.walk import KEYS, Matrix, Stage
+from attnviz.walk.stages import typeset
 
 STAGE = choice("stage", KEYS)
 PROJECTION = kept("projection", "Q")
@@ -56,7 +58,7 @@ def turn(every: tuple[Stage, ...], chosen: int) -> None:
         before, after = max(0, chosen - 1), min(len(every) - 1, chosen + 1)
         _go(common.BACK, "chevron_left", keys[before], chosen == 0)
         options = {"shown": chosen, "at": "chosen", "read": keys.__getitem__, "format_func": names.__getitem__}
-        control(st.selectbox, words.STEP, STAGE, range(len(keys)), lead="", width=190, **options)
+        control(st.selectbox, words.STEP, STAGE, range(len(keys)), lead="", width=200, **options)
         _go(common.NEXT, "chevron_right", keys[after], chosen == len(keys) - 1)
 
 
@@ -66,20 +68,28 @@ def _go(name: str, icon: str, key: str, disabled: bool) -> None:
 
 
 def stage(at: Walk, stage: Stage) -> figures.Figure | None:
-    """One stage, large: its equation, its shape, its tables, what changed, and why there is such a step."""
-    lead, _, rest = words.WHY[stage.key].partition(". ")
-    said = "".join(block_html(text, "large") for text in (f"{lead.removesuffix('.')}.", stage.missing) if text)
-    below = look.room() is not None and bool(stage.matrices)
-    st.html(equation(stage) + said * (not below))
-    figure = None
-    if stage.matrices:
-        matrices = _chosen(stage)
-        figure = figures.stage(at.record, at.site, at.head, stage, matrices, **at.drawn)
-        pictures.picture(figure, "stage", select="cell", on_select=select(at))
-    if below:
-        st.html(said)
-    quiet(*filter(None, (stage.changed, rest, words.SHAPE_OF_ALL.format(shape=stage.sizes))))
+    """One step, large: what it does in one sentence, and its tables."""
+    does = f"{_why(stage)[0].removesuffix('.')}."
+    st.html("".join(block_html(text, "large") for text in (does, stage.missing) if text))
+    if not stage.matrices:
+        return None
+    figure = figures.stage(at.record, at.site, at.head, stage, _chosen(stage), **at.drawn)
+    pictures.picture(figure, "stage", select="cell", on_select=select(at))
     return figure
+
+
+def explained(stage: Stage) -> None:
+    """The equation of a step; folded by the browser, what changed, why there is such a step, and its shape."""
+    named = ", ".join(f"{typeset(one)}: {words.LETTERS[one]}" for one in stage.letters)
+    shape = words.SHAPE_OF_ALL.format(shape=stage.sizes, letters=named)
+    more = "".join(block_html(text, "quiet") for text in (stage.changed, _why(stage)[1], shape) if text)
+    st.html(equation(stage) + details_html(words.MORE, more))
+
+
+def _why(stage: Stage) -> tuple[str, str]:
+    """What a step does, and what else there is to say of why."""
+    lead, _, rest = words.WHY[stage.key].partition(". ")
+    return lead, rest
 
 
 def equation(stage: Stage) -> str:
@@ -96,13 +106,15 @@ def _symbols(text: str) -> str:
 
 
 def _chosen(stage: Stage) -> tuple[Matrix, ...]:
-    """Which tables: all, but of the projections those of Q, K or V."""
+    """Which tables, what the step makes first: all, but of the projections those of Q, K or V."""
     if stage.key == "mask":
         return stage.matrices[:1]
     if stage.key != "project":
-        return stage.matrices
-    ends = control(st.segmented_control, words.PROJECTION, PROJECTION, tuple("QKV")).lower()
-    return tuple(matrix for matrix in stage.matrices if matrix.key in (f"w_{ends}", f"b_{ends}", f"{ends}_all"))
+        made = main(stage)
+        return tuple(sorted(stage.matrices, key=lambda matrix: matrix is not made))
+    ends = control(st.segmented_control, words.PROJECTION, PROJECTION, tuple("QKV"), lead="").lower()
+    by = {matrix.key: matrix for matrix in stage.matrices}
+    return tuple(by[key] for key in (f"{ends}_all", f"w_{ends}", f"b_{ends}") if key in by)
 
 
 def select(at: Walk) -> Callable[[dict | None], None]:

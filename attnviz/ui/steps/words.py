@@ -4,14 +4,29 @@
 
 ALL_STEPS, SMALL_STEPS = "All {count} steps", "all steps"
 THIS_STEP, THIS_QUERY = "this step", "this query"
-CLICK_A_STEP = "Click a step. Point at a cell: all steps show its number. Of vectors, 16 numbers are drawn."
-STEP, PROJECTION, SHAPE_OF_ALL = "Step", "Projection", "Shape of the whole: {shape}"
+CLICK_A_STEP = "From words to output: click a step. Point at a cell, and every step shows its number."
+STEP, PROJECTION, MORE = "Step", "Projection", "More about this step"
+SHAPE_OF_ALL = "Shape in code: {shape}. {letters}."
+LETTERS = {
+    "B": "sentences",
+    "H": "heads",
+    "Q": "queries",
+    "K": "keys",
+    "d_model": "numbers of a token",
+    "d_k": "numbers of a query or a key",
+    "d_v": "numbers of a value",
+    "H·d_k": "those of all heads",
+    "H·d_v": "those of all heads",
+}
+"""What the axes of a step are."""
 
 # Tabs under the steps
 
 TABS = ("Query in full", "Element by element", "Why the scale", "Word order", "Edit numbers", "PyTorch and cost")
 """Links name them, too."""
-GIVES = "{query} gives {share} of its attention to {key}: {steps}."
+GIVES, CELL = "{query} gives {share} of its attention to {key}:", "{query} and {key}:"
+MIXED = "The first number of {query}:\n{part} from {key}\n+ {rest} from the others\n= {total}"
+VECTOR = "{query} is {count} numbers here: {numbers}, …"
 RANDOM_WEIGHTS = "Open with random weights"
 TABLE_OF = "Table of {columns}"
 
@@ -108,7 +123,7 @@ WHY = {
     "dropout": "In training some weights are set to 0 and the others raised. Rows then do not sum to 1.",
     "values": "Each query gets the mean of all values, weighted by its row.",
     "concat": "The outputs of the heads stand side by side. Heads have not met until here.",
-    "output": "The output weights mix the heads and lead back to d_model numbers. They are added to what came in.",
+    "output": "The output weights mix the heads and lead back to as many numbers as came in. They are added to these.",
 }
 """By the key of a stage; its first sentence says what the step does."""
 
