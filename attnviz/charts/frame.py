@@ -89,7 +89,7 @@ def heading(
 ) -> Frame:
     """A title and lines under it, broken to a width, ending just above `top`. The title begins with a constant word."""
     width = max(width, narrowest)
-    titles = balanced(title, int(width / TITLE_CHARACTER)) if title else []
+    titles = in_parts(title, int(width / TITLE_CHARACTER)) if title else []
     below = [part for line in lines if line for part in balanced(line, int(width / WORD_CHARACTER))]
     y = top - len(below) * LINE - len(titles) * TITLE_LINE
     bold = tuple(words(left, y + (i + 0.5) * TITLE_LINE, text, colors.text) for i, text in enumerate(titles))
@@ -115,6 +115,17 @@ def lines(text: str, *, left: float, top: float, width: float, colors: Theme, na
     """A text broken to a width, beginning at `top`."""
     parts = balanced(text, int(max(width, narrowest) / WORD_CHARACTER)) if text else []
     return Frame(words=tuple(words(left, top + (i + 0.5) * LINE, part, colors.quiet) for i, part in enumerate(parts)))
+
+
+def in_parts(title: str, longest: int) -> list[str]:
+    """A title broken between its parts, which stand apart by " · "; a part that fills a line is broken, too."""
+    lines: list[str] = []
+    for part in title.split(" · "):
+        if lines and len(lines[-1]) + len(part) + 3 <= longest:
+            lines[-1] += f" · {part}"
+        else:
+            lines += balanced(part, longest) or [part]
+    return lines
 
 
 def balanced(text: str, longest: int) -> list[str]:

@@ -13,7 +13,7 @@ from attnviz.core.amounts import digits, percent
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.figures.figure import Drawn, Figure, number_arrays, see, stem, subtitles, titled
-from attnviz.figures.head import title_of as title_of_head
+from attnviz.figures.head import called
 from attnviz.metrics.measures import NEAR
 
 LENGTH, PHONE_LENGTH = 150, 100
@@ -29,7 +29,7 @@ def distance(record: Record, site: Site, head: int | str, *, sentence: int = 0, 
     The bins are the query itself, 1 before it, 2 to 3, 4 to 7, ..., and so after it. See `metrics.by_distance`.
     """
     seen, style = see(record, site, sentence=sentence, **drawn)
-    title = f"{TITLE} · {title_of_head(seen, head)}"
+    title = f"{TITLE} · {called(seen, head)}"
     found = metrics.by_distance(seen.step, head, sentence=sentence)
     curve = found.curve()
     said = [_local(found), *([] if not seen.step.has_sink else ["what the sink takes is left out"])]

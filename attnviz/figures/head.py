@@ -40,15 +40,18 @@ def head(record: Record, site: Site, head: int | str, **shown: Unpack[Shown]) ->
 
 def title_of(seen: Seen, head: int | str, *, on_screen: bool = False) -> str:
     """What is drawn, beginning with a constant word; a screen says elsewhere whose a model is."""
+    name = called(seen, head, on_screen=on_screen)
+    return f"{name[:1].upper()}{name[1:]}"
+
+
+def called(seen: Seen, head: int | str, *, on_screen: bool = False) -> str:
+    """The same within a title: "head 2 of cross layer 1 (off) · translator"."""
     step, source = seen.step, seen.record.source
     source = source.rpartition("/")[2] or source if on_screen else source
     if isinstance(head, int):
-        what, off = seen.site.head(head).capitalize(), " (off)" * (head in step.heads_off)
+        what, off = seen.site.head(head), " (off)" * (head in step.heads_off)
     else:
-        what, off = (
-            f"{head.capitalize()} of {step.num_heads} heads of {seen.site}",
-            ", also those off" * bool(step.heads_off),
-        )
+        what, off = f"{head} of {step.num_heads} heads of {seen.site}", ", also those off" * bool(step.heads_off)
     return f"{what}{off} · {in_title(source)}"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnviz.charts import frame, hatch
 from attnviz.charts.axes import KEY, PADDING, QUERY
-from attnviz.charts.frame import Frame, box, sign, text_width, words
+from attnviz.charts.frame import NARROWEST, Frame, box, sign, text_width, words
 from attnviz.charts.theme import LINE
 from attnviz.figures.line_plan import GAP, SAMPLES, Plan, shown_labels
 
@@ -20,16 +20,22 @@ def around(plan: Plan, title: str, said: Sequence[str]) -> Frame:
         title, said: what stands over the picture, and the sentences under that.
     """
     width = plan.room + GAP + PADDING + plan.width(1)
+    narrowest = plan.style.room - PADDING if plan.style.room and plan.style.on_screen else NARROWEST
     drawn = _labels(plan) + _ends(plan) + _written(plan) + _legend(plan)
     top = -LINE - 14
-    return drawn + frame.heading(title, said, left=-plan.room, top=top, width=width, colors=plan.colors)
+    return drawn + frame.heading(
+        title, said, left=-plan.room, top=top, width=width, narrowest=narrowest, colors=plan.colors
+    )
 
 
 def _labels(plan: Plan) -> Frame:
     cross = plan.drawn.seen.site.kind == "cross"
     names = [f"{QUERY}{' · decoder' * cross}", f"{KEY}{' · encoder' * cross}"]
     left, right = (_side(plan, side) for side in (0, 1))
-    titles = words(-plan.room, -12, names[0], plan.colors.quiet), words(GAP, -12, names[1], plan.colors.quiet)
+    right_of = (
+        GAP if plan.style.room is None else min(GAP, plan.style.room - plan.room - text_width(names[1]) - PADDING)
+    )
+    titles = words(-plan.room, -12, names[0], plan.colors.quiet), words(right_of, -12, names[1], plan.colors.quiet)
     return Frame(rows=left, tokens=right, words=titles) + _ties(plan)
 
 

@@ -18,7 +18,7 @@ from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.figures import line_frame
 from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, text_array, titled
-from attnviz.figures.head import title_of as title_of_head
+from attnviz.figures.head import called
 from attnviz.figures.line_plan import DASHES, GAP, Plan, styles_of
 from attnviz.figures.strands import Pin, Strands, strands
 from attnviz.views import Seen
@@ -60,7 +60,7 @@ def lines(
 def title_of(seen: Seen, heads: Sequence[int | str]) -> str:
     """What is drawn, beginning with a constant word."""
     if len(heads) == 1:
-        return f"Lines · {title_of_head(seen, heads[0])}"
+        return f"Lines · {called(seen, heads[0])}"
     return f"Lines · {seen.site.head(*heads)} · {in_title(seen.record.source)}"
 
 

@@ -24,7 +24,7 @@ from attnviz.core.patches import Patches
 from attnviz.core.record import Record
 from attnviz.figures import shade as shades
 from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, titled
-from attnviz.figures.head import title_of as title_of_head
+from attnviz.figures.head import called
 from attnviz.figures.shade import Shade, shade_of
 from attnviz.figures.text_strip import TOOLTIP, of_token, state_of
 from attnviz.views import Groups
@@ -63,7 +63,7 @@ def patches(
     if not on_grid(record, site):
         raise InputError(f"Neither queries nor keys of {site} are patches of a picture: say record(grid=...).")
     shade = shade_of(seen, head, chosen=chosen, side=side, most=record.patches.count)
-    title = f"Attention {side} {_named(shade)} · {title_of_head(seen, head)}"
+    title = f"Attention {side} {_named(shade)} · {called(seen, head)}"
     what = f"{'head' if isinstance(head, int) else 'heads'}-{head}-picture-{side}-{shade.ends[0].starts[shade.index]}"
     return Figure(
         name=stem(record, site, what, sentence=seen.sentence, view=seen.view),

@@ -22,13 +22,13 @@ from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.figures import shade as shades
 from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, titled
-from attnviz.figures.head import title_of as title_of_head
+from attnviz.figures.head import called
 from attnviz.figures.shade import Shade, shade_of
 from attnviz.metrics import BLOCKED, EMPTY
 from attnviz.views import Groups
 from attnviz.words import named
 
-WIDTH = 560
+WIDTH, EDGE = 560, 8
 """Pixels in which the sentence is broken into lines."""
 
 SIZE, HIGH, LONGEST = 15, 26, 24
@@ -61,7 +61,7 @@ def text_strip(
     """
     seen, style = see(record, site, **shown)
     shade = shade_of(seen, head, chosen=chosen, side=side)
-    title = f"Attention {side} {named(shade.ends[0], shade.index)} · {title_of_head(seen, head)}"
+    title = f"Attention {side} {named(shade.ends[0], shade.index)} · {called(seen, head)}"
     what = f"{'head' if isinstance(head, int) else 'heads'}-{head}-{side}-{shade.ends[0].starts[shade.index]}"
     return Figure(
         name=stem(record, site, what, sentence=seen.sentence, view=seen.view),
@@ -91,7 +91,7 @@ def drawing_of(shade: Shade, title: str, style: Style) -> Picture:
         *(shade.notes or filter(None, [shade.seen.window])),
     ]
     table, around = strip.drawn(title, said)
-    return Picture(_form(strip.colors), {"words of the text": table} | frame.tables(around))
+    return Picture(_form(strip.wide, strip.colors), {"words of the text": table} | frame.tables(around))
 
 
 def state_of(shade: Shade, i: int) -> str:
@@ -113,10 +113,15 @@ class _Strip:
     def colors(self) -> Theme:
         return self.style.colors
 
+    @property
+    def wide(self) -> int:
+        """Pixels of a line: on a phone as many as there are."""
+        return min(WIDTH, self.style.room - EDGE) if self.style.room and self.style.on_screen else WIDTH
+
     def drawn(self, title: str, said: Sequence[str]) -> tuple[dict, Frame]:
         """The tokens as a table, and what stands around them."""
         chosen, shaded = self.shade.ends
-        around = frame.heading(title, said, left=0, top=-14, width=WIDTH, colors=self.colors)
+        around = frame.heading(title, said, left=0, top=-14, width=self.wide, narrowest=self.wide, colors=self.colors)
         rows: list[dict] = []
         y = 0.0
         if not self.shade.one_text:
@@ -148,13 +153,13 @@ class _Strip:
             text = display.shown(token.text, LONGEST)
             wide = max(text_width(text, CHARACTER * SIZE / TEXT_SIZE) + 10, 36.0 if numbered else 14.0)
             gap = BLANK if i and not token.joined else 1.0 if i else 0.0
-            if x and x + gap + wide > WIDTH:
+            if x and x + gap + wide > self.wide:
                 x, y, gap = 0.0, y + step, 0.0
             x += gap
             rows.append({"x": x, "y": y, "x2": x + wide, "y2": y + HIGH, "text": text, **self._token(part, i, shaded)})
             x += wide
         if axes.from_right(part.labels):
-            rows = [row | {"x": WIDTH - row["x2"], "x2": WIDTH - row["x"]} for row in rows]
+            rows = [row | {"x": self.wide - row["x2"], "x2": self.wide - row["x"]} for row in rows]
         for row in rows:
             row["middle"], row["line"] = (row["x"] + row["x2"]) / 2, row["y"] + HIGH / 2
         return rows, y + step
@@ -221,7 +226,7 @@ class _Strip:
         entries = [Entry(text, hatch.DASH, colors.hatch, 1.0, colors.blocked) for text in self._not_weights()]
         more = len(entries) - state.MOST_REASONS
         entries = entries if more <= 0 else [*entries[: state.MOST_REASONS], state.others(more, colors)]
-        return frame.legend(entries, self.scale.ramp(colors), top=top, width=WIDTH, colors=colors)
+        return frame.legend(entries, self.scale.ramp(colors), top=top, width=self.wide, colors=colors)
 
     def _not_weights(self) -> list[str]:
         states = (state_of(self.shade, i) for i in range(len(self.shade.weights)) if not self.shade.colored[i])
@@ -234,8 +239,8 @@ COLUMNS = (
 )  # fmt: skip
 
 
-@formed(4)
-def _form(colors: Theme) -> Form:
+@formed(8)
+def _form(wide: int, colors: Theme) -> Form:
     x, y = frame.pixels()
     base = alt.Chart(alt.NamedData("words of the text"))
     grounds = (
@@ -259,4 +264,4 @@ def _form(colors: Theme) -> Form:
         fill=alt.Fill("ink:N", scale=None),
     )
     # The texts let the pointer through to their grounds: they stand below all that is around.
-    return frame.form([grounds, texts], WIDTH, 1, colors)
+    return frame.form([grounds, texts], wide, 1, colors)

@@ -44,7 +44,7 @@ def test_rows_of_a_map_say_it_at_blanks_alone():
 def test_a_blank_has_the_words_that_may_stand_in_its_place():
     chart = next_word(AFTER, 1, before=BEFORE, count=2)
 
-    assert " ".join(texts(chart, "titles")) == "Most probable in place of '[M]' (1) · story"
+    assert texts(chart, "titles") == ["Most probable in place of '[M]' (1)", "story"]
     assert names(chart) == ["dog", "cat"]
     assert figures.next_word(AFTER, 1).name == "story-blank-1-a-M-sat-M"
     assert words.next_word(AFTER, 1, count=1) == "Most probable in place of '[M]' (1): 'dog' 75.0%."

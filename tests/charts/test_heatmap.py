@@ -317,6 +317,15 @@ def test_a_title_breaks_between_words_alone(longest):
     assert any("sentence-transformers" in line for line in lines) == (longest > len("sentence-transformers"))
 
 
+def test_a_title_breaks_between_its_parts_first():
+    """No part begins at the end of a line and goes on in the next."""
+    title = "Head 0 of encoder layer 0 · all-MiniLM-L6-v2"
+
+    assert frame.in_parts(title, 30) == ["Head 0 of encoder layer 0", "all-MiniLM-L6-v2"]
+    assert frame.in_parts(title, 80) == [title]
+    assert frame.in_parts(title, 18) == ["Head 0 of", "encoder layer 0", "all-MiniLM-L6-v2"]
+
+
 def test_a_screen_names_the_model_and_not_whose_it_is():
     """The toolbar holds its whole name, and so does a file: two maps side by side begin at one height."""
     figure = figures.head(replace(record_of(list("ab")), source="sentence-transformers/all-MiniLM-L6-v2"), SITE, 0)

@@ -188,7 +188,7 @@ def test_a_head_that_is_off_says_so_and_alone_it_is_gray():
     alone, among = lines(record, SITE, [1]), lines(record, SITE, [0, 1, 2])
 
     assert {row["color"] for row in drawn(alone)} == {LIGHT.quiet}
-    assert "Lines · Head 1 of encoder layer 0 (off)" in " ".join(said(alone, "titles"))
+    assert "Lines · head 1 of encoder layer 0 (off)" in " ".join(said(alone, "titles"))
     assert len({row["color"] for row in drawn(among)}) == 3
     assert {"head 1 · off", "head 2 · off"} <= set(said(among, "words"))
 

@@ -142,10 +142,14 @@ def part_of(form: str, at: Look, view: View) -> dict[str, slice]:
 
 
 def _token(at: Look, view: View, window: dict[str, slice]) -> int | None:
-    """The token of the text: of the selected cell, else the first that is picked, else none, where it is seen."""
+    """The token of the text, where it is seen: of the selected cell, else the first that is picked.
+
+    Else that after which a word is predicted, or none.
+    """
     end = _end(state.now())
     side = 0 if end == "query" else 1
     picked = [at.cell[side]] if at.cell else [place for one, place in sorted(state.get(PINS)) if one == end]
+    picked = picked or [at.asked] * (end == "query" and at.asked is not None)
     seen = views.see(at.record, at.site, sentence=at.sentence, view=view, **window)
     part = (seen.queries, seen.keys)[side]
     return next((place for place in picked if part.at(place) is not None), None)
