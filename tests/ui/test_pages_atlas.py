@@ -11,6 +11,8 @@ from attnviz.training.texts import TEXTS
 from attnviz.ui.atlas.built import FOLDERS
 from attnviz.ui.atlas.examples import PAIRS
 
+CHECKED, ASKED = ":material/check:", ":material/search:"
+
 
 def atlas_page():
     from attnviz.ui import frame
@@ -33,7 +35,8 @@ def test_from_agreement_to_ten_examples_in_three_clicks(monkeypatch):
     app.button(key="find 0").click().run()
 
     assert "Which head looks back at the subject where a verb comes next?" in [one.label for one in app.button]
-    assert "Head 1 of decoder layer 1" in html(app)
+    assert "Head 1 of decoder layer 1 looks back at the subject where a verb comes next." in html(app)
+    assert [one.icon for one in app.button if (one.key or "").startswith("find")] == [CHECKED, ASKED, ASKED]
     assert len(examples(app)) == 10
     examples(app)[2].click().run()
     assert gone == ["Heads"]
@@ -45,16 +48,17 @@ def test_from_agreement_to_ten_examples_in_three_clicks(monkeypatch):
 
 
 def test_numbers_of_the_corpus_stand_beside_those_of_the_text():
-    """With the interval of the mean and the middle half of the texts."""
+    """A few with the interval of the mean; the others are folded."""
     row = atlas.open(assets.path("atlas/story")).heads().iloc[1]
     app = opened(atlas_page, model="story", site="d0", show="1")
 
-    assert f"{row['previous']:.2f} ({row['previous_low']:.2f} to {row['previous_high']:.2f})" in html(app)
-    assert "Mean over texts (95%)" in html(app)
-    assert f"All pairs above {row['pairs_above']:.2f} were kept" in html(app)
-    app.session_state["alike in atlases"] = True
+    assert f"{row['previous']:.2f} ± {row['previous_high'] - row['previous']:.2f}" in html(app)
+    assert f"All above {row['pairs_above']:.2f} were kept" in html(app)
+    assert "Query-key asymmetry" not in html(app)
+    app.session_state["atlas numbers"] = app.session_state["alike in atlases"] = True
     near = atlas.open(assets.path("atlas/story")).alike("decoder layer 0", 1, k=1).loc[0]
     assert f"story · head {near['head']} of {near['site']}" in html(app.run())
+    assert "Query-key asymmetry" in html(app)
 
 
 def test_a_role_stands_with_its_number_and_how_often_it_fails():

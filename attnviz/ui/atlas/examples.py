@@ -39,17 +39,19 @@ def of_head(at: Look, found: Atlas) -> None:
     if rows.empty:
         quiet(words.NO_NUMBER)
     shaded = words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED
-    quiet(shaded, *(_complete(at, found) if by == PAIRS else ()))
+    quiet(shaded)
     with st.container(gap="xsmall", key="atlas-texts"):
         for i, row in enumerate(rows.to_dict("records")):
             _example(at, row, i)
+    if by == PAIRS:
+        quiet(_complete(at, found))
 
 
-def _complete(at: Look, found: Atlas) -> tuple[str, ...]:
+def _complete(at: Look, found: Atlas) -> str:
     """From which weight on no pair is missing."""
     heads = found.heads()
     above = heads[(heads["site"] == str(at.site)) & (heads["head"] == at.number)]["pairs_above"].max()
-    return (words.COMPLETE.format(weight=above),)
+    return words.COMPLETE.format(weight=above)
 
 
 def _pairs(at: Look, found: Atlas) -> pd.DataFrame:

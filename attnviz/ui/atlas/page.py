@@ -22,6 +22,9 @@ from attnviz.ui.shared.text import heading, large, quiet, table
 TITLES = {one.name: one.title for one in METRICS}
 X, Y = choice("atlas-x", TITLES), choice("atlas-y", TITLES)
 
+FEW = ("confidence", "entropy", "distance", "self", "previous", "first", "induction")
+"""Numbers of a head that stand first; all others are folded."""
+
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines)
@@ -37,18 +40,18 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         )
         return
     large(words.HOLDS.format(texts=found.texts, tokens=found.tokens))
-    _behaviors(source)
+    _behaviors(bar.at)
     heads = found.heads()
     row = heads[(heads["site"] == str(bar.at.site)) & (heads["head"] == bar.at.head)]
     if row.empty:
         quiet(words.NO_HEAD)
         return
     every, chosen = _places()
-    with every:
-        _map(bar.at, found, heads)
+    with every, pictures.part(words.ALL_HEADS, "atlas map", titled=False) as is_open:
+        if is_open:
+            _map(bar.at, found, heads)
     with chosen:
-        _head(bar.at, found, row.iloc[0])
-        examples.of_head(bar.at, found)
+        _answer(bar.at, found, row.iloc[0])
     with st.container(horizontal=True, gap="large"):
         with st.container(width=540):
             _numbers(bar.at, row.iloc[0])
@@ -65,17 +68,19 @@ def _places() -> tuple[DeltaGenerator, DeltaGenerator]:
         return st.container(width="content"), st.container(width="stretch", key="chosen")
 
 
-def _behaviors(source: Source) -> None:
+def _behaviors(at: Look) -> None:
     """What heads of the model are known to do; a click leads to the head and its examples."""
-    every = source.card.behaviors if source.card and source.step is None else ()
+    every = at.source.card.behaviors if at.source.card and at.source.step is None else ()
     clearest = {one.does: one for one in sorted(every, key=lambda one: max((*one.rates, *one.shares), default=0))}
     with st.container(gap="xsmall", key="questions"):
         for i, does in enumerate(dict.fromkeys(one.does for one in every)):
-            _behavior(clearest[does], i)
+            _behavior(at, clearest[does], i)
 
 
-def _behavior(one: Behavior, i: int) -> None:
-    options = {"icon": ":material/search:", "key": f"find {i}"}
+def _behavior(at: Look, one: Behavior, i: int) -> None:
+    """A question; it is marked where the head at hand is its answer."""
+    answered = at.site == one.site and at.head in one.heads
+    options = {"icon": f":material/{'check' if answered else 'search'}:", "key": f"find {i}"}
     does = one.does.rstrip(". ")
     st.button(words.WHICH_HEAD.format(does=does), on_click=look.look_at, args=(one.site, one.heads[0]), **options)
 
@@ -104,23 +109,35 @@ def _show(point: dict) -> None:
 _select = look.clicks("atlas", _show)
 
 
-def _head(at: Look, found: Atlas, row: pd.Series) -> None:
-    """What a head does, with the evidence."""
-    large(at.site.head(at.head).capitalize())
-    if at.source.card and at.source.card.behavior(at.site, at.head):
-        findings.of_head(at)
+def _answer(at: Look, found: Atlas, row: pd.Series) -> None:
+    """What a head does, in a sentence; ten texts where it does that; and how it is known."""
+    card, head = at.source.card, at.site.head(at.head).capitalize()
+    known = card.behavior(at.site, at.head) if card and at.source.step is None else None
+    large(words.ANSWER.format(head=head, does=known.does.rstrip(". ")) if known else head)
     for role in roles(row.to_dict() | {"texts": found.texts}):
         quiet(words.LOOKS_LIKE.format(role=role.evidence))
+    examples.of_head(at, found)
+    if known:
+        findings.evidence(known)
 
 
 def _numbers(at: Look, row: pd.Series) -> None:
-    """The numbers of a head over the corpus, beside those of the text at hand."""
+    """The numbers of a head over the corpus, beside those of the text at hand: a few, and folded the others."""
     heading(common.NUMBERS)
     here = findings.numbers(at.record, at.sentence, at.site)
-    cells = [_cells(name, row, here, at.number) for name in TITLES if row[f"{name}_texts"]]
+    there = [name for name in TITLES if row[f"{name}_texts"]]
+    _table([name for name in FEW if name in there], row, here, at.number)
+    quiet(" ".join((words.COUNTED_THE_SAME, *([] if look.room() else [words.MIDDLE_HALF]))))
+    more = [name for name in there if name not in FEW]
+    with pictures.folded(words.MORE_NUMBERS.format(count=len(more)), key="atlas numbers") as is_open:
+        if is_open:
+            _table(more, row, here, at.number)
+
+
+def _table(names: list[str], row: pd.Series, here: pd.DataFrame | None, head: int) -> None:
+    """On a phone without the last column."""
     shown = 3 if look.room() else 4
-    table([line[:shown] for line in cells], words.HEAD[:shown], numbers=range(1, shown))
-    quiet(" ".join((words.COUNTED_THE_SAME, *([words.MIDDLE_HALF] if shown == 4 else []))))
+    table([_cells(name, row, here, head)[:shown] for name in names], words.HEAD[:shown], numbers=range(1, shown))
 
 
 def _more(at: Look, found: Atlas) -> None:
@@ -142,6 +159,6 @@ def _more(at: Look, found: Atlas) -> None:
 def _cells(name: str, row: pd.Series, here: pd.DataFrame | None, head: int) -> tuple[str, ...]:
     """A line of the card: a number over the corpus with its interval and quarters, and on the text at hand."""
     value = None if here is None else here[name].iloc[head]
-    mean = words.MEAN.format(mean=row[name], low=row[f"{name}_low"], high=row[f"{name}_high"])
+    mean = words.MEAN.format(mean=row[name], half=(row[f"{name}_high"] - row[f"{name}_low"]) / 2)
     middle = words.MIDDLE.format(low=row[f"{name}_q25"], high=row[f"{name}_q75"])
     return TITLES[name], mean, "–" if value is None or pd.isna(value) else f"{value:.2f}", middle

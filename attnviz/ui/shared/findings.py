@@ -53,13 +53,18 @@ def of_head(at: Look, *, role: bool = True) -> None:
     if found := source.card.behavior(site, head):
         text = words.THIS_HEAD if source.step is None else words.ONCE_TRAINED
         large(text.format(does=found.does.rstrip(". ")))
-        with st.expander(words.EVIDENCE):
-            st.html(f'<ul class="quiet evidence">{points(found)}</ul>')
+        evidence(found)
         return
     quiet(words.OTHER_HEAD if isinstance(head, int) else words.OF_COMBINED)
     known = source.card.behaviors
     if known:
         link(next((found for found in known if found.site == site), known[0]), "instead")
+
+
+def evidence(found: Behavior) -> None:
+    """How it is known what a head does, folded."""
+    with st.expander(words.EVIDENCE):
+        st.html(f'<ul class="quiet evidence">{points(found)}</ul>')
 
 
 def points(found: Behavior) -> str:
