@@ -1,8 +1,9 @@
 """What an atlas costs beside plain forward passes: `make bench`. It prints ratios and rates, and asserts nothing.
 
-Every ratio is time / time of the plain model on the same batches, in one process on one thread, whose own time counts. "run" keeps what
-attention is computed from; "metrics" measures all of them on such runs; "atlas" is all that a worker does with a shard:
-cut, run, metrics, classes, pairs, its table. Goal: run and metrics together within 1.5 at 128 tokens.
+Every ratio is time / time of the plain model on the same batches, in one process on one thread, whose own time counts.
+"run" keeps what attention is computed from; "metrics" measures all of them on such runs; "atlas" is all that a worker
+does with a shard: cut, run, metrics, classes, pairs, its table. Goal: run and metrics together within 1.5 at 128
+tokens.
 
 Then how much two workers do beside one: texts a second from the first shard that is done to the last; and, as that is
 less on a machine that does other things, texts of a second of processor time, where 2.00 is no cost of having two.
