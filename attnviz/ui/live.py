@@ -155,7 +155,7 @@ class _Serving:
         self._socket = _listen(port)
         self.port = self._socket.getsockname()[1]
         _configure(self.port)
-        self._app = st.App(server.PAGE.resolve(), lifespan=server.beside, middleware=server.security)
+        self._app = st.App(server.PAGE.resolve(), lifespan=server.beside, middleware=server.middleware)
         settings: dict[str, Any] = {
             "log_config": None,
             "log_level": "warning",

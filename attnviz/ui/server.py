@@ -21,6 +21,7 @@ from streamlit.runtime import RuntimeState
 
 from attnviz.core.errors import AttnvizError
 from attnviz.ui import launch
+from attnviz.ui.brief import BriefRuns
 from attnviz.ui.shared.text import SCRIPTS
 
 PAGE = Path(__file__).parent / "script" / "main.py"
@@ -78,7 +79,7 @@ class SecurityHeaders:
         await self.app(scope, receive, send_with_headers)
 
 
-security = [Middleware(SecurityHeaders)]
+middleware = [Middleware(SecurityHeaders), Middleware(BriefRuns)]
 
 
 def set_options() -> None:
