@@ -320,7 +320,13 @@ def values(worked: Row, num_keys: int) -> Stage:
     """Weighted values and their sum, as tables."""
     wide = worked.weighted_values.shape[1]
     each = Matrix(
-        "weighted", "w ∘ V", ("key", "d_v"), (num_keys, wide), worked.keys, range(wide), worked.weighted_values
+        "weighted",
+        "weighted values (w ∘ V)",
+        ("key", "d_v"),
+        (num_keys, wide),
+        worked.keys,
+        range(wide),
+        worked.weighted_values,
     )
     total = _line("o, their sum over all keys", "d_v", worked.output.unsqueeze(0))
     return _tables("weighted", "Weighted values", "o = Σ w v", (each, total))

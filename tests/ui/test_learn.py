@@ -155,13 +155,16 @@ def test_what_was_open_on_another_page_waits():
 
 
 def test_both_models_are_trained_on_demand():
-    """Chapter 6 shows two losses once they were asked for, and says what writing costs."""
+    """Chapter 6 shows the mask and none, two losses once they were asked for, and says what writing costs."""
     app = at(6)
-    charts = len(app.get("vega_lite_chart"))
+
+    assert len(app.get("vega_lite_chart")) == 2
+    assert "Row 'cat' (2) has to predict 'sat' (3)" in unescape(html(app))
+
     button(app, "Train both models").click().run()
 
     assert not app.exception
-    assert len(app.get("vega_lite_chart")) == charts + 1
+    assert len(app.get("vega_lite_chart")) == 1
     assert "a guess has 2.77" in html(app)
     pick(app, STEPS[5], STEPS[5].right)
     assert app.query_params["learned"] == "6"

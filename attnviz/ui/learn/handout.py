@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from attnviz import figures
+from attnviz import figures, walk
 from attnviz.core.display import file_stem
 from attnviz.core.masks import Subsequent
 from attnviz.core.record import Record
@@ -18,7 +18,7 @@ from attnviz.ui.learn.scenes import learned
 from attnviz.ui.shared import cache, edits, look, parameters, pictures, says
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.examples import TEXT
-from attnviz.ui.shared.look import CELL, STEP, Look
+from attnviz.ui.shared.look import CELL, QUERY, STEP, Look
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.text import label
@@ -92,7 +92,7 @@ def slide(step: Step, now: State) -> bytes:
     from attnviz import export
 
     name = "map" if "map" in step.shows else next(name for name in step.shows if name in DRAWN)
-    return export.render(DRAWN[name](looked_at(now), now[CELL]), "png", preset="slide")
+    return export.render(DRAWN[name](looked_at(now), now), "png", preset="slide")
 
 
 def _section(number: int, step: Step, solved: bool) -> Any:
@@ -119,7 +119,7 @@ def _section(number: int, step: Step, solved: bool) -> Any:
 def drawn(step: Step) -> tuple[Figure, ...]:
     """The pictures of a step in the state that it begins with; controls and tables are of the page alone."""
     now = begun(step)
-    return tuple(DRAWN[name](looked_at(now), now[CELL]) for name in step.shows if name in DRAWN)
+    return tuple(DRAWN[name](looked_at(now), now) for name in step.shows if name in DRAWN)
 
 
 def looked_at(now: State) -> Look:
@@ -131,22 +131,30 @@ def looked_at(now: State) -> Look:
     return Look(source, lines, edits.of(now, source, lines), 0, site, head, dark=False)
 
 
-def _prediction(at: Look, cell: look.Cell | None) -> Figure:
+def _prediction(at: Look, now: State) -> Figure:
     record: Record = at.record
-    position = look.asked_at(record, at.site, cell, 0)
+    position = look.asked_at(record, at.site, now[CELL], 0)
     return says.drawn(says.choices(record)[0], record, at.before, position, sentence=0)
 
 
-def _peeking(at: Look, cell: look.Cell | None) -> Figure:
+def _row(at: Look, now: State) -> Figure:
+    """The values that the chosen row adds up, and their sum."""
+    row = walk.row(at.record, at.site, at.head, now[QUERY])
+    stage, key = figures.values(row, len(at.tokens[1])), int(row.weights.argmax())
+    return figures.stage(at.record, at.site, at.head, stage, stage.matrices, selected=(row.query, key))
+
+
+def _peeking(at: Look, now: State) -> Figure:
     models = ((words.MASKED, learned(Subsequent()).losses), (words.OPEN, learned(None).losses))
     return figures.losses(models, peeking.GUESS)
 
 
 DRAWN = {
-    "map": lambda at, cell: figures.head(at.record, at.site, at.head, selected=cell, row_sums=True, side=SIDE),
-    "heads": lambda at, cell: figures.heads(at.record, at.site),
+    "map": lambda at, now: figures.head(at.record, at.site, at.head, selected=now[CELL], row_sums=True, side=SIDE),
+    "heads": lambda at, now: figures.heads(at.record, at.site),
+    "row": _row,
     "prediction": _prediction,
-    "d_k": lambda at, cell: figures.spread(parts.spreads(parts.D_KS)),
+    "d_k": lambda at, now: figures.spread(parts.spreads(parts.D_KS)),
     "peeking": _peeking,
 }
-"""By the names that a lesson gives them, of what is looked at and the selected cell."""
+"""By the names that a lesson gives them, of what is looked at and the state."""

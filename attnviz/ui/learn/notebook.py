@@ -21,7 +21,8 @@ KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 def file_name(lesson: Lesson, number: int) -> str:
     """What the notebook of a step is called: "01-a-word-looks-at-other-words.ipynb"."""
-    title = re.sub(r"[^a-z0-9]+", "-", lesson.steps[number - 1].title.lower()).strip("-")
+    title = lesson.steps[number - 1].title.lower().replace("ₖ", "-k")  # a letter of the name, too
+    title = re.sub(r"[^a-z0-9]+", "-", title).strip("-")
     return f"{number:02}-{title}.ipynb"
 
 
@@ -65,7 +66,7 @@ def _cells(step: Step, now: State, writer: Writer, *, tried: bool = False) -> It
             yield from WRITTEN[name](at, now, writer, tried)
         elif name in DRAWN:
             before = len(writer.lines)
-            made = writer.figure(DRAWN[name](at, now[CELL]))
+            made = writer.figure(DRAWN[name](at, now))
             said = [f"print({_cell(at, now, writer)})"] if name == "map" and now[CELL] else []
             yield "\n".join([*writer.lines[before:], *said, made])
 
@@ -82,6 +83,11 @@ def _row(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:
     lines = [*writer.lines[before:], f"row, tokens = {row}, {tokens}"]
     lines.append("for key in row.keys[: row.query + 1]:")
     yield "\n".join([*lines, '    print(f"{tokens[key].text:10} {row.sums[key]:7.2f} {row.weights[key]:6.3f}")'])
+    yield _VALUES.format(call=", ".join(map(writer.value, (at.record, at.site, at.head))))
+
+
+_VALUES = """values, key = attnviz.figures.values(row, len(tokens)), int(row.weights.argmax())
+attnviz.figures.stage({call}, values, values.matrices, selected=(row.query, key))"""
 
 
 def _scores(at: Look, now: State, writer: Writer, tried: bool) -> Iterator[str]:

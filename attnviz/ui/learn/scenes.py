@@ -5,9 +5,9 @@ from itertools import groupby
 
 import streamlit as st
 
-from attnviz import figures
+from attnviz import api, figures
 from attnviz.core.display import shown
-from attnviz.core.masks import Subsequent
+from attnviz.core.masks import Full, Subsequent
 from attnviz.lessons import peeking as study
 from attnviz.ui.learn import museum, words
 from attnviz.ui.learn.progress import PRESENT
@@ -30,10 +30,14 @@ PEEKING = flag("peeking", False)
 learned = cache.kept(study.learn)
 """How a model learned with a mask or without one, kept."""
 
-SIDE, LARGE = 300, 460
-"""Pixels of a map: a chapter is one screen; on a projector it has more of it."""
+HALF, SIDE, LARGE = 240, 300, 460
+"""Pixels of a map: of two beside each other, of one, as a chapter is one screen, and on a projector."""
 SMALL_MAPS = 340
 """Pixels of the small maps, two in a row."""
+
+
+ROW = 2
+"""The row whose answer is marked."""
 
 
 def prepare(names: tuple[str, ...]) -> None:
@@ -145,11 +149,25 @@ def _peeking(at: Look) -> None:
     if not state.get(PEEKING):
         options = {"icon": ":material/play_arrow:", "type": "primary"}
         st.button(words.TRAIN, key="train both", on_click=state.put, args=(PEEKING, True), **options)
+        _answers(at)
         return
     masked, open_to_all = learned(Subsequent()), learned(None)
     models = ((words.MASKED, masked.losses), (words.OPEN, open_to_all.losses))
     pictures.picture(cache.drawn(figures.losses, models, study.GUESS, **at.styled), "losses")
     quiet(words.WRITING.format(masked=masked.writing, open=open_to_all.writing, guess=study.GUESS))
+
+
+def _answers(at: Look) -> None:
+    """Before they learn: where the answer of each row stands, hidden and not."""
+    tokens, side = at.tokens[0], {} if look.room() else {"side": HALF}
+    answers = api.predicted(at.record.read[at.sentence])
+    row, answer = quoted_token(tokens[ROW].text, ROW), quoted_token(answers[ROW], ROW + 1)
+    quiet(words.ANSWERS.format(row=row, answer=answer))
+    with st.container(horizontal=True, gap="medium"):
+        for mask, key in ((Subsequent(), "answers hidden"), (Full(), "answers seen")):
+            drawn = side | {"selected": (ROW, ROW + 1)} | at.styled
+            with st.container(width="content"):
+                pictures.picture(figures.mask(mask, tokens, predicted=answers, **drawn), key)
 
 
 WIDE = ("training step", "query", "row", "future", "scores", "d_k", "positions", "peeking", "bugs")
