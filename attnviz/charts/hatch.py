@@ -4,6 +4,8 @@ Vega-Lite has no pattern fills. A stroke pattern is therefore the shape of a poi
 continue over the edges of their cells, so a blocked area is hatched as one.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
 PERIOD = 8
@@ -38,6 +40,7 @@ def shape(reason: int, side: float) -> str:
     return (down, up, vertical, level, down + up, vertical + level)[reason % PATTERNS]
 
 
+@lru_cache(maxsize=8)
 def strokes(reason: int, height: int, width: int, *, period: int = PERIOD, thick: int = 1) -> np.ndarray:
     """Where the pattern of a reason has a stroke in an image, boolean (height, width)."""
     y, x = np.ogrid[:height, :width]

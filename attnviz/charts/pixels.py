@@ -74,8 +74,9 @@ def weights(shade: np.ndarray, colored: np.ndarray, blocked: np.ndarray, nan: np
         sides: `height` and `width` in pixels.
     """
     ground = np.where(colored, shades(shade), place("blocked")).astype(np.uint8)
-    patterns = np.where((blocked > 0) & ~nan, (blocked - 1) % hatch.PATTERNS, -1)
-    marks = [(i, patterns == i, "hatch") for i in np.unique(patterns[patterns >= 0]).tolist()]
+    codes = np.where(nan, 0, blocked)
+    reasons = np.flatnonzero(np.bincount(codes.ravel())[1:]).tolist()
+    marks = [(reason, codes == reason + 1, "hatch") for reason in reasons]
     return paint(ground, [*marks, ("cross", nan, "warning")] if nan.any() else marks, **sides)
 
 
@@ -87,7 +88,7 @@ def _cells(cells: int, pixels: int) -> tuple[np.ndarray, np.ndarray]:
 
 def shades(shade: np.ndarray) -> np.ndarray:
     """Palette indices of places on the ramp."""
-    return (np.nan_to_num(shade).clip(0, 1) * (SHADES - 1)).round().astype(np.uint8)
+    return np.rint(np.fmin(np.fmax(shade, 0), 1) * (SHADES - 1)).astype(np.uint8)  # of NaN the first
 
 
 def png(image: np.ndarray, colors: np.ndarray) -> bytes:

@@ -51,8 +51,12 @@ def heads_that_differ(step: Step, head: int | str) -> Sequence[int]:
     """The heads to ask about masks: of combined heads that share one mask, the first stands for all."""
     if not isinstance(head, str):
         return (head,)
-    each_its_own = isinstance(step.mask, Tensor) and step.mask.dim() == 4 and step.mask.shape[1] > 1
-    return range(step.num_heads) if each_its_own else (0,)
+    return range(step.num_heads) if has_own_masks(step) else (0,)
+
+
+def has_own_masks(step: Step) -> bool:
+    """Whether heads may have different masks."""
+    return isinstance(step.mask, Tensor) and step.mask.dim() == 4 and step.mask.shape[1] > 1
 
 
 def empty_queries(step: Step, head: int | str, *, sentence: int = 0) -> Tensor:

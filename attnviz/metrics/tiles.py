@@ -5,6 +5,7 @@ Weights come block by block from the log-sum-exp that the step kept; what a mask
     r c rows and columns of tiles   R C queries and keys of a block that are in one tile
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -15,7 +16,8 @@ from torch import Tensor
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Step
 from attnviz.metrics import rows as of_each_row
-from attnviz.metrics.stream import Block, blocks, openings
+from attnviz.metrics.combined import has_own_masks
+from attnviz.metrics.stream import Block, Ranked, blocks, openings, ranked
 
 TILES = 512
 """Tiles on the longer side of a map, unless asked otherwise."""
@@ -30,6 +32,8 @@ _known: WeakKeyDictionary[Step, dict[tuple, "Pooled"]] = WeakKeyDictionary()
 @dataclass(frozen=True, eq=False)
 class Pooled:
     """A window of one head, or of all combined, in squares of `tile` x `tile` cells; arrays are (r, c).
+
+    Of several heads, see `largest_of`, the largest weights are (H, r, c), and what is open where masks differ.
 
     Attributes:
         queries, keys: the first position of each row and of each column.
@@ -70,31 +74,56 @@ def pooled(
     rows: slice = ALL,
     columns: slice = ALL,
     tile: int | None = None,
-    largest_alone: bool = False,
 ) -> Pooled:
     """Pool a window of one head, or of all heads combined; by default into at most `TILES` tiles on a side.
 
     Time grows with the cells that are not known to be blocked, memory with the tiles.
-
-    Args:
-        largest_alone: leave out where the largest weights stand, and the sums: what a thumbnail does not show takes
-            half the time.
     """
     queries, keys = (range(*part.indices(n)) for part, n in zip((rows, columns), step.shape[2:], strict=True))
     tile = tile or max(1, -(-max(len(queries), len(keys)) // TILES))
-    tiles = Tiles(queries, keys, tile, torch.promote_types(step.query.dtype, torch.float32), largest_alone)
-    if not of_each_row.is_long(step, queries, keys):
+
+    def find() -> Pooled:
+        tiles, take = Tiles(queries, keys, tile, torch.promote_types(step.query.dtype, torch.float32)), None
+        if of_each_row.is_long(step, queries, keys):  # who asks for a whole map asks for the largest of each row next
+            take, found = of_each_row.seeker(step, head, queries, keys, sentence=sentence)
         for block in blocks(step, head, queries, keys, tile, sentence=sentence):
             tiles.add(block)
+            if take:
+                take(block)
+        if take:
+            found()
         return tiles.pooled()
-    known, name = _known.setdefault(step, {}), (head, sentence, tile, largest_alone)
+
+    return _once(step, (head, sentence, tile), find) if of_each_row.is_long(step, queries, keys) else find()
+
+
+def largest_of(
+    step: Step, heads: Sequence[int], *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL, tile: int
+) -> Pooled:
+    """`pooled` of several heads at once, the largest weights alone, which is what thumbnails show.
+
+    The largest weight of a tile has the largest logarithm, so that one exp is taken for a tile, not for each cell.
+    """
+    queries, keys = (range(*part.indices(n)) for part, n in zip((rows, columns), step.shape[2:], strict=True))
+
+    def find() -> Pooled:
+        tiles, shape = Tiles(queries, keys, tile, torch.float32), (len(queries[::tile]), len(keys[::tile]))
+        tiles.largest = torch.zeros(len(heads), *shape, dtype=torch.promote_types(step.query.dtype, torch.float32))
+        if has_own_masks(step):
+            tiles.open = torch.zeros(len(heads), *shape, dtype=torch.int64)
+        for block in ranked(step, heads, queries, keys, tile, sentence=sentence):
+            tiles.add_ranked(block)
+        return tiles.pooled(largest_alone=True)
+
+    name = (tuple(heads), sentence, tile)
+    return _once(step, name, find) if of_each_row.is_long(step, queries, keys) else find()
+
+
+def _once(step: Step, name: tuple, find: Callable[[], Pooled]) -> Pooled:
+    """The whole map of a long text, which is kept."""
+    known = _known.setdefault(step, {})
     if (made := known.get(name)) is None:
-        add, found = of_each_row.seeker(step, head, queries, keys, sentence=sentence)
-        for block in blocks(step, head, queries, keys, tile, sentence=sentence):
-            tiles.add(block)
-            add(block)
-        found()  # who asks for a whole map asks for the largest of each row next
-        made = tiles.pooled()
+        made = find()
         while known and made.nbytes + sum(one.nbytes for one in [*known.values()]) > MOST_KNOWN:
             known.pop(next(iter(known)), None)
         known[name] = made
@@ -121,27 +150,41 @@ def pooled_mask(
 class Tiles:
     """What is known of each tile so far."""
 
-    def __init__(self, queries: range, keys: range, tile: int, dtype: torch.dtype, largest_alone: bool = False):
-        self.places, self.tile, self.largest_alone = (queries, keys), tile, largest_alone
+    def __init__(self, queries: range, keys: range, tile: int, dtype: torch.dtype):
+        self.places, self.tile = (queries, keys), tile
         shape = len(queries[::tile]), len(keys[::tile])
         self.largest, self.sums = torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=torch.float64)
         self.open, row, column = (torch.zeros(shape, dtype=torch.int64) for _ in range(3))
         self.at = row + torch.arange(shape[0])[:, None] * tile, column + torch.arange(shape[1]) * tile
 
+    def _count(self, block: Block | Ranked) -> None:
+        """How many cells are open."""
+        down, across, open = block.down, block.across, block.open
+        if isinstance(open, Tensor):
+            open = open.view(-1, down.count, down.size, len(across.places)).sum(2)
+            open = open.view(-1, down.count, across.count, across.size).sum(3).squeeze(0)
+        else:
+            open *= down.size * across.size
+        self.open[..., down.tiles, across.tiles] += open
+
+    def add_ranked(self, block: Ranked) -> None:
+        """Add a block of cells of several heads: the largest weights alone."""
+        self._count(block)
+        if block.cells is not None:
+            down, across = block.down, block.across
+            most = block.cells.view(-1, down.count, down.size, len(across.places)).amax(2)
+            most = block.weigh(most.view(-1, down.count, across.count, across.size).amax(3))
+            here = self.largest[:, down.tiles, across.tiles]
+            here.copy_(here.maximum(most))
+
     def add(self, block: Block) -> None:
         """Add a block of cells."""
+        self._count(block)
         down, across, weights = block.down, block.across, block.weights
         shape, tiles = (down.count, across.count, across.size), (down.tiles, across.tiles)  # (r, c, C)
-        if isinstance(block.open, Tensor):
-            self.open[tiles] += block.open.view(down.count, down.size, -1).sum(1).view(shape).sum(2)
-        else:
-            self.open[tiles] += block.open * down.size * across.size
         if weights is None:
             return
         lines = weights.view(down.count, down.size, -1)  # (r, R, c C)
-        if self.largest_alone:
-            self.largest[tiles] = self.largest[tiles].maximum(lines.amax(1).view(shape).amax(2))
-            return
         self.sums[tiles] += lines.sum(1).view(shape).sum(2, dtype=torch.float64)
         most, column = lines.amax(1).view(shape).max(2)
         starts = torch.arange(down.count)[:, None] * down.size, torch.arange(across.count) * across.size
@@ -153,14 +196,14 @@ class Tiles:
         for at, part, start, inside in zip(self.at, (down, across), starts, (row, column), strict=True):
             at[tiles] = at[tiles].where(stays, part.start + start + inside)
 
-    def pooled(self) -> Pooled:
+    def pooled(self, *, largest_alone: bool = False) -> Pooled:
         """What was added."""
         starts = [np.arange(0, len(part), self.tile) for part in self.places]
         sizes = [np.diff(np.append(start, len(part))) for start, part in zip(starts, self.places, strict=True)]
         where = [np.arange(part.start, part.stop, part.step) for part in self.places]
         firsts = [places[start] for places, start in zip(where, starts, strict=True)]
         more = [None, None, None]
-        if not self.largest_alone:
+        if not largest_alone:
             more = [*(places[index.numpy()] for places, index in zip(where, self.at, strict=True)), self.sums.numpy()]
         arrays = self.largest.numpy(), *more, np.outer(*sizes), self.open.numpy()
         return Pooled(*firsts, self.tile, *arrays)

@@ -1,7 +1,7 @@
 """A window of one head, or of all combined: its weights, scores, states and rules, cell by cell or pooled."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
 from attnviz.metrics.blocks import pool, tile_of
 from attnviz.metrics.combined import empty_queries, reasons_of, weights_of
-from attnviz.metrics.tiles import Pooled, pooled
+from attnviz.metrics.tiles import Pooled, largest_of, pooled
 
 WEIGHT, BLOCKED, NAN, EMPTY = range(4)
 """States of a cell, in the order of `STATES`."""
@@ -75,7 +75,13 @@ def cells_of(
     shared = reasons_of(step, 0, _every(rows, tile), _every(columns, tile), sentence=sentence) if one_mask else None
     if tile == 1:
         return [_cells(step, head, shared, **window, scored=scores) for head in heads]
-    return [_tiles(step, head, shared, tile, len(heads) > 1, **window) for head in heads]
+    if len(heads) == 1 or any(isinstance(head, str) for head in heads):
+        maps = [pooled(step, head, **window, tile=tile) for head in heads]
+        return [
+            replace(_tiles(step, [head], shared, one, **window)[0], tiles=one)
+            for head, one in zip(heads, maps, strict=True)
+        ]
+    return _tiles(step, heads, shared, largest_of(step, heads, **window, tile=tile), **window)
 
 
 def _cells(step: Step, head: int | str, rules, *, sentence: int, rows: slice, columns: slice, scored: bool) -> Cells:
@@ -89,19 +95,22 @@ def _cells(step: Step, head: int | str, rules, *, sentence: int, rows: slice, co
 
 
 def _tiles(
-    step: Step, head: int | str, rules, tile: int, largest_alone: bool, *, sentence: int, rows: slice, columns: slice
-) -> Cells:
+    step: Step, heads: Sequence[int | str], shared, found: Pooled, *, sentence: int, rows: slice, columns: slice
+) -> list[Cells]:
     """A tile whose every cell is blocked is named by the rule that blocks its first."""
-    where = {"sentence": sentence, "rows": rows, "columns": columns}
-    found = pooled(step, head, **where, tile=tile, largest_alone=largest_alone)
+    tile = found.tile
     window = _every(rows, tile), _every(columns, tile)
-    reasons, blocked = rules or reasons_of(step, head, *window, sentence=sentence)
-    blocked = blocked.numpy() * (found.open == 0)
-    empty = pool(empty_queries(step, head, sentence=sentence)[rows].float()[:, None], tile, "min", across=1)[:, 0] > 0
+    rules = [shared] if shared else [reasons_of(step, head, *window, sentence=sentence) for head in heads]
+    blocked = np.stack([codes for _, codes in rules]) * (found.open == 0)
+    empty = torch.stack([empty_queries(step, head, sentence=sentence)[rows] for head in heads], 1)
     states = np.where(np.isnan(found.largest), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
-    states[empty.numpy()] = EMPTY
-    tiles = None if largest_alone else found
-    return Cells(found.queries, found.keys, found.largest, None, states, reasons, blocked, tile, tiles)
+    states[(pool(empty.float(), tile, "min", across=1).T > 0).numpy()] = EMPTY
+    arrays = np.broadcast_to(found.largest, states.shape), states, np.broadcast_to(blocked, states.shape)
+    reasons = [names for names, _ in rules] * (len(heads) // len(rules))
+    return [
+        Cells(found.queries, found.keys, weights, None, of_head, names, codes, tile)
+        for weights, of_head, codes, names in zip(*arrays, reasons, strict=True)
+    ]
 
 
 def _every(window: slice, tile: int) -> slice:

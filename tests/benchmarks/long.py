@@ -67,13 +67,13 @@ def row(n: int) -> list[str]:
 
 def products(step: Step) -> None:
     """The product of matrices and the exp of each weight that is pooled, and nothing else: what no pooling is under."""
-    weights, n = Blockwise(step, 0), step.shape[2]
+    weights, n = Blockwise(step, [0]), step.shape[2]
     for down in range(0, n, high := stream.HEIGHT * torch.get_num_threads()):
-        of_rows = weights.rows(rows := slice(down, down + high))
+        cells, weigh = weights.rows(rows := slice(down, down + high))
         for across in range(0, n, stream.WIDTH):
             columns = slice(across, across + stream.WIDTH)
             if is_open(step, range(n)[rows], range(n)[columns]) is not False:
-                of_rows(columns, None)
+                weigh(cells(columns, None))
 
 
 def _megabytes(n: int) -> float:

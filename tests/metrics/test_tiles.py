@@ -1,6 +1,7 @@
 """A map in tiles is what the whole map gives, however it is cut up on the way."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -55,12 +56,8 @@ def check(step, head, tile, rows, columns, sentence):
     open = metrics.may_attend(step, head, sentence=sentence)[rows, columns].numpy()
     queries, keys = (np.arange(n)[part] for n, part in zip(step.shape[2:], (rows, columns), strict=True))
     found = metrics.pooled(step, head, sentence=sentence, rows=rows, columns=columns, tile=tile)
-    alone = metrics.pooled(step, head, sentence=sentence, rows=rows, columns=columns, tile=tile, largest_alone=True)
     close = 1e-10 if step.query.dtype is torch.float64 else 1e-5
 
-    assert np.array_equal(alone.largest, found.largest, equal_nan=True)
-    assert np.array_equal(alone.open, found.open)
-    assert alone.sums is alone.at_query is alone.at_key is None
     assert found.queries.tolist() == queries[::tile].tolist()
     assert found.keys.tolist() == keys[::tile].tolist()
     for i in range(len(found.queries)):
@@ -95,6 +92,46 @@ def test_every_tile_is_what_the_whole_map_gives(step, head, tile, block, window,
         check(step, head, tile, *window, sentence)
 
 
+@given(
+    step=steps,
+    heads=st.lists(st.integers(0, H - 1), min_size=2, max_size=H, unique=True),
+    tile=st.integers(2, 9),
+    block=st.tuples(st.integers(1, 12), st.integers(1, 12)),
+    window=st.tuples(windows, windows),
+    sentence=st.integers(0, B - 1),
+)
+def test_heads_together_have_the_tiles_of_each_alone(step, heads, tile, block, window, sentence):
+    """The largest weights, what is open, and the states and rules of the cells that are drawn."""
+    if not all(len(range(n)[part]) for n, part in zip(step.shape[2:], window, strict=True)):
+        return
+    where = {"sentence": sentence, "rows": window[0], "columns": window[1], "tile": tile}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "HEIGHT", block[0])
+        patch.setattr(stream, "WIDTH", block[1])
+        together = metrics.cells_of(step, heads, **where)
+    close = 1e-10 if step.query.dtype is torch.float64 else 1e-5
+
+    for head, found in zip(heads, together, strict=True):
+        alone = metrics.cells(step, head, **where)
+        assert found.weights == pytest.approx(alone.weights, abs=close, nan_ok=True)
+        for name in ("queries", "keys", "states", "blocked"):
+            assert np.array_equal(getattr(found, name), getattr(alone, name)), name
+        assert found.reasons == alone.reasons
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_number_that_is_none_at_a_blocked_key_is_not_seen(number):
+    """As padding may hold anything."""
+    query, key, value = tensors(torch.float32)
+    _, sums = attend(query, key, value, mask := Window(2))
+    key[:, :, 0] = number
+    step = Step(SITE, query, key, value, mask, sums, Scoring())
+    rows = slice(3, Q)
+
+    for found in (metrics.cells_of(step, [0, 1], rows=rows, tile=2)[0], metrics.cells(step, 0, rows=rows, tile=2)):
+        assert np.isfinite(found.weights).all()
+
+
 def test_a_step_of_weights_alone_is_pooled_as_they_are():
     """Also where one of them is no number, and where rows do not sum to 1."""
     weights = torch.rand(1, H, Q, K, generator=torch.Generator().manual_seed(0))
@@ -122,15 +159,17 @@ def test_what_is_known_to_be_blocked_is_not_computed(monkeypatch):
         assert sum(weights is not None for weights in computed) == blocks, mask
 
 
-def test_heads_that_share_a_mask_look_it_up_once():
-    """Twelve thumbnails of a layer ask for the same blocks of cells."""
+def test_heads_and_layers_that_share_a_mask_look_it_up_once():
+    """Thumbnails of a layer go through the same blocks of cells together; the next layer's ask for them again."""
     step = step_of(torch.float32, Subsequent())
     stream._of_mask.cache_clear()
     metrics.cells_of(step, range(H), tile=2)
-    seen = stream._of_mask.cache_info()
+    first = stream._of_mask.cache_info()
+    metrics.cells_of(replace(step), range(H), tile=2)
+    both = stream._of_mask.cache_info()
 
-    assert seen.misses > 0
-    assert seen.hits == (H - 1) * seen.misses
+    assert first.misses == both.misses > first.hits == 0
+    assert both.hits == both.misses
 
 
 def test_a_long_map_is_pooled_once(monkeypatch):
@@ -146,6 +185,8 @@ def test_a_long_map_is_pooled_once(monkeypatch):
     metrics.pooled(step, 0, tile=3)
     assert metrics.pooled(step, 0, tile=2) is not first
     assert np.array_equal(metrics.pooled(step, 0, tile=2).largest, first.largest)
+    together = tiles.largest_of(step, [0, 1], tile=2)
+    assert tiles.largest_of(step, [0, 1], tile=2) is together
 
 
 def test_tiles_of_a_map_say_where_their_largest_weight_is():
@@ -155,7 +196,7 @@ def test_tiles_of_a_map_say_where_their_largest_weight_is():
     weights = step.weights(1)
 
     assert found.tiles.tile == 3 == metrics.pooled(step, 1).tile
-    assert found.weights is found.tiles.largest
+    assert np.shares_memory(found.weights, found.tiles.largest)
     at = found.tiles.at_query[100, 50], found.tiles.at_key[100, 50]
     assert float(weights[at]) == pytest.approx(float(weights[300:303, 150:153].max()))
     assert found.tiles.sums.sum() == pytest.approx(1500, abs=1e-2)

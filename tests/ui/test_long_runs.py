@@ -81,9 +81,9 @@ def test_the_tiles_that_a_page_shows_first_are_made_in_the_thread_of_its_run(slo
         monkeypatch.setattr(module, name, 3)
     made, pooled = [], tiles.Tiles.pooled
 
-    def noted(these: tiles.Tiles) -> tiles.Pooled:
-        made.append((current_thread().name, these.largest_alone))
-        return pooled(these)
+    def noted(these: tiles.Tiles, largest_alone: bool = False) -> tiles.Pooled:
+        made.append((current_thread().name, largest_alone))
+        return pooled(these, largest_alone=largest_alone)
 
     monkeypatch.setattr(tiles.Tiles, "pooled", noted)
     app = opened(model="constructed", text=f"{TEXT} in tiles", show="1")
