@@ -65,9 +65,9 @@ def overview(
     )
 
 
-def title_of(record: Record) -> str:
-    """What is drawn, beginning with constant words."""
-    return f"Every head · {in_title(record.source)}"
+def title_of(record: Record, *, on_screen: bool = False) -> str:
+    """What is drawn, beginning with constant words; a screen says elsewhere whose a model is."""
+    return f"Every head · {in_title(record.source.rpartition('/')[2] if on_screen else record.source)}"
 
 
 def _in_words(heads: Sequence[Head]) -> str:
@@ -86,7 +86,7 @@ def drawing_of(
     seen = {site: views.see(record, site, sentence=sentence) for site in sites}
     lines = [*subtitles(record, style, sentence), *next(iter(seen.values())).notes] if seen else []
     lines += _pooled(seen.values(), plan) + [NAMED] * (order is not None)
-    return plan.picture(seen, title_of(record), lines, style)
+    return plan.picture(seen, title_of(record, on_screen=style.on_screen), lines, style)
 
 
 def _pooled(seen: Iterable[views.Seen], plan: Mosaic) -> list[str]:

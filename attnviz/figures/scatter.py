@@ -80,7 +80,8 @@ def drawing_of(
     lines = [f"{len(known)} heads"] if y is None else []
     lines += [NAMED] if data["label"].any() else []
     lines += [f"{len(table) - len(known)} heads have no such number"] if len(known) < len(table) else []
-    wide = {"left": -LEFT, "width": LEFT + side, "narrowest": LEFT + side}
+    narrowest = style.room - 2 * MARGIN if style.room and style.on_screen else LEFT + side
+    wide = {"left": -LEFT, "width": LEFT + side, "narrowest": narrowest}
     around = frame.heading(title, [*lines, *said], top=-10, **wide, colors=colors)
     kinds = tuple(kind for kind in KINDS if (known["kind"] == kind).any())
     form = _form(tuple(titles[name] for name in names), kinds, side, colors)

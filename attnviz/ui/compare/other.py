@@ -142,13 +142,14 @@ def _begins(a: Look, what: str) -> Other:
 def opening(a: Look) -> Other:
     """What a page begins with: what a change did, else what training did, else one word changed, else another head.
 
-    Two long texts that differ cannot be laid on one grid, so there it is another head.
+    Two long texts that differ cannot be laid on one grid, so there it is another head; so it is of a pretrained model,
+    of which many heads look at places, whatever word stands there.
     """
     if a.edits != Edits():
         return _begins(a, "untouched")
     if len(a.source.steps) > 1:
         return _begins(a, "step")
-    short = len(_text(a)) <= LONGEST and not a.source.one_run
+    short = len(_text(a)) <= LONGEST and not a.source.one_run and a.source.facts is None
     return _begins(a, "sentence" if short and _swapped(a) != _text(a) else "head")
 
 
@@ -227,7 +228,8 @@ def _model(a: Look, other: Other, own: DeltaGenerator) -> Side:
     if name not in names:
         note(words.NO_MODEL.format(missing=quoted(str(name)), instead=quoted(names[0])), "notice")
         name = names[0]
-    _ask(own, st.selectbox, words.MODEL, "model", name, names, format_func=files.title, width=260)
+    width = 140 if look.room() else 260
+    _ask(own, st.selectbox, words.MODEL, "model", name, names, format_func=files.title, width=width)
     source = _source(name)
     lines = source.one_run or cache.texts(clean(_text(a)))
     cache.sentences(source, lines)
