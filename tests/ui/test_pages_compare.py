@@ -89,6 +89,8 @@ def test_one_word_changed_shows_what_moved_in_a_pretrained_model():
     from test_pages_pretrained import settled
 
     app = settled(opened(compare_page, model="huggingface", hf=OPENS, text=CAT, site="e0", show="0"))
+    assert app.button_group(key="b what").value == "head"  # which head it is shows more than which word, as a rule
+    app.button_group(key="b what").set_value("sentence").run()
 
     assert not app.exception
     assert app.text_input(key="b sentence").value == DOG

@@ -8,6 +8,7 @@ from attnviz.core.display import as_sentence
 from attnviz.core.edits import KINDS, Site
 from attnviz.figures.alike import MAP_SAYS, MEASURE, TREE_SAYS
 from attnviz.metrics import alike
+from attnviz.metrics.alike import Divergences
 from attnviz.ui.compare import words
 from attnviz.ui.shared import cache, look, pictures
 from attnviz.ui.shared import words as common
@@ -49,6 +50,11 @@ def _others(at: Look) -> None:
     if len(found.heads) < 2:
         quiet(words.NOTHING_IN_COMMON)
         return
+    _found(at, found)
+
+
+def _found(at: Look, found: Divergences) -> None:
+    """The matrix and the map, what they show, and folded how they are computed."""
     focused = (at.site, at.head) if (at.site, at.head) in found.heads else None
     if focused:
         in_words(sentences.alike(found, *focused))
