@@ -19,6 +19,7 @@ from attnviz.core.tokens import Sentence
 from attnviz.metrics import batch
 from attnviz.metrics.heads import METRICS, sums_of
 from attnviz.sources.base import Source
+from attnviz.sources.estimate import Estimate, of_texts
 
 TOKENS = 2048
 """Most tokens in one run, padding counted."""
@@ -99,6 +100,17 @@ def over_texts(
         if report is not None and report(done, len(texts)) is False:
             raise Canceled(f"The measuring was ended after {done} of {len(texts)} texts.")
     return pd.concat([one.table(site) for site, one in found.items()], ignore_index=True)
+
+
+def cost(source: Source, texts: Sequence[str], edits: Edits = Edits()) -> Estimate:
+    """What `over_texts` takes here, of the texts that can be read."""
+    runs = []
+    sentences = sorted((one for one in cut(source, texts)[0] if one), key=lambda one: one.length)
+    while sentences:
+        count = _fitting(sentences)
+        runs.append((count, sentences[count - 1].length))
+        sentences = sentences[count:]
+    return of_texts(source, runs, edits)
 
 
 class _OfSite:

@@ -142,7 +142,8 @@ def _whole_rows(
     queries, keys = query.shape[2], key.shape[2]
     seen = _seen(mask, area.rows, queries, keys, scoring)
     allowed = window(mask, area.rows, seen, queries=queries, keys=keys)
-    allowed = allowed if allowed is None else Area(area.sentences).of(allowed)
+    allowed = None if allowed is None else Area(area.sentences).of(allowed)
+    allowed = None if allowed is None or allowed.all() else allowed
     scores = masked(scoring.scores(query, key, area._replace(columns=seen)), allowed)
     weights, empty, _ = _distributions(scores)
     sums = _logsumexp(scores, weights, empty)

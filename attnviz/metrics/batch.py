@@ -113,7 +113,8 @@ class Block:
         """Where may be attended, broadcasting to (B, H, R, K); None everywhere."""
         queries, keys = self.step.shape[2:]
         mask = attention.window(self.step.mask, self.rows, queries=queries, keys=keys)
-        return None if mask is None else Area(self.texts).of(mask)
+        mask = None if mask is None else Area(self.texts).of(mask)
+        return None if mask is None or mask.all() else mask
 
     @cached_property
     def open_keys(self) -> Tensor:

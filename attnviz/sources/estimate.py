@@ -1,6 +1,7 @@
 """What a run costs before it is run, and what a page costs that goes through its maps: seconds here, and bytes."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -19,6 +20,9 @@ FEW = 5e9
 USUAL = 5e9
 """Operations per second that are assumed for these: less than any machine of the last ten years."""
 
+
+A_WEIGHT, A_CALL = 2_000, 1e9
+"""Operations that are done in the time in which every metric takes up a weight; and a call, whatever its size."""
 
 NARROWEST = 64
 """Width of a head below which a cell takes no less time: its exp is most of it."""
@@ -64,21 +68,39 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
       cells of a head are the pairs that `core.attention.attend` computes: of long texts not those of tiles that a mask
       blocks; a head narrower than `NARROWEST` takes no less time. A decoder is taken to hide the future, an encoder to
       hide nothing. Parameters that a source does not state are taken to be 12 · d_model² for each layer, as in a
-      Transformer.
+      Transformer; the vectors of tokens are looked up, and count where they are what words are predicted by.
     - kept = 4 · tokens · (3 · d_model for each call + d_model + words, what it says) + 8 · tokens · heads of each call.
     - bytes = kept + 32 · tokens · d_model, what a layer holds meanwhile, + 8 · length² for each sentence of a model of
       transformers that takes no rule in the place of a mask. Blocks of at most 64 MB are not counted.
     """
     layers, width, tokens = len(source.sites), source.d_model, sentences * length
-    cells = sum(_computed(_mask(edits, site.kind), length) for site in source.sites)
-    parameters = source.facts.parameters if source.facts else 12 * width**2 * layers
-    heads = source.num_heads * max(NARROWEST, width // source.num_heads)
-    operations = 4 * sentences * cells * heads + 2 * tokens * parameters
+    operations = _operations(source, length, edits, sentences)
     words = source.facts.words if source.facts else 0
     kept = 4 * tokens * (3 * width * layers + width + words) + 8 * tokens * source.num_heads * layers
     masks = 8 * sentences * length**2 if source.facts and source.facts.has_square_masks else 0
     rate = USUAL if operations < FEW else operations_per_second()
     return Estimate(tokens, operations / rate, kept + 32 * tokens * width + masks, kept)
+
+
+def of_texts(source: Source, runs: Sequence[tuple[int, int]], edits: Edits = Edits()) -> Estimate:
+    """What it takes to measure every head on many texts, here.
+
+    - seconds = (operations of all runs, + those of what the model writes, + `A_WEIGHT` for each weight and `A_CALL` for
+      each call that is measured) / operations per second. A model that writes reads all that it has written again for
+      each word, and is taken to write as much as it reads.
+    - bytes and kept are those of the largest run.
+
+    Args:
+        runs: how many texts there are in each run, and how many tokens each is padded to.
+    """
+    parts = [estimate(source, length, edits, count) for count, length in runs]
+    written = sum(site.kind != "encoder" for site in source.sites) / len(source.sites) if source.writes else 0
+    operations = 0.0
+    for count, length in runs:
+        operations += _operations(source, length, edits, count) * (1 + written * length / 2)
+        operations += len(source.sites) * (A_WEIGHT * count * source.num_heads * length**2 + A_CALL)
+    most = {name: max((getattr(one, name) for one in parts), default=0) for name in ("bytes", "kept")}
+    return Estimate(sum(one.tokens for one in parts), operations / operations_per_second(), **most)
 
 
 def of_maps(step: Step, maps: int = 1, *, rows: range | None = None, columns: range | None = None) -> Estimate:
@@ -112,6 +134,16 @@ def longest(source: Source, most: int, seconds: float, bytes: int, edits: Edits 
         found = estimate(source, middle, edits, sentences)
         low, high = (middle, high) if found.seconds <= seconds and found.bytes <= bytes else (low, middle - 1)
     return low
+
+
+def _operations(source: Source, length: int, edits: Edits, sentences: int) -> float:
+    """Of a run; see `estimate`."""
+    cells = sum(_computed(_mask(edits, site.kind), length) for site in source.sites)
+    parameters = 12 * source.d_model**2 * len(source.sites)
+    if known := source.facts:
+        parameters = known.parameters - (0 if known.words else known.vocabulary * source.d_model)
+    heads = source.num_heads * max(NARROWEST, source.d_model // source.num_heads)
+    return 4 * sentences * cells * heads + 2 * sentences * length * parameters
 
 
 @cache

@@ -1,8 +1,9 @@
 """What a run costs before it is run."""
 
 import pytest
+from torch.utils.flop_counter import FlopCounterMode
 
-from attnviz import api
+from attnviz import api, texts
 from attnviz.core import attention
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Full, Subsequent, Window
@@ -69,6 +70,25 @@ def test_the_longest_text_that_fits_is_the_longest():
     assert estimate(source, by_time).seconds <= 60 < estimate(source, by_time + 1).seconds
     assert estimate(source, by_memory).bytes <= 10**9 < estimate(source, by_memory + 1).bytes
     assert longest(source, 100, 60, 10**12) == 100
+
+
+@pytest.mark.parametrize("model", ["story", "translator", "induction"])
+def test_many_texts_cost_what_their_runs_compute(model, monkeypatch):
+    """Within a factor of 2, as torch counts it, what a model writes among it; measuring comes on top."""
+    source = api.load(model)
+    lines = texts.shipped(source)
+    whole = texts.cost(source, lines)
+    monkeypatch.setattr(estimates, "A_WEIGHT", 0)
+    monkeypatch.setattr(estimates, "A_CALL", 0)
+    found = texts.cost(source, lines)
+    with FlopCounterMode(display=False) as counter:
+        for _ in texts.runs(source, texts.cut(source, lines)[0]):
+            pass
+
+    assert counter.get_total_flops() / 2 < found.seconds * 1e9 < counter.get_total_flops() * 2
+    assert whole.seconds > found.seconds
+    length = max(one.length for one in source.tokenize(list(lines)))
+    assert texts.cost(source, 9 * lines).bytes <= estimate(source, length, sentences=texts.TOKENS // length + 1).bytes
 
 
 def test_a_window_costs_less_than_the_future_hidden_and_that_less_than_nothing_hidden():

@@ -1,6 +1,5 @@
 """The numbers of all heads over many texts: their mean and spread, beside those of the text at hand."""
 
-from dataclasses import replace
 from functools import partial
 
 import pandas as pd
@@ -10,9 +9,7 @@ from attnviz import figures, texts
 from attnviz.core import progress
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
-from attnviz.sources import estimate
 from attnviz.sources.base import Source
-from attnviz.sources.estimate import Estimate
 from attnviz.ui.overview import tables, words
 from attnviz.ui.overview.every import select
 from attnviz.ui.overview.numbers import TITLES, asked, head_of, numbers
@@ -82,12 +79,7 @@ def _measured(at: Look, lines: tuple[str, ...]) -> pd.DataFrame | None:
     return None
 
 
-@cache.kept
-def _cost(source: Source, lines: tuple[str, ...], edits: Edits) -> Estimate:
-    """Of all texts, each as long as the mean of them; memory is that of one run of some of them."""
-    lengths = [one.length for one in texts.cut(source, lines)[0] if one] or [0]
-    every = estimate.estimate(source, -(-sum(lengths) // len(lengths)), edits, len(lengths))
-    return replace(every, bytes=estimate.estimate(source, max(lengths), edits).bytes)
+_cost = cache.kept(texts.cost)
 
 
 def _over(source: Source, lines: tuple[str, ...], edits: Edits) -> pd.DataFrame:
