@@ -21,7 +21,7 @@ from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import cache, pictures, state
 from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import clean, in_words, label, note, quiet
+from attnviz.ui.shared.text import clean, in_words, label, large, note, quiet
 
 WEIGHTS, MASK, FILE, PASTED = CHECKED = (words.OF_HEAD, words.OF_PAGE, words.OF_FILE, words.PASTED)
 """What can be checked."""
@@ -93,7 +93,9 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
         with st.container(key="beside check"):
             for number, found in enumerate(report.findings):
                 _finding(lab, array, report, found, number, folds=found is not seen)
-            quiet(_read_as(report), *report.reasons)
+            if not report.findings:
+                large(" ".join(report.reasons))
+            quiet(*(report.reasons if report.findings else ()), _read_as(report))
             with pictures.folded(words.HOW_READ, "overrides", opened=_is_said()) as is_open:
                 if is_open:
                     _ways_to_read(lab, what)
