@@ -1,6 +1,7 @@
 """The texts behind the numbers of a head, each with the weights of one query as shades; a click opens it on Heads."""
 
 from html import escape
+from math import ceil
 
 import pandas as pd
 import streamlit as st
@@ -51,11 +52,12 @@ def _complete(at: Look, found: Atlas) -> str:
     """From which weight on no pair is missing."""
     heads = found.heads()
     above = heads[(heads["site"] == str(at.site)) & (heads["head"] == at.number)]["pairs_above"].max()
-    return words.COMPLETE.format(weight=above)
+    return words.COMPLETE.format(weight=ceil(100 * above) / 100)
 
 
 def _pairs(at: Look, found: Atlas) -> pd.DataFrame:
-    pairs = found.table("pairs", at.site, at.number).head(COUNT)
+    """The strongest pair of each text."""
+    pairs = found.table("pairs", at.site, at.number).drop_duplicates(["file", "line"]).head(COUNT)
     return pairs.assign(text=list(map(found.text, pairs["file"], pairs["line"])))
 
 
@@ -89,14 +91,17 @@ def _cell(record: Record, at: Look, row: dict) -> Cell:
 
 
 def _shaded(record: Record, at: Look, cell: Cell) -> str:
-    """The tokens of the keys, each as dark as its weight; in one text the query is underlined."""
+    """The tokens of the keys, each as strong as its weight; in one text the query is underlined; what it predicts."""
     looks, seen = record.tokens(at.site)
     weights = record.step(at.site).weights(at.number, slice(cell[0], cell[0] + 1))[0].tolist()
-    query = "" if at.site.kind != "cross" else f"{escape(shown(looks[cell[0]].text))} → "
+    name = escape(shown(looks[cell[0]].text))
+    query = "" if at.site.kind != "cross" else f"{name} → "
     parts = []
     for i, (token, weight) in enumerate(zip(seen, weights, strict=True)):
         space = "" if token.joined or not i else " "
         is_query = at.site.kind != "cross" and i == cell[0]
-        text = f"<u>{escape(shown(token.text))}</u>" if is_query else escape(shown(token.text))
+        text = f"<u>{name}</u>" if is_query else escape(shown(token.text))
         parts.append(f'{space}<span style="--weight: {max(0.0, weight):.0%}">{text}</span>')
-    return f'<div class="shaded">{query}{"".join(parts)}</div>'
+    predicted = record.predicted(at.site)
+    said = words.PREDICTS.format(word=escape(shown(predicted[cell[0]])), query=name) if predicted else ""
+    return f'<div class="shaded">{query}{"".join(parts)} <i>{said}</i></div>'

@@ -17,7 +17,7 @@ from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import heading, large, quiet, table
+from attnviz.ui.shared.text import large, quiet, table
 
 TITLES = {one.name: one.title for one in METRICS}
 X, Y = choice("atlas-x", TITLES), choice("atlas-y", TITLES)
@@ -39,42 +39,43 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
             words.THEN_OPEN.format(variable=built.FOLDERS),
         )
         return
-    large(words.HOLDS.format(texts=found.texts, tokens=found.tokens))
-    _behaviors(bar.at)
     heads = found.heads()
     row = heads[(heads["site"] == str(bar.at.site)) & (heads["head"] == bar.at.head)]
+    asked, chosen, more = _places()
+    with asked:
+        quiet(words.HOLDS.format(texts=found.texts, tokens=found.tokens))
+        known = _behaviors(bar.at)
     if row.empty:
         quiet(words.NO_HEAD)
         return
-    every, chosen = _places()
-    with every, pictures.part(words.ALL_HEADS, "atlas map", titled=False) as is_open:
-        if is_open:
-            _map(bar.at, found, heads)
     with chosen:
         _answer(bar.at, found, row.iloc[0])
-    with st.container(horizontal=True, gap="large"):
-        with st.container(width=540):
-            _numbers(bar.at, row.iloc[0])
-        with st.container(width=540):
-            _more(bar.at, found)
+    with more:
+        _numbers(bar.at, row.iloc[0])
+        _distance(bar.at, found)
+        with pictures.folded(words.ALL_HEADS, key="atlas map", opened=not known) as is_open:
+            if is_open:
+                _map(bar.at, found, heads)
+        _alike(bar.at, found)
 
 
-def _places() -> tuple[DeltaGenerator, DeltaGenerator]:
-    """For all heads and for one, beside each other; on a phone the one stands first, as it answers what was asked."""
+def _places() -> tuple[DeltaGenerator, DeltaGenerator, DeltaGenerator]:
+    """For questions, the head that answers, and its numbers: the first and the last beside the head, or around it."""
     if look.room():
-        chosen = st.container(key="chosen")
-        return st.container(), chosen
+        return st.container(), st.container(key="chosen"), st.container()
     with st.container(horizontal=True, wrap=False, gap="large"):
-        return st.container(width="content"), st.container(width="stretch", key="chosen")
+        beside = st.container(width=500)
+        return beside.container(), st.container(width="stretch", key="chosen"), beside.container()
 
 
-def _behaviors(at: Look) -> None:
-    """What heads of the model are known to do; a click leads to the head and its examples."""
+def _behaviors(at: Look) -> bool:
+    """What heads of the model are known to do, if anything; a click leads to the head and its examples."""
     every = at.source.card.behaviors if at.source.card and at.source.step is None else ()
     clearest = {one.does: one for one in sorted(every, key=lambda one: max((*one.rates, *one.shares), default=0))}
     with st.container(gap="xsmall", key="questions"):
         for i, does in enumerate(dict.fromkeys(one.does for one in every)):
             _behavior(at, clearest[does], i)
+    return bool(every)
 
 
 def _behavior(at: Look, one: Behavior, i: int) -> None:
@@ -123,12 +124,13 @@ def _answer(at: Look, found: Atlas, row: pd.Series) -> None:
 
 def _numbers(at: Look, row: pd.Series) -> None:
     """The numbers of a head over the corpus, beside those of the text at hand: a few, and folded the others."""
-    heading(common.NUMBERS)
     here = findings.numbers(at.record, at.sentence, at.site)
     there = [name for name in TITLES if row[f"{name}_texts"]]
-    _table([name for name in FEW if name in there], row, here, at.number)
-    quiet(" ".join((words.COUNTED_THE_SAME, *([] if look.room() else [words.MIDDLE_HALF]))))
-    more = [name for name in there if name not in FEW]
+    few, more = [name for name in there if name in FEW], [name for name in there if name not in FEW]
+    with pictures.part(common.NUMBERS, "atlas card") as is_open:
+        if is_open:
+            _table(few, row, here, at.number)
+            quiet(" ".join((words.COUNTED_THE_SAME, *([] if look.room() else [words.MIDDLE_HALF]))))
     with pictures.folded(words.MORE_NUMBERS.format(count=len(more)), key="atlas numbers") as is_open:
         if is_open:
             _table(more, row, here, at.number)
@@ -140,13 +142,17 @@ def _table(names: list[str], row: pd.Series, here: pd.DataFrame | None, head: in
     table([_cells(name, row, here, head)[:shown] for name in names], words.HEAD[:shown], numbers=range(1, shown))
 
 
-def _more(at: Look, found: Atlas) -> None:
-    """How far a head looks over the corpus, and which heads do the same."""
+def _distance(at: Look, found: Atlas) -> None:
+    """How far a head looks over the corpus."""
     curve = found.table("distances", at.site, at.number)
     if len(curve):
         drawn = {"dark": at.dark, "room": look.room()}
         figure = figures.distance_over_corpus(found.plan.model.name, at.site.head(at.head), curve, found.texts, **drawn)
         pictures.show(figure, "atlas distance", common.BY_DISTANCE)
+
+
+def _alike(at: Look, found: Atlas) -> None:
+    """Which heads do the same over a corpus."""
     with pictures.folded(words.ALIKE, key="alike in atlases") as is_open:
         if is_open:
             near = found.alike(at.site, at.number, *built.others(found)).itertuples()
