@@ -74,12 +74,16 @@ def test_undo_takes_back_one_change_after_another_and_by_keys_in_a_box_its_text(
 def test_words_are_explained_where_they_stand_and_a_view_is_saved_under_a_name(story, server):
     """Also words of a picture; the person's own words are not. All of them are behind a key; Escape closes the list.
 
-    The name of a view is text and no markup, and outlives the page; following it from another page loads nothing again.
+    Both can be read in dark. The name of a view is text and no markup, and outlives the page; following it from another
+    page loads nothing again.
     """
+    driver.resize(story, 1440, 900, "dark")
+    driver.settled(story)
     where = story.locator("svg.marks text", has_text="Key (").first.bounding_box()
     story.mouse.move(where["x"] + 10, where["y"] + 5)
 
     expect(story.get_by_role("tooltip")).to_contain_text("one column of the map")
+    expect(story.get_by_role("tooltip")).to_have_css("background-color", "rgb(27, 30, 36)")
 
     own = story.locator("svg.marks text", has_text="keys").first.bounding_box()
     story.mouse.move(own["x"] + 10, own["y"] + 5)

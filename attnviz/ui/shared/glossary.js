@@ -26,12 +26,12 @@ if (!window.attnvizGlossary) {
     "query": grid((row) => row === 2 ? .8 : .12),
     "key": grid((_, column) => column === 2 ? .8 : .12),
     "value": [
-      ...grid((row) => [.1, .7, .2][row], {rows: 3, columns: 1}), written(22, 28, "×"),
-      ...grid((row, column) => [.3, .6, .2, .5, .4][(row + column * 2) % 5], {rows: 3, columns: 3, x: 36})],
+      ...grid((row) => [.1, .7, .2][row], {rows: 3, columns: 1, y: 16}), written(22, 44, "×"),
+      ...grid((row, column) => [.3, .6, .2, .5, .4][(row + column * 2) % 5], {rows: 3, columns: 3, x: 36, y: 16})],
     "score": [written(14, 32, "2.1"), written(56, 32, "0.3"), written(6, 62, "−1.4"), written(56, 62, "0.8")],
     "weight": grid((row, column) => row === 2 ? [.05, .9, .1, .2, .05][column] : .08),
-    "head": many(28, 1),
-    "layer": [...many(12), ...many(44)],
+    "head": many(30, 1),
+    "layer": [...many(14), ...many(46)],
     "encoder": grid(look),
     "decoder": grid(past),
     "cross": grid((row, column) => row === column ? .8 : .12, {rows: 3, columns: 5}),
@@ -65,6 +65,7 @@ if (!window.attnvizGlossary) {
     return NAMES[name] || name || (words.endsWith("(nats)") ? "nats" : undefined);
   };
 
+  const app = () => document.querySelector(".stApp");  // which has the colors of light or dark
   const make = (tag, text, of = {}) => Object.assign(document.createElement(tag), {textContent: text}, of);
   const card = (name) => {
     const card = make("div", "", {className: "term"}), words = make("p", "");
@@ -83,8 +84,8 @@ if (!window.attnvizGlossary) {
     dialog.addEventListener("close", () => dialog.remove());
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
     dialog.setAttribute("aria-label", says("glossary"));
-    dialog.append(close, make("h2", says("words")), ...Object.keys(TERMS).map(card), make("h2", says("keyboard")), list);
-    document.body.append(dialog);
+    dialog.append(close, make("h2", says("keyboard")), list, make("h2", says("words")), ...Object.keys(TERMS).map(card));
+    app().append(dialog);
     dialog.showModal();
   };
 
@@ -103,7 +104,7 @@ if (!window.attnvizGlossary) {
     shown = card(name);
     shown.classList.add("beside-word");
     shown.setAttribute("role", "tooltip");
-    document.body.append(shown);
+    app().append(shown);
     const top = box.bottom + 6 + shown.offsetHeight > innerHeight ? box.top - 6 - shown.offsetHeight : box.bottom + 6;
     shown.style.top = `${Math.max(4, top)}px`;
     shown.style.left = `${Math.max(4, Math.min(box.left, innerWidth - shown.offsetWidth - 12))}px`;
