@@ -72,13 +72,13 @@ class Sweep:
         if weight.isna().all() or effect.isna().all() or len(self.heads) < 2:
             return "There are no two heads here whose weights and effects could be compared."
         heavy, strong = int(weight.fillna(-1).argmax()), int(effect.fillna(-1).argmax())
-        most = f"{self._name(strong)} matters most here: off, it changes the output by {effect[strong]:.1%}."
+        most = f"{self._name(strong)} matters most here: off, it changes the model's output vectors by {effect[strong]:.1%}."
         most = f"{most[:1].upper()}{most[1:]}"
         if heavy == strong:
             return f"{most} It also has the largest weights, {weight[heavy]:.2f} on average."
         return (
             f"{most} The largest weights are those of {self._name(heavy)}, {weight[heavy]:.2f} on average, and off it "
-            f"changes the output by {effect[heavy]:.1%}. A weight says where a head looks, not how much arrives."
+            f"changes them by {effect[heavy]:.1%}. A weight says where a head looks, not how much arrives."
         )
 
     def _name(self, at: int) -> str:

@@ -62,13 +62,20 @@ def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sen
         return f"The weight that {looker} gives to {looked} is not a number."
     of = "its attention" if isinstance(head, int) else f"its attention ({head} of {all_heads(step)})"
     of += " (special tokens aside)" if view.special == "renormalize" else ""
-    looker += predicting(seen, 0)
-    return f"{looker} gives {weight:.2f} of {of} to {looked}."
+    return f"{_to_predict(seen, 0)}{looker} gives {weight:.2f} of {of} to {looked}."
 
 
 def named(groups: Groups, i: int) -> str:
     """A row or a column as it stands in a sentence."""
     return quoted_token(groups.labels[i], groups.place(i))
+
+
+def _to_predict(seen: Seen, row: int) -> str:
+    """What a row predicts, to stand before a sentence about it; nothing where it predicts nothing."""
+    if not (seen.predicted and seen.predicted[row]):
+        return ""
+    what = "in its place" if metrics.fills_in(seen.record) else "the next word"
+    return f"To predict {what} {quoted(seen.predicted[row])}, "
 
 
 def predicting(seen: Seen, row: int) -> str:

@@ -66,11 +66,11 @@ def test_a_cell_says_what_its_query_reads_and_predicts():
     weight = float(record.step(CROSS).weights(0)[1, 1])
 
     assert words.cell(record, CROSS, 0, 1, 1) == (
-        f"'le' (1), predicting the next word 'chat', gives {weight:.2f} of its attention to 'cat' (1)."
+        f"To predict the next word 'chat', 'le' (1) gives {weight:.2f} of its attention to 'cat' (1)."
     )
-    assert words.cell(record, CROSS, 0, 0, 0).startswith("'<sos>' (0), predicting the next word 'le', gives")
+    assert words.cell(record, CROSS, 0, 0, 0).startswith("To predict the next word 'le', '<sos>' (0) gives")
     assert "'<sos>' (0), predicting the next word 'le', looks most at" in figures.head(record, CROSS, 0).description
-    assert words.strongest(record, CROSS, 0).count("predicting") == 1
+    assert words.strongest(record, CROSS, 0).count("To predict") == 1
     assert "predicting" not in words.cell(story, SITE, 0, 1, 0)
 
 

@@ -24,7 +24,7 @@ MOST_NOTES = 12
 """Runs of fully masked rows named each; more are counted in one note."""
 
 
-NEXT = "each row: where it looks to predict the next word ▸"
+NEXT = "each row: where it looks to predict the next word"
 IN_PLACE = "right: the word predicted in place of a blank"
 """What is said over a map whose rows predict; short enough for one line on a phone."""
 

@@ -367,8 +367,8 @@ function sentence([q, k]) {
   if (rule) return `${to} may not be looked at by ${from}: blocked by ${site().reasons[rule - 1]}.${off}`;
   if (of.levels[i] === NAN) return `The weight that ${from} gives to ${to} is not a number.${off}`;
   const what = data.predicted.where === "after" ? "the next word" : "in its place";
-  const says = predictedAt(q) ? `, predicting ${what} ${isolated(`'${predictedAt(q)}'`)},` : "";
-  return `${from}${says} gives ${of.values[of.levels[i]].toFixed(2)} of its attention to ${to}.${off}`;
+  const says = predictedAt(q) ? `To predict ${what} ${isolated(`'${predictedAt(q)}'`)}, ` : "";
+  return `${says}${from} gives ${of.values[of.levels[i]].toFixed(2)} of its attention to ${to}.${off}`;
 }
 
 function readout() {

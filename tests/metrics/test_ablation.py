@@ -78,7 +78,7 @@ def test_heads_that_write_nothing_change_nothing():
     assert found.table[["divergence", "said", "rewritten", "turned"]].isna().all(axis=None)
     assert found.divergence is None
     assert found.table["confidence"][1] == pytest.approx(1, abs=1e-3)
-    assert "changes the output by" in found.in_words()
+    assert "changes the model's output vectors by" in found.in_words()
 
 
 def test_heads_that_are_off_already_stay_off_and_are_not_measured():

@@ -183,7 +183,10 @@ def test_another_model_is_compared_where_it_reads_the_same_text():
     """Not where it reads the French that it writes itself."""
     app = compare(b="model-translator")
 
-    assert "translator reads what it writes at decoder layer 1: B is its head 1 of encoder layer 1." in html(app)
+    assert (
+        "B is head 1 of encoder layer 1, which reads this text; decoder layer 1 of translator reads what it writes."
+        in html(app)
+    )
     assert "cannot be subtracted" not in html(app)
 
 

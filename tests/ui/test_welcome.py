@@ -122,7 +122,7 @@ def test_what_the_cards_ask_has_an_answer():
     button(app, "Switch off a head").click().run()
 
     assert "<u>&#x27;tom&#x27;</u>" in html(app)
-    assert "&#x27;to&#x27; (13), predicting the next word &#x27;paul&#x27;" in html(app)
+    assert "To predict the next word &#x27;paul&#x27;, &#x27;to&#x27; (13) gives" in html(app)
 
     press_eye(app, 0)
 
@@ -144,7 +144,7 @@ def test_another_text_lets_go_of_the_cell_and_of_the_question():
 
     assert "cell" not in app.query_params
     assert welcome.CLAIM in html(app)
-    assert "&#x27;to&#x27; (13), predicting the next word &#x27;tom&#x27;" in html(app)
+    assert "To predict the next word &#x27;tom&#x27;, &#x27;to&#x27; (13) gives" in html(app)
 
 
 def test_what_nobody_chose_has_a_link_of_its_own():

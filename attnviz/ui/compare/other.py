@@ -21,6 +21,7 @@ from attnviz.metrics.beside import Side, written
 from attnviz.sources.base import Source
 from attnviz.ui.compare import words
 from attnviz.ui.shared import arrivals, cache, files, look, pretrained, state
+from attnviz.ui.shared.examples import KNOWN
 from attnviz.ui.shared.look import PLACE, Look, Place, place_of, place_text
 from attnviz.ui.shared.setting import Setting, State, coded, kept, reader
 from attnviz.ui.shared.state import control
@@ -131,7 +132,8 @@ def _missing(a: Look) -> set[str]:
 
 def _begins(a: Look, what: str) -> Other:
     if what == "sentence":
-        return Other(what, _swapped(a))
+        swapped = _swapped(a)
+        return Other(what, swapped if swapped != _text(a) else _another_text(a))
     if what == "head":
         return Other(what, _another_head(a))
     if what == "model":
@@ -166,6 +168,12 @@ def _swapped(a: Look) -> str:
         if found and len(changed) <= LONGEST and not cache.unknown(a.source, (other,)):
             return changed
     return _text(a)[:LONGEST]
+
+
+def _another_text(a: Look) -> str:
+    """Another example of the model, or the sentence without its last word."""
+    others = (text for text in state.get(KNOWN).values() if text != _text(a) and text == _plain(text))
+    return next(others, _text(a).rpartition(" ")[0])[:LONGEST]
 
 
 def _text(a: Look) -> str:

@@ -24,7 +24,7 @@ NO_HEAD = "There is no {missing}, so B is {instead}."
 NO_MODEL = "B cannot be the model {missing} here, so it is {instead}."
 NO_STEP = "Step {missing} was not kept; there are {kept}. B is step {instead}."
 NOT_LOADED = "{model} is not here yet. Choose it once as the model above."
-OTHER_TEXT = "{model} reads what it writes at {site}: B is its {instead}."
+OTHER_TEXT = "B is {instead}, which reads this text; {site} of {model} reads what it writes."
 LACKS_HEAD = "{model} has no {head}: B is its {instead}."
 
 # What moved

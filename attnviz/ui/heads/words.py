@@ -21,5 +21,5 @@ CLICK = {
 
 # The sentence beside a map
 
-ARITHMETIC = "Show the arithmetic of this cell"
+ARITHMETIC = "Show how this number is computed"
 ALL_HEADS, THIS_HEAD = "all heads", "this head"

@@ -32,7 +32,7 @@ def of_head(at: Look, known: Numbers) -> None:
     findings.of_head(at, role=False)
     if said := findings.by_weights(row):
         (large if at.source.facts else quiet)(said)
-    there = [name for name in (*SHOWN, *OFF) if name in known.names and not pd.isna(row[name])]
+    there = [name for name in (*OFF, *SHOWN) if name in known.names and not pd.isna(row[name])]
     with st.container(width=340):
         table([(_named(name), number(name, float(row[name]))) for name in there], numbers=(1,))
     _by_distance(at)

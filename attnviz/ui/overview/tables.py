@@ -24,8 +24,9 @@ COUNT = "heads"
 """What stands up where heads of about the same number are stacked."""
 ACROSS, UP = choice("across", NAMES), choice("up", NAMES | {COUNT: words.COUNT})
 
-FIRST = ("confidence", "effective_keys", "distance", "previous", "self", "first", "output_share", *OFF)
-"""The numbers that a table begins with; it is no wider than a screen."""
+FIRST = ("confidence", "effective_keys", "distance", "previous", "self", "first", "output_share")
+TESTED = (*OFF, "confidence", "distance", "previous", "self", "output_share")
+"""The numbers that a table begins with, before and after the switch-off test; it is no wider than a screen."""
 MORE = kept("all numbers", False)
 
 MOST, HIGH = 12, 433
@@ -52,7 +53,8 @@ def _all_heads(known: Numbers, order: Order) -> None:
         at = {head: place for place, head in enumerate(order)}
         found = found.assign(place=[at.get(head) for head in heads_of(found)])
         found = found.dropna(subset="place").sort_values("place")
-    names = dict.fromkeys((*FIRST, state.get(SORT), *(known.names if state.get(MORE) else ())))
+    first = TESTED if any(name in known.names for name in OFF) else FIRST
+    names = dict.fromkeys((*first, state.get(SORT), *(known.names if state.get(MORE) else ())))
     names = [name for name in names if name in known.names]
     places = [f"{site.kind} {site.short(head)}" for site, head in heads_of(found)]
     found = found.assign(place=places, role=found["role"].replace("", None)).reset_index(drop=True)

@@ -84,7 +84,7 @@ def picture(
         on_select(points[0] if points else None, *([selection.get("drag") or {}] if brush else []))
 
     # A changed `alt` would build the chart anew, with a flicker: it stays, and the description stands beside the chart.
-    alt = words.PICTURE
+    alt = words.PICTURE_ALT
     options = {"key": f"{key} {form}", "theme": None, "width": "content", "alt": alt}
     if on_select is not None:
         modes = [select, *["drag"] * (form == "brush"), *["zoom"] * (form == "pixels" and on_zoom is not None)]

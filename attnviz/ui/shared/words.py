@@ -211,7 +211,7 @@ TRY_A_CHANGE = "Switch a head off or set a mask to see output vectors move."
 
 # What a head does
 
-LOOKS_LIKE = "On this text alone, its weights look like: {roles}."
+LOOKS_LIKE = "A guess by the shape of its weights on this text alone: {roles}."
 ROLES = {
     "induction": "looks at what followed an earlier copy of the same token",
     "first token (sink)": "the weight rests where it has nothing to find",
@@ -230,7 +230,7 @@ OF_COMBINED = "All heads combined. One that was measured:"
 
 # Pictures and their export
 
-PICTURE = "Chart, described in the text after it"
+PICTURE_ALT = "Chart, described in the text after it"
 CLICK_A_CELL, CELL_SELECTED = "Click a cell to read it in words.", "Selected cell outlined; Esc to clear."
 NUMBERS, NUMBERS_OF = "Numbers", "Numbers: {what}"
 EXPORT, EXPORT_OF, MADE_FOR, PNG_SIZE = "Export", "Export {what}", "Made for", "PNG size"
