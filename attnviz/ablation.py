@@ -72,8 +72,8 @@ class Sweep:
         if weight.isna().all() or effect.isna().all() or len(self.heads) < 2:
             return "There are no two heads here whose weights and effects could be compared."
         heavy, strong = int(weight.fillna(-1).argmax()), int(effect.fillna(-1).argmax())
-        most = f"{self._name(strong)} matters most here: off, it changes the model's output vectors by {effect[strong]:.1%}."
-        most = f"{most[:1].upper()}{most[1:]}"
+        most = f"{self._name(strong).capitalize()} matters most here: off, it changes the model's output vectors by "
+        most += f"{effect[strong]:.1%}."
         if heavy == strong:
             return f"{most} It also has the largest weights, {weight[heavy]:.2f} on average."
         return (
