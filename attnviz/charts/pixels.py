@@ -50,16 +50,17 @@ def paint(ground: np.ndarray, marks: Iterable[Mark], *, height: int, width: int)
         marks: what is drawn on cells.
     """
     (row, v), (column, u) = _cells(ground.shape[0], height), _cells(ground.shape[1], width)
-    spread, side = np.ix_(row, column), width / ground.shape[1]
-    image, v = ground[spread], v[:, None]
+    image, v, side = ground[:, column][row], v[:, None], width / ground.shape[1]  # an axis at a time: far less work
     for sign, cells, color in marks:
+        if not cells.any():
+            continue
         if sign == "cross":
             strokes = np.minimum(abs(u - v), abs(u + v - 1)) * side < 1
         elif sign == "dot":
             strokes = (np.hypot(u - 0.5, v - 0.5) < 0.16) & (side > 4)
         else:
             strokes = hatch.strokes(sign, height, width)
-        image[strokes & cells[spread]] = place(color)
+        image[strokes & cells[:, column][row]] = place(color)
     return image
 
 
