@@ -465,11 +465,17 @@ def test_a_text_that_is_too_long_is_no_dead_end():
     assert 'role="alert"' not in html(app)
 
 
-def test_a_text_without_sentences_cannot_be_split():
-    """The button says so, and stays where it is."""
-    app = opened(model="translator", text="the cat " * 40)
+def test_only_ways_on_that_work_are_offered():
+    """Of many sentences the first are offered; where none ends, or one is too long itself, there is no such button."""
+    app = opened(model="translator", text="The cat sat on the mat. " * 40)
+    button(app, "Use the first 32 sentences").click().run()
+    assert app.text_area(key="text").value.splitlines() == ["The cat sat on the mat."] * 32
+    assert 'role="alert"' not in html(app)
 
-    assert button(app, "Split into sentences").disabled
+    for text in ("the cat " * 80, f"The cat. {'the cat ' * 80}"):
+        titles = [one.label for one in opened(model="translator", text=text).button]
+        assert not [title for title in titles if "sentences" in title]
+        assert [title for title in titles if "tokens" in title]
 
 
 def test_causal_leaves_cross_attention_alone_unless_asked_for():

@@ -101,3 +101,14 @@ def test_many_lines_can_be_read_as_one_text():
     app = button(app, "Read all lines as one text").click().run()
 
     assert "120 queries by 120 keys" in html(app)
+
+
+def test_of_many_lines_the_first_are_used_where_one_text_of_all_is_too_long():
+    """It would lead back to where lines are split."""
+    app = page(model="story", text="The cat sat on the mat.\n" * 60)
+    assert not [one for one in app.button if one.label == "Read all lines as one text"]
+
+    app = button(app, "Use the first 32 lines").click().run()
+
+    assert len(app.text_area(key="text").value.splitlines()) == 32
+    assert 'role="alert"' not in html(app)

@@ -78,8 +78,8 @@ def _checked(
         return None
     if not ready or error:
         _instead(source if not ready else error)
-        if isinstance(error, cache.TooManyLines):
-            lengths.join(text)
+        if ready and isinstance(error, cache.TooManyLines):
+            lengths.fewer(source, text)
         return None
     unknown_words(cache.unknown(source, lines), source.unknown_token)
     if TEXT.encode(text) is None:

@@ -20,25 +20,37 @@ PIECES = re.compile(r"\w+|[^\w\s]+")
 
 
 def offers(error: TooLong, source: Source, lines: tuple[str, ...]) -> None:
-    """Which line is too long, and three ways on."""
+    """Which line is too long, and the ways on that work."""
     note(str(error))
     parts = tuple(part for line in lines for part in SENTENCE_ENDS.split(line) if part.strip())
     other = _reader(lines)
     with st.container(horizontal=True, gap="small", key="too long"):
-        cut = words.FIRST_TOKENS.format(most=error.longest)
-        shortened = lambda: "\n".join(first(source, line, error.longest) for line in lines)  # noqa: E731
-        _offer(cut, _with_text, shortened, icon="content_cut", disabled=not error.longest)
-        alone = parts == lines
-        why = words.NO_SENTENCE_ENDS if alone else words.SPLIT_MEANS
-        _offer(words.SPLIT, _with_text, lambda: "\n".join(parts), "call_split", disabled=alone, help=why)
+        if error.longest:
+            shortened = lambda: "\n".join(first(source, line, error.longest) for line in lines)  # noqa: E731
+            _offer(words.FIRST_TOKENS.format(most=error.longest), _with_text, shortened, icon="content_cut")
+        if parts != lines:
+            _offer_lines(source, parts, words.SPLIT, words.FIRST_SENTENCES, "call_split", help=words.SPLIT_MEANS)
         if other:
             switch = examples.with_other_model(MODEL)
             _offer(words.SWITCH_TO.format(model=other), switch, lambda: other, "swap_horiz")
 
 
-def join(text: str) -> None:
-    """A way on where a text has more lines than a batch has sentences."""
-    _offer(words.JOIN, _with_text, lambda: " ".join(text.split()), "merge", help=words.JOIN_MEANS)
+def fewer(source: Source, text: str) -> None:
+    """The ways on that work where a text has more lines than a batch has sentences."""
+    lines = tuple(line for line in text.splitlines() if line.strip())
+    one = " ".join(text.split())
+    with st.container(horizontal=True, gap="small", key="too many"):
+        _offer_lines(source, lines, "", words.FIRST_LINES, "content_cut")
+        if _reads(source, (one,)):
+            _offer(words.JOIN, _with_text, lambda: one, "merge", help=words.JOIN_MEANS)
+
+
+def _offer_lines(source: Source, lines: tuple[str, ...], every: str, some: str, icon: str, **options) -> None:
+    """A button for these lines or, where a batch takes fewer, for the first of them; none if a line is too long."""
+    taken = lines[: cache.MOST_SENTENCES]
+    if _reads(source, taken):
+        title = every if taken == lines else some.format(most=len(taken))
+        _offer(title, _with_text, lambda: "\n".join(taken), icon, **options)
 
 
 def _offer(title: str, step: Callable[[State, str], State], value: Callable[[], str], icon: str, **options) -> None:
@@ -69,6 +81,14 @@ def _fits(source: Source, text: str, most: int) -> bool:
         return len(source.tokenize([text])[0].tokens) <= most
     except TooLong:
         return False
+
+
+def _reads(source: Source, lines: tuple[str, ...]) -> bool:
+    try:
+        cache.sentences(source, lines)
+    except AttnvizError:
+        return False
+    return True
 
 
 def _reader(lines: tuple[str, ...]) -> str | None:

@@ -65,7 +65,7 @@ OPENED_FILE, OWN_MODEL = "A file that you opened: one run, with its text.", "You
 
 FIRST_TOKENS = "Use the first {most:,} tokens"
 SPLIT, SPLIT_MEANS = "Split into sentences", "Each sentence becomes a line of its own."
-NO_SENTENCE_ENDS = "No sentence ends within a line."
+FIRST_SENTENCES, FIRST_LINES = "Use the first {most} sentences", "Use the first {most} lines"
 SWITCH_TO = "Switch to '{model}', which reads it"
 JOIN, JOIN_MEANS = "Read all lines as one text", "Each line break becomes a blank."
 OVER_BUDGET = (
