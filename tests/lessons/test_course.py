@@ -225,7 +225,7 @@ def test_without_a_lesson_of_ones_own_it_is_said_how_to_open_one(monkeypatch):
 
 
 def test_the_lesson_of_the_documentation_can_be_read_and_done(tmp_path):
-    """What it says of the darkest cell is so."""
+    """What it says of the strongest cell is so."""
     text = (Path(__file__).parents[2] / "docs" / "how-to" / "teach.md").read_text(encoding="utf-8")
     (tmp_path / "my-lesson.toml").write_text(re.search(r"```toml title.*?\n(.*?)```", text, re.S)[1], encoding="utf-8")
     chapter, own = lessons.read(tmp_path / "my-lesson.toml").steps
