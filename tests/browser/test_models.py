@@ -47,7 +47,7 @@ def test_the_first_screen_has_it_all_and_a_typed_sentence_is_translated(page, se
     """
     open_page(page, server)
 
-    expect(picture(page, "head")).to_contain_text(f"Head {HEAD} · {SITE} · translator")
+    expect(picture(page, "head")).to_contain_text(f"Head {HEAD} of {SITE} · translator")
     expect(page.locator(".says")).to_contain_text("Translation")
     expect(page.locator(".large")).to_contain_text("This head")
     expect(page.get_by_text("Evidence")).to_have_count(1)
@@ -117,9 +117,9 @@ def test_a_model_is_changed_and_asked(page, server):
     found = CARD.behaviors[-1]
     open_page(page, server, "model")
     expect(page.locator(".st-key-picture-curve .marks")).to_be_visible()
-    page.get_by_role("button", name=f"{found.site}, head {found.heads[0]}").click()
+    page.get_by_role("button", name=found.site.head(found.heads[0]).capitalize()).click()
 
-    expect(picture(page, "head")).to_contain_text(f"Head {found.heads[0]} · {found.site}")
+    expect(picture(page, "head")).to_contain_text(f"Head {found.heads[0]} of {found.site}")
     assert page.evaluate("location.pathname") in ("/", "/heads")
 
     open_page(page, server, "?model=induction")
