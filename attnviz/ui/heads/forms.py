@@ -78,11 +78,9 @@ def _of_lines(at: Look) -> None:
         drawn = [head for head in state.get(ALSO) if head in others]
         options = {"shown": drawn, "lead": words.ALSO_SHOW, "read": lambda heads: tuple(sorted(heads))}
         if len(others) < MOST_PILLS:
-            control(st.pills, words.ALSO_SHOW_HEADS, ALSO, others, selection_mode="multi", **options)
+            control(st.pills, words.ALSO_SHOW, ALSO, others, selection_mode="multi", **options)
         else:
-            control(
-                st.multiselect, words.ALSO_SHOW_HEADS, ALSO, others, max_selections=MOST_BESIDE, width=300, **options
-            )
+            control(st.multiselect, words.ALSO_SHOW, ALSO, others, max_selections=MOST_BESIDE, width=300, **options)
     options = {
         "format_func": lambda least: f"{least:g}" if least else words.STRONGEST,
         "placeholder": words.STRONGEST,

@@ -4,7 +4,7 @@ SHOWN_AS = "Shown as"
 
 # Lines
 
-ALSO_SHOW, ALSO_SHOW_HEADS = "Also show", "Also show heads"
+ALSO_SHOW = "Also show heads"
 MINIMUM, STRONGEST = "Minimum weight", "the strongest"
 CLEAR_TOKENS = "Clear tokens"
 LINE_SELECTED = "Selected line outlined; Esc to clear."
