@@ -27,8 +27,11 @@ from attnviz.core.shapes import check_broadcast, check_shapes, with_one_head
 BLOCK = 2**19
 """How many scores `attend` holds at once: 2 MB of float32, which stay in a processor's cache."""
 
+ROWS = 64
+"""Queries of a block, also where their scores are more: with fewer, keys are read too often: up to half the time."""
+
 ON_DEVICE = 2**22
-"""How many where a device, not the processor, computes them: each block is started by itself there."""
+"""How many at most, and where a device, not the processor, computes them: each block is started by itself there."""
 
 STRETCH = 2048
 """Keys that a named mask is asked about at once, whether it blocks all of them."""
@@ -120,7 +123,8 @@ def attend(
 def _blocks(batch: int, heads: int, queries: int, keys: int, held: int) -> list[Area]:
     """The parts that `attend` works one after another: all heads of some sentences, or of some rows of one."""
     row = max(1, heads * keys)
-    sentences, rows = max(1, held // (row * max(1, queries))), max(1, held // row)
+    sentences = max(1, held // (row * max(1, queries)))
+    rows = max(1, held // row, min(ROWS, ON_DEVICE // row))
     return [
         Area(slice(first, first + sentences), ALL, slice(start, min(start + rows, queries)))
         for first in range(0, batch, sentences)

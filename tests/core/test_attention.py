@@ -286,6 +286,7 @@ def test_three_ways_to_the_same_output(mask, policy, block, stretch, tile, biase
     bias = torch.randn(B, 1, Q, K, dtype=torch.float64) if biased else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention, "BLOCK", block)
+        patch.setattr(attention, "ROWS", 1)
         patch.setattr(attention, "STRETCH", stretch)
         in_tiles(patch, tile)
         settings = {"bias": bias, "empty_rows": policy, "temperature": temperature, "softcap": softcap}
@@ -357,6 +358,7 @@ def test_blocks_are_really_blocks(monkeypatch):
     original = Scoring.scores
     monkeypatch.setattr(Scoring, "scores", lambda *a, **k: seen.append(original(*a, **k)) or seen[-1])
     monkeypatch.setattr(attention, "BLOCK", H * K)
+    monkeypatch.setattr(attention, "ROWS", 1)
 
     _, logsumexp = attend(*inputs, mask)
 
