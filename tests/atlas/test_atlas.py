@@ -1,7 +1,10 @@
 """An atlas is what a plain loop over the texts gives, however the corpus is cut and however often it was ended."""
 
+import gc
 import json
+import random
 import sys
+import tracemalloc
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -18,7 +21,7 @@ from attnviz import ablation, api, atlas
 from attnviz.atlas import building, classes, merge, shards, sketch
 from attnviz.atlas.classes import CLASSES
 from attnviz.atlas.corpus import Shard, Text
-from attnviz.atlas.measure import Measured, OfSite, Options
+from attnviz.atlas.measure import Measured, OfSite, Options, measure
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
@@ -376,3 +379,26 @@ def test_other_pieces_of_a_word_get_what_a_loop_finds(mask):
         cells = [(i, j) for i in range(5) for j in range(5) if i != j and words[i] == words[j] and is_open[i, j]]
         assert float(found[head]) == pytest.approx(float(sum(weights[i, j] for i, j in cells)), abs=1e-6)
         assert float(even[head]) == pytest.approx(float(sum(1 / is_open[i].sum() for i, _ in cells)))
+
+
+def test_a_worker_holds_no_more_after_many_shards():
+    """Of six times as many shards of the same words what is held at most is the same, to an eighth; and no tensor."""
+    source = api.load("story")
+
+    def held(numbers):
+        tracemalloc.start(1)
+        for number in numbers:
+            order = random.Random(number).sample(TEXTS, len(TEXTS))
+            lines = [Text(text, at) for at, text in enumerate(order, 1)]
+            shard = Shard(number, "a.txt", 1, len(lines), 0, 0, "")
+            shards.table(measure(source, lines, Options()), shard, Options())
+            gc.collect()
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most, sum(isinstance(one, torch.Tensor) for one in gc.get_objects())
+
+    held(range(2))
+    (few, tensors), (many, as_many) = held(range(2, 4)), held(range(4, 16))
+
+    assert many <= few * 9 / 8
+    assert as_many == tensors

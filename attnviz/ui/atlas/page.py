@@ -80,7 +80,8 @@ def _behaviors(at: Look) -> bool:
 
 def _behavior(at: Look, one: Behavior, i: int) -> None:
     """A question; it is marked where the head at hand is its answer."""
-    answered = at.site == one.site and at.head in one.heads
+    here = at.source.card.behavior(at.site, at.head)
+    answered = here is not None and here.does == one.does
     options = {"icon": f":material/{'check' if answered else 'search'}:", "key": f"find {i}"}
     does = one.does.rstrip(". ")
     st.button(words.WHICH_HEAD.format(does=does), on_click=look.look_at, args=(one.site, one.heads[0]), **options)
