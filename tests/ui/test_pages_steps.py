@@ -223,6 +223,15 @@ def test_knobs_are_kept_in_the_link_and_undone_by_chips():
     assert app.query_params["tuned"] == "temperature-0.5"
 
 
+def test_knobs_stay_in_view_as_the_last_one_is_turned_back():
+    """What was open as the page opened does not fold away under the pointer."""
+    app = page_of("scratch", tuned="unscaled")
+    app.toggle(key="tuned scaled").set_value(True).run()
+
+    assert "tuned" not in app.query_params
+    assert app.toggle(key="tuned scaled").value
+
+
 def test_reset_all_is_all():
     """What was set in the call alone goes with what was changed in the model."""
     app = page_of("scratch", knobs="dropout-0.5-3", tuned="temperature-2")

@@ -34,6 +34,8 @@ TABLE = 8
 SIZE = kept("size", "2x")
 USE = kept("use", "screen")
 WHICH = kept("which picture", "")
+BEGAN: Setting[Mapping[str, bool]] = kept("folds", {})
+"""Of each folded part, whether it began open: Streamlit would close and open it again where that changes."""
 FAILED: Setting[list[str] | None] = kept("not made", None)
 """Why a file could not be made: a list, as it is filled while no page runs."""
 
@@ -110,8 +112,14 @@ def how_to_select(selected: bool) -> None:
 
 @contextmanager
 def folded(title: str, key: str, opened: bool = False) -> Iterator[bool]:
-    """A part of the page that is folded; gives whether it is open, and what is drawn then stands in it."""
-    fold = st.expander(title, opened, on_change="rerun", key=key)
+    """A part of the page that is folded; gives whether it is open, and what is drawn then stands in it.
+
+    Args:
+        opened: whether it begins open; while it is on the page, only a click on it opens and closes it.
+    """
+    began = opened if state.event(key) is None else state.get(BEGAN).get(key, opened)
+    state.put(BEGAN, {**state.get(BEGAN), key: began})
+    fold = st.expander(title, began, on_change="rerun", key=key)
     with fold:
         yield fold.open
 
