@@ -345,7 +345,7 @@ def test_a_read_only_model_shows_no_size_of_its_heads_step_by_step(closed):
     """What stands for its queries is one number wide, which is no d_k of this model."""
     app = pretrained(closed, steps_page, text=CAT, stage="split", part="Why the scale")
 
-    assert "Shape of the whole: (B, H, Q, dₖ)<" in html(app)
+    assert "Shape in code: (B, H, Q, dₖ). B: sentences" in html(app)
     assert "dₖ" in [one.label for one in app.select_slider]
 
 
