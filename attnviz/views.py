@@ -360,12 +360,12 @@ class Seen:
     def strongest_cell(self, head: int | str, query: int | None = None) -> tuple[int, int]:
         """The (query, key) of a query's largest weight; where it has no row, of the largest of all below 1.
 
-        A query that has but one key to look at gives it 1.
+        A query that has but one key to look at gives it 1, or as near as rounding comes.
         """
         row = None if query is None else self.queries.at(query)
         if row is None:
             most, at = self.strongest(head)
-            row = int(np.where(most < 1, most, 0).argmax()) if most.size else 0
+            row = int(np.where(most < 1 - 1e-6, most, 0).argmax()) if most.size else 0
             column = at[row]
         else:
             column = np.nan_to_num(self.weights(head, slice(row, row + 1))[0], nan=-1.0).argmax()

@@ -25,6 +25,7 @@ MOST_NOTES = 12
 
 
 NEXT = "each row: where it looks to predict the next word"
+NEXT_OF = "row {token}: where it looks to predict {word}"
 IN_PLACE = "right: the word predicted in place of a blank"
 """What is said over a map whose rows predict; short enough for one line on a phone."""
 

@@ -65,7 +65,7 @@ def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:
     scores = {} if found.scores is None else {"score": (found.scores, ".3f")}
     return Map(
         title=title_of(seen, head, on_screen=style.on_screen),
-        lines=[*subtitles(seen.record, style), _reading(seen), _window(seen, scale), *seen.notes],
+        lines=[*subtitles(seen.record, style), _reading(seen, style), _window(seen, scale), *seen.notes],
         rows=seen.queries,
         columns=seen.keys,
         size=size,
@@ -87,10 +87,14 @@ def _window(seen: Seen, scale: Domain) -> str:
     return " · ".join(filter(None, [seen.window, scale.ending if seen.window else ""]))
 
 
-def _reading(seen: Seen) -> str:
+def _reading(seen: Seen, style: Style) -> str:
     """How a row that predicts is read: its label is not the word that is predicted there."""
     if not any(seen.predicted or ()):
         return ""
+    row = seen.queries.at(style.selected[0]) if style.selected else None
+    if row is not None and seen.predicted[row] and not metrics.fills_in(seen.record):
+        token, word = words.quoted(seen.queries.labels[row]), words.quoted(seen.predicted[row])
+        return ends.NEXT_OF.format(token=token, word=word)
     return ends.IN_PLACE if metrics.fills_in(seen.record) else ends.NEXT
 
 

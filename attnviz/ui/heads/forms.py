@@ -131,6 +131,7 @@ def figure(form: str, at: Look, shown: dict) -> Figure:
         drawn |= cost if asked["chosen"] is None else {}
         make = figures.patches if form == "picture" else figures.text_strip
         return cache.drawn(make, at.record, at.site, at.head, **asked, **drawn)
+    drawn["selected"] = pictures.told(at, shown["view"], **part)
     return cache.drawn(figures.head, at.record, at.site, at.head, **drawn | shown | cost | {"zooms": True})
 
 
@@ -189,15 +190,14 @@ _select_token = look.clicks("cell", _token_clicked, _let_go)
 def said(form: str, at: Look, view: View) -> None:
     """What is selected, in words, and how to select."""
     part = part_of(form, at, view)
-    where = {"sentence": at.sentence, "view": view}
     if form in ("text", "picture"):
-        seen = views.see(at.record, at.site, **where, **part)
+        seen = views.see(at.record, at.site, sentence=at.sentence, view=view, **part)
         in_words(shades.in_words(shades.shade_of(seen, at.head, chosen=_token(at, view, part), side=state.get(SIDE))))
         quiet(words.CLICK[form])
         return
     pictures.cell_in_words(at, view, **part)
     if isinstance(at.head, int):
-        _arithmetic(at, where | part)
+        _arithmetic(at, view, part)
     if form == "map":
         pictures.how_to_select(at.cell is not None)
     elif at.cell is not None:
@@ -206,14 +206,13 @@ def said(form: str, at: Look, view: View) -> None:
         quiet(words.POINT_AT_TOKEN)
 
 
-def _arithmetic(at: Look, where: dict[str, object]) -> None:
+def _arithmetic(at: Look, view: View, part: dict[str, slice]) -> None:
     """A button that leads to how the number of the sentence is computed, of the selected cell or the strongest."""
     icon = {"icon": ":material/calculate:", "type": "tertiary", "key": "arithmetic"}
     if not st.button(words.ARITHMETIC, **icon):
         return
-    seen = views.see(at.record, at.site, **where)
-    if at.cell is None and len(seen.queries) and len(seen.keys):
+    if at.cell is None and (cell := pictures.told(at, view, **part)):
         look.look_at(at.site, at.head)
-        state.put(CELL, seen.strongest_cell(at.head, at.asked))
+        state.put(CELL, cell)
     state.put(STAGE, "softmax")  # the step that makes weights
     pages.go_to("Steps")

@@ -9,13 +9,14 @@ from typing import NoReturn, TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from attnviz import views
 from attnviz import words as sentences
 from attnviz.core.errors import AttnvizError
 from attnviz.figures import Figure
 from attnviz.sources.estimate import in_time
 from attnviz.tables import MOST_CELLS
 from attnviz.ui.shared import arrow, budget, cache, code, look, state, words
-from attnviz.ui.shared.look import CELL, Look, cell_of
+from attnviz.ui.shared.look import CELL, Cell, Look, cell_of
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import heading, in_words, note, quiet, unseen
@@ -96,13 +97,18 @@ def picture(
         unseen(figure.description)
 
 
+def told(at: Look, view: View, **part: slice) -> Cell | None:
+    """The selected cell; with none, the strongest of the row that predicts, or of all that is seen, if anything is."""
+    if at.cell is not None:
+        return at.cell
+    seen = views.see(at.record, at.site, sentence=at.sentence, view=view, **part)
+    return seen.strongest_cell(at.head, at.asked) if len(seen.queries) and len(seen.keys) else None
+
+
 def cell_in_words(at: Look, view: View, **part: slice) -> None:
-    """What the selected cell says; with none, the strongest of the row that predicts, or of all that is seen."""
-    where = {"sentence": at.sentence, "view": view}
-    if at.cell is None:
-        in_words(sentences.strongest(at.record, at.site, at.head, query=at.asked, **where, **part))
-    else:
-        in_words(sentences.cell(at.record, at.site, at.head, *at.cell, **where))
+    """What that cell says."""
+    cell = told(at, view, **part)
+    in_words(sentences.cell(at.record, at.site, at.head, *cell, at.sentence, view=view) if cell else "")
 
 
 def how_to_select(selected: bool) -> None:
