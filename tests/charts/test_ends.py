@@ -54,8 +54,10 @@ def test_a_row_is_the_word_before_the_one_that_it_predicts():
     chart = heatmap(record, SITE, 0, selected=(1, 0))
     grid = mask_grid(Subsequent(), ["the", "cat"], predicted=["cat", "sat"])
     first, second = (row["color"] for row in data(chart, "tokens"))
+    whole = heatmap(record, SITE, 0)
 
-    assert all(ends.NEXT in [row["text"] for row in data(one, "words")] for one in (chart, grid))
+    assert all(ends.NEXT in [row["text"] for row in data(one, "words")] for one in (whole, grid))
+    assert "row 'cat': where it looks to predict 'sat'" in [row["text"] for row in data(chart, "words")]
     assert first != second == LIGHT.accent
     assert {cell["query_name"] for cell in data(chart, "cells")} == {"the (0) ▸ cat", "cat (1) ▸ sat"}
     assert ends.NEXT not in [row["text"] for row in data(heatmap(replace(record, prediction=None), SITE, 0), "words")]
