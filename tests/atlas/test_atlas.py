@@ -395,7 +395,7 @@ def test_a_worker_holds_no_more_after_many_shards():
             gc.collect()
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        return most, sum(isinstance(one, torch.Tensor) for one in gc.get_objects())
+        return most, sum(type(one) is torch.Tensor for one in gc.get_objects())
 
     held(range(2))
     (few, tensors), (many, as_many) = held(range(2, 4)), held(range(4, 16))
