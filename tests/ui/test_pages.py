@@ -89,7 +89,7 @@ def test_text_that_cannot_be_drawn_gets_one_sentence_and_stays(page, text, words
     app.text_area(key="text").set_value(text).run()
 
     assert not app.exception
-    assert html(app).count('role="alert"') == 1
+    assert html(app).count('class="note') == 1
     assert words in html(app)
     assert app.text_area(key="text").value == text
 

@@ -111,6 +111,10 @@ def loadable(name: str) -> tuple[Source, AttnvizError | None]:
         raise
 
 
+class NoText(InputError):
+    """Nothing is typed yet: no mistake, but nothing to look at."""
+
+
 class TooManyLines(InputError):
     """More lines than a batch has sentences."""
 
@@ -124,7 +128,7 @@ def texts(typed: str) -> tuple[str, ...]:
     check_characters(typed)
     lines = tuple(line for line in typed.splitlines() if line.strip())
     if not lines:
-        raise InputError(words.NO_TEXT)
+        raise NoText(words.NO_TEXT)
     if len(lines) > MOST_SENTENCES:
         raise TooManyLines(words.TOO_MANY_LINES.format(lines=len(lines), most=MOST_SENTENCES))
     return lines

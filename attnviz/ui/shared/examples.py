@@ -18,6 +18,9 @@ def _encode(text: str) -> str | None:
     return text if len(quote(without_surrogates(text))) <= LONGEST_LINK else None
 
 
+MOST_OFFERED = 3
+"""Examples that are offered where there is no text."""
+
 TEXT: Setting[str | None] = Setting("text", None, _encode, lambda values: values[-1])
 """What was typed; None for the text that the model opens with."""
 KNOWN: Setting[dict[str, str]] = kept("examples", {})
@@ -31,6 +34,13 @@ def menu(texts: dict[str, str]) -> None:
         state.change(with_text, texts[state.event("example")], texts)
 
     st.menu_button(words.EXAMPLES_TITLE, list(texts), key="example", on_click=take)
+
+
+def offers(texts: dict[str, str]) -> None:
+    """The first examples as buttons, where there is no text."""
+    with st.container(horizontal=True, gap="small", key="first examples"):
+        for i, (name, text) in enumerate(list(texts.items())[:MOST_OFFERED]):
+            st.button(name, key=f"first example {i}", on_click=state.change, args=(with_text, text, texts))
 
 
 def with_text(now: State, text: str, texts: dict[str, str]) -> State:

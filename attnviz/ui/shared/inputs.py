@@ -76,6 +76,10 @@ def _checked(
     if ready and isinstance(error, TooLong):
         lengths.offers(error, source, lines)
         return None
+    if ready and isinstance(error, cache.NoText):
+        note(str(error), "notice")
+        examples.offers(state.get(KNOWN))
+        return None
     if not ready or error:
         _instead(source if not ready else error)
         if ready and isinstance(error, cache.TooManyLines):
