@@ -108,10 +108,11 @@ def asymmetry(block: Block) -> Sums:
     """Over all pairs of tokens with a finite score either way, masked or not."""
     n, is_square = block.step.shape[2], len(block.position) == block.step.shape[2]
     there = block.scores[..., :n].to(block.dtype)
-    back = there.mT if is_square else block.scores_of(slice(n), block.rows).to(block.dtype).mT
     pairs = block.real[:, None, :, None] & (torch.arange(n) < block.seen[:, None])[:, None, None]
     if not pairs.all():
-        there, back = there.where(pairs, 0), back.where(pairs, 0)
+        there = there.where(pairs, 0)
+    back = there if is_square else block.scores_of(slice(n), block.rows).to(block.dtype)
+    back = back.mT if is_square or pairs.all() else back.mT.where(pairs, 0)
     found = _lengths(there, back)
     if found[0].isfinite().all():
         return found
