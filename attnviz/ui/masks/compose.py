@@ -8,7 +8,7 @@ from attnviz import api, figures, metrics
 from attnviz.core.masks import ALIGNMENTS
 from attnviz.ui.masks import added, boxes, explain, painting, rulelist, words
 from attnviz.ui.masks.lab import Lab
-from attnviz.ui.shared import cache, everything, look, mask, pictures, state, zoom
+from attnviz.ui.shared import cache, everything, look, mask, pictures, state, toolbar, zoom
 from attnviz.ui.shared.look import Cell
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
@@ -68,7 +68,8 @@ def _view(lab: Lab) -> tuple[bool, tuple[int, str] | None, dict[str, object]]:
     """Whether cells are painted, another number of queries, and how maps are shown."""
     paint = control(st.toggle, words.PAINT, PAINT, help=words.PAINT_MEANS)
     lengths, shown = _other_lengths(lab), look.display(lab)
-    zoom.ways(lab)
+    with st.container(**toolbar.ROW, width="content", key="icon-ways"):  # by their icons: the row is full
+        zoom.ways(lab)
     return paint, lengths, shown
 
 

@@ -140,7 +140,7 @@ def _nearer(at: Look) -> None:
         ends += [begin, min(last, begin + half - 1)]
     part = tuple(ends)
     options = {"disabled": part == (top, bottom, left, right), "on_click": _into, "args": (part,)}
-    st.button(words.ZOOM_IN, icon=":material/zoom_in:", key="nearer", **options)
+    st.button(words.ZOOM_IN, icon=":material/zoom_in:", key="nearer", help=words.ZOOM_IN, **options)
 
 
 def _into(part: Window) -> None:
@@ -149,7 +149,9 @@ def _into(part: Window) -> None:
 
 def _find(at: Look) -> None:
     """A menu that leads to the places of a token or a phrase; one that was chosen closes it."""
-    menu = st.popover(words.FIND, icon=":material/search:", on_change="rerun", key=f"find {look.rev('find')}")
+    menu = st.popover(
+        words.FIND, icon=":material/search:", on_change="rerun", key=f"find {look.rev('find')}", help=words.FIND
+    )
     if not menu.open:
         return
     with menu:

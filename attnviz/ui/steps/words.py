@@ -4,7 +4,7 @@
 
 ALL_STEPS, SMALL_STEPS = "All {count} steps", "all steps"
 THIS_STEP, THIS_QUERY = "this step", "this query"
-CLICK_A_STEP = "From words to output: click a step. Point at a cell, and every step shows its number."
+CLICK_A_STEP = "Click a step; point at a cell to see its number."
 STEP, PROJECTION, MORE = "Step", "Projection", "More about this step"
 SHAPE_OF_ALL = "Shape in code: {shape}. {letters}."
 LETTERS = {
