@@ -121,7 +121,7 @@ def test_clicks_and_drags_paint_and_are_taken_back(page, server):
 
     expect(picture(page, "mask")).not_to_contain_text("painted")
 
-    page.get_by_text("Checkboxes, for the keyboard").click()
+    page.get_by_text("Edit the mask with the keyboard").click()
     table = page.locator(".stDataFrame canvas").first
     expect(table).to_be_visible()
     driver.settled(page)

@@ -44,6 +44,13 @@ def unfold(app) -> None:
     app.run()
 
 
+def misread(**link):
+    """The tab of conventions, with what the wrong reader sees unfolded."""
+    app = lab("Conventions", **link)
+    app.session_state["wrong convention"] = True
+    return app.run()
+
+
 @given(STACKS)
 def test_an_inverted_stack_opens_what_the_stack_blocks(stack):
     """De Morgan, entry by entry; inverted again it is the same stack."""
@@ -90,7 +97,7 @@ def test_only_the_right_way_of_applying_a_mask_does_not_leak(how):
 
 def test_a_causal_mask_inverted_by_mistake_is_named_and_leaks_and_is_undone():
     """The whole way: the detector names it, one click puts it on the page, the leak test is red, one click back."""
-    app = lab("Conventions")
+    app = misread()
 
     assert "a causal mask with open and blocked swapped" in html(app)
 
@@ -107,7 +114,7 @@ def test_a_causal_mask_inverted_by_mistake_is_named_and_leaks_and_is_undone():
 
 def test_undoing_a_mistake_leaves_a_trained_model_as_it_was():
     """The mask was the decoder's own: there is no rule on the page afterwards, as there was none before."""
-    app = lab("Conventions", model="translator")
+    app = misread(model="translator")
     before = app.session_state["state"][MASK], app.session_state["state"][OWN_MASK]
     app.button(key="mistake").click().run()
 
@@ -122,7 +129,7 @@ def test_undoing_a_mistake_leaves_a_trained_model_as_it_was():
 
 def test_what_was_meant_is_promised_where_nothing_was_blocked():
     """A mask that blocks nothing, read as one that blocks all: every cell is promised, not the mistake."""
-    app = lab("Conventions", mask="none")
+    app = misread(mask="none")
     app.button(key="mistake").click().run()
 
     assert app.session_state["state"][PROMISE] == "what was meant"
@@ -161,6 +168,7 @@ def test_empty_rows_are_caused_by_one_click_and_measured():
 
     assert "This mask leaves every query a key." in html(app)
 
+    app.session_state["fills"] = True
     app.button(key="left padding").click().run()
 
     assert not app.exception

@@ -55,7 +55,8 @@ def tab(lab: Lab, bar: Bar) -> None:
         alignment = control(st.segmented_control, words.ALIGN, ALIGNMENT, ALIGNMENTS)
         aligned = lab.mask.aligned(queries, keys, alignment)
     _dialect(lab, aligned, name, bar)
-    with pictures.part(words.WRONG_CONVENTION, "wrong convention") as is_open:
+    chosen = any(state.get(one) != one.default for one in (WRITTEN, READ_BY))
+    with pictures.folded(words.WRONG_CONVENTION, "wrong convention", chosen) as is_open:
         if max(queries, keys) > MOST_HANDED:
             quiet(words.TOO_LONG_TO_HAND.format(most=MOST_HANDED))
         elif is_open:
@@ -89,7 +90,7 @@ def _dialect(lab: Lab, mask: Mask, name: str, bar: Bar) -> None:
             if name != "is_causal":
                 label(words.AS_TENSOR_SCROLLS if look.room() else words.AS_TENSOR)
                 named = {"role": "region", "tabindex": "0", "aria-label": words.PRINTED}
-                block(known.printout(mask, *lengths), "printout", "pre", **named)
+                block(known.printout(mask, *lengths).replace("  # ", "\n# "), "printout", "pre", **named)
 
 
 def _picture(lab: Lab, grid: Grid, key: str) -> figures.Figure:
@@ -130,7 +131,7 @@ def _said(read: Handed, use: Callable[[], None]) -> None:
     """The name of the mistake first, what comes out row by row, and after that what can be done with it."""
     found = mistaken_words(read.judgement, read.seen[0]) or ambiguous(read.judgement)
     if found and not read.seen.equal(read.meant_grid):
-        note(words.CHECK_SAYS.format(finding=found))
+        note(words.CHECK_SAYS.format(finding=found), "notice")
     whole = [one.words for one in read.notes if one.query is None]
     rows = [one.words for one in read.notes if one.query is not None]
     if not rows and not found and not whole:

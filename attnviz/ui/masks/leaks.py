@@ -150,7 +150,6 @@ def _result(lab: Lab, test: LeakTest, says: str, bar: Bar) -> None:
             pictures.picture(figure, "leaks", select="cell", on_select=look.select)
             everything.above(lab, figure, "leaks", bar.export)
         with st.container(key="beside leaks"):
-            quiet(says, *(f"{one[0].upper()}{one[1:]}." for one in measured(test)))
             if cell or test.pairs:
                 said = sentences.leak(test, *(cell or test.pairs[0]))
                 large(f"{said[0].upper()}{said[1:]}.")
@@ -158,4 +157,5 @@ def _result(lab: Lab, test: LeakTest, says: str, bar: Bar) -> None:
             if not test.pairs:
                 go = {"icon": ":material/bug_report:", "on_click": state.change, "args": (_to_test, EXHIBIT)}
                 st.button(words.SHOW_A_LEAK, key="show a leak", **go)
+            quiet(says, *(f"{one[0].upper()}{one[1:]}." for one in measured(test)))
     pictures.numbers(figure, "leaks")

@@ -15,7 +15,7 @@ from attnviz.ui.masks.presets import LEFT_PADDING, PRESETS
 from attnviz.ui.masks.rulelist import shorter, sizes
 from attnviz.ui.shared import cache, mask, pictures, state
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.text import Markup, heading, in_words, plain, quiet, table
+from attnviz.ui.shared.text import Markup, block_html, details_html, heading, in_words, plain, quiet, table, table_html
 
 MOST = 128
 """Queries and keys that are measured at most."""
@@ -40,13 +40,12 @@ def tab(lab: Lab) -> None:
             quiet(words.NO_MASKED_ROW.format(mask=LEFT_PADDING))
     heading(words.MASKED_ROW_GETS)
     _rows(lab, shown, empty)
-    for title, key, draw in (
-        (words.SPREADS, "nan layers", _layers),
-        (words.FILLS, "fills", _types),
-    ):
-        with pictures.part(title, key) as is_open:
-            if is_open:
-                draw(lab, shown)
+    with pictures.part(words.SPREADS, "nan layers") as is_open:
+        if is_open:
+            _layers(lab, shown)
+    with pictures.folded(words.FILLS, "fills") as is_open:
+        if is_open:
+            _types(lab, shown)
 
 
 def _of_sentence(mask: Mask, sentence: int) -> int:
@@ -73,7 +72,9 @@ def _rows(lab: Lab, mask: Mask, empty: list[int]) -> None:
         with st.container(width="content"):
             _picture(lab, charts.policies(found, empty[0], lab.tokens[1]), "policies")
         with st.container(key="beside policies"):
-            table([(name, words.POLICIES[name]) for name in found], rows_named=True)
+            said = table_html([(name, words.POLICIES[name]) for name in found], rows_named=True)
+            code = "".join(block_html(one, "quiet") for one in words.IN_CODE)
+            st.html(said + details_html(words.WHERE_IN_CODE, code))
 
 
 def _layers(lab: Lab, mask: Mask) -> None:

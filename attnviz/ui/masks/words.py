@@ -5,7 +5,7 @@ TABS = ("Compose", "Conventions", "Empty rows", "Leak test", "Check")
 ASKS = (
     "A mask decides which words each row may look at. Choose one, and see what becomes of the weights.",
     "Libraries write one and the same mask in different ways, some in opposite ones. Choose yours and copy its code.",
-    "Where a mask hides every key from a row, nothing is left to look at. See what code makes of such a row.",
+    "Padding can leave a row nothing to look at. In some code one such row turns every number after it into NaN.",
     "Does an output depend on a word that its mask hides? Each word is changed in turn, and the model runs again.",
     "Is a mask what it should be, or are attention weights? Check this page's, a file, or numbers that you paste.",
 )
@@ -68,7 +68,7 @@ FIRST_QUERY_MEANS = (
     "last key, as with a cache."
 )
 ALIGNED = "{queries} queries, {keys} keys, aligned {alignment}. In the model's own runs they are what they are."
-CHECKBOXES, AS_CHECKBOXES = "Checkboxes, for the keyboard", "The mask as checkboxes"
+CHECKBOXES, AS_CHECKBOXES = "Edit the mask with the keyboard", "The mask as checkboxes"
 NO_ROOM = "The table has room for {most} tokens; this sentence has {tokens}."
 CHECKED = "Checked: the query of the row may look at the key of the column. Space turns a checkbox around."
 QUERY, KEYS_LEFT = "query", "keys left"
@@ -130,12 +130,17 @@ MASKED_ROWS = "This mask fully masks {count} of {queries} rows: {rows}."
 NO_MASKED_ROW = "This mask leaves every query a key. The example below is {mask}."
 MASKED_ROW_GETS, NONE_ALONE = "What a fully masked row gets", "With a single token there is none."
 POLICIES = {
-    "zero": "All weights are 0: the row adds nothing, and the residual connection carries the token on. The default "
-    "here and in F.scaled_dot_product_attention.",
-    "nan": "Not a number: what a softmax of -inf alone gives, as in nn.MultiheadAttention. It spreads, as seen below.",
-    "uniform": "The same weight for every key, though all of them are masked: what -1e9 in the place of -inf gives.",
-    "error": "Nothing is computed, and the row is named.",
+    "zero": "All weights are 0: the row adds nothing, and its token goes on as it is.",
+    "nan": "Its weights are not numbers (NaN), and NaN spreads to other rows: see below.",
+    "uniform": "The same weight for every key, though all of them are masked.",
+    "error": "Nothing is computed; the error names the row.",
 }
+WHERE_IN_CODE = "Which code does this"
+IN_CODE = (
+    "zero: the default here and in F.scaled_dot_product_attention.",
+    "nan: a softmax of -inf alone, as in nn.MultiheadAttention.",
+    "uniform: -1e9 in the place of -inf.",
+)
 NOTHING_TO_COMPUTE = "This model does not show its queries and keys, so there is nothing to compute."
 SPREADS, TWO_TEXTS = "How one NaN row spreads to the next layers", "Queries and keys are of different texts here."
 FILLS, FILLS_TABLE, FILL, FILLED = "Fills and types, measured", "Fills and types", "fill", "{fill}, {how}"
