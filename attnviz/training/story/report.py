@@ -41,10 +41,9 @@ def card(model: LanguageModel, found: Measured, *, name: str, steps: int, batch:
         f" {learning['minutes']:g} minutes on one CPU core. It was only taught to predict the next word; no head was"
         " told where to look.",
         "trained_on": f"Stories of one to four sentences, drawn by rule from {len(VOCABULARY.words)} words that this"
-        " project chose. What stands from the beginning of a sentence to a word that must agree is its opening; after"
-        " one opening in ten the model never saw such a word in training, and only those are tested. On held-out"
-        f" stories the model is on average as undecided as between {ours:.1f} words; pairs of words alone leave"
-        f" {pairs:.1f}.",
+        " project chose. One of ten ways to begin a sentence was kept from training: the model is tested on those"
+        f" alone. On held-out stories its perplexity is {ours:.1f}: it is as unsure as if {ours:.1f} words were equally"
+        f" likely. From the word before alone it is {pairs:.1f}.",
         "sizes": _sizes(model),
         "measured": _measured(found),
         "command": f"make evidence MODEL={name}\nmake train MODEL={name}",
@@ -63,8 +62,8 @@ def _sizes(model: LanguageModel) -> dict[str, int]:
         "layers": config.num_layers,
         "heads per layer": config.num_heads,
         "numbers for each token (d_model)": config.d_model,
-        "d_k": config.d_model // config.num_heads,
-        "d_ff": config.d_ff,
+        "numbers of a query or a key (d_k)": config.d_model // config.num_heads,
+        "width of the feed-forward layer (d_ff)": config.d_ff,
         "words": len(VOCABULARY.words),
         "longest text, in tokens": config.longest,
     }
@@ -76,7 +75,7 @@ def _measured(found: Measured) -> list[dict[str, Any]]:
         rows.append(
             (f"{what}, in {found.tested:,} held-out stories", found.right[kind], GOAL if kind != "name" else None)
         )
-        rows.append((f"{kind}s right by the word just before alone, for comparison", found.pairs[kind], None))
+        rows.append((f"{kind}s right where only the word before is known, for comparison", found.pairs[kind], None))
         rows.append((f"{kind}s right with every head of the last layer off", found.silent[kind], None))
     return [{"what": what, "value": value, "goal": goal} for what, value, goal in rows]
 

@@ -110,7 +110,7 @@ def _sizes(model: EncoderDecoder) -> dict[str, int]:
         "decoder layers": config.num_layers,
         "heads per layer": config.num_heads,
         "numbers for each token (d_model)": config.d_model,
-        "d_k": config.d_model // config.num_heads,
+        "numbers of a query or a key (d_k)": config.d_model // config.num_heads,
         "English words": len(ENGLISH.words),
         "French words": len(FRENCH.words),
         "longest sentence": config.longest,

@@ -23,7 +23,8 @@ from attnviz.ui.shared.setting import State, read
 from attnviz.ui.shared.text import Markup, block, block_html, details_html, heading, large, plain, quiet, table, title
 
 ABOUT_THE_MODEL = """<style>[data-testid="stLayoutWrapper"]:is(:has(> .st-key-where), :has(> .st-key-line)),
-.st-key-mask-menu, .st-key-row-two > .stElementContainer:has(.fold) {display: none;}</style>"""
+.st-key-mask-menu, .st-key-row-two > .stElementContainer:has(.fold) {display: none;}
+@media (max-width: 640px) {[data-testid="stLayoutWrapper"]:has(> .st-key-row-two) {min-height: 0;}}</style>"""
 """A card is of the model as it is: no layer, head, mask or change is chosen above it."""
 
 
@@ -115,7 +116,7 @@ def _card(source: Source, card: Card) -> None:
     with st.container(horizontal=True, gap="large"):
         with st.container(key="card measured"):
             heading(words.HOW_WELL)
-            rows = [(one.what, percent(one.value), _goal(one)) for one in card.measured]
+            rows = [(_measured(one), percent(one.value)) for one in card.measured]
             table(rows, words.MEASURED, numbers=(1,))
             quiet(words.WHEN)
             st.html(details_html(words.AGAIN, block_html(card.command, "printout", "pre")))
@@ -134,17 +135,18 @@ def _card(source: Source, card: Card) -> None:
 
 def _curve(source: Source, card: Card) -> None:
     with st.container(key="picture curve"):
-        chart = curve(card.curve, kept=source.steps, width=280 if look.room() else 330, height=110, dark=look.is_dark())
+        chart = curve(card.curve, kept=source.steps, width=280 if look.room() else 540, height=110, dark=look.is_dark())
         st.altair_chart(chart, theme=None, width="content", key="curve")
     (_, _, first), (last, _, score) = card.curve[0], card.curve[-1]
     quiet(words.CURVE.format(first=first, score=score, steps=last))
 
 
-def _goal(measure: Measure) -> str:
+def _measured(measure: Measure) -> str:
+    """What was measured and, where there was a goal, whether it was reached."""
     if measure.goal is None:
-        return ""
+        return measure.what
     said = words.REACHED if measure.value >= measure.goal else words.NOT_REACHED
-    return Markup(f'<span class="goal">{said.format(goal=percent(measure.goal))}</span>')
+    return Markup(f"{plain(measure.what)}<br><small>{said.format(goal=percent(measure.goal))}</small>")
 
 
 def _paragraph(text: str) -> None:

@@ -7,13 +7,13 @@ PRETRAINED = "A pretrained model of Hugging Face. What its heads do was not meas
 HEADS_DO, HOW_WELL = "What its heads do", "How well it does"
 WHEN = "Measured before it shipped, on texts that training never used: these numbers do not follow your text."
 AGAIN = "Commands that measure and train it again, in a folder of the source"
-MEASURED = ("what was measured", "share", "goal")
+MEASURED = ("what was measured", "share")
 HOW_LEARNED, TRAINED_ON, SIZES = "How it learned", "What it was trained on", "Sizes"
 CURVE = (
     "The held-out score went from {first:.1%} to {score:.1%} in {steps:,} steps. The dots are the steps whose weights "
     "were kept: choose one as the training step above."
 )
-REACHED, NOT_REACHED = "{goal}, reached", "{goal}, not reached"
+REACHED, NOT_REACHED = "goal {goal}: reached", "goal {goal}: not reached"
 
 # The table of heads
 

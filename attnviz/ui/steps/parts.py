@@ -112,8 +112,9 @@ def row(at: Walk) -> Figure:
 def shares(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> None:
     """Each key of a query with every number up to its weight."""
     head, rows = worked_table(at, found)
-    if look.room() is not None:  # the table scrolls: what it leads to is seen first
-        head, *rows = ([line[0], line[-1], *line[1:-1]] for line in (head, *rows))
+    if look.room() is not None:  # what it leads to is seen first, and no column that repeats the one before
+        new = [i for i in range(1, len(head) - 1) if i == 1 or any(line[i] != line[i - 1] for line in rows)]
+        head, *rows = ([line[0], line[-1], *(line[i] for i in new)] for line in (head, *rows))
     table(head, rows, numbers=tuple(range(1, len(head))), marked=found.keys.index(key))
     if len(found.keys) < len(keys):
         quiet(words.KEYS_SHOWN.format(first=found.keys.start, last=found.keys.stop - 1, all=len(keys)))
