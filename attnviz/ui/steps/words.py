@@ -27,7 +27,7 @@ TABS = ("Query in full", "Element by element", "Why the scale", "Word order", "E
 GIVES, CELL = "{query} gives {share} of its attention to {key}:", "{query} and {key}:"
 MIXED = "The first number of {query}:\n{part} from {key}\n+ {rest} from the others\n= {total}"
 VECTOR = "{query} is {count} numbers here: {numbers}, …"
-RANDOM_WEIGHTS = "Open with random weights"
+RANDOM_WEIGHTS = "Open this text with random weights"
 TABLE_OF = "Table of {columns}"
 
 SHARES = "How the query {query} ({position}) shares its attention"
@@ -59,7 +59,10 @@ EDITED_ORDER = "Numbers set by hand in Q, K or V stay at their places, so they a
 MATRICES = {"w_q": "weights of Q", "w_k": "weights of K", "w_v": "weights of V", "w_o": "output weights"}
 MATRIX, RESET_NUMBERS, EDITED_NUMBER = "Matrix", "Reset {numbers}", "edited number"
 TYPE_A_NUMBER = "Type a number: everything from here on is computed again. The link keeps what was typed."
-RANDOM_ONLY = "Only the numbers of random weights can be edited."
+RANDOM_ONLY = (
+    "Here you type other numbers into Q, K, V or the weights of a head, and every step after them is computed again. "
+    "A trained model keeps its numbers: try it with random weights."
+)
 TOO_MANY_NUMBERS = "{most} numbers can be set by hand in a link; let go of some first."
 
 CHECK = "Check against PyTorch"
