@@ -131,9 +131,7 @@ def _row(at: Look) -> None:
 
 
 def _d_k(at: Walk) -> None:
-    d_k = parts.dot_products(at)
-    quiet(words.LARGEST)
-    pictures.picture(parts.largest_weights(at, d_k), "spread")
+    pictures.picture(parts.largest_weights(at, parts.dot_products(at)), "spread")
 
 
 def _future(at: Look) -> None:

@@ -28,7 +28,6 @@ OUTPUT = (
     "values, a row for each word and a column for each of their numbers, and at the end their sum."
 )
 ROW_HEAD = ("key", "q · k", "weight")
-LARGEST = "Largest weight of a row, the mean over 500 queries:"
 HIDE = "Hide the future (causal mask)"
 SMALL_MAPS = "Rows from the top, and columns from the left: {tokens}"
 POSITIONS = "Add positions to the words"

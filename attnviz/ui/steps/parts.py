@@ -195,7 +195,8 @@ def dot_products(at: Walk) -> int:
 
 
 def largest_weights(at: Walk, d_k: int) -> Figure:
-    """The largest weight at several d_k, of which one is marked."""
+    """Say what is drawn, and give it: the largest weight at several d_k, of which one is marked."""
+    quiet(words.LARGEST_OF_ROW)
     return figures.spread(spreads(tuple(sorted({*D_KS, d_k}))), chosen=d_k, **at.styled)
 
 

@@ -45,6 +45,7 @@ SIGNS = "A dimension in which q and k have the same sign raises the score; oppos
 WIDTH, WIDTH_HERE = "dₖ", "dₖ (of this model: {own})"
 RANDOM_QUERIES, UNSCALED, SCALED = "500 random queries, dₖ = {d_k}", "q·k as it is", "q·k / √dₖ"
 VARIANCE, LARGEST, ENTROPY, GRADIENT = "variance of the scores", "largest weight", "entropy (nats)", "softmax gradient"
+LARGEST_OF_ROW = "Largest weight of a row, the mean over 500 queries:"
 IN_THEORY = "In theory the variance of q·k is dₖ = {d_k}, and of q·k / √dₖ it is 1."
 
 REORDER = "Put the words in another order. Does each word get another output, or the same one in another place?"
