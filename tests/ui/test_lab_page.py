@@ -208,10 +208,10 @@ def plain(app) -> str:
 
 
 def test_a_window_sees_farther_with_every_layer():
-    """One key before and itself: two inputs after one layer, four after three."""
+    """One key before and itself: two inputs after one layer, three after the two of the model."""
     app = opened(masks_page, mask="window-1-0", cell="5.5")
 
-    assert "&#x27;the&#x27; (5) sees 4 of 7 inputs after 3 layers" in plain(app)
+    assert "&#x27;the&#x27; (5) sees 3 of 7 inputs after 2 layers" in plain(app)
 
     app.slider(key="layers reached").set_value(1).run()
 

@@ -8,17 +8,17 @@ from attnviz.core.display import shown
 from attnviz.core.reach import reach
 from attnviz.core.tokens import Token
 from attnviz.ui.masks import words
-from attnviz.ui.masks.lab import Lab
-from attnviz.ui.shared import cache, pictures
+from attnviz.ui.masks.lab import MOST_LAYERS, Lab
+from attnviz.ui.shared import cache, pictures, state
 from attnviz.ui.shared.look import Cell
 from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import Markup, plain, quiet, table
 from attnviz.words import quoted_token
 
-LAYERS = kept("layers reached", 3)
+LAYERS = kept("layers reached", 0)
+"""0 for as many as the model has."""
 
-MOST_LAYERS = 8
 MOST_REACHED = 1024
 """Tokens up to which the receptive field is computed."""
 MOST_SQUARES = 48
@@ -68,12 +68,13 @@ def _reached(lab: Lab) -> None:
         quiet(words.NOT_REACHED.format(most=MOST_REACHED))
         return
     query, tokens = lab.cell[0] if lab.cell else size - 1, lab.tokens[0]
-    layers = control(st.slider, words.LAYERS, LAYERS, 1, MOST_LAYERS, width=280)
+    depth = min(lab.depth, MOST_LAYERS)
+    layers = control(st.slider, words.LAYERS, LAYERS, 1, MOST_LAYERS, shown=state.get(LAYERS) or depth, width=280)
     seen = reach_of(lab.mask, size, layers, sentence=lab.sentence)[:, query]
     token = quoted_token(tokens[query].text, query)
     through = counted(layers, words.LAYER)
     quiet(words.SEES.format(query=token, inputs=int(seen[-1].sum()), keys=keys, layers=through))
-    rows = [(str(i), _squares(row.tolist(), tokens), str(int(row.sum()))) for i, row in enumerate(seen, 1)]
+    rows = [(f"{words.LAYER} {i}", _squares(row.tolist(), tokens), str(int(row.sum()))) for i, row in enumerate(seen)]
     table(rows, css="reach", numbers=(2,), rows_named=True)
 
 

@@ -13,6 +13,10 @@ COMPOSE, CONVENTIONS, EMPTY_ROWS, LEAKS, CHECK = TABS = words.TABS
 TAB = choice("tab", TABS, COMPOSE)
 
 
+MOST_LAYERS = 8
+"""Layers that are gone through at most."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Lab(Look):
     """What is looked at in the lab.
@@ -31,6 +35,11 @@ class Lab(Look):
         """How many queries and keys there are."""
         queries, keys = self.tokens
         return len(queries), len(keys)
+
+    @property
+    def depth(self) -> int:
+        """How many layers of this kind the model has."""
+        return sum(site.kind == self.site.kind for site in self.source.sites)
 
     @property
     def seen(self) -> tuple[Sentence, ...]:

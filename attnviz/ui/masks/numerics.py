@@ -10,7 +10,7 @@ from attnviz.figures import numerics as charts
 from attnviz.figures.states import Grid
 from attnviz.numerics import Outcome, Policy
 from attnviz.ui.masks import words
-from attnviz.ui.masks.lab import Lab
+from attnviz.ui.masks.lab import MOST_LAYERS, Lab
 from attnviz.ui.masks.presets import LEFT_PADDING, PRESETS
 from attnviz.ui.masks.rulelist import shorter, sizes
 from attnviz.ui.shared import cache, mask, pictures, state
@@ -83,7 +83,7 @@ def _layers(lab: Lab, mask: Mask) -> None:
     if queries != keys:
         quiet(words.TWO_TEXTS)
         return
-    found = _spread(mask, queries)
+    found = _spread(mask, queries, layers=min(lab.depth, MOST_LAYERS))
     in_words(found.says)
     _picture(lab, charts.spread(found.empty, found.layers, lab.tokens[0], sentence=lab.sentence), "spread")
 
