@@ -41,6 +41,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     if state.get(PRESENT):
         st.html(f"<style>{ALONE}</style>")
     phone, at = look.room() is not None, _looked_at(source, lines)
+    under = phone or not step.choices  # what is answered in the picture is asked right under it
 
     def asked() -> None:
         _asked(step, at)
@@ -49,11 +50,11 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     with st.container(key="presented" if state.get(PRESENT) else "taught", horizontal=not phone, gap="large"):
         with st.container(width="stretch" if phone else 420, key="told"):
             _told(step, number)
-            if not phone:
+            if not under:
                 asked()
         with st.container(width="stretch", key="shown"):
             scenes.draw(step.shows, at)
-            if phone:
+            if under:
                 asked()
 
 
@@ -83,7 +84,8 @@ def _chapters(lesson: Lesson, number: int) -> None:
         control(st.selectbox, words.CHAPTER, CHAPTER, there, format_func=titled, **options)
         return
     control(st.segmented_control, words.CHAPTER, CHAPTER, there, format_func=named, **options)
-    quiet(words.OF_ALL.format(done=len(done & {*there}), all=len(lesson.steps)))
+    after = words.COMES_NEXT.format(title=titled(number + 1)) if number + 1 in there else ""
+    quiet(words.OF_ALL.format(done=len(done & {*there}), all=len(lesson.steps)) + after)
 
 
 def _kept() -> None:

@@ -2,7 +2,7 @@
 
 # The steps of a lesson
 
-CHAPTER, OF_ALL = "Chapter", "{done} of {all} done"
+CHAPTER, OF_ALL, COMES_NEXT = "Chapter", "{done} of {all} done", ". Next: {title}"
 BACK_TO_TEXT = "Back to my text"
 DEFINITIONS = "Definitions: {names}"
 TRY_IT, YOUR_ANSWER = "Try it", "Your answer"
