@@ -58,7 +58,16 @@ def card(name: str) -> dict:
         "sizes": {"words": len(ENGLISH), "parameters": 12345},
         "measured": [{"what": "of 100 sentences are right", "value": 0.125, "goal": 0.9}],
         "command": "python -m tiny",
-        "findings": [{"kind": kind, "layer": layer, "heads": [head], "does": "looks about", "known": "Seen once."}],
+        "findings": [
+            {
+                "kind": kind,
+                "layer": layer,
+                "heads": [head],
+                "role": "about",
+                "does": "looks about",
+                "known": "Seen once.",
+            }
+        ],
         "cannot": ["translate a sentence."],
         "examples": ["the black cat sleeps"],
         "opens": {"kind": kind, "layer": layer, "head": head},

@@ -25,6 +25,7 @@ class Behavior:
     """What some heads of a site do, and how that is known.
 
     Attributes:
+        role: where they look, in a few words without a comma.
         does: a clause ("looks at ...").
         evidence: a sentence with numbers.
         rates: of each head, in what share of the rows its largest weight is there; none if that was not measured.
@@ -35,6 +36,7 @@ class Behavior:
 
     site: Site
     heads: tuple[int, ...]
+    role: str
     does: str
     evidence: str
     rates: tuple[float, ...] = ()
@@ -114,12 +116,13 @@ def _measure(what: str, value: float, goal: float | None) -> Measure:
     return Measure(_text(what), _share(value), None if goal is None else _share(goal))
 
 
-def _behavior(kind: str, layer: int, heads: list[int], does: str, known: str, **numbers: Any) -> Behavior:
+def _behavior(kind: str, layer: int, heads: list[int], role: str, does: str, known: str, **numbers: Any) -> Behavior:
     each = {name: tuple(map(_share, _list(numbers.pop(name, [])))) for name in ("rates", "shares", "off")}
     if any(shares and len(shares) != len(heads) for shares in each.values()):
         raise ValueError
     each |= {name: None if share is None else _share(share) for name, share in numbers.items()}
-    return Behavior(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), _text(does), _text(known), **each)
+    told = map(_text, (role, does, known))
+    return Behavior(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), *told, **each)
 
 
 # What a value must be; else TypeError or ValueError.

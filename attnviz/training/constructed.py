@@ -28,6 +28,11 @@ PATTERNS = {
     (1, 3): (patterns.same_before, "tokens that come after the same token as this one does, itself among them, evenly"),
 }
 """What each head, (layer, head), was made to look at."""
+ROLES = (
+    ("previous token", "first token", "same token so far", "looks evenly"),
+    ("induction", "itself", "token two before", "same previous token"),
+)
+"""The same in a few words, of each layer."""
 
 
 def induction(ids: Tensor) -> Tensor:
@@ -113,6 +118,7 @@ def card(sentences: int) -> dict[str, Any]:
                 "kind": "decoder",
                 "layer": layer,
                 "heads": [head],
+                "role": ROLES[layer][head],
                 "does": f"looks at {what}",
                 "known": known(least(place)),
             }

@@ -34,7 +34,7 @@ def test_a_card_is_read_as_it_is_written(read):
 
     assert card.opens == (Site("cross", 1), 2)
     assert card.measured == (Measure("of 100 sentences are right", 0.125, 0.9),)
-    assert card.behaviors == (Behavior(Site("cross", 1), (2,), "looks about", "Seen once."),)
+    assert card.behaviors == (Behavior(Site("cross", 1), (2,), "about", "looks about", "Seen once."),)
     assert card.curve == ((0, None, 0.0), (300, 1.5, 0.125))
     assert (card.name, card.sizes) == ("translator", {"words": 17, "parameters": 12345})
 

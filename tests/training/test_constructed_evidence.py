@@ -41,8 +41,8 @@ def test_the_shipped_card_is_what_a_fresh_measurement_gives(fresh):
         assert old["what"] == new["what"]
         assert old["value"] == pytest.approx(new["value"], abs=1e-3)
     for old, new in zip(shipped["findings"], fresh["findings"], strict=True):
-        assert [old[name] for name in ("kind", "layer", "heads", "does")] == [
-            new[name] for name in ("kind", "layer", "heads", "does")
+        assert [old[name] for name in ("kind", "layer", "heads", "role", "does")] == [
+            new[name] for name in ("kind", "layer", "heads", "role", "does")
         ]
         for name in ("shares", "off"):
             assert old[name] == pytest.approx(new[name], abs=0.02)

@@ -159,8 +159,8 @@ def test_the_shipped_card_says_what_a_fresh_measurement_says():
         assert (old["what"], old["goal"]) == (new["what"], new["goal"])
         assert old["value"] == pytest.approx(new["value"], abs=0.01)
     for old, new in zip(shipped["findings"], fresh["findings"], strict=True):
-        assert [old[name] for name in ("kind", "layer", "heads", "does")] == [
-            new[name] for name in ("kind", "layer", "heads", "does")
+        assert [old[name] for name in ("kind", "layer", "heads", "role", "does")] == [
+            new[name] for name in ("kind", "layer", "heads", "role", "does")
         ]
         for name in ("shares", "off"):
             assert old[name] == pytest.approx(new[name], abs=0.02)

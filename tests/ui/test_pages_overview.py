@@ -7,6 +7,7 @@ import streamlit as st
 from test_pages import html, opened
 
 from attnviz import ablation, api, texts, words
+from attnviz.core.edits import Site
 from attnviz.metrics.rollout import mixed, rollout
 from attnviz.ui.overview.numbers import LAYER, MEANINGS, NAMES, TITLES
 from attnviz.ui.overview.words import TABS
@@ -83,6 +84,17 @@ def test_the_table_begins_with_few_numbers_and_shows_all_of_them_when_asked():
     assert "entropy" in first
     assert set(first) < set(every)
     assert "–: no clear role" in html(app)
+
+
+def test_a_role_that_was_measured_stands_before_a_guess():
+    """In the table; the card guesses where nothing was measured only, or while a model is still in training."""
+    app = opened(overview_page, model="story", panel="Table", site="d1", show="1")
+    half = opened(overview_page, model="story", panel="Table", site="d1", show="1", step="500")
+
+    roles = app.dataframe[0].value.set_index(["layer", "head"])["role"]
+    assert roles[1, 1] == api.load("story").card.behavior(Site("decoder", 1), 1).role
+    assert "A guess by the shape" not in html(app)
+    assert half.dataframe[0].value["role"].dropna().str.startswith("looks like ").all()
 
 
 def test_one_number_alone_stacks_the_heads():

@@ -121,6 +121,7 @@ def findings(model: nn.Module, drawn: list[Drawn], found: Measured, right: float
     said = [
         finding(
             [found.behind],
+            "previous token",
             "looks at the word just before",
             f"{texts}, {found.previous[found.behind]:.1%} of its weight is on the word just before, where an even look "
             f"would put {before:.1%}. Switched off, {blind:.1%} of the words said again are guessed right "
@@ -130,6 +131,7 @@ def findings(model: nn.Module, drawn: list[Drawn], found: Measured, right: float
         ),
         finding(
             induction,
+            "induction",
             "looks at what followed the same word earlier: an induction head",
             f"{texts}, where a passage is said again, {each(found.prefix, induction)} of the weight is there; an even "
             f"look would put {alike:.1%} there. With one such head off, {either} of those words are still guessed "
@@ -141,6 +143,7 @@ def findings(model: nn.Module, drawn: list[Drawn], found: Measured, right: float
     return said + [
         finding(
             [head],
+            "token two before",
             "looks at the word two before, less surely",
             f"{texts}, {found.before_that[head]:.1%} of its weight is on the word two before, the rest is spread. It "
             f"helps a little: switched off, {share:.1%} of the words said again are guessed right instead of "
@@ -152,7 +155,7 @@ def findings(model: nn.Module, drawn: list[Drawn], found: Measured, right: float
     ]
 
 
-def finding(heads: list[Head], does: str, known: str, numbers: dict[str, Any]) -> dict[str, Any]:
+def finding(heads: list[Head], role: str, does: str, known: str, numbers: dict[str, Any]) -> dict[str, Any]:
     """About heads of one layer: in words, and the numbers of them that every finding has."""
     about = {"kind": "decoder", "layer": heads[0][0], "heads": [head for _, head in heads]}
-    return about | {"does": does, "known": known} | numbers
+    return about | {"role": role, "does": does, "known": known} | numbers

@@ -20,6 +20,8 @@ EXAMPLES = (
     "The book that the boys found",
     "Anna and Tom went to the park. Anna gave the ball to",
 )
+ROLE = {"verb": "subject of the next verb", "pronoun": "subject of the next pronoun", "name": "second of two names"}
+"""Where a head looks before such a word, in a few words."""
 TESTED = {
     "pronoun": "he, she, it or they is right although the noun before asks for another one",
     "verb": "the verb agrees with its subject although the noun before has the other number",
@@ -98,6 +100,7 @@ def _findings(found: Measured, last: int) -> list[dict[str, Any]]:
             "kind": "decoder",
             "layer": layer,
             "heads": [head],
+            "role": 'word before "the"' if (layer, head) == marker else ROLE[said[0][3]],
             "does": f"looks {', and '.join(does for does, *_ in said)}",
             "known": " ".join(known for _, known, *_ in said),
             "rates": [said[0][2]],

@@ -39,6 +39,16 @@ DOES = {
     "before": "looks at the word before",
     "after": "looks at the word after",
 }
+ROLE = {
+    "alignment": "word translated next",
+    "antecedent": "noun of a pronoun",
+    "article": "noun of an article",
+    "adjective": "noun of an adjective",
+    "itself": "itself",
+    "before": "previous token",
+    "after": "next token",
+}
+"""The same where there is room for a few words."""
 ROWS = {
     "alignment": "rows that predict a French word",
     "antecedent": "rows of a pronoun of a second clause",
@@ -154,7 +164,8 @@ def _finding(found: Measured, site: Site, head: int, names: list[str]) -> dict[s
     best, off, on = found.looks.shares[site, head, names[0]], found.exact((site, head)), found.exact()
     known = f"{_where(found, site, head, names)} {_off(found, off, on)}"
     numbers = {"rates": [best.value], "chance": best.by_chance, "off": [off], "on": on}
-    return {"kind": site.kind, "layer": site.layer, "heads": [head], "does": DOES[names[0]], "known": known} | numbers
+    told = {"role": ROLE[names[0]], "does": DOES[names[0]], "known": known}
+    return {"kind": site.kind, "layer": site.layer, "heads": [head]} | told | numbers
 
 
 def _is_telling(share: measure.Share) -> bool:

@@ -30,7 +30,7 @@ def of_head(at: Look, known: Numbers) -> None:
             look.look_at(at.site, at.head)
             pages.go_to(pages.TITLES[0])
     findings.of_head(at, role=False)
-    if said := findings.by_weights(row):
+    if not findings.measured(at.source, at.site, at.head) and (said := findings.by_weights(row)):
         (large if at.source.facts else quiet)(said)
     there = [name for name in (*OFF, *SHOWN) if name in known.names and not pd.isna(row[name])]
     with st.container(width=340):

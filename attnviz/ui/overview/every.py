@@ -22,7 +22,8 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.toolbar import Bar
 
 KIND = several("kinds", KINDS)
-ROLE = choice("role", tuple(rule.name for rule in THRESHOLDS))
+ROLES = tuple(rule.name for rule in THRESHOLDS)
+ROLE = choice("role", ROLES)
 PAINTED: Setting[tuple] = kept("painted every", ())
 """The run of which all heads were painted last."""
 
@@ -132,11 +133,12 @@ def ordered(known: Numbers, among: tuple[str, ...] = ()) -> tuple[Order, tuple[s
     if len(there) > 1:
         options = {"shown": kinds, "read": lambda chosen: () if len(chosen) == len(there) else tuple(chosen)}
         control(st.pills, words.KINDS, KIND, there, lead="", selection_mode="multi", **options)
-    names = sorted({name for listed in known.table["role"] for name in listed.split(", ") if name})
+    shown = {name for listed in known.table["role"] for name in listed.split(", ")}
+    names = [name for name in ROLES if name in shown]
     role = state.one_of(ROLE, names, None)
     if names:
         options = {"index": None, "placeholder": words.ANY_ROLE, "width": 150}
-        control(st.selectbox, words.LOOKS_LIKE, ROLE, names, shown=role, lead="", **options)
+        control(st.selectbox, words.ROLE, ROLE, names, shown=role, lead="", **options)
     if by == LAYER and not role and len(kinds) == len(there):
         return None, None
     found = known.ordered(by, tuple(kinds), role)

@@ -17,7 +17,7 @@ from attnviz.metrics.roles import roles
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, in_time
 from attnviz.ui.overview import words
-from attnviz.ui.shared import budget, cache, cores, look, runs, state
+from attnviz.ui.shared import budget, cache, cores, findings, look, runs, state
 from attnviz.ui.shared.budget import OverBudget
 from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.setting import Setting, choice, kept
@@ -82,18 +82,24 @@ class Numbers:
 
 
 def numbers(at: Look) -> Numbers:
-    """Every metric of every head, its roles on this text, and what was measured with it off.
+    """Every metric of every head, its role, and what was measured with it off.
 
     Of many weights none before somebody asked for them: then a button stands here, and says how long they take.
     """
     table = _measured(at)
-    table.insert(3, "role", [", ".join(role.name for role in roles(row)) for _, row in table.iterrows()])
+    table.insert(3, "role", [_role(at.source, row) for _, row in table.iterrows()])
     run, off, _ = state.get(SWEEP)
     if run == at.run:
         there = [name for name in OFF if off[name].notna().any()]
         table = table.merge(off[["kind", "layer", "head", *there]], how="left", on=["kind", "layer", "head"])
     names = tuple(name for name in TITLES if name in table and table[name].notna().any())
     return Numbers(table, names)
+
+
+def _role(source: Source, row: pd.Series) -> str:
+    """What was measured of a head; where nothing was, what it looks like on this text."""
+    found = findings.measured(source, *head_of(row))
+    return found.role if found else ", ".join(role.name for role in roles(row))
 
 
 def _measured(at: Look) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from attnviz.ui.overview import words
 from attnviz.ui.overview.card import of_head
 from attnviz.ui.overview.every import Order, ordered, select
 from attnviz.ui.overview.numbers import NAMES, OFF, SORT, TITLES, Numbers, head_of, heads_of, numbers
-from attnviz.ui.shared import everything, look, pictures, state
+from attnviz.ui.shared import everything, findings, look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, choice, kept
@@ -42,22 +42,22 @@ def panel(bar: Bar) -> None:
         everything.menu(bar.at)
     if not known.names:  # not asked for yet
         return
-    _all_heads(known, order)
+    _all_heads(bar.at, known, order)
     _against(bar.at, known)
 
 
-def _all_heads(known: Numbers, order: Order) -> None:
+def _all_heads(at: Look, known: Numbers, order: Order) -> None:
     """Choosing a row frames the head, with the arrow keys too."""
     found = known.table
     if order is not None:
-        at = {head: place for place, head in enumerate(order)}
-        found = found.assign(place=[at.get(head) for head in heads_of(found)])
+        ranks = {head: rank for rank, head in enumerate(order)}
+        found = found.assign(place=[ranks.get(head) for head in heads_of(found)])
         found = found.dropna(subset="place").sort_values("place")
     first = TESTED if any(name in known.names for name in OFF) else FIRST
     names = dict.fromkeys((*first, state.get(SORT), *(known.names if state.get(MORE) else ())))
     names = [name for name in names if name in known.names]
     places = [f"{site.kind} {site.short(head)}" for site, head in heads_of(found)]
-    found = found.assign(place=places, role=found["role"].replace("", None)).reset_index(drop=True)
+    found = found.assign(place=places, role=_roles(at, found)).reset_index(drop=True)
     pinned = ["place"] if look.room() else ["kind", "layer", "head"]
 
     def chosen() -> None:
@@ -75,6 +75,13 @@ def _all_heads(known: Numbers, order: Order) -> None:
         quiet(words.DASH)
     with st.expander(words.MEANINGS):
         st.markdown("\n\n".join([ROWS, *map(_meaning, (one for one in METRICS if one.name in known.names))]))
+
+
+def _roles(at: Look, found: pd.DataFrame) -> list[str | None]:
+    """What each head was measured to do; else what it looks like on this text, said so."""
+    known = (findings.measured(at.source, *head) for head in heads_of(found))
+    each = zip(found["role"], known, strict=True)
+    return [(role if one else words.GUESS.format(role=role)) if role else None for role, one in each]
 
 
 def height(rows: pd.DataFrame) -> int | str:

@@ -7,7 +7,7 @@ TABS = ("All heads", "Switch-off test", "Table", "Over many texts", "Rollout")
 
 TO_THE_TEST = "Each map is one head: click one. Which heads matter? Test it:"
 ORDER, ORDER_IS, BY_LAYER = "Order", "Order: {number}", "by layer"
-KINDS, LOOKS_LIKE, ANY_ROLE = "Kinds", "Looks like", "Any role"
+KINDS, ANY_ROLE = "Kinds", "Any role"
 INTERACTIVE = "Interactive page"
 INTERACTIVE_MEANS = "HTML: every head as map, lines and text, in any browser and without a network"
 
@@ -41,7 +41,8 @@ TIME = "About {seconds} on this machine."
 
 MANY_WEIGHTS = "{weights:,} weights are too many to be measured unasked: about {seconds} on this machine."
 MEASURE, WEIGHTS = "Measure all heads", "weights"
-KIND, ROLE, MEANINGS, COUNT = "Kind", "Looks like", "What the numbers mean", "Number of heads"
+KIND, ROLE, MEANINGS, COUNT = "Kind", "Role", "What the numbers mean", "Number of heads"
+GUESS = "looks like {role}"
 ALL_OF_THEM, DASH = "All {count} numbers", "–: no clear role, or nothing to measure there."
 MEANS = "{means} From {range}. Source: {source}"
 MEANING = "**{title}** &ensp; $\\displaystyle {formula}$\\\n{means}"

@@ -7,6 +7,7 @@ from attnviz.charts.theme import CAUTIONS
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.metrics.roles import roles
+from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
 from attnviz.ui.shared import cache, look, words
 from attnviz.ui.shared.lengths import SENTENCE_ENDS
@@ -30,6 +31,11 @@ def by_weights(row: pd.Series) -> str:
     said = [(role, words.ROLES.get(role.name)) for role in roles(row)]
     found = [f"{role.name} {role.value:.2f}{f' ({means})' if means else ''}" for role, means in said]
     return words.LOOKS_LIKE.format(roles=", ".join(found)) if found else ""
+
+
+def measured(source: Source, site: Site, head: int | str) -> Behavior | None:
+    """What was measured of a head of a model as it is now; None of one that is still in training."""
+    return source.card.behavior(site, head) if source.card and source.step is None else None
 
 
 def of_head(at: Look, *, role: bool = True) -> None:
