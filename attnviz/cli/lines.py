@@ -100,7 +100,8 @@ def _measured(card: Card) -> list[str]:
         (f"  {percent(measure.value):>7}", measure.what, "" if measure.goal is None else f"(goal {measure.goal:.0%})")
         for measure in card.measured
     ]
-    return ["", "Measured before it shipped, on texts that training never used:", *columns(rows)] if rows else []
+    unseen = ", on texts that training never used" if card.curve else ""
+    return ["", f"Measured before it shipped{unseen}:", *columns(rows)] if rows else []
 
 
 def _findings(card: Card) -> list[str]:

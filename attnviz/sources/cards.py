@@ -56,12 +56,13 @@ class Card:
         trained_on: what it has read.
         sizes: numbers by their names.
         measured: after the last step of the training, on what it was not trained on.
-        command: what measures and trains it again, in a folder of the source, a line each.
+        command: what measures it and, if it was trained, trains it again, in a folder of the source, a line each.
         behaviors: which heads do what.
         cannot: sentences.
         examples: texts in its vocabulary; the first is the one it opens with.
         opens: the site and the head to show first.
-        curve: the learning curve: training step, loss (None before the first step) and held-out score.
+        curve: the learning curve: training step, loss (None before the first step) and held-out score; empty if
+            nothing was trained.
     """
 
     name: str

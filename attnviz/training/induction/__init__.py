@@ -94,7 +94,7 @@ def card(sentences: int) -> dict[str, Any]:
             "It knows no grammar and no meaning: where no passage is said again, it has no idea what comes next.",
             "After a word that was followed by different words before, it looks at all of them and can only guess.",
             "All words outside its vocabulary are one and the same to it.",
-            f"It reads at most {LONGEST - 1} words and marks.",
+            f"It reads at most {LONGEST - 1} words and marks: with <sos>, {LONGEST} tokens.",
             "Its attention shows how this small model repeats random words, not how language works in general.",
         ],
         "examples": list(EXAMPLES),

@@ -176,6 +176,7 @@ def _cannot(found: Measured, model: LanguageModel) -> list[str]:
         " pronouns are still right, because the other head of the layer looks at the subject too.",
         "Which of two names comes next is tested only where one of two people gives something to the other.",
         f"It reads {len(VOCABULARY.words)} words; all others are one and the same unknown word to it.",
-        f"It reads at most {model.config.longest - 1} words and marks, and was trained on at most 40.",
+        f"It reads at most {model.config.longest - 1} words and marks (with <sos>, {model.config.longest} tokens), and"
+        " was trained on at most 40.",
         "Its attention shows what this small model does on its grammar, not how language works in general.",
     ]

@@ -118,8 +118,9 @@ def _card(source: Source, card: Card) -> None:
             heading(words.HOW_WELL)
             rows = [(_measured(one), percent(one.value)) for one in card.measured]
             table(rows, words.MEASURED, numbers=(1,))
-            quiet(words.WHEN)
-            st.html(details_html(words.AGAIN, block_html(card.command, "printout", "pre")))
+            quiet(words.WHEN.format(unseen=words.UNSEEN if card.curve else ""))
+            again = words.AGAIN if card.curve else words.AGAIN_UNTRAINED
+            st.html(details_html(again, block_html(card.command, "printout", "pre")))
             heading(words.CANNOT)
             _items(card.cannot)
         with st.container(key="card made"):
