@@ -15,8 +15,9 @@ def test_a_causal_mask_inverted_by_mistake_is_named_turns_the_leak_test_red_and_
     """From the opening state: the mistake has a name, leaks, is taken back, and the right call can be copied."""
     open_tab(page, server, "Compose", model="scratch")
     page.get_by_role("radio", name="Conventions").click()
+    page.get_by_text("Use the mask with the wrong convention").click()
 
-    expect(page.get_by_role("alert")).to_contain_text("a causal mask with open and blocked swapped")
+    expect(page.locator(".note")).to_contain_text("a causal mask with open and blocked swapped")
 
     page.get_by_role("button", name="Use this mistaken mask").click()
 
