@@ -128,8 +128,10 @@ def permutation(source: Runs, record: Record, *, order: Sequence[int] | None = N
     moved = (after.output[sentence, : given.length] - old).abs().double()
     difference, largest = float(moved.max()), float(old.abs().max())
     follows = difference <= ALIKE * largest
-    what = "The output is permuted with the words" if follows else "The output changes with the order of the words"
-    says = f"{what}: the same word's numbers differ by up to {difference:.2g}, and the largest is {largest:.2g}."
+    what = (
+        "Each word keeps its output: the order is not seen" if follows else "Words get other outputs: the order is seen"
+    )
+    says = f"{what}. An output changes by up to {difference:.2g}; its largest number is {largest:.2g}."
     if math.isnan(difference):
         says = "Some outputs are not numbers, so it cannot be said whether they follow the order of the words."
     return Permutation(order, record, after, difference, largest, follows, says)

@@ -68,7 +68,7 @@ def test_without_positions_the_output_is_permuted_with_the_words(order, cloned):
 
     assert found.follows
     assert_close(found.after.output[0], found.before.output[0, list(order)], rtol=1e-4, atol=1e-5)
-    assert found.says.startswith("The output is permuted with the words: ")
+    assert found.says.startswith("Each word keeps its output: the order is not seen. ")
 
 
 def test_with_positions_or_a_mask_the_order_matters():

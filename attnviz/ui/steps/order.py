@@ -2,16 +2,20 @@
 
 from dataclasses import replace
 
-from attnviz import walk
+import streamlit as st
+
+from attnviz import figures, walk
 from attnviz.core.display import shown
 from attnviz.core.errors import InputError
-from attnviz.ui.shared import cache, state
+from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.text import large, quiet
 from attnviz.ui.steps import words
 from attnviz.ui.steps.walked import Walk, elsewhere, table
 
 MOST_TOKENS = 512
+SIDE = 300
+"""Pixels of a map of two."""
 
 
 def order(at: Walk) -> None:
@@ -30,11 +34,21 @@ def order(at: Walk) -> None:
     tokens = at.record.sentences[at.sentence].tokens
     quiet(words.WORDS_BEFORE.format(words=" ".join(shown(token.text) for token in tokens[:length])))
     quiet(words.WORDS_AFTER.format(words=" ".join(shown(tokens[i].text) for i in found.order)))
+    _maps(at, found)
     large(found.says)
     if "positions" in at.source.settings():
         _both(at)
     else:
         elsewhere(words.POSITIONS_NEEDED)
+
+
+def _maps(at: Walk, found: walk.Permutation) -> None:
+    """The head's weights in either order, beside each other."""
+    drawn = {"sentence": at.sentence} | at.styled | ({} if look.room() else {"side": SIDE})
+    with st.container(horizontal=True, gap="large"):
+        for record, key in ((found.before, "in order"), (found.after, "in another order")):
+            with st.container(width="content"):
+                pictures.picture(cache.drawn(figures.head, record, at.site, at.head, **drawn), key)
 
 
 def _both(at: Walk) -> None:

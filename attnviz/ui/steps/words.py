@@ -50,9 +50,9 @@ IN_THEORY = "In theory the variance of q·k is dₖ = {d_k}, and of q·k / √d�
 
 REORDER = "Put the words in another order. Does each word get another output, or the same one in another place?"
 TOO_LONG_TO_REORDER = "This sentence has {length:,} tokens; words are permuted for up to {most}."
-WORDS_BEFORE, WORDS_AFTER = "Before: {words}", "After: {words}"
+WORDS_BEFORE, WORDS_AFTER = "In order: {words}", "Last to first: {words}"
 POSITIONS_NEEDED = "Positions can be switched off only in random weights: a trained model was trained with its own."
-POSITIONS_HEAD = ("positions", "largest difference of a word's output", "output permuted as the words")
+POSITIONS_HEAD = ("positions", "largest difference", "output kept")
 ON, OFF, YES, NO = "on", "off", "yes", "no"
 CAUSAL_ORDER = "A causal mask looks at the order, too: with it the output changes even without positions."
 EDITED_ORDER = "Numbers set by hand in Q, K or V stay at their places, so they also tell places apart."
