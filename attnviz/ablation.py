@@ -72,14 +72,22 @@ class Sweep:
         if weight.isna().all() or effect.isna().all() or len(self.heads) < 2:
             return "There are no two heads here whose weights and effects could be compared."
         heavy, strong = int(weight.fillna(-1).argmax()), int(effect.fillna(-1).argmax())
-        most = f"{self._name(strong).capitalize()} matters most here: off, it changes the model's output vectors by "
-        most += f"{effect[strong]:.1%}."
+        most = f"{self._name(strong).capitalize()} matters most here by the change of the output: off, it changes the "
+        most += f"model's output vectors by {effect[strong]:.1%}{self._by_prediction(strong)}."
         if heavy == strong:
             return f"{most} It also has the largest weights, {weight[heavy]:.2f} on average."
         return (
             f"{most} The largest weights are those of {self._name(heavy)}, {weight[heavy]:.2f} on average, and off it "
             f"changes them by {effect[heavy]:.1%}. A weight says where a head looks, not how much arrives."
         )
+
+    def _by_prediction(self, strong: int) -> str:
+        """Which other head changes the prediction most; "" where it is the same one, or there is no prediction."""
+        moved = self.table["divergence"].astype(float).fillna(-1)
+        most = int(moved.argmax())
+        if most == strong or moved[most] <= max(0, moved[strong]):
+            return ""
+        return f"; by the change of the prediction it is {self._name(most)}"
 
     def _name(self, at: int) -> str:
         site, head = self.heads[at]

@@ -167,3 +167,19 @@ def test_what_is_no_number_is_missing_and_not_nothing(models):
     assert np.isnan(words.divergence[0][0][1])
     assert vectors.table[["output", "turned"]].isna().all(axis=None)
     assert words.table[["output", "divergence", "said"]].isna().all(axis=None)
+
+
+def test_the_verdict_names_its_measure_and_the_head_that_another_measure_puts_first():
+    """In the same sentence; nothing more where both measures agree."""
+    source, agreed = api.load("story"), set()
+    for text in ("The keys to the cabinet", "The cat sat on the mat because it was tired."):
+        found = ablation.sweep(source, source.tokenize([text]))
+        site, head = found.heads[int(found.table["divergence"].argmax())]
+        first = found.in_words().partition(". ")[0]
+        agreed.add((site, head) == found.strongest)
+
+        assert "matters most here by the change of the output" in first
+        assert (f"by the change of the prediction it is {site.head(head)}" in first) == (
+            (site, head) != found.strongest
+        )
+    assert agreed == {True, False}
