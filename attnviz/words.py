@@ -21,6 +21,10 @@ MOST_NAMED = 3
 """Tokens named in a description, at most."""
 
 
+OFF = ", but this head is off: its output is not used."
+"""The end of a sentence about a cell of a head that is off."""
+
+
 def quoted_token(text: str, position: int | str) -> str:
     """A token as it stands in a sentence: in quotes, with its position, or of a word the first and the last."""
     return f"{quoted(text)} ({position})"
@@ -36,8 +40,8 @@ def cell(
 ) -> str:
     """One cell as a sentence; through a view, the cell that holds it."""
     step = record.step(site)
-    off = " This head is off: its output is not used." if head in step.heads_off else ""
-    return f"{_cell(record, site, head, query, key, sentence, view)}{off}"
+    said = _cell(record, site, head, query, key, sentence, view)
+    return f"{said.removesuffix('.')}{OFF}" if head in step.heads_off else said
 
 
 def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int, view: View) -> str:

@@ -23,7 +23,7 @@ def test_a_head_that_is_off_says_that_its_output_is_not_used():
     record = record_of(HEBREW, edits=Edits(mask=Subsequent(), heads_off=frozenset({(SITE, 1)})))
 
     for cell in ((0, 0), (0, 2)):
-        assert words.cell(record, SITE, 1, *cell).endswith(". This head is off: its output is not used.")
+        assert words.cell(record, SITE, 1, *cell).endswith(", but this head is off: its output is not used.")
         assert "off" not in words.cell(record, SITE, 0, *cell)
 
 

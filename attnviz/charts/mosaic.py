@@ -72,7 +72,8 @@ class Mosaic:
             title, lines, left=0, top=-ABOVE, width=self.width, narrowest=self.narrowest, colors=colors
         )
         if scales:
-            ramp = legend_of([*scales.values()], colors)
+            gray = all(one.head in seen[one.site].step.heads_off for one in self.thumbnails)
+            ramp = legend_of([*scales.values()], colors, gray=gray)
             right, top = (self.width + RIGHT, 0.0) if style.aside else (0.0, self.bottom + 14)
             around += frame.legend([], ramp, top=top, width=self.width, colors=colors).moved(right)
         beside = tuple(kind for kind in BESIDE if getattr(self.words, kind))

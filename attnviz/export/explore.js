@@ -362,13 +362,13 @@ function stateOf([q, k]) {  // the weight of a cell, and why it is what it is
 
 function sentence([q, k]) {
   const of = cells(), i = q * of.columns + k, from = quoted("q", q), to = quoted("k", k), rule = of.rules[i];
-  const off = of.head.off ? " This head is off: its output is not used." : "";
-  if (of.head.empty.has(q)) return `${from} has no key left to look at; its weights are ${data.filled[site().policy]}.${off}`;
-  if (rule) return `${to} may not be looked at by ${from}: blocked by ${site().reasons[rule - 1]}.${off}`;
-  if (of.levels[i] === NAN) return `The weight that ${from} gives to ${to} is not a number.${off}`;
+  const off = of.head.off ? ", but this head is off: its output is not used." : ".";
+  if (of.head.empty.has(q)) return `${from} has no key left to look at; its weights are ${data.filled[site().policy]}${off}`;
+  if (rule) return `${to} may not be looked at by ${from}: blocked by ${site().reasons[rule - 1]}${off}`;
+  if (of.levels[i] === NAN) return `The weight that ${from} gives to ${to} is not a number${off}`;
   const what = data.predicted.where === "after" ? "the next word" : "in its place";
   const says = predictedAt(q) ? `To predict ${what} ${isolated(`'${predictedAt(q)}'`)}, ` : "";
-  return `${says}${from} gives ${of.values[of.levels[i]].toFixed(2)} of its attention to ${to}.${off}`;
+  return `${says}${from} gives ${of.values[of.levels[i]].toFixed(2)} of its attention to ${to}${off}`;
 }
 
 function readout() {

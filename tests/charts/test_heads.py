@@ -53,6 +53,14 @@ def test_a_head_that_is_off_is_gray_struck_through_and_says_so():
     assert len(data(rows, "signs")) == 1
 
 
+@pytest.mark.parametrize(("off", "colored"), [({0}, True), ({0, 1}, False)])
+def test_the_legend_is_gray_once_every_head_is_off(off, colored):
+    drawn = heads(record_of(WORDS, edits=Edits(heads_off=frozenset((SITE, head) for head in off))), SITE)
+
+    (ramp,) = [image(row) for row in data(drawn, "images") if row["uri"]]
+    assert (np.ptp(ramp, axis=2).max() > 0) == colored
+
+
 def test_the_focused_head_is_framed():
     assert [box["width"] for box in data(heads(record_of(WORDS), SITE, focused=1), "boxes")].count(2.5) == 1
 
