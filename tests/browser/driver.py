@@ -188,7 +188,10 @@ def settled(page: Page) -> None:
     page.wait_for_function(SETTLED, arg=QUIET, polling=50, timeout=60_000)
 
 
-SHOWN = "[class*=st-key-picture] .marks, .facts, .st-key-told, .st-key-tab, .st-key-panel, [role=alert]"
+SHOWN = (
+    "[class*=st-key-picture] .marks, .facts, .st-key-told, .st-key-tab, .st-key-panel, .st-key-first-examples,"
+    " [role=alert]"
+)
 
 
 FOLLOW = """address => {

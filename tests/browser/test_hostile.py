@@ -37,7 +37,8 @@ ARRIVED = """({box, picture, labels, description, refused, linked}) => {
     if (linked !== null && new URLSearchParams(location.search).get('text') !== linked) return false;
     const errors = [...document.querySelectorAll('.note.error')].map(note => note.textContent);
     const place = document.querySelector(`.st-key-picture-${picture}`);
-    if (refused) return errors.length === 1 && errors[0] === refused && !place;
+    const said = [...document.querySelectorAll('.note')].filter(note => note.textContent === refused);
+    if (refused) return errors.every(error => error === refused) && said.length === 1 && !place;
     if (errors.length || !place || place.querySelector('.unseen')?.textContent !== description) return false;
     const height = text => { const box = text.getBoundingClientRect(); return box.y + box.height / 2; };
     const texts = [...place.querySelectorAll('.marks text')].sort((a, b) => height(a) - height(b));
