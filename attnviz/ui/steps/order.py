@@ -46,7 +46,7 @@ def _maps(at: Walk, found: walk.Permutation) -> None:
     """The head's weights in either order, beside each other."""
     drawn = {"sentence": at.sentence} | at.styled | ({} if look.room() else {"side": SIDE})
     with st.container(horizontal=True, gap="large"):
-        for record, key in ((found.before, "in order"), (found.after, "in another order")):
+        for record, key in ((found.before, "ordered"), (found.after, "reordered")):
             with st.container(width="content"):
                 pictures.picture(cache.drawn(figures.head, record, at.site, at.head, **drawn), key)
 
