@@ -217,8 +217,8 @@ def test_many_texts_give_means_and_spreads_beside_the_text_at_hand():
     assert table["mean"].tolist() == pytest.approx(sorted(many["confidence"], reverse=True))
     assert (table["texts"] == 50).all()
     said = [
-        f"Head {row.head} of {row.kind} layer {row.layer}: confidence {row.here:.2f} on this text, over 50 texts "
-        f"{row.mean:.2f} ± {row.spread:.2f}"
+        f"Head {row.head} of {row.kind} layer {row.layer}: confidence is {row.here:.2f} on this text. Over 50 texts "
+        f"its mean is {row.mean:.2f} and its standard deviation {row.spread:.2f}."
         for row in table.itertuples()
     ]
     assert sum(one in html(app) for one in said) == 1

@@ -56,8 +56,7 @@ def _all_heads(at: Look, known: Numbers, order: Order) -> None:
     first = TESTED if any(name in known.names for name in OFF) else FIRST
     names = dict.fromkeys((*first, state.get(SORT), *(known.names if state.get(MORE) else ())))
     names = [name for name in names if name in known.names]
-    places = [f"{site.kind} {site.short(head)}" for site, head in heads_of(found)]
-    found = found.assign(place=places, role=_roles(at, found)).reset_index(drop=True)
+    found = found.assign(place=short_names(found), role=_roles(at, found)).reset_index(drop=True)
     pinned = ["place"] if look.room() else ["kind", "layer", "head"]
 
     def chosen() -> None:
@@ -82,6 +81,11 @@ def _roles(at: Look, found: pd.DataFrame) -> list[str | None]:
     known = (findings.measured(at.source, *head) for head in heads_of(found))
     each = zip(found["role"], known, strict=True)
     return [(role if one else words.GUESS.format(role=role)) if role else None for role, one in each]
+
+
+def short_names(found: pd.DataFrame) -> list[str]:
+    """Each head in one column, for a phone: "decoder 1.0"."""
+    return [f"{site.kind} {site.short(head)}" for site, head in heads_of(found)]
 
 
 def height(rows: pd.DataFrame) -> int | str:

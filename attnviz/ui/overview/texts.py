@@ -110,7 +110,7 @@ def _said(at: Look, table: pd.DataFrame, title: str, count: int) -> str:
 
 def _shown(at: Look, table: pd.DataFrame, title: str, count: int) -> figures.Figure:
     """Every head by its number here and its mean, as marks, which are given, and as a table; both choose a head."""
-    table = table.reset_index(drop=True)
+    table = table.assign(place=tables.short_names(table)).reset_index(drop=True)
 
     def chosen() -> None:
         if rows := state.event(key="table over texts")["selection"]["rows"]:
@@ -124,9 +124,9 @@ def _shown(at: Look, table: pd.DataFrame, title: str, count: int) -> figures.Fig
             pictures.picture(marks, "over texts", select="head", on_select=select)
         named = {one: st.column_config.NumberColumn(head, format="%.3f") for one, head in words.COLUMNS.items()}
         named["texts"] = st.column_config.NumberColumn(words.COLUMNS["texts"])
-        named |= {one: st.column_config.Column(tables.PLACES[one]) for one in PLACES}
+        named |= {one: st.column_config.Column(title) for one, title in tables.PLACES.items()}
         options = {"on_select": chosen, "selection_mode": "single-row", "column_config": named, "width": 640}
-        order = [*PLACES, *words.COLUMNS]
+        order = [*(["place"] if look.room() else PLACES), *words.COLUMNS]
         options |= {"column_order": order, "height": tables.height(table), "hide_index": True, "placeholder": "–"}
         st.dataframe(table, key="table over texts", **options)
     return marks

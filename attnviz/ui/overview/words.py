@@ -55,11 +55,11 @@ MEASURE_ON, TEXTS = "Measure on {count} texts", "texts"
 OWN_TEXTS = "Use my own texts"
 OWN_TEXTS_MEAN = "A .txt file with a text on each line. Without it: fifty texts that ship with attnviz."
 UPLOAD, TEXT, NUMBER, ALL_NUMBERS = "Texts", "text", "Number", "CSV of all numbers"
-COLUMNS = {"here": "On this text", "mean": "Mean", "spread": "Standard deviation", "texts": "Texts"}
+COLUMNS = {"here": "Here", "mean": "Mean", "spread": "Std. dev.", "texts": "Texts"}
 NOT_KNOWN = "{head}: {number} is not known of this head, or of one text alone."
 HERE_AND_THERE = (
-    "{head}: {number} {here:.2f} on this text, over {count} texts {mean:.2f} ± {spread:.2f} (mean and standard "
-    "deviation)."
+    "{head}: {number} is {here:.2f} on this text. Over {count} texts its mean is {mean:.2f} and its standard deviation "
+    "{spread:.2f}."
 )
 LIKE_MOST = "This text is like most."
 UNUSUAL = "This text is unusual: do not judge the head by it alone."
