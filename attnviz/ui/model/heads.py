@@ -22,7 +22,7 @@ def table_of(card: Card) -> None:
     columns = [name for name in words.COLUMNS if any(name in numbers for numbers in every)]
     kind = {1: "role one", 2: "role two"}.get(len(columns), "role")
     with st.container(gap=None, key="roles"):
-        st.html(f'<div class="{kind} top"><b>{words.ROLE}</b>{"".join(f"<b>{name}</b>" for name in columns)}</div>')
+        st.html(f'<div class="{kind} top"><b>{common.ROLE}</b>{"".join(f"<b>{name}</b>" for name in columns)}</div>')
         for found, i in sorted(rows, key=lambda row: (row[0].site, row[0].heads[row[1]]) != card.opens):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 _head(found.site, found.heads[i])

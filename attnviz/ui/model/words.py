@@ -19,7 +19,7 @@ REACHED, NOT_REACHED = "goal {goal}: reached", "goal {goal}: not reached"
 
 # The table of heads
 
-ROLE, OFTEN, WEIGHT, CHANCE, ACCURACY = "Role", "How often", "Weight there", "By chance", "Accuracy, on → off"
+OFTEN, WEIGHT, CHANCE, ACCURACY = "How often", "Weight there", "By chance", "Accuracy, on → off"
 COLUMNS = (OFTEN, WEIGHT, CHANCE, ACCURACY)
 MEANING = {
     OFTEN: "How often: in what share of the rows the head's largest weight is where its role says.",

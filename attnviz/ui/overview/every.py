@@ -16,6 +16,7 @@ from attnviz.ui.overview import words
 from attnviz.ui.overview.card import number, of_head
 from attnviz.ui.overview.numbers import LAYER, SORT, TITLES, Numbers, head_of, numbers
 from attnviz.ui.shared import cache, everything, look, pictures, state
+from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.setting import Setting, choice, kept, several
 from attnviz.ui.shared.state import control
@@ -138,7 +139,7 @@ def ordered(known: Numbers, among: tuple[str, ...] = ()) -> tuple[Order, tuple[s
     role = state.one_of(ROLE, names, None)
     if names:
         options = {"index": None, "placeholder": words.ANY_ROLE, "width": 150}
-        control(st.selectbox, words.ROLE, ROLE, names, shown=role, lead="", **options)
+        control(st.selectbox, common.ROLE, ROLE, names, shown=role, lead="", **options)
     if by == LAYER and not role and len(kinds) == len(there):
         return None, None
     found = known.ordered(by, tuple(kinds), role)

@@ -64,7 +64,7 @@ def _all_heads(at: Look, known: Numbers, order: Order) -> None:
             look.look_at(*head_of(found.iloc[rows[0]].to_dict()))
 
     named = {name: st.column_config.Column(title, pinned=True) for name, title in PLACES.items()}
-    named |= {"role": st.column_config.TextColumn(words.ROLE)}
+    named |= {"role": st.column_config.TextColumn(common.ROLE)}
     named |= {name: st.column_config.NumberColumn(TITLES[name], format="%.3f") for name in known.names}
     options = {"on_select": chosen, "selection_mode": "single-row", "key": "table of heads", "hide_index": True}
     options |= {"column_order": [*pinned, "role", *names], "placeholder": "–", "column_config": named}

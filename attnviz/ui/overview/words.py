@@ -41,7 +41,7 @@ TIME = "About {seconds} on this machine."
 
 MANY_WEIGHTS = "{weights:,} weights are too many to be measured unasked: about {seconds} on this machine."
 MEASURE, WEIGHTS = "Measure all heads", "weights"
-KIND, ROLE, MEANINGS, COUNT = "Kind", "Role", "What the numbers mean", "Number of heads"
+KIND, MEANINGS, COUNT = "Kind", "What the numbers mean", "Number of heads"
 GUESS = "looks like {role}"
 ALL_OF_THEM, DASH = "All {count} numbers", "–: no clear role, or nothing to measure there."
 MEANS = "{means} From {range}. Source: {source}"

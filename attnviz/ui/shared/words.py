@@ -2,7 +2,7 @@
 
 # Names that many places share
 
-BACK, NEXT, QUERY, HANDOUT, EVIDENCE = "Back", "Next", "Query", "Handout", "Evidence"
+BACK, NEXT, QUERY, HANDOUT, EVIDENCE, ROLE = "Back", "Next", "Query", "Handout", "Evidence", "Role"
 HOW_COMPUTED = "How it is computed"
 PAGES, PARTS, PICTURE = "Pages", "Parts of the page", "Picture"
 CANCEL, CLOSE, UNDO, REDO = "Cancel", "Close", "Undo", "Redo"
