@@ -55,7 +55,6 @@ def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
     expect(page).not_to_have_url(re.compile("[?&]tuned="))
 
     open_steps(page, server, "stage=position")
-    page.get_by_text("Try changes").click()
     page.locator(".st-key-play").get_by_text("Positions", exact=True).click()
     expect_link(page, "positions=false")
 
