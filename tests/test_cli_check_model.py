@@ -113,7 +113,7 @@ def test_padding_that_is_seen_is_an_error(checked):
     status, out = checked("nothing")
     assert status == 1
     assert "error padding: outputs move by up to" in out
-    assert "encoder layer 0 · attn.0 head" in out
+    assert "of encoder layer 0 · attn.0: row" in out
     assert "gives padding" in out
 
     assert checked("padding")[0] == 0

@@ -57,7 +57,7 @@ def test_every_page_has_the_same_controls_at_the_same_places_which_stay_in_view(
     page.set_viewport_size({"width": 1440, "height": 900})
     for link in some(["?model=story&text=+", f"?model=story&text={'cat+' * 500}", "?model=file:a.attn"], 1):
         driver.open_page(page, f"{server}/{link}")
-        note, toolbar = page.get_by_role("alert").bounding_box(), page.locator(".st-key-row-one").bounding_box()
+        note, toolbar = page.locator(".note").first.bounding_box(), page.locator(".st-key-row-one").bounding_box()
 
         assert toolbar["y"] + toolbar["height"] < note["y"]
 
