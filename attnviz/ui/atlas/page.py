@@ -80,7 +80,7 @@ def _behaviors(at: Look) -> bool:
 
 def _behavior(at: Look, one: Behavior, i: int) -> None:
     """A question; it is marked where the head at hand is its answer."""
-    here = at.source.card.behavior(at.site, at.head)
+    here = findings.measured(at.source, at.site, at.head)
     answered = here is not None and here.does == one.does
     options = {"icon": f":material/{'check' if answered else 'search'}:", "key": f"find {i}"}
     does = one.does.rstrip(". ")
@@ -113,8 +113,7 @@ _select = look.clicks("atlas", _show)
 
 def _answer(at: Look, found: Atlas, row: pd.Series) -> None:
     """What a head does, in a sentence; ten texts where it does that; and how it is known."""
-    card, head = at.source.card, at.site.head(at.head).capitalize()
-    known = card.behavior(at.site, at.head) if card and at.source.step is None else None
+    head, known = at.site.head(at.head).capitalize(), findings.measured(at.source, at.site, at.head)
     large(words.ANSWER.format(head=head, does=known.does.rstrip(". ")) if known else head)
     for role in roles(row.to_dict() | {"texts": found.texts}):
         quiet(words.LOOKS_LIKE.format(role=role.evidence))

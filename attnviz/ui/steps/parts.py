@@ -77,7 +77,7 @@ def _of_cell(at: Walk, reached: int) -> None:
 
 
 def _mixed(at: Walk) -> None:
-    """Of what the first number of a query's output is made."""
+    """What the first number of the output of a query is the sum of."""
     found, (query, key) = at.worked, _named(at)
     part, total = found.weighted_values[found.keys.index(at.looked_at), 0], found.output[0]
     part, rest, total = texts_of(torch.stack([part, total - part, total]))
