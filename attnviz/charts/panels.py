@@ -6,7 +6,7 @@ the same position on it. All that changes stands in one table, as in `attnviz.ch
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import altair as alt
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from attnviz.charts import frame, pixels
 from attnviz.charts.frame import Frame
 from attnviz.charts.picture import Form, Picture, Table, columns, formed
-from attnviz.charts.screen import around, at, frame_marks, mark, page, parts, signals, values
+from attnviz.charts.screen import LOOKS_AT, around, at, frame_marks, mark, page, parts, signals, values
 from attnviz.charts.style import Style
 from attnviz.charts.theme import FONT, MONO, TEXT_SIZE, Theme
 from attnviz.core.amounts import digits
@@ -85,13 +85,13 @@ class Panel:
         places = self.x + x, self.y + y, self.x + x2, self.y + y2
         return frame.box(*places, stroke=colors.accent, width=1.5)
 
-    def row(self, colors: Theme, *, read: bool) -> dict:
-        """The table as a row of the one table of the screen; `read` says whether its numbers are read."""
+    def row(self, colors: Theme) -> dict:
+        """The table as a row of the one table of the screen."""
         bx, by = self.beside or (None, None)
         where = {"x": self.x, "y": self.y, "x2": self.x + self.width, "y2": self.y + self.height, "bx": bx, "by": by}
         counts = {"rows": len(self.rows), "columns": len(self.columns)}
         counts |= {"first_row": self.rows.start, "first_column": self.columns.start, "position": self.index}
-        said = " ".join(self.texts()) if self.beside or read else ""
+        said = " ".join(self.texts()) if self.beside else ""
         drawn = {"row_axis": self.axes[0], "column_axis": self.axes[1], "cells": said, "uri": self.image(colors)}
         return {"kind": "panel"} | where | counts | drawn
 
@@ -112,7 +112,8 @@ class Panels:
     Attributes:
         rest: the (query, key) that is outlined while nothing is pointed at; -1 for none.
         queries, keys: what tokens are called, by their positions.
-        readout: where words about the place under the pointer stand; None for nowhere.
+        readout: where words about the place under the pointer stand, once for all tables; None for beside each number.
+        verb: what a query does to a key, in these words.
         areas: x, y, x2, y2, position of what can be clicked under the tables.
         select: "cell", a click gives [{"query", "key", "rev"}] with -1 for what the table has no axis of; or "stage",
             it gives [{"stage", "rev"}].
@@ -125,6 +126,7 @@ class Panels:
     queries: Sequence[str]
     keys: Sequence[str]
     readout: tuple[float, float] | None = None
+    verb: str = LOOKS_AT
     areas: tuple[dict, ...] = ()
     select: str = "cell"
 
@@ -139,13 +141,23 @@ class Panels:
         places = [(panel, *panel.at(self.rest)) for panel in self.panels]
         boxes = (panel.outline(row, column, colors) for panel, row, column in places if max(row, column) >= 0)
         numbers = (
-            frame.words(*panel.beside, panel.texts()[row * len(panel.columns) + column], colors.accent)
+            frame.words(*panel.beside, self._read(panel, row, column), colors.accent)
             for panel, row, column in places
             if panel.beside and min(row, column) >= 0
         )
         drawn = self.frame + Frame(boxes=tuple(boxes), tokens=tuple(numbers))
         sizes = tuple((panel.width, panel.height) for panel in self.panels)
         return Picture(_form(sizes, colors), tables | frame.tables(drawn)).chart
+
+    def _read(self, panel: Panel, row: int, column: int) -> str:
+        """The number of a place, after what the place is called where that stands beside it."""
+        number = panel.texts()[row * len(panel.columns) + column]
+        if self.readout:
+            return number
+        names = {"query": self.queries, "key": self.keys}
+        both = zip(panel.axes, (panel.rows[row], panel.columns[column]), ("row", "number"), strict=True)
+        said = [names[axis][i] if axis in names else f"{other} {i}" for axis, i, other in both if axis != "1"]
+        return f"{(f' {self.verb} ' if panel.axes == ('query', 'key') else ', ').join(said)}: {number}"
 
     @property
     def screen(self) -> tuple[dict, Table]:
@@ -156,8 +168,9 @@ class Panels:
         here |= {"name": "\n".join(self.queries), "cells": "\n".join(self.keys)}
         each = {"size": self.style.rev}
         areas = [{"kind": "area"} | each | area for area in self.areas]
-        rows = [panel.row(self.style.colors, read=self.readout is not None) | each for panel in self.panels]
-        return _spec(self.select, self.style.colors), columns(_COLUMNS, [here, *areas, *rows, *around(self.frame)])
+        rows = [panel.row(self.style.colors) | each for panel in self.panels]
+        spec = _spec(self.select, self.verb, self.readout is None, self.style.colors)
+        return spec, columns(_COLUMNS, [here, *areas, *rows, *around(self.frame)])
 
 
 def ground(signed: bool, colors: Theme) -> Theme:
@@ -193,7 +206,7 @@ _REST = "{ra: 'query', r: here.rows, ca: 'key', c: here.columns}"
 
 
 @lru_cache(maxsize=8)
-def _spec(select: str, colors: Theme) -> dict:
+def _spec(select: str, verb: str, is_beside: bool, colors: Theme) -> dict:
     pointed = [
         {"events": "@panels:pointermove", "update": _HIT},
         {"events": "@panels:pointerout", "update": "null"},
@@ -208,7 +221,7 @@ def _spec(select: str, colors: Theme) -> dict:
             {"name": "pointed", "value": None, "on": pointed},
             {"name": select, "value": None, "on": _clicks(select)},
         ],
-        "marks": [{"type": "group", "data": data, "signals": inside, "marks": _marks(colors)}],
+        "marks": [{"type": "group", "data": data, "signals": inside, "marks": _marks(verb, is_beside, colors)}],
     }
 
 
@@ -256,24 +269,33 @@ def _linked() -> list[dict]:
     ]
 
 
-def _name(axis: str, names: str) -> str:
-    """What a position on an axis of tokens is called, in words; nothing if it is not pointed at."""
-    place = f"place.ra === '{axis}' ? place.r : place.ca === '{axis}' ? place.c : -1"
-    named = f"'{axis} ' + split(here.{names}, '\\n')[{place}]"
-    return f"(({place}) >= 0 ? {named} : '')"
+def _who(verb: str, row_axis: str, row: str, column_axis: str, column: str) -> str:
+    """A Vega expression for a place, in words: "cat (1) looks at mat (5)", "cat (1), number 12", "" for none."""
+
+    def called(axis: str, at: str, other: str) -> str:
+        named = f"split({axis} === 'query' ? here.name : here.cells, '\\n')[{at}]"
+        said = f"{axis} === 'query' || {axis} === 'key' ? {named} : '{other} ' + {at}"
+        return f"({at} < 0 || {axis} === '1' ? '' : {said})"
+
+    ends = called(row_axis, row, "row"), called(column_axis, column, "number")
+    between = f"{row_axis} === 'query' && {column_axis} === 'key' ? ' {verb} ' : ', '"
+    return f"{ends[0]} + ({ends[0]} && {ends[1]} ? {between} : '') + {ends[1]}"
 
 
-def _marks(colors: Theme) -> list[dict]:
+def _marks(verb: str, is_beside: bool, colors: Theme) -> list[dict]:
     pointer = values(cursor="pointer", tooltip=None)
     image = at("x", "y", url="uri") | pointer | values(aspect=False, smooth=False)
     image |= signals(width="datum.x2 - datum.x", height="datum.y2 - datum.y")
     area = at("x", "y", "x2", "y2") | pointer | values(fill="transparent")
     outline = at(x="left", x2="right", y="top", y2="bottom") | values(stroke=colors.accent, strokeWidth=1.5)
     text = at(x="bx", y="by") | values(fontSize=TEXT_SIZE, baseline="middle")
+    who = partial(_who, verb)
     value = text | at(text="value") | values(fill=colors.accent, font=MONO)
-    dimension = "place.ca !== 'key' && place.ca !== 'query' ? 'dimension ' + place.c : ''"
-    who = f"{_name('query', 'name')} + '   ' + {_name('key', 'cells')} + '   ' + ({dimension})"
-    readout = text | signals(text=who) | values(fill=colors.quiet, font=FONT)
+    if is_beside:
+        here = who("datum.row_axis", "datum.r", "datum.column_axis", "datum.c")
+        value |= signals(text=f"datum.value && ({here}) + ': ' + datum.value") | values(font=FONT)
+    pointed = who("place.ra", "place.r", "place.ca", "place.c")
+    readout = text | signals(text=f"isValid(datum.bx) ? {pointed} : ''") | values(fill=colors.quiet, font=FONT)
     return [
         mark("rect", area, "area", name="areas"),
         mark("image", image, "panel", name="panels"),

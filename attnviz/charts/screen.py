@@ -27,6 +27,9 @@ FORMS = {"weight": ".6f", "score": ".3f"}
 
 HINT = "Point at a square to read it, click to keep it{}."
 
+LOOKS_AT = "looks at"
+"""What a query does to a key, in a readout."""
+
 FAR = 6
 """Pixels from which on a pointer that is held down drags."""
 
@@ -163,7 +166,7 @@ def _signals(
         },
         *({"name": name, "update": _code(f"{row}.{name}", columns)} for name in packed),
         *(_zoom(rows, columns, cell) if zooms else ()),
-        *_readout(f"{row}.name + '  looks at  ' + {column}.name", words, hint),
+        *_readout(f"{row}.name + ' {LOOKS_AT} ' + {column}.name", words, hint),
         {
             "name": "cell",
             "value": None,

@@ -3,9 +3,10 @@
 from typing import Unpack
 
 from attnviz.charts import frame, panels
-from attnviz.charts.frame import Frame, box
+from attnviz.charts.frame import Frame, box, text_width
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.style import Style
+from attnviz.charts.theme import WORD_CHARACTER, Theme
 from attnviz.core.display import in_title
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
@@ -17,10 +18,10 @@ from attnviz.walk.stages import NOT_TAKEN_APART, READ_ONLY, plural_of
 WIDTH = 318
 """Pixels of the whole rail, so that it fits a phone."""
 
-HIGH, WIDE, MISSING = 40, 84, 24
-"""Pixels of a thumbnail, and of the line of a stage that the model does not have."""
+HIGH, WIDE, MISSING = 36, 84, 24
+"""Pixels of a thumbnail, and of a line of stages that the model does not have."""
 
-GAP, NUMBER = 10, 258
+GAP, NUMBER = 8, 258
 """Pixels between two thumbnails, and from their left to the number under the pointer."""
 
 SEEN = 16
@@ -82,22 +83,32 @@ def drawing_of(
     """The thumbnails one under the other; a screen says elsewhere what they are."""
     colors, mains = style.colors, [main(stage) for stage in stages]
     shared = panels.limit_of(*(m.values.double().numpy() for m in mains if m is not None and m.key in SCORES))
-    made, areas, around, y = [], [], Frame(), 0.0
+    made, areas, around, x, y = [], [], Frame(), 0.0, 0.0
     for i, (stage, matrix) in enumerate(zip(stages, mains, strict=True)):
-        high = MISSING if matrix is None else HIGH
-        y += 8 if matrix is not None and i and mains[i - 1] is None else 0
-        areas.append({"x": -10, "y": y - 1, "x2": WIDTH - 10, "y2": y + high + 1, "position": i})
-        if stage.key == current:
-            around += Frame(boxes=(box(-10, y - GAP / 2 + 1, -6, y + high + GAP / 2 - 1, fill=colors.accent, width=0),))
-        if matrix is not None:
-            made.append(panel := _thumbnail(i, stage, matrix, y, shared))
-            around += Frame(boxes=(box(panel.x, y, panel.x + panel.width, y + panel.height, stroke=colors.line),))
-        around += _said(i, stage, matrix, y, stage.key == current, style)
-        y += high + (GAP if matrix is not None else 2)
+        chosen, goes_on = stage.key == current, mains[i + 1 : i + 2] == [None]
+        if matrix is None:
+            text = _missing(i, stage, goes_on=goes_on)
+            wide = text_width(text, WORD_CHARACTER)
+            if x + wide > WIDTH - 10:
+                x, y = 0.0, y + MISSING
+            color = colors.accent if chosen else colors.quiet
+            around += Frame(words=(frame.words(x, y + MISSING / 2, text, color),))
+            areas.append({"x": x, "y": y, "x2": x + wide, "y2": y + MISSING, "position": i})
+            x += wide + 6
+            if not goes_on:
+                x, y = 0.0, y + MISSING + GAP
+            continue
+        areas.append({"x": -10, "y": y - 1, "x2": WIDTH - 10, "y2": y + HIGH + 1, "position": i})
+        if chosen:
+            around += Frame(boxes=(box(-10, y - GAP / 2 + 1, -6, y + HIGH + GAP / 2 - 1, fill=colors.accent, width=0),))
+        made.append(panel := _thumbnail(i, stage, matrix, y, shared))
+        around += Frame(boxes=(box(panel.x, y, panel.x + panel.width, y + panel.height, stroke=colors.line),))
+        around += _said(i, stage, y, colors, chosen=chosen)
+        y += HIGH + (2 if goes_on else GAP)
     if not style.on_screen:
         around += frame.heading(*said, left=-10, top=-12, width=WIDTH, narrowest=WIDTH, colors=colors)
     rest, more = style.selected or (-1, -1), {"areas": tuple(areas), "select": "stage"}
-    return Panels(tuple(made), around, style, rest, *called(tokens), readout=(0.0, y + 6), **more)
+    return Panels(tuple(made), around, style, rest, *called(tokens), readout=(0.0, -14.0), **more)
 
 
 def _thumbnail(i: int, stage: Stage, matrix: Matrix, y: float, shared: float) -> Panel:
@@ -121,12 +132,13 @@ def in_nouns(stage: Stage) -> str:
     return " × ".join(f"{size:,} {plural_of(letter, size)}" for letter, size in sizes)
 
 
-def _said(i: int, stage: Stage, matrix: Matrix | None, y: float, chosen: bool, style: Style) -> Frame:
-    """The name of a stage and its shape; of one without numbers, that there are none."""
-    colors, name = style.colors, f"{i + 1}  {stage.title}"
-    if matrix is None:
-        why = "not shown" if stage.missing in (READ_ONLY, NOT_TAKEN_APART) else "not used"
-        color = colors.accent if chosen else colors.quiet
-        return Frame(words=(frame.words(0, y + MISSING / 2, f"{name}: {why}", color),))
-    title = frame.words(WIDE + 14, y + 8, name, colors.accent if chosen else colors.text)
-    return Frame(titles=(title,), words=(frame.words(WIDE + 14, y + 28, in_nouns(stage), colors.quiet),))
+def _said(i: int, stage: Stage, y: float, colors: Theme, *, chosen: bool) -> Frame:
+    """The name of a stage and its shape."""
+    title = frame.words(WIDE + 14, y + 8, f"{i + 1}  {stage.title}", colors.accent if chosen else colors.text)
+    return Frame(titles=(title,), words=(frame.words(WIDE + 14, y + 27, in_nouns(stage), colors.quiet),))
+
+
+def _missing(i: int, stage: Stage, *, goes_on: bool) -> str:
+    """The name of a stage without numbers; of the last in a line also why there are none."""
+    why = "not shown" if stage.missing in (READ_ONLY, NOT_TAKEN_APART) else "not used"
+    return f"{i + 1} {stage.title}{',' if goes_on else f': {why}'}"

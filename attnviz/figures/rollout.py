@@ -126,7 +126,7 @@ def drawing_of(traced: Traced, style: Style) -> Panels:
         title_of(traced, on_screen=style.on_screen), [*lines_of(traced, style), *axes.notes_on(size)], **wide
     )
     row = -1 if style.selected is None else style.selected // size.tile
-    return Panels((panel,), around, style, (row, -1), names, names, readout=(0, below + 66))
+    return Panels((panel,), around, style, (row, -1), names, names, readout=(0, below + 66), verb="comes from")
 
 
 # One row

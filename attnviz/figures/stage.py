@@ -111,7 +111,7 @@ def drawing_of(
         wide = {"width": max((panel.width for panel in made), default=0.0) - left, "narrowest": 420}
         top = -plans[0].above - 8 if plans else 0.0
         around += frame.heading(stage.title, lines, left=left, top=top, colors=style.colors, **wide)
-    return Panels(tuple(made), around, style, style.selected or (-1, -1), *called(tokens), readout=(left, bottom + 8))
+    return Panels(tuple(made), around, style, style.selected or (-1, -1), *called(tokens))
 
 
 def called(tokens: Tokens) -> tuple[list[str], list[str]]:
@@ -196,8 +196,14 @@ class _Plan:
 
     @property
     def above(self) -> float:
-        """Pixels of the caption and of the labels of the columns."""
-        return (max(map(text_width, self.names)) + 14 if self.upright else TEXT_SIZE + 12) + LINE + 6
+        """Pixels of the caption, of the number that is read of a cell and of the labels of the columns."""
+        labels = max(map(text_width, self.names)) + 14 if self.upright else TEXT_SIZE + 12
+        return labels + (1 + self.is_read_below) * LINE + 6
+
+    @property
+    def is_read_below(self) -> bool:
+        """Whether the number that is read stands under the caption: of a cell, and where there is no room beside it."""
+        return all(self.of_tokens) or self.wide < WIDE
 
     @property
     def caption(self) -> str:
@@ -216,7 +222,9 @@ class _Plan:
         values = self.matrix.values[:, : len(self.columns)].double().numpy()
         signed = not are_weights(self.stage, self.matrix)
         limit = panels.limit_of(values) if signed else max(1.0, panels.limit_of(values))
-        beside = left + text_width(self.caption, WORD_CHARACTER) + 24, y - self.above + LINE / 2
+        beside = left, y - self.above + 1.5 * LINE
+        if not self.is_read_below:
+            beside = left + text_width(self.caption, WORD_CHARACTER) + 24, beside[1] - LINE
         sides = 0.0, y, wide * len(self.columns), high * len(self.matrix.rows)
         blocked = self.matrix.blocked
         hatched = None if blocked is None else blocked[:, : len(self.columns)].numpy()

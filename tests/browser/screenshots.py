@@ -22,7 +22,7 @@ PICTURES = {
         "light",
     ),
     "masks": ("masks", {"model": "scratch", "mask": "subsequent"}, "light"),
-    "steps": ("steps", {"site": "c1", "show": "3"}, "dark"),
+    "steps": ("steps", {"site": "c1", "show": "3", "stage": "softmax"}, "dark"),
 }
 
 

@@ -25,7 +25,7 @@ def test_a_changed_word_is_read_under_the_pointer_clicked_and_linked(page, serve
     cell = box["width"] / 12
     page.mouse.move(box["x"] + 4.5 * cell, box["y"] + 6.5 * cell)
 
-    expect(drawing).to_contain_text("query mat (6) → chair (6)   key on (4)")
+    expect(drawing).to_contain_text("mat (6) → chair (6) looks at on (4)")
     expect(drawing.locator("text", has_text=re.compile("higher in (A|B)$")).first).to_be_attached()
 
     page.mouse.click(box["x"] + 4.5 * cell, box["y"] + 6.5 * cell)

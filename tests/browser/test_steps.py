@@ -38,6 +38,8 @@ def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
     query, key = page.evaluate("new URLSearchParams(location.search).get('cell')").split(".")
 
     expect(page.get_by_text(f"The products of one cell: query {query}, key {key}")).to_be_visible()
+    page.mouse.move(0, 0)
+    expect(picture(page, "stage")).to_contain_text(re.compile(rf"\({query}\) looks at \S+ \({key}\): 0\.\d+"))
 
     click_at(page, "stage", 0.5, 0.5)
     expect(page).not_to_have_url(re.compile("[?&]cell="))

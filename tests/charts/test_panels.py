@@ -151,6 +151,18 @@ def test_the_selected_cell_is_outlined_in_every_table():
     assert len(outlined) == len(tables)
 
 
+def test_the_number_of_the_selected_cell_says_whose_it_is():
+    """In a file as under the pointer; of the rows of a vector nothing is selected."""
+    record = record_of(WORDS)
+    score = float(stages_of(record)[5].matrices[0].values[2, 1])
+    read = [
+        [row["text"] for row in data(large(record, key, selected=(2, 1)).chart, "tokens")]
+        for key in ("products", "split")
+    ]
+
+    assert read == [[f"sat (2) looks at cat (1): {digits(score)}"], []]
+
+
 def test_the_screen_of_a_stage_stays_while_its_numbers_change():
     """One specification for all stages and models; only data change."""
     one, other = record_of(WORDS), record_of(["a", "b"], edits=Edits(Subsequent()))

@@ -243,7 +243,7 @@ def test_reset_all_is_all():
 
 def test_numbers_set_by_hand_come_from_the_link():
     """A weight of W_Q in the link is the one that the model runs with; without it the page says other numbers."""
-    app = page_of("scratch", changes="e1_2_query_3_0_0_n2.5", query="3", cell="3.1")
+    app = page_of("scratch", changes="e1_2_query_3_0_0_n2.5", query="3", cell="3.1", stage="products")
     source = replace(api.load("scratch"), changes=(Change(Site("encoder", 1), 2, "query", 3, 0, -2.5),))
     record = source.run(source.tokenize([TEXT["scratch"]]))
     row = walk.row(record, Site("encoder", 1), 2, 3)

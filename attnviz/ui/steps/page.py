@@ -10,7 +10,6 @@ from attnviz.ui.shared import everything, look, pictures, state, toolbar
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import CELL, QUERY
 from attnviz.ui.shared.setting import State
-from attnviz.ui.shared.text import quiet
 from attnviz.ui.shared.toolbar import Bar
 from attnviz.ui.steps import handout, parts, play, rail, words
 from attnviz.ui.steps.play import KNOBS
@@ -37,6 +36,7 @@ def _chain(bar: Bar, at: Walk) -> None:
     every = rail.stages(at)
     chosen = rail.current(every)
     whole = rail.whole(at, every, chosen)
+    parts.asks(at)
     phone = look.room() is not None
     with st.container(horizontal=not phone, gap="small" if phone else "large", key="steps"):
         with st.container(width="stretch" if phone else 344, key="overview"):
@@ -63,7 +63,6 @@ def _all_steps(at: Walk, whole: Figure, every: tuple[Stage, ...]) -> None:
     """The rail of all steps."""
     with pictures.part(words.ALL_STEPS.format(count=len(every)), "all steps", titled=False) as is_open:
         if is_open:
-            quiet(words.CLICK_A_STEP)
             rail.rail(whole, every)
 
 

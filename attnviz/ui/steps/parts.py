@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attnviz import figures, walk
-from attnviz.core.amounts import digits, short
+from attnviz.core.amounts import digits, in_cell, short
 from attnviz.core.tokens import Token
 from attnviz.figures import Figure
 from attnviz.figures.chain import main
@@ -49,6 +49,20 @@ def parts(at: Walk) -> Figure | None:
     )
 
 
+def asks(at: Walk) -> None:
+    """What the page answers: how the selected cell comes by its weight; where that is not known, how any does."""
+    if at.source.read_only or at.knobs.in_words:
+        heading(words.HOW_HERE)
+        return
+    query, key = _named(at)
+    heading(words.HOW.format(query=query, share=in_cell(_share(at)), key=key))
+
+
+def _share(at: Walk) -> float:
+    """The weight of the key that is looked at."""
+    return float(at.worked.weights[at.worked.keys.index(at.looked_at)])
+
+
 def in_numbers(at: Walk, stage: walk.Stage) -> None:
     """What a step makes, in the numbers of the selected cell or, where there are no cells, of the query's vector."""
     known, table = not (at.source.read_only or at.knobs.in_words), main(stage)
@@ -71,8 +85,7 @@ def _of_cell(at: Walk, reached: int) -> None:
     if reached < walk.KEYS.index("softmax"):
         said = words.CELL.format(query=query, key=key)
     else:
-        share = digits(found.weights[found.keys.index(at.looked_at)])
-        said = words.GIVES.format(query=query, share=share, key=key)
+        said = words.GIVES.format(query=query, share=digits(_share(at)), key=key)
     in_words(f"{said}\n{lines}")
 
 

@@ -21,9 +21,6 @@ from attnviz.walk.stages import typeset
 STAGE = choice("stage", KEYS)
 PROJECTION = kept("projection", "Q")
 
-OPENING = "products"
-"""The stage that is large where nobody chose."""
-
 
 def stages(at: Walk) -> tuple[Stage, ...]:
     """The chain of what is looked at."""
@@ -32,9 +29,9 @@ def stages(at: Walk) -> tuple[Stage, ...]:
 
 
 def current(every: tuple[Stage, ...]) -> int:
-    """Which stage is large."""
+    """Which stage is large: where nobody chose, the first whose numbers are known."""
     keys = [stage.key for stage in every]
-    opening = "softmax" if every[keys.index(OPENING)].missing else OPENING
+    opening = next(stage.key for stage in every if stage.matrices)
     return keys.index(state.one_of(STAGE, keys, opening))
 
 
@@ -58,13 +55,13 @@ def turn(every: tuple[Stage, ...], chosen: int) -> None:
         before, after = max(0, chosen - 1), min(len(every) - 1, chosen + 1)
         _go(common.BACK, "chevron_left", keys[before], chosen == 0)
         options = {"shown": chosen, "at": "chosen", "read": keys.__getitem__, "format_func": names.__getitem__}
-        control(st.selectbox, words.STEP, STAGE, range(len(keys)), lead="", width=200, **options)
-        _go(common.NEXT, "chevron_right", keys[after], chosen == len(keys) - 1)
+        control(st.selectbox, words.STEP, STAGE, range(len(keys)), lead="", width=184, **options)
+        _go(common.NEXT, "chevron_right", keys[after], chosen == len(keys) - 1, icon_position="right")
 
 
-def _go(name: str, icon: str, key: str, disabled: bool) -> None:
+def _go(name: str, icon: str, key: str, disabled: bool, **look: str) -> None:
     there = {"on_click": state.put, "args": (STAGE, key), "disabled": disabled}
-    st.button(name, key=f"go {name}", icon=f":material/{icon}:", type="tertiary", **there)
+    st.button(name, key=f"go {name}", icon=f":material/{icon}:", **there, **look)
 
 
 def stage(at: Walk, stage: Stage) -> figures.Figure | None:

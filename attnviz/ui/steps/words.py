@@ -4,7 +4,8 @@
 
 ALL_STEPS, SMALL_STEPS = "All {count} steps", "all steps"
 THIS_STEP, THIS_QUERY = "this step", "this query"
-CLICK_A_STEP = "Click a step; point at a cell to see its number."
+HOW = "How {query} gives {share} of its attention to {key}, step by step"
+HOW_HERE = "How this head shares its attention, step by step"
 STEP, PROJECTION, MORE = "Step", "Projection", "More about this step"
 SHAPE_OF_ALL = "Shape in code: {shape}. {letters}."
 LETTERS = {
