@@ -12,13 +12,13 @@ PIXELS = 512
 SIDE = 640
 """Pixels: the side of a large map."""
 
-READABLE = 464
-"""Pixels: the side of a map whose tokens are all labeled, so that two stand side by side."""
+READABLE, LABELED = 464, 38
+"""Pixels of the side of a map that has room beside it, and rows and columns up to which each is labeled there."""
 
 LARGEST, SMALL, FEW = 60, 420, 9
 """Pixels of a cell at most, pixels of a map of few tokens at most, and tokens that count as few."""
 
-THINNEST = 14
+THINNEST = 13
 """Pixels a token label needs along its axis; where cells are smaller, some labels are left out."""
 
 FITS, NARROWEST = 24, 11
@@ -99,6 +99,6 @@ def size_of(queries: int, keys: int, side: int | None = None) -> Size:
     tile = -(-most // PIXELS)
     rows, columns = -(-queries // tile), -(-keys // tile)
     most = max(rows, columns)
-    cell = max(1, SIDE // most) if most <= SIDE else SIDE / most
+    cell = max(THINNEST, READABLE // most) if most <= LABELED else max(1, SIDE // most)
     every = next(n for n in STRIDES if n * cell >= THINNEST)
     return Size("tiles" if tile > 1 else "pixels", cell, rows, columns, tile, every)

@@ -7,7 +7,7 @@ from attnviz.figures.corpus import distance_over_corpus, over_corpus
 from attnviz.figures.difference import difference
 from attnviz.figures.distance import distance
 from attnviz.figures.figure import Figure, called
-from attnviz.figures.head import head
+from attnviz.figures.head import head, wide
 from attnviz.figures.heads import corners, heads
 from attnviz.figures.leaks import leaks
 from attnviz.figures.lines import lines
@@ -41,5 +41,5 @@ __all__ = [
     "labels", "leaks", "lines", "losses", "mask", "neurons", "next_word", "on_grid", "over_corpus", "overview",
     "patches", "phrase", "products",
     "rollout", "rollout_row", "row", "scatter", "similarity", "spread", "stage", "states", "step_by_step",
-    "text_strip", "values",
+    "text_strip", "values", "wide",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ import numpy as np
 
 from attnviz import metrics, tables, words
 from attnviz.charts import ends
+from attnviz.charts.axes import bands, edges
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, Domain, colored, domain_of
 from attnviz.charts.frame import Frame
 from attnviz.charts.maps import Map, size_within
@@ -53,6 +54,17 @@ def called(seen: Seen, head: int | str, *, on_screen: bool = False) -> str:
     else:
         what, off = f"{head} of {step.num_heads} heads of {seen.site}", ", also those off" * bool(step.heads_off)
     return f"{what}{off} · {in_title(source)}"
+
+
+def wide(record: Record, site: Site, **shown: Unpack[Shown]) -> float:
+    """Pixels from the labels of the rows to what they predict and the place of their sums: no weight is asked for."""
+    seen, style = see(record, site, **shown)
+    size = size_of(len(seen.queries), len(seen.keys))
+    labels = edges(bands(seen.queries.tokens), bands(seen.keys.tokens), size).left
+    beside = ends.predictions(seen.predicted or (), size, style.colors)
+    if style.row_sums:
+        beside += ends.sums([1.0], beside, size, style.colors)
+    return ends.after(beside, size) - ends.GAP - labels
 
 
 def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:

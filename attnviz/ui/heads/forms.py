@@ -30,6 +30,9 @@ LEAST = (None, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 MOST_BESIDE = 15
 """Heads drawn beside the one in focus."""
 
+ROOM = 644
+"""Pixels of a map that has what is said of it at its right, where the page is as wide as it gets."""
+
 _read_also = each(reader(r"\d{1,3}", lambda m: int(m[0]), "0-3"), 64)
 
 FORM = choice("as", tuple(KEYS), "map")
@@ -133,6 +136,13 @@ def figure(form: str, at: Look, shown: dict) -> Figure:
         return cache.drawn(make, at.record, at.site, at.head, **asked, **drawn)
     drawn["selected"] = pictures.told(at, shown["view"], **part)
     return cache.drawn(figures.head, at.record, at.site, at.head, **drawn | shown | cost | {"zooms": True})
+
+
+def is_wide(form: str, at: Look, shown: dict) -> bool:
+    """Whether what is said of the head has no room right of its map: it then stands under the thumbnails."""
+    if form != "map" or look.room():
+        return False
+    return figures.wide(at.record, at.site, sentence=at.sentence, **shown, **zoom.part(at, shown["view"])) > ROOM
 
 
 def part_of(form: str, at: Look, view: View) -> dict[str, slice]:

@@ -32,15 +32,16 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     with right:  # first: of a long text each map takes seconds
         forms.controls(form, at)
         figure, key = forms.figure(form, at, shown), forms.KEYS[form]
-        with st.container(horizontal=True, gap="small", key="drawn"):
+        place = st.container(horizontal=True, gap="small", key="drawn")
+        with place:
             pictures.picture(figure, key, select="cell", on_select=forms.select(form), on_zoom=zoom.asked)
-            with st.container(width="stretch", key="beside"):
-                edits.elsewhere(at)
-                findings.of_head(at)
-                forms.said(form, at, shown["view"])
-                effect = says.panel(at)
     with left:
         every = _every(at, shown, zoom.framed(at) if form != "picture" else {})
+    with left if forms.is_wide(form, at, shown) else place, st.container(width="stretch", key="beside"):
+        edits.elsewhere(at)
+        findings.of_head(at)
+        forms.said(form, at, shown["view"])
+        effect = says.panel(at)
     drawn = {words.THIS_HEAD: (figure, key), words.ALL_HEADS: (every, "heads")} | effect
     pictures.numbers_of_one(drawn, key)
     with bar.export:
