@@ -17,6 +17,8 @@ SEVERITIES = ("note", "warning", "error")
 MOST = 1000
 """Cells kept of a finding, at most."""
 
+NOT_SURE = "Not sure: the mask alone does not tell what it is meant to be"
+
 AXES = ("batch", "head", "query", "key")
 
 CHECKS = {
@@ -29,7 +31,7 @@ CHECKS = {
     "transposed": "rows and columns are swapped: turned, it is a known mask, and as it is it is none",
     "shifted": "every query sees what the next one should, or the one before: moved by a row it is a known mask",
     "deviation": "cells that differ from the known mask that all others make up, or from the one that is meant",
-    "ambiguous": "the mask alone cannot tell what is meant: note, with what would settle it",
+    "ambiguous": "the mask alone cannot tell what is meant, or in which convention: note, with what would settle it",
     "empty-row": "no key left: error in masks and scores, note where the mask is to have such rows, warning in weights",
     "uniform-over-masked": "weights: a row spreads evenly over all keys, also over those that every other row blocks",
     "future-leak": "a key after the query is open, or has a weight above 1e-6; error if causal was said",
@@ -56,7 +58,7 @@ class Finding:
         rule: a name of `CHECKS`.
         severity: one of `SEVERITIES`.
         says: one sentence.
-        fix: what to do; empty for a note that asks for nothing.
+        fix: what to do; of a note what to do if it is not so, and empty where nothing is asked for.
         axes: what the numbers of each cell count: some of `AXES`, in their order. Without "key" a cell is a row,
             without "query" a head.
         cells: indices into the array as it was given, at most the first 1,000.
@@ -77,6 +79,8 @@ class Finding:
     def lines(self) -> list[str]:
         """As text."""
         rows = [f"{self.severity} {self.rule}", f"  {self.says}"]
+        if self.severity == "note":
+            return [*rows, f"  {self.fix}"] if self.fix else rows
         rows += [f"  at: {self.places()}"] if self.cells else []
         return [*rows, f"  fix: {self.fix}"] if self.fix else rows
 
@@ -119,6 +123,16 @@ class Report:
         """Whether no error was found."""
         return self.worst != "error"
 
+    @property
+    def verdict(self) -> str:
+        """What was found, in a sentence: how many findings there are, or that nothing wrong or certain was found."""
+        counts = [(sum(one.severity == each for one in self.findings), each) for each in reversed(SEVERITIES)]
+        total = ", ".join(counted(number, severity) for number, severity in counts if number)
+        if self.worst in ("error", "warning"):
+            return total
+        says = NOT_SURE if "ambiguous" in self.rules() else "Nothing wrong was found"
+        return f"{says}{total and f' ({total})'}."
+
     def rules(self, *severities: str) -> set[str]:
         """The rules that were found, of these severities or of all."""
         return {found.rule for found in self.findings if found.severity in (severities or SEVERITIES)}
@@ -132,11 +146,7 @@ class Report:
         called, convention = f"{quoted(name)}: " * bool(name), f", {self.convention}" * bool(self.convention)
         read = f"{called}{self.kind}{convention}{', causal' * self.causal}, (B, H, Q, K) = {self.shape}"
         blocks = [line for finding in self.findings for line in ["", *finding.lines()]]
-        counts = [(sum(one.severity == each for one in self.findings), each) for each in reversed(SEVERITIES)]
-        total = ", ".join(counted(number, severity) for number, severity in counts if number)
-        if self.worst not in ("error", "warning"):
-            total = f"Nothing wrong was found{total and f' ({total})'}."
-        return [read, *(f"  {reason}" for reason in self.reasons), *blocks, "", total]
+        return [read, *(f"  {reason}" for reason in self.reasons), *blocks, "", self.verdict]
 
     def to_json(self) -> dict[str, Any]:
         read = {"kind": self.kind, "convention": self.convention, "causal": self.causal, "shape": list(self.shape)}

@@ -24,7 +24,9 @@ def evidence(open_where: Judged, masked_where: Judged) -> tuple[int, tuple[str, 
         return _marks(open_where.may_attend)
     better, worse = (open_where, masked_where) if ours < theirs else (masked_where, open_where)
     points = 4 if better.is_right and not worse.is_right else 2
-    return points if ours < theirs else -points, (f"Read so, {small(words.is_what(better.judgement))}.",)
+    found = worse.judgement.found
+    other = small(words.is_what(worse.judgement)) if found else "it is no mask that is known here"
+    return points if ours < theirs else -points, (f"Read the other way, {other}.",)
 
 
 def _rank(judged: Judged) -> tuple[int, float]:

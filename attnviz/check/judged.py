@@ -68,7 +68,7 @@ def findings(laid: Laid, judged: Judged) -> Iterator[Finding]:
     """Everything that a judgement says of a mask; of one that nothing explains what it looks like."""
     judgement, stated = judged.judgement, judged.meant is not None
     if not judgement.found:
-        yield from _not_it(laid, judged.meant) if stated else _unknown(laid, judged.may_attend)
+        yield from _not_it(laid, judged.meant) if stated else _unknown(laid, judged)
         return
     if judgement.mistake:
         yield _mistake(laid, judged)
@@ -120,8 +120,10 @@ def _are(cells: Tensor) -> str:
     return f"{count:,} {'is' if count == 1 else 'are'}"
 
 
-def _unknown(laid: Laid, may_attend: Tensor) -> Iterator[Finding]:
-    """What is seen of a mask that nothing explains: own keys blocked, alone or with most of what is usually open."""
+def _unknown(laid: Laid, judged: Judged) -> Iterator[Finding]:
+    """What is seen of a mask that nothing explains: own keys blocked, alone or with most of what is usually open, or
+    all of the past open and some of the future."""
+    may_attend = judged.may_attend
     queries, keys = may_attend.shape[2:]
     offset = max(0, keys - queries)
     own, used = may_attend.diagonal(offset, 2, 3), may_attend.any(2)[..., offset : offset + queries]
@@ -141,6 +143,12 @@ def _unknown(laid: Laid, may_attend: Tensor) -> Iterator[Finding]:
             says = f"Open and blocked are probably swapped. {says}"
             yield laid.finding("inverted", "warning", says, f"{words.FIXES['inverted']} {ASK}", blocked)
             return
-    if queries > 2 and ahead.any() and not bool(may_attend[..., future(queries, keys)].all()):
-        says = f"It is no mask that is known here: {in_numbers(may_attend)}."
-        yield laid.finding("ambiguous", "note", says, ASK)
+    after = future(queries, keys)
+    if queries > 2 and may_attend[..., ~after].all() and 2 * int(ahead.sum()) < int((cells & after).sum()):
+        _, _, query, key = ahead.nonzero()[0].tolist()
+        some = f"{int(ahead.sum()):,} of {int((cells & after).sum()):,}"
+        says = f"All of the past is open and, of the future, {some} cells: query {query} sees key {key}."
+        says = f"{says} The mask alone does not tell whether that is meant."
+        yield laid.finding("future-leak", "warning", says, f"{BLOCK_FUTURE} If they are meant, {small(ASK)}", ahead)
+    elif judged.grids.each:
+        yield laid.finding("ambiguous", "note", f"It is no mask that is known here: {in_numbers(may_attend)}.", ASK)

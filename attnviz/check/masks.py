@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 
 from attnviz.check import kinds
-from attnviz.check.findings import Finding, Laid, Report, future
-from attnviz.check.future import in_numbers, leaks, looks_causal
+from attnviz.check.findings import Finding, Laid, Report
+from attnviz.check.future import leaks, looks_causal
 from attnviz.check.guessing import evidence
 from attnviz.check.intent import Intent
 from attnviz.check.judged import Judged
@@ -17,6 +17,11 @@ from attnviz.core.explain import MISTAKEN, words
 
 WEAK = -1000.0
 """An additive mask should block by less than this: scores of some hundreds occur."""
+
+CERTAIN = "It is read as {convention}."
+PROBABLE = "It is probably meant as {convention}, and is read so."
+UNKNOWN = "Nothing in it tells the convention. It is read as {convention}."
+"""In which convention a mask is read, and how certain that is."""
 
 READINGS = tuple(mistake for mistake in MISTAKEN if mistake != "inverted")
 """What can be wrong with a mask in either of two conventions: of these it is inverted in one."""
@@ -42,9 +47,8 @@ def check_mask(laid: Laid, stated: str | None, causal: bool | None, meant: Inten
         judged = Judged.of(kinds.opened(mask, convention), meant)
     hides, reasons = _future(judged, causal)
     leaking = [] if causal is False else [*_leaks(laid, judged, causal, hides)]
-    findings += [
-        one for one in of_judgement(laid, judged) if one.rule != "future-leak" or not (leaking or causal is False)
-    ]
+    told = {"future-leak", "ambiguous"} if leaking else {"future-leak"} if causal is False else set()
+    findings += [one for one in of_judgement(laid, judged) if one.rule not in told]
     findings += [*leaking, *_empty(laid, judged, convention)]
     return laid.report("mask", convention, hides, reasons, findings, judged.judgement)
 
@@ -57,11 +61,12 @@ def _leaks(laid: Laid, judged: Judged, causal: bool | None, hides: bool) -> Iter
 
 def _future(judged: Judged, causal: bool | None) -> tuple[bool, tuple[str, ...]]:
     """Whether the mask hides the future, and why it is taken to: for what it is, or for how much of it is open."""
-    if judged.judgement.found:
-        known = f"{words.is_what(judged.judgement)}{words.source(judged.judgement)}."
-        return judged.hides_future if causal is None else causal, () if judged.judgement.mistake else (known,)
+    if found := judged.judgement.found:
+        what = "It is exactly" if judged.judgement.is_exact else "It is taken for"
+        known = f"{what} {words.named(judged.judgement)}{words.source(judged.judgement)}."
+        return judged.hides_future if causal is None else causal, () if found[0].mistake else (known,)
     if causal is None and looks_causal(judged.may_attend):
-        return True, (f"It is taken to be causal: {in_numbers(judged.may_attend)}.",)
+        return True, ("It is taken to be causal.",)
     return bool(causal), ()
 
 
@@ -83,16 +88,15 @@ def _guess(laid: Laid, meant: Intent | None) -> tuple[str, Judged, Finding]:
     points, reasons = evidence(open_where, masked_where)
     convention = "true-is-masked" if points < 0 else "zero-is-masked" if numbers else "may-attend"
     judged = masked_where if points < 0 else open_where
-    sure = "clearly" if abs(points) >= 4 else "probably" if points else "by default, for nothing in the mask tells"
-    says = f"It is read as '{convention}' ({kinds.CONVENTIONS[convention]}), {sure}."
+    says = CERTAIN if abs(points) >= 4 else PROBABLE if points else UNKNOWN
+    says = says.format(convention=f"'{convention}' ({kinds.CONVENTIONS[convention]})")
     fix = "If that is wrong, say the convention. "
     if points < 0:
         fix += "To F.scaled_dot_product_attention hand over the opposite: it reads True as may attend."
     elif points:
         fix += "To nn.MultiheadAttention hand over the opposite: it reads True as masked."
-    telling = (mask == (points < 0)) & future(*mask.shape[2:])
-    chosen = telling if points and telling.any() else None
-    return convention, judged, laid.finding("convention", "note", " ".join([says, *reasons]), fix.strip(), chosen)
+    rule, says = "convention" if points else "ambiguous", " ".join([says, *reasons])
+    return convention, judged, laid.finding(rule, "note", says, fix.strip())
 
 
 def _values(laid: Laid) -> Iterator[Finding]:

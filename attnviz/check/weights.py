@@ -40,7 +40,8 @@ def check_weights(laid: Laid, causal: bool | None, meant: Intent | None) -> Repo
     elif hides and not inverted:
         findings += leaks(laid, telling if causal is None else open_cells, stated=causal is not None)
     findings += heads.check_heads(laid, known, dead)
-    taken = f"They are taken to be causal: {in_numbers(telling)}."
+    leak = any(found.rule == "future-leak" for found in findings)  # which says how much of the future is open
+    taken = f"They are taken to be causal{'' if leak else f': {in_numbers(telling)}'}."
     return laid.report("weights", None, hides, (taken,) if hides and causal is None else (), findings)
 
 

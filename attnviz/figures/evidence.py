@@ -1,4 +1,4 @@
-"""The cells of an array that a finding is about."""
+"""An array that was checked, and the cells of it that a finding is about."""
 
 import numpy as np
 import torch
@@ -6,17 +6,22 @@ from torch import Tensor
 
 from attnviz.charts.state import State
 from attnviz.check import AXES, Finding, Report
+from attnviz.check.kinds import VERY_NEGATIVE
 from attnviz.figures.states import Grid
 
 MOST = 512
 """Queries and keys drawn at most."""
 
 MARKED = State("evidence", "leak", "cross")
-OPEN, BLOCKED, PLAIN = (
-    State("may attend", "open", "dot"),
-    State("blocked", "blocked", "hatch"),
-    State("another cell", "open"),
-)
+OPEN = {
+    "mask": State("may attend", "open", "dot"),
+    "weights": State("weight", "ramp", legend=""),
+    "scores": State("score", "open"),
+}
+BLOCKED = {
+    kind: State(says, "blocked", "hatch") for kind, says in zip(OPEN, ("blocked", "weight 0", "blocked"), strict=True)
+}
+"""What a cell is that is open, and that is not, by the kind of the array."""
 
 
 def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> Grid | None:
@@ -28,27 +33,49 @@ def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> Gr
     if not finding.cells or len(array.shape) < 2:
         return None
     named = dict(zip(finding.axes, finding.cells[0], strict=True))
-    shape, given = report.shape, _given(array)
-    where = [named.get(axis, 0) if axis in AXES[:2] else slice(None) for axis in AXES]
-    values = given.reshape(shape)[tuple(where)] if given.size == np.prod(shape) else None
-    if values is None or max(values.shape) > MOST:
+    where = tuple(named.get(axis, 0) for axis in AXES[:2])
+    if _given(array).size != np.prod(report.shape) or max(report.shape[2:]) > MOST:
         return None
-    marked = np.zeros(values.shape, bool)
+    marked = np.zeros(report.shape[2:], bool)
     for cell in finding.cells:
         place = dict(zip(finding.axes, cell, strict=True))
-        if all(place.get(axis, at) == at for axis, at in zip(AXES[:2], where[:2], strict=True)):
+        if all(place.get(axis, at) == at for axis, at in zip(AXES[:2], where, strict=True)):
             marked[place.get("query", slice(None)), place.get("key", slice(None))] = True
-    plain = np.where(_open(values, report), 0, 1) if report.kind == "mask" else np.zeros(values.shape, int)
-    first = OPEN if report.kind == "mask" else PLAIN
-    some = [f"{axis} {named[axis]}" for axis in AXES[:2] if axis in named and shape[AXES.index(axis)] > 1]
+    some = [
+        f"{axis} {named[axis]}"
+        for axis, size in zip(AXES[:2], report.shape, strict=False)
+        if axis in named and size > 1
+    ]
+    return _grid(array, report, where, marked, f"Evidence of {finding.rule}", some)
+
+
+def as_checked(array: np.ndarray | Tensor, report: Report) -> Grid:
+    """What was checked, of the first sentence and head: at most the first `MOST` queries and keys."""
+    sizes = zip(AXES, report.shape, (1, 1, MOST, MOST), strict=True)
+    some = [
+        f"{axis} 0 of {size}" if most == 1 else f"the first {most} of {size:,}"
+        for axis, size, most in sizes
+        if size > most
+    ]
+    return _grid(array, report, (0, 0), np.zeros(report.shape[2:], bool), "What was checked", some)
+
+
+def _grid(
+    array: np.ndarray | Tensor, report: Report, where: tuple[int, int], marked: np.ndarray, title: str, some: list[str]
+) -> Grid:
+    """One sentence and head of an array with the cells that are marked; weights in their colors, blocked is hatched."""
+    values = _given(array).reshape(report.shape)[where][:MOST, :MOST]
+    plain = np.where(_open(values, report), 0, 1)
+    weights = np.nan_to_num(values.astype(float), posinf=0.0).clip(0, 1) if report.kind == "weights" else None
     return Grid(
-        title=f"Evidence of {finding.rule}",
-        states=np.where(marked, 2, plain),
-        kinds=(first, BLOCKED, MARKED),
+        title=title,
+        states=np.where(marked[:MOST, :MOST], 2, plain),
+        kinds=(OPEN[report.kind], BLOCKED[report.kind], MARKED),
         rows=tuple(map(str, range(values.shape[0]))),
         columns=tuple(map(str, range(values.shape[1]))),
         lines=(", ".join(some),) if some else (),
-        name=f"evidence {finding.rule}",
+        name=title.lower(),
+        weights=weights,
     )
 
 
@@ -57,7 +84,9 @@ def _given(array: np.ndarray | Tensor) -> np.ndarray:
 
 
 def _open(values: np.ndarray, report: Report) -> np.ndarray:
-    """Which cells of a mask are open, in the convention in which it was read."""
+    """Which cells are not blocked: of a mask in the convention in which it was read."""
+    if report.kind == "scores":
+        return ~(values <= VERY_NEGATIVE)
     if report.convention == "additive":
         return values >= 0
     return values == 0 if report.convention == "true-is-masked" else values != 0

@@ -35,8 +35,8 @@ def test_a_causal_mask_inverted_by_mistake_is_named_turns_the_leak_test_red_and_
     expect(page.locator(".st-key-picture-convention")).to_contain_text("True: blocked")
 
 
-def test_a_file_is_checked_and_one_that_is_none_gets_one_sentence(page, server):
-    """A pickle is refused; numbers after it are read, with the rule that they break and its cells."""
+def test_a_file_is_checked_and_so_is_what_is_pasted_and_one_that_is_none_gets_one_sentence(page, server):
+    """A pickle is refused; numbers after it are read, with the rule that they break and its cells, in a picture."""
     open_tab(page, server, "Check", checked="a file")
     files = page.locator(".st-key-tab ~ * input[type=file]")
     files.set_input_files({"name": "a.npy", "mimeType": "application/octet-stream", "buffer": b"\x80\x04."})
@@ -47,3 +47,10 @@ def test_a_file_is_checked_and_one_that_is_none_gets_one_sentence(page, server):
 
     expect(page.get_by_text("python -m attnviz check mask.csv")).to_be_visible()
     expect(page.locator("[class*=st-key-finding]").first).to_be_visible()
+
+    page.get_by_role("radio", name="pasted numbers").click()
+    page.locator(".st-key-pasted textarea").fill("1 0 1\n1 1 0\n1 1 1")
+    page.locator(".st-key-check-numbers button").click()
+
+    expect(page.locator("[class*=st-key-finding]").first).to_contain_text("query 0 sees key 2")
+    expect(page.locator("[class*=st-key-picture-evidence], [class*=st-key-evidence]").first).to_be_visible()

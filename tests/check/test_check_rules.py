@@ -13,7 +13,7 @@ from arrays import B, H, N, additive, causal, padded, scores, weights
 from attnviz import api
 from attnviz.check import CHECKS, SEVERITIES, check
 from attnviz.core.errors import InputError, ShapeError
-from attnviz.figures.evidence import evidence
+from attnviz.figures.evidence import as_checked, evidence
 
 
 def dropped(p, mask=None, seed=1):
@@ -104,7 +104,7 @@ def test_a_rule_speaks_where_something_is_wrong(rule):
     assert [one.severity for one in found] == [severity]
     assert found[0].says.endswith((".", "?"))
     assert found[0].fix
-    assert found[0].cells or rule in ("broadcast", "ambiguous")
+    assert found[0].cells or severity == "note" or rule == "broadcast"
     assert found[0].total >= len(found[0].cells)
 
 
@@ -224,6 +224,37 @@ def test_what_may_be_padding_on_the_left_is_said_to_be_unknown():
     assert check(mask, convention="may-attend", meant="padding").rules("error") == {"inverted"}
 
 
+def test_a_hole_in_a_mask_too_small_to_be_known_is_still_found():
+    """Nine cells are too few to call it a causal mask with a mistake: it says where, and that it is not certain."""
+    hole = at(causal(3), (0, 2), True)
+    (found,) = [one for one in check(hole).findings if one.severity != "note"]
+
+    assert (found.rule, found.severity, found.cells) == ("future-leak", "warning", ((0, 2),))
+    assert "query 0 sees key 2. The mask alone does not tell" in found.says
+    assert check(hole, causal=False).rules("warning", "error") == set()
+    assert check(hole, causal=True).rules("error") == {"future-leak"}
+
+
+@pytest.mark.parametrize("mask", [[[1, 0, 1, 1, 0], [0, 1, 0, 0, 1], [1, 1, 0, 1, 0], [0, 0, 1, 1, 1]], [[1, 1, 0]]])
+def test_nothing_wrong_is_not_said_of_what_cannot_be_told(mask):
+    """Neither of a mask that is no known one, nor of one that is a known one in both conventions."""
+    report = check(np.array(mask))
+
+    assert report.ok
+    assert report.verdict.startswith("Not sure: the mask alone does not tell what it is meant to be")
+    assert check(causal()).verdict == "Nothing wrong was found (1 note)."
+
+
+def test_what_a_mask_is_taken_for_is_said_once():
+    """By its finding, and not again by the reasons or the note about its convention."""
+    lines = "\n".join(check(at(causal(5), (2, 4), True)).lines())
+
+    assert lines.count("All but 1 of 25 cells") == 1
+    assert "  at: query 2 key 4" in lines
+    assert lines.count("  at: ") == lines.count("  fix: ") == 1
+    assert "\n".join(check(at(weights(causal()), (0, 0, 2, 5), 0.3)).lines()).count("future cells") == 1
+
+
 def test_digits_that_were_cut_off_may_add_up():
     """Half a digit for each of the keys."""
     rounded = torch.full((2, 200), 0.0054)
@@ -293,6 +324,24 @@ def test_the_picture_of_a_mask_of_ones_shows_them_open():
     drawn = evidence(array, report, report.findings[0]).states
 
     assert drawn.tolist() == [[0, 1, 1, 1], [0, 0, 1, 1], [2, 2, 2, 2], [0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [
+        (causal(), {}),
+        (~causal(), {"convention": "true-is-masked"}),
+        (additive(causal()), {}),
+        (weights(causal()), {}),
+        (scores().masked_fill(~causal(), -math.inf), {}),
+    ],
+)
+def test_the_picture_of_what_is_right_shows_what_is_blocked(array, said):
+    """In every convention, and of weights and scores too: the future hatched, all else not."""
+    drawn = as_checked(array, check(array, **said))
+
+    assert drawn.states.tolist() == (~causal()).int().tolist()
+    assert drawn.kinds[1].sign == "hatch"
 
 
 def test_blocked_scores_do_not_hide_a_low_precision():

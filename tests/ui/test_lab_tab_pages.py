@@ -233,7 +233,8 @@ def test_a_hostile_file_gets_one_sentence_and_the_page_lives(name):
     app.file_uploader(key="file").upload("mask.npy", npy(np.tri(4, dtype=bool)), "application/octet-stream").run()
 
     assert 'role="alert"' not in html(app)
-    assert "Mask, " in html(app)
+    assert "It is exactly a causal mask" in html(app)
+    assert "4 queries × 4 keys" in html(app)
 
 
 def test_an_inverted_mask_that_was_pasted_is_named_with_its_cells():

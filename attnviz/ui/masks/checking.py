@@ -14,7 +14,7 @@ from attnviz import figures
 from attnviz.check import CONVENTIONS, KINDS, MEANT, MOST_CELLS, Finding, Report, check, reading
 from attnviz.core.amounts import counted
 from attnviz.core.errors import AttnvizError
-from attnviz.figures.evidence import evidence
+from attnviz.figures.evidence import as_checked, evidence
 from attnviz.figures.states import Grid
 from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import Lab
@@ -66,7 +66,9 @@ def _given(lab: Lab, what: str) -> tuple[str, Array, float] | None:
     if what == FILE:
         file = st.file_uploader(words.UPLOAD, [end[1:] for end in reading.ENDINGS], key="file")
         return None if file is None else _chosen(reading.read_file(clean(file.name), file.getvalue()))
-    typed = control(st.text_area, words.TYPE_NUMBERS, TYPED, height=140)
+    with st.container(gap=None, key="numbers box"):
+        typed = control(st.text_area, words.TYPE_NUMBERS, TYPED, height=140)
+        st.button(words.CHECK_NUMBERS, key="check numbers", type="primary")  # a click ends the typing, which applies it
     return _chosen(reading.read_text(clean(typed), words.WAS_PASTED))
 
 
@@ -86,24 +88,25 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
     """What was found, with its picture; beside it what the array is read as, and what can be said instead."""
     said = _said(lab, name, what)
     report = check(array, rounding=rounding, **said)
-    in_words(report.lines()[-1].removesuffix(".") + ".")
+    in_words(report.verdict.removesuffix(".") + ".")
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             seen = _picture(lab, what, array, report)
         with st.container(key="beside check"):
+            is_right = report.worst in (None, "note")
+            if is_right:  # what it is comes first where nothing is wrong with it
+                large(" ".join(report.reasons))
             for number, found in enumerate(report.findings):
                 _finding(lab, array, report, found, number, folds=found is not seen)
-            if not report.findings:
-                large(" ".join(report.reasons))
-            quiet(*(report.reasons if report.findings else ()), _read_as(report))
-            with pictures.folded(words.HOW_READ, "overrides", opened=_is_said()) as is_open:
+            quiet(" ".join([*(() if is_right else report.reasons), _read_as(report)]))
+            with pictures.folded(words.SAY_OTHERWISE, "overrides", opened=_is_said()) as is_open:
                 if is_open:
                     _ways_to_read(lab, what)
             _take_away(what, name, array, report, said)
 
 
 def _picture(lab: Lab, what: str, array: Array, report: Report) -> Finding | None:
-    """The cells of the first finding that has some, and that finding; else what of this page was checked."""
+    """The cells of the first finding that has some, and that finding; else what was checked."""
     for found in report.findings:
         if (grid := _evidence(array, report, found)) is not None:
             pictures.show(figures.states(grid, **lab.styled), key="evidence")
@@ -112,16 +115,20 @@ def _picture(lab: Lab, what: str, array: Array, report: Report) -> Finding | Non
         pictures.picture(cache.drawn(figures.head, lab.record, lab.site, lab.number, **lab.drawn), "checked")
     elif what == MASK:
         pictures.picture(figures.mask(lab.mask, *lab.tokens, **lab.drawn), "checked")
+    else:
+        pictures.show(figures.states(as_checked(array, report), **lab.styled), key="evidence")
     return None
 
 
 def _read_as(report: Report) -> str:
-    """The kind and the convention that an array was read as, and its shape."""
+    """The shape of an array, and what it was read as where neither the reasons nor a finding say it."""
     kind, name = report.kind.capitalize(), report.convention
-    read = words.READ_IN.format(kind=kind, convention=name, meaning=CONVENTIONS[name]) if name else kind
     sentences, heads, queries, keys = report.shape
     many, of = counted(sentences, "sentence"), counted(heads, "head")
-    return words.READ_AS.format(kind=read, sentences=many, heads=of, queries=queries, keys=keys)
+    shape = words.SHAPE.format(sentences=many, heads=of, queries=queries, keys=keys)
+    if name and not any(f"'{name}'" in found.says for found in report.findings):
+        return words.READ_IN.format(kind=kind, convention=name, meaning=CONVENTIONS[name], shape=shape)
+    return shape if report.reasons else words.READ_AS.format(kind=kind, shape=shape)
 
 
 def _is_said() -> bool:
@@ -170,13 +177,16 @@ def _evidence(array: Array, report: Report, found: Finding) -> Grid | None:
 
 
 def _finding(lab: Lab, array: Array, report: Report, found: Finding, number: int, *, folds: bool) -> None:
-    """One finding: its rule, what it says, where, and the fix; `folds` whether its cells stand under it, folded."""
+    """One finding: its rule, what it says, where, and the fix; `folds` whether its cells stand under it, folded.
+
+    A note finds nothing that is wrong: what it advises is no fix.
+    """
     kind = {"error": "error", "warning": "notice"}.get(found.severity, "remark")
     with st.container(gap="xsmall", key=f"finding {number}"):
         note(words.FINDING.format(severity=found.severity, rule=found.rule, says=found.says), kind)
         if found.fix:
-            quiet(words.FIX.format(fix=found.fix))
-        if found.cells:
+            quiet(found.fix if found.severity == "note" else words.FIX.format(fix=found.fix))
+        if found.cells and found.severity != "note":
             quiet(words.WHERE.format(places=found.places()))
         if folds and (grid := _evidence(array, report, found)) is not None:
             with pictures.folded(words.EVIDENCE, key=f"cells {number}") as is_open:

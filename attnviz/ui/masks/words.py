@@ -175,12 +175,11 @@ TOO_MANY_CELLS = (
     "a part of it from Python."
 )
 UPLOAD, TYPE_NUMBERS = "A mask, weights or scores", "Numbers: rows, nested lists, or a printed tensor"
+CHECK_NUMBERS = "Check"
 WAS_PASTED, WHICH_ARRAY = "what was pasted", "Which array"
-READ_AS, READ_IN = (
-    "{kind}. {sentences}, {heads}, {queries:,} queries × {keys:,} keys.",
-    "{kind}, {convention}: {meaning}",
-)
-HOW_READ, TYPE, CONVENTION = "How it is read", "Type", "Convention of a mask"
+SHAPE = "{sentences}, {heads}, {queries:,} queries × {keys:,} keys."
+READ_AS, READ_IN = "{kind}: {shape}", "{kind}, {convention}: {meaning}. {shape}"
+SAY_OTHERWISE, TYPE, CONVENTION = "Say what it is", "Type", "Convention of a mask"
 MEANT, MEANT_PAGE, MEANT_IS = "Meant to be", "the mask of this page", "{mask}: {meaning}"
 MEANT_MEANS = "A kind with any numbers and any padding, or this page's mask cell by cell. What differs is an error."
 FUTURE_BLOCKED = "The future must be blocked"
