@@ -26,8 +26,8 @@ LOOKS = {
     LEAK: ("leak", "cross"),
     SAW: ("open", "dot"),
     UNUSED: ("open", "ring"),
-    CLOSED: ("blocked", ""),
-    NOT_TESTED: ("blocked", "hatch"),
+    CLOSED: ("blocked", "hatch"),
+    NOT_TESTED: ("blocked", ""),
 }
 """The ground and the sign of each state, in the order of the legend."""
 
@@ -73,7 +73,7 @@ def drawing_of(test: LeakTest, style: Style) -> Map:
         style=style,
         titles=TITLES,
         says=says,
-        below=[_example(test, style.selected)],
+        below=[] if style.on_screen else [_example(test, style.selected)],
         tiles="each square shows a leak if there is one among its",
     )
 
@@ -95,9 +95,9 @@ def lines_of(test: LeakTest, style: Style = Style()) -> list[str]:
 
 def measured(test: LeakTest) -> list[str]:
     """What counts as moved, and what was left out."""
-    noise = f"differ by {_share(test.noise)}" if test.noise else "do not differ"
-    moved = f"moved: by more than {_share(test.tolerance)} of the output's length; equal inputs {noise}"
-    return [moved, *test.notes]
+    noise = f"differs by {_share(test.noise)}" if test.noise else "stays the same"
+    moved = f"an output has moved if it changes by more than {_share(test.tolerance)} of its length"
+    return [f"{moved}; with no word changed it {noise}", *test.notes]
 
 
 def _share(share: float) -> str:

@@ -69,14 +69,14 @@ def test_the_title_counts_and_the_lines_say_how_it_was_measured():
     text = " ".join(few)
     for part in (
         "expected: causal",
-        "by more than 0.0002% of the output's length",
-        "equal inputs differ by 1 part in 5 million",
+        "an output has moved if it changes by more than 0.0002% of its length",
+        "with no word changed it differs by 1 part in 5 million",
     ):
         assert part in text
     assert "one token is left out" in text
     assert "random weights" in text
     assert "changed: built-in mask off" in text
-    assert "equal inputs do not differ" in " ".join(none)
+    assert "with no word changed it stays the same" in " ".join(none)
 
 
 def test_the_legend_holds_the_states_that_occur():

@@ -76,7 +76,7 @@ def _choice(title: str, options: tuple[str, ...], setting: Setting[str], **behav
 
 
 def _to_test(now: State, tested: str) -> State:
-    """What to test; an example bug begins with one that leaks."""
+    """What to test; the example begins with a bug that leaks."""
     return now.put(TEST, tested).put(APPLIED, LEAKING if tested == EXHIBIT else now[APPLIED])
 
 
@@ -154,8 +154,5 @@ def _result(lab: Lab, test: LeakTest, says: str, bar: Bar) -> None:
                 said = sentences.leak(test, *(cell or test.pairs[0]))
                 large(f"{said[0].upper()}{said[1:]}.")
             pictures.how_to_select(cell is not None)
-            if not test.pairs:
-                go = {"icon": ":material/bug_report:", "on_click": state.change, "args": (_to_test, EXHIBIT)}
-                st.button(words.SHOW_A_LEAK, key="show a leak", **go)
             quiet(says, *(f"{one[0].upper()}{one[1:]}." for one in measured(test)))
     pictures.numbers(figure, "leaks")

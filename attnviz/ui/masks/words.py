@@ -153,14 +153,13 @@ NO_KEY = "no key: {result}"
 
 # Leak test
 
-TESTED, TEST_WHOLE, TEST_LAYER, TEST_BUG = "Tested", "the whole model", "this layer", "an example bug"
+TESTED, TEST_WHOLE, TEST_LAYER, TEST_BUG = "Tested", "the whole model", "this layer", "an example leak"
 EXPECTED, AS_MEANT, THIS_MASK, NO_FUTURE = "Expected", "what was meant", "this mask", "no future"
 """Links name them, too."""
 APPLIED = "The mask is applied"
 NO_LEAK = "No leak: no output moves with a word that is hidden from it."
 LEAKING = "{count}: outputs move with words that are hidden from them."
 HOW = "A row whose output moves when the word of a column is changed has seen that word, in whatever way."
-SHOW_A_LEAK = "Show a leak"
 MISTAKE, UNDO_MISTAKE = "The mask of this page is a mistake on purpose.", "Undo the mistake"
 TAKES_LONG = "Each of {tokens} tokens is changed and the model run again: that takes a while here."
 TEST, TOKENS_CHANGED = "Test for leaks", "tokens changed"
