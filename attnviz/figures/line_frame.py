@@ -6,11 +6,12 @@ import numpy as np
 
 from attnviz.charts import frame, hatch
 from attnviz.charts.axes import KEY, PADDING, QUERY
+from attnviz.charts.domain import colored
 from attnviz.charts.frame import NARROWEST, Frame, box, sign, text_width, words
 from attnviz.charts.theme import LINE
-from attnviz.figures.line_plan import GAP, SAMPLES, Plan, shown_labels
+from attnviz.figures.line_plan import NUMBER, SAMPLES, Plan, shown_labels
 
-OPACITY = "opacity of a line: its weight"
+STRONGER = "the stronger a line, the larger its weight"
 
 
 def around(plan: Plan, title: str, said: Sequence[str]) -> Frame:
@@ -19,7 +20,7 @@ def around(plan: Plan, title: str, said: Sequence[str]) -> Frame:
     Args:
         title, said: what stands over the picture, and the sentences under that.
     """
-    width = plan.room + GAP + PADDING + plan.width(1)
+    width = plan.room + plan.gap + PADDING + plan.width(1)
     narrowest = plan.style.room - PADDING if plan.style.room and plan.style.on_screen else NARROWEST
     drawn = _labels(plan) + _ends(plan) + _written(plan) + _legend(plan)
     top = -LINE - 14
@@ -32,9 +33,8 @@ def _labels(plan: Plan) -> Frame:
     cross = plan.drawn.seen.site.kind == "cross"
     names = [f"{QUERY}{' · decoder' * cross}", f"{KEY}{' · encoder' * cross}"]
     left, right = (_side(plan, side) for side in (0, 1))
-    right_of = (
-        GAP if plan.style.room is None else min(GAP, plan.style.room - plan.room - text_width(names[1]) - PADDING)
-    )
+    room = plan.style.room
+    right_of = plan.gap if room is None else min(plan.gap, room - plan.room - text_width(names[1]) - PADDING)
     titles = words(-plan.room, -12, names[0], plan.colors.quiet), words(right_of, -12, names[1], plan.colors.quiet)
     return Frame(rows=left, tokens=right, words=titles) + _ties(plan)
 
@@ -43,7 +43,7 @@ def _side(plan: Plan, side: int) -> tuple[dict, ...]:
     part = plan.sides[side]
     picked = {part.at(at) for name, at in plan.drawn.pins if name == ("query", "key")[side]}
     picked |= {part.at(plan.style.selected[side])} if plan.style.selected else set()
-    x = GAP + PADDING + 2 if side else -PADDING - 2
+    x = plan.gap + PADDING + 2 if side else -PADDING - 2
     colors = (
         plan.colors.accent if i in picked else plan.colors.quiet if token.special else plan.colors.text
         for i, token in enumerate(part.tokens)
@@ -56,7 +56,7 @@ def _ends(plan: Plan) -> Frame:
     """A bar at each picked token; at a row with no weights, why."""
     boxes, signs, said = [], [], []
     for side, at in sorted(plan.drawn.pins):
-        i, x = plan.sides[side == "key"].at(at), GAP + 1.0 if side == "key" else -4.0
+        i, x = plan.sides[side == "key"].at(at), plan.gap + 1.0 if side == "key" else -4.0
         boxes.append(box(x, i * plan.cell + 2, x + 3, (i + 1) * plan.cell - 2, fill=plan.colors.accent, width=0))
     labels = shown_labels(plan.sides[0])
     for i, text in plan.empty.items():
@@ -70,7 +70,7 @@ def _ties(plan: Plan) -> Frame:
     """A line along the pieces of each word; a rule where the second text of a pair begins."""
     boxes = []
     for side, part in enumerate(plan.sides):
-        x = GAP + 1.5 if side else -2.75
+        x = plan.gap + 1.5 if side else -2.75
         begins = [i for i, token in enumerate(part.tokens) if not (token.joined and i)]
         for a, b in zip(begins, [*begins[1:], len(part)], strict=True):
             if b - a > 1:
@@ -80,7 +80,7 @@ def _ties(plan: Plan) -> Frame:
         for i in range(1, len(part)):
             if segments[i] != segments[i - 1]:
                 far, y = plan.width(side) + PADDING, i * plan.cell
-                ends = (GAP + PADDING, GAP + far) if side else (-far, -PADDING)
+                ends = (plan.gap + PADDING, plan.gap + far) if side else (-far, -PADDING)
                 boxes.append(box(ends[0], y - 0.5, ends[1], y + 0.5, fill=plan.colors.line, width=0))
     return Frame(boxes=tuple(boxes))
 
@@ -89,16 +89,17 @@ def _written(plan: Plan) -> Frame:
     """The weights of the one picked token, at their other ends."""
     if not plan.numbered:
         return Frame()
-    (side, at), weights = next(iter(plan.drawn.pins)), np.nan_to_num(plan.drawn.found[0].weights)
+    (side, at), found = next(iter(plan.drawn.pins)), plan.drawn.found[0]
     index = plan.sides[side == "key"].at(at)
-    row = weights[index] if side == "query" else weights[:, index]
-    x = GAP + PADDING + 2 + plan.width(1) + 44 if side == "query" else -PADDING - 2 - plan.width(0) - 10
+    pick = (index, slice(None)) if side == "query" else (slice(None), index)
+    weights, there = np.nan_to_num(found.weights[pick]), (colored(found) & (found.blocked == 0))[pick]
+    x = plan.gap + PADDING + 2 + plan.width(1) + NUMBER if side == "query" else -PADDING - 2 - plan.width(0) - 10
     taken = plan.empty if side == "key" else {}
     return Frame(
         rows=tuple(
             words(x, plan.y(i), f"{weight:.2f}", plan.colors.text)
-            for i, weight in enumerate(row.tolist())
-            if weight >= 0.005 and i not in taken
+            for i, weight in enumerate(weights.tolist())
+            if there[i] and i not in taken
         )
     )
 
@@ -106,7 +107,7 @@ def _written(plan: Plan) -> Frame:
 def _legend(plan: Plan) -> Frame:
     y = plan.height + 40
     drawn = Frame(
-        words=(words(-plan.room, plan.height + 22, OPACITY, plan.colors.quiet),),
+        words=(words(-plan.room, plan.height + 22, STRONGER, plan.colors.quiet),),
         ticks=tuple(
             words(x + 16, y + 15, f"{weight:g}", plan.colors.text)
             for x, weight in zip(plan.sample_places(), SAMPLES, strict=True)

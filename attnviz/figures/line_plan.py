@@ -18,8 +18,8 @@ from attnviz.figures.strands import Strands
 from attnviz.metrics import EMPTY
 from attnviz.views import Groups, Seen
 
-GAP = 230
-"""Pixels between the two columns of tokens."""
+GAP, NARROWEST, NUMBER = 230, 80, 44
+"""Pixels between the two columns of tokens, at least on a phone, and of the weights beside one of them."""
 
 HIGHEST, LOWEST, HEIGHT = 38, 15, 420
 """Pixels of a token at most and at least, and of all of them where that allows it."""
@@ -28,7 +28,7 @@ DASHES = ((), (7, 3), (2, 3), (10, 3, 2, 3), (14, 5))
 """Pixels of strokes and gaps, for heads beyond the number of hues."""
 
 SAMPLES = (0.1, 0.25, 0.5, 0.75, 1.0)
-"""Weights whose opacity is shown in the legend."""
+"""Weights whose lines are shown in the legend."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,7 @@ class Plan:
 
     @property
     def notes(self) -> list[str]:
-        joined = [axes.JOINED] if any(token.joined for part in self.sides for token in part.tokens[1:]) else []
-        return [*joined, "selected cell outlined; Esc to clear"] if self.chosen else joined
+        return [axes.JOINED] if any(token.joined for part in self.sides for token in part.tokens[1:]) else []
 
     @property
     def chosen(self) -> tuple[int, int] | None:
@@ -128,8 +127,17 @@ class Plan:
         """Pixels left of the lines."""
         label = shown_labels(self.sides[0])
         said = max((text_width(label[i]) + text_width(text) + 34 for i, text in self.empty.items()), default=0.0)
-        numbers = 44.0 if self.numbered == "key" else 0.0
+        numbers = NUMBER if self.numbered == "key" else 0.0
         return PADDING + max(self.width(0) + numbers, said, 40.0)
+
+    @property
+    def gap(self) -> float:
+        """Pixels between the two columns: fewer where a phone has no more beside tokens and weights."""
+        if self.style.room is None or not self.style.on_screen:
+            return GAP
+        numbers = 0.0 if self.numbered == "key" else NUMBER  # kept free: a token that is picked builds nothing anew
+        left = self.style.room - self.room - 2 * PADDING - self.width(1) - numbers
+        return max(NARROWEST, min(GAP, left))
 
     @property
     def numbered(self) -> str:
@@ -145,10 +153,10 @@ class Plan:
         return rows + self._framed() + self._samples()
 
     def _framed(self) -> list[dict]:
-        """Two thin lines around those of the selected cell, which keep their opacity."""
+        """Two thin lines around those of the selected cell, which stay as strong as their weights."""
         if not self.chosen:
             return []
-        accent = {"color": self.colors.accent, "opacity": 1.0, "dash": 0, "width": 1.25}
+        accent = {"color": self.colors.accent, "weight": 1.0, "dash": 0, "width": 1.25}
         first, last = (self._line(-1, head, *self.chosen, 1.0) | accent for head in (0, len(self.styles) - 1))
         return [line | {"y": line["y"] + by, "y2": line["y2"] + by} for line, by in ((first, -3.5), (last, 3.5))]
 
@@ -158,7 +166,7 @@ class Plan:
         return {
             "x": 0.0,
             "y": self.y(row, head),
-            "x2": float(GAP),
+            "x2": self.gap,
             "y2": self.y(column, head),
             "query": int(queries.starts[row]),
             "key": int(keys.starts[column]),
@@ -166,36 +174,36 @@ class Plan:
             "index": index,
             "kind": "weight",
             "color": style.color,
-            "opacity": float(weight),
+            "weight": float(weight),
             "dash": style.dash,
             "width": 2.0 if self.most > 24 else 2.5,
         }
 
     def _samples(self) -> list[dict]:
-        """Lines of the legend: opacities, and of several heads the look of each."""
+        """Lines of the legend: of some weights, and of several heads the look of each."""
         plain = {"query": -1, "key": -1, "index": -1, "kind": "legend", "width": 3.0}
         y, color = self.height + 40, self.styles[0].color if len(self.styles) == 1 else self.colors.text
         rows = [
-            {"x": x, "y": y, "x2": x + 32.0, "y2": y, "head": -1, "color": color, "opacity": weight, "dash": 0} | plain
+            {"x": x, "y": y, "x2": x + 32.0, "y2": y, "head": -1, "color": color, "weight": weight, "dash": 0} | plain
             for x, weight in zip(self.sample_places(), SAMPLES, strict=True)
         ]
         if len(self.styles) == 1:
             return rows
         return rows + [
-            {"x": x, "y": y, "x2": x + 34.0, "y2": y, "head": head, "color": style.color, "opacity": 1.0}
+            {"x": x, "y": y, "x2": x + 34.0, "y2": y, "head": head, "color": style.color, "weight": 1.0}
             | {"dash": style.dash}
             | plain
             for head, (style, (x, y)) in enumerate(zip(self.styles, self.places(), strict=True))
         ]
 
     def sample_places(self) -> list[float]:
-        """Where the opacities of a legend begin."""
+        """Where the lines of the legend begin."""
         return [i * 44.0 - self.room for i in range(len(SAMPLES))]
 
     def places(self) -> list[tuple[float, float]]:
         """Where the heads of a legend stand."""
         wide = max(text_width(style.name, WORD_CHARACTER) for style in self.styles) + 34 + 30
-        columns = max(1, int((GAP + 160) // wide))
+        columns = max(1, int((self.gap + 160) // wide))
         top = self.height + 84
         return [(i % columns * wide - self.room, top + i // columns * 22) for i in range(len(self.styles))]
 
@@ -208,7 +216,7 @@ class Plan:
     def _hit(self, line: dict) -> dict:
         queries, keys = self.sides
         names = (axes.names(queries)[queries.at(line["query"])], axes.names(keys)[keys.at(line["key"])])
-        return {**line, "wide": 7.0, "side": "line", **self._says(*names, line["opacity"], line["head"])}
+        return {**line, "wide": 7.0, "side": "line", **self._says(*names, line["weight"], line["head"])}
 
     def _says(self, query: str, key: str, weight: float | None, head: int) -> dict:
         text = "" if weight is None else written(weight, ".4f")
@@ -226,7 +234,7 @@ class Plan:
                 other = f"most: {names[1 - side][most]}" if row[most] > 0 else "none"
                 named = (names[0][i], other) if side == 0 else (other, names[1][i])
                 y, wide = (i + 0.5) * self.cell, max(40.0, self.width(side)) + PADDING
-                x = -wide if side == 0 else float(GAP)
+                x = -wide if side == 0 else self.gap
                 ends = {"query": int(part.starts[i]) if side == 0 else -1, "key": int(part.starts[i]) if side else -1}
                 said = self._says(*named, float(row[most]) if row[most] > 0 else None, 0)
                 where = {"x": x, "x2": x + wide, "y": y, "y2": y, "wide": self.cell, "index": -1}

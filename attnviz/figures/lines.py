@@ -1,4 +1,4 @@
-"""Heads as lines from the tokens that look to the tokens that are looked at: the opacity of a line is its weight."""
+"""Heads as lines from the tokens that look to those that are looked at: the stronger a line, the larger its weight."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -19,7 +19,7 @@ from attnviz.core.record import Record
 from attnviz.figures import line_frame
 from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, text_array, titled
 from attnviz.figures.head import called
-from attnviz.figures.line_plan import DASHES, GAP, Plan, styles_of
+from attnviz.figures.line_plan import DASHES, Plan, styles_of
 from attnviz.figures.strands import Pin, Strands, strands
 from attnviz.views import Seen
 
@@ -71,7 +71,7 @@ def drawing_of(chosen: Callable[[], Strands], seen: Seen, heads: Sequence[int | 
     said = [*subtitles(seen.record, style), *filter(None, [seen.window]), *drawn.seen.notes, *drawn.notes, *plan.notes]
     around = line_frame.around(plan, title_of(seen, heads), said)
     tables = {"lines": columns(LINE_COLUMNS, plan.lines()), "hits": columns(HIT_COLUMNS, plan.hits())}
-    return Picture(_form(plan.height, plan.colors), tables | frame.tables(around))
+    return Picture(_form(plan.gap, plan.height, plan.colors), tables | frame.tables(around))
 
 
 def lines_table(drawn: Strands, heads: Sequence[int | str]) -> pd.DataFrame:
@@ -115,7 +115,7 @@ MOST_HEADS = 4
 
 
 LINE_COLUMNS = (
-    "x", "y", "x2", "y2", "query", "key", "head", "index", "kind", "color", "opacity", "dash", "width",
+    "x", "y", "x2", "y2", "query", "key", "head", "index", "kind", "color", "weight", "dash", "width",
 )  # fmt: skip
 TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "head_name": "head"}
 HIT_COLUMNS = ("x", "y", "x2", "y2", "query", "key", "head", "index", "side", "wide", "rev", *TOOLTIP)
@@ -129,14 +129,17 @@ _MEANT = (
 )
 """Whether a line belongs to what is pointed at."""
 
+_STRONGER = alt.Opacity("weight:Q", legend=None, scale=alt.Scale(type="sqrt", domain=[0, 1], range=[0, 1]))
+"""The root of the weight: a tenth is seen, and what is nearly nothing nearly is not."""
+
 _POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === pointed.index[0]"
 
 
 @formed(64)
-def _form(height: float, colors: Theme) -> Form:
+def _form(gap: float, height: float, colors: Theme) -> Form:
     x, y = frame.pixels()
     ends = {"x": x, "y": y, "x2": "x2:Q", "y2": "y2:Q"}
-    return frame.form([_strokes(ends)], GAP, height, colors, above=[_hits(ends)])
+    return frame.form([_strokes(ends)], gap, height, colors, above=[_hits(ends)])
 
 
 def _strokes(ends: dict) -> alt.Chart:
@@ -150,7 +153,7 @@ def _strokes(ends: dict) -> alt.Chart:
         .encode(
             **ends,
             stroke=alt.Stroke("color:N", scale=None),
-            opacity=alt.when(_MEANT).then(alt.Opacity("opacity:Q", scale=None)).otherwise(alt.value(0)),
+            opacity=alt.when(_MEANT).then(_STRONGER).otherwise(alt.value(0)),
             strokeWidth=alt.when(_POINTED).then(alt.value(5)).otherwise(alt.StrokeWidth("width:Q", scale=None)),
             strokeDash=dash.otherwise(alt.value([1, 0])),
         )

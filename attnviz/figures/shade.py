@@ -51,6 +51,13 @@ class Shade:
         return parts if self.side == "from" else parts[::-1]
 
     @property
+    def strongest(self) -> tuple[int, int]:
+        """The query and the key of the largest of these weights."""
+        chosen, others = self.ends
+        pair = int(chosen.starts[self.index]), int(others.starts[np.nan_to_num(self.weights, nan=-1.0).argmax()])
+        return pair if self.side == "from" else pair[::-1]
+
+    @property
     def one_text(self) -> bool:
         """Whether both are the same tokens."""
         same = np.array_equal(self.seen.queries.starts, self.seen.keys.starts)

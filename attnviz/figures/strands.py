@@ -58,7 +58,7 @@ class Strands:
         return [*self._window(), self._count()]
 
     def _count(self) -> str:
-        count, ends = len(self.weights), " of the picked tokens" if self.pins else ""
+        count, ends = len(self.weights), (" of the picked token" + "s" * (len(self.pins) > 1)) * bool(self.pins)
         if not self.of:
             return f"no weight{ends} to draw"
         if count == self.of:

@@ -65,6 +65,6 @@ def test_a_tutorial_s_transformer_and_a_model_of_pictures_are_models_like_any_ot
     driver.click_at(page, "picture", 0.25, 0.6)
 
     driver.expect_link(page, "pins=q")
-    expect(page.get_by_text("Click a patch to see its attention")).to_be_visible()
+    expect(page.get_by_text("Point at a patch to read its weight")).to_be_visible()
     expect(page.get_by_text("looks most at").first).to_be_visible()
     assert driver.serious(page) == []

@@ -37,12 +37,12 @@ def said(chart, *kinds):
     return [row["text"] for kind in kinds or ("words", "titles") for row in data(chart, kind)]
 
 
-def test_the_opacity_of_each_line_is_its_weight():
-    """Every weight has one line, from its query to its key, and its opacity is the weight itself."""
+def test_each_line_is_as_strong_as_its_weight():
+    """Every weight has one line, from its query to its key, and its strength follows from the weight."""
     record = record_of(WORDS, heads=3)
     weights = record.step(SITE).weights(2)
 
-    found = {(row["query"], row["key"]): row["opacity"] for row in drawn(lines(record, SITE, [2]))}
+    found = {(row["query"], row["key"]): row["weight"] for row in drawn(lines(record, SITE, [2]))}
 
     assert found == pytest.approx({(i, j): float(weights[i, j]) for i in range(5) for j in range(5)})
     assert "all 25 weights are lines" in said(lines(record, SITE, [2]))
@@ -57,7 +57,7 @@ def test_a_threshold_leaves_exactly_the_weights_from_it_on(least):
     chart = lines(record, SITE, [0], least=least)
 
     assert len(drawn(chart)) == (weights >= least).sum()
-    assert all(row["opacity"] >= least for row in drawn(chart))
+    assert all(row["weight"] >= least for row in drawn(chart))
     count = len(drawn(chart))
     assert any(f"{'all ' * (count == 25)}{count} " in text for text in said(chart))
 
@@ -68,7 +68,7 @@ def test_of_many_weights_the_strongest_are_drawn_and_the_picture_says_so():
     weights = np.sort(record.step(SITE).weights(0).double().numpy().ravel())[::-1]
     chart = lines(record, SITE, [0])
 
-    assert sorted((row["opacity"] for row in drawn(chart)), reverse=True) == pytest.approx(weights[:MOST_LINES])
+    assert sorted((row["weight"] for row in drawn(chart)), reverse=True) == pytest.approx(weights[:MOST_LINES])
     notes = " ".join(said(chart))
     assert f"400 of 900 weights are lines: the strongest, from {weights[MOST_LINES - 1]:.2g} on" in notes
 
@@ -118,7 +118,7 @@ def test_picked_tokens_leave_only_their_lines():
 
 
 def test_the_selected_cell_is_framed_and_its_row_is_picked():
-    """The line keeps its opacity; two lines in the accent color run beside it, and the weights stand at the keys."""
+    """The line keeps its strength; two lines in the accent color run beside it, and the weights stand at the keys."""
     record = record_of(WORDS)
     chart = lines(record, SITE, [0], selected=(3, 1))
 
@@ -232,14 +232,14 @@ def test_a_picked_query_of_many_brings_its_strongest_key_along():
 
     chart = lines(record, SITE, [0], pins=frozenset({("query", 10)}))
 
-    assert max(drawn(chart), key=lambda row: row["opacity"])["key"] == 170
+    assert max(drawn(chart), key=lambda row: row["weight"])["key"] == 170
 
 
 def test_of_many_tokens_those_around_the_strongest_weight_are_drawn_where_nothing_is_selected():
     record = record_of([f"w{i}" for i in range(200)], scores={(0, 150, 20): 9.0})
     chart = lines(record, SITE, [0])
 
-    strongest = max(drawn(chart), key=lambda row: row["opacity"])
+    strongest = max(drawn(chart), key=lambda row: row["weight"])
     assert (strongest["query"], strongest["key"]) == (150, 20)
     assert "keys 0 to 63 of 200, around the strongest weight; the map shows all" in " ".join(said(chart))
 

@@ -29,7 +29,7 @@ def test_a_link_shows_lines_of_several_heads_and_what_is_picked():
     """The controls of lines are there, with what the link says, and the link keeps it."""
     app = opened(**{"as": "lines", "also": "1-3", "pins": "q2-k0", "least": "0.2"})
 
-    assert app.selectbox(key="least").placeholder == "the strongest"
+    assert app.selectbox(key="least").placeholder == "none"
 
     assert not app.exception
     assert 'class="note' not in html(app)

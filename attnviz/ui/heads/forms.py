@@ -13,7 +13,8 @@ from attnviz.figures import Figure
 from attnviz.figures import shade as shades
 from attnviz.ui.heads import words
 from attnviz.ui.shared import cache, look, pages, pictures, state, zoom
-from attnviz.ui.shared.look import CELL, PINS, Look
+from attnviz.ui.shared import words as common
+from attnviz.ui.shared.look import CELL, PINS, Cell, Look
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
 from attnviz.ui.shared.state import MOST_PILLS, control
 from attnviz.ui.shared.text import in_words, label, quiet
@@ -25,7 +26,7 @@ KEYS = {"map": "head", "lines": "lines", "text": "text", "picture": "picture"}
 
 SIDES = ("from", "to")
 LEAST = (None, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-"""Smallest weights with a line; None for the strongest alone."""
+"""Smallest weights with a line; None for any, of many the strongest."""
 
 MOST_BESIDE = 15
 """Heads drawn beside the one in focus."""
@@ -85,8 +86,8 @@ def _of_lines(at: Look) -> None:
         else:
             control(st.multiselect, words.ALSO_SHOW, ALSO, others, max_selections=MOST_BESIDE, width=300, **options)
     options = {
-        "format_func": lambda least: f"{least:g}" if least else words.STRONGEST,
-        "placeholder": words.STRONGEST,
+        "format_func": lambda least: f"{least:g}" if least else words.NO_MINIMUM,
+        "placeholder": words.NO_MINIMUM,
         "width": 150,
     }
     with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
@@ -200,29 +201,40 @@ _select_token = look.clicks("cell", _token_clicked, _let_go)
 def said(form: str, at: Look, view: View) -> None:
     """What is selected, in words, and how to select."""
     part = part_of(form, at, view)
-    if form in ("text", "picture"):
-        seen = views.see(at.record, at.site, sentence=at.sentence, view=view, **part)
-        in_words(shades.in_words(shades.shade_of(seen, at.head, chosen=_token(at, view, part), side=state.get(SIDE))))
-        quiet(words.CLICK[form])
-        return
-    pictures.cell_in_words(at, view, **part)
-    if isinstance(at.head, int):
-        _arithmetic(at, view, part)
-    if form == "map":
-        pictures.how_to_select(at.cell is not None)
-    elif at.cell is not None:
-        quiet(words.LINE_SELECTED)
+    shade = _shade(form, at, view, part)
+    cell = at.cell or (shade.strongest if shade else pictures.told(at, view, **part))
+    if shade:
+        in_words(shades.in_words(shade))
     else:
-        quiet(words.POINT_AT_TOKEN)
+        pictures.cell_in_words(at, view, cell)
+    if cell and isinstance(at.head, int):
+        _arithmetic(at, cell)
+    if form == "map":
+        pictures.how_to_select(at.cell is not None, cell is not None)
+    elif form == "lines":
+        quiet(common.CELL_SELECTED if at.cell else words.POINT_AT_TOKEN)
+    elif form == "picture":
+        quiet(words.POINT_AT_PATCH)
 
 
-def _arithmetic(at: Look, view: View, part: dict[str, slice]) -> None:
-    """A button that leads to how the number of the sentence is computed, of the selected cell or the strongest."""
+def _shade(form: str, at: Look, view: View, part: dict[str, slice]) -> shades.Shade | None:
+    """The attention of the token of a text, or of the one token that is picked among lines."""
+    seen, pins = views.see(at.record, at.site, sentence=at.sentence, view=view, **part), state.get(PINS)
+    if form in ("text", "picture"):
+        return shades.shade_of(seen, at.head, chosen=_token(at, view, part), side=state.get(SIDE))
+    if form == "map" or at.cell or len(pins) != 1:
+        return None
+    ((end, token),) = pins
+    there = (seen.queries if end == "query" else seen.keys).at(token) is not None
+    return shades.shade_of(seen, at.head, chosen=token, side="from" if end == "query" else "to") if there else None
+
+
+def _arithmetic(at: Look, cell: Cell) -> None:
+    """A button that leads to how the number of a cell is computed."""
     icon = {"icon": ":material/calculate:", "type": "tertiary", "key": "arithmetic"}
     if not st.button(words.ARITHMETIC, **icon):
         return
-    if at.cell is None and (cell := pictures.told(at, view, **part)):
-        look.look_at(at.site, at.head)
-        state.put(CELL, cell)
+    look.look_at(at.site, at.head)
+    state.put(CELL, cell)
     state.put(STAGE, "softmax")  # the step that makes weights
     pages.go_to("Steps")

@@ -64,7 +64,7 @@ def _map(at: Look) -> None:
     if at.cell is None:  # a sentence about another row would answer another question
         pictures.how_to_select(False)
     else:
-        pictures.cell_in_words(at, View())
+        pictures.cell_in_words(at, View(), at.cell)
 
 
 def _heads(at: Look) -> None:

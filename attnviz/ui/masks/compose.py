@@ -85,7 +85,7 @@ def _rules(lab: Lab) -> None:
 
 def _in_words(lab: Lab, grid: figures.Figure, view: View, part: dict[str, slice]) -> None:
     """What the selected cell says, and which rule blocks it."""
-    pictures.cell_in_words(lab, view, **part)
+    pictures.cell_in_words(lab, view, pictures.told(lab, view, **part))
     if lab.cell is not None:
         quiet(explain.blamed(lab, lab.cell))
     with st.container(horizontal=True, vertical_alignment="center"):

@@ -105,15 +105,14 @@ def told(at: Look, view: View, **part: slice) -> Cell | None:
     return seen.strongest_cell(at.head, at.asked) if len(seen.queries) and len(seen.keys) else None
 
 
-def cell_in_words(at: Look, view: View, **part: slice) -> None:
-    """What that cell says."""
-    cell = told(at, view, **part)
+def cell_in_words(at: Look, view: View, cell: Cell | None) -> None:
+    """What a cell says."""
     in_words(sentences.cell(at.record, at.site, at.head, *cell, at.sentence, view=view) if cell else "")
 
 
-def how_to_select(selected: bool) -> None:
-    """What a click on a cell does next."""
-    quiet(words.CELL_SELECTED if selected else words.CLICK_A_CELL)
+def how_to_select(selected: bool, outlined: bool = False) -> None:
+    """What a click on a cell does next; another one may be outlined where none is selected."""
+    quiet(words.CELL_SELECTED if selected else words.CLICK_ANOTHER if outlined else words.CLICK_A_CELL)
 
 
 @contextmanager

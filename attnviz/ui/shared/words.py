@@ -231,7 +231,8 @@ OF_COMBINED = "All heads combined. One that was measured:"
 # Pictures and their export
 
 PICTURE_ALT = "Chart, described in the text after it"
-CLICK_A_CELL, CELL_SELECTED = "Click a cell to read it in words.", "Selected cell outlined; Esc to clear."
+CLICK_A_CELL, CLICK_ANOTHER = "Click a cell to read it in words.", "Cell outlined; click another to read it."
+CELL_SELECTED = "Selected cell outlined; Esc to clear."
 NUMBERS, NUMBERS_OF = "Numbers", "Numbers: {what}"
 EXPORT, EXPORT_OF, MADE_FOR, PNG_SIZE = "Export", "Export {what}", "Made for", "PNG size"
 CAPTION, PYTHON, SHELL = "Caption", "Python", "Shell"
