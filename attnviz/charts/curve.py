@@ -34,7 +34,7 @@ def curve(
     top = float(table["loss"].max() * 1.05) if table["loss"].notna().any() else 1.0
     sizes = {"width": width, "height": height}
     score = _panel(table, kept, "score", ("held-out score", ".0%", (0, 1)), colors, steps=False, **sizes)
-    loss = _panel(table, kept, "loss", ("training loss", "", (0, top)), colors, steps=True, **sizes)
+    loss = _panel(table, kept, "loss", ("training loss (nats)", "", (0, top)), colors, steps=True, **sizes)
     chart = alt.vconcat(score, loss, spacing=GAP)
     if title:
         named = alt.TitleParams(

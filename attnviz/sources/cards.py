@@ -63,6 +63,7 @@ class Card:
         opens: the site and the head to show first.
         curve: the learning curve: training step, loss (None before the first step) and held-out score; empty if
             nothing was trained.
+        score: what the held-out score is a share of, and what a guess gets; "" if nothing was trained.
     """
 
     name: str
@@ -78,10 +79,19 @@ class Card:
     examples: tuple[str, ...]
     opens: tuple[Site, int]
     curve: tuple[tuple[int, float | None, float], ...] = ()
+    score: str = ""
+
+    def behaviors_of(self, site: Site, head: int | str) -> tuple[Behavior, ...]:
+        """What is known of a head, one for each of its roles."""
+        return tuple(one for one in self.behaviors if one.site == site and head in one.heads)
 
     def behavior(self, site: Site, head: int | str) -> Behavior | None:
-        """What is known of a head, if anything is."""
-        return next((one for one in self.behaviors if one.site == site and head in one.heads), None)
+        """What is known of a head, if anything is: of several roles the words, without their numbers."""
+        found = self.behaviors_of(site, head)
+        if len(found) < 2:
+            return found[0] if found else None
+        roles, clauses, evidence = zip(*((one.role, one.does.rstrip(". "), one.evidence) for one in found), strict=True)
+        return Behavior(site, found[0].heads, ", ".join(roles), ", and ".join(clauses), " ".join(evidence))
 
 
 @cache
@@ -110,6 +120,7 @@ def _card(data: dict[str, Any]) -> Card:
         examples=tuple(map(_text, _list(data["examples"], least=1))),
         opens=(Site(opens["kind"], _whole(opens["layer"])), _whole(opens["head"])),
         curve=tuple(curve),
+        score=_text(data.get("score", "")),
     )
 
 

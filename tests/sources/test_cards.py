@@ -48,6 +48,16 @@ def test_what_is_known_of_a_head_is_found_by_its_place(read):
         assert card.behavior(site, head) is None
 
 
+def test_a_head_with_two_roles_keeps_the_numbers_of_each(read):
+    """Apart where they are shown; together they are words alone, since one number would stand for both."""
+    one = GOOD["findings"][0] | {"rates": [0.5]}
+    card = read(json.dumps(GOOD | {"findings": [one, one | {"does": "looks up", "rates": [0.25]}]}).encode())
+    both = card.behavior(Site("cross", 1), 2)
+
+    assert [found.rates for found in card.behaviors_of(Site("cross", 1), 2)] == [(0.5,), (0.25,)]
+    assert (both.does, both.rates) == ("looks about, and looks up", ())
+
+
 def without(name):
     return {key: value for key, value in GOOD.items() if key != name}
 

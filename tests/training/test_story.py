@@ -78,7 +78,8 @@ def test_a_finding_is_told_of_the_head_that_does_it(found):
     ):
         layer, head = found.needed(kind, 1)
 
-        assert clause in stated.behavior(Site("decoder", layer), head).does
+        (told,) = (one for one in stated.behaviors_of(Site("decoder", layer), head) if clause in one.does)
+        assert near(found.without[kind][layer, head], told.off[0]), kind
 
 
 def test_every_example_is_in_the_vocabulary():

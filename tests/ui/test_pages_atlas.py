@@ -37,7 +37,7 @@ def test_from_agreement_to_ten_examples_in_three_clicks(monkeypatch):
 
     assert "Which head looks back at the subject where a verb comes next?" in [one.label for one in app.button]
     assert "Head 1 of decoder layer 1 looks back at the subject where a verb comes next." in html(app)
-    assert [one.icon for one in app.button if (one.key or "").startswith("find")] == [CHECKED, ASKED, ASKED]
+    assert [one.icon for one in app.button if (one.key or "").startswith("find")] == [CHECKED, ASKED, ASKED, ASKED]
     assert len(examples(app)) == 10
     examples(app)[2].click().run()
     assert gone == ["Heads"]

@@ -411,11 +411,23 @@ def test_the_model_page_says_what_is_known():
     assert len(app.get("vega_lite_chart")) == 1
 
 
+def test_each_role_of_a_head_has_its_own_numbers_and_what_costs_most_comes_first():
+    """Of the head that finds both names and pronouns neither hides the other; the score says what a guess gets."""
+    app = opened(model_page, model="story")
+    said = [f"{percent(one.on)} → {percent(one.off[0])}" for one in api.load("story").card.behaviors]
+    places = sorted(said, key=html(app).index)
+
+    assert places[0] == "100.0% → 4.9%"
+    assert places[1:] == ["99.9% → 61.1%", "100.0% → 81.0%", "99.9% → 86.0%"]
+    assert "gets 41.6%" in html(app)
+    assert "story · Short stories" in html(app)
+
+
 def test_a_finding_on_the_model_page_leads_to_its_head():
     """The button puts site and head into the link."""
     app = opened(model_page, model="translator")
     found = CARD.behaviors[-1]
-    app.button(key=f"to {found.site} {found.heads[0]}").click().run()
+    app.button(key=f"to {found.site} {found.heads[0]} {found.role}").click().run()
 
     assert app.query_params["site"] == f"{found.site.kind[0]}{found.site.layer}"
     assert app.query_params["show"] == str(found.heads[0])

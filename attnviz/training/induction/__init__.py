@@ -100,6 +100,8 @@ def card(sentences: int) -> dict[str, Any]:
         "examples": list(EXAMPLES),
         "opens": {"kind": "decoder", "layer": found.finder[0], "head": found.finder[1]},
         "curve": learning["curve"],
+        "score": "words of a passage said again that are guessed right; any of"
+        f" {len(VOCABULARY):,} words by chance gets {1 / len(VOCABULARY):.1%}",
     }
 
 

@@ -10,6 +10,8 @@ from attnviz.training.story.measure import VOCABULARY
 from attnviz.training.story.words import NAMES
 
 GOAL = 0.98
+NEAR = 0.02
+"""Difference of two shares within which one is as good as the other."""
 EXAMPLES = (
     "The keys to the cabinet",
     "The cat sat on the mat because it was tired.",
@@ -54,6 +56,8 @@ def card(model: LanguageModel, found: Measured, *, name: str, steps: int, batch:
         "examples": list(EXAMPLES),
         "opens": {"kind": "decoder", "layer": layer, "head": head},
         "curve": learning["curve"],
+        "score": "pronouns and verbs that are right, each kind counted half; a guess, always the commonest pronoun and"
+        f" either form of a verb by chance, gets {(found.majority['pronoun'] + 0.5) / 2:.1%}",
     }
 
 
@@ -77,38 +81,42 @@ def _measured(found: Measured) -> list[dict[str, Any]]:
         rows.append(
             (f"{what}, in {found.tested:,} held-out stories", found.right[kind], GOAL if kind != "name" else None)
         )
-        rows.append((f"{kind}s right where only the word before is known, for comparison", found.pairs[kind], None))
-        rows.append((f"{kind}s right with every head of the last layer off", found.silent[kind], None))
+        as_good = ": as good as that guess" * (abs(found.silent[kind] - found.pairs[kind]) < NEAR)
+        rows.append((f"{kind}s right if guessed from the word before alone", found.pairs[kind], None))
+        rows.append((f"{kind}s right with every head of the last layer off{as_good}", found.silent[kind], None))
     return [{"what": what, "value": value, "goal": goal} for what, value, goal in rows]
 
 
 def _findings(found: Measured, last: int) -> list[dict[str, Any]]:
-    told = (
-        ("verb", "back at the subject where a verb comes next", _agreement, found.looks["verb"]),
-        ("pronoun", "back at the subject where he, she, it or they comes next", _reference, found.looks["pronoun"]),
-        ("name", "at the second of two names where one of them comes again", _repeated, found.second),
-    )
-    clauses: dict[Head, list[tuple[str, str, float, str]]] = {}
-    for kind, does, known, looks in told:
-        head = found.needed(kind, last)
-        clauses.setdefault(head, []).append((does, known(found, head), looks[head].share, kind))
+    """One for each role, each with its own numbers: a head may have several."""
+    verb, pronoun, name = (found.needed(kind, last) for kind in ("verb", "pronoun", "name"))
     marker = found.needed("verb", 0)
-    does = 'from "the" to the word before it'
-    clauses[marker] = [(does, _marking(found, marker), found.behind[marker].share, "verb")]
+    told = (
+        ("verb", verb, "back at the subject where a verb comes next", _agreement, found.looks["verb"]),
+        ("name", name, "at the second of two names where one of them comes again", _repeated, found.second),
+        (
+            "pronoun",
+            pronoun,
+            "back at the subject where he, she, it or they comes next",
+            _reference,
+            found.looks["pronoun"],
+        ),
+        ("verb", marker, 'from "the" to the word before it', _marking, found.behind),
+    )
     return [
         {
             "kind": "decoder",
-            "layer": layer,
-            "heads": [head],
-            "role": 'word before "the"' if (layer, head) == marker else ROLE[said[0][3]],
-            "does": f"looks {', and '.join(does for does, *_ in said)}",
-            "known": " ".join(known for _, known, *_ in said),
-            "rates": [said[0][2]],
+            "layer": head[0],
+            "heads": [head[1]],
+            "role": 'word before "the"' if head == marker else ROLE[kind],
+            "does": f"looks {does}",
+            "known": known(found, head),
+            "rates": [looks[head].share],
             "chance": None,
-            "off": [found.without[said[0][3]][layer, head]],
-            "on": found.right[said[0][3]],
+            "off": [found.without[kind][head]],
+            "on": found.right[kind],
         }
-        for (layer, head), said in clauses.items()
+        for kind, head, does, known, looks in told
     ]
 
 
@@ -129,9 +137,9 @@ def _agreement(found: Measured, head: Head) -> str:
     return (
         f"In {found.tested:,} held-out stories where the noun just before the verb has the other number, its strongest"
         f" weight is on the subject's noun in {look.share:.1%} ({_others(found, 'verb', head)}), with a mean weight of"
-        f" {look.weight:.2f}. {_fallen(found, 'verb', head)}; either form by chance would give 50%, pairs of words"
-        f" {found.pairs['verb']:.1%}. From a tested pronoun itself it looks most at what the pronoun stands for in"
-        f" {own.share:.1%}."
+        f" {look.weight:.2f}. {_fallen(found, 'verb', head)}; a guess gets 50% (either form by chance) or"
+        f" {found.pairs['verb']:.1%} (from the word before alone). From a tested pronoun itself it looks most at what"
+        f" the pronoun stands for in {own.share:.1%}."
     )
 
 
@@ -140,8 +148,8 @@ def _reference(found: Measured, head: Head) -> str:
     return (
         f"In {found.tested:,} held-out stories where the noun just before asks for another pronoun, its strongest"
         f" weight is on the subject in {look.share:.1%} ({_others(found, 'pronoun', head)}), with a mean weight of"
-        f" {look.weight:.2f}. {_fallen(found, 'pronoun', head)}; the commonest pronoun would give"
-        f" {found.majority['pronoun']:.1%}, pairs of words {found.pairs['pronoun']:.1%}."
+        f" {look.weight:.2f}. {_fallen(found, 'pronoun', head)}; a guess gets {found.majority['pronoun']:.1%}"
+        f" (always the commonest pronoun) or {found.pairs['pronoun']:.1%} (from the word before alone)."
     )
 
 
@@ -152,7 +160,7 @@ def _repeated(found: Measured, head: Head) -> str:
         f" must come again, out of {len(NAMES)}. Its strongest weight is on the second of the two names in"
         f" {second.share:.1%}, with a mean weight of {second.weight:.2f}, and that is the right one in"
         f" {right.share:.1%} only: where it looks does not tell which of the two comes."
-        f" {_fallen(found, 'name', head)}."
+        f" {_fallen(found, 'name', head)}; a guess gets {1 / len(NAMES):.1%} (any name by chance)."
     )
 
 

@@ -109,6 +109,7 @@ def card(sentences: int) -> dict[str, Any]:
         "examples": list(EXAMPLES),
         "opens": {"kind": site.kind, "layer": site.layer, "head": head},
         "curve": learning["curve"],
+        "score": "200 held-out sentences that are translated right in every word; a guess gets none",
     }
 
 

@@ -80,8 +80,7 @@ def _behaviors(at: Look) -> bool:
 
 def _behavior(at: Look, one: Behavior, i: int) -> None:
     """A question; it is marked where the head at hand is its answer."""
-    here = findings.measured(at.source, at.site, at.head)
-    answered = here is not None and here.does == one.does
+    answered = one.does in {known.does for known in at.source.card.behaviors_of(at.site, at.head)}
     options = {"icon": f":material/{'check' if answered else 'search'}:", "key": f"find {i}"}
     does = one.does.rstrip(". ")
     st.button(words.WHICH_HEAD.format(does=does), on_click=look.look_at, args=(one.site, one.heads[0]), **options)

@@ -16,18 +16,20 @@ from attnviz.ui.shared.text import heading, plain, quiet
 
 
 def table_of(card: Card) -> None:
-    """A row for each head with a finding; the head that the model opens with comes first."""
+    """A row for each role of a head; the one without which most is lost comes first."""
     rows = [(found, i) for found in card.behaviors for i in range(len(found.heads))]
     every = [_numbers(found, i) for found, i in rows]
     columns = [name for name in words.COLUMNS if any(name in numbers for numbers in every)]
     kind = {1: "role one", 2: "role two"}.get(len(columns), "role")
     with st.container(gap=None, key="roles"):
         st.html(f'<div class="{kind} top"><b>{common.ROLE}</b>{"".join(f"<b>{name}</b>" for name in columns)}</div>')
-        for found, i in sorted(rows, key=lambda row: (row[0].site, row[0].heads[row[1]]) != card.opens):
+        for found, i in sorted(rows, key=lambda row: -_lost(*row)):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                _head(found.site, found.heads[i])
+                _head(found.site, found.heads[i], found.role)
                 st.html(_row(found, i, columns, kind))
-    quiet(" ".join(words.MEANING[name] for name in columns if name in words.MEANING), words.CLICK_A_HEAD)
+    order = words.MOST_LOST if words.ACCURACY in columns else ""
+    meaning = " ".join(words.MEANING[name] for name in columns if name in words.MEANING)
+    quiet(meaning, f"{order} {words.CLICK_A_HEAD}".strip())
 
 
 def by_weights(at: Look) -> None:
@@ -52,6 +54,11 @@ def _head(site: Site, head: int, key: str = "") -> None:
     with st.container(width=210):
         if st.button(site.head(head).capitalize(), **behavior):
             pages.go_to(pages.TITLES[0])
+
+
+def _lost(found: Behavior, i: int) -> float:
+    """How much less the model gets right without a head."""
+    return found.on - found.off[i] if found.off and found.on is not None else 0.0
 
 
 def _numbers(found: Behavior, i: int) -> dict[str, str]:

@@ -109,7 +109,7 @@ def _pretrained(source: Source, at: Look) -> None:
 
 
 def _card(source: Source, card: Card) -> None:
-    title(card.title)
+    title(words.NAMED.format(name=card.name, title=card.title))
     large(card.does)
     heading(words.HEADS_DO)
     heads.table_of(card)
@@ -139,7 +139,7 @@ def _curve(source: Source, card: Card) -> None:
         chart = curve(card.curve, kept=source.steps, width=280 if look.room() else 540, height=110, dark=look.is_dark())
         st.altair_chart(chart, theme=None, width="content", key="curve")
     (_, _, first), (last, _, score) = card.curve[0], card.curve[-1]
-    quiet(words.CURVE.format(first=first, score=score, steps=last))
+    quiet(words.CURVE.format(of=card.score, first=first, score=score, steps=last), words.LOSS)
 
 
 def _measured(measure: Measure) -> str:

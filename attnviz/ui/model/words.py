@@ -11,9 +11,14 @@ AGAIN = "Commands that measure and train it again, in a folder of the source"
 AGAIN_UNTRAINED = "Command that measures it again, in a folder of the source"
 MEASURED = ("what was measured", "share")
 HOW_LEARNED, TRAINED_ON, SIZES = "How it learned", "What it was trained on", "Sizes"
+NAMED = "{name} · {title}"
 CURVE = (
-    "The held-out score went from {first:.1%} to {score:.1%} in {steps:,} steps. The dots are the steps whose weights "
-    "were kept: choose one as the training step above."
+    "The held-out score is the share of {of}. It went from {first:.1%}, untrained, to {score:.1%} in {steps:,} steps. "
+    "The dots are the steps whose weights were kept: choose one as the training step above."
+)
+LOSS = (
+    "The training loss is the mean surprise at a next word, in nats (cross-entropy), over the steps since the point "
+    "before: at step 0 there are none."
 )
 REACHED, NOT_REACHED = "goal {goal}: reached", "goal {goal}: not reached"
 
@@ -27,6 +32,7 @@ MEANING = {
     CHANCE: "By chance: the same for a head that looks anywhere.",
     ACCURACY: "Accuracy: what the model gets right with all heads on, and with this one off.",
 }
+MOST_LOST = "The role whose head costs most when it is off comes first."
 CLICK_A_HEAD = "Click a head to open it on the page Heads."
 BY_WEIGHTS = "What its heads look like by their weights"
 CLEAREST = "The clearest head of each role. Weights do not show importance: test it on Overview."
