@@ -12,10 +12,10 @@ from functools import cached_property
 import altair as alt
 import numpy as np
 
-from attnviz.charts import axes, ends, frame, pixels, screen, state
+from attnviz.charts import axes, ends, frame, labels, pixels, screen, state
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.frame import Frame, Ramp, box
-from attnviz.charts.picture import Form, Picture, Table, formed
+from attnviz.charts.picture import Form, Picture, Table, columns, formed
 from attnviz.charts.size import Size, size_of, within
 from attnviz.charts.state import State
 from attnviz.charts.style import Style
@@ -102,8 +102,10 @@ class Map:
         if self.size.form != "rectangles":
             table = {"x": [0.0], "y": [0.0], "uri": [self.uri(scale=2)]}
             return Picture(_image(self.size, colors), {"map": table} | frame.tables(self.frame))
-        form = _rectangles(self.size, self.titles, self._room.upright, tuple(self.numbers), self.brush, colors)
-        return Picture(form, {"cells": self.table} | frame.tables(self.frame))
+        drawn = self._room.upright, tuple(self.numbers), self.brush, self.style.on_screen
+        form = _rectangles(self.size, self.titles, *drawn, colors)
+        met = {"labels": columns(labels.COLUMNS, self.labels)} if self.style.on_screen else {}
+        return Picture(form, {"cells": self.table} | met | frame.tables(self.frame))
 
     @cached_property
     def bands(self) -> tuple[list[str], list[str]]:
@@ -196,6 +198,11 @@ class Map:
         on_ramp = np.array([kind.ground == "ramp" for kind in self.kinds])[self.states]
         return np.where(on_ramp, pixels.shades(self.shade), ground)
 
+    @cached_property
+    def labels(self) -> list[dict]:
+        """What of the labels can be clicked."""
+        return labels.clicked(self, upright=self._room.upright)
+
     @property
     def _palette(self) -> np.ndarray:
         return pixels.palette(self.style.colors, gray=self.gray)
@@ -238,9 +245,15 @@ class Map:
 
 @formed(128)
 def _rectangles(
-    size: Size, titles: tuple[str, str], upright: bool, numbers: tuple[str, ...], brush: bool, colors: Theme
+    size: Size,
+    titles: tuple[str, str],
+    upright: bool,
+    numbers: tuple[str, ...],
+    brush: bool,
+    on_screen: bool,
+    colors: Theme,
 ) -> Form:
-    """A rectangle per cell, strokes on those that are no weight, and the frame."""
+    """A rectangle per cell, strokes on those that are no weight, the frame, and on a screen labels to be clicked."""
     y, x = axes.encodings(titles, upright, colors)
     fields = {field: name for field, name in TOOLTIP if not field.endswith("_text") or field[:-5] in numbers}
     base = alt.Chart(alt.NamedData("cells")).encode(y=y, x=x, tooltip=tooltip(fields))
@@ -263,7 +276,14 @@ def _rectangles(
     lines = lit.mark_rect(fill=None, stroke=colors.accent, strokeWidth=1.5, aria=False, tooltip=None)
     bands = [lines.encode(y=y, x=alt.XValue(0), x2=alt.X2Value(size.width))]
     bands += [lines.encode(x=x, y=alt.YValue(0), y2=alt.Y2Value(size.height))]
-    return _form([cells, strokes, *bands], size, colors)
+    return _form([cells, strokes, *bands, *([_labels(fields)] if on_screen else [])], size, colors)
+
+
+def _labels(fields: dict[str, str]) -> alt.Chart:
+    """What the pointer meets of the labels; it belongs to the selection of the cells."""
+    place = {name: alt.expr(f"datum.{name}") for name in ("x", "y", "x2", "y2")}
+    marks = alt.Chart(alt.NamedData("labels")).mark_rect(opacity=0, cursor="pointer", aria=False, **place)
+    return marks.encode(tooltip=tooltip({field: name for field, name in fields.items() if field in labels.COLUMNS}))
 
 
 @formed(128)

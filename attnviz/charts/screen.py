@@ -45,6 +45,7 @@ class Readable(Protocol):
     offsets: np.ndarray | None
     frame: frame.Frame
     names: tuple[list[str], list[str]]
+    labels: list[dict]
     positions: tuple[np.ndarray, np.ndarray]
     lasts: tuple[np.ndarray, np.ndarray]
 
@@ -84,7 +85,7 @@ def page(width: float, height: float, select: Sequence[str], colors: Theme) -> d
 def _spec(size: Size, numbers: tuple[str, ...], tile: int, zooms: bool, hint: str, colors: Theme) -> dict:
     return page(size.width, size.height, ["cell", "zoom"] if zooms else ["cell"], colors) | {
         "signals": _signals(size.rows, size.columns, size.cell, numbers, tile, zooms, hint),
-        "marks": [{"type": "group", "data": parts("map", *frame.KINDS), "marks": _marks(size, zooms, colors)}],
+        "marks": [{"type": "group", "data": parts("map", "label", *frame.KINDS), "marks": _marks(size, zooms, colors)}],
     }
 
 
@@ -98,7 +99,8 @@ def table(drawing: Readable) -> Table:
     counts = {"rows": drawing.size.rows, "columns": drawing.size.columns}
     drawn = [{"kind": "map", "uri": drawing.uri(scale=1), "position": drawing.style.rev} | counts]
     drawn += [{"kind": "saying", "name": saying} for saying in sayings]
-    return picture.columns(_COLUMNS, [*rows, *columns, *drawn, *around(drawing.frame)])
+    met = [{"kind": "label", "position": one["query"], "last": one["key"]} | one for one in drawing.labels]
+    return picture.columns(_COLUMNS, [*rows, *columns, *drawn, *met, *around(drawing.frame)])
 
 
 def around(drawn: frame.Frame) -> list[dict]:
@@ -153,6 +155,7 @@ def _signals(
     if tile > 1:
         query, key = f"{query} + floor(offset / {tile})", f"{key} + offset % {tile}"
     clicked = f"{{query: {query}, key: {key}, rev: {drawn}.position}}"
+    labeled = f"{{query: datum.position, key: datum.last, rev: {drawn}.position}}"
     packed = (*numbers, "saying", *(["offset"] if tile > 1 else []))
     escape = {"events": "window:keydown[event.key === 'Escape']", "update": "null"}
     words = [f"'{name} ' + {number_of(name, FORMS[name])}" for name in numbers]
@@ -170,7 +173,11 @@ def _signals(
         {
             "name": "cell",
             "value": None,
-            "on": [{"events": "@cells:click", "update": f"{'far ? cell : ' * zooms}{_point(clicked)}"}, escape],
+            "on": [
+                {"events": "@cells:click", "update": f"{'far ? cell : ' * zooms}{_point(clicked)}"},
+                {"events": "@labels:click", "update": _point(labeled)},
+                escape,
+            ],
         },
     ]
 
@@ -256,6 +263,7 @@ def _marks(size: Size, zooms: bool, colors: Theme) -> list[dict]:
         mark("image", cells, "map", name="cells"),
         *frame_marks(),
         *_pointed(size, colors),
+        mark("rect", at("x", "y", "x2", "y2") | values(fill="transparent", cursor="pointer"), "label", name="labels"),
         *([_dragged(size, colors)] if zooms else []),
     ]
 

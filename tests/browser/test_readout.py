@@ -2,6 +2,7 @@
 
 import re
 
+import driver
 import pytest
 from examples import some
 from playwright.sync_api import Page, expect
@@ -84,6 +85,11 @@ def test_a_picture_is_one_stop_of_tab_and_its_cells_are_walked_and_pointed_at(pa
 
     page.mouse.move(0, 0)
     expect_walk(page)
+    driver.settled(page)
+    label = picture(page, "head").locator(".role-axis-label text").filter(has_text="w3").last.bounding_box()
+    page.mouse.click(label["x"] + label["width"] / 2, label["y"] + label["height"] / 2)  # what lies over it is clicked
+    expect(page).to_have_url(re.compile(r"cell=3\.\d"))
+    expect(page.locator("#vg-tooltip-element")).to_be_hidden()
 
 
 def test_on_a_phone_a_map_of_24_tokens_fits_and_a_tap_hits(page, server):
@@ -101,3 +107,5 @@ def test_on_a_phone_a_map_of_24_tokens_fits_and_a_tap_hits(page, server):
 
     open_app(page, server, f"?text={text}+more+and+more")
     expect(page.locator("[data-wide]")).to_have_count(1)
+    cell = picture(page, "head").locator('[stroke-width="2.5"]').bounding_box()
+    assert 0 < cell["x"] < 390 - cell["width"]  # what is outlined is scrolled into sight

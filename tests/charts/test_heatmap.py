@@ -36,6 +36,27 @@ def test_a_map_holds_the_numbers_of_the_record(cat):
     assert (cells[6]["query_name"], cells[6]["key_name"]) == ("cat (1)", "sat (2)")
 
 
+@pytest.mark.parametrize("count", [5, 40])
+def test_a_label_on_a_screen_selects_the_strongest_cell_of_its_token(count):
+    """Of a row and of a column, as cells and as an image; a file has nothing to be clicked."""
+    record = record_of([f"w{i}" for i in range(count)])
+    weights = record.step(SITE).weights(0)
+    figure = figures.head(record, SITE, 0)
+    spec, table = figure.drawn_for_screen()
+    table = table or spec["datasets"]["labels"]
+    of_label = [kind == "label" for kind in table.get("kind", ["label"] * 2 * count)]
+
+    found = {name: [value for value, is_one in zip(table[name], of_label, strict=True) if is_one] for name in table}
+    cells = list(
+        zip(*(found[name] for name in (("position", "last") if "kind" in table else ("query", "key"))), strict=True)
+    )
+
+    assert cells[:count] == [(i, int(weights[i].argmax())) for i in range(count)]
+    assert cells[count:] == [(int(weights[:, j].argmax()), j) for j in range(count)]
+    assert max(found["x2"][:count]) < 0 > max(found["y2"][count:])
+    assert "labels" not in figure.chart.to_dict()["datasets"]
+
+
 def test_axes_say_who_looks_and_who_is_looked_at(cat):
     axes = heatmap(cat, SITE, 0).to_dict()["layer"][0]["encoding"]
 

@@ -105,7 +105,8 @@ if (!window.attnvizWalk) {
     event.preventDefault();
   });
   const grid = (picture) => {  // where the cells of a map are, and how many
-    const all = places(picture), rows = new Set(all.map(({top}) => Math.round(top))).size * (all[0]?.rows || 1);
+    const all = places(picture).filter(({left, top}, i, [first]) => left >= first.left && top >= first.top);  // labels aside
+    const rows = new Set(all.map(({top}) => Math.round(top))).size * (all[0]?.rows || 1);
     const columns = new Set(all.map(({left}) => Math.round(left))).size * (all[0]?.columns || 1);
     const left = Math.min(...all.map((one) => one.left)), top = Math.min(...all.map((one) => one.top));
     return {left, top, rows, columns, wide: all[0]?.wide, high: all[0]?.high};
@@ -125,6 +126,12 @@ if (!window.attnvizWalk) {
     set(twins[1], x + column * there.wide, y, there.wide, there.rows * there.high);
     other.append(...twins);
   });
+  let pressed = null;  // where a picture was clicked: what the pointer says of the cell lets go, as the page says it
+  const pressAt = (place) => document.documentElement.toggleAttribute("data-pressed", !!(pressed = place));
+  document.addEventListener("click", ({target, clientX, clientY}) => pressAt(target.closest?.(PICTURES) ? [clientX, clientY] : null), true);
+  document.addEventListener("pointermove", ({clientX, clientY}) => {
+    if (pressed && Math.hypot(clientX - pressed[0], clientY - pressed[1]) > 12) pressAt(null);
+  });
   const HELP = {  // what Streamlit's own help would say: it draws each button twice, and every click draws all anew
     ".st-key-icon-undo": says("undo"),
     ".st-key-icon-redo": says("redo"),
@@ -142,10 +149,19 @@ if (!window.attnvizWalk) {
     if (target.matches?.(PICTURES) && target.pointed?.isConnected) send({one: target.pointed, at: [0, 0]}, "pointerout");
   });
 
+  const reveal = (picture) => {  // the outlined cell is scrolled into sight, once: the way back is the reader's
+    const cell = picture.hasAttribute("data-wide") && picture.querySelector('svg [stroke-width="2.5"]');
+    const key = cell && cell.getAttribute("transform") + cell.getAttribute("d");
+    if (!key || picture.revealed === key) return;
+    picture.revealed = key;
+    const hidden = cell.getBoundingClientRect().right + 16 - picture.getBoundingClientRect().right;
+    if (hidden > 0) picture.scrollLeft += hidden;
+  };
   const sizes = new ResizeObserver((changes) => {  // once it is laid out: to ask sooner would cost a tenth of each click
     new Set(changes.map(({target}) => target.closest(PICTURES))).forEach((picture) => {
       if (!picture) return;
       picture.toggleAttribute("data-wide", picture.scrollWidth > picture.clientWidth + 2);
+      reveal(picture);
       name(picture);
     });
     lead();
@@ -199,6 +215,7 @@ if (!window.attnvizWalk) {
         picture.painted = painted;
       }
       name(picture);
+      reveal(picture);
     });
   };
   const opened = () => {  // the pictures of a first visit are a file until the true ones stand in their place
