@@ -120,22 +120,28 @@ def _notes(rows: list[Row], every: list[Row], compared: bool) -> list[str]:
 
 
 def _fitting(rows: list[Row], compared: bool, record: Record, colors: Theme) -> list[Column]:
-    """The columns with words as long as there is room for."""
-    for longest in LENGTHS:
-        columns = _columns(rows, compared, record, colors, longest)
+    """The columns with words as long as there is room for: before one is cut, what was read before gives way."""
+    for longest, both in [(LENGTHS[0], True), *((longest, False) for longest in LENGTHS)]:
+        columns = _columns(rows, compared, record, colors, longest, both=both)
         if sum(column.width(LENGTH) + bars.GAP for column in columns) - bars.GAP <= WIDEST:
             break
     return columns
 
 
-def _columns(rows: list[Row], compared: bool, record: Record, colors: Theme, longest: int) -> list[Column]:
-    """What was read, and what was predicted then, with a bar; where that differs from before, both."""
+def _columns(
+    rows: list[Row], compared: bool, record: Record, colors: Theme, longest: int, *, both: bool
+) -> list[Column]:
+    """What was read, and what was predicted then, with a bar; where that differs from before, both.
+
+    Args:
+        both: whether of what was read also that of before is said.
+    """
     reads, predicts = "in place of" if metrics.fills_in(record) else "reads", "writes" if record.targets else "expects"
     now, old = ([row[at] for row in rows] for at in (1, 2))
     was = old if compared else now
-    words_read, words_predicted = (
-        [_changed(of, *pair, longest) for pair in zip(was, now, strict=True)] for of in (lambda one: one.token, _word)
-    )
+    before = [then if both or not at else at for then, at in zip(was, now, strict=True)]
+    words_read = [_changed(lambda one: one.token, *pair, longest) for pair in zip(before, now, strict=True)]
+    words_predicted = [_changed(_word, *pair, longest) for pair in zip(was, now, strict=True)]
     bar = Column(_shares(now), hollow_values=_shares(old) if compared else ())
     texts = (words_read, reads), ([f"▸ {text}" for text in words_predicted], predicts)
     return [*(Column(texts=each, name=name, color=colors.text) for each, name in texts), bar]

@@ -113,14 +113,14 @@ def body(page: Page, chosen: tuple | None, *, cards: bool = True):
     context = get_script_run_ctx()
     _ways[context.session_id] = Way(context.page_script_hash, context.page_script_hash)
     if cards:
-        welcome.cards(settings.LINKED)
+        welcome.cards(settings.LINKED, chosen and chosen[0])
     try:
         with cache.page(), runs.page():
             if chosen is not None:
                 page(*chosen)
             else:
-                with st.container(horizontal=True, horizontal_alignment="right", gap="xsmall"):
-                    history.buttons()  # what led here can be taken back
+                with st.container(horizontal=True, horizontal_alignment="right", gap="xsmall", key="row-two"):
+                    history.buttons()  # what led here can be taken back, where it always is
     except runs.Waiting as waiting:
         runs.show(waiting.run)
     except TooLong as error:

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from test_pages import masks_page, opened
+from test_pages import heads_page, masks_page, opened
 
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.history import REMEMBERED, History
@@ -50,6 +50,21 @@ def test_back_of_the_browser_is_undo_and_forward_is_redo():
     assert history.browsed(state(1)) == history.undo()
     assert history.undo().browsed(state(2)) == history
     assert history.browsed(state(3)) == history.do(state(3))
+
+
+def test_another_tab_is_nothing_to_undo():
+    """It goes along with the state that it was opened in."""
+    app = opened(heads_page, text="one two")
+    app.segmented_control(key="as").set_value("lines").run()
+
+    assert app.button(key="icon undo").disabled
+
+    app.text_area(key="text").set_value("three four").run()
+    app.segmented_control(key="as").set_value("text").run()
+    app.button(key="icon undo").click().run()
+
+    assert (app.query_params["text"], app.query_params["as"]) == ("one two", "lines")
+    assert not app.button(key="icon redo").disabled
 
 
 def test_everything_is_undone_and_done_again():

@@ -36,7 +36,7 @@ ROOM = 644
 
 _read_also = each(reader(r"\d{1,3}", lambda m: int(m[0]), "0-3"), 64)
 
-FORM = choice("as", tuple(KEYS), "map")
+FORM = choice("as", tuple(KEYS), "map", "tab")
 ALSO = coded(
     "also",
     (),
@@ -46,7 +46,7 @@ ALSO = coded(
     lacks=look.lacks_head,
 )
 LEAST_DRAWN: Setting[float | None] = choice("least", {least: f"{least:g}" for least in LEAST if least})
-SIDE = choice("side", SIDES, SIDES[0])
+SIDE = choice("side", SIDES, SIDES[0], "tab")
 
 
 def form(at: Look) -> str:

@@ -10,7 +10,7 @@ from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import choice
 
 COMPOSE, CONVENTIONS, EMPTY_ROWS, LEAKS, CHECK = TABS = words.TABS
-TAB = choice("tab", TABS, COMPOSE)
+TAB = choice("tab", TABS, COMPOSE, "tab")
 
 
 MOST_LAYERS = 8

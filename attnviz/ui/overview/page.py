@@ -12,7 +12,7 @@ from attnviz.ui.shared.state import tabs
 from attnviz.ui.shared.text import quiet
 from attnviz.ui.shared.toolbar import Bar
 
-PANEL = choice("panel", words.TABS)
+PANEL = choice("panel", words.TABS, of="tab")
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:

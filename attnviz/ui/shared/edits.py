@@ -215,6 +215,19 @@ def number(i: int, rule: Mask, name: str, *, at: str, lead: bool = True, **optio
     control(st.number_input, parameter.label, MASK, parameter.least, parameter.most, **shown, **options)
 
 
+def without_future(now: State) -> State:
+    """With the future hidden, and what else is masked left as it is."""
+    return mask.changed(now, lambda stack: _with_shortcuts(stack, [*_rules(stack), "subsequent"]))
+
+
+def hides_future(now: State) -> bool:
+    return "subsequent" in _rules(mask.of(now))
+
+
+def _rules(stack: Stack) -> list[str]:
+    return [one.mask.rule for one in stack.entries if one.on]
+
+
 def _with_shortcuts(stack: Stack, chosen: list[str]) -> Stack:
     """Remove what was switched off; add what is new: a prefix before the rules that block, as it opens the future."""
     entries = [e for e in stack.entries if not e.on or e.mask.rule not in SHORTCUTS or e.mask.rule in chosen]

@@ -23,6 +23,8 @@ MOST_OFFERED = 3
 
 TEXT: Setting[str | None] = Setting("text", None, _encode, lambda values: values[-1])
 """What was typed; None for the text that the model opens with."""
+LEFT_OUT = kept("left out", "", of="text link")
+"""What a text lacks that was typed, where only its beginning is used."""
 KNOWN: Setting[dict[str, str]] = kept("examples", {})
 """The examples of the model that was shown last."""
 
@@ -82,6 +84,6 @@ def with_other_model(setting: Setting[str]) -> Callable[[State, str], State]:
 
     def step(now: State, model: str) -> State:
         now = now.put(setting, model).without("model", "text")
-        return now.put(TEXT, None) if now[TEXT] in now[KNOWN].values() else now
+        return now.put(TEXT, None) if now[TEXT] in (*now[KNOWN].values(), *words.OPENED) else now
 
     return step

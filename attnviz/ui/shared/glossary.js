@@ -2,7 +2,7 @@
 // shortcuts of the keyboard, behind "?".
 if (!window.attnvizGlossary) {
   window.attnvizGlossary = true;
-  const {terms: TERMS, names: NAMES, shortcuts: SHORTCUTS} = window.attnvizGlossaryWords, says = window.attnvizSays;
+  const {terms: TERMS, names: NAMES, shortcuts: SHORTCUTS, touch: TOUCH} = window.attnvizGlossaryWords, says = window.attnvizSays;
 
   const drawn = (tag, of, text = "") => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -78,13 +78,19 @@ if (!window.attnvizGlossary) {
 
   const all = () => {
     const dialog = make("dialog", "", {className: "glossary"}), close = make("button", says("close"));
-    const list = make("dl", "");
-    for (const [keys, does] of SHORTCUTS) list.append(make("dt", keys), make("dd", does));
+    const list = (rows) => {
+      const made = make("dl", "");
+      for (const [what, does] of rows) made.append(make("dt", what), make("dd", does));
+      return made;
+    };
+    const first = matchMedia("(max-width: 640px)").matches ? [make("h2", says("touch")), list(TOUCH)] : [make("h2", says("keyboard")), list(SHORTCUTS)];
     close.addEventListener("click", () => dialog.close());
     dialog.addEventListener("close", () => dialog.remove());
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
     dialog.setAttribute("aria-label", says("glossary"));
-    dialog.append(close, make("h2", says("keyboard")), list, make("h2", says("words")), ...Object.keys(TERMS).map(card));
+    const again = make("p", "");
+    again.append(make("a", says("first screen"), {href: "./"}));
+    dialog.append(close, ...first, again, make("h2", says("words")), ...Object.keys(TERMS).map(card));
     app().append(dialog);
     dialog.showModal();
   };

@@ -27,9 +27,9 @@ class History:
     future: tuple[State, ...] = ()
 
     def do(self, now: State) -> "History":
-        """Another state is now present, and nothing is left to redo; the same state changes nothing."""
-        if now == self.present:
-            return self
+        """Another state is now present, and nothing is left to redo; of another tab alone there is nothing to undo."""
+        if now.without("tab") == self.present.without("tab"):
+            return replace(self, present=now)
         return History(now, (*self.past, self.present)[-REMEMBERED:])
 
     def undo(self) -> "History":

@@ -22,7 +22,7 @@ from attnviz.ui.shared import (
     words,
 )
 from attnviz.ui.shared.arrivals import Arrival
-from attnviz.ui.shared.examples import KNOWN, TEXT
+from attnviz.ui.shared.examples import KNOWN, LEFT_OUT, TEXT
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import PROBLEMS, Setting
 from attnviz.ui.shared.state import control
@@ -85,6 +85,8 @@ def _checked(
         if ready and isinstance(error, cache.TooManyLines):
             lengths.fewer(source, text)
         return None
+    if left_out := state.get(LEFT_OUT):
+        note(left_out, "notice")
     unknown_words(cache.unknown(source, lines), source.unknown_token)
     if TEXT.encode(text) is None:
         tokens = sum(sentence.length for sentence in cache.sentences(source, lines))

@@ -236,11 +236,13 @@ if (!window.attnvizWalk) {
     }
   };
   const phone = matchMedia("(max-width: 640px)"), half = matchMedia("(max-width: 1240px)");
-  const screens = {".st-key-narrow-screen input": phone, ".st-key-half-screen input": half};
-  const tell = () => {  // the server draws maps that fit
+  const screens = {".st-key-narrow-screen": phone, ".st-key-half-screen": half};
+  const tell = () => {  // the server draws maps that fit: it hears one thing after another, the next once that is answered
     for (const [key, media] of Object.entries(screens)) {
-      const box = document.querySelector(key);
-      if (box && box.checked !== media.matches) box.click();
+      const place = document.querySelector(key), box = place?.querySelector("input");
+      if (!box) continue;
+      if (box.checked !== media.matches) return void box.click();
+      if (place.querySelector(".screen")?.textContent !== (media.matches ? "narrow" : "wide")) return;
     }
   };
   for (const media of Object.values(screens)) media.addEventListener("change", tell);

@@ -10,7 +10,7 @@ from attnviz import api
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, examples, state, words
-from attnviz.ui.shared.examples import KNOWN
+from attnviz.ui.shared.examples import KNOWN, LEFT_OUT
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import State
 from attnviz.ui.shared.text import note
@@ -27,7 +27,8 @@ def offers(error: TooLong, source: Source, lines: tuple[str, ...]) -> None:
     with st.container(horizontal=True, gap="small", key="too long"):
         if error.longest:
             shortened = lambda: "\n".join(first(source, line, error.longest) for line in lines)  # noqa: E731
-            _offer(words.FIRST_TOKENS.format(most=error.longest), _with_text, shortened, icon="content_cut")
+            title = words.FIRST_TOKENS.format(most=error.longest)
+            _offer(title, _with_text, shortened, "content_cut", left_out=words.CUT_TOKENS.format(most=error.longest))
         if parts != lines:
             _offer_lines(source, parts, words.SPLIT, words.FIRST_SENTENCES, "call_split", help=words.SPLIT_MEANS)
         if other:
@@ -49,15 +50,26 @@ def _offer_lines(source: Source, lines: tuple[str, ...], every: str, some: str, 
     """A button for these lines or, where a batch takes fewer, for the first of them; none if a line is too long."""
     taken = lines[: cache.MOST_SENTENCES]
     if _reads(source, taken):
-        title = every if taken == lines else some.format(most=len(taken))
-        _offer(title, _with_text, lambda: "\n".join(taken), icon, **options)
+        most = len(taken)
+        left_out = "" if taken == lines else words.CUT_LINES.format(most=most, all=len(lines))
+        title = some.format(most=most) if left_out else every
+        _offer(title, _with_text, lambda: "\n".join(taken), icon, left_out=left_out, **options)
 
 
-def _offer(title: str, step: Callable[[State, str], State], value: Callable[[], str], icon: str, **options) -> None:
-    """A button for one step; its value is worked out when it is pressed."""
+def _offer(
+    title: str,
+    step: Callable[[State, str], State],
+    value: Callable[[], str],
+    icon: str,
+    *,
+    left_out: str = "",
+    **options,
+) -> None:
+    """A button for one step; its value is worked out when it is pressed, and it is said what is `left_out` then."""
 
     def act() -> None:
         state.change(step, value())
+        state.put(LEFT_OUT, left_out)
 
     st.button(title, key=f"offer {icon}", icon=f":material/{icon}:", on_click=act, **options)
 

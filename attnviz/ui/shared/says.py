@@ -192,7 +192,7 @@ KEYS = {
 """The figures of what a model says, and what each is called on the page."""
 
 STEPS, NEXT, OUTPUT, BLANKS, BLANK, LABELS, ALIKE = KEYS
-EFFECT = choice("effect", tuple(KEYS), of="model")
+EFFECT = choice("effect", tuple(KEYS), of="model tab")
 
 
 def panel(at: Look) -> dict[str, tuple[Figure, str]]:

@@ -11,7 +11,7 @@ from attnviz.core.display import shown, without_surrogates
 from attnviz.ui.shared import words
 
 STYLE = Path(__file__).with_name("style.css")
-GLOSSARY = {"terms": words.TERMS, "names": words.ALSO_CALLED, "shortcuts": words.SHORTCUTS}
+GLOSSARY = {"terms": words.TERMS, "names": words.ALSO_CALLED, "shortcuts": words.SHORTCUTS, "touch": words.TOUCH}
 WORDS = f"""window.attnvizGlossaryWords = {json.dumps(GLOSSARY)};
 window.attnvizSays = (name, of = {{}}) =>
   ({json.dumps(words.IN_BROWSER)})[name].replace(/{{(\\w+)}}/g, (_, field) => of[field]);"""

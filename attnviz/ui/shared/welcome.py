@@ -1,12 +1,14 @@
 """What a first visit begins with: what the app is for, and three cards, each a state with one question about it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from attnviz.ui.shared import history, pages, state, words
+from attnviz.core.edits import Site
+from attnviz.sources.base import Source
+from attnviz.ui.shared import edits, history, look, pages, state, words
 from attnviz.ui.shared.examples import TEXT as TYPED
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import Link, Setting, State, kept, read
@@ -74,6 +76,51 @@ CARDS = {
     ),
 }
 
+
+@dataclass(frozen=True)
+class Here:
+    """What a card does with a text of one's own: a step, whether what it did still stands, and what is asked then."""
+
+    step: Callable[[State, Source], State]
+    stands: Callable[[State], bool]
+    question: str
+    frame: Callable[[Source], str]
+
+
+def _looked_at(source: Source) -> tuple[Site, int]:
+    """The attention call and the head on the screen; of all heads combined the first."""
+    site = state.one_of(look.SITE, source.sites, look.opening_site(source))
+    return site, state.one_of(look.SHOW, range(source.num_heads), look.opening_head(source))
+
+
+def _without_future(now: State, source: Source) -> State:
+    """Where it is seen: at a part of the model that saw the future."""
+    site, head = _looked_at(source)
+    seen = site if site.kind == "encoder" else next(one for one in source.sites if one.kind == "encoder")
+    return edits.without_future(now.put(look.SITE, seen).put(look.SHOW, head))
+
+
+def _head_off(now: State, source: Source) -> State:
+    site, head = _looked_at(source)
+    return now.put(look.SITE, site).put(look.SHOW, head).put(edits.OFF, now[edits.OFF] | {(site, head)})
+
+
+HERE = {
+    words.READ_A_MAP: Here(
+        lambda now, _: now.without("tab"), lambda _: True, words.READ_HERE, lambda _: ".st-key-picture-head"
+    ),
+    words.HIDE_THE_FUTURE: Here(
+        _without_future, edits.hides_future, words.FUTURE_HERE, lambda _: CARDS[words.HIDE_THE_FUTURE].frame
+    ),
+    words.SWITCH_OFF: Here(
+        _head_off,
+        lambda now: bool(now[edits.OFF]),
+        words.OFF_HERE,
+        lambda source: CARDS[words.SWITCH_OFF].frame.replace("first-child", f"nth-child({_looked_at(source)[1] + 1})"),
+    ),
+}
+PRESSED = kept("card on own text", "", of="text model")
+"""The card that was pressed last beside a text of one's own."""
 WELCOME = kept("welcome", "")
 """What stands there: the claim, the name of a card, or "" for nothing."""
 REPLACED = kept("welcome replaced", "")
@@ -89,30 +136,59 @@ def arrive(settings: Mapping[str, Setting]) -> None:
         state.put(WELCOME, CLAIM)
 
 
-def cards(settings: Mapping[str, Setting]) -> None:
+def cards(settings: Mapping[str, Setting], source: Source | None) -> None:
     """The claim or the question of the chosen card, and the cards; nothing once they are closed.
 
-    Nor beside a model or a text of one's own, which a card would replace.
+    Beside a model or a text of one's own a card does what it is about with that, where the model lets it.
+
+    Args:
+        source: the model, if there is anything to look at.
     """
-    shown, now = state.get(WELCOME), state.now().link()
-    if not shown or not any(one.is_of(now) for one in CARDS.values()):
+    shown, now = state.get(WELCOME), state.now()
+    own = not any(one.is_of(now.link()) for one in CARDS.values())
+    if not shown or (own and (source is None or source.read_only or source.alone)):
         return
-    card, changes = CARDS.get(shown), [name for name, one in settings.items() if "edits" in one.of.split()]
-    says = card.says(now, changes) if card else CLAIM
-    card = card if card and says == card.question else None
+    chosen, says, frame = _on_own_text(now, source) if own else _on_its_own(now, settings)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
-        undo = words.UNDO_CARD.format(what=state.get(REPLACED)) if card and state.get(REPLACED) else ""
-        framed = f"<style>{card.frame} {{{FRAMED}}}</style>" if card else ""
-        st.html(f'<div class="guide"><p>{plain(says)}{undo}</p>{framed}</div>')
+        undo = words.UNDO_CARD.format(what=state.get(REPLACED)) if frame and not own and state.get(REPLACED) else ""
+        framed = f"<style>{frame} {{{FRAMED}}}</style>" if frame else ""
+        css = "guide" if frame or not own else "guide quiet"
+        st.html(f'<div class="{css}"><p>{plain(says)}{undo}</p>{framed}</div>')
         for name, one in CARDS.items():
-            look = {"icon": f":material/{one.icon}:", "type": "primary" if one is card else "secondary"}
-            if st.button(name, key=f"card {name}", on_click=_open, args=(name, settings), **look):
+            act = (_try, (name, source)) if own and _can(name, source) else (_open, (name, settings))
+            drawn = {"icon": f":material/{one.icon}:", "type": "primary" if name == chosen else "secondary"}
+            if st.button(name, key=f"card {name}", on_click=act[0], args=act[1], **drawn):
                 _to_the_first_page()
         school = {"icon": ":material/school:", "type": "tertiary"}
         if st.button(words.LEARN, key="card Learn", **school):
             pages.go_to("Learn")
         close = {"icon": ":material/close:", "type": "tertiary", "help": words.CLOSE}
         st.button(words.CLOSE, key="icon close welcome", on_click=state.put, args=(WELCOME, ""), **close)
+
+
+def _on_its_own(now: State, settings: Mapping[str, Setting]) -> tuple[str, str, str]:
+    """The card that is chosen, what is said, and what is framed; the claim and nothing else where none is."""
+    changes = [name for name, one in settings.items() if "edits" in one.of.split()]
+    card = CARDS.get(now[WELCOME])
+    says = card.says(now.link(), changes) if card else CLAIM
+    return (now[WELCOME], says, card.frame) if card and says == card.question else ("", says, "")
+
+
+def _on_own_text(now: State, source: Source) -> tuple[str, str, str]:
+    """The same beside a text of one's own."""
+    card = HERE.get(now[PRESSED])
+    if card is None or not card.stands(now):
+        return "", words.TRY_HERE, ""
+    return now[PRESSED], card.question, card.frame(source)
+
+
+def _can(name: str, source: Source) -> bool:
+    """Whether there is anything to hide: a model that writes word by word hides the future by itself."""
+    return name != words.HIDE_THE_FUTURE or any(site.kind == "encoder" for site in source.sites)
+
+
+def _try(name: str, source: Source) -> None:
+    state.change(lambda now: HERE[name].step(now, source).put(PRESSED, name))
 
 
 def _open(name: str, settings: Mapping[str, Setting]) -> None:

@@ -65,6 +65,8 @@ OPENED_FILE, OWN_MODEL = "A file that you opened: one run, with its text.", "You
 
 FIRST_TOKENS = "Use the first {most:,} tokens"
 SPLIT, SPLIT_MEANS = "Split into sentences", "Each sentence becomes a line of its own."
+CUT_TOKENS = "Only the first {most:,} tokens are used. Undo brings back the rest."
+CUT_LINES = "Only the first {most} of {all:,} lines are used. Undo brings back the rest."
 FIRST_SENTENCES, FIRST_LINES = "Use the first {most} sentences", "Use the first {most} lines"
 SWITCH_TO = "Switch to '{model}', which reads it"
 JOIN, JOIN_MEANS = "Read all lines as one text", "Each line break becomes a blank."
@@ -291,6 +293,12 @@ NOTHING_HIDDEN = "Nothing is hidden now, and the translation is as before."
 GIVEN = "Anna and Tom went to the park. Anna gave the ball to"
 ASK_HEAD = "In this text head 0 is off. Who gets the ball now, and who got it before? Switch it on again."
 HEAD_ON = "Head 0 is on again, and Tom gets the ball as before."
+TRY_HERE = "Try it on this text:"
+READ_HERE = "Each row is a word that looks. The outlined cell is read in words: click another one to read that."
+FUTURE_HERE = "Each word now sees only itself and the words before it. What changes? Undo takes it back."
+OFF_HERE = "This head is off now. What changes? Its eye switches it on again."
+OPENED = (BECAUSE, TIRED, GIVEN)
+"""Texts that nobody typed."""
 UNDO_CARD = ' <button class="undo-card" title="Opened: {what}.">Back to my text</button>'
 OPENED_MODEL, OPENED_TEXT = "model {model}", "another text"
 
@@ -321,6 +329,8 @@ IN_BROWSER = {
     "glossary": "Keyboard and words",
     "words": "Words",
     "keyboard": "Keyboard",
+    "touch": "On this screen",
+    "first screen": "Open the first screen again",
 }
 TERMS = {
     "query": "A token that looks: one row of the map. Its weights sum to 1.",
@@ -367,6 +377,14 @@ ALSO_CALLED = {
     "attention rollout": "rollout",
 }
 """Other names of terms, under which a page may speak of them."""
+TOUCH = (
+    ("Tap a cell", "read its weight in words"),
+    ("Tap a small map", "see that head large"),
+    ("Tap an eye", "switch that head off or on"),
+    ("Controls", "choose the model, hide the future, change the view"),
+    ("At the top", "copy a link, undo, redo, export"),
+)
+"""What a finger does, and where things are on a phone."""
 SHORTCUTS = (
     ("Enter", "apply the text"),
     ("Shift Enter", "another line in the text"),

@@ -26,7 +26,7 @@ from attnviz.words import quoted_token
 
 D_KS = (1, 4, 16, 64, 256, 1024)
 D_K = tuple(2**i for i in range(11))
-PART = choice("part", words.TABS, words.TABS[0])
+PART = choice("part", words.TABS, words.TABS[0], "tab")
 DK = choice("dk", {one: str(one) for one in D_K})
 
 MOST_NUMBERS = 3

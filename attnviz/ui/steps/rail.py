@@ -18,7 +18,7 @@ from attnviz.ui.steps.walked import Walk
 from attnviz.walk import KEYS, Matrix, Stage
 from attnviz.walk.stages import typeset
 
-STAGE = choice("stage", KEYS)
+STAGE = choice("stage", KEYS, of="tab")
 PROJECTION = kept("projection", "Q")
 
 
