@@ -7,7 +7,7 @@ import numpy as np
 from attnviz.charts import axes
 from attnviz.charts.frame import Frame, box, text_width, words
 from attnviz.charts.size import Size
-from attnviz.charts.theme import TEXT_SIZE, WORD_CHARACTER, Theme
+from attnviz.charts.theme import CHARACTER, TEXT_SIZE, WORD_CHARACTER, Theme
 from attnviz.core.amounts import written
 from attnviz.core.display import shown
 
@@ -28,24 +28,41 @@ NEXT = "each row: where it looks to predict the next word"
 NEXT_OF = "row {token}: where it looks to predict {word}"
 IN_PLACE = "right: the word predicted in place of a blank"
 """What is said over a map whose rows predict; short enough for one line on a phone."""
+CHANGED = "new"
+"""What an underlined word is, at the end of the words: no wider than their caption, so that nothing moves."""
 
 
-def predictions(predicted: Sequence[str], size: Size, colors: Theme, chosen: int | None = None) -> Frame:
+def predictions(
+    predicted: Sequence[str],
+    size: Size,
+    colors: Theme,
+    chosen: int | None = None,
+    changed: frozenset[int] = frozenset(),
+) -> Frame:
     """The word that each row predicts, (queries,); an empty one is left out, and the caption where all are empty.
 
     Args:
         chosen: the row whose word stands out.
+        changed: the rows whose words are underlined.
     """
     x, step = size.width + GAP, size.tile * size.every
     places = [i for i in range(0, len(predicted), step) if predicted[i]]
     marked = {place: colors.accent for place in places if chosen is not None and place <= chosen < place + size.tile}
+    said = {i: words(x, _middle(i, size), f"▸ {shown(predicted[i], axes.LONGEST_LABEL)}", colors.text) for i in places}
+    legend = [words(x, size.height + TEXT_SIZE, CHANGED, colors.quiet)] if changed & said.keys() else []
+    ends = [(word, 2 * CHARACTER, text_width(word["text"])) for i, word in said.items() if i in changed]
+    ends += [(word, 0.0, text_width(CHANGED, WORD_CHARACTER)) for word in legend]
     return Frame(
-        words=(words(x, CAPTION, "predicts", colors.quiet),) if any(predicted) else (),
-        tokens=tuple(
-            words(x, _middle(i, size), f"▸ {shown(predicted[i], axes.LONGEST_LABEL)}", marked.get(i, colors.text))
-            for i in places
-        ),
+        words=(*([words(x, CAPTION, "predicts", colors.quiet)] if any(predicted) else []), *legend),
+        tokens=tuple(word | {"color": marked.get(i, colors.text)} for i, word in said.items()),
+        boxes=tuple(_underline(*end) for end in ends),
     )
+
+
+def _underline(word: dict, begin: float, end: float) -> dict:
+    """A line under a word, from so many pixels of it to so many."""
+    x, y = word["x"], word["y"] + TEXT_SIZE / 2 + 0.5
+    return box(x + begin, y, x + end, y + 1, fill=word["color"], width=0)
 
 
 def sums(values: Sequence[float], beside: Frame, size: Size, colors: Theme, *, partial: bool = False) -> Frame:

@@ -69,7 +69,8 @@ def _head(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record, head = _record(options, source, texts), values.head(options, source)
     drawn, site = {"view": values.view(options)} | _drawn(options, record), values.site(options, source)
     drawn |= values.selected(options, *map(len, record.tokens(site, sentence=drawn["sentence"])))
-    return write(forms.figure(options, record, site, head, drawn), options)
+    before = _before(options, source, texts) if options.before else None
+    return write(forms.figure(options, record, site, head, drawn, before), options)
 
 
 def _heads(options: Namespace, source: Source, texts: list[str]) -> list[str]:

@@ -19,6 +19,7 @@ ONLY = {
     "token": ("--token", ("lines", "text")),
     "to": ("--to", ("lines", "text")),
     "row_sums": ("--row-sums", ("map",)),
+    "before": ("--before", ("map",)),
     "queries": ("--queries", ("map",)),
     "keys": ("--keys", ("map",)),
     "domain": ("--domain", ("map", "text")),
@@ -34,12 +35,18 @@ def add(command: argparse.ArgumentParser) -> None:
     form.add_argument("--least", type=float, metavar="W", help="the weight from which on there are lines (strongest)")
     form.add_argument("--token", type=int, metavar="N", help="the attention from this token alone, counted from 0")
     form.add_argument("--to", action="store_true", help="the attention to the token instead")
+    form.add_argument("--before", action="store_true", help="underline words that are predicted since the change alone")
     for side, what in (("queries", "rows"), ("keys", "columns")):
         form.add_argument(f"--{side}", type=_span, metavar="A-B", help=f"zoom in: the {what} A to B, counted from 0")
 
 
-def figure(options: Namespace, record: "Record", site: "Site", head: int | str, drawn: dict) -> "Figure":
+def figure(
+    options: Namespace, record: "Record", site: "Site", head: int | str, drawn: dict, before: "Record | None" = None
+) -> "Figure":
     """The head as it was asked for.
+
+    Args:
+        before: the run without changes, if it was asked for.
 
     Raises:
         InputError: if there is no such form, or an option is of another one.
@@ -51,7 +58,7 @@ def figure(options: Namespace, record: "Record", site: "Site", head: int | str, 
     if form not in FORMS:
         raise InputError(f"A head is not shown as {quoted(form)}. There are: {', '.join(FORMS)}.")
     plain = {"beside": (), "least": None, "token": None, "to": False, "row_sums": False, "domain": "adapts"}
-    plain |= {"queries": None, "keys": None}
+    plain |= {"before": False, "queries": None, "keys": None}
     for name, (flag, forms) in ONLY.items():
         if getattr(options, name) != plain[name] and form not in forms:
             raise InputError(f"{flag} is for --as {' and --as '.join(forms)}, not for --as {form}.")
@@ -61,7 +68,8 @@ def figure(options: Namespace, record: "Record", site: "Site", head: int | str, 
         _check_seen(options, record, site, drawn)
     if form == "map":
         drawn |= _zoomed(options, record, site, drawn["sentence"])
-        return figures.head(record, site, head, domain=options.domain, row_sums=options.row_sums, **drawn)
+        asked = {"domain": options.domain, "row_sums": options.row_sums, "before": before}
+        return figures.head(record, site, head, **asked, **drawn)
     if form == "distance":
         return figures.distance(record, site, head, **{name: drawn[name] for name in ("sentence", "dark")})
     side = SIDES[options.to]

@@ -28,7 +28,7 @@ class Format:
 FORMATS = {
     "png": Format("png", "image/png", "a picture for slides and messages"),
     "svg": Format("svg", "image/svg+xml", "a picture sharp at any size, to edit"),
-    "pdf": Format("pdf", "application/pdf", "a picture for a paper"),
+    "pdf": Format("pdf", "application/pdf", "a picture sharp at any size, to print"),
     "html": Format("html", "text/html", "a page with each number on hover"),
     "json": Format("json", "application/json", "Vega-Lite, for other programs"),
     "csv": Format("csv", "text/csv", "the numbers for a spreadsheet"),

@@ -4,7 +4,7 @@ from typing import Unpack
 
 import numpy as np
 
-from attnviz import metrics, tables, words
+from attnviz import metrics, tables, views, words
 from attnviz.charts import ends
 from attnviz.charts.axes import bands, edges
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, Domain, colored, domain_of
@@ -21,18 +21,22 @@ from attnviz.metrics import EMPTY, Cells
 from attnviz.views import Seen
 
 
-def head(record: Record, site: Site, head: int | str, **shown: Unpack[Shown]) -> Figure:
+def head(
+    record: Record, site: Site, head: int | str, *, before: Record | None = None, **shown: Unpack[Shown]
+) -> Figure:
     """The map of one head, or of all heads combined by a name of `metrics.AGGREGATIONS`.
 
-    A click selects a cell under the name "cell" with the fields query, key and rev.
+    A click selects a cell under the name "cell" with the fields query, key and rev. With a run `before` a change the
+    words that rows now predict instead of others are underlined.
     """
     seen, style = see(record, site, **shown)
+    changed = _changed(seen, before)
     what = f"head-{head}" if isinstance(head, int) else f"heads-{head}"
     return Figure(
         name=stem(record, site, what, sentence=seen.sentence, view=seen.view),
         title=titled(" · ".join(filter(None, [title_of(seen, head), seen.window])), record),
         style=style,
-        draw=lambda style: drawing_of(seen, head, style),
+        draw=lambda style: drawing_of(seen, head, style, changed),
         describe=lambda: words.head(seen, head),
         tabulate=lambda: tables.weights_table(seen, head),
         collect=lambda: arrays_of(seen, head),
@@ -67,8 +71,19 @@ def wide(record: Record, site: Site, **shown: Unpack[Shown]) -> float:
     return ends.after(beside, size) - ends.GAP - labels
 
 
-def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:
-    """The weights of a head as a map."""
+def _changed(seen: Seen, before: Record | None) -> frozenset[int]:
+    """The rows that predict another word than before the change; none where other tokens were read."""
+    if before is None or seen.predicted is None:
+        return frozenset()
+    if before.read[seen.sentence].tokens != seen.record.read[seen.sentence].tokens:
+        return frozenset()
+    window = {"sentence": seen.sentence, "view": seen.view, "rows": seen.rows, "columns": seen.columns}
+    pairs = zip(views.see(before, seen.site, **window).predicted or (), seen.predicted, strict=True)
+    return frozenset(i for i, (then, now) in enumerate(pairs) if then != now)
+
+
+def drawing_of(seen: Seen, head: int | str, style: Style, changed: frozenset[int] = frozenset()) -> Map:
+    """The weights of a head as a map; `changed` are the rows whose predicted words are underlined."""
     size = size_within(seen.queries, seen.keys, style, lambda size: _at_ends(seen, head, size, style))
     found = seen.cells([head], size.tile)[0]
     scale = domain_of(style.domain, seen, found)
@@ -90,7 +105,7 @@ def drawing_of(seen: Seen, head: int | str, style: Style) -> Map:
         numbers={"weight": (found.weights, ".4f")} | scores,
         offsets=_offsets(found),
         predicted=seen.predicted or (),
-        ends=_at_ends(seen, head, size, style),
+        ends=_at_ends(seen, head, size, style, changed),
     )
 
 
@@ -145,12 +160,12 @@ def _state(case: int, rule: State | None, policy: str) -> State:
     return State(says, ground, "hatch", rule.reason, legend=rule.says)
 
 
-def _at_ends(seen: Seen, head: int | str, size: Size, style: Style) -> Frame:
+def _at_ends(seen: Seen, head: int | str, size: Size, style: Style, changed: frozenset[int] = frozenset()) -> Frame:
     """What rows predict, if they do; their sums, if asked for; which have no key left, and what they got instead."""
     beside, colors = Frame(), style.colors
     if seen.predicted is not None:
         chosen = None if style.selected is None else seen.queries.at(style.selected[0])
-        beside += ends.predictions(seen.predicted, size, colors, chosen)
+        beside += ends.predictions(seen.predicted, size, colors, chosen, changed)
     if style.row_sums:
         beside += ends.sums(seen.row_sums(head).tolist(), beside, size, colors, partial=seen.partial)
     return beside + ends.empty_rows(seen.empty(head), POLICIES[seen.step.scoring.empty_rows], beside, size, colors)

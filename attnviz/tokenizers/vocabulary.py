@@ -14,9 +14,9 @@ from attnviz.tokenizers.base import SPECIAL
 from attnviz.tokenizers.words import spans
 
 UNK = "<unk>"
-UNKNOWN = "?"
+UNKNOWN = "(?)"
 """Stands behind a typed word that is read as `UNK`."""
-NEAREST, ALIKE = 3, 0.75
+NEAREST, ALIKE = 3, 0.8
 """Suggestions for an unknown word at most, and the least likeness of their spelling."""
 
 _ELISION = ("'", "’")
@@ -44,7 +44,7 @@ class Vocabulary:
         return len(self.names)
 
     def encode(self, text: str) -> tuple[Token, ...]:
-        """The tokens of a text; an unknown word ends with a question mark."""
+        """The tokens of a text; an unknown word is marked."""
         return tuple(self._known(text[start:end], start, end) for start, end in spans(text))
 
     def unknown(self, text: str) -> tuple[str, ...]:

@@ -9,11 +9,11 @@ import pytest
 from examples import some
 from pictures import HOSTILE, SITE, data, draw, drawing, heatmap, num_colors, record_of, without_data
 
-from attnviz import figures
+from attnviz import api, figures
 from attnviz.charts import frame, theme
 from attnviz.charts.pixels import color_at
 from attnviz.charts.size import THINNEST
-from attnviz.core.edits import Edits
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Padding, Painted, Prefix, Subsequent, Window
 
@@ -55,6 +55,24 @@ def test_a_label_on_a_screen_selects_the_strongest_cell_of_its_token(count):
     assert cells[count:] == [(int(weights[:, j].argmax()), j) for j in range(count)]
     assert max(found["x2"][:count]) < 0 > max(found["y2"][count:])
     assert "labels" not in figure.chart.to_dict()["datasets"]
+
+
+def test_words_that_rows_predict_since_a_change_are_underlined():
+    """Those and no others; without a change, or where all are as before, nothing is said of it."""
+    text, last = "Anna and Tom went to the park. Anna gave the ball to", Site("decoder", 1)
+    before, after = (api.analyze(text, "story", edits) for edits in (Edits(), Edits(heads_off={(last, 0)})))
+    words = [record.predicted(last) for record in (before, after)]
+
+    chart, plain = figures.head(after, last, 0, before=before).chart, figures.head(after, last, 0).chart
+    lines = [row for row in data(chart, "boxes") if row not in data(plain, "boxes")]
+    size = chart.to_dict()["height"] / len(words[0])
+
+    assert [int(row["y"] / size) for row in lines[:-1]] == [
+        i for i, (a, b) in enumerate(zip(*words, strict=True)) if a != b
+    ]
+    assert texts(chart, "words").count("new") == 1 + texts(plain, "words").count("new")
+    same = figures.head(before, last, 0, before=before).chart, figures.head(before, last, 0).chart
+    assert data(same[0], "boxes") == data(same[1], "boxes")
 
 
 def test_axes_say_who_looks_and_who_is_looked_at(cat):

@@ -39,6 +39,7 @@ def shown(edits: int) -> list[figures.Figure]:
     one = record(edits)
     return [
         figures.head(one, D1, 1, dark=True, focused=None, domain="shared", row_sums=True, selected=(2, 1)),
+        figures.head(one, D1, 0, before=record() if edits else None),
         figures.distance(one, D1, 1),
         figures.heads(one, D0, view=View(words=True)),
         figures.lines(one, D1, (0, 1), least=0.1, pins=frozenset({("query", 2)})),

@@ -136,6 +136,7 @@ def figure(form: str, at: Look, shown: dict) -> Figure:
         make = figures.patches if form == "picture" else figures.text_strip
         return cache.drawn(make, at.record, at.site, at.head, **asked, **drawn)
     drawn["selected"] = pictures.told(at, shown["view"], **part)
+    drawn |= {"before": at.before} if at.before is not None else {}
     return cache.drawn(figures.head, at.record, at.site, at.head, **drawn | shown | cost | {"zooms": True})
 
 

@@ -195,6 +195,7 @@ def _head(arguments: tuple, asked: dict, form: str = "map") -> list[str]:
     words += ["--beside", ",".join(map(str, beside))] if beside else []
     words += ["--least", str(asked.pop("least"))] if "least" in asked else []
     words += ["--row-sums"] if asked.pop("row_sums", False) else []
+    words += ["--before"] if asked.pop("before", None) else []
     for name, flag in (("rows", "--queries"), ("columns", "--keys")):
         if span := asked.pop(name, None):
             words += [flag, f"{span.start}-{span.stop - 1}"]

@@ -16,7 +16,7 @@ from attnviz.ui.shared import cache, pictures, state, words
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import plain, quiet
+from attnviz.ui.shared.text import block, plain, quiet
 from attnviz.words import turned
 
 MOST_SAME = 4
@@ -200,7 +200,12 @@ def panel(at: Look) -> dict[str, tuple[Figure, str]]:
     if at.source.alone and at.before is not None:
         quiet(words.FILE_ALONE)
         return {}
-    effect = one_of(choices(at.record, at.sentence), words.PREDICTION)
+    options = choices(at.record, at.sentence)
+    if at.before is None and len(options) > 1:
+        options.remove(OUTPUT)  # which has not moved
+        if len(options) == 1:
+            block("", "choice")  # with a change it stands here: what is below does not move
+    effect = one_of(options, words.PREDICTION)
     if effect == OUTPUT and at.before is None:
         if at.record.provenance != "random":
             fixed = at.record.read_only or at.source.alone
