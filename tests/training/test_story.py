@@ -73,7 +73,7 @@ def test_a_finding_is_told_of_the_head_that_does_it(found):
     stated = card("story")
     for kind, clause in (
         ("verb", "a verb comes next"),
-        ("pronoun", "he, she, it or they comes"),
+        ("pronoun", "he, she, it or they may come next, also after a full stop"),
         ("name", "second of two names"),
     ):
         layer, head = found.needed(kind, 1)
@@ -134,6 +134,20 @@ def test_articles_are_looked_from_at_their_own_row():
     for case in evidence._articles(measure.cases("verb", 50)):
         assert case.story.words[case.test.at - 1] == "the"
         assert case.test.source == (case.test.at - 2,)
+
+
+def test_full_stops_and_clauses_are_looked_from_at_their_own_row():
+    """The row of a full stop has read it; the row that predicts the verb of "that the queen wants" has read "queen"."""
+    for case in evidence._stops(measure.cases("pronoun", 50)):
+        assert case.story.words[case.test.at - 1] == "."
+        assert "." not in case.story.words[case.test.source[-1] : case.test.at - 1]
+    clauses = evidence._clauses(measure.cases("verb", 50))
+
+    assert clauses
+    for case in clauses:
+        that = case.test.source[0]
+        assert case.story.words[that] == "that"
+        assert case.test.at - 1 > that
 
 
 def test_the_second_name_is_found_whichever_comes_again():

@@ -35,8 +35,9 @@ def test_from_agreement_to_ten_examples_in_three_clicks(monkeypatch):
     app = opened(atlas_page, model="story", site="d0", show="0")
     app.button(key="find 0").click().run()
 
-    assert "Which head looks back at the subject where a verb comes next?" in [one.label for one in app.button]
-    assert "Head 1 of decoder layer 1 looks back at the subject where a verb comes next." in html(app)
+    does = 'looks back at the subject where a verb comes next, or at the "that" of its clause'
+    assert f"Which head {does}?" in [one.label for one in app.button]
+    assert f"Head 1 of decoder layer 1 {does}." in html(app).replace("&quot;", '"')
     assert [one.icon for one in app.button if (one.key or "").startswith("find")] == [CHECKED, ASKED, ASKED, ASKED]
     assert len(examples(app)) == 10
     examples(app)[2].click().run()

@@ -1,7 +1,7 @@
 """What is measured of the shipped story model: how much is right, with heads off too, and where the heads look."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from attnviz.core.edits import Edits, Site
@@ -27,6 +27,8 @@ class Measured:
         silent: with every head of the last layer off.
         looks: where each head looks from the row that predicts the tested word.
         own: where it looks from the row of the tested word itself.
+        stop: where it looks from the first full stop after the subject, in `stops` stories.
+        clause: where it looks towards "that", from the row that predicts the verb of its clause, in `clauses` stories.
         behind: how often and how strongly each head looks at the word just before, from "the", in `articles` stories.
         second: where it looks from the row that predicts a name, towards the second of the two names.
         pairs: what pairs of words get right; `majority`, what the commonest word gets right.
@@ -39,6 +41,10 @@ class Measured:
     silent: dict[str, float]
     looks: dict[str, dict[Head, Look]]
     own: dict[str, dict[Head, Look]]
+    stop: dict[Head, Look]
+    stops: int
+    clause: dict[Head, Look]
+    clauses: int
     behind: dict[Head, Look]
     articles: int
     second: dict[Head, Look]
@@ -64,7 +70,7 @@ def look(model: LanguageModel, number: int, told: int = 20_000) -> Measured:
     last = [head for head in heads if head[0] == config.num_layers - 1]
     pairs, held = Bigrams(told), list(islice(stories(random.Random(measure.HELD_OUT), held_out=True), number))
 
-    articles = _articles(tested["verb"])
+    articles, stops, clauses = _articles(tested["verb"]), _stops(tested["pronoun"]), _clauses(tested["verb"])
 
     def right(kind: str, *without: Head) -> float:
         return measure.correct(model, tested[kind], off(*without))
@@ -76,6 +82,10 @@ def look(model: LanguageModel, number: int, told: int = 20_000) -> Measured:
         silent={kind: right(kind, *last) for kind in KINDS},
         looks={kind: measure.looks(model, tested[kind]) for kind in KINDS},
         own={kind: measure.looks(model, tested[kind], after=1) for kind in KINDS},
+        stop=measure.looks(model, stops),
+        stops=len(stops),
+        clause=measure.looks(model, clauses),
+        clauses=len(clauses),
         behind=measure.looks(model, articles),
         articles=len(articles),
         second=measure.looks(model, [_second(case) for case in tested["name"]]),
@@ -92,6 +102,26 @@ def _articles(tested: list[Case]) -> list[Case]:
         words, test = case.story.words, case.test
         articles = [at for at in range(test.source[-1] + 2, test.at) if words[at] == "the"]
         found += [measure.at(case, row=at + 1, source=at - 1) for at in articles[:1]]
+    return found
+
+
+def _stops(tested: list[Case]) -> list[Case]:
+    """The row of the first full stop after each subject, for which a pronoun may stand next."""
+    found = []
+    for case in tested:
+        words, test = case.story.words, case.test
+        stops = [at for at in range(test.source[-1], len(words)) if words[at] == "."]
+        found += [Case(case.story, replace(test, at=at + 1)) for at in stops[:1]]
+    return found
+
+
+def _clauses(tested: list[Case]) -> list[Case]:
+    """Of subjects with a clause ("the hats that the queen wants") the row that predicts its verb, towards "that"."""
+    found = []
+    for case in tested:
+        words, test = case.story.words, case.test
+        that = test.source[-1] + 1
+        found += [measure.at(case, row=test.at - 1, source=that)] * (words[that] == "that")
     return found
 
 

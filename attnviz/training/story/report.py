@@ -92,12 +92,18 @@ def _findings(found: Measured, last: int) -> list[dict[str, Any]]:
     verb, pronoun, name = (found.needed(kind, last) for kind in ("verb", "pronoun", "name"))
     marker = found.needed("verb", 0)
     told = (
-        ("verb", verb, "back at the subject where a verb comes next", _agreement, found.looks["verb"]),
+        (
+            "verb",
+            verb,
+            'back at the subject where a verb comes next, or at the "that" of its clause',
+            _agreement,
+            found.looks["verb"],
+        ),
         ("name", name, "at the second of two names where one of them comes again", _repeated, found.second),
         (
             "pronoun",
             pronoun,
-            "back at the subject where he, she, it or they comes next",
+            "back at the subject where he, she, it or they may come next, also after a full stop",
             _reference,
             found.looks["pronoun"],
         ),
@@ -133,23 +139,27 @@ def _fallen(found: Measured, kind: str, head: Head) -> str:
 
 
 def _agreement(found: Measured, head: Head) -> str:
-    look, own = found.looks["verb"][head], found.own["pronoun"][head]
+    look, own, clause = found.looks["verb"][head], found.own["pronoun"][head], found.clause[head]
     return (
         f"In {found.tested:,} held-out stories where the noun just before the verb has the other number, its strongest"
         f" weight is on the subject's noun in {look.share:.1%} ({_others(found, 'verb', head)}), with a mean weight of"
         f" {look.weight:.2f}. {_fallen(found, 'verb', head)}; a guess gets 50% (either form by chance) or"
-        f" {found.pairs['verb']:.1%} (from the word before alone). From a tested pronoun itself it looks most at what"
+        f' {found.pairs["verb"]:.1%} (from the word before alone). Within a clause, as in "the hats that the queen'
+        f' wants", it looks most at "that" where the verb comes next in {clause.share:.1%} of {found.clauses:,}'
+        f" stories, with a mean weight of {clause.weight:.2f}. From a tested pronoun itself it looks most at what"
         f" the pronoun stands for in {own.share:.1%}."
     )
 
 
 def _reference(found: Measured, head: Head) -> str:
-    look = found.looks["pronoun"][head]
+    look, stop = found.looks["pronoun"][head], found.stop[head]
     return (
         f"In {found.tested:,} held-out stories where the noun just before asks for another pronoun, its strongest"
         f" weight is on the subject in {look.share:.1%} ({_others(found, 'pronoun', head)}), with a mean weight of"
         f" {look.weight:.2f}. {_fallen(found, 'pronoun', head)}; a guess gets {found.majority['pronoun']:.1%}"
-        f" (always the commonest pronoun) or {found.pairs['pronoun']:.1%} (from the word before alone)."
+        f" (always the commonest pronoun) or {found.pairs['pronoun']:.1%} (from the word before alone). From a"
+        f" full stop, after which a pronoun may stand for the subject, its strongest weight is on the subject in"
+        f" {stop.share:.1%} of {found.stops:,} stories, with a mean weight of {stop.weight:.2f}."
     )
 
 
