@@ -99,7 +99,7 @@ def test_what_was_found_stays_on_the_way_to_another_chapter():
     """As what was learned does."""
     app = gallery(found="inverted")
 
-    app = app.button_group(key="chapter").set_value(1).run()
+    app = app.selectbox(key="chapter").set_value(1).run()
 
     assert app.query_params["found"] == "inverted"
 

@@ -83,7 +83,7 @@ def test_a_card_says_what_it_replaced_and_nothing_typed_is_lost():
 
 
 def test_beside_a_text_of_ones_own_a_card_acts_on_that_text():
-    """One press each; what hides the future by itself has its own example, and the text is one Undo away."""
+    """One press each; from a model that hides the future by itself the text is taken to one that does not."""
     app = opened(model=None)
     app.text_area(key="text").set_value("the dog ran").run()
 
@@ -101,11 +101,13 @@ def test_beside_a_text_of_ones_own_a_card_acts_on_that_text():
 
     button(app, "Hide the future").click().run()
 
-    assert app.text_area(key="text").value == welcome.words.TIRED
+    assert (app.query_params["text"], app.query_params["mask"]) == ("the dog ran", "subsequent")
+    assert app.selectbox(key="model").value == "translator"
+    assert welcome.words.FUTURE_ELSEWHERE in html(app)
 
     button(app, "Undo").click().run()
 
-    assert app.query_params["text"] == "the dog ran"
+    assert (app.query_params["text"], app.query_params["model"]) == ("the dog ran", "story")
 
 
 def test_the_future_is_hidden_for_a_text_of_ones_own_in_one_press():

@@ -21,6 +21,8 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, heading, note, plain, quiet, title
 from attnviz.words import quoted
 
+BESIDE = 280
+"""Pixels of a question beside the picture that it is answered in."""
 ALONE = """.stApp :is(.st-key-chapters > :not(.st-key-end-presenting), .st-key-on, .st-key-pages,
 [data-testid="stExpander"]) {display: none;}"""
 """Nothing but the step, for a projector. In the style sheet it would be asked whether that is so at every click."""
@@ -43,19 +45,26 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     phone, at = look.room() is not None, _looked_at(source, lines)
     under = phone or not step.choices  # what is answered in the picture is asked right under it
 
-    def asked() -> None:
-        _asked(step, at)
-        _answered(lesson, step, number)
+    def way_on() -> None:
+        _way_on(lesson, step, number)
 
     with st.container(key="presented" if state.get(PRESENT) else "taught", horizontal=not phone, gap="large"):
         with st.container(width="stretch" if phone else 420, key="told"):
-            _told(step, number)
+            _told(step, number, folded=phone)
             if not under:
-                asked()
-        with st.container(width="stretch", key="shown"):
+                _asked(step)
+            if not phone:  # what comes with an answer stands under the buttons, which stay where they are
+                way_on()
+            if not under:
+                _answered(lesson, step, number, at)
+        with st.container(horizontal=under and not phone, gap="large", key="shown"):
             scenes.draw(step.shows, at)
             if under:
-                asked()
+                with st.container(width="stretch" if phone else BESIDE, key="asked"):
+                    _asked(step)
+                    _answered(lesson, step, number, at)
+            if phone:
+                way_on()
 
 
 def _above(lesson: Lesson, number: int) -> None:
@@ -70,22 +79,17 @@ def _above(lesson: Lesson, number: int) -> None:
 
 
 def _chapters(lesson: Lesson, number: int) -> None:
-    """All steps, of which those that are done have a check mark: by their numbers, on a phone as a list."""
+    """All steps by their titles, of which those that are done have a check mark."""
     done, there = state.get(LEARNED), range(1, len(lesson.steps) + 1)
-
-    def named(one: int) -> str:
-        return f":material/check: {one}" if one in done else str(one)
 
     def titled(one: int) -> str:
         return f"{'✓ ' * (one in done)}{one} · {lesson.steps[one - 1].title}"
 
     options = {"shown": number, "lead": "", "step": lambda now, one: opened(now, lesson, one), "whole_page": True}
-    if look.room():
-        control(st.selectbox, words.CHAPTER, CHAPTER, there, format_func=titled, **options)
-        return
-    control(st.segmented_control, words.CHAPTER, CHAPTER, there, format_func=named, **options)
-    after = words.COMES_NEXT.format(title=titled(number + 1)) if number + 1 in there else ""
-    quiet(words.OF_ALL.format(done=len(done & {*there}), all=len(lesson.steps)) + after)
+    control(st.selectbox, words.CHAPTER, CHAPTER, there, format_func=titled, **options)
+    if not look.room():
+        after = words.COMES_NEXT.format(title=titled(number + 1)) if number + 1 in there else ""
+        quiet(words.OF_ALL.format(done=len(done & {*there}), all=len(lesson.steps)) + after)
 
 
 def _kept() -> None:
@@ -95,12 +99,19 @@ def _kept() -> None:
     block("", "quiet learned", "p", **{f"data-{name}": value for name, value in named.items()})
 
 
-def _told(step: Step, number: int) -> None:
-    """The idea, the words that are new in it, and what to do."""
+def _told(step: Step, number: int, *, folded: bool) -> None:
+    """The idea, the words that are new in it, and what to do.
+
+    Args:
+        folded: whether all but the beginning of the idea is folded, as the picture is what a phone shows.
+    """
     title(f"{number} · {step.title}")
-    st.markdown(step.idea)
-    if step.terms:
-        with st.expander(words.DEFINITIONS.format(names=", ".join(one.name for one in step.terms))):
+    idea, _, more = step.idea.strip().partition("\n\n") if folded else (step.idea, "", "")
+    st.markdown(idea)
+    names = words.DEFINITIONS.format(names=", ".join(one.name for one in step.terms)) if step.terms else ""
+    if more or names:
+        with st.expander(" · ".join(filter(None, (more and words.READ_ON, names)))):
+            st.markdown(more)
             for term in step.terms:
                 source = f" *{term.source}*" if term.source else ""
                 st.markdown(f"**{term.name}**: {term.means}.{source}")
@@ -109,18 +120,22 @@ def _told(step: Step, number: int) -> None:
         st.markdown(step.do)
 
 
-def _asked(step: Step, look_at: Look) -> None:
-    """The question, its choices, and what is to be said of what was done and chosen."""
-    now = state.now()
+def _asked(step: Step) -> None:
+    """The question and its choices."""
     if step.question:
         st.markdown(f"**{step.question}**")
     if step.choices:
         options = {"lead": "", "at": step.title, "selection_mode": "single"}
         control(st.pills, words.YOUR_ANSWER, PICKED, step.choices, **options)
+
+
+def _hints(step: Step, at: Look) -> None:
+    """What is to be said of what was done and chosen, until it is right."""
+    now = state.now()
     if answered(step, now):
         return
     if step.wrong and strayed(step, now):
-        note(_picked(step, look_at) + step.wrong, "notice")
+        note(_picked(step, at) + step.wrong, "notice")
     if picked := now[PICKED]:
         first = words.FIND_MORE.format(more=step.finds - len(now[FOUND])) if step.finds else words.FIRST_TRY
         note(first if picked == step.right else words.NOT_THIS.format(hint=step.hint), "notice")
@@ -135,17 +150,25 @@ def _picked(step: Step, at: Look) -> str:
     return words.PICKED_HEAD.format(head=at.head) if "show" in asked else ""
 
 
-def _answered(lesson: Lesson, step: Step, number: int) -> None:
-    """The answer once it is done, and the way on."""
+def _is_done(step: Step, number: int) -> bool:
+    return number in state.get(LEARNED) or not (step.goal or step.finds)
+
+
+def _answered(lesson: Lesson, step: Step, number: int, at: Look) -> None:
+    """Where to look; the answer once it is done."""
+    _hints(step, at)
     nothing_to_do = not (step.goal or step.finds)
-    done = number in state.get(LEARNED) or nothing_to_do
     if step.answer and (answered(step, state.now()) or nothing_to_do):  # not yet where a chapter is done once more
         st.success(step.answer, icon=":material/check_circle:")
-    if done and number == len(lesson.steps) and lesson.closing:
+    if _is_done(step, number) and number == len(lesson.steps) and lesson.closing:
         _closing(lesson)
+
+
+def _way_on(lesson: Lesson, step: Step, number: int) -> None:
+    """The buttons of a step, and what is for whoever teaches it."""
     with st.container(horizontal=True, gap="small", key="on"):
         if number < len(lesson.steps):
-            _button(words.NEXT, "next", lesson, number + 1, type="primary" if done else "secondary")
+            _button(words.NEXT, "next", lesson, number + 1, type="primary" if _is_done(step, number) else "secondary")
         if number > 1:
             _button(common.BACK, "back", lesson, number - 1, type="tertiary")
         _button(words.AGAIN, "again", lesson, number, type="tertiary")

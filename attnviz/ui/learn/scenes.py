@@ -30,8 +30,8 @@ PEEKING = flag("peeking", False)
 learned = cache.kept(study.learn)
 """How a model learned with a mask or without one, kept."""
 
-HALF, SIDE, LARGE = 240, 300, 460
-"""Pixels of a map: of two beside each other, of one, as a chapter is one screen, and on a projector."""
+HALF, SIDE, ALONE, LARGE = 240, 300, 400, 460
+"""Pixels of a map: of two beside each other, of one, as a chapter is one screen, of one alone, and on a projector."""
 SMALL_MAPS = 340
 """Pixels of the small maps, two in a row."""
 
@@ -53,12 +53,12 @@ def draw(names: tuple[str, ...], at: Look) -> None:
         with st.container(horizontal=not wide, gap="small" if wide else "medium"):
             for name in row:
                 with st.container(width="stretch" if wide else "content", key=f"scene {name}"):
-                    SCENES[name](at)
+                    _map(at, names) if name == "map" else SCENES[name](at)
 
 
-def _map(at: Look) -> None:
-    side = {} if look.room() else {"side": LARGE if state.get(PRESENT) else SIDE}
-    drawn = at.drawn | {"row_sums": True} | side
+def _map(at: Look, names: tuple[str, ...]) -> None:
+    wide = LARGE if state.get(PRESENT) else ALONE if {*names} <= ROOMY else SIDE
+    drawn = at.drawn | {"row_sums": not SUMMED.isdisjoint(names)} | ({} if look.room() else {"side": wide})
     figure = cache.drawn(figures.head, at.record, at.site, at.head, **drawn)
     pictures.picture(figure, "head", select="cell", on_select=look.select)
     if at.cell is None:  # a sentence about another row would answer another question
@@ -171,8 +171,10 @@ def _answers(at: Look) -> None:
 WIDE = ("training step", "query", "row", "future", "scores", "d_k", "positions", "peeking", "bugs")
 """Scenes that nothing stands beside."""
 
+ROOMY, SUMMED = {"map", "future", "positions"}, {"future", "scores"}
+"""Scenes beside which a map can be large: itself, and switches; and those whose question is what its rows sum to."""
+
 SCENES: dict[str, Callable[[Look], None]] = {
-    "map": _map,
     "heads": _heads,
     "training step": _training_step,
     "query": _query,
@@ -185,4 +187,4 @@ SCENES: dict[str, Callable[[Look], None]] = {
     "peeking": _peeking,
     "bugs": museum.gallery,
 }
-"""By the names that a lesson gives them."""
+"""By the names that a lesson gives them; the map, which depends on what stands beside it, is drawn apart."""

@@ -4,7 +4,7 @@
 
 CHAPTER, OF_ALL, COMES_NEXT = "Chapter", "{done} of {all} done", ". Next: {title}"
 BACK_TO_TEXT = "Back to my text"
-DEFINITIONS = "Definitions: {names}"
+READ_ON, DEFINITIONS = "Read on", "Definitions: {names}"
 TRY_IT, YOUR_ANSWER = "Try it", "Your answer"
 FIRST_TRY = "Do what stands under “Try it” first, to see whether it is so."
 FIND_MORE = "Find {more} more first, to see whether it is so."
@@ -25,7 +25,8 @@ FROM_HERE = {
 
 OUTPUT = (
     "The output of this row is the sum of the values of these words, each times its weight. Below are the weighted "
-    "values, a row for each word and a column for each of their numbers, and at the end their sum."
+    "values, a row for each word and a column for each of their numbers, and at the end their sum. Blue is above 0, "
+    "orange below; the stronger the color, the further from 0."
 )
 ROW_HEAD = ("key", "q · k", "weight")
 HIDE = "Hide the future (causal mask)"
@@ -55,7 +56,7 @@ FIX, FINDS, HAPPENED, NEXT_BUG = "The fix", "What finds it", "Where it happened:
 TEACHERS, LESSON, END = "For teachers", "Lesson", "End"
 ABOUT = "About {minutes} minutes."
 PRESENTER, PRESENTER_HELP = "Presenter view", "Large type. Arrow keys turn the pages, Esc ends it."
-OWN_LESSON = "A lesson of your own is a file; attnviz lesson FILE.toml opens it. The documentation says more."
+OWN_LESSON = "A lesson of your own is a file: attnviz lesson FILE.toml opens it; docs/how-to/teach.md says more."
 SOLUTIONS = "Handout with solutions"
 FOR_TEACHER, FOR_TEACHER_IN = "For the teacher", "For the teacher ({minutes} minutes)"
 SOLUTION, NOTES = "Solution", "Notes"

@@ -83,14 +83,14 @@ if (!window.attnvizGlossary) {
       for (const [what, does] of rows) made.append(make("dt", what), make("dd", does));
       return made;
     };
-    const first = matchMedia("(max-width: 640px)").matches ? [make("h2", says("touch")), list(TOUCH)] : [make("h2", says("keyboard")), list(SHORTCUTS)];
+    const [does, keys] = matchMedia("(max-width: 640px)").matches ? [says("touch"), TOUCH] : [says("keyboard"), SHORTCUTS];
+    const words = make("div", "", {className: "terms"}), again = make("a", says("first screen"), {href: "./"});
+    words.append(...Object.keys(TERMS).map(card));
     close.addEventListener("click", () => dialog.close());
     dialog.addEventListener("close", () => dialog.remove());
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
     dialog.setAttribute("aria-label", says("glossary"));
-    const again = make("p", "");
-    again.append(make("a", says("first screen"), {href: "./"}));
-    dialog.append(close, ...first, again, make("h2", says("words")), ...Object.keys(TERMS).map(card));
+    dialog.append(close, make("h2", says("words")), words, make("h2", does), list(keys), again);
     app().append(dialog);
     dialog.showModal();
   };

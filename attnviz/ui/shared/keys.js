@@ -251,7 +251,7 @@ if (!window.attnvizWalk) {
     document.body.dispatchEvent(new KeyboardEvent("keydown", rerun));  // from the server: Streamlit's own key asks it again
   }, 100));
   const folds = document.getElementsByClassName("fold");
-  const unfold = () => {  // on a phone the line "Controls" shows the model, too; a page without that line shows it always
+  const unfold = () => {  // on a phone the line "Model, mask" shows the model, too; a page without that line shows it always
     const isOpen = phone.matches && (folds[0]?.offsetParent ? folds[0].open : !!document.querySelector('[data-test-script-state="notRunning"]'));
     document.documentElement.toggleAttribute("data-controls", isOpen);
   };

@@ -121,6 +121,8 @@ HERE = {
 }
 PRESSED = kept("card on own text", "", of="text model")
 """The card that was pressed last beside a text of one's own."""
+TAKEN = kept("text taken along", False, of="text model")
+"""Whether that card took the text to a model of its own."""
 WELCOME = kept("welcome", "")
 """What stands there: the claim, the name of a card, or "" for nothing."""
 REPLACED = kept("welcome replaced", "")
@@ -139,7 +141,7 @@ def arrive(settings: Mapping[str, Setting]) -> None:
 def cards(settings: Mapping[str, Setting], source: Source | None) -> None:
     """The claim or the question of the chosen card, and the cards; nothing once they are closed.
 
-    Beside a model or a text of one's own a card does what it is about with that, where the model lets it.
+    Beside a model or a text of one's own a card does what it is about with that.
 
     Args:
         source: the model, if there is anything to look at.
@@ -155,7 +157,8 @@ def cards(settings: Mapping[str, Setting], source: Source | None) -> None:
         css = "guide" if frame or not own else "guide quiet"
         st.html(f'<div class="{css}"><p>{plain(says)}{undo}</p>{framed}</div>')
         for name, one in CARDS.items():
-            act = (_try, (name, source)) if own and _can(name, source) else (_open, (name, settings))
+            acts = own and (now[TYPED] or _can(name, source))
+            act = (_try, (name, source, settings)) if acts else (_open, (name, settings))
             drawn = {"icon": f":material/{one.icon}:", "type": "primary" if name == chosen else "secondary"}
             if st.button(name, key=f"card {name}", on_click=act[0], args=act[1], **drawn):
                 _to_the_first_page()
@@ -179,7 +182,7 @@ def _on_own_text(now: State, source: Source) -> tuple[str, str, str]:
     card = HERE.get(now[PRESSED])
     if card is None or not card.stands(now):
         return "", words.TRY_HERE, ""
-    return now[PRESSED], card.question, card.frame(source)
+    return now[PRESSED], words.FUTURE_ELSEWHERE if now[TAKEN] else card.question, card.frame(source)
 
 
 def _can(name: str, source: Source) -> bool:
@@ -187,8 +190,14 @@ def _can(name: str, source: Source) -> bool:
     return name != words.HIDE_THE_FUTURE or any(site.kind == "encoder" for site in source.sites)
 
 
-def _try(name: str, source: Source) -> None:
-    state.change(lambda now: HERE[name].step(now, source).put(PRESSED, name))
+def _try(name: str, source: Source, settings: Mapping[str, Setting]) -> None:
+    """Do what a card is about with the text that stands there, in the card's model where this one does not let it."""
+    history.record()  # what was typed and not yet applied can be gone back to
+    if _can(name, source):
+        state.change(lambda now: HERE[name].step(now, source).put(PRESSED, name).put(TAKEN, False))
+    else:
+        taken = read(CARDS[name].link, settings)
+        state.change(lambda now: now.replaced(taken.put(TYPED, now[TYPED])).put(PRESSED, name).put(TAKEN, True))
 
 
 def _open(name: str, settings: Mapping[str, Setting]) -> None:

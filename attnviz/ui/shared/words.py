@@ -135,7 +135,7 @@ NARROW_SCREEN, HALF_SCREEN = "Narrow screen", "Half a screen"
 LINKS = """<button class="copy-link">Copy link</button>
 <details class="views"><summary>Views</summary><div class="saved"></div></details>
 <button class="shortcuts" title="Keyboard and words" aria-label="Keyboard and words">?</button>"""
-CONTROLS = '<details class="fold"><summary>Controls</summary></details>'
+CONTROLS = '<details class="fold"><summary>Model, mask</summary></details>'
 
 # Steps of a training
 
@@ -296,6 +296,7 @@ HEAD_ON = "Head 0 is on again, and Tom gets the ball as before."
 TRY_HERE = "Try it on this text:"
 READ_HERE = "Each row is a word that looks. The outlined cell is read in words: click another one to read that."
 FUTURE_HERE = "Each word now sees only itself and the words before it. What changes? Undo takes it back."
+FUTURE_ELSEWHERE = "Your model hides the future by itself; in the translator it is hidden now. What changes?"
 OFF_HERE = "This head is off now. What changes? Its eye switches it on again."
 OPENED = (BECAUSE, TIRED, GIVEN)
 """Texts that nobody typed."""
@@ -311,7 +312,10 @@ IN_BROWSER = {
     "delete view": "Delete {name}",
     "views kept": "Views are kept in this browser alone.",
     "link without file": "A link does not hold the file: send that, too.",
-    "link here alone": "This link opens on this computer alone, while attnviz runs.",
+    "link here alone": (
+        "This link opens on this computer alone, while attnviz runs. To hand on what you see, press Export and "
+        "“Download everything”."
+    ),
     "go on": "Go on where you stopped: {done} done",
     "link copied": "Link copied",
     "copy address": "Copy the address above",
@@ -326,7 +330,7 @@ IN_BROWSER = {
     "computing": "Computing…",
     "file too large": "{name} has {size} MB; files of up to {most} MB open here.",
     "close": "Close",
-    "glossary": "Keyboard and words",
+    "glossary": "Words and keyboard",
     "words": "Words",
     "keyboard": "Keyboard",
     "touch": "On this screen",
@@ -381,7 +385,7 @@ TOUCH = (
     ("Tap a cell", "read its weight in words"),
     ("Tap a small map", "see that head large"),
     ("Tap an eye", "switch that head off or on"),
-    ("Controls", "choose the model, hide the future, change the view"),
+    ("Model, mask", "choose the model, hide the future, change the view"),
     ("At the top", "copy a link, undo, redo, export"),
 )
 """What a finger does, and where things are on a phone."""
