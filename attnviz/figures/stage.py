@@ -1,5 +1,6 @@
 """One stage of an attention call, large: each of its tables with tokens, numbers and shapes."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Unpack
@@ -40,7 +41,7 @@ READABLE = (34, 16)
 MOST_COLUMNS = 64
 """Dimensions drawn at most, the first; the table of numbers holds all that are known."""
 
-GAP, PADDING = 30, 14
+GAP, COLUMN_GAP, PADDING = 30, 72, 14
 LONGEST_LABEL = 12
 
 Tokens = tuple[tuple[Token, ...], tuple[Token, ...]]
@@ -93,25 +94,42 @@ def drawing_of(
     labels = {
         axis: [shown(t.text, LONGEST_LABEL) for t in part] for axis, part in zip(("query", "key"), tokens, strict=True)
     }
-    plans = [_Plan(stage, matrix, labels, style.colors) for matrix in matrices]
+    plans = [_Plan(stage, matrix, labels, style.colors) for matrix in _as_columns(matrices)]
     left = -max((plan.room for plan in plans), default=0.0) - 8
     if style.room and style.on_screen:
         plans = [replace(plan, wide=int(style.room + left - PADDING)) for plan in plans]
+    room = style.room + left - PADDING if style.room and style.on_screen else math.inf
     made, around, y = [], Frame(), 0.0
     for i, plan in enumerate(plans):
-        y += plan.above if i else 0.0
-        made.append(plan.panel(y, left))
-        around += plan.around(made[-1], left)
-        y += made[-1].height + GAP
+        beside = made[-1].x + made[-1].width + COLUMN_GAP if made else 0.0
+        if plan.is_column and made and beside + plan.cell[0] <= room:
+            plan, x, y, start = replace(plan, is_beside=True), beside, made[-1].y, 0.0
+        else:
+            x, y, start = 0.0, y + (plan.above if i else 0.0), left
+        panel = plan.panel(y, start)
+        around += plan.around(panel, start).moved(x, 0.0)
+        made.append(replace(panel, x=x, beside=(panel.beside[0] + x, panel.beside[1])))
+        y += panel.height + GAP
     bottom = y - GAP + 14
     if len({panel.limit for panel in made}) == 1:
         legend = _legend(made, bottom, style.colors)
         around, bottom = around + legend, max(bottom + 2 * LINE + 26, frame.bottom(legend) + 8)
     if lines is not None:
-        wide = {"width": max((panel.width for panel in made), default=0.0) - left, "narrowest": 420}
+        wide = {"width": max((panel.x + panel.width for panel in made), default=0.0) - left, "narrowest": 420}
         top = -plans[0].above - 8 if plans else 0.0
         around += frame.heading(stage.title, lines, left=left, top=top, colors=style.colors, **wide)
     return Panels(tuple(made), around, style, style.selected or (-1, -1), *called(tokens))
+
+
+def _as_columns(matrices: tuple[Matrix, ...]) -> list[Matrix]:
+    """A number for each key stands upright where a table before it has a row for each key."""
+    upright = any(matrix.axes[0] == "key" for matrix in matrices)
+    return [_turned(matrix) if upright and matrix.axes == ("1", "key") else matrix for matrix in matrices]
+
+
+def _turned(matrix: Matrix) -> Matrix:
+    turned = {"axes": matrix.axes[::-1], "shape": matrix.shape[::-1], "rows": matrix.columns, "columns": matrix.rows}
+    return replace(matrix, values=matrix.values.T, **turned)
 
 
 def called(tokens: Tokens) -> tuple[list[str], list[str]]:
@@ -145,6 +163,7 @@ class _Plan:
     Attributes:
         labels: tokens, by the axis whose they are.
         wide: pixels of the table at most, where there is no need for more.
+        is_beside: whether it stands right of a table with the same rows, which name its own.
     """
 
     stage: Stage
@@ -152,12 +171,18 @@ class _Plan:
     labels: dict[str, list[str]]
     colors: Theme
     wide: int = WIDE
+    is_beside: bool = False
 
     @property
     def of_tokens(self) -> tuple[bool, bool]:
         """Whether rows and columns are tokens."""
         rows, columns = (axis in self.labels for axis in self.matrix.axes)
         return rows, columns
+
+    @property
+    def is_column(self) -> bool:
+        """Whether it is one number for each row."""
+        return self.matrix.axes[1] == "1"
 
     @property
     def columns(self) -> range:
@@ -178,7 +203,7 @@ class _Plan:
             side = min(_side(columns, self.wide), _side(rows, max(HIGH, 14 * rows)))
             side = max(side, 14.0) if columns <= 40 else max(side, 10.0)
             return side, min(side, 40.0)
-        high = 22.0 if rows <= 12 else 14.0 if self.of_tokens[0] else max(1, min(SMALLEST, WEIGHTS // rows))
+        high = 22.0 if rows <= 12 else 16.0 if self.of_tokens[0] else max(1, min(SMALLEST, WEIGHTS // rows))
         least = DIMENSION[self.wide < WIDE]
         return max(least, min(44.0, float(self.wide // max(1, columns)))), high
 
@@ -198,16 +223,18 @@ class _Plan:
     def above(self) -> float:
         """Pixels of the caption, of the number that is read of a cell and of the labels of the columns."""
         labels = max(map(text_width, self.names)) + 14 if self.upright else TEXT_SIZE + 12
-        return labels + (1 + self.is_read_below) * LINE + 6
+        return labels + (1 + (self.is_read_below and not self.is_column)) * LINE + 6
 
     @property
     def is_read_below(self) -> bool:
         """Whether the number that is read stands under the caption: of a cell, and where there is no room beside it."""
-        return all(self.of_tokens) or self.wide < WIDE
+        return all(self.of_tokens) or self.is_column or self.wide < WIDE
 
     @property
     def caption(self) -> str:
         matrix, cut = self.matrix, []
+        if self.is_column:
+            return matrix.name
         for axis, seen, size in zip(matrix.axes, (matrix.rows, self.columns), matrix.shape, strict=True):
             if len(seen) < size:
                 what = (
@@ -240,13 +267,16 @@ class _Plan:
     def _labels(self, y: float) -> Frame:
         wide, high = self.cell
         rows, color = self.matrix.rows, self.colors.text if self.of_tokens[1] else self.colors.quiet
-        if self.of_tokens[0]:
+        if self.is_beside:
+            named = []
+        elif self.of_tokens[0]:
             named = [(i, self.labels[self.matrix.axes[0]][i]) for i in rows]
         else:
             every = max(1, round(16 / high)) * (4 if high < 10 else 1)
             named = [(i, str(i)) for i in rows[::every]] if len(rows) > 1 else []
         every = 1 if self.of_tokens[1] else next(n for n in (1, 2, 4, 8, 16) if n * wide >= 22)
         above = [((i + 0.5) * wide, name) for i, name in enumerate(self.names)][::every]
+        above = [] if self.is_column else above
         beside = tuple(frame.words(-6, y + (i - rows.start + 0.5) * high, text, self.colors.text) for i, text in named)
         if self.upright:
             return Frame(rows=beside, columns=tuple(frame.words(x, y - 6, text, color) for x, text in above))
@@ -355,7 +385,7 @@ def neurons(found: Neurons, num_keys: int, d_k: int) -> Stage:
         query,
         of_keys("k", "k", found.key_vectors),
         of_keys("qk", "q ∘ k", found.products),
-        column("sums", "q · k, the sum of each row of q ∘ k", found.sums),
+        column("sums", "q · k", found.sums),
         column("weights", "weight", found.weights),
     )
     return _tables("neurons", "Element by element", "q · k = Σ q ∘ k", matrices)

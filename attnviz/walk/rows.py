@@ -154,7 +154,10 @@ def _digits(step: Step, recorded: Tensor, difference: float) -> str:
     made = str(recorded.dtype).removeprefix("torch.")
     given = str(step.query.dtype).removeprefix("torch.")
     apart = "NaN" if math.isnan(difference) else f"{difference:.1e}"
-    return f"Worked in float64 from the {given} numbers of the model; the {made} weights of its run are {apart} apart."
+    return (
+        f"Worked with 16 digits (float64) from the {given} numbers of the model. "
+        f"The {made} weights of its run differ by at most {apart}."
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -119,9 +119,11 @@ def test_a_row_that_is_not_a_number_says_so():
     assert broken.state == "nan"
     assert broken.weights.isnan().all()
     assert broken.output.isnan().all()
-    assert "NaN apart" in broken.digits
+    assert "at most NaN" in broken.digits
     assert whole.state == "weights"
-    assert whole.digits.startswith("Worked in float64 from the float32 numbers of the model; the float32 weights")
+    assert whole.digits.startswith(
+        "Worked with 16 digits (float64) from the float32 numbers of the model. The float32 weights"
+    )
 
 
 def test_a_masked_key_names_its_rules():

@@ -60,7 +60,7 @@ def sections(at: Walk, every: tuple[Stage, ...]) -> list[tuple]:
     made = [_step(at, i, stage) for i, stage in enumerate(every, 1)]
     if not at.record.read_only:
         made += _row(at)
-        made.append((words.TABS[2], "", (words.WHY_SCALE,), (figures.spread(parts.spreads(parts.D_KS)),)))
+        made.append((words.ABOUT_SCALE, "", (words.WHY_SCALE,), (figures.spread(parts.spreads(parts.D_KS)),)))
         made.append((words.WHAT_IT_COSTS, "", (), (), ((words.COST_HEAD, parts.costs(at)),)))
     return made
 

@@ -1,20 +1,24 @@
 """Numbers of the scratch model, edited in a table."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pandas as pd
 import streamlit as st
 import torch
+from torch import Tensor
 
 from attnviz import walk
 from attnviz.core.amounts import counted
 from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
 from attnviz.core.origin import MATRICES, VECTORS, Change
-from attnviz.ui.shared import state
+from attnviz.ui.shared import cache, state
 from attnviz.ui.shared.changes import CHANGES, MOST_CHANGES
 from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import note, quiet
-from attnviz.ui.steps import words
+from attnviz.ui.steps import play, words
 from attnviz.ui.steps.walked import Walk, elsewhere
 
 MATRIX, REFUSED = kept("matrix", "query"), kept("not edited", "")
@@ -23,32 +27,51 @@ CALLED = {"query": "Q", "key": "K", "value": "V"} | words.MATRICES
 
 
 def edit(at: Walk) -> None:
-    """Q, K, V or a projection of this head, as a table to type in."""
-    if "changes" not in at.source.settings():
+    """Q, K, V or a projection of this head, as a table to type in; of a trained model Q, K and V, to read."""
+    is_able = "changes" in at.source.settings()
+    if not is_able:
         elsewhere(words.RANDOM_ONLY)
+    matrix = _matrix(VECTORS if not is_able else (*VECTORS, *MATRICES[:4]))
+    columns = st.column_config.NumberColumn(format="%.4f")
+    if not is_able:
+        rows = range(len(at.tokens[matrix != "query"]))[at.windows["queries" if matrix == "query" else "keys"]]
+        frame = _frame(at, matrix, getattr(at.record.step(at.site), matrix)[at.sentence, at.head], rows)
+        st.dataframe(frame, column_config=dict.fromkeys(frame, columns), width="content")
         return
-    with st.container(horizontal=True, vertical_alignment="center"):
-        options = {"lead": "", "format_func": CALLED.get}
-        matrix = control(st.segmented_control, words.MATRIX, MATRIX, (*VECTORS, *MATRICES[:4]), **options)
-        if changed := len(state.get(CHANGES)):
-            name = words.RESET_NUMBERS.format(numbers=counted(changed, words.EDITED_NUMBER))
-            st.button(name, on_click=_set, args=((),), type="tertiary")
     try:
         table = walk.editable(at.record, at.source, at.site, at.head, matrix, sentence=at.sentence)
     except AttnvizError as error:
         quiet(str(error))
         return
     key = f"edited {at.site} {at.head} {matrix} {at.sentence} {hash(at.source)}"
-    frame = pd.DataFrame(table.numpy(), columns=[str(i) for i in range(table.shape[1])])
-    frame.index = [
-        f"{i} {shown(at.tokens[matrix != 'query'][i].text)}" if matrix in VECTORS else f"{i}" for i in frame.index
-    ]
-    columns = {name: st.column_config.NumberColumn(format="%.4f") for name in frame}
-    st.data_editor(frame, key=key, on_change=_edited, args=(at, matrix, frame, key), column_config=columns)
+    frame = _frame(at, matrix, table, range(len(table)))
+    options = {"on_change": _edited, "args": (at, matrix, frame, key), "column_config": dict.fromkeys(frame, columns)}
+    st.data_editor(frame, key=key, **options)
     if problem := state.get(REFUSED):
         note(problem)
         state.put(REFUSED, "")
     quiet(words.TYPE_A_NUMBER)
+    if state.get(CHANGES):
+        before = cache.record(replace(at.source, changes=()), at.lines, at.edits)
+        play.measures(at, before, at.record, (words.ORIGINAL, words.NOW))
+
+
+def _matrix(choices: Sequence[str]) -> str:
+    """Which matrix is shown, and how to let go of what was typed."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        options = {"shown": state.one_of(MATRIX, choices), "lead": "", "format_func": CALLED.get}
+        matrix = control(st.segmented_control, words.MATRIX, MATRIX, choices, **options)
+        if changed := len(state.get(CHANGES)):
+            name = words.RESET_NUMBERS.format(numbers=counted(changed, words.EDITED_NUMBER))
+            st.button(name, on_click=_set, args=((),), type="tertiary")
+    return matrix
+
+
+def _frame(at: Walk, matrix: str, table: Tensor, rows: range) -> pd.DataFrame:
+    """A matrix with its rows named: of queries, keys and values, by their tokens."""
+    tokens = at.tokens[matrix != "query"]
+    named = [f"{i} {shown(tokens[i].text)}" if matrix in VECTORS else f"{i}" for i in rows]
+    return pd.DataFrame(table[rows.start : rows.stop].numpy(), named, [str(i) for i in range(table.shape[1])])
 
 
 def _edited(at: Walk, matrix: str, frame: pd.DataFrame, key: str) -> None:

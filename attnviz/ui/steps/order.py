@@ -6,12 +6,14 @@ import streamlit as st
 
 from attnviz import figures, walk
 from attnviz.core.display import shown
+from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.text import large, quiet
 from attnviz.ui.steps import words
 from attnviz.ui.steps.walked import Walk, elsewhere, table
+from attnviz.walk import Knobs
 
 MOST_TOKENS = 512
 SIDE = 300
@@ -25,30 +27,42 @@ def order(at: Walk) -> None:
     if length > MOST_TOKENS:
         quiet(words.TOO_LONG_TO_REORDER.format(length=length, most=MOST_TOKENS))
         return
+    can_switch = "positions" in at.source.settings()
     try:
         found = walk.permutation(at.source, at.record, sentence=at.sentence)
     except InputError as error:
-        say = quiet if "positions" in at.source.settings() else elsewhere
-        say(str(error))
-        return
-    tokens = at.record.sentences[at.sentence].tokens
-    quiet(words.WORDS_BEFORE.format(words=" ".join(shown(token.text) for token in tokens[:length])))
-    quiet(words.WORDS_AFTER.format(words=" ".join(shown(tokens[i].text) for i in found.order)))
-    _maps(at, found)
+        if can_switch:
+            quiet(str(error))
+            return
+        elsewhere(words.INSTEAD.format(why=error))
+        at = _with_random_weights(at)
+        found, can_switch = walk.permutation(at.source, at.record, sentence=at.sentence), True
     large(found.says)
-    if "positions" in at.source.settings():
-        _both(at)
-    else:
-        elsewhere(words.POSITIONS_NEEDED)
+    with st.container(horizontal=True, gap="large"):
+        _maps(at, found)
+        with st.container(width=360):
+            if can_switch:
+                _both(at)
+            else:
+                elsewhere(words.POSITIONS_NEEDED)
+
+
+def _with_random_weights(at: Walk) -> Walk:
+    """The same text in a model that reads it, can do without positions, and has nothing changed."""
+    source = cache.source("scratch")
+    where = at.sentence, source.sites[0], 0, at.dark
+    return Walk(source, at.lines, Edits(), *where, query=0, key=None, knobs=Knobs())
 
 
 def _maps(at: Walk, found: walk.Permutation) -> None:
     """The head's weights in either order, beside each other."""
     drawn = {"sentence": at.sentence} | at.styled | ({} if look.room() else {"side": SIDE})
-    with st.container(horizontal=True, gap="large"):
-        for record, key in ((found.before, "ordered"), (found.after, "reordered")):
-            with st.container(width="content"):
-                pictures.picture(cache.drawn(figures.head, record, at.site, at.head, **drawn), key)
+    runs = (words.WORDS_BEFORE, found.before, "ordered"), (words.WORDS_AFTER, found.after, "reordered")
+    for said, record, key in runs:
+        tokens = record.sentences[at.sentence]
+        with st.container(width="content"):
+            quiet(said.format(words=" ".join(shown(token.text) for token in tokens.tokens[: tokens.length])))
+            pictures.picture(cache.drawn(figures.head, record, at.site, at.head, **drawn), key)
 
 
 def _both(at: Walk) -> None:

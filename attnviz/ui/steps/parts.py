@@ -26,7 +26,7 @@ from attnviz.words import quoted_token
 
 D_KS = (1, 4, 16, 64, 256, 1024)
 D_K = tuple(2**i for i in range(11))
-PART = choice("part", words.TABS, words.TABS[0], "tab")
+PART = choice("part", words.TABS, next(iter(words.TABS)), "tab")
 DK = choice("dk", {one: str(one) for one in D_K})
 
 MOST_NUMBERS = 3
@@ -44,6 +44,7 @@ def parts(at: Walk) -> Figure | None:
             return partial(elsewhere, at.source.read_only)
         return partial(draw, at)
 
+    heading(words.CLOSER)
     return tabs(
         PART, dict(zip(words.TABS, map(tab, (row, neurons, scale, order.order, numbers.edit, checks)), strict=True))
     )
@@ -117,7 +118,8 @@ def row(at: Walk) -> Figure:
     with st.container(horizontal=True, gap="large"):
         with st.container(width=600):
             shares(at, found, keys, key)
-        with st.container(width=660):
+        with st.container(width="stretch"):
+            _worked(found)
             _vectors(at, found, keys, key)
     return figure
 
@@ -131,10 +133,14 @@ def shares(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> None
     table(head, rows, numbers=tuple(range(1, len(head))), marked=found.keys.index(key))
     if len(found.keys) < len(keys):
         quiet(words.KEYS_SHOWN.format(first=found.keys.start, last=found.keys.stop - 1, all=len(keys)))
-    table(*totals(found), numbers=(0, 1, 2))
-    quiet(f"{words.SOFTMAX} {found.digits}")
     if found.state != "weights":
         quiet(words.FULLY_MASKED.format(policy=found.empty_rows) if found.state == "empty row" else words.NOT_NUMBERS)
+
+
+def _worked(found: walk.Row) -> None:
+    """What the row adds up to, and how it was worked."""
+    table(*totals(found), numbers=(0, 1, 2))
+    quiet(words.SOFTMAX, found.digits)
 
 
 def _vectors(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> None:
@@ -180,14 +186,14 @@ def scale(at: Walk) -> None:
     """Why scores are divided by √d_k."""
     lead, _, rest = words.WHY_SCALE.partition(". ")
     large(f"{lead}.")
-    quiet(rest)
     with st.container(horizontal=True, gap="large"):
         with st.container(width=560):
             d_k = dot_products(at)
+            quiet(rest)
         with st.container(width="stretch"):
             pictures.show(largest_weights(at, d_k), "spread", table=True)
-    if not at.source.read_only:
-        quiet(words.CLONES)
+            if not at.source.read_only:
+                quiet(words.CLONES)
 
 
 def dot_products(at: Walk) -> int:

@@ -63,15 +63,16 @@ def scores(at: Walk) -> None:
     control(st.select_slider, words.TEMPERATURE, part, options, format_func=lambda one: f"{one:g}")
     plain = replace(at.edits, temperature=1.0, scale=None)
     before = at.record if plain == at.edits else cache.record(at.source, at.lines, plain)
-    _measures(at, before, at.record, (words.BEFORE, words.NOW) if before is not at.record else (words.NOW,))
+    measures(at, before, at.record, (words.BEFORE, words.NOW) if before is not at.record else (words.NOW,))
 
 
-def _measures(at: Walk, before: Record, after: Record, named: tuple[str, ...]) -> None:
+def measures(at: Walk, before: Record, after: Record, named: tuple[str, ...]) -> None:
     """What a change did to the row; a column for each name, the last for after it."""
     found = walk.compare(before, after, at.site, at.head, at.query, sentence=at.sentence)
     sides = (found.before, found.after)[-len(named) :]
     rows = [[said, *(digits(getattr(side, name)) for side in sides)] for name, said in MEASURES.items()]
-    table([words.ROW, *named], rows, numbers=(1, 2))
+    row = words.ROW.format(query=at.tokens[0][at.query].text, position=at.query)
+    table([row, *named], rows, numbers=(1, 2))
 
 
 def _call(at: Walk) -> None:
@@ -113,4 +114,4 @@ def _weights(at: Walk) -> None:
         control(st.toggle, label, SETTINGS[name], at="play", whole_page=True)
     other = replace(at.source, **{name: SETTINGS[name].default for name in words.WAYS})
     if other != at.source:
-        _measures(at, cache.record(other, at.lines, at.edits), at.record, (words.ORIGINAL, words.NOW))
+        measures(at, cache.record(other, at.lines, at.edits), at.record, (words.ORIGINAL, words.NOW))

@@ -23,8 +23,17 @@ LETTERS = {
 
 # Tabs under the steps
 
-TABS = ("Query in full", "Element by element", "Why the scale", "Word order", "Edit numbers", "PyTorch and cost")
-"""Links name them, too."""
+CLOSER = "Look closer"
+TABS = {
+    "Query": "Query in full",
+    "Elements": "Element by element",
+    "Scale": "Why the scale",
+    "Word order": "Word order",
+    "Edit numbers": "Edit numbers",
+    "PyTorch": "PyTorch and cost",
+}
+"""What each tab is called on the page, and in a link."""
+ABOUT_SCALE = TABS["Scale"]
 GIVES, CELL = "{query} gives {share} of its attention to {key}:", "{query} and {key}:"
 MIXED = "The first number of {query}:\n{part} from {key}\n+ {rest} from the others\n= {total}"
 VECTOR = "{query} is {count} numbers here: {numbers}, …"
@@ -41,7 +50,10 @@ VALUES = "Weighted values and their sum"
 HEAD_OFF = "This head is off: zeros are handed on instead."
 
 BY_DIMENSION = "The query {query} ({position}), dimension by dimension"
-SIGNS = "A dimension in which q and k have the same sign raises the score; opposite signs lower it."
+SIGNS = (
+    "A dimension in which q and k have the same sign raises the score; opposite signs lower it. "
+    "The sum of a row of q ∘ k is q · k."
+)
 
 WIDTH, WIDTH_HERE = "dₖ", "dₖ (of this model: {own})"
 RANDOM_QUERIES, UNSCALED, SCALED = "500 random queries, dₖ = {d_k}", "q·k as it is", "q·k / √dₖ"
@@ -52,6 +64,7 @@ IN_THEORY = "In theory the variance of q·k is dₖ = {d_k}, and of q·k / √d�
 REORDER = "Put the words in another order. Does each word get another output, or the same one in another place?"
 TOO_LONG_TO_REORDER = "This sentence has {length:,} tokens; words are permuted for up to {most}."
 WORDS_BEFORE, WORDS_AFTER = "In order: {words}", "Last to first: {words}"
+INSTEAD = "{why} With random weights it is seen:"
 POSITIONS_NEEDED = "Positions can be switched off only in random weights: a trained model was trained with its own."
 POSITIONS_HEAD = ("positions", "largest difference", "output kept")
 ON, OFF, YES, NO = "on", "off", "yes", "no"
@@ -60,11 +73,8 @@ EDITED_ORDER = "Numbers set by hand in Q, K or V stay at their places, so they a
 
 MATRICES = {"w_q": "weights of Q", "w_k": "weights of K", "w_v": "weights of V", "w_o": "output weights"}
 MATRIX, RESET_NUMBERS, EDITED_NUMBER = "Matrix", "Reset {numbers}", "edited number"
-TYPE_A_NUMBER = "Type a number: everything from here on is computed again. The link keeps what was typed."
-RANDOM_ONLY = (
-    "Here you type other numbers into Q, K, V or the weights of a head, and every step after them is computed again. "
-    "A trained model keeps its numbers: try it with random weights."
-)
+TYPE_A_NUMBER = "Type another number: every step after it is computed again. The link keeps what was typed."
+RANDOM_ONLY = "A trained model keeps its numbers. With random weights you can type others, and every step follows."
 TOO_MANY_NUMBERS = "{most} numbers can be set by hand in a link; let go of some first."
 
 CHECK = "Check against PyTorch"
@@ -88,7 +98,7 @@ MASKING, FILLS = "Masking", {"replace": "replace with −∞", "add": "add −1e
 DROPOUT, SEED = "Dropout", "Seed"
 WAYS = {"positions": "Positions", "bias": "Biases", "cloned": "Same weights for Q, K, V and the output"}
 """By settings of a model, how its weights are made in another way."""
-ROW, ROW_SUM = "row of the query", "row sum"
+ROW, ROW_SUM = "row of {query} ({position})", "row sum"
 BEFORE, NOW, AFTER, ORIGINAL = "before", "now", "after", "as it begins"
 CHANGED, FIRST_CHANGED = "that changed", "first that changed"
 
