@@ -1,6 +1,7 @@
 """The page Atlas: from what a head is known to do, to ten real texts where it does that, to the cell on Heads."""
 
 import math
+import re
 import shutil
 
 import pytest
@@ -55,7 +56,7 @@ def test_numbers_of_the_corpus_stand_beside_those_of_the_text():
     app = opened(atlas_page, model="story", site="d0", show="1")
 
     assert f"{row['previous']:.2f} ± {row['previous_high'] - row['previous']:.2f}" in html(app)
-    assert f"Weights below {math.ceil(100 * row['pairs_above']) / 100:.2f} may be missing" in html(app)
+    assert f"Below {math.ceil(100 * row['pairs_above']) / 100:.2f} some may be missing" in html(app)
     assert "Query-key asymmetry" not in html(app)
     app.session_state["atlas numbers"] = app.session_state["alike in atlases"] = True
     near = atlas.open(assets.path("atlas/story")).alike("decoder layer 0", 1, k=1).loc[0]
@@ -81,6 +82,23 @@ def test_texts_of_a_metric_are_shaded_and_open(model):
     assert not app.exception
     assert len(examples(app)) == 10
     assert html(app).count('class="shaded"') == html(app).count("<i>predicts ") == 10
+
+
+def test_texts_bear_out_what_the_head_is_said_to_do():
+    """A head that looks at itself begins with texts where it does; of one that looks for a pronoun's subject the
+    pronoun is among the words that may come next, and <eos> and a word without its capital are explained."""
+    app = opened(atlas_page, model="translator", site="e0", show="0")
+    looks = re.findall(r"--weight: (\d+)%\"><u>", html(app))
+
+    assert len(looks) == 10
+    assert min(map(int, looks)) > 60
+
+    said = html(opened(atlas_page, model="story", site="d1", show="0"))
+    likely = re.findall("<i>predicts (.*?)</i>", said)
+
+    assert sum(bool(re.search(r"\b(he|she|it) \d|^(henry|maria) ", words)) for words in likely) == 10
+    assert "&lt;eos&gt; is the end of a text." in said
+    assert "The model reads and predicts without capitals: " in said
 
 
 def test_a_model_without_an_atlas_says_how_to_build_one(tmp_path, monkeypatch):

@@ -8,12 +8,13 @@ import streamlit as st
 
 from attnviz import metrics
 from attnviz.atlas.opened import Atlas
+from attnviz.core.amounts import percent
 from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.metrics.heads import METRICS
 from attnviz.ui.atlas import words
-from attnviz.ui.shared import cache, pages, state
+from attnviz.ui.shared import cache, look, pages, pictures, state
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, SHOW, SITE, Cell, Look
 from attnviz.ui.shared.setting import choice
@@ -22,15 +23,24 @@ from attnviz.ui.shared.text import note, quiet
 
 PAIRS = words.PAIRS_IN_LINKS
 KINDS = {PAIRS: "pairs"} | {one.name: one.name for one in METRICS}
-EXAMPLES = choice("atlas-of", KINDS, PAIRS)
+EXAMPLES = choice("atlas-of", KINDS)
 
-COUNT = 10
+COUNT, ON_A_PHONE = 10, 5
+"""Texts of a head, and those of them that are not folded on a phone."""
+
+PREDICTED, LEAST = 3, 0.01
+"""Words that are named as predicted at most, and the probability of all but the first at least."""
 
 
-def of_head(at: Look, found: Atlas) -> None:
-    """Ten texts of a head, by its strongest pairs or by a metric."""
+def of_head(at: Look, found: Atlas, role: str) -> None:
+    """Ten texts of a head, by its strongest pairs or by a metric.
+
+    Args:
+        role: what it is known to look at: a pair is of two tokens, so a head that looks at itself begins with that.
+    """
     titles = {PAIRS: words.PAIRS} | {one.name: one.title for one in METRICS}
-    options = {"format_func": titles.__getitem__, "width": 290}
+    begins = "self" if role == "itself" else PAIRS
+    options = {"format_func": titles.__getitem__, "width": 290, "shown": state.get(EXAMPLES) or begins}
     by = control(st.selectbox, words.LARGEST, EXAMPLES, [*KINDS], **options)
     try:
         rows = _pairs(at, found) if by == PAIRS else found.examples(at.site, at.number, by, COUNT)
@@ -39,13 +49,42 @@ def of_head(at: Look, found: Atlas) -> None:
         return
     if rows.empty:
         quiet(words.NO_NUMBER)
-    shaded = words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED
-    quiet(shaded)
-    with st.container(gap="xsmall", key="atlas-texts"):
-        for i, row in enumerate(rows.to_dict("records")):
-            _example(at, row, i)
+    _texts(at, rows.to_dict("records"))
     if by == PAIRS:
         quiet(_complete(at, found))
+
+
+def _texts(at: Look, rows: list[dict]) -> None:
+    """Texts below each other, on a phone some of them folded; before them how to read them."""
+    records = [cache.record(at.source, (row["text"],)) for row in rows]
+    quiet(" ".join([words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED, *_marks(at, rows, records)]))
+    seen = ON_A_PHONE if look.room() else COUNT
+    with st.container(gap="xsmall", key="atlas-texts"):
+        for i, (row, record) in enumerate(zip(rows[:seen], records, strict=False)):
+            _example(at, row, record, i)
+    if rows[seen:]:
+        folded = pictures.folded(words.MORE_TEXTS.format(count=len(rows) - seen), key="more texts")
+        with folded as is_open, st.container(gap="xsmall", key="atlas-texts-more"):
+            for i in range(seen, len(rows)) if is_open else ():
+                _example(at, rows[i], records[i], i)
+
+
+def _marks(at: Look, rows: list[dict], records: list[Record]) -> list[str]:
+    """What <sos> and <eos> mean where a text has them, and that a model knows no capitals where a word shows it."""
+    said = {token.text for record in records for token in record.tokens(at.site)[1]}
+    every = list(zip(records, rows, strict=True))
+    next_words = {word for record, row in every for word, _ in _predicted(record, at, _cell(record, at, row)[0])}
+    notes = [means for mark, means in words.MARKS.items() if mark in said | next_words]
+    small = sorted(word for word in next_words if word not in said and word.capitalize() in said)
+    return notes + [words.NO_CAPITALS.format(word=word, typed=word.capitalize()) for word in small[:1]]
+
+
+def _predicted(record: Record, at: Look, query: int) -> list[tuple[str, float]]:
+    """The most probable words after a query, with their probabilities; none where the model predicts none."""
+    if not record.predicted(at.site):
+        return []
+    found = [(one.word, one.probability) for one in metrics.next_words(record, query, count=PREDICTED)]
+    return found[:1] + [one for one in found[1:] if one[1] >= LEAST]
 
 
 def _complete(at: Look, found: Atlas) -> str:
@@ -61,9 +100,8 @@ def _pairs(at: Look, found: Atlas) -> pd.DataFrame:
     return pairs.assign(text=list(map(found.text, pairs["file"], pairs["line"])))
 
 
-def _example(at: Look, row: dict, number: int) -> None:
+def _example(at: Look, row: dict, record: Record, number: int) -> None:
     """A text that opens, its number, and its weights."""
-    record = cache.record(at.source, (row["text"],))
     cell = _cell(record, at, row)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False):
         label = words.OPEN.format(number=row["value"])
@@ -102,6 +140,6 @@ def _shaded(record: Record, at: Look, cell: Cell) -> str:
         is_query = at.site.kind != "cross" and i == cell[0]
         text = f"<u>{name}</u>" if is_query else escape(shown(token.text))
         parts.append(f'{space}<span style="--weight: {max(0.0, weight):.0%}">{text}</span>')
-    predicted = record.predicted(at.site)
-    said = words.PREDICTS.format(word=escape(shown(predicted[cell[0]])), query=name) if predicted else ""
+    likely = [f"{escape(shown(word))} {percent(share, 0)}" for word, share in _predicted(record, at, cell[0])]
+    said = words.PREDICTS.format(words=", ".join(likely)) if likely else ""
     return f'<div class="shaded">{query}{"".join(parts)} <i>{said}</i></div>'

@@ -116,7 +116,7 @@ def _answer(at: Look, found: Atlas, row: pd.Series) -> None:
     large(words.ANSWER.format(head=head, does=known.does.rstrip(". ")) if known else head)
     for role in roles(row.to_dict() | {"texts": found.texts}):
         quiet(words.LOOKS_LIKE.format(role=role.evidence))
-    examples.of_head(at, found)
+    examples.of_head(at, found, known.role if known else "")
     if known:
         findings.evidence(known)
 

@@ -25,7 +25,12 @@ APART_MEANS = "Apart: how far their means over texts differ, in all shares from 
 LARGEST, OPEN = "Ten texts with the largest", "Open: {number:.2f}"
 PAIRS, PAIRS_IN_LINKS = "Weight between two words", "strongest pairs of tokens"
 NO_NUMBER = "The atlas has none: the head has no such number."
-SHADED = "The underlined word attends to the shaded ones: the stronger, the more. Open shows that on Heads."
-SHADED_CROSS = "The word before the arrow attends to the shaded ones: the stronger, the more. Open shows that on Heads."
-PREDICTS = "predicts '{word}' after '{query}'"
-COMPLETE = "One place for every two words. Weights below {weight:.2f} may be missing."
+SHADED = "The underlined word attends to the shaded ones: the stronger, the more."
+SHADED_CROSS = "The word before the arrow attends to the shaded ones: the stronger, the more."
+PREDICTS, MORE_TEXTS = "predicts {words}", "{count} more texts"
+MARKS = {"<sos>": "<sos> is the start of a text.", "<eos>": "<eos> is the end of a text."}
+NO_CAPITALS = "The model reads and predicts without capitals: {word} is {typed}."
+COMPLETE = (
+    "These are its largest weights, whatever the role: of every two words one place. Below {weight:.2f} some may be"
+    " missing."
+)
