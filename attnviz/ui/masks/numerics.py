@@ -38,9 +38,11 @@ def tab(lab: Lab) -> None:
             shown = PRESETS[LEFT_PADDING](keys, (shorter(keys),)).mask()
             empty = _empty(shown, lab)
             quiet(words.NO_MASKED_ROW.format(mask=LEFT_PADDING))
-    heading(words.MASKED_ROW_GETS)
-    _rows(lab, shown, empty)
-    with pictures.part(words.SPREADS, "nan layers") as is_open:
+    left, right = st.columns(2, gap="large")
+    with left:
+        heading(words.MASKED_ROW_GETS)
+        _rows(lab, shown, empty)
+    with right, pictures.part(words.SPREADS, "nan layers") as is_open:
         if is_open:
             _layers(lab, shown)
     with pictures.folded(words.FILLS, "fills") as is_open:
@@ -68,13 +70,10 @@ def _rows(lab: Lab, mask: Mask, empty: list[int]) -> None:
         quiet(words.NOTHING_TO_COMPUTE)
         return
     found = {one.name: one.weights for one in _policies(lab.record, lab.site, lab.number, lab.sentence, mask)}
-    with st.container(horizontal=True, gap="large"):
-        with st.container(width="content"):
-            _picture(lab, charts.policies(found, empty[0], lab.tokens[1]), "policies")
-        with st.container(key="beside policies"):
-            said = table_html([(name, words.POLICIES[name]) for name in found], rows_named=True)
-            code = "".join(block_html(one, "quiet") for one in words.IN_CODE)
-            st.html(said + details_html(words.WHERE_IN_CODE, code))
+    _picture(lab, charts.policies(found, empty[0], lab.tokens[1]), "policies")
+    said = table_html([(name, words.POLICIES[name]) for name in found], rows_named=True)
+    code = "".join(block_html(one, "quiet") for one in words.IN_CODE)
+    st.html(said + details_html(words.WHERE_IN_CODE, code))
 
 
 def _layers(lab: Lab, mask: Mask) -> None:

@@ -9,7 +9,7 @@ import torch
 from attnviz.core.amounts import counted
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Full, Mask, Parameter
-from attnviz.core.stack import JOINS, Entry
+from attnviz.core.stack import JOINS, Entry, Stack
 from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import Lab
 from attnviz.ui.masks.presets import PRESETS
@@ -22,7 +22,7 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import note, quiet
 
 PRESET, ADD = kept("preset", None), kept("add rule", None)
-"""Lists from which a rule or a mask is taken; nothing stays chosen in them."""
+"""Lists from which a mask or a rule is taken; what they hold stands in the mask of the page."""
 
 MOST_COMPARED = 1024
 """Tokens up to which the rules are held against the built-in mask."""
@@ -32,8 +32,10 @@ ADDABLE = {rule.rule: rule for rule in RULES if rule.parameters()[0].kind != "ce
 
 
 def known(lab: Lab) -> None:
-    """Masks by the names they are known by."""
-    _take(words.KNOWN_MASK, PRESET, PRESETS, lambda now, name: mask.put(now, PRESETS[name](*sizes(lab))))
+    """Masks by the names they are known by; the one that the rules make stands in the list, and none lets go of it."""
+    made = {name: preset(*sizes(lab)) for name, preset in PRESETS.items()}
+    shown = next((name for name, stack in made.items() if stack == mask.current()), "")
+    _take(words.KNOWN_MASK, PRESET, PRESETS, lambda now, name: mask.put(now, made.get(name, Stack())), shown=shown)
 
 
 def rules(lab: Lab) -> None:
@@ -51,7 +53,9 @@ def rules(lab: Lab) -> None:
     elif first is not None and not _changes(lab):
         note(words.CHANGES_NOTHING if own_mask(lab) else words.BLOCKS_NOTHING, "notice")
 
-    def add(now: State, name: str) -> State:
+    def add(now: State, name: str | None) -> State:
+        if name is None:
+            return now
         rule = ADDABLE[name]
         return mask.changed(now, lambda stack: stack.added(Entry(rule.started(*sizes(lab)), rule.join)))
 
@@ -96,10 +100,12 @@ def _changes(lab: Lab) -> bool:
     return not torch.equal(one.grid(*lab.lengths, sentence=at), other.grid(*lab.lengths, sentence=lab.masked))
 
 
-def _take(title: str, setting: Setting, options: dict, step: Callable[[State, str], State], **more) -> None:
+def _take(
+    title: str, setting: Setting, options: dict, step: Callable[[State, str | None], State], shown: str = "", **more
+) -> None:
     """A list from which one is taken."""
-    more |= {"index": None, "placeholder": title, "step": lambda now, name: step(now, name) if name else now}
-    control(st.selectbox, title, setting, options, shown=None, lead="", **more)
+    more |= {"index": None, "placeholder": title, "shown": shown or None, "lead": "", "step": step}
+    control(st.selectbox, title, setting, options, **more)
 
 
 def sizes(lab: Lab) -> tuple[int, tuple[int, ...]]:

@@ -10,7 +10,7 @@ ASKS = (
     "Is a mask what it should be, or are attention weights? Check this page's, a file, or numbers that you paste.",
 )
 """What each tab answers."""
-WITH_SOS, SHIFT_RIGHT = "Begin with <sos>", "Shift right: each row predicts the next token."
+WITH_SOS, SHIFT_RIGHT = "<sos>", "Begin with <sos>, so that each row predicts the next token."
 TOO_LONG = "This is measured for up to {most} tokens. Shorten the text."
 
 # Compose: the rules
@@ -131,7 +131,7 @@ NO_MASKED_ROW = "This mask leaves every query a key. The example below is {mask}
 MASKED_ROW_GETS, NONE_ALONE = "What a fully masked row gets", "With a single token there is none."
 POLICIES = {
     "zero": "All weights are 0: the row adds nothing, and its token goes on as it is.",
-    "nan": "Its weights are not numbers (NaN), and NaN spreads to other rows: see below.",
+    "nan": "Its weights are not numbers (NaN), and NaN spreads to other rows.",
     "uniform": "The same weight for every key, though all of them are masked.",
     "error": "Nothing is computed; the error names the row.",
 }
