@@ -11,6 +11,9 @@ def test_a_chapter_is_done_by_hand_and_another_day_goes_on(page, server):
     """A click on the right cell gives the answer; a later visit leads on; arrow keys turn."""
     driver.open_page(page, f"{server}/learn")
     expect(page.locator("h2").first).to_have_text("1 · A word looks at other words")
+    page.get_by_role("combobox", name="Chapter").click()
+    expect(page.get_by_role("option", name="5 · The mask: no peeking")).to_be_visible()
+    page.keyboard.press("Escape")
     cells = page.locator(".st-key-picture-head .mark-rect.role-mark").first.bounding_box()
     page.mouse.click(cells["x"] + cells["width"] * 2.5 / 11, cells["y"] + cells["height"] * 9.5 / 11)
 

@@ -100,6 +100,12 @@ def test_words_are_explained_where_they_stand_and_a_view_is_saved_under_a_name(s
 
     expect(story.get_by_role("dialog")).to_have_count(0)
 
+    story.keyboard.press("?")
+    story.get_by_role("link", name="Show the guide again").click()
+
+    expect(story.get_by_role("button", name="Read a map")).to_be_visible()
+    expect(story.get_by_role("dialog")).to_have_count(0)
+
     name, saved = "<b>the subject</b>", story.url
     story.locator(".views summary").click()
     story.get_by_label("Name of this view").fill(name)

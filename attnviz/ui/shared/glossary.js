@@ -84,7 +84,14 @@ if (!window.attnvizGlossary) {
       return made;
     };
     const [does, keys] = matchMedia("(max-width: 640px)").matches ? [says("touch"), TOUCH] : [says("keyboard"), SHORTCUTS];
-    const words = make("div", "", {className: "terms"}), again = make("a", says("first screen"), {href: "./"});
+    const words = make("div", "", {className: "terms"}), guide = document.querySelector(".st-key-guide-again button");
+    const again = make("a", guide ? says("guide") : says("first screen"), {href: "./"});
+    again.addEventListener("click", (event) => {
+      if (!guide) return;
+      event.preventDefault();
+      dialog.close();
+      guide.click();
+    });
     words.append(...Object.keys(TERMS).map(card));
     close.addEventListener("click", () => dialog.close());
     dialog.addEventListener("close", () => dialog.remove());

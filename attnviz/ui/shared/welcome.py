@@ -148,7 +148,10 @@ def cards(settings: Mapping[str, Setting], source: Source | None) -> None:
     """
     shown, now = state.get(WELCOME), state.now()
     own = not any(one.is_of(now.link()) for one in CARDS.values())
-    if not shown or (own and (source is None or source.read_only or source.alone)):
+    if own and (source is None or source.read_only or source.alone):
+        return
+    if not shown:  # nobody sees this button; the list behind "?" presses it
+        st.button(words.GUIDE, key="guide again", on_click=state.put, args=(WELCOME, CLAIM))
         return
     chosen, says, frame = _on_own_text(now, source) if own else _on_its_own(now, settings)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
@@ -165,7 +168,7 @@ def cards(settings: Mapping[str, Setting], source: Source | None) -> None:
         school = {"icon": ":material/school:", "type": "tertiary"}
         if st.button(words.LEARN, key="card Learn", **school):
             pages.go_to("Learn")
-        close = {"icon": ":material/close:", "type": "tertiary", "help": words.CLOSE}
+        close = {"icon": ":material/close:", "type": "tertiary", "help": words.CLOSE_GUIDE}
         st.button(words.CLOSE, key="icon close welcome", on_click=state.put, args=(WELCOME, ""), **close)
 
 

@@ -293,6 +293,7 @@ NOTHING_HIDDEN = "Nothing is hidden now, and the translation is as before."
 GIVEN = "Anna and Tom went to the park. Anna gave the ball to"
 ASK_HEAD = "In this text head 0 is off. Who gets the ball now, and who got it before? Switch it on again."
 HEAD_ON = "Head 0 is on again, and Tom gets the ball as before."
+CLOSE_GUIDE, GUIDE = "Close; ? brings it back", "Show the guide again"
 TRY_HERE = "Try it on this text:"
 READ_HERE = "Each row is a word that looks. The outlined cell is read in words: click another one to read that."
 FUTURE_HERE = "Each word now sees only itself and the words before it. What changes? Undo takes it back."
@@ -335,6 +336,7 @@ IN_BROWSER = {
     "keyboard": "Keyboard",
     "touch": "On this screen",
     "first screen": "Open the first screen again",
+    "guide": GUIDE,
 }
 TERMS = {
     "query": "A token that looks: one row of the map. Its weights sum to 1.",
