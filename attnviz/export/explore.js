@@ -305,7 +305,7 @@ function lines() {
   const pin = isToken(hovered) ? hovered : state.pin, shown = strongest(pin), x = {q: left, k: left + gap};
   const [context] = fit(canvas, left + gap + right, Math.max(Q, K) * cell + 30), y = i => 30 + (i + 0.5) * cell;
   const draw = ([q, k], ...style) => segment(context, ...style, x.q + 4, y(q), x.k - 4, y(k));
-  for (const line of shown) draw(line, of.head.off ? theme.quiet : theme.hues[0], Math.max(Q, K) > 24 ? 2 : 2.5, Math.sqrt(line[2]));
+  for (const line of shown) draw(line, of.head.off ? theme.quiet : theme.hues[0], Math.max(Q, K) > 24 ? 2 : 2.5, line[2] ** 0.6);
   for (const one of [hovered, state.cell]) if (one && !isToken(one)) draw(one, theme.accent, 1.25, 1);
   const put = (side, i, text, far, style) =>
     write(context, text, x[side] + (side === "q" ? -far : far), y(i), {align: side === "q" ? "right" : "left", ...style});

@@ -129,8 +129,8 @@ _MEANT = (
 )
 """Whether a line belongs to what is pointed at."""
 
-_STRONGER = alt.Opacity("weight:Q", legend=None, scale=alt.Scale(type="sqrt", domain=[0, 1], range=[0, 1]))
-"""The root of the weight: a tenth is seen, and what is nearly nothing nearly is not."""
+_STRONGER = alt.Opacity("weight:Q", legend=None, scale=alt.Scale(type="pow", exponent=0.6, domain=[0, 1], range=[0, 1]))
+"""A power of the weight: a tenth is seen, and many that are nearly nothing are no fog."""
 
 _POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === pointed.index[0]"
 

@@ -157,6 +157,15 @@ if (!window.attnvizWalk) {
     const hidden = cell.getBoundingClientRect().right + 16 - picture.getBoundingClientRect().right;
     if (hidden > 0) picture.scrollLeft += hidden;
   };
+  const ABOVE = -20;  // a title and the lines under it end here, in pixels from the picture's corner
+  const stay = (picture) => {  // they are read wherever the picture is scrolled to
+    const place = (text) => text.getAttribute("transform")?.match(/-?[\d.]+/g)?.map(Number) ?? [];
+    const texts = [...picture.querySelectorAll("svg text")], title = texts.find((one) => one.getAttribute("font-weight") === "600");
+    const [left] = title ? place(title) : [];
+    texts.filter((one) => place(one)[0] === left && place(one)[1] < ABOVE)
+      .forEach((one) => { one.style.translate = `${picture.scrollLeft}px`; });
+  };
+  document.addEventListener("scroll", ({target}) => target.matches?.(PICTURES) && stay(target), true);
   const sizes = new ResizeObserver((changes) => {  // once it is laid out: to ask sooner would cost a tenth of each click
     new Set(changes.map(({target}) => target.closest(PICTURES))).forEach((picture) => {
       if (!picture) return;
@@ -216,6 +225,7 @@ if (!window.attnvizWalk) {
       }
       name(picture);
       reveal(picture);
+      if (picture.hasAttribute("data-wide")) stay(picture);  // what is drawn anew
     });
   };
   const opened = () => {  // the pictures of a first visit are a file until the true ones stand in their place
