@@ -300,7 +300,7 @@ def compared(both: Beside) -> str:
         moved = decimals(variation, 4 if variation < FINE else 2)
         parts.append(f"The row that changed most is {_place(both, 0, row)}: {moved} of its attention moved.")
     if cell is not None:
-        parts.append(compared_cell(both, *cell))
+        parts.append(f"The cell that changed most: {compared_cell(both, *cell)}")
     if not parts:
         parts.append("Nothing changed: wherever both have the token, A and B are the same map.")
     where = [as_sentence(both.seen)] if both.seen else []

@@ -83,7 +83,7 @@ def matrix(record: Record, found: Divergences, style: Style) -> Picture:
     shade = 1 - np.clip(found.divergence[np.ix_(joined.leaves, joined.leaves)] / APART, 0, 1)
     around = _tree(joined.lines, cell, colors) + _labels(order, cell, style) + _framed(order, cell, style)
     ends = ((0, "0 alike"), (0.5, "0.35"), (1, "0.69 apart"))
-    ramp = Ramp("Jensen-Shannon divergence", _ramp_uri(colors), ends)
+    ramp = Ramp("how differently two heads look", _ramp_uri(colors), ends)
     around += frame.legend([], ramp, top=side + 40, width=side, colors=colors)
     if not style.on_screen:
         title, lines = f"How alike are the heads · {in_title(record.source)}", [MEASURE, TREE_SAYS, *subtitles(record)]

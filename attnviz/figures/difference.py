@@ -65,7 +65,7 @@ MORE = "higher in B", "higher in A"
 MOVED = "change per row"
 MEASURE = "change per row: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
 
-ONLY = "blank: only the other has this token"
+ONLY = "blank: only A or only B has this token"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -149,7 +149,8 @@ def drawing_of(found: Beside, style: Style) -> Panels:
     if not style.on_screen:
         wide = {"left": plan.left, "width": last.x + size.width + BAR + NUMBER - plan.left, "colors": colors}
         around += frame.heading(title_of(found), lines_of(found, size), top=-plan.above - 8, **wide)
-    rest = (-1, -1) if style.selected is None else tuple(place // size.tile for place in style.selected)
+    chosen = found.most_cell if style.selected is None and style.on_screen else style.selected
+    rest = (-1, -1) if chosen is None else tuple(place // size.tile for place in chosen)
     return Panels(tuple(maps), around, style, rest, *plan.names, readout=readout)
 
 
@@ -193,8 +194,6 @@ def names_of(found: Beside) -> tuple[str, str, str]:
     """What stands over each map: "A: trained", "B: untrained"."""
     each = ((say(found.a), say(found.b)) for say in APART)
     apart = next((pair for pair in each if pair[0] != pair[1]), None)
-    if apart and found.a.site == found.b.site:  # what both have goes unsaid: two heads of a layer
-        apart = [one.removesuffix(f" of {found.a.site}") for one in apart]
     named = (f"{name}: {in_title(one)}" for name, one in zip(NAMES[:2], apart, strict=True)) if apart else NAMES[:2]
     return (*named, NAMES[2])
 
@@ -224,7 +223,8 @@ def _label(tokens: tuple[tuple[Token, ...], ...], pair: tuple[int | None, int | 
     if end < 2:
         return ("" if both[end] is None else shown(both[end].text, LONGEST_LABEL)), quiet
     names = list(dict.fromkeys(shown(token.text, LONGEST_LABEL) for token in there))
-    return " → ".join(names), quiet
+    only = "" if len(there) == 2 else f" ({'B' if both[0] is None else 'A'})"
+    return f"{' → '.join(names)}{only}", quiet
 
 
 def in_words(tokens: tuple[tuple[Token, ...], tuple[Token, ...]], pair: tuple[int | None, int | None]) -> str:
@@ -265,8 +265,17 @@ class _Plan:
         most = [
             int((self.half - self.title_at(end) if self.is_small(end) else wide) / TITLE_CHARACTER) for end in range(3)
         ]
-        each = zip(names_of(self.found), most, strict=True)
-        return tuple(name if len(name) <= longest else f"{name[: longest - 1]}…" for name, longest in each)
+        return tuple(self._title(end, name, most[end]) for end, name in enumerate(names_of(self.found)))
+
+    def _title(self, end: int, name: str, longest: int) -> str:
+        """A name that has room: a head's short one, or the beginning of another."""
+        if len(name) > longest and end < 2 and isinstance(head := (side := self.sides[end]).head, int):
+            name = name.replace(side.site.head(head), f"head {side.site.short(head)}")
+        return name if len(name) <= longest else f"{name[: longest - 1]}…"
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.found.a, self.found.b
 
     def _places(self, axis: int) -> Iterable[tuple]:
         """The tokens of A and B, and where each row (axis 0) or column stands in them."""
@@ -351,12 +360,12 @@ class _Plan:
             y,
             size.width,
             size.height,
-            max(panels.limit_of(values), LEAST) if end == 2 else self.scale.top,
+            self.differing.top if end == 2 else self.scale.top,
             signed=end == 2,
             beside=number,
             states=states,
             ends=MORE if end == 2 else ("", ""),
-            gray=end < 2 and self._is_off((self.found.a, self.found.b)[end]),
+            gray=end < 2 and self._is_off(self.sides[end]),
         )
 
     @staticmethod
@@ -371,7 +380,14 @@ class _Plan:
     @cached_property
     def scale(self) -> Domain:
         """What the colors of A and B say, the same of both."""
-        largest = panels.limit_of(*(numbers for numbers, _ in self.tiled[:2]))
+        return self._domain(panels.limit_of(*(numbers for numbers, _ in self.tiled[:2])))
+
+    @cached_property
+    def differing(self) -> Domain:
+        """What the colors of the difference say: of every two maps the same, unless it is too faint to be seen."""
+        return self._domain(max(panels.limit_of(self.tiled[2][0]), LEAST))
+
+    def _domain(self, largest: float) -> Domain:
         crowded = max(len(self.found.rows), len(self.found.columns)) > CROWDED
         return Domain("adapts", largest) if 0 < largest < (1 if crowded else FAINT) else Domain()
 
@@ -421,7 +437,8 @@ class _Plan:
         limit, colors, wide = maps[2].limit, self.colors, {"width": self.size.width, "colors": self.colors}
         top = self.size.height + 14
         ends = ((0, f"{MORE[0]} {limit:.2g}"), (0.5, "0"), (1, f"{limit:.2g} {MORE[1]}"))
-        signed = Ramp("difference, the largest at the end", pixels.ramp_uri(panels.ground(True, colors)), ends)
+        caption = f"difference; {self.differing.ending}" if self.differing.ending else "difference, from −1 to 1"
+        signed = Ramp(caption, pixels.ramp_uri(panels.ground(True, colors)), ends)
         drawn = self.legend_of_weights(maps[1].x, maps[2].x)
         if not panels.limit_of(maps[2].values):
             return drawn  # nothing differs, and no color says how much

@@ -11,6 +11,7 @@ from pictures import CROSS, HOSTILE, SITE, draw, drawing, record_of
 
 from attnviz import figures, tables, words
 from attnviz.charts import frame
+from attnviz.charts.domain import FAINT
 from attnviz.charts.size import MOST_BESIDE, size_beside
 from attnviz.charts.style import Style
 from attnviz.charts.theme import theme
@@ -64,12 +65,13 @@ def test_the_difference_is_a_less_b_and_blank_where_a_token_is_alone():
     assert np.isnan(found.variation[3])
 
 
-def test_zero_is_the_middle_of_the_scale_and_the_largest_difference_its_end():
-    """Higher in A and higher in B are equally far from the middle, and both are said in words."""
+def test_zero_is_the_middle_of_the_scale_and_its_ends_are_those_of_every_two_maps():
+    """Higher in A and higher in B are equally far from the middle, and both are said in words; only differences too
+    faint to be seen end at their largest, which is said."""
     panel = drawing(figures.difference(cat_and_dog())).panels[2]
-    size = np.nanmax(np.abs(panel.values))
 
-    assert (panel.place(0), panel.place(size), panel.place(-size)) == (0.5, 1.0, 0.0)
+    assert np.nanmax(np.abs(panel.values)) > FAINT
+    assert (panel.place(0), panel.place(1), panel.place(-1)) == (0.5, 1.0, 0.0)
     for value, text in zip(panel.values.ravel(), panel.texts(), strict=True):
         ends = "blank" if np.isnan(value) else "higher in A" if value > 0 else "higher in B"
         assert text.replace("\N{NO-BREAK SPACE}", " ").endswith(ends)
@@ -84,7 +86,7 @@ def test_small_differences_do_not_look_large():
     same = beside(*[Side(record_of(CAT), SITE, 0)] * 2)
     panel = drawing(figures.difference(same)).panels[2]
 
-    assert panel.limit == LEAST
+    assert panel.limit == LEAST < FAINT
     assert set(panel.values.ravel()) == {0.0}
     assert same.most_row is None
     assert same.most_cell is None
@@ -322,9 +324,9 @@ def test_on_a_phone_a_and_b_stand_small_above_their_difference():
 
 
 def test_two_heads_of_a_layer_are_told_apart_on_a_phone():
-    """What both are of goes unsaid, so that no name is cut before it says which head it is."""
+    """By their short names with the layer, so that no name is cut before it says which head it is."""
     record = record_of(CAT)
     found = beside(Side(record, SITE, 0), Side(record, SITE, 1))
     drawn = drawing_of(found, Style(room=358, on_screen=True))
 
-    assert [title["text"] for title in drawn.frame.titles] == ["A: head 0", "B: head 1", "Difference A − B"]
+    assert [title["text"] for title in drawn.frame.titles] == ["A: head 0.0", "B: head 0.1", "Difference A − B"]

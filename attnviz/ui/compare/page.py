@@ -114,7 +114,9 @@ def _said(found: Beside, cell: Cell | None, *, still: bool) -> None:
     elif not still:
         in_words(sentences.compared(found))
     if not still:
-        pictures.how_to_select(cell is not None)
+        if cell not in (None, found.most_cell):
+            quiet(sentences.compared(found))
+        pictures.how_to_select(cell is not None, outlined=found.most_cell is not None)
     size = size_beside(len(found.rows), len(found.columns))
     if size.tile > 1:
         quiet(" ".join(map(as_sentence, notes_on(size, TILES))))

@@ -60,6 +60,8 @@ def _positions(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | N
 
 
 def _effects(a: Side, b: Side) -> list[str]:
-    """The figures that both have."""
+    """The figures that both have; of a text that goes on and of one that is translated none can be compared."""
+    if bool(a.record.targets) != bool(b.record.targets):
+        return []
     each = [says.choices(side.record, side.sentence) for side in (a, b)]
     return [effect for effect in each[0] if effect in each[1] and effect in ALONE]

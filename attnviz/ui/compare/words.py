@@ -51,7 +51,10 @@ TOO_MANY = "{heads} heads of {tokens:,} tokens are too many to compare here ({pa
 COMPARE_ALL, COMPARING = "Compare all {heads} heads: this takes some seconds", "Comparing {heads} heads …"
 NOTHING_IN_COMMON = "No two heads have a row in common in which both look at something."
 HEAD_NAMES = "1.0 is head 0 of layer 1. Click a head to compare it."
-MATRIX, MATRIX_MEANS = "heads matrix", "Strong cells: heads that look alike. The tree joins the most alike first."
+MATRIX, MATRIX_MEANS = (
+    "heads matrix",
+    "Strong cells: heads that look alike, by their Jensen-Shannon divergence. The tree joins the most alike first.",
+)
 DOTS, DOTS_MEAN = (
     "heads map",
     "Each dot is a head; near ones look alike. Directions mean nothing, so there are no axes.",

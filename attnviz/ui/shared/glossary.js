@@ -48,6 +48,9 @@ if (!window.attnvizGlossary) {
     "share of output": [
       drawn("rect", {x: 0, y: 30, width: 60, height: 18}), drawn("rect", {x: 62, y: 30, width: 30, height: 18, "fill-opacity": .25})],
     "nats": [written(4, 46, "e¹ ↔ 1 nat")],
+    "divergence": [
+      ...grid((_, column) => column === 1 ? .9 : .05, {rows: 1, y: 12}),
+      ...grid((_, column) => column === 3 ? .9 : .05, {rows: 1, y: 50}), written(80, 46, "0.69")],
     "rollout": [
       ...grid(look, {rows: 3, columns: 3, size: 12, y: 22}), written(39, 46, "×"),
       ...grid(past, {rows: 3, columns: 3, size: 12, x: 54, y: 22})],

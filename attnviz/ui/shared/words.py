@@ -363,6 +363,10 @@ TERMS = {
         "the head off to see that."
     ),
     "nats": "The unit of entropy and divergence by the natural logarithm: 1 bit is 0.69 nats.",
+    "divergence": (
+        "How differently two heads look, by Jensen and Shannon: 0 where they are alike in every row, 0.69 where they "
+        "never look at the same token."
+    ),
     "rollout": (
         "Attention through all layers: their maps multiplied, where each token keeps half of itself. It shows where "
         "content can go."
@@ -380,6 +384,7 @@ ALSO_CALLED = {
     "heads": "head",
     "layers": "layer",
     "masks": "mask",
+    "Jensen-Shannon divergence": "divergence",
     "attention rollout": "rollout",
 }
 """Other names of terms, under which a page may speak of them."""
