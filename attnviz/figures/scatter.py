@@ -103,7 +103,8 @@ def _names(data: pd.DataFrame, side: int, stacked: bool) -> dict[str, list]:
     limits, texts = (side, STACK if stacked else side), data["layer"].astype(str) + "." + data["head"].astype(str)
     marks = list(zip(across, down, strict=True))
     taken = [(x - REACH, y - REACH, x + REACH, y + REACH) for x, y in marks]
-    found = [_beside(mark, text, taken, limits) for mark, text in zip(marks, texts, strict=True)]
+    each = list(zip(marks, texts, strict=True))
+    found = [_beside(mark, text, taken, limits) for mark, text in reversed(each)][::-1]  # the chosen one, last, first
     if len(data) > MOST_NAMED or (stacked and ("", 0.0, 0.0) in found):  # a stack is named whole or not at all
         found = [("", 0.0, 0.0)] * len(data)
     return {name: [one[i] for one in found] for i, name in enumerate(("label", "right", "down"))}
@@ -116,7 +117,7 @@ def _beside(
     mark: tuple[float, float], text: str, taken: list[Box], limits: tuple[int, int]
 ) -> tuple[str, float, float]:
     """A name at the first free side of its mark, which is then taken; empty if there is none."""
-    wide, half = frame.text_width(text), LINE / 4
+    wide, half = frame.text_width(text), LINE / 2.5
     for dx, dy in ((AWAY, 0.0), (-AWAY - wide, 0.0), (-wide / 2, -AWAY - half), (-wide / 2, AWAY + half)):
         x, y = mark[0] + dx, mark[1] + dy
         if _is_free(box := (x, y - half, x + wide, y + half), taken, limits):
@@ -161,7 +162,12 @@ def _form(titles: tuple[str, ...], kinds: tuple[str, ...], side: int, colors: Th
     )
     shift = {"dx": alt.expr("datum.right"), "dy": alt.expr("datum.down")}
     names = alt.Chart(alt.NamedData("heads")).mark_text(align="left", baseline="middle", aria=False, **shift)
-    names = names.encode(x=x, y=y, text=alt.Text("label:N"), color=alt.value(colors.quiet))
+    names = names.encode(
+        x=x,
+        y=y,
+        text=alt.Text("label:N"),
+        color=alt.when("datum.chosen").then(alt.value(colors.accent)).otherwise(alt.value(colors.quiet)),
+    )
     sizes = {"width": side, "height": side if len(titles) == 2 else STACK}
     margins = dict.fromkeys(("left", "top", "right", "bottom"), MARGIN)
     chart = alt.layer(*frame.layers(), names, marks, autosize="pad", padding=margins, **sizes)
