@@ -6,7 +6,7 @@ from attnviz.charts import frame, panels
 from attnviz.charts.frame import Frame, box, text_width
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.style import Style
-from attnviz.charts.theme import WORD_CHARACTER, Theme
+from attnviz.charts.theme import Theme
 from attnviz.core.display import in_title
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
@@ -20,6 +20,9 @@ WIDTH = 318
 
 HIGH, WIDE, MISSING = 36, 84, 24
 """Pixels of a thumbnail, and of a line of stages that the model does not have."""
+
+LINE_CHARACTER = 5.9
+"""Pixels of a character of such a line."""
 
 GAP, NUMBER = 8, 258
 """Pixels between two thumbnails, and from their left to the number under the pointer."""
@@ -88,7 +91,7 @@ def drawing_of(
         chosen, goes_on = stage.key == current, mains[i + 1 : i + 2] == [None]
         if matrix is None:
             text = _missing(i, stage, goes_on=goes_on)
-            wide = text_width(text, WORD_CHARACTER)
+            wide = text_width(text, LINE_CHARACTER)
             if x + wide > WIDTH - 10:
                 x, y = 0.0, y + MISSING
             color = colors.accent if chosen else colors.quiet

@@ -49,7 +49,8 @@ MOST_ROWS = 4
 
 def tab(lab: Lab, bar: Bar) -> None:
     queries, keys = lab.lengths
-    name = control(st.pills, words.SAME_MASK, DIALECT_SHOWN, DIALECT, format_func=words.DIALECTS.get, lead="")
+    one_of = st.selectbox if look.room() else st.pills  # on a phone the pills are five rows
+    name = control(one_of, words.SAME_MASK, DIALECT_SHOWN, DIALECT, format_func=words.DIALECTS.get, lead="")
     aligned = lab.mask
     if queries != keys:  # with more keys than queries: where the first query stands
         alignment = control(st.segmented_control, words.ALIGN, ALIGNMENT, ALIGNMENTS)
