@@ -172,7 +172,7 @@ def _side_by_side(a: Side, b: Side) -> None:
     for column, name, side in zip(st.columns(2), "AB", (a, b), strict=True):
         with column:
             heading(name)
-            shown = {"sentence": side.sentence, "dark": look.is_dark(), "room": look.room()}
+            shown = {"sentence": side.sentence, "dark": look.is_dark(), "room": look.room(), "domain": "fixed"}
             cost = estimate.of_maps(side.record.step(side.site))
             figure = cache.drawn(figures.head, side.record, side.site, side.head, cost=cost, **shown)
             pictures.show(figure, key=f"map {name}", what=words.MAP.format(side=name))
