@@ -30,12 +30,12 @@ OnProgress = Callable[[int, int], bool | None]
 """Is told how many heads are done, of how many; if it gives False, that ends the sweep."""
 
 EFFECTS = {
-    "output": "how far the last vectors moved, ‖after - before‖ / ‖before‖, the mean over tokens; 0 is not at all",
-    "divergence": "KL(before ‖ after) of what the model says, in nats, the mean over where it says something",
+    "output": "how far the final vectors move, ‖after - before‖ / ‖before‖, the mean over tokens; 0 is not at all",
+    "divergence": "how far the predicted probabilities move, KL(before ‖ after) in nats, the mean over predictions",
     "said": "the probability of what it said before, after minus before, the mean over where it says something",
     "loss": "the loss of the next token of the text, after minus before, in nats, the mean over tokens",
     "rewritten": "the share of the sentences for which the model writes another text",
-    "turned": "1 - cosine of the sentence's vector before and after; 0 is not at all, 2 to the opposite",
+    "turned": "how far the sentence's vector turns, 1 - cosine of before and after; 0 is not at all, 2 to the opposite",
 }
 """What the columns of a sweep mean. One that the model has nothing for is missing."""
 
@@ -68,17 +68,32 @@ class Sweep:
 
     def in_words(self) -> str:
         """Why large weight and large effect differ, by this sweep's own numbers."""
+        return " ".join(self.sentences())
+
+    def sentences(self) -> tuple[str, str]:
+        """Which head matters most, and how large its weights are; the second is "" where that cannot be compared."""
         weight, effect = self.table["confidence"], self.table["output"]
         if weight.isna().all() or effect.isna().all() or len(self.heads) < 2:
-            return "There are no two heads here whose weights and effects could be compared."
+            return "There are no two heads here whose weights and effects could be compared.", ""
         heavy, strong = int(weight.fillna(-1).argmax()), int(effect.fillna(-1).argmax())
-        most = f"{self._name(strong).capitalize()} matters most here by the change of the output: off, it changes the "
-        most += f"model's output vectors by {effect[strong]:.1%}{self._by_prediction(strong)}."
+        most = f"{self._name(strong).capitalize()} matters most here: switched off, it changes the model's output "
+        most += f"vectors most, by {effect[strong]:.1%}{self._then_writes(strong)}{self._by_prediction(strong)}."
         if heavy == strong:
-            return f"{most} It also has the largest weights, {weight[heavy]:.2f} on average."
+            return most, f"It also has the largest weights, {weight[heavy]:.2f} on average."
+        return most, (
+            f"The largest weights are those of {self._name(heavy)}, {weight[heavy]:.2f} on average; off, it changes "
+            f"the output by {effect[heavy]:.1%}. A weight says where a head looks, not how much arrives."
+        )
+
+    def _then_writes(self, strong: int) -> str:
+        """Whether a model that writes then writes another text."""
+        changed = self.table["rewritten"][strong]
         return (
-            f"{most} The largest weights are those of {self._name(heavy)}, {weight[heavy]:.2f} on average, and off it "
-            f"changes them by {effect[heavy]:.1%}. A weight says where a head looks, not how much arrives."
+            ""
+            if pd.isna(changed)
+            else "; the model then writes another text"
+            if changed
+            else "; the text it writes stays the same"
         )
 
     def _by_prediction(self, strong: int) -> str:
@@ -87,7 +102,7 @@ class Sweep:
         most = int(moved.argmax())
         if most == strong or moved[most] <= max(0, moved[strong]):
             return ""
-        return f"; by the change of the prediction it is {self._name(most)}"
+        return f"; the predictions change most without {self._name(most)}"
 
     def _name(self, at: int) -> str:
         site, head = self.heads[at]

@@ -7,7 +7,7 @@ import numpy as np
 
 from attnviz.charts import frame, hatch, maps, pixels
 from attnviz.charts.domain import Domain, adapted, colored, domain_of, legend_of
-from attnviz.charts.frame import Frame, box, sign
+from attnviz.charts.frame import SWATCH, Entry, Frame, box, sign
 from attnviz.charts.picture import Form, Picture, columns, formed
 from attnviz.charts.style import Style
 from attnviz.charts.theme import Theme
@@ -75,7 +75,9 @@ class Mosaic:
             gray = all(one.head in seen[one.site].step.heads_off for one in self.thumbnails)
             ramp = legend_of([*scales.values()], colors, gray=gray)
             right, top = (self.width + RIGHT, 0.0) if style.aside else (0.0, self.bottom + 14)
-            around += frame.legend([], ramp, top=top, width=self.width, colors=colors).moved(right)
+            hatched = any(cells.blocked.any() for cells in found.values())
+            entries = [Entry("blocked", hatch.shape(0, SWATCH), colors.hatch, 1.0, colors.blocked)] * hatched
+            around += frame.legend(entries, ramp, top=top, width=self.width, colors=colors).moved(right)
         beside = tuple(kind for kind in BESIDE if getattr(self.words, kind))
         form = _form(self.side, self.height, self.width, self.bottom, colors, beside)
         return Picture(form, {"heads": columns(_COLUMNS, rows)} | frame.tables(around, AROUND + beside))

@@ -24,7 +24,7 @@ WIDTH = 980
 HIGH = 480
 """Pixels down to which all heads are to stand, where large thumbnails allow that."""
 
-LARGE, LARGEST, SMALLEST, GAP = 160, 96, 26, 10
+LARGE, LARGEST, SMALLEST, GAP = 190, 96, 26, 10
 """Pixels: sides of a thumbnail of few heads, of many and of very many, and between two."""
 
 NAMED = "named by layer.head"

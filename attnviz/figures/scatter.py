@@ -16,8 +16,9 @@ from attnviz.core.record import Record
 from attnviz.figures.figure import Drawn, Figure, edited, number_arrays, subtitles, titled
 from attnviz.figures.overview import NAMED
 
-SIDE, STACK, DOT, LEFT = 330, 150, 70, 52
-"""Pixels: of a scatter, the height of stacked dots, the area of a mark, and the room for the numbers of an axis."""
+SIDE, LARGE, STACK, DOT, LEFT = 330, 390, 150, 70, 52
+"""Pixels: of a scatter, of one with bars, the height of stacked dots, the area of a mark, and the room for the numbers
+of an axis."""
 
 EDGE, MARGIN = 20, 12
 """Pixels between the frame and the marks, and around all."""
@@ -31,12 +32,21 @@ BINS, TALLEST = 24, 12
 MOST_NAMED, AWAY, REACH = 24, 8, 5
 """Heads that are named at most; pixels from the middle of a mark to its name, and to its own edge."""
 
+BARS = "bar: mean ± {times} std. dev.; dashed: equal on both axes"
+
 SHAPES = ("circle", "triangle-up", "diamond")
 """What tells the `KINDS` apart."""
 
 
 def scatter(
-    record: Record, table: pd.DataFrame, x: str, y: str | None, *, titles: dict[str, str], **drawn: Unpack[Drawn]
+    record: Record,
+    table: pd.DataFrame,
+    x: str,
+    y: str | None,
+    *,
+    titles: dict[str, str],
+    spread: tuple[str, int] | None = None,
+    **drawn: Unpack[Drawn],
 ) -> Figure:
     """Every head by one number (stacked) or two; a click selects one under "head" with kind, layer, head and rev.
 
@@ -44,6 +54,8 @@ def scatter(
         table: one row per head: kind, layer, head, and the numbers; heads without such a number are left out.
         x, y: columns; without `y`, heads of about the same `x` stand on each other.
         titles: what the columns are called.
+        spread: a column and a number: a bar goes so many of these standard deviations up and down from `y`, and a line
+            is where `x` and `y` are equal.
     """
     columns = [name for name in (x, y) if name]
     by = " and ".join(f"{titles[name][:1].lower()}{titles[name][1:]}" for name in columns)
@@ -55,16 +67,23 @@ def scatter(
         title=titled(title + model, record),
         style=Style(**drawn),
         draw=lambda style: drawing_of(
-            table, x, y, titles, title + model * (not style.on_screen), subtitles(record, style), style
+            table, x, y, titles, title + model * (not style.on_screen), subtitles(record, style), style, spread
         ),
         describe=lambda: said + (f" {missing} heads have no such number." if missing else ""),
-        tabulate=lambda: table[["kind", "layer", "head", *columns]],
-        collect=lambda: number_arrays(table[columns].astype(float)),
+        tabulate=lambda: table[["kind", "layer", "head", *columns, *(spread or ())[:1]]],
+        collect=lambda: number_arrays(table[[*columns, *(spread or ())[:1]]].astype(float)),
     )
 
 
 def drawing_of(
-    table: pd.DataFrame, x: str, y: str | None, titles: dict[str, str], title: str, said: list[str], style: Style
+    table: pd.DataFrame,
+    x: str,
+    y: str | None,
+    titles: dict[str, str],
+    title: str,
+    said: list[str],
+    style: Style,
+    spread: tuple[str, int] | None,
 ) -> Picture:
     """The marks on Altair's own axes."""
     colors, names = style.colors, [name for name in (x, y) if name]
@@ -75,17 +94,22 @@ def drawing_of(
     data["chosen"] = False if style.focused is None else data["name"] == style.focused[0].head(style.focused[1])
     data["at"], data["up"] = _stacked(data["x"]) if y is None else (data["x"], known[y].astype(float))
     data = data.sort_values("chosen", kind="stable")  # the chosen one is above all
-    side = min(SIDE, style.room - LEFT - AROUND) if style.room and style.on_screen else SIDE
-    data = data.assign(**_names(data, side, y is None))
-    lines = [f"{len(known)} heads"] if y is None else []
+    far = known[spread[0]].astype(float) * spread[1] if spread else 0.0
+    data["low"], data["high"] = data["up"] - far, data["up"] + far
+    side = LARGE if spread else SIDE
+    side = min(side, style.room - LEFT - AROUND) if style.room and style.on_screen else side
+    ends = data[["at", "low", "high"]].stack() if spread else None
+    data = data.assign(**_names(data, side, y is None, ends))
+    lines = [f"{len(known)} heads"] if y is None else [BARS.format(times=spread[1])] if spread else []
     lines += [NAMED] if data["label"].any() else []
     lines += [f"{len(table) - len(known)} heads have no such number"] if len(known) < len(table) else []
     narrowest = style.room - 2 * MARGIN if style.room and style.on_screen else LEFT + side
     wide = {"left": -LEFT, "width": LEFT + side, "narrowest": narrowest}
     around = frame.heading(title, [*lines, *said], top=-10, **wide, colors=colors)
     kinds = tuple(kind for kind in KINDS if (known["kind"] == kind).any())
-    form = _form(tuple(titles[name] for name in names), kinds, side, colors)
-    return Picture(form, {"heads": data.to_dict("list")} | frame.tables(around))
+    form = _form(tuple(titles[name] for name in names), kinds, side, colors, bool(spread))
+    line = {"line": {"end": [] if ends.empty else [ends.min(), ends.max()]}} if spread else {}
+    return Picture(form, {"heads": data.to_dict("list")} | line | frame.tables(around))
 
 
 def _stacked(values: pd.Series) -> tuple[pd.Series, pd.Series]:
@@ -96,10 +120,14 @@ def _stacked(values: pd.Series) -> tuple[pd.Series, pd.Series]:
     return low + (bins + 0.5) * step, bins.groupby(bins).cumcount() + 0.5
 
 
-def _names(data: pd.DataFrame, side: int, stacked: bool) -> dict[str, list]:
-    """The short name of each of few heads, and how far from its mark it begins; none where it would cover another."""
-    across = _pixels(data["at"], side)
-    down = STACK * (1 - data["up"] / max(TALLEST, data["up"].max())) if stacked else side - _pixels(data["up"], side)
+def _names(data: pd.DataFrame, side: int, stacked: bool, ends: pd.Series | None) -> dict[str, list]:
+    """The short name of each of few heads, and how far from its mark it begins; none where it would cover another.
+
+    Args:
+        ends: the numbers from whose least to whose largest both axes go; None if each goes through its own.
+    """
+    across, up = (_pixels(data[name], side, data[name] if ends is None else ends) for name in ("at", "up"))
+    down = STACK * (1 - data["up"] / max(TALLEST, data["up"].max())) if stacked else side - up
     limits, texts = (side, STACK if stacked else side), data["layer"].astype(str) + "." + data["head"].astype(str)
     marks = list(zip(across, down, strict=True))
     taken = [(x - REACH, y - REACH, x + REACH, y + REACH) for x, y in marks]
@@ -133,16 +161,17 @@ def _is_free(box: Box, taken: list[Box], limits: tuple[int, int]) -> bool:
     return inside and not any(left < r and a < right and top < b and t < bottom for a, t, r, b in taken)
 
 
-def _pixels(values: pd.Series, length: int) -> pd.Series:
+def _pixels(values: pd.Series, length: int, ends: pd.Series) -> pd.Series:
     """Where the scale of an axis puts its numbers."""
-    low, span = values.min(), values.max() - values.min()
+    low, span = ends.min(), ends.max() - ends.min()
     return EDGE + (values - low) / span * (length - 2 * EDGE) if span > 0 else values * 0 + length / 2
 
 
 @formed(64)
-def _form(titles: tuple[str, ...], kinds: tuple[str, ...], side: int, colors: Theme) -> Form:
+def _form(titles: tuple[str, ...], kinds: tuple[str, ...], side: int, colors: Theme, ranges: bool) -> Form:
     """Marks on Altair's own axes."""
     x, y = _axes(titles, colors)
+    under = _ranges(titles, colors) if ranges else []
     numbers = [
         alt.Tooltip(field, title=title, format=".4f") for field, title in zip(("x:Q", "up:Q"), titles, strict=False)
     ]
@@ -162,25 +191,36 @@ def _form(titles: tuple[str, ...], kinds: tuple[str, ...], side: int, colors: Th
     )
     shift = {"dx": alt.expr("datum.right"), "dy": alt.expr("datum.down")}
     names = alt.Chart(alt.NamedData("heads")).mark_text(align="left", baseline="middle", aria=False, **shift)
+    # Stacks name their domain in one layer alone: in two, Vega-Lite warns that they are not the same.
     names = names.encode(
         x=x,
-        y=y,
+        y=y if len(titles) == 2 else alt.Y("up:Q", axis=None),
         text=alt.Text("label:N"),
         color=alt.when("datum.chosen").then(alt.value(colors.accent)).otherwise(alt.value(colors.quiet)),
     )
     sizes = {"width": side, "height": side if len(titles) == 2 else STACK}
     margins = dict.fromkeys(("left", "top", "right", "bottom"), MARGIN)
-    chart = alt.layer(*frame.layers(), names, marks, autosize="pad", padding=margins, **sizes)
+    chart = alt.layer(*frame.layers(), *under, names, marks, autosize="pad", padding=margins, **sizes)
     return Form.of(chart.configure(**config(colors)).configure_view(stroke=colors.line))
 
 
-def _axes(titles: tuple[str, ...], colors: Theme) -> tuple[alt.X, alt.Y]:
-    """From the least to the largest number; stacked dots stand on a count."""
+def _ranges(titles: tuple[str, ...], colors: Theme) -> list[alt.Chart]:
+    """A line where both numbers are equal, and a bar through each mark."""
+    equal = alt.Chart(alt.NamedData("line")).mark_line(color=colors.quiet, strokeDash=[5, 4], strokeWidth=1, aria=False)
+    bars = alt.Chart(alt.NamedData("heads")).mark_rule(color=colors.dot, opacity=0.35, strokeWidth=2, aria=False)
+    return [
+        equal.encode(*_axes(titles, colors, "end", "end")),
+        bars.encode(*_axes(titles, colors, up="low"), y2="high:Q"),
+    ]
+
+
+def _axes(titles: tuple[str, ...], colors: Theme, at: str = "at", up: str = "up") -> tuple[alt.X, alt.Y]:
+    """Of two fields. From the least to the largest number; stacked dots stand on a count."""
     line = {"domain": True, "domainColor": colors.line, "labelFlush": False, "tickCount": 5, "format": "~r"}
     x = alt.Scale(zero=False, nice=False, padding=EDGE)
-    y, up = x, None
+    y, beside = x, None
     if len(titles) == 2:
-        up = alt.Axis(title=titles[1], minExtent=LEFT, maxExtent=LEFT, **line)
+        beside = alt.Axis(title=titles[1], minExtent=LEFT, maxExtent=LEFT, **line)
     else:
         y = alt.Scale(domain=alt.DomainUnionWith(unionWith=[0, TALLEST]))
-    return alt.X("at:Q", scale=x, axis=alt.Axis(title=titles[0], **line)), alt.Y("up:Q", scale=y, axis=up)
+    return alt.X(f"{at}:Q", scale=x, axis=alt.Axis(title=titles[0], **line)), alt.Y(f"{up}:Q", scale=y, axis=beside)

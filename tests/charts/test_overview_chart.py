@@ -63,12 +63,13 @@ def test_an_order_and_what_is_said_of_each_head_are_kept(record):
 
 
 def test_a_head_that_is_off_says_so(record):
-    """One of all, and it is struck through."""
+    """One of all, and it is struck through; the other sign is what the legend says of blocked cells."""
     rows = data(overview(record), "heads")
 
     off = [row["name"] for row in rows if row["state"].startswith("off")]
     assert off == ["head 3 of cross layer 1"]
-    assert len(data(overview(record), "signs")) == 1
+    assert len(data(overview(record), "signs")) == 2
+    assert "blocked" in {one["text"] for one in data(overview(record), "words")}
 
 
 def test_the_largest_weight_under_the_pointer_is_the_records(record):
@@ -141,6 +142,18 @@ def test_the_chosen_head_is_above_all_others(record):
     rows = data(marks(record, "entropy", "previous", **focused), "heads")
 
     assert (rows[-1]["kind"], rows[-1]["layer"], rows[-1]["head"]) == ("encoder", 0, 0)
+
+
+def test_a_bar_is_as_long_as_the_spread_and_the_line_where_both_are_equal(record):
+    """Both axes go from the same to the same number: the least and the largest of marks and bars."""
+    table = head_metrics(record).dropna(subset=["entropy", "previous"]).assign(far=0.25)
+    chart = scatter(record, table, "entropy", "previous", titles=TITLES, spread=("far", 2)).chart
+    rows = data(chart, "heads")
+
+    assert [(row["low"], row["high"]) for row in rows] == [(row["up"] - 0.5, row["up"] + 0.5) for row in rows]
+    ends = [number for row in rows for number in (row["at"], row["low"], row["high"])]
+    assert [row["end"] for row in data(chart, "line")] == [min(ends), max(ends)]
+    assert draw(chart.to_dict())
 
 
 def test_without_a_number_there_is_no_mark(record):

@@ -78,7 +78,7 @@ def test_heads_that_write_nothing_change_nothing():
     assert found.table[["divergence", "said", "rewritten", "turned"]].isna().all(axis=None)
     assert found.divergence is None
     assert found.table["confidence"][1] == pytest.approx(1, abs=1e-3)
-    assert "changes the model's output vectors by" in found.in_words()
+    assert "it changes the model's output vectors most, by" in found.in_words()
 
 
 def test_heads_that_are_off_already_stay_off_and_are_not_measured():
@@ -178,8 +178,6 @@ def test_the_verdict_names_its_measure_and_the_head_that_another_measure_puts_fi
         first = found.in_words().partition(". ")[0]
         agreed.add((site, head) == found.strongest)
 
-        assert "matters most here by the change of the output" in first
-        assert (f"by the change of the prediction it is {site.head(head)}" in first) == (
-            (site, head) != found.strongest
-        )
+        assert "it changes the model's output vectors most" in first
+        assert (f"the predictions change most without {site.head(head)}" in first) == ((site, head) != found.strongest)
     assert agreed == {True, False}

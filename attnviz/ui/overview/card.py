@@ -1,7 +1,5 @@
 """One head beside the maps of all: what it looks like, what is known of it, and its numbers."""
 
-from html import escape
-
 import pandas as pd
 import streamlit as st
 
@@ -15,7 +13,7 @@ from attnviz.ui.shared import cache, findings, look, pages, pictures, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import Markup, large, quiet, table
+from attnviz.ui.shared.text import large, quiet, table
 
 SHOWN = ("confidence", "effective_keys", "distance", "local", "previous", "self", "first", "special", "output_share")
 """The numbers that stand beside the maps; all are in the table."""
@@ -29,12 +27,19 @@ def of_head(at: Look, known: Numbers) -> None:
         if st.button(words.OPEN_HEAD, key="open head", icon=":material/arrow_forward:"):
             look.look_at(at.site, at.head)
             pages.go_to(pages.TITLES[0])
+    if "output" in known.names and not pd.isna(row["output"]):
+        output, change = known.table["output"], row["output"]
+        rank, count = 1 + int((output > change).sum()), int(output.notna().sum())
+        large(words.RANK.format(rank=rank, count=count, change=change))
     findings.of_head(at, role=False)
     if not findings.measured(at.source, at.site, at.head) and (said := findings.by_weights(row)):
         (large if at.source.facts else quiet)(said)
     there = [name for name in (*OFF, *SHOWN) if name in known.names and not pd.isna(row[name])]
-    with st.container(width=340):
-        table([(_named(name), number(name, float(row[name]))) for name in there], numbers=(1,))
+    table(
+        [(TITLES[name], number(name, float(row[name])), meant(name)) for name in there],
+        numbers=(1,),
+        css="facts meant",
+    )
     _by_distance(at)
     _on_phrase(at)
 
@@ -69,9 +74,10 @@ def _distances(record: Record, site: Site, head: int | str, sentence: int) -> By
     return by_distance(record.step(site), head, sentence=sentence)
 
 
-def _named(name: str) -> str:
-    """A number's title; what it means is read where the pointer rests on it."""
-    return Markup(f'<abbr title="{escape(MEANINGS[name])}">{escape(TITLES[name])}</abbr>')
+def meant(name: str) -> str:
+    """What a number means, as a sentence."""
+    means = MEANINGS[name]
+    return f"{means[:1].upper()}{means[1:].rstrip('.')}."
 
 
 def number(name: str, value: float) -> str:

@@ -143,16 +143,16 @@ def switched_off(at: Look) -> bool:
     return run == at.run
 
 
-def _said(at: Look, off: pd.DataFrame, swept: str) -> None:
-    """Which head matters most, and the way to it."""
+def _said(at: Look, off: pd.DataFrame, swept: tuple[str, str]) -> None:
+    """Which head matters most, and the way to it; what its weights would have said."""
+    verdict, weights = swept
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="matters"):
-        large(swept)
-        if off["output"].isna().all():
-            return
-        most = head_of(off.loc[off["output"].idxmax()])
-        if most != (at.site, at.head):
+        large(verdict)
+        most = None if off["output"].isna().all() else head_of(off.loc[off["output"].idxmax()])
+        if most and most != (at.site, at.head):
             options = {"key": "to what matters", "icon": ":material/arrow_forward:", "on_click": look.look_at}
             st.button(words.SHOW_MOST, args=most, **options)
+    quiet(weights)
 
 
 def _sweep(at: Look) -> None:
@@ -160,7 +160,7 @@ def _sweep(at: Look) -> None:
     heads, sentences = sum(step.num_heads for step in at.record.steps), cache.sentences(at.source, at.lines)
     cost = budget.of_runs(heads + 1, at.source, sentences, at.edits)
     button = {"key": "switch each off", "icon": ":material/power_settings_new:"}
-    if not asked(TESTED, at.run, cost, words.WHICH_MATTERS, words.SWITCH_EACH_OFF, **button):
+    if not asked(TESTED, at.run, cost, words.SWITCH_EACH_OFF, **button):
         return
     with runs.beside():
         try:
@@ -171,16 +171,14 @@ def _sweep(at: Look) -> None:
             state.put(SWEEP, (at.run, *found))
 
 
-def asked(setting: Setting, what: object, cost: Estimate, question: str, title: str, **button: str) -> bool:
+def asked(setting: Setting, what: object, cost: Estimate, title: str, **button: str) -> bool:
     """Whether to measure: unasked where nobody waits for it, else once a button beside its cost was pressed.
 
     Args:
         setting: holds what was asked for.
-        question: stands above the button.
     """
     if cost.seconds <= budget.SILENT or state.get(setting) == what:
         return True
-    large(question)
     try:
         budget.check_work(cost)
     except OverBudget as error:
@@ -192,11 +190,11 @@ def asked(setting: Setting, what: object, cost: Estimate, question: str, title: 
     return False
 
 
-def _swept(source: Source, lines: tuple[str, ...], edits: Edits, count: int) -> tuple[pd.DataFrame, str]:
+def _swept(source: Source, lines: tuple[str, ...], edits: Edits, count: int) -> tuple[pd.DataFrame, tuple[str, str]]:
     """What each head changes, as a table and in words; without its record."""
     with progress.counted(count) as report, cores.used_by(source):
         found = ablation.sweep(source, cache.sentences(source, lines), edits, report=report)
-    return found.table, found.in_words()
+    return found.table, found.sentences()
 
 
 def head_of(point: Mapping[str, Any]) -> Place:

@@ -9,7 +9,7 @@ from attnviz.ui.overview import every, numbers, reach, tables, texts, words
 from attnviz.ui.shared import state, toolbar
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import tabs
-from attnviz.ui.shared.text import quiet
+from attnviz.ui.shared.text import lead, quiet
 from attnviz.ui.shared.toolbar import Bar
 
 PANEL = choice("panel", words.TABS, of="tab")
@@ -19,7 +19,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines)
     bar.predict()
     made = (
-        partial(every.panel, bar, above=_to_the_test),
+        partial(_every, bar),
         partial(_switched_off, bar),
         partial(tables.panel, bar),
         partial(texts.over_many_texts, bar),
@@ -44,6 +44,12 @@ def _to_the_test() -> None:
         st.button(words.TABS[1], on_click=state.put, args=(PANEL, words.TABS[1]), **options)
 
 
+def _every(bar: Bar) -> None:
+    lead(words.EACH_MAP)
+    every.panel(bar, above=_to_the_test)
+
+
 def _switched_off(bar: Bar) -> None:
     """What each head changes when it is off, above the heads: in that order, once it is measured."""
+    lead(words.IN_TURN)
     every.panel(bar, among=tuple(numbers.OFF) if numbers.switched_off(bar.at) else ())

@@ -20,7 +20,7 @@ from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import QUERY, Look
 from attnviz.ui.shared.setting import Setting, choice, kept, whole
 from attnviz.ui.shared.state import pick
-from attnviz.ui.shared.text import in_words, note, quiet
+from attnviz.ui.shared.text import in_words, lead, note, quiet
 from attnviz.ui.shared.toolbar import Bar
 
 STACK = choice("stack", ("encoder", "decoder"))
@@ -35,7 +35,7 @@ MOST = 2**18
 def reach(bar: Bar) -> None:
     """Rollout of a stack after one of its layers as a map, and one row of it as bars, beside the flow if asked for."""
     at = bar.at
-    quiet(words.ROLLOUT)
+    lead(words.ROLLOUT)
     kinds = [kind for kind in ("encoder", "decoder") if any(site.kind == kind for site in at.record.sites)]
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         kind = _last_of(STACK, words.STACK, kinds)

@@ -6,7 +6,7 @@ import streamlit as st
 from attnviz import figures
 from attnviz.metrics.heads import METRICS, ROWS, Metric
 from attnviz.ui.overview import words
-from attnviz.ui.overview.card import of_head
+from attnviz.ui.overview.card import meant, of_head
 from attnviz.ui.overview.every import Order, ordered, select
 from attnviz.ui.overview.numbers import NAMES, OFF, SORT, TITLES, Numbers, head_of, heads_of, numbers
 from attnviz.ui.shared import everything, findings, look, pictures, state
@@ -14,7 +14,7 @@ from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import quiet
+from attnviz.ui.shared.text import lead, quiet
 from attnviz.ui.shared.toolbar import Bar
 
 PLACES = {"place": common.HEAD, "kind": words.KIND, "layer": common.LAYER, "head": common.HEAD}
@@ -29,12 +29,16 @@ TESTED = (*OFF, "confidence", "distance", "previous", "self", "output_share")
 """The numbers that a table begins with, before and after the switch-off test; it is no wider than a screen."""
 MORE = kept("all numbers", False)
 
+SHARES = [metric.name for metric in METRICS if metric.high == 1]
+"""Numbers from 0 to 1."""
+
 MOST, HIGH = 12, 433
 """Rows of a table that are all shown, and the pixels of one with more of them."""
 
 
 def panel(bar: Bar) -> None:
     """Every head with its numbers, two of them against each other, and the chosen one."""
+    lead(words.ROWS)
     known = numbers(bar.at)
     with bar.view:
         order, _ = ordered(known)
@@ -64,16 +68,28 @@ def _all_heads(at: Look, known: Numbers, order: Order) -> None:
             look.look_at(*head_of(found.iloc[rows[0]].to_dict()))
 
     named = {name: st.column_config.Column(title, pinned=True) for name, title in PLACES.items()}
-    named |= {"role": st.column_config.TextColumn(common.ROLE)}
-    named |= {name: st.column_config.NumberColumn(TITLES[name], format="%.3f") for name in known.names}
+    named |= {
+        "role": st.column_config.TextColumn(common.ROLE, help=words.ROLE_MEANS, width=138 if look.room() else 180)
+    }
+    named |= {name: _column(name) for name in known.names}
     options = {"on_select": chosen, "selection_mode": "single-row", "key": "table of heads", "hide_index": True}
     options |= {"column_order": [*pinned, "role", *names], "placeholder": "–", "column_config": named}
+    framed = [place for place, head in enumerate(heads_of(found)) if head == (at.site, at.head)]
+    options |= {"selection_default": {"selection": {"rows": framed}}}
     st.dataframe(found, height=height(found), **options)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         control(st.toggle, words.ALL_OF_THEM.format(count=len(known.names)), MORE)
         quiet(words.DASH)
     with st.expander(words.MEANINGS):
         st.markdown("\n\n".join([ROWS, *map(_meaning, (one for one in METRICS if one.name in known.names))]))
+
+
+def _column(name: str) -> st.column_config.Column:
+    """A number; one from 0 to 1 is a bar, too, where there is room. What it means is read at its name."""
+    options = {"label": TITLES[name], "help": meant(name), "format": "%.3f"}
+    if name in SHARES and not look.room():
+        return st.column_config.ProgressColumn(**options, min_value=0, max_value=1, color="blue", width=128)
+    return st.column_config.NumberColumn(**options)
 
 
 def _roles(at: Look, found: pd.DataFrame) -> list[str | None]:
@@ -88,9 +104,9 @@ def short_names(found: pd.DataFrame) -> list[str]:
     return [f"{site.kind} {site.short(head)}" for site, head in heads_of(found)]
 
 
-def height(rows: pd.DataFrame) -> int | str:
+def height(rows: pd.DataFrame, high: int = HIGH) -> int | str:
     """Of a table: what its rows take, if they are few."""
-    return "content" if len(rows) <= MOST else HIGH
+    return "content" if len(rows) <= MOST else high
 
 
 def _meaning(metric: Metric) -> str:

@@ -11,24 +11,29 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
 from attnviz.ui.overview import tables, words
+from attnviz.ui.overview.card import meant
 from attnviz.ui.overview.every import select
-from attnviz.ui.overview.numbers import TITLES, asked, head_of, numbers
+from attnviz.ui.overview.numbers import TITLES, asked, head_of, heads_of, numbers
 from attnviz.ui.shared import cache, cores, everything, look, pictures, runs, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import in_words, note
+from attnviz.ui.shared.text import in_words, lead, note, quiet
 from attnviz.ui.shared.toolbar import Bar
 
 MEASURED: Setting[tuple | None] = kept("over texts", None)
 """Of which model, texts and edits the numbers were asked for."""
 NUMBER = kept("number over texts", "confidence")
 
+HIGH = 510
+"""Pixels of a table beside its picture."""
+
 PLACES = ["kind", "layer", "head"]
 
 
 def over_many_texts(bar: Bar) -> None:
     """Every head on the texts that ship with attnviz, or on a file: means and spreads beside this text's numbers."""
+    lead(words.ON_OTHERS)
     at = bar.at
     try:
         with bar.view:
@@ -46,8 +51,10 @@ def over_many_texts(bar: Bar) -> None:
         options = {"shown": state.one_of(NUMBER, there), "format_func": TITLES.__getitem__, "width": 260}
         name = control(st.selectbox, words.NUMBER, NUMBER, there, lead="", **options)
     table = _beside(at, found, name)
-    in_words(_said(at, table, TITLES[name], len(lines)))
-    marks = _shown(at, table, TITLES[name], len(lines))
+    number = f"{TITLES[name][:1].lower()}{TITLES[name][1:]}"
+    in_words(_of_all(table, number, len(lines)))
+    quiet(_said(at, table, number, len(lines)))
+    marks = _shown(at, table, name, len(lines))
     with bar.export:
         pictures.take_away(marks, "over texts", more=partial(_more, at, marks, found))
 
@@ -72,7 +79,7 @@ def _measured(at: Look, lines: tuple[str, ...]) -> pd.DataFrame | None:
     """A row per head with its means and spreads, if they are measured at once or were asked for."""
     key, title = (at.source, lines, at.edits), words.MEASURE_ON.format(count=len(lines))
     button = {"key": "measure texts", "icon": ":material/functions:"}
-    if asked(MEASURED, key, cost := _cost(*key), words.ON_OTHERS, title, **button):
+    if asked(MEASURED, key, cost := _cost(*key), title, **button):
         with runs.beside():
             return cache.worked(_over, *key, cost=cost, unit=words.TEXTS)
     st.dataframe({words.TEXT: lines}, height=460)
@@ -95,20 +102,35 @@ def _beside(at: Look, found: pd.DataFrame, name: str) -> pd.DataFrame:
     return found.merge(here, on=PLACES, how="left").sort_values("mean", ascending=False, na_position="last")
 
 
-def _said(at: Look, table: pd.DataFrame, title: str, count: int) -> str:
+def _of_all(table: pd.DataFrame, number: str, count: int) -> str:
+    """How many heads do on this text what they do on others, and which do not."""
+    known = table.dropna(subset=["here", "mean", "spread"])
+    unlike = [
+        f"{site.kind} {site.short(head)}"
+        for (site, head), one in zip(heads_of(known), known.itertuples(), strict=True)
+        if not texts.is_typical(one.here, one.mean, one.spread)
+    ]
+    heads = len(known)
+    if not unlike:
+        return words.ALL_ALIKE.format(number=number, heads=heads, count=count)
+    alike, named = heads - len(unlike), ", ".join(unlike)
+    return words.SOME_UNLIKE.format(number=number, alike=alike, heads=heads, count=count, named=named)
+
+
+def _said(at: Look, table: pd.DataFrame, number: str, count: int) -> str:
     """Whether the framed head does on this text what it does on others."""
     framed = (table["kind"] == at.site.kind) & (table["layer"] == at.site.layer) & (table["head"] == at.number)
     row = table[framed].iloc[0]
-    head, title = at.site.head(at.number).capitalize(), f"{title[:1].lower()}{title[1:]}"
+    head = at.site.head(at.number).capitalize()
     if row[["here", "mean", "spread"]].isna().any():
-        return words.NOT_KNOWN.format(head=head, number=title)
+        return words.NOT_KNOWN.format(head=head, number=number)
     near = texts.is_typical(row["here"], row["mean"], row["spread"])
     here, mean, spread = row["here"], row["mean"], row["spread"]
-    compared = words.HERE_AND_THERE.format(head=head, number=title, here=here, count=count, mean=mean, spread=spread)
+    compared = words.HERE_AND_THERE.format(head=head, number=number, here=here, count=count, mean=mean, spread=spread)
     return f"{compared} {words.LIKE_MOST if near else words.UNUSUAL}"
 
 
-def _shown(at: Look, table: pd.DataFrame, title: str, count: int) -> figures.Figure:
+def _shown(at: Look, table: pd.DataFrame, name: str, count: int) -> figures.Figure:
     """Every head by its number here and its mean, as marks, which are given, and as a table; both choose a head."""
     table = table.assign(place=tables.short_names(table)).reset_index(drop=True)
 
@@ -116,17 +138,21 @@ def _shown(at: Look, table: pd.DataFrame, title: str, count: int) -> figures.Fig
         if rows := state.event(key="table over texts")["selection"]["rows"]:
             look.look_at(*head_of(table.iloc[rows[0]].to_dict()))
 
+    title = TITLES[name]
     titles = {"here": words.ON_THIS.format(number=title), "mean": words.OVER_TEXTS.format(number=title, count=count)}
-    drawn = {"dark": at.dark, "room": look.room(), "focused": (at.site, at.head), "rev": look.rev("every")}
+    drawn = {"titles": titles, "spread": ("spread", texts.TYPICAL), "dark": at.dark}
+    drawn |= {"room": look.room(), "focused": (at.site, at.head), "rev": look.rev("every")}
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
-            marks = figures.scatter(at.record, table, "here", "mean", titles=titles, **drawn)
+            marks = figures.scatter(at.record, table, "here", "mean", **drawn)
             pictures.picture(marks, "over texts", select="head", on_select=select)
         named = {one: st.column_config.NumberColumn(head, format="%.3f") for one, head in words.COLUMNS.items()}
         named["texts"] = st.column_config.NumberColumn(words.COLUMNS["texts"])
         named |= {one: st.column_config.Column(title) for one, title in tables.PLACES.items()}
-        options = {"on_select": chosen, "selection_mode": "single-row", "column_config": named, "width": 640}
+        options = {"on_select": chosen, "selection_mode": "single-row", "column_config": named}
         order = [*(["place"] if look.room() else PLACES), *words.COLUMNS]
-        options |= {"column_order": order, "height": tables.height(table), "hide_index": True, "placeholder": "–"}
-        st.dataframe(table, key="table over texts", **options)
+        options |= {"column_order": order, "height": tables.height(table, HIGH), "hide_index": True, "placeholder": "–"}
+        with st.container(width="stretch", key="over-texts"):
+            st.dataframe(table, key="table over texts", **options)
+            quiet(words.NUMBER_MEANS.format(number=title, means=meant(name)))
     return marks

@@ -5,7 +5,8 @@ TABS = ("All heads", "Switch-off test", "Table", "Over many texts", "Rollout")
 
 # All heads
 
-TO_THE_TEST = "Each map is one head: click one. Which heads matter? Test it:"
+EACH_MAP = "Each map is one head: where each row's token looks. Click one."
+TO_THE_TEST = "Which of these heads matter?"
 ORDER, ORDER_IS, BY_LAYER = "Order", "Order: {number}", "by layer"
 KINDS, ANY_ROLE = "Kinds", "Any role"
 INTERACTIVE = "Interactive page"
@@ -31,7 +32,10 @@ OFF_IN_LINKS = {
     "divergence": "Change of what it says when off (nats)",
     "turned": "Turn of the sentence's vector when off",
 }
-WHICH_MATTERS = "Which of these heads matters most? Weights do not show importance: test it."
+IN_TURN = (
+    "Which head matters most? Weights do not show importance: each head is switched off in turn to see what changes."
+)
+RANK = "Rank {rank} of {count}: off, it changes the output by {change:.1%}."
 SWITCH_EACH_OFF, HEADS = "Switch each head off in turn", "heads"
 SHOW_MOST = "Show that head"
 NOT_MEASURED = "What a head changes cannot be measured here. {why}"
@@ -39,9 +43,11 @@ TIME = "About {seconds} on this machine."
 
 # The table
 
+ROWS = "Every head in numbers. Click a row to choose a head, the name of a column to sort by it."
 MANY_WEIGHTS = "{weights:,} weights are too many to be measured unasked: about {seconds} on this machine."
 MEASURE, WEIGHTS = "Measure all heads", "weights"
 KIND, MEANINGS, COUNT = "Kind", "What the numbers mean", "Number of heads"
+ROLE_MEANS = "What was measured of the head before; 'looks like': a guess by its weights on this text alone."
 GUESS = "looks like {role}"
 ALL_OF_THEM, DASH = "All {count} numbers", "–: no clear role, or nothing to measure there."
 MEANS = "{means} From {range}. Source: {source}"
@@ -57,6 +63,11 @@ OWN_TEXTS_MEAN = "A .txt file with a text on each line. Without it: fifty texts 
 UPLOAD, TEXT, NUMBER, ALL_NUMBERS = "Texts", "text", "Number", "CSV of all numbers"
 COLUMNS = {"here": "Here", "mean": "Mean", "spread": "Std. dev.", "texts": "Texts"}
 NOT_KNOWN = "{head}: {number} is not known of this head, or of one text alone."
+NUMBER_MEANS = "{number}: {means}"
+ALL_ALIKE = "By {number}, all {heads} heads do on this text what they do on most of the {count} texts."
+SOME_UNLIKE = (
+    "By {number}, {alike} of {heads} heads do on this text what they do on most of the {count} texts. Not: {named}."
+)
 HERE_AND_THERE = (
     "{head}: {number} is {here:.2f} on this text. Over {count} texts its mean is {mean:.2f} and its standard deviation "
     "{spread:.2f}."
