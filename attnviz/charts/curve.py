@@ -46,6 +46,12 @@ def curve(
     return chart.configure(**config(colors))
 
 
+def _ticks(last: int, most: int) -> list[int]:
+    """Round steps from 0 to the last, which is always named; in `most` parts at most."""
+    parts = next((n for n in (3, 4, 5, 2) if n <= most and last % (100 * n) == 0), 1)
+    return [last * i // parts for i in range(parts + 1)]
+
+
 def _panel(
     table: pd.DataFrame,
     kept: Sequence[int],
@@ -60,7 +66,7 @@ def _panel(
     """One quantity over the steps; `said` is its title, format and domain; `steps`: the axis of steps stands below."""
     title, format, domain = said
     last = int(table["step"].max()) if len(table) else 1
-    below = {"title": "training step" if steps else None, "labels": steps, "tickCount": max(2, width // 110)}
+    below = {"title": "training step" if steps else None, "labels": steps, "values": _ticks(last, max(2, width // 110))}
     x = alt.X("step:Q", scale=alt.Scale(domain=(0, last), nice=False), axis=alt.Axis(format=",d", **below))
     beside = {"titleX": 6 - LABELS, "titleY": height / 2, "minExtent": LABELS, "maxExtent": LABELS}
     lines = {"grid": True, "gridColor": colors.line, "gridOpacity": 0.6, "tickCount": max(2, height // 40)}
