@@ -31,7 +31,7 @@ def shown(app) -> list[tuple[str, int, int]]:
 
 def test_it_opens_with_every_head_in_the_order_of_the_model():
     """The head that the model opens with is framed, and what is known of it is said."""
-    app = opened(overview_page, model=None, panel="Table")
+    app = opened(overview_page, model="translator", panel="Table")
 
     record = api.analyze("the cat", "translator")
     heads = [(s.site.kind, s.site.layer, h) for s in record.steps for h in range(s.num_heads)]

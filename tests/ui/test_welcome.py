@@ -197,3 +197,15 @@ def test_what_nobody_chose_has_a_link_of_its_own():
 
     assert app.query_params == linked(state.NOTHING) == {"model": api.DEFAULT}
     assert welcome.CLAIM not in html(app)
+
+
+def test_a_link_to_a_part_of_a_page_alone_opens_what_an_empty_one_does():
+    """Also with a tab there is one default; the link of what was chosen says so, and is not taken for it."""
+    app = opened(masks_page, model=None, tab="Check")
+
+    assert app.query_params["model"] == "story"
+    assert app.query_params["tab"] == "Check"
+
+    chosen = opened(masks_page, model=api.DEFAULT, tab="Check")
+
+    assert chosen.query_params == {"model": api.DEFAULT, "tab": "Check"}

@@ -37,6 +37,8 @@ _IN_MENU: ContextVar[bool] = ContextVar("in menu", default=False)
 
 NOTHING: Link = {"model": ["translator"]}
 """The link where nothing was chosen."""
+PLACES = {"tab", "panel", "part", "checked", "tested"}
+"""Settings that name a part of a page: a link with no others says nothing of what is looked at there."""
 
 _KEY, _OWN = "state", object()
 
@@ -242,8 +244,9 @@ def drop_missing(of: str, there: Any) -> bool:
 
 
 def link() -> Link:
-    """The link that holds the state; never an empty one, which is a first visit's."""
-    return now().link() or NOTHING
+    """The link that holds the state; never one that says nothing of what is looked at, which is a first visit's."""
+    written = now().link()
+    return NOTHING | written if written.keys() <= PLACES else written
 
 
 def write() -> None:

@@ -131,9 +131,9 @@ FRAMED = "outline: 3px solid light-dark(#a8380b, #fb923c); outline-offset: 3px; 
 
 
 def arrive(settings: Mapping[str, Setting]) -> None:
-    """Take the state from the link; of a first visit, which has none, from `FIRST`."""
-    first = not state.get(state.BEGUN) and not state.address()
-    state.arrive(settings, FIRST if first else None)
+    """Take the state from the link; of a first visit, which says at most which part of a page, also from `FIRST`."""
+    first = not state.get(state.BEGUN) and state.address().keys() <= state.PLACES
+    state.arrive(settings, FIRST | state.address() if first else None)
     if first:
         state.put(WELCOME, CLAIM)
 
