@@ -39,5 +39,10 @@ class Style:
     on_screen: bool = False
 
     @property
+    def is_large(self) -> bool:
+        """Whether it stands on a screen that is no phone's."""
+        return self.on_screen and self.room is None
+
+    @property
     def colors(self) -> Theme:
         return DARK if self.dark else LIGHT

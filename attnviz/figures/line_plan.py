@@ -24,6 +24,9 @@ GAP, NARROWEST, NUMBER = 230, 80, 44
 HIGHEST, LOWEST, HEIGHT = 38, 15, 420
 """Pixels of a token at most and at least, and of all of them where that allows it."""
 
+WIDE, LARGER = 380, 1.2
+"""Pixels between the columns on a screen that is no phone's, and the factor of a token's pixels there."""
+
 DASHES = ((), (7, 3), (2, 3), (10, 3, 2, 3), (14, 5))
 """Pixels of strokes and gaps, for heads beyond the number of hues."""
 
@@ -86,7 +89,8 @@ class Plan:
 
     @property
     def cell(self) -> float:
-        return float(max(LOWEST, min(HIGHEST, HEIGHT // max(1, self.most))))
+        larger = LARGER if self.style.is_large else 1
+        return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // max(1, self.most))))
 
     @property
     def height(self) -> float:
@@ -134,7 +138,7 @@ class Plan:
     def gap(self) -> float:
         """Pixels between the two columns: fewer where a phone has no more beside tokens and weights."""
         if self.style.room is None or not self.style.on_screen:
-            return GAP
+            return WIDE if self.style.is_large else GAP
         numbers = 0.0 if self.numbered == "key" else NUMBER  # kept free: a token that is picked builds nothing anew
         left = self.style.room - self.room - 2 * PADDING - self.width(1) - numbers
         return max(NARROWEST, min(GAP, left))

@@ -28,11 +28,14 @@ from attnviz.metrics import BLOCKED, EMPTY
 from attnviz.views import Groups
 from attnviz.words import named
 
-WIDTH, EDGE = 560, 8
-"""Pixels in which the sentence is broken into lines."""
+WIDTH, WIDER, EDGE = 560, 620, 8
+"""Pixels in which the sentence is broken into lines, and on a screen that is no phone's."""
 
 SIZE, HIGH, LONGEST = 15, 26, 24
 """Pixels of type and of a token's ground, code points of a token."""
+
+LARGER, FEW = 1.4, 40
+"""Factor of these on a screen that is no phone's, and tokens for which it has room."""
 
 BLANK = 5.0
 """Pixels between two words; pieces of a word stand close together."""
@@ -91,7 +94,9 @@ def drawing_of(shade: Shade, title: str, style: Style) -> Picture:
         *(shade.notes or filter(None, [shade.seen.window])),
     ]
     table, around = strip.drawn(title, said)
-    return Picture(_form(strip.wide, strip.colors), {"words of the text": table} | frame.tables(around))
+    return Picture(
+        _form(strip.wide, SIZE * strip.larger, strip.colors), {"words of the text": table} | frame.tables(around)
+    )
 
 
 def state_of(shade: Shade, i: int) -> str:
@@ -116,7 +121,14 @@ class _Strip:
     @property
     def wide(self) -> int:
         """Pixels of a line: on a phone as many as there are."""
-        return min(WIDTH, self.style.room - EDGE) if self.style.room and self.style.on_screen else WIDTH
+        if self.style.room and self.style.on_screen:
+            return min(WIDTH, self.style.room - EDGE)
+        return WIDER if self.style.is_large else WIDTH
+
+    @property
+    def larger(self) -> float:
+        """How many times as large the tokens are."""
+        return LARGER if self.style.is_large and max(map(len, self.shade.ends)) <= FEW else 1
 
     def drawn(self, title: str, said: Sequence[str]) -> tuple[dict, Frame]:
         """The tokens as a table, and what stands around them."""
@@ -147,21 +159,22 @@ class _Strip:
     def _paragraph(self, part: Groups, top: float, *, shaded: bool) -> tuple[list[dict], float]:
         """The tokens in lines, and where they end; in a text from right to left they begin at the right."""
         numbered = shaded and len(part) <= NUMBERED
-        step = HIGH + (LINE + 8 if numbered else 8)
+        high = HIGH * self.larger
+        step = high + (LINE + 8 if numbered else 8)
         x, y, rows = 0.0, top, []
         for i, token in enumerate(part.tokens):
             text = display.shown(token.text, LONGEST)
-            wide = max(text_width(text, CHARACTER * SIZE / TEXT_SIZE) + 10, 36.0 if numbered else 14.0)
+            wide = max(text_width(text, CHARACTER * SIZE * self.larger / TEXT_SIZE) + 10, 36.0 if numbered else 14.0)
             gap = BLANK if i and not token.joined else 1.0 if i else 0.0
             if x and x + gap + wide > self.wide:
                 x, y, gap = 0.0, y + step, 0.0
             x += gap
-            rows.append({"x": x, "y": y, "x2": x + wide, "y2": y + HIGH, "text": text, **self._token(part, i, shaded)})
+            rows.append({"x": x, "y": y, "x2": x + wide, "y2": y + high, "text": text, **self._token(part, i, shaded)})
             x += wide
         if axes.from_right(part.labels):
             rows = [row | {"x": self.wide - row["x2"], "x2": self.wide - row["x"]} for row in rows]
         for row in rows:
-            row["middle"], row["line"] = (row["x"] + row["x2"]) / 2, row["y"] + HIGH / 2
+            row["middle"], row["line"] = (row["x"] + row["x2"]) / 2, row["y"] + high / 2
         return rows, y + step
 
     def _token(self, part: Groups, i: int, shaded: bool) -> dict:
@@ -240,7 +253,7 @@ COLUMNS = (
 
 
 @formed(8)
-def _form(wide: int, colors: Theme) -> Form:
+def _form(wide: int, size: float, colors: Theme) -> Form:
     x, y = frame.pixels()
     base = alt.Chart(alt.NamedData("words of the text"))
     grounds = (
@@ -256,7 +269,7 @@ def _form(wide: int, colors: Theme) -> Form:
         .add_params(maps.clicked("cell", "query", "key", "rev"))
     )
     texts = base.mark_text(
-        aria=False, tooltip=None, align="center", baseline="middle", font=MONO, fontSize=SIZE
+        aria=False, tooltip=None, align="center", baseline="middle", font=MONO, fontSize=size
     ).encode(
         x=alt.X("middle:Q", scale=None, axis=None),
         y=alt.Y("line:Q", scale=None, axis=None),
