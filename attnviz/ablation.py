@@ -76,10 +76,11 @@ class Sweep:
         if weight.isna().all() or effect.isna().all() or len(self.heads) < 2:
             return "There are no two heads here whose weights and effects could be compared.", ""
         heavy, strong = int(weight.fillna(-1).argmax()), int(effect.fillna(-1).argmax())
-        most = f"{self._name(strong).capitalize()} matters most here: switched off, it changes the model's output "
-        most += f"vectors most, by {effect[strong]:.1%}{self._then_writes(strong)}{self._by_prediction(strong)}."
+        name = self._name(strong).capitalize()
+        most = f"{name} matters most here: switched off, it changes the model's output vectors most, by "
+        most += f"{effect[strong]:.1%} of their length{self._then_writes(strong)}{self._by_prediction(strong)}."
         if heavy == strong:
-            return most, f"It also has the largest weights, {weight[heavy]:.2f} on average."
+            return most, f"{name} also has the largest weights, {weight[heavy]:.2f} on average."
         return most, (
             f"The largest weights are those of {self._name(heavy)}, {weight[heavy]:.2f} on average; off, it changes "
             f"the output by {effect[heavy]:.1%}. A weight says where a head looks, not how much arrives."

@@ -7,8 +7,8 @@ from typing import Unpack
 import numpy as np
 
 from attnviz import tables, words
-from attnviz.charts import axes, bars, frame, panels, pixels
-from attnviz.charts.frame import Frame, Ramp, box
+from attnviz.charts import axes, bars, frame, hatch, panels, pixels
+from attnviz.charts.frame import SWATCH, Entry, Frame, Ramp, box
 from attnviz.charts.panels import Panel, Panels
 from attnviz.charts.picture import Picture
 from attnviz.charts.size import size_beside, within
@@ -109,12 +109,13 @@ def drawing_of(traced: Traced, style: Style) -> Panels:
     values = tiles(traced.shares, size.tile)
     limit, side, below = panels.limit_of(values), range(size.rows), size.height + 14
     sides, read = (0.0, 0.0, size.width, size.height), (frame.RAMP_WIDTH + 30.0, below + 26)
-    panel = Panel(("query", "key"), side, side, values, *sides, limit, signed=False, beside=read)
+    panel = Panel(("query", "key"), side, side, values, *sides, limit, signed=False, beside=read, blocked=values == 0)
     around = axes.drawn((f"Position after layer {traced.layer}", "Token"), bands, bands, size, room, colors)
     around += axes.ties(every, every, size, colors) + Frame(boxes=(box(*sides, stroke=colors.line),))
     ticks = tuple((at, f"{at * limit:.3g}") for at in (0, 0.5, 1))
     ramp = Ramp("share, from 0 to the largest of this map", pixels.ramp_uri(colors), ticks)
-    around += frame.legend([], ramp, top=below, width=size.width, colors=colors)
+    no_path = [Entry("no path", hatch.shape(0, SWATCH), colors.hatch, 1.0, colors.blocked)] * bool(panel.blocked.any())
+    around += frame.legend(no_path, ramp, top=below, width=size.width, colors=colors)
     wide = {
         "left": room.left,
         "top": room.top - 8,
@@ -126,7 +127,9 @@ def drawing_of(traced: Traced, style: Style) -> Panels:
         title_of(traced, on_screen=style.on_screen), [*lines_of(traced, style), *axes.notes_on(size)], **wide
     )
     row = -1 if style.selected is None else style.selected // size.tile
-    return Panels((panel,), around, style, (row, -1), names, names, readout=(0, below + 66), verb="comes from")
+    return Panels(
+        (panel,), around, style, (row, -1), names, names, readout=(0, below + 66 + 26 * len(no_path)), verb="comes from"
+    )
 
 
 # One row
@@ -166,5 +169,5 @@ def row_picture(traced: Traced, numbers: dict[str, np.ndarray], title: str, styl
     return bars.picture([traced.called(i) for i in kept.tolist()], columns, title, lines, style.colors, length=150)
 
 
-NAMES = {"rollout": "rollout", "flow": "largest flow"}
+NAMES = {"rollout": "share by rollout", "flow": "largest flow"}
 """Names of the bars."""

@@ -107,7 +107,11 @@ def card(sentences: int) -> dict[str, Any]:
             "weights": sum(weight.numel() for weight in build().parameters()),
         },
         "measured": [
-            {"what": f"weight of layer {layer} head {head} on {what} ({kind})", "value": shares[place], "goal": 0.999}
+            {
+                "what": f"weight of head {head} of decoder layer {layer} on {what} ({kind})",
+                "value": shares[place],
+                "goal": 0.999,
+            }
             for kind, shares in (("random tokens", drawn), ("English texts", read))
             for place, (_, what) in PATTERNS.items()
             for layer, head in [place]

@@ -57,6 +57,15 @@ def test_a_selected_row_is_outlined_whole():
     assert (row["y"], row["y2"]) == pytest.approx((size["height"] / 3, 2 * size["height"] / 3))
 
 
+def test_a_token_that_cannot_have_arrived_is_hatched():
+    """A share of exactly 0, and the legend says so; where every token arrives, nothing is hatched."""
+    causal = np.tril(np.full((4, 4), 0.25))
+
+    for shares, there in ((causal, True), (np.full((4, 4), 0.25), False)):
+        chart = figures.rollout(traced(["one", "two", "three", "four"], shares=shares)).chart
+        assert ("no path" in {one["text"] for one in data(chart, "words")}) is there
+
+
 def test_bars_are_as_long_as_their_shares():
     """Those of rollout and of the flow each by its own largest; without a flow there is one column."""
     one = traced(shares=SHARES)

@@ -252,6 +252,17 @@ def test_rollout_goes_through_the_layers():
     assert app.query_params["query"] == "2"
 
 
+@pytest.mark.parametrize(("stack", "row"), [("decoder", 2), ("encoder", 7)])
+def test_rollout_begins_with_the_row_of_the_selected_cell(stack, row):
+    """Of the same stack alone; of another with the last word that was typed, until somebody chooses."""
+    app = opened(overview_page, model="translator", tab=TABS[4], stack=stack, site="d1", cell="2.1")
+
+    assert not app.exception
+    assert app.selectbox(key="query").value == row
+    app.selectbox(key="query").set_value(3).run()
+    assert app.selectbox(key="query").value == 3
+
+
 def test_a_layer_that_another_model_has_not_is_left():
     """By a link, or when the model is changed: the last layer that there is."""
     app = opened(overview_page, model="story", stack="encoder", after="31")

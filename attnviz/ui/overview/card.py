@@ -6,6 +6,7 @@ import streamlit as st
 from attnviz import figures
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
+from attnviz.metrics.measures import NEAR
 from attnviz.metrics.spread import ByDistance, by_distance
 from attnviz.ui.overview import words
 from attnviz.ui.overview.numbers import MEANINGS, OFF, TITLES, Numbers
@@ -35,6 +36,8 @@ def of_head(at: Look, known: Numbers) -> None:
     if not findings.measured(at.source, at.site, at.head) and (said := findings.by_weights(row)):
         (large if at.source.facts else quiet)(said)
     there = [name for name in (*OFF, *SHOWN) if name in known.names and not pd.isna(row[name])]
+    if max(map(len, at.tokens)) <= NEAR:  # all that there is is near
+        there = [name for name in there if name != "local"]
     table(
         [(TITLES[name], number(name, float(row[name])), meant(name)) for name in there],
         numbers=(1,),
@@ -81,5 +84,5 @@ def meant(name: str) -> str:
 
 
 def number(name: str, value: float) -> str:
-    """A number of a head as it is read: a share in percent."""
-    return f"{value:.1%}" if name in ("output", "output_share", "local") else f"{value:.2f}"
+    """A number of a head as it is read: a change in percent."""
+    return f"{value:.1%}" if name == "output" else f"{value:.2f}"

@@ -151,7 +151,7 @@ def _said(at: Look, off: pd.DataFrame, swept: tuple[str, str]) -> None:
         most = None if off["output"].isna().all() else head_of(off.loc[off["output"].idxmax()])
         if most and most != (at.site, at.head):
             options = {"key": "to what matters", "icon": ":material/arrow_forward:", "on_click": look.look_at}
-            st.button(words.SHOW_MOST, args=most, **options)
+            st.button(words.SHOW_MOST.format(head=most[0].head(most[1])), args=most, **options)
     quiet(weights)
 
 

@@ -10,6 +10,7 @@ from attnviz import figures
 from attnviz import words as sentences
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.core.record import Record
+from attnviz.core.tokens import Token
 from attnviz.figures.rollout import Traced
 from attnviz.metrics import rollout as metric
 from attnviz.metrics.rollout import Mixed
@@ -54,12 +55,19 @@ def reach(bar: Bar) -> None:
         layers = sorted(site.layer for site in at.record.sites if site.kind == found.kind)
         layer = _last_of(AFTER, words.AFTER_LAYER, layers)
         traced = Traced(at.record, found, layer, shares[layers.index(layer)])
-        position = look.query(words.POSITION, found.tokens)
+        position = _position(at, found.kind, found.tokens)
     in_words(sentences.reached(traced.shares[position], traced.texts, position))
     _draw(bar, traced, position)
     with pictures.folded(common.HOW_COMPUTED, key="how rollout") as is_open:
         if is_open:
             quiet(words.ROLLOUT_IS)
+
+
+def _position(at: Look, kind: str, tokens: tuple[Token, ...]) -> int:
+    """The row that is followed; nobody chose one: that of the selected cell, if it is of this stack."""
+    chosen = at.cell[0] if at.cell and (at.site.kind == "encoder") == (kind == "encoder") else None
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
+        return look.query(words.POSITION, tokens, opening=chosen)
 
 
 def _last_of(setting: Setting, title: str, options: list):
@@ -87,7 +95,7 @@ def _one(bar: Bar, kind: str | None, place: DeltaGenerator) -> None:
     with place:
         layers = [step.site.layer for step in steps]
         layer = _last_of(AFTER, words.AFTER_LAYER, layers)
-        position = look.query(words.POSITION, at.record.tokens(steps[0].site, sentence=at.sentence)[0])
+        position = _position(at, kind, at.record.tokens(steps[0].site, sentence=at.sentence)[0])
     below = layers.index(layer)
     cost, key = estimate.of_maps(steps[0], below * steps[0].num_heads), (*at.run, at.sentence, kind, layer, position)
     if cost.seconds > budget.SILENT and state.get(FOLLOWED) != key:

@@ -73,7 +73,11 @@ def _all_heads(at: Look, known: Numbers, order: Order) -> None:
     }
     named |= {name: _column(name) for name in known.names}
     options = {"on_select": chosen, "selection_mode": "single-row", "key": "table of heads", "hide_index": True}
-    options |= {"column_order": [*pinned, "role", *names], "placeholder": "–", "column_config": named}
+    options |= {
+        "column_order": [*pinned, *names, "role"] if look.room() else [*pinned, "role", *names],
+        "placeholder": "–",
+        "column_config": named,
+    }
     framed = [place for place, head in enumerate(heads_of(found)) if head == (at.site, at.head)]
     options |= {"selection_default": {"selection": {"rows": framed}}}
     st.dataframe(found, height=height(found), **options)
@@ -86,7 +90,7 @@ def _all_heads(at: Look, known: Numbers, order: Order) -> None:
 
 def _column(name: str) -> st.column_config.Column:
     """A number; one from 0 to 1 is a bar, too, where there is room. What it means is read at its name."""
-    options = {"label": TITLES[name], "help": meant(name), "format": "%.3f"}
+    options = {"label": TITLES[name], "help": meant(name), "format": "percent" if name == "output" else "%.3f"}
     if name in SHARES and not look.room():
         return st.column_config.ProgressColumn(**options, min_value=0, max_value=1, color="blue", width=128)
     return st.column_config.NumberColumn(**options)

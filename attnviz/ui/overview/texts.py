@@ -49,7 +49,7 @@ def over_many_texts(bar: Bar) -> None:
     with bar.view:
         there = [name for name in TITLES if name in found and found[name].notna().any()]
         options = {"shown": state.one_of(NUMBER, there), "format_func": TITLES.__getitem__, "width": 260}
-        name = control(st.selectbox, words.NUMBER, NUMBER, there, lead="", **options)
+        name = control(st.selectbox, words.NUMBER, NUMBER, there, lead=words.NUMBER, **options)
     table = _beside(at, found, name)
     number = f"{TITLES[name][:1].lower()}{TITLES[name][1:]}"
     in_words(_of_all(table, number, len(lines)))

@@ -37,7 +37,7 @@ IN_TURN = (
 )
 RANK = "Rank {rank} of {count}: off, it changes the output by {change:.1%}."
 SWITCH_EACH_OFF, HEADS = "Switch each head off in turn", "heads"
-SHOW_MOST = "Show that head"
+SHOW_MOST = "Show {head}"
 NOT_MEASURED = "What a head changes cannot be measured here. {why}"
 TIME = "About {seconds} on this machine."
 
@@ -87,7 +87,7 @@ ROLLOUT_IS = (
 STACK, AFTER_LAYER, POSITION, THIS_POSITION = "Stack", "After layer", "Position", "this position"
 ONE_POSITION = "The table of all positions is too large, so one of them is followed. It goes through {cost}."
 FOLLOW, FOLLOW_ALL = "Follow this position", "Follow all layers"
-ADD_FLOW, SEEKING_FLOW = "Add the flow", "Looking for the largest flow to each token…"
+ADD_FLOW, SEEKING_FLOW = "Add the largest flow from each token", "Looking for the largest flow to each token…"
 FLOW = (
     "The flow is the most that can come through all paths from one token, if each layer lets as much pass as it mixes "
     "in. Each token is asked alone, so together they may be more than 100%."

@@ -380,10 +380,13 @@ def step_in_words(step: int, last: int) -> str:
     return (words.FINAL if step == last else words.KEPT if step else words.UNTRAINED).format(step=step)
 
 
-def query(title: str, tokens: tuple[Token, ...], cell: Cell | None = None, **behavior: Any) -> int:
-    """The token whose row is shown: that of a cell, else the chosen one, else the last that somebody typed."""
+def query(
+    title: str, tokens: tuple[Token, ...], cell: Cell | None = None, *, opening: int | None = None, **behavior: Any
+) -> int:
+    """The token whose row is shown: that of a cell, else the chosen one, else `opening`, else the last one typed."""
     typed = [i for i, token in enumerate(tokens) if not token.special]
-    chosen = cell[0] if cell else state.one_of(QUERY, range(len(tokens)), typed[-1] if typed else 0)
+    opening = (typed[-1] if typed else 0) if opening is None else opening
+    chosen = cell[0] if cell else state.one_of(QUERY, range(len(tokens)), opening)
     names = [f"{i} · {shown(token.text)}" for i, token in enumerate(tokens)]
     behavior |= {"shown": chosen, "lead": title}
     if len(tokens) <= MOST_LISTED:
