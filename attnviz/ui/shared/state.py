@@ -102,8 +102,8 @@ def control(
     shown = get(setting) if shown is _OWN else shown
     if _IN_MENU.get():
         key = _identity(plain, shown)
-    if not _is_shown(key, shown):
-        st.session_state[key] = shown
+    # always: on another page it is another widget, which would begin with its first option
+    st.session_state[key] = shown
     step = step or (lambda now, reported: now.put(setting, read(reported)))
     name = widget.__name__
     if name in ("pills", "segmented_control") and "selection_mode" not in options:
@@ -137,16 +137,6 @@ def _identity(key: str, shown: object) -> str:
     number += not _same(known, shown)
     put(DRAWN, {**get(DRAWN), key: (number, shown)})
     return f"{key}-anew-{number}" if number else key
-
-
-def _is_shown(key: str, shown: object) -> bool:
-    """Whether a widget has that value already: it is given none then, which would render it anew.
-
-    In a run of the whole page it may be another widget, of another page, which would begin with its first option.
-    """
-    context = get_script_run_ctx()
-    known = context and context.fragment_ids_this_run and key in st.session_state
-    return bool(known) and _same(st.session_state[key], shown)
 
 
 def _same(a: object, b: object) -> bool:
