@@ -1,7 +1,7 @@
 """Brief runs of a part of the page: the browser is sent what they changed, and not told that anything ran.
 
 Streamlit sends all of the part again. As a run begins and as it ends the browser then renders and styles the whole page
-anew, to find what was not drawn again: where a run draws at the same places as the one before, that is nothing.
+anew, to find what was not drawn again: where a run leaves no place empty, that is nothing.
 """
 
 import asyncio
@@ -11,10 +11,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 MOMENT = 0.1
-"""Seconds that a run may take before the browser is told of it: what comes sooner feels instant."""
+"""Seconds that a run may take before the browser shows that the app runs: what comes sooner feels instant."""
+
+LONG = 0.5
+"""Seconds after which it is told of the run as of any other: it then fades what is not drawn yet."""
 
 MOST_UNTOLD = 20_000_000
 """Bytes of runs that a browser was not told of: it keeps what is large in them until it knows that a run ended."""
+
+WHOLE = ForwardMsg.FINISHED_SUCCESSFULLY, ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY
 
 
 class BriefRuns:
@@ -34,30 +39,30 @@ class BriefRuns:
 
 
 class _Shown(NamedTuple):
-    """What stands at a place: the hash of all that it shows, and the name of the widget, if it is one."""
+    """What stands at a place: the hash of all that it shows, the widget whose value it keeps, the part it is of."""
 
     hash: str
-    widget: str
-
-
-Places = dict[tuple[int, ...], _Shown]
+    keeps: str = ""
+    part: str | None = None
 
 
 class _Browser:
     """What one browser knows.
 
-    While it is not told of a run, all that is said of it is held. If then the run draws at other places than the one
-    before it, or takes longer than a moment, the browser is told it all, as Streamlit would have done.
+    While it is not told of a run, all that is said of it is held. If then the run leaves a place empty, puts another
+    container or another widget there, or takes long, the browser is told it all, as Streamlit would have done.
     """
 
     def __init__(self, send: Send):
         self._pass, self._lock = send, asyncio.Lock()
-        self._parts: tuple[str, ...] = ()
-        self._stands: Places = {}  # of these parts; empty if that is not known
-        self._drawn: Places = {}  # by this run
+        self._stands: dict[tuple[int, ...], _Shown] = {}
+        self._drawn: dict[tuple[int, ...], _Shown] = {}  # by this run
+        self._large: dict[str, _Shown] = {}  # by hash: what the browser keeps, which is named from then on
+        self._parts: tuple[str, ...] = ()  # that run; none is the whole page
         self._held: list[Message] = []
         self._untold = 0
         self._later: asyncio.Task | None = None
+        self._shows_run = False
 
     async def send(self, message: Message) -> None:
         said = ForwardMsg.FromString(message.get("bytes") or b"")
@@ -68,7 +73,7 @@ class _Browser:
                 case "delta" | "ref_hash":
                     await self._draw(message, said)
                 case "script_finished":
-                    await self._end(message, said.script_finished == ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY)
+                    await self._end(message, said.script_finished in WHOLE)
                 case "session_status_changed" if self._parts:
                     await self._run(message, said.session_status_changed.script_is_running)
                 case _:
@@ -76,35 +81,51 @@ class _Browser:
 
     async def _begin(self, message: Message, parts: tuple[str, ...]) -> None:
         self.forget()
-        if parts != self._parts or self._untold > MOST_UNTOLD:
-            self._stands = {}
         self._parts, self._drawn, self._held = parts, {}, [message]
-        if not self._stands:
+        is_known = parts and any(self._is_redrawn(one) for one in self._stands.values())
+        if self._untold > MOST_UNTOLD or not is_known:
             await self._tell()
+
+    def _is_redrawn(self, shown: _Shown) -> bool:
+        """Whether it goes if this run does not draw it."""
+        return not self._parts or shown.part is None or shown.part in self._parts
 
     async def _draw(self, message: Message, said: ForwardMsg) -> None:
         path = tuple(said.metadata.delta_path)
-        before, now = self._stands.get(path), _shown(said)
-        if before and said.ref_hash:  # what the browser keeps: a picture that stood there before
-            now = now._replace(widget=before.widget)
+        before, now = self._stands.get(path), self._shown(said)
         self._drawn[path] = now
         if not self._held:
             await self._pass(message)
             return
         self._held.append(message)
         is_element = said.ref_hash or said.delta.HasField("new_element")
-        if before is None or before.widget != now.widget or (before != now and not is_element):
+        if before and (before.keeps != now.keeps or (before != now and not is_element)):
             await self._tell()
         elif before != now or said.delta.new_element.has_one_shot_effect:
             self._stands[path] = now
             self._untold += len(message["bytes"])
             await self._pass(message)
 
+    def _shown(self, said: ForwardMsg) -> _Shown:
+        if said.ref_hash:
+            return self._large.get(said.ref_hash, _Shown(said.ref_hash))
+        element = said.delta.new_element
+        kind = element.WhichOneof("type") or "button"  # which keeps no value
+        keeps = "" if kind == "button" else getattr(getattr(element, kind), "id", "")
+        shown = _Shown(said.hash, keeps, said.delta.fragment_id)
+        if said.metadata.cacheable:
+            self._large[said.hash] = shown
+        return shown
+
     async def _end(self, message: Message, is_whole: bool) -> None:
-        if self._held and is_whole and len(self._drawn) < len(self._stands):
+        left = {path: one for path, one in self._stands.items() if not self._is_redrawn(one)}
+        gone = self._stands.keys() - left.keys() - self._drawn.keys()
+        if self._held and is_whole and gone:
             await self._tell()
         if not self._held:
-            self._stands = self._drawn if is_whole else {}
+            stays = {path: one for path, one in left.items() if gone.isdisjoint(path[:n] for n in range(len(path)))}
+            stands = stays | self._drawn
+            self._stands = stands if is_whole and all(one.part is not None for one in stands.values()) else {}
             await self._pass(message)
         self._held = []
 
@@ -117,9 +138,11 @@ class _Browser:
     async def _tell_later(self, message: Message) -> None:
         await asyncio.sleep(MOMENT)
         async with self._lock:
-            self._later = None
-            await self._tell()
+            self._shows_run = True
             await self._pass(message)
+        await asyncio.sleep(LONG - MOMENT)
+        async with self._lock:
+            await self._tell()
 
     async def _tell(self) -> None:
         """Say all that is held."""
@@ -128,12 +151,9 @@ class _Browser:
             await self._pass(message)
 
     def forget(self) -> bool:
-        """Do not tell what waits for a moment to pass; gives whether anything does."""
+        """Tell no more of a run that takes longer; gives whether the browser does not show that it ran."""
         later, self._later = self._later, None
-        return later is not None and later.cancel()
-
-
-def _shown(said: ForwardMsg) -> _Shown:
-    element = said.delta.new_element
-    kind = element.WhichOneof("type")
-    return _Shown(said.hash or said.ref_hash, getattr(getattr(element, kind), "id", "") if kind else "")
+        is_untold, self._shows_run = later is not None and not self._shows_run, False
+        if later:
+            later.cancel()
+        return is_untold

@@ -1,16 +1,18 @@
-"""Brief runs: what a browser is told of them."""
+"""Brief runs: what a browser is told of them. A number is a pause of the app, in seconds."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from attnviz.ui import brief
 
 DONE, EARLY = ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY, ForwardMsg.FINISHED_EARLY_FOR_RERUN
+MOMENT, LONG = 0.04, 0.5
+"""Pauses after which the browser shows that the app runs, and after which it is told all."""
 
 
 def began(*fragments: str) -> ForwardMsg:
@@ -28,27 +30,39 @@ def runs(now: bool) -> ForwardMsg:
     return message
 
 
-def drawn(place: int = 0, body: str = "a picture", again: bool = False) -> ForwardMsg:
-    """An element; one that is to be sent again has an effect each time."""
-    message = ForwardMsg(hash=body)
-    message.delta.new_element.html.body = body
-    message.delta.new_element.has_one_shot_effect = again
-    message.metadata.delta_path.append(place)
+def _delta(hash: str, *path: int, part: str = "body") -> ForwardMsg:
+    message = ForwardMsg(hash=hash)
+    message.metadata.delta_path.extend(path)
+    message.delta.fragment_id = part
     return message
 
 
-def button(place: int, key: str, label: str = "press") -> ForwardMsg:
-    message = ForwardMsg(hash=f"{key} {label}")
-    message.delta.new_element.button.id, message.delta.new_element.button.label = key, label
-    message.metadata.delta_path.append(place)
+def drawn(place: int = 0, body: str = "a picture", again: bool = False, part: str = "body", within=()) -> ForwardMsg:
+    """An element; one that is to be sent again has an effect each time."""
+    message = _delta(body, *within, place, part=part)
+    message.delta.new_element.html.body = body
+    message.delta.new_element.has_one_shot_effect = again
+    return message
+
+
+def picture(place: int, key: str, body: str) -> ForwardMsg:
+    """A picture to select in, so large that the browser keeps it."""
+    message = _delta(f"{key} {body}", place)
+    message.metadata.cacheable = True
+    message.delta.new_element.vega_lite_chart.id = key
+    return message
+
+
+def button(place: int, key: str) -> ForwardMsg:
+    message = _delta(key, place)
+    message.delta.new_element.button.id = key
     return message
 
 
 def box(place: int, kind: str) -> ForwardMsg:
     """A container."""
-    message = ForwardMsg(hash=kind)
+    message = _delta(kind, place)
     message.delta.add_block.id = kind
-    message.metadata.delta_path.append(place)
     return message
 
 
@@ -61,18 +75,18 @@ def ended(how: int = DONE) -> ForwardMsg:
     return ForwardMsg(script_finished=how)
 
 
-def run(*drawn: ForwardMsg | None, part: str = "body", how: int = DONE) -> list[ForwardMsg | None]:
+def run(*drawn: ForwardMsg | float, part: str = "body", how: int = DONE) -> list[ForwardMsg | float]:
     """All that Streamlit says of a run of a part."""
-    return [began(part), runs(True), *drawn, ended(how), runs(False)]
+    return [began(*filter(None, [part])), runs(True), *drawn, ended(how), runs(False)]
 
 
-def told(*script: ForwardMsg | None) -> list[ForwardMsg]:
-    """What a browser is told where the app says this; None is longer than a moment."""
+def told(*script: ForwardMsg | float) -> list[ForwardMsg]:
+    """What a browser is told where the app says this."""
 
     async def app(scope, receive, send):
         for message in script:
-            if message is None:
-                await asyncio.sleep(3 * brief.MOMENT)
+            if isinstance(message, float):
+                await asyncio.sleep(message)
             else:
                 await send({"type": "websocket.send", "bytes": message.SerializeToString()})
 
@@ -83,36 +97,37 @@ def told(*script: ForwardMsg | None) -> list[ForwardMsg]:
             sent.append(message["bytes"])
 
         await brief.BriefRuns(app)({"type": "websocket"}, None, send)
-        await asyncio.sleep(3 * brief.MOMENT)  # what is still on its way would come now
+        await asyncio.sleep(4 * brief.MOMENT)  # what is still on its way would come now
         return sent
 
     with ThreadPoolExecutor(1) as own:  # in a thread of its own: another test may run a loop in this one
         return [ForwardMsg.FromString(one) for one in own.submit(asyncio.run, listen()).result()]
 
 
-def told_of_second(first: list[ForwardMsg], second: list[ForwardMsg | None]) -> list[ForwardMsg]:
+def told_of_second(first: list[ForwardMsg], second: list[ForwardMsg | float]) -> list[ForwardMsg]:
     """What a browser is told of the second of two runs."""
     return told(*first, *second)[len(told(*first)) :]
 
 
-def quiet(run: list[ForwardMsg | None]) -> list[ForwardMsg]:
+def quiet(run: list[ForwardMsg]) -> list[ForwardMsg]:
     """All of a run but that the app runs, or ran."""
-    return [one for one in run if one and not one.HasField("session_status_changed")]
+    return [one for one in run if not one.HasField("session_status_changed")]
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     monkeypatch.setattr(brief, "MOMENT", 0.01)
+    monkeypatch.setattr(brief, "LONG", 0.1)
 
 
-def test_a_brief_run_of_a_part_is_told_without_that_it_runs():
+def test_a_brief_run_of_a_part_that_was_not_seen_is_told_without_that_it_runs():
     assert told(*run(drawn())) == quiet(run(drawn()))
 
 
 def test_of_the_same_elements_at_the_same_places_those_are_sent_that_changed():
     """And nothing of the run itself."""
-    before = run(box(0, "row"), drawn(1), drawn(2), button(3, "go"))
-    after = run(box(0, "row"), drawn(1), drawn(2, "another"), button(3, "go", "stop"))
+    before = run(box(0, "row"), drawn(1), drawn(2), picture(3, "map", "old"))
+    after = run(box(0, "row"), drawn(1), drawn(2, "another"), picture(3, "map", "new"))
 
     assert told_of_second(before, before) == []
     assert told_of_second(before, after) == [after[4], after[5]]
@@ -127,8 +142,8 @@ def test_what_has_an_effect_each_time_is_sent_each_time():
 
 def test_a_picture_that_the_browser_keeps_is_named():
     """Not where it stands there already."""
-    first, second = run(button(0, "map", "old")), run(button(0, "map", "new"))
-    back = run(known(button(0, "map", "old")))
+    first, second = run(picture(0, "map", "old")), run(picture(0, "map", "new"))
+    back = run(known(picture(0, "map", "old")))
 
     assert told_of_second([*first, *second], back) == [back[2]]
     assert told_of_second(first, back) == []
@@ -137,43 +152,65 @@ def test_a_picture_that_the_browser_keeps_is_named():
 @pytest.mark.parametrize(
     "after",
     [
-        [drawn(), box(1, "row"), button(2, "go"), drawn(3)],
-        [drawn(), box(1, "row")],
-        [drawn(body="another"), box(1, "column"), button(2, "go")],
-        [drawn(body="another"), box(1, "row"), button(2, "stop")],
+        [drawn(), box(1, "row"), picture(2, "map", "old"), button(3, "go"), drawn(4)],
+        [drawn(), box(1, "row"), picture(2, "map", "old"), button(3, "stop")],
     ],
-    ids=["one more place", "one place less", "another container", "another widget"],
+    ids=["one more place", "another button"],
 )
-def test_what_is_drawn_at_other_places_is_told_whole(after):
+def test_what_takes_no_place_from_others_is_sent_alone(after):
+    before = run(drawn(), box(1, "row"), picture(2, "map", "old"), button(3, "go"))
+
+    assert told_of_second(before, run(*after)) == after[-1:]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        [drawn(), box(1, "row")],
+        [drawn(body="another"), box(1, "column"), picture(2, "map", "old")],
+        [drawn(body="another"), box(1, "row"), picture(2, "sheet", "old")],
+    ],
+    ids=["one place less", "another container", "another widget"],
+)
+def test_what_leaves_a_place_to_another_is_told_whole(after):
     """As Streamlit tells it, in this order, whatever was sent of it before."""
-    before = run(drawn(), box(1, "row"), button(2, "go"))
+    before = run(drawn(), box(1, "row"), picture(2, "map", "old"))
 
     assert told_of_second(before, run(*after))[-len(after) - 2 :] == quiet(run(*after))
     assert told_of_second([*before, *run(*after)], run(*after)) == []
 
 
-def test_after_a_told_run_that_was_ended_the_next_is_told():
-    """What it had yet to draw may stand there still, or not."""
-    before = [*run(drawn(), drawn(1)), *run(drawn(2), how=EARLY)]
+def test_the_browser_shows_after_a_moment_that_the_app_runs():
+    first, second = run(drawn(), drawn(1)), run(drawn(body="new"), MOMENT, drawn(1))
+    _, runs_now, new, _, _, _, no_more = second
 
-    assert told_of_second(before, run(drawn(2))) == quiet(run(drawn(2)))
+    assert told_of_second(first, second) == [new, runs_now, no_more]
 
 
-def test_a_run_that_takes_longer_is_told_whole_after_a_moment():
-    first, second = run(drawn(), drawn(1)), run(drawn(body="new"), None, drawn(1))
+def test_a_long_run_is_told_whole():
+    first, second = run(drawn(), drawn(1)), run(drawn(body="new"), LONG, drawn(1))
     begin, runs_now, new, _, rest, *end = second
 
-    assert told_of_second(first, second) == [new, begin, new, runs_now, rest, *end]
+    assert told_of_second(first, second) == [new, runs_now, begin, new, rest, *end]
     assert told(*second) == [begin, new, runs_now, rest, *end]
 
 
 def test_a_run_of_the_whole_page_is_told_at_once():
-    """Also where it ends a brief run of a part, of which nothing is told later; the next of a part is told, too."""
+    """Also where it ends a brief run of a part, of which nothing is told later."""
     part, whole = run(drawn()), [began(), runs(True), drawn(), ended(), runs(False)]
 
     assert told(*whole) == whole
-    assert told(*part[:3], *whole, None) == [*quiet(part[:3]), *whole]
-    assert told(*part, *whole, *part) == [*quiet(part), *whole, *quiet(part)]
+    assert told(*part[:3], *whole, MOMENT) == [*quiet(part[:3]), *whole]
+    assert told(*part, *whole, *part) == [*quiet(part), *whole]
+    assert told(*whole, *run(drawn(body="new"))) == [*whole, drawn(body="new")]
+
+
+def test_what_went_with_its_container_is_sent_again():
+    """A part within a part, which only this one draws anew."""
+    inner = drawn(0, part="inner", within=(1,))
+    with_inner, without = run(drawn(), box(1, "row"), inner), run(drawn())
+
+    assert inner in told_of_second([*with_inner, *without], with_inner)
 
 
 def test_many_bytes_are_not_sent_without_a_run_that_is_told(monkeypatch):
@@ -196,26 +233,40 @@ def shows(messages: list[ForwardMsg]) -> dict[int, str]:
         if message.HasField("new_session"):
             name, parts = name + 1, tuple(message.metadata.run.fragment_ids)
         elif message.HasField("delta"):
-            stands[message.metadata.delta_path[0]] = message.hash, name
-        elif message.HasField("script_finished") and message.script_finished == DONE and parts:
-            stands = {place: (one, by) for place, (one, by) in stands.items() if by == name}
-    return {place: one for place, (one, _) in stands.items()}
+            stands[message.metadata.delta_path[0]] = message.hash, message.delta.fragment_id, name
+        elif message.HasField("script_finished") and message.script_finished == DONE:
+            stands = {at: one for at, one in stands.items() if one[2] == name or (parts and one[1] not in parts)}
+    return {place: one[0] for place, one in stands.items()}
+
+
+PARTS = {"body": range(3), "side": range(3, 5), "": range(5)}
+"""Which places the parts draw at; the page all."""
+
+
+def _run(part: str, bodies: str, pause: float, how: int) -> list[ForwardMsg | float]:
+    """A run that draws one thing at each place of a part, "-" nothing."""
+    owner = {at: name for name in ("body", "side") for at in PARTS[name]}
+    elements = [drawn(at, body, part=owner[at]) for at, body in zip(PARTS[part], bodies, strict=False) if body != "-"]
+    return run(*elements, *[pause] * bool(pause), part=part, how=how)
 
 
 SOME_RUNS = some.lists(
     some.builds(
-        lambda places, long, how: run(*(drawn(at, body) for at, body in places.items()), *[None] * long, how=how),
-        some.dictionaries(some.integers(0, 2), some.sampled_from("ab"), min_size=1),
-        some.booleans(),
+        _run,
+        some.sampled_from(list(PARTS)),
+        some.text("ab-", min_size=5, max_size=5),
+        some.sampled_from([0.0, 0.0, 0.002, 0.01]),
         some.sampled_from([DONE, DONE, EARLY]),
     ),
     min_size=2,
-    max_size=4,
+    max_size=5,
 )
 
 
+@settings(max_examples=300)
 @given(SOME_RUNS)
 def test_a_browser_shows_what_it_would_show_if_it_were_told_all(script):
     everything = [message for one in script for message in one]
+    brief.MOMENT, brief.LONG = 0.001, 0.004
 
-    assert shows(told(*everything)) == shows([message for message in everything if message])
+    assert shows(told(*everything)) == shows([one for one in everything if not isinstance(one, float)])
