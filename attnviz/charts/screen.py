@@ -157,10 +157,12 @@ def _signals(
     clicked = f"{{query: {query}, key: {key}, rev: {drawn}.position}}"
     labeled = f"{{query: datum.position, key: datum.last, rev: {drawn}.position}}"
     packed = (*numbers, "saying", *(["offset"] if tile > 1 else []))
-    escape = {"events": "window:keydown[event.key === 'Escape']", "update": "null"}
-    words = [f"'{name} ' + {number_of(name, FORMS[name])}" for name in numbers]
-    words += [f"'from query ' + ({query}) + ' to key ' + ({key})"] if tile > 1 else []
-    words.append(f"data('source')[{rows + columns + 1} + saying].name")
+    words = [
+        *(f"'{name} ' + {number_of(name, FORMS[name])}" for name in numbers),
+        *([f"'from query ' + ({query}) + ' to key ' + ({key})"] if tile > 1 else []),
+        f"data('source')[{rows + columns + 1} + saying].name",
+    ]
+    selected = f"{'far ? cell : ' * zooms}{_point(clicked)}"
     return [
         {
             "name": "at",
@@ -170,16 +172,15 @@ def _signals(
         *({"name": name, "update": _code(f"{row}.{name}", columns)} for name in packed),
         *(_zoom(rows, columns, cell) if zooms else ()),
         *_readout(f"{row}.name + ' {LOOKS_AT} ' + {column}.name", words, hint),
-        {
-            "name": "cell",
-            "value": None,
-            "on": [
-                {"events": "@cells:click", "update": f"{'far ? cell : ' * zooms}{_point(clicked)}"},
-                {"events": "@labels:click", "update": _point(labeled)},
-                escape,
-            ],
-        },
+        _selected(selected, _point(labeled)),
     ]
+
+
+def _selected(by_cell: str, by_label: str) -> dict:
+    """The cell that is selected, by a click on it or on the label of its row or column, until Escape."""
+    clicks = [{"events": "@cells:click", "update": by_cell}, {"events": "@labels:click", "update": by_label}]
+    escape = {"events": "window:keydown[event.key === 'Escape']", "update": "null"}
+    return {"name": "cell", "value": None, "on": [*clicks, escape]}
 
 
 def _readout(who: str, words: list[str], hint: str) -> list[dict]:

@@ -189,19 +189,20 @@ def _form(titles: tuple[str, ...], kinds: tuple[str, ...], side: int, colors: Th
         )
         .add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
     )
-    shift = {"dx": alt.expr("datum.right"), "dy": alt.expr("datum.down")}
-    names = alt.Chart(alt.NamedData("heads")).mark_text(align="left", baseline="middle", aria=False, **shift)
     # Stacks name their domain in one layer alone: in two, Vega-Lite warns that they are not the same.
-    names = names.encode(
-        x=x,
-        y=y if len(titles) == 2 else alt.Y("up:Q", axis=None),
-        text=alt.Text("label:N"),
-        color=alt.when("datum.chosen").then(alt.value(colors.accent)).otherwise(alt.value(colors.quiet)),
-    )
+    names = _names(x, y if len(titles) == 2 else alt.Y("up:Q", axis=None), colors)
     sizes = {"width": side, "height": side if len(titles) == 2 else STACK}
     margins = dict.fromkeys(("left", "top", "right", "bottom"), MARGIN)
     chart = alt.layer(*frame.layers(), *under, names, marks, autosize="pad", padding=margins, **sizes)
     return Form.of(chart.configure(**config(colors)).configure_view(stroke=colors.line))
+
+
+def _names(x: alt.X, y: alt.Y, colors: Theme) -> alt.Chart:
+    """What heads are called, beside their marks."""
+    shift = {"dx": alt.expr("datum.right"), "dy": alt.expr("datum.down")}
+    names = alt.Chart(alt.NamedData("heads")).mark_text(align="left", baseline="middle", aria=False, **shift)
+    color = alt.when("datum.chosen").then(alt.value(colors.accent)).otherwise(alt.value(colors.quiet))
+    return names.encode(x=x, y=y, text=alt.Text("label:N"), color=color)
 
 
 def _ranges(titles: tuple[str, ...], colors: Theme) -> list[alt.Chart]:

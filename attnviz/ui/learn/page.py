@@ -36,17 +36,10 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         state.put(LEFT, worth_keeping(state.now(), step))
         state.change(opened, lesson, number)
         st.rerun()
-    state.put(TRIED, state.get(TRIED) or reached(step, state.now()))
-    if answered(step, state.now()):
-        state.put(LEARNED, state.get(LEARNED) | {number})
+    _tried(step, number)
     _above(lesson, number)
-    if state.get(PRESENT):
-        st.html(f"<style>{ALONE}</style>")
     phone, at = look.room() is not None, _looked_at(source, lines)
     under = phone or not step.choices  # what is answered in the picture is asked right under it
-
-    def way_on() -> None:
-        _way_on(lesson, step, number)
 
     with st.container(key="presented" if state.get(PRESENT) else "taught", horizontal=not phone, gap="large"):
         with st.container(width="stretch" if phone else 420, key="told"):
@@ -54,7 +47,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
             if not under:
                 _asked(step)
             if not phone:  # what comes with an answer stands under the buttons, which stay where they are
-                way_on()
+                _way_on(lesson, step, number)
             if not under:
                 _answered(lesson, step, number, at)
         with st.container(horizontal=under and not phone, gap="large", key="shown"):
@@ -64,11 +57,20 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
                     _asked(step)
                     _answered(lesson, step, number, at)
             if phone:
-                way_on()
+                _way_on(lesson, step, number)
+
+
+def _tried(step: Step, number: int) -> None:
+    """Note what is reached, and answered."""
+    state.put(TRIED, state.get(TRIED) or reached(step, state.now()))
+    if answered(step, state.now()):
+        state.put(LEARNED, state.get(LEARNED) | {number})
 
 
 def _above(lesson: Lesson, number: int) -> None:
     """All steps, what is for teachers, and the way back to what was open before."""
+    if state.get(PRESENT):
+        st.html(f"<style>{ALONE}</style>")
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chapters"):
         _chapters(lesson, number)
         _kept()

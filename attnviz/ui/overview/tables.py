@@ -52,11 +52,7 @@ def panel(bar: Bar) -> None:
 
 def _all_heads(at: Look, known: Numbers, order: Order) -> None:
     """Choosing a row frames the head, with the arrow keys too."""
-    found = known.table
-    if order is not None:
-        ranks = {head: rank for rank, head in enumerate(order)}
-        found = found.assign(place=[ranks.get(head) for head in heads_of(found)])
-        found = found.dropna(subset="place").sort_values("place")
+    found = _ordered(known.table, order)
     first = TESTED if any(name in known.names for name in OFF) else FIRST
     names = dict.fromkeys((*first, state.get(SORT), *(known.names if state.get(MORE) else ())))
     names = [name for name in names if name in known.names]
@@ -86,6 +82,14 @@ def _all_heads(at: Look, known: Numbers, order: Order) -> None:
         quiet(words.DASH)
     with st.expander(words.MEANINGS):
         st.markdown("\n\n".join([ROWS, *map(_meaning, (one for one in METRICS if one.name in known.names))]))
+
+
+def _ordered(found: pd.DataFrame, order: Order) -> pd.DataFrame:
+    """The heads of an order, in it."""
+    if order is None:
+        return found
+    ranks = {head: rank for rank, head in enumerate(order)}
+    return found.assign(place=[ranks.get(head) for head in heads_of(found)]).dropna(subset="place").sort_values("place")
 
 
 def _column(name: str) -> st.column_config.Column:

@@ -89,10 +89,15 @@ def _checked(
         note(left_out, "notice")
     unknown_words(cache.unknown(source, lines), source.unknown_token)
     if TEXT.encode(text) is None:
-        tokens = sum(sentence.length for sentence in cache.sentences(source, lines))
-        kept_out = words.NOT_IN_BOX if len(text) > WHOLE else words.NOT_IN_LINK
-        note(kept_out.format(characters=len(text), tokens=tokens), "notice")
+        _say_kept_out(source, lines, text)
     return changes.applied(source, lines), lines
+
+
+def _say_kept_out(source: Source, lines: tuple[str, ...], text: str) -> None:
+    """What is too long for the box or the link."""
+    tokens = sum(sentence.length for sentence in cache.sentences(source, lines))
+    kept_out = words.NOT_IN_BOX if len(text) > WHOLE else words.NOT_IN_LINK
+    note(kept_out.format(characters=len(text), tokens=tokens), "notice")
 
 
 def _instead(found: AttnvizError | Arrival) -> None:
