@@ -190,14 +190,14 @@ def _form(titles: tuple[str, ...], kinds: tuple[str, ...], side: int, colors: Th
         .add_params(maps.clicked("head", "kind", "layer", "head", "rev"))
     )
     # Stacks name their domain in one layer alone: in two, Vega-Lite warns that they are not the same.
-    names = _names(x, y if len(titles) == 2 else alt.Y("up:Q", axis=None), colors)
+    names = _called(x, y if len(titles) == 2 else alt.Y("up:Q", axis=None), colors)
     sizes = {"width": side, "height": side if len(titles) == 2 else STACK}
     margins = dict.fromkeys(("left", "top", "right", "bottom"), MARGIN)
     chart = alt.layer(*frame.layers(), *under, names, marks, autosize="pad", padding=margins, **sizes)
     return Form.of(chart.configure(**config(colors)).configure_view(stroke=colors.line))
 
 
-def _names(x: alt.X, y: alt.Y, colors: Theme) -> alt.Chart:
+def _called(x: alt.X, y: alt.Y, colors: Theme) -> alt.Chart:
     """What heads are called, beside their marks."""
     shift = {"dx": alt.expr("datum.right"), "dy": alt.expr("datum.down")}
     names = alt.Chart(alt.NamedData("heads")).mark_text(align="left", baseline="middle", aria=False, **shift)

@@ -110,7 +110,7 @@ def test_a_model_is_changed_and_asked(page, server):
 
     expect(picture(page, "mask")).not_to_contain_text("blocked")
 
-    page.get_by_role("button", name="the future not masked").click()
+    page.get_by_role("button", name="built-in causal mask off").click()
 
     expect(picture(page, "mask")).to_contain_text("blocked by causal")
 

@@ -162,7 +162,7 @@ def test_a_link_restores_model_site_head_step_edits_and_figure():
     assert 'class="note' not in html(app)
     assert "Head 1 of cross layer 0" in html(app)
     assert button(app, "head 0 of cross layer 0 off")
-    assert button(app, "the future not masked")
+    assert button(app, "built-in causal mask off")
     assert app.select_slider(key="step").value == STEPS[-2]
     assert app.button_group(key="effect").value == "next word"
     assert {name: app.query_params[name] for name in link if name != "model"} == {
@@ -320,7 +320,7 @@ def test_the_masks_page_shows_the_mask_of_the_decoder():
     app.toggle(key="own_mask").set_value(False).run()
 
     assert "Mask &#x27;full&#x27;" in html(app)
-    assert button(app, "the future not masked")
+    assert button(app, "built-in causal mask off")
 
 
 def test_sites_of_every_kind_can_be_looked_at():

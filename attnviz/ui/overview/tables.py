@@ -74,8 +74,6 @@ def _all_heads(at: Look, known: Numbers, order: Order) -> None:
         "placeholder": "–",
         "column_config": named,
     }
-    framed = [place for place, head in enumerate(heads_of(found)) if head == (at.site, at.head)]
-    options |= {"selection_default": {"selection": {"rows": framed}}}
     st.dataframe(found, height=height(found), **options)
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         control(st.toggle, words.ALL_OF_THEM.format(count=len(known.names)), MORE)

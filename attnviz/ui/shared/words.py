@@ -178,7 +178,7 @@ ALL_LAYERS, ALREADY_BUILT_IN = "all layers", "already built in"
 ALIBI, RELATIVE, SOFTCAP = "ALiBi bias", "relative bias, seed {seed}", "softcap {bound:g}"
 TEMPERATURE, UNSCALED = "temperature {temperature:g}", "scores not scaled"
 NOT_MASKED = {
-    "future": "the future not masked",
+    "future": "built-in causal mask off",
     "padding": "padding not masked",
     "both": "the future and padding not masked",
 }
