@@ -258,7 +258,8 @@ if (!window.attnvizWalk) {
   for (const media of Object.values(screens)) media.addEventListener("change", tell);
   const rerun = {key: "r", code: "KeyR", keyCode: 82, bubbles: true};
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTimeout(() => {  // charts have their colors
-    document.body.dispatchEvent(new KeyboardEvent("keydown", rerun));  // from the server: Streamlit's own key asks it again
+    for (const part of ["keydown", "keyup"])  // from the server: Streamlit's own key asks it again, once it is let go
+      document.body.dispatchEvent(new KeyboardEvent(part, rerun));
   }, 100));
   const folds = document.getElementsByClassName("fold");
   const unfold = () => {  // on a phone the line "Model, mask" shows the model, too; a page without that line shows it always
