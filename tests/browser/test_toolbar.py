@@ -182,6 +182,9 @@ def test_the_phone_folds_the_controls(window, server, context):
     light = label.evaluate("one => getComputedStyle(one).fill")
     page.emulate_media(color_scheme="dark")
     expect(label).not_to_have_css("fill", light)
+    driver.settled(page)
+    page.emulate_media(color_scheme="light")
+    expect(label).to_have_css("fill", light)
     page.set_viewport_size({"width": 800, "height": 900})
     driver.settled(page)
 
