@@ -180,7 +180,7 @@ TEMPERATURE, UNSCALED = "temperature {temperature:g}", "scores not scaled"
 NOT_MASKED = {
     "future": "built-in causal mask off",
     "padding": "padding not masked",
-    "both": "the future and padding not masked",
+    "both": "built-in causal mask off, padding not masked",
 }
 ROWS_GET = "fully masked rows: {policy}"
 HEADS_OFF = "{heads} off"
