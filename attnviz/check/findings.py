@@ -32,7 +32,8 @@ CHECKS = {
     "shifted": "every query sees what the next one should, or the one before: moved by a row it is a known mask",
     "deviation": "cells that differ from the known mask that all others make up, or from the one that is meant",
     "ambiguous": "the mask alone cannot tell what is meant, or in which convention: note, with what would settle it",
-    "empty-row": "no key left: error in masks and scores, note where the mask is to have such rows, warning in weights",
+    "empty-row": "no key left: error in masks and scores; warning in weights, and in a known mask that has such rows, "
+    "as with padding (a note if it was said cell by cell, or if the fill is a finite number)",
     "uniform-over-masked": "weights: a row spreads evenly over all keys, also over those that every other row blocks",
     "future-leak": "a key after the query is open, or has a weight above 1e-6; error if causal was said",
     "blocks-itself": "a mask that hides the future also hides each query's own key",

@@ -92,7 +92,8 @@ def _mistake(laid: Laid, judged: Judged) -> Finding:
         rule, fix = "future-leak" if judgement.found[0].reading.by > 0 else "blocks-itself", OFF_BY_ONE
     if unless:
         says = f"{says.removesuffix('.')}; unless it is {unless}."
-    severity = "warning" if unless or (judgement.mistake == "shifted" and not stated) else "error"
+    is_sure = (~judged.may_attend).all(-1).any() or not (unless or (judgement.mistake == "shifted" and not stated))
+    severity = "error" if is_sure else "warning"  # a row without a key settles it
     spoiled = judged.may_attend & ~judged.expected
     chosen = spoiled if spoiled.any() else judged.expected & ~judged.may_attend
     return laid.finding(rule, severity, says, fix, chosen)

@@ -1,5 +1,6 @@
 """Checks of a mask: what it is, inverted, transposed, empty rows, leaks of the future, and numbers that are no mask."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -22,6 +23,13 @@ CERTAIN = "It is read as {convention}."
 PROBABLE = "It is probably meant as {convention}, and is read so."
 UNKNOWN = "Nothing in it tells the convention. It is read as {convention}."
 """In which convention a mask is read, and how certain that is."""
+
+NAN = "softmax makes NaN of {it}, unless the code fills in zeros, as F.scaled_dot_product_attention does"
+LEAVE_ONE = (
+    "Leave a key open (the first, or its own). Padding that nothing reads may stay so, if its output is set to zero "
+    "and kept out of the loss."
+)
+"""What becomes of rows without a key, and what to do."""
 
 READINGS = tuple(mistake for mistake in MISTAKEN if mistake != "inverted")
 """What can be wrong with a mask in either of two conventions: of these it is inverted in one."""
@@ -75,9 +83,11 @@ def _weak_fill(laid: Laid) -> list[Finding]:
     value = kinds.fill(laid.values)
     if value is None or value <= WEAK:
         return []
-    left = torch.tensor(value, dtype=torch.float64).exp().item()
-    says = f"Blocked scores are lowered by {-value:.4g} only: {left:.2g} of their weight stays."
-    severity, fix = "error" if value > -20 else "warning", "Fill with -inf, or torch.finfo(dtype).min."
+    severity, left = "warning", f"a key whose score is {-value:.4g} above the others still gets weight"
+    if value > -20:
+        severity, left = "error", f"{math.exp(value):.2g} of their weight stays"
+    says = f"Blocked scores are lowered by {-value:.4g} only: {left}."
+    fix = "Fill with -inf, or torch.finfo(dtype).min."
     return [laid.finding("weak-fill", severity, says, fix, laid.values < 0)]
 
 
@@ -112,18 +122,22 @@ def _values(laid: Laid) -> Iterator[Finding]:
 
 
 def _empty(laid: Laid, judged: Judged, convention: str) -> Iterator[Finding]:
-    """Rows without a key: as a known mask has them, such as those of padding, or by mistake."""
-    empty, judgement = ~judged.may_attend.any(-1), judged.judgement
+    """Rows without a key: by mistake, or as a known mask has them, such as those of padding.
+
+    Also of these a softmax makes NaN, and most code that is handed such a mask does not say so: they are a warning,
+    unless a person said cell by cell that they are meant, or a finite fill leaves numbers.
+    """
+    empty, judgement, meant = ~judged.may_attend.any(-1), judged.judgement, judged.meant
     as_known = judgement.found and not judgement.mistake
-    meant = ~judged.expected.any(-1) if as_known else torch.zeros_like(empty)
+    expected = ~judged.expected.any(-1) if as_known else torch.zeros_like(empty)
     value = kinds.fill(laid.values) if convention == "additive" else None
     spreads = value is not None and value > -torch.inf
-    what = "such a row " + ("spreads over masked keys" if spreads else "is NaN after a softmax, or zeros")
-    zero = "ero these rows of the output, and keep them out of the loss."
-    wrong = empty & ~meant
-    says = f"{counted(int(wrong.sum()), 'row')} of {empty.numel():,} without a key left: {what}."
-    fix = f"Leave a key open (the first, or its own), or z{zero}"
-    yield from laid.some("empty-row", "error", wrong, says, fix)
-    if (known := empty & meant).any():
-        says = f"without a key left, as {words.named(judgement)} has: {what}."
-        yield from laid.some("empty-row", "note", known, says, f"Z{zero}", "row")
+    is_padding = any(one.reading.padding is not None for one in judgement.found)
+    why = "queries of padding often have" if is_padding else f"{words.named(judgement)} has" if as_known else ""
+    allowed = "note" if spreads or (meant is not None and meant.mask is not None) else "warning"
+    for severity, rows, known in (("error", empty & ~expected, ""), (allowed, empty & expected, f", as {why}")):
+        count = int(rows.sum())
+        it, has = ("it", "has") if count == 1 else ("them", "have")
+        what = f"softmax spreads {it} over masked keys" if spreads else NAN.format(it=it)
+        says = f"{counted(count, 'row')} of {rows.numel():,} {has} no key left{known}: {what}."
+        yield from laid.some("empty-row", severity, rows, says, LEAVE_ONE)

@@ -13,6 +13,7 @@ from arrays import B, H, N, additive, causal, padded, scores, weights
 from attnviz import api
 from attnviz.check import CHECKS, SEVERITIES, check
 from attnviz.core.errors import InputError, ShapeError
+from attnviz.core.masks import Padding, Subsequent
 from attnviz.figures.evidence import as_checked, evidence
 
 
@@ -54,7 +55,7 @@ WRONG = {
     "empty-row": (causal() & (torch.arange(N) != 3)[:, None], {}, "error"),
     "uniform-over-masked": (weights(causal() & (torch.arange(N) > 1), fill=-1e9), {}, "error"),
     "future-leak": (at(weights(causal()), (0, 0, 2, 5), 0.3), {"causal": True}, "error"),
-    "blocks-itself": (torch.ones(N, N).tril(-1).bool(), {}, "warning"),
+    "blocks-itself": (torch.ones(N, N).tril(-1).bool(), {}, "error"),
     "weak-fill": (additive(causal(), -100.0), {}, "warning"),
     "range": (scores(), {"kind": "weights"}, "error"),
     "row-sum": (weights() * 1.3, {}, "error"),
@@ -243,6 +244,17 @@ def test_nothing_wrong_is_not_said_of_what_cannot_be_told(mask):
     assert report.ok
     assert report.verdict.startswith("Not sure: the mask alone does not tell what it is meant to be")
     assert check(causal()).verdict == "Nothing wrong was found (1 note)."
+
+
+def test_rows_without_a_key_that_were_said_to_be_meant_or_leave_numbers_are_a_note():
+    """A mask said cell by cell has them on purpose; a finite fill makes no NaN of them. Else nobody may have known."""
+    padding = Subsequent() & Padding((3,), left=5)
+    mask = padding.grid(5, 5)
+
+    assert check(mask).rules("warning") == check(mask, meant="causal").rules("warning") == {"empty-row"}
+    assert check(mask, meant=padding).rules("error", "warning") == set()
+    assert check(additive(mask, -1e9)).rules("error", "warning") == set()
+    assert check(additive(mask)).verdict == "1 warning"
 
 
 def test_what_a_mask_is_taken_for_is_said_once():

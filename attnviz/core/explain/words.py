@@ -17,10 +17,9 @@ FIXES = {
 
 
 def named(judgement: Judgement) -> str:
-    """What was meant: "a causal mask"."""
-    words = [article(one) for one in judgement.found]
-    others = len(set(words)) - 1
-    return words[0] + (f" (and {others} like it)" if others else "")
+    """What was meant: "a causal mask"; of several grids the first that is another, too."""
+    first, *others = dict.fromkeys(map(article, judgement.found))
+    return first + (f" (others: {', '.join(others[:1])}{', …' * (len(others) > 1)})" if others else "")
 
 
 def article(one: Explanation) -> str:
