@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from attnviz.core.amounts import counted
 from attnviz.core.origin import Embedded
 from attnviz.walk import equations
 from attnviz.walk.equations import Piece
@@ -10,7 +11,16 @@ from attnviz.walk.stages import Call, Matrix, Worked, number, works_out
 
 
 def _embed(call: Call) -> list[Piece]:
-    return equations.embed(call.origin is None or call.origin.query_tokens.positions is not None)
+    if call.origin is None:
+        return equations.embed(True, ["Input"])
+    return equations.embed(call.origin.query_tokens.positions is not None, _between(call))
+
+
+def _between(call: Call) -> list[str]:
+    """What stands between the embedding and a call, the last first, as in an equation."""
+    last, is_cross = call.step.site.layer - 1, call.step.site.kind == "cross"
+    layers = [f"Layer_{last}", "… Layer_0"] if last > 0 else ["Layer_0"] * (last == 0)
+    return ["LayerNorm"] * call.origin.is_normalized + ["SelfAttention"] * is_cross + layers
 
 
 def _project(call: Call) -> list[Piece]:
@@ -59,7 +69,7 @@ def layer_input(call: Call) -> Worked:
         tables.append(call.table("x_keys", "X of the keys", ("key", "d_model"), seen))
     if torch.equal(x, before):
         return tables, "No number changed: the first layer reads them as they are."
-    before_it = [f"{site.layer} layer(s)"] * (site.layer > 0)
+    before_it = [counted(site.layer, "layer")] * (site.layer > 0)
     before_it += ["the self-attention of this one"] * (site.kind == "cross")
     before_it += ["a normalization"] * call.origin.is_normalized
     below = " and ".join(filter(None, (", ".join(before_it[:-1]), *before_it[-1:])))

@@ -1,6 +1,7 @@
 """The equations of the chain, in parts, so that the one which a stage works out can be marked."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from attnviz.core.record import Step
@@ -26,13 +27,18 @@ Piece = tuple[str, str]
 
 def equation(pieces: list[Piece], key: str) -> tuple[Part, ...]:
     """The pieces with those of one stage marked."""
-    return tuple(Part(text, stage == key) for stage, text in pieces)
+    return tuple(Part(text, stage == key) for stage, text in pieces if text)
 
 
-def embed(positions: bool) -> list[Piece]:
-    """What stands before an attention call."""
+def embed(positions: bool, between: Sequence[str]) -> list[Piece]:
+    """What stands before an attention call.
+
+    Args:
+        between: what is done with the embedded tokens until the call reads them, the last first.
+    """
     tokens = [("embedding", "E[tokens]"), *([("position", " + P")] if positions else [])]
-    return [("", "X = "), *_around("input", "Before", tokens)]
+    opening, closing = ("".join(f"{name}(" for name in between), ")" * len(between))
+    return [("input", "X"), ("", " = "), ("input", opening), *tokens, ("input", closing)]
 
 
 def project(num_heads: int) -> list[Piece]:

@@ -180,8 +180,21 @@ def test_a_normalization_is_named_where_there_is_one():
         for name, site in (("scratch", Site("encoder", 1)), ("constructed", Site("decoder", 1)))
     }
 
-    assert said["scratch"].startswith("1 layer(s) and a normalization: ")
-    assert said["constructed"].startswith("1 layer(s): ")
+    assert said["scratch"].startswith("1 layer and a normalization: ")
+    assert said["constructed"].startswith("1 layer: ")
+
+
+def test_the_equation_of_the_input_names_what_stands_before_the_call():
+    """Layers, the self-attention before a cross-attention, and a normalization where the model has one."""
+    sites = {"scratch": Site("encoder", 0), "constructed": Site("decoder", 1), "translator": Site("cross", 1)}
+    inputs = {name: stages_of(name, site)[1]["input"] for name, site in sites.items()}
+
+    assert {name: stage.text for name, stage in inputs.items()} == {
+        "scratch": "X = LayerNorm(E[tokens] + P)",
+        "constructed": "X = Layer₀(E[tokens] + P)",
+        "translator": "X = LayerNorm(SelfAttention(Layer₀(E[tokens] + P)))",
+    }
+    assert [part.text for part in inputs["constructed"].equation if part.is_current] == ["X", "Layer_0(", ")"]
 
 
 def test_equations_hold_what_the_call_does_and_no_more():

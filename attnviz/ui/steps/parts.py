@@ -13,7 +13,7 @@ from attnviz.core.amounts import digits, in_cell, short
 from attnviz.core.tokens import Token
 from attnviz.figures import Figure
 from attnviz.figures.chain import main
-from attnviz.figures.row import arithmetic
+from attnviz.figures.row import Column, arithmetic
 from attnviz.figures.row import columns as columns_of
 from attnviz.figures.row import totals as totals_of
 from attnviz.ui.shared import cache, look, pictures, state
@@ -126,10 +126,7 @@ def row(at: Walk) -> Figure:
 
 def shares(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> None:
     """Each key of a query with every number up to its weight."""
-    head, rows = worked_table(at, found)
-    if look.room() is not None:  # what it leads to is seen first, and no column that repeats the one before
-        new = [i for i in range(1, len(head) - 1) if i == 1 or any(line[i] != line[i - 1] for line in rows)]
-        head, *rows = ([line[0], line[-1], *(line[i] for i in new)] for line in (head, *rows))
+    head, rows = worked_table(at, found) if look.room() is None else _narrow(at, found)
     table(head, rows, numbers=tuple(range(1, len(head))), marked=found.keys.index(key))
     if len(found.keys) < len(keys):
         quiet(words.KEYS_SHOWN.format(first=found.keys.start, last=found.keys.stop - 1, all=len(keys)))
@@ -157,7 +154,20 @@ def _vectors(at: Walk, found: walk.Row, keys: tuple[Token, ...], key: int) -> No
 
 def worked_table(at: Walk, found: walk.Row) -> tuple[list[str], list[list[str]]]:
     """The keys of a query, one row each: head and rows."""
-    columns = columns_of(found, at.record.step(at.site), at.tokens[1])
+    return _rows(columns_of(found, at.record.step(at.site), at.tokens[1]))
+
+
+def _narrow(at: Walk, found: walk.Row) -> tuple[list[str], list[list[str]]]:
+    """The same on a phone: the weight first, what blocks a key beside its last −∞, and no step that changes nothing."""
+    key, *every, weight = columns_of(found, at.record.step(at.site), at.tokens[1])
+    steps = dict(every)
+    steps.pop("mask", None)
+    steps["− max"] = [f"{number} {rule}".strip() for number, rule in zip(steps["− max"], found.rules, strict=True)]
+    before = [None, *steps.values()]
+    return _rows([key, weight, *(one for one, last in zip(steps.items(), before, strict=False) if one[1] != last)])
+
+
+def _rows(columns: list[Column]) -> tuple[list[str], list[list[str]]]:
     return [name for name, _ in columns], [list(cells) for cells in zip(*(texts for _, texts in columns), strict=True)]
 
 

@@ -112,10 +112,10 @@ SHAPE, QUERY_IN_FULL, WHAT_IT_COSTS = "Shape: {shape}.", "Query {position}, {que
 # Why there is each step, and what tutorials get wrong
 
 WHY = {
-    "embedding": "Each token is looked up in a table. The same word gets the same vector wherever it stands.",
-    "position": "Positions tell the order of the words: attention has none of its own. Without positions, and without "
-    "a mask or a bias that looks at the order, words in another order give the same outputs in that order.",
-    "input": "Attention reads what the layers below made of the tokens. In the first layer these are the tokens "
+    "embedding": "Each token is looked up in a table, E. The same word gets the same vector wherever it stands.",
+    "position": "Positions, P, tell the order of the words: attention has none of its own. Without positions, and "
+    "without a mask or a bias that looks at the order, words in another order give the same outputs in that order.",
+    "input": "Attention reads X: what the layers before it made of the tokens. In the first layer these are the tokens "
     "themselves, in many models normalized.",
     "project": "Each token becomes a query, a key and a value. First project, then split: the weights of each are one "
     "d_model × H·dₖ matrix for all heads. Equal to one narrow matrix per head, side by side.",
