@@ -291,18 +291,18 @@ FINE = 0.05
 """Smaller differences are said with four digits after the point."""
 
 
-def compared(both: Beside) -> str:
-    """Which row changed most from A to B and which cell, and which tokens only one of them has."""
+def compared(both: Beside, *, with_cell: bool = True) -> str:
+    """Which row differs most between A and B and, if asked for, which cell; and which tokens only one of them has."""
     row, cell = both.most_row, both.most_cell
     parts = []
     if row is not None:
         variation = float(both.variation[row])
-        moved = decimals(variation, 4 if variation < FINE else 2)
-        parts.append(f"The row that changed most is {_place(both, 0, row)}: {moved} of its attention moved.")
-    if cell is not None:
-        parts.append(f"The cell that changed most: {compared_cell(both, *cell)}")
-    if not parts:
-        parts.append("Nothing changed: wherever both have the token, A and B are the same map.")
+        apart = decimals(variation, 4 if variation < FINE else 2)
+        parts.append(f"The row that differs most is {_place(both, 0, row)}: by {apart} of its attention.")
+    if cell is not None and with_cell:
+        parts.append(f"The cell that differs most: {compared_cell(both, *cell)}")
+    if row is None and cell is None:
+        parts.append("Nothing differs: wherever both have the token, A and B are the same map.")
     where = [as_sentence(both.seen)] if both.seen else []
     return " ".join([*where, *parts, *_unpaired(both)])
 
@@ -311,7 +311,7 @@ def compared_cell(both: Beside, row: int, column: int) -> str:
     """One cell of two maps as a sentence; the places are those of their grid."""
     one = both.part(slice(row, row + 1), slice(column, column + 1))
     more = float(one.difference[0, 0])
-    digits = 4 if 0 < abs(more) < FINE else 2
+    digits = _digits_of(*(float(weights[0, 0]) for weights, _ in one.maps), more)
     each = [_gives(one, end, digits) for end in range(2)]
     much = f": higher in {'A' if more > 0 else 'B'} by {decimals(abs(more), digits)}" if more == more and more else ""
     if None in each:
@@ -321,6 +321,12 @@ def compared_cell(both: Beside, row: int, column: int) -> str:
     if tokens == _tokens(one, 1) and all(clause.startswith(f"{query} gives ") for clause in each):
         return f"{each[0]} in A and {decimals(float(one.maps[1][0][0, 0]), digits)} in B{much}."
     return f"{each[0]} in A, and in B {each[1]}{much}."
+
+
+def _digits_of(a: float, b: float, more: float) -> int:
+    """With how many digits two weights and their difference are read, so that the rounded ones agree, too."""
+    few = (digits for digits in (2, 3) if abs(round(a, digits) - round(b, digits) - round(more, digits)) < 1e-9)
+    return 4 if 0 < abs(more) < FINE else next(few, 4) if more == more else 2
 
 
 def _tokens(one: Beside, end: int) -> tuple[str, str]:

@@ -29,7 +29,7 @@ INSTEAD = {
     r"row without a key|[Rr]ows without keys": "fully masked row",
     r"It holds: guessed": "Type: auto-detect",
     r"A is what is chosen above": "Compare with",
-    r"^row moved|\b[AB] more\b": "change per row, higher in A",
+    r"^row moved|\b[AB] more\b": "difference per row, higher in A",
     r"could not be read in full": "Ignored unknown link setting",
     r"gives vectors": "sentence embeddings",
     r"^So many\b|\bof it, kept\b": "a noun with its unit",

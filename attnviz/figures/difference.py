@@ -1,4 +1,4 @@
-"""Two maps and what the first has more than the second: three maps on one grid, and how far each row moved.
+"""Two maps and what the first has more than the second: three maps on one grid, and how far each row differs.
 
 They stand in a row; on a phone A and B stand small above their difference.
 """
@@ -62,8 +62,10 @@ NAMES = "A", "B", "Difference A − B"
 MORE = "higher in B", "higher in A"
 """What a negative and what a positive difference mean."""
 
-MOVED = "change per row"
-MEASURE = "change per row: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
+PER_ROW = "per row"
+MEASURE = (
+    "difference per row: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
+)
 
 ONLY = "blank: only A or only B has this token"
 
@@ -417,11 +419,11 @@ class _Plan:
         )
 
     def bars(self) -> Frame:
-        """How far each row moved, 0 to 1; its number where there is room for it, a dash where it has none."""
+        """How far each row differs, 0 to 1; its number where there is room for it, a dash where it has none."""
         size, colors = self.size, self.colors
         moved = tiles(self.found.variation[:, None], size.tile)[:, 0]
         boxes = [box(-0.5, 0, 0.5, size.height, fill=colors.line, width=0)]
-        said = [frame.words(0, -axes.PADDING - LINE / 2, MOVED, colors.quiet)]
+        said = [frame.words(0, -axes.PADDING - LINE / 2, PER_ROW, colors.quiet)]
         half = size.cell / 2 if size.cell < THIN else max(0.5, min(6.0, size.cell / 2 - 2))
         for i, value in enumerate(moved.tolist()):
             y, end = (i + 0.5) * size.cell, 0 if np.isnan(value) else value * self.bar

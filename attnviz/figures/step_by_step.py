@@ -12,6 +12,7 @@ from attnviz.charts.bars import Column
 from attnviz.charts.picture import Picture
 from attnviz.charts.style import Style
 from attnviz.charts.theme import Theme
+from attnviz.core.amounts import percent
 from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
 from attnviz.figures.figure import Drawn, Figure, stem, subtitles, text_array, titled
@@ -115,8 +116,15 @@ def _notes(rows: list[Row], every: list[Row], compared: bool) -> list[str]:
         count = sum(map(differs, every))
         changed = f"another word than before: {count} of {len(every)} rows, first"
         notes.append(changed if count else "every word is as before the change")
-        notes.append("hollow bar: the word before the change")
+    if _is_hollow(rows, compared):
+        notes.append("hollow bar: before the change")
     return notes
+
+
+def _is_hollow(rows: list[Row], compared: bool) -> bool:
+    """Whether a hollow bar differs, in percent as they are written, from the one inside it."""
+    pairs = ([percent(share) for share in _shares([now, old]) if share is not None] for _, now, old in rows)
+    return compared and any(len(set(pair)) > 1 or len(pair) < 2 for pair in pairs)
 
 
 def _fitting(rows: list[Row], compared: bool, record: Record, colors: Theme) -> list[Column]:
@@ -142,7 +150,7 @@ def _columns(
     before = [then if both or not at else at for then, at in zip(was, now, strict=True)]
     words_read = [_changed(lambda one: one.token, *pair, longest) for pair in zip(before, now, strict=True)]
     words_predicted = [_changed(_word, *pair, longest) for pair in zip(was, now, strict=True)]
-    bar = Column(_shares(now), hollow_values=_shares(old) if compared else ())
+    bar = Column(_shares(now), hollow_values=_shares(old) if _is_hollow(rows, compared) else ())
     texts = (words_read, reads), ([f"▸ {text}" for text in words_predicted], predicts)
     return [*(Column(texts=each, name=name, color=colors.text) for each, name in texts), bar]
 

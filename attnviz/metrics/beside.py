@@ -117,13 +117,13 @@ class Beside:
 
     @property
     def most_row(self) -> int | None:
-        """The row that changed most; None if none did."""
+        """The row that differs most; None if none does."""
         found = np.nan_to_num(self.variation, nan=0.0)
         return int(found.argmax()) if found.size and found.max() > SAME else None
 
     @property
     def most_cell(self) -> tuple[int, int] | None:
-        """The cell that changed most; None if none did."""
+        """The cell that differs most; None if none does."""
         pooled = self.pooled() if self.is_long else None
         found = np.abs(np.nan_to_num(pooled.difference if pooled else self.difference, nan=0.0))
         if not found.size or found.max() <= SAME:
@@ -135,7 +135,7 @@ class Beside:
         return int(place[0]), int(place[1])
 
     def most_of(self, row: int, column: int, tile: int) -> tuple[int, int]:
-        """The cell that changed most in a square of a grid of tiles."""
+        """The cell that differs most in a square of a grid of tiles."""
         first = row * tile, column * tile
         part = self.part(*(slice(start, start + tile) for start in first))
         found = np.abs(np.nan_to_num(part.difference, nan=0.0))

@@ -90,7 +90,7 @@ def test_small_differences_do_not_look_large():
     assert set(panel.values.ravel()) == {0.0}
     assert same.most_row is None
     assert same.most_cell is None
-    assert words.compared(same).startswith("Nothing changed")
+    assert words.compared(same).startswith("Nothing differs")
 
 
 def test_cells_that_both_block_are_hatched_and_not_on_the_scale():
@@ -112,7 +112,7 @@ def test_words_name_the_row_and_the_cell_that_changed_most():
     assert found.most_row == row
     assert found.most_cell == (i, j)
     looker = found.rows[row][0]
-    assert said.startswith(f"The row that changed most is '{CAT[looker]}' ({looker})")
+    assert said.startswith(f"The row that differs most is '{CAT[looker]}' ({looker})")
     assert words.compared_cell(found, i, j) in said
     assert "Only in B, and left blank: 'down' (3)." in said
     assert words.compared_cell(found, 3, 0).endswith("in B; A has no such cell.")

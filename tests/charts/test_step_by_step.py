@@ -75,7 +75,7 @@ def test_rows_that_predict_another_word_than_before_come_first():
     fills = [row["fill"] for row in data(chart, "bars") if row["share"] is not None]
     assert fills == [LIGHT.background, LIGHT.ramp[5]] * 2
     assert [row["text"] for row in data(chart, "bars") if row["text"].endswith("%")] == ["70.0%", "80.0%"]
-    assert "hollow bar: the word before the change" in said(chart)
+    assert "hollow bar: before the change" in said(chart)
     assert "another word than before: 1 of 2 rows, first" in said(chart)
     assert "every word is as before the change" in said(step_by_step(before, before=before))
 
@@ -110,6 +110,17 @@ def test_rows_fit_a_phone_however_long_the_words_are(compared):
     right = max(row["end"] + 6 + text_width(row["text"], CHARACTER if row["mono"] else WORD_CHARACTER) for row in cells)
 
     assert right + text_width("0") + 6 <= 358
+
+
+def test_hollow_bars_are_explained_where_they_are_drawn():
+    """A run as before the change has filled bars alone, as one without a change."""
+    one, other = (story_of(["the"], {"cat": p, "dog": 1 - p}) for p in (0.9, 0.8))
+
+    moved, same, alone = (step_by_step(one, before=before) for before in (other, one, None))
+
+    assert "hollow bar: before the change" in said(moved)
+    assert "hollow bar" not in said(same)
+    assert bars(same) == bars(alone) != bars(moved)
 
 
 def test_words_that_differ_at_their_end_are_cut_at_their_beginning():

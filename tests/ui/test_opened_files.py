@@ -205,7 +205,7 @@ def test_two_files_are_compared_and_a_file_with_a_model(case):
     app.pills(key="b what").set_value("model").run()
 
     assert app.selectbox(key="b model").options[:3] == ["one.attn", "translator", "story"]
-    assert "The row that changed most is" in html(app)
+    assert "The row that differs most is" in html(app)
     for name in ("file:one.attn", "story"):
         app.selectbox(key="b model").set_value(name).run()
         assert not app.exception

@@ -16,7 +16,7 @@ from attnviz.ui.shared import cache
 from attnviz.ui.shared.pretrained import OPENS, PACKED
 
 CAT = "The cat sat on the mat because it was tired."
-DOG = CAT.replace("cat", "dog")
+SHE = CAT.replace(" it ", " she ")
 
 
 def compare_page():
@@ -74,13 +74,13 @@ def test_one_word_changed_shows_what_moved(model):
     app = compare(model=model)
     app.button_group(key="b what").set_value("sentence").run()
 
-    assert app.text_input(key="b sentence").value == DOG
-    assert said(app).startswith("The row that changed most is ")
+    assert app.text_input(key="b sentence").value == SHE
+    assert said(app).startswith("The row that differs most is ")
     assert re.search(r"in A, and in B .* higher in [AB] by \d\.\d+\.", said(app))
     assert charts(app) == 5
     if model == "translator":
-        assert "<u>chat</u>" in html(app)
-        assert "<u>chien</u>" in html(app)
+        assert "<u>fatigué</u>" in html(app)
+        assert "<u>fatiguée</u>" in html(app)
 
 
 @pytest.mark.skipif(find_spec(PACKED) is None, reason="the model is not installed")
@@ -93,8 +93,8 @@ def test_one_word_changed_shows_what_moved_in_a_pretrained_model():
     app.button_group(key="b what").set_value("sentence").run()
 
     assert not app.exception
-    assert app.text_input(key="b sentence").value == DOG
-    assert said(app).startswith("The row that changed most is 'cat' (2), in B 'dog' (2): ")
+    assert app.text_input(key="b sentence").value == SHE
+    assert said(app).startswith("The row that differs most is 'it' (8), in B 'she' (8): ")
     assert "The vectors of A and B are apart by" in html(app)
     assert charts(app) == 3
 
@@ -114,7 +114,7 @@ def test_the_page_opens_on_a_comparison_that_shows_something(link, opens):
     app = compare(**link)
 
     assert app.button_group(key="b what").value == opens
-    assert said(app).startswith("The row that changed most is ")
+    assert said(app).startswith("The row that differs most is ")
     options = app.button_group(key="b what").options
     assert ("original model" in options) == (opens == "untouched")
 
@@ -129,7 +129,7 @@ def test_a_head_that_is_off_leads_to_the_first_weights_that_it_moves():
     app.button(key="see moved").click().run()
 
     assert app.query_params["site"] == "d1"
-    assert said(app).startswith("The row that changed most is ")
+    assert said(app).startswith("The row that differs most is ")
 
     app = compare(off="d1.0", site="d1", show="0")
 
@@ -168,8 +168,22 @@ def test_b_is_another_sentence_another_head_the_untouched_model_or_another_step(
         found[what] = said(app), "".join(app.query_params.get("b", ""))
 
     assert len({words for words, _ in found.values()}) == 4
-    assert not any(words.startswith("Nothing changed") for words, _ in found.values())
-    assert [link for _, link in found.values()] == ["head-d1.0", "untouched", "step-0", f"sentence-{DOG}"]
+    assert not any(words.startswith("Nothing differs") for words, _ in found.values())
+    assert [link for _, link in found.values()] == ["head-d1.0", "untouched", "step-0", f"sentence-{SHE}"]
+
+
+def test_two_heads_of_one_run_share_their_prediction():
+    """It is said and drawn once; of two runs twice."""
+    app = compare(b="head-d1.0")
+
+    assert "Both heads are of the same run, so there is one prediction." in html(app)
+    assert html(app).count("Predicted next word after") == 1
+    assert charts(app) == 4
+
+    app.button_group(key="b what").set_value("step").run()
+
+    assert html(app).count("Predicted next word after") == 2
+    assert charts(app) == 5
 
 
 def test_tokens_that_only_one_side_has_are_said():
@@ -230,18 +244,18 @@ def test_hostile_sentences_of_b_are_text(text):
 
 
 def test_the_selected_cell_is_read_in_both():
-    """It counts the tokens of A, as on every page; a cell is told with both weights, and then what changed most."""
+    """It counts the tokens of A, as on every page; a cell is told with both weights, and then what differs most."""
     app = compare(b="sentence-Today the cat sat on the mat because it was tired.", cell="3.2")
 
     assert said(app).startswith("'sat' (3) gives ")
     assert "in B 'sat' (4) gives " in said(app)
-    assert "The cell that changed most: " in html(app)
+    assert "The cell that differs most: " in html(app)
 
 
 def test_mean_of_heads_is_compared_and_no_head_is_focused():
     """Combined heads have a difference; the tree and the map stand without a chosen head."""
     app = compare(show="mean")
 
-    assert said(app).startswith("The row that changed most is ")
+    assert said(app).startswith("The row that differs most is ")
     assert "Heads that look most like" not in html(app)
     assert charts(app) == 5

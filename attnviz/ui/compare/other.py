@@ -30,8 +30,8 @@ from attnviz.ui.shared.text import clean, note, quiet, unknown_words
 LONGEST = 2_000
 """Characters of a sentence, and of the name of a model."""
 
-SWAPS = (("cat", "dog"), ("dog", "cat"), ("black", "red"), ("red", "black"), ("boy", "girl"), ("man", "woman"))
-"""One word for another, for a sentence to begin with."""
+SWAPS = (("it", "she"), ("she", "it"), ("he", "it"), ("cat", "dog"), ("dog", "cat"), ("black", "red"), ("red", "black"))
+"""One word for another, for a sentence to begin with: what a pronoun is moves more than which noun it stands for."""
 
 PATIENCE = 30.0
 """Seconds for a pretrained model to be read from this machine."""
@@ -90,7 +90,8 @@ def side(a: Look, place: DeltaGenerator) -> Side | AttnvizError:
     """The controls of B in one row at a place, and B; or why there is none."""
     with place, st.container(horizontal=True, vertical_alignment="center", gap="small"):
         other = _what(a)
-        own = st.container(width="content" if other.what != "sentence" else "stretch")
+        below = other.what == "sentence" and look.room() is not None  # where all of it can be read
+        own = st.container(width="stretch" if other.what == "sentence" else "content") if not below else place
     make = {"sentence": _sentence, "head": _head, "model": _model, "untouched": _untouched, "step": _step}[other.what]
     try:
         return make(a, other, own)
@@ -117,7 +118,9 @@ def _what(a: Look) -> Other:
     shown = {"shown": chosen.what, "at": "what", "step": choose}
     if look.room():
         shown["format_func"] = lambda what: words.B_WITH.format(other=words.OTHERS[what])
-        control(st.selectbox, words.COMPARE_WITH, B, options, lead="", width=204, **shown)
+        control(
+            st.selectbox, words.COMPARE_WITH, B, options, lead="", width=156 if chosen.what == "head" else 204, **shown
+        )
     else:
         shown["format_func"] = words.OTHERS.__getitem__
         control(st.pills, words.COMPARE_WITH, B, options, lead=words.COMPARE_WITH, **shown)
@@ -210,13 +213,18 @@ def _head(a: Look, other: Other, own: DeltaGenerator) -> Side:
     if chosen not in every:
         chosen = _another_head(a)
         note(words.NO_HEAD.format(missing=_named(other.value), instead=_named(chosen)), "notice")
-    options = {"format_func": _named, "width": 260}
+    options = {"format_func": _in_short, "width": 180}
     _ask(own, st.selectbox, words.HEAD, "head", chosen, every, **options)
     return replace(side_of(a), site=chosen[0], head=chosen[1])
 
 
 def _named(place: Place) -> str:
     return place[0].head(place[1])
+
+
+def _in_short(place: Place) -> str:
+    """A head in few words: a phone shows all of them."""
+    return words.HEAD_IN_SHORT.format(kind=place[0].kind, layer=place[0].layer, head=place[1])
 
 
 def _another_head(a: Look) -> tuple[Site, int]:

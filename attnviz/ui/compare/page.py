@@ -62,17 +62,30 @@ def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
             with pictures.folded(words.SAME_MAPS, key="same maps") as is_open:
                 figure = _drawn(bar, found, cell, shown=is_open)
         else:
+            _answered(found, cell)
             figure = _drawn(bar, found, cell)
     _said(found, cell, still=still)
     if reads is not b:
         quiet(words.SAME_WORDS)
     if not still:
-        pictures.numbers(figure, "difference")
-        with pictures.folded(common.HOW_COMPUTED, key="how compared") as is_open:
-            if is_open:
-                quiet(words.MATCHED.format(measure=as_sentence(MEASURE)))
+        _numbers(figure)
         heading(words.PREDICTIONS)
         said.both(a, b, found, cell)
+
+
+def _numbers(figure: figures.Figure) -> None:
+    """Folded: every cell of both maps, and what was measured of them."""
+    pictures.numbers(figure, "difference")
+    with pictures.folded(common.HOW_COMPUTED, key="how compared") as is_open:
+        if is_open:
+            quiet(words.MATCHED.format(measure=as_sentence(MEASURE)))
+
+
+def _answered(found: Beside, cell: Cell | None) -> None:
+    """On a phone the selected cell, or the one that differs most, is read before the maps are scrolled to their end."""
+    at = found.most_cell if cell is None else cell
+    if look.room() is not None and at is not None:
+        in_words(sentences.compared_cell(found, *at))
 
 
 def _drawn(bar: Bar, found: Beside, cell: Cell | None, *, shown: bool = True) -> figures.Figure:
@@ -104,18 +117,19 @@ def _on_grid(found: Beside, cell: Cell | None) -> Cell | None:
 
 
 def _said(found: Beside, cell: Cell | None, *, still: bool) -> None:
-    """What the selected cell says, or what changed most, and what is measured.
+    """What the selected cell says, or what differs most, and what is measured.
 
     Args:
         still: whether it is said above why nothing changed.
     """
-    if cell is not None:
+    is_most, phone = cell in (None, found.most_cell), look.room() is not None
+    if cell is not None and (still or not phone):
         in_words(sentences.compared_cell(found, *cell))
-    elif not still:
-        in_words(sentences.compared(found))
     if not still:
-        if cell not in (None, found.most_cell):
-            quiet(sentences.compared(found))
+        if phone or cell is not None:
+            quiet(sentences.compared(found, with_cell=not is_most))
+        else:
+            in_words(sentences.compared(found))
         pictures.how_to_select(cell is not None, outlined=found.most_cell is not None)
     size = size_beside(len(found.rows), len(found.columns))
     if size.tile > 1:
@@ -153,7 +167,7 @@ def _seen(at: Look, whole: Beside) -> Beside:
 def _select(lent: Callable[[], Beside], point: dict) -> None:
     """Keep the cell that was clicked, by its tokens in A; a cell that only B has cannot be kept.
 
-    Of a square of cells it is the one that changed most.
+    Of a square of cells it is the one that differs most.
     """
     try:
         found = lent()

@@ -12,30 +12,36 @@ ALONE = tuple(effect for effect in says.KEYS if effect not in (says.OUTPUT, says
 
 
 def both(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -> None:
-    """Two columns: a line and a figure for each side; of models that give vectors, how far they are apart."""
+    """Two columns: a line and a figure for each side; of models that give vectors, how far they are apart.
+
+    Two heads of one run share what it says.
+    """
     if a.record.vectors is not None and b.record.vectors is not None:
         _vectors(a, b)
         return
-    positions = _positions(a, b, found, cell)
+    positions, sides = _positions(a, b, found, cell), [("A", a), ("B", b)]
+    if a.record is b.record:
+        quiet(words.ONE_RUN)
+        sides, positions = [(words.A_AND_B, a)], positions[:1]
     with st.container(horizontal=True, gap="large"):
-        for name, side, other, position in zip("AB", (a, b), (b, a), positions, strict=True):
+        for (name, side), (_, other), position in zip(sides, sides[::-1], positions, strict=True):
             with st.container(width=560, key=f"said {name}"):
                 says.one(name, side.record, other.record, position, (side.sentence, other.sentence), positions)
     if options := _effects(a, b):
         with pictures.part(words.HOW_PROBABLE, "predictions", titled=False) as is_open:
             if is_open:
-                _figures((a, b), positions, says.one_of(options, words.PREDICTIONS))
+                _figures(sides, positions, says.one_of(options, words.PREDICTIONS))
 
 
-def _figures(sides: tuple[Side, Side], positions: tuple[int, int], effect: str) -> None:
-    """The same figure of both, beside each other, with their ends at one height: their titles may take more lines.
+def _figures(sides: list[tuple[str, Side]], positions: tuple[int, ...], effect: str) -> None:
+    """The same figure of each, beside each other, with their ends at one height: their titles may take more lines.
 
     Steps of texts that differ in length begin at one height.
     """
     key = says.KEYS[effect]
     alignment = "top" if effect == says.STEPS else "bottom"
     with st.container(horizontal=True, vertical_alignment=alignment, gap="large"):
-        for name, side, position in zip("AB", sides, positions, strict=True):
+        for (name, side), position in zip(sides, positions, strict=True):
             with st.container(width=560, key=f"drawn {name}"):
                 figure = says.drawn(effect, side.record, None, position, sentence=side.sentence, dark=look.is_dark())
                 pictures.show(figure, f"{key} {name}", words.FIGURE_OF.format(figure=key, side=name), table=True)

@@ -12,6 +12,7 @@ OTHERS = {
 }
 """By what of B differs from A."""
 SENTENCE, HEAD, MODEL, STEP = "The sentence of B", "The head of B", "The model of B", "The training step of B"
+HEAD_IN_SHORT = "{kind} {layer} · head {head}"
 
 MISSING = {
     "step": "{model} has no other training steps. B is {other}.",
@@ -27,7 +28,7 @@ NOT_LOADED = "{model} is not here yet. Choose it once as the model above."
 OTHER_TEXT = "B is {instead}, which reads this text; {site} of {model} reads what it writes."
 LACKS_HEAD = "{model} has no {head}: B is its {instead}."
 
-# What moved
+# What differs
 
 SAME_WORDS = "B reads the words that A wrote, so that each row is of the same word. What B writes by itself is below."
 MATCHED = "{measure} The same tokens of A and B are matched in their order."
@@ -42,6 +43,7 @@ NO_WEIGHT_MOVES = "{why} No weight of any layer moves. The predictions:"
 MOVED_AT, COMPARE_HEAD = "{why} The first weights that move are those of {site}.", "Compare {head}"
 
 PREDICTIONS, HOW_PROBABLE, FIGURE_OF = "Predictions", "How probable each prediction is", "{figure} of {side}"
+ONE_RUN, A_AND_B = "Both heads are of the same run, so there is one prediction.", "A and B"
 OTHER_LENGTHS = "Sentence embeddings of different lengths cannot be compared."
 
 # This head against all others
