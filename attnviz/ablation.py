@@ -16,6 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from attnviz.core.amounts import decimals
 from attnviz.core.edits import EachOff, Edits, Site
 from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.core.record import Record
@@ -31,7 +32,8 @@ OnProgress = Callable[[int, int], bool | None]
 
 EFFECTS = {
     "output": "how far the final vectors move, ‖after - before‖ / ‖before‖, the mean over tokens; 0 is not at all",
-    "divergence": "how far the predicted probabilities move, KL(before ‖ after) in nats, the mean over predictions",
+    "divergence": "how far the predicted probabilities move, KL(before ‖ after) in nats, the mean over predictions; "
+    "0 is not at all (Conmy et al. 2023)",
     "said": "the probability of what it said before, after minus before, the mean over where it says something",
     "loss": "the loss of the next token of the text, after minus before, in nats, the mean over tokens",
     "rewritten": "the share of the sentences for which the model writes another text",
@@ -51,20 +53,24 @@ class Sweep:
         output: per sentence, how far the vector of each token moved, (N, tokens) without padding.
         divergence: per sentence, KL(before ‖ after) wherever the model says something, (N, places); None if it does
             not.
-        before: the run with all heads on.
+        before: the run with all heads on; None where it was let go.
     """
 
     heads: tuple[tuple[Site, int], ...]
     table: pd.DataFrame
     output: tuple[np.ndarray, ...]
     divergence: tuple[np.ndarray, ...] | None
-    before: Record
+    before: Record | None
+
+    @property
+    def by(self) -> str:
+        """The column that says what matters: how far the prediction moves; where there is none, the output."""
+        return "output" if self.table["divergence"].isna().all() else "divergence"
 
     @property
     def strongest(self) -> tuple[Site, int] | None:
-        """The head that changes the output most; None where that is not known of any."""
-        effect = self.table["output"]
-        return None if effect.isna().all() else self.heads[int(effect.fillna(-1).argmax())]
+        """The head that matters most; None where that is not known of any."""
+        return None if self.table[self.by].isna().all() else self.heads[self._largest(self.by)]
 
     def in_words(self) -> str:
         """Why large weight and large effect differ, by this sweep's own numbers."""
@@ -72,38 +78,35 @@ class Sweep:
 
     def sentences(self) -> tuple[str, str]:
         """Which head matters most, and how large its weights are; the second is "" where that cannot be compared."""
-        weight, effect = self.table["confidence"], self.table["output"]
-        if weight.isna().all() or effect.isna().all() or len(self.heads) < 2:
+        if self.table[["confidence", self.by]].isna().all().any() or len(self.heads) < 2:
             return "There are no two heads here whose weights and effects could be compared.", ""
-        heavy, strong = int(weight.fillna(-1).argmax()), int(effect.fillna(-1).argmax())
-        name = self._name(strong).capitalize()
-        most = f"{name} matters most here: switched off, it changes the model's output vectors most, by "
-        most += f"{effect[strong]:.1%} of their length{self._then_writes(strong)}{self._by_prediction(strong)}."
+        heavy, strong = self._largest("confidence"), self._largest(self.by)
+        name, weight = self._name(strong).capitalize(), f"{self.table['confidence'][heavy]:.2f} on average"
+        most = f"{name} matters most here: switched off, it changes {self._changed(strong)}{self._then_writes(strong)}."
         if heavy == strong:
-            return most, f"{name} also has the largest weights, {weight[heavy]:.2f} on average."
+            return most, f"{name} also has the largest weights, {weight}."
         return most, (
-            f"The largest weights are those of {self._name(heavy)}, {weight[heavy]:.2f} on average; off, it changes "
-            f"the output by {effect[heavy]:.1%}. A weight says where a head looks, not how much arrives."
+            f"The largest weights are those of {self._name(heavy)}, {weight}; off, it changes {self._changed(heavy)}. "
+            "A weight says where a head looks, not how much arrives."
         )
+
+    def _changed(self, at: int) -> str:
+        """What changes without a head, and by how much."""
+        change = self.table[self.by][at]
+        if self.by == "output":
+            return f"the output vectors by {change:.1%} of their length"
+        return f"the predictions by {decimals(change, 3)} nats"
 
     def _then_writes(self, strong: int) -> str:
         """Whether a model that writes then writes another text."""
         changed = self.table["rewritten"][strong]
-        return (
-            ""
-            if pd.isna(changed)
-            else "; the model then writes another text"
-            if changed
-            else "; the text it writes stays the same"
-        )
-
-    def _by_prediction(self, strong: int) -> str:
-        """Which other head changes the prediction most; "" where it is the same one, or there is no prediction."""
-        moved = self.table["divergence"].astype(float).fillna(-1)
-        most = int(moved.argmax())
-        if most == strong or moved[most] <= max(0, moved[strong]):
+        if pd.isna(changed):
             return ""
-        return f"; the predictions change most without {self._name(most)}"
+        return "; the model then writes another text" if changed else "; the text it writes stays the same"
+
+    def _largest(self, name: str) -> int:
+        """The row of the largest number, of the heads whose effect is known."""
+        return int(self.table[name].where(self.table[self.by].notna()).fillna(-1).argmax())
 
     def _name(self, at: int) -> str:
         site, head = self.heads[at]

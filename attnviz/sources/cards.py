@@ -45,6 +45,11 @@ class Behavior:
     off: tuple[float, ...] = ()
     on: float | None = None
 
+    @property
+    def lost(self) -> float:
+        """How much less the model gets right without the head of them that it needs most."""
+        return self.on - min(self.off) if self.off and self.on is not None else 0.0
+
 
 @dataclass(frozen=True)
 class Card:
@@ -57,7 +62,7 @@ class Card:
         sizes: numbers by their names.
         measured: after the last step of the training, on what it was not trained on.
         command: what measures it and, if it was trained, trains it again, in a folder of the source, a line each.
-        behaviors: which heads do what.
+        behaviors: which heads do what; those without which most is lost come first.
         cannot: sentences.
         examples: texts in its vocabulary; the first is the one it opens with.
         opens: the site and the head to show first.
@@ -115,7 +120,7 @@ def _card(data: dict[str, Any]) -> Card:
         **{name: _text(data[name]) for name in ("name", "title", "does", "made", "trained_on", "command")},
         sizes={name: _whole(size) for name, size in data["sizes"].items()},
         measured=tuple(_measure(**measure) for measure in data["measured"]),
-        behaviors=tuple(_behavior(**one) for one in data["findings"]),
+        behaviors=tuple(sorted((_behavior(**one) for one in data["findings"]), key=lambda one: -one.lost)),
         cannot=tuple(map(_text, _list(data["cannot"]))),
         examples=tuple(map(_text, _list(data["examples"], least=1))),
         opens=(Site(opens["kind"], _whole(opens["layer"])), _whole(opens["head"])),

@@ -20,7 +20,7 @@ def frame(page: Page, head: str) -> None:
 
 
 def test_the_head_that_matters_most_is_two_clicks_away(page, server):
-    """All heads of MiniLM tried, head 11 of encoder layer 5 is first; clicked, its numbers are there, and it opens."""
+    """All heads of MiniLM tried, head 11 of encoder layer 5 is first; clicked, it has a rank and numbers, and opens."""
     driver.open_page(page, f"{server}/overview?model=huggingface&hf=all-MiniLM-L6-v2")
     panel(page).get_by_role("button", name="Switch-off test").click()
     expect(picture(page, "every").locator("text").filter(has_text="encoder 5.11")).to_be_visible(timeout=LOADING)
@@ -31,7 +31,8 @@ def test_the_head_that_matters_most_is_two_clicks_away(page, server):
     assert names.first.text_content() == "encoder 5.11"
 
     picture(page, "every").locator("image").first.click(force=True)
-    frame(page, "Head 11 of encoder layer 5")
+    frame(page, "Head 11 of encoder layer 5: rank 1 of 72")
+    page.get_by_role("radio", name="All heads").click()
 
     expect(panel(page)).to_contain_text("Output change when off")
 

@@ -78,7 +78,7 @@ def test_heads_that_write_nothing_change_nothing():
     assert found.table[["divergence", "said", "rewritten", "turned"]].isna().all(axis=None)
     assert found.divergence is None
     assert found.table["confidence"][1] == pytest.approx(1, abs=1e-3)
-    assert "it changes the model's output vectors most, by" in found.in_words()
+    assert "it changes the output vectors by" in found.in_words()
 
 
 def test_heads_that_are_off_already_stay_off_and_are_not_measured():
@@ -169,15 +169,17 @@ def test_what_is_no_number_is_missing_and_not_nothing(models):
     assert words.table[["output", "divergence", "said"]].isna().all(axis=None)
 
 
-def test_the_verdict_names_its_measure_and_the_head_that_another_measure_puts_first():
-    """In the same sentence; nothing more where both measures agree."""
+def test_what_matters_is_the_prediction_where_there_is_one():
+    """The verdict names the head without which it moves most, by how much, also where another moves the output most."""
     source, agreed = api.load("story"), set()
     for text in ("The keys to the cabinet", "The cat sat on the mat because it was tired."):
         found = ablation.sweep(source, source.tokenize([text]))
-        site, head = found.heads[int(found.table["divergence"].argmax())]
-        first = found.in_words().partition(". ")[0]
-        agreed.add((site, head) == found.strongest)
+        most = int(found.table["divergence"].argmax())
+        site, head = found.strongest
+        agreed.add(most == int(found.table["output"].argmax()))
 
-        assert "it changes the model's output vectors most" in first
-        assert (f"the predictions change most without {site.head(head)}" in first) == ((site, head) != found.strongest)
+        assert found.by == "divergence"
+        assert found.strongest == found.heads[most]
+        changes = f"it changes the predictions by {found.table['divergence'][most]:.3f} nats"
+        assert found.sentences()[0] == f"{site.head(head).capitalize()} matters most here: switched off, {changes}."
     assert agreed == {True, False}

@@ -80,7 +80,7 @@ def test_the_table_begins_with_few_numbers_and_shows_all_of_them_when_asked():
     every = list(app.dataframe[0].proto.column_order)
 
     assert len(first) < 13 < len(every)
-    assert first[:5] == ["kind", "layer", "head", "role", "confidence"]
+    assert first[:5] == ["place", "role", "divergence", "output", "confidence"]
     assert "entropy" in first
     assert set(first) < set(every)
     assert "–: no clear role" in html(app)
@@ -133,7 +133,7 @@ def test_a_role_leaves_the_heads_that_look_like_it():
 
 
 def test_switching_each_head_off_adds_what_that_changes():
-    """At once: the effect is a sentence, an order of the maps beside it, and a column of the table."""
+    """At once: the effect is a sentence, an order of the maps and of a table beside it, and a column of all numbers."""
     app = opened(overview_page, model="story", panel="Switch-off test")
 
     assert not app.exception
@@ -141,8 +141,12 @@ def test_switching_each_head_off_adds_what_that_changes():
     swept = ablation.sweep(source, source.tokenize(["The keys to the cabinet"]))
     assert "matters most here" in swept.in_words()
     assert all(escape(sentence) in html(app) for sentence in swept.sentences())
-    assert "Rank 1 of 4: off, it changes the output by" in html(app)
-    assert app.selectbox(key="sort").value == "output"
+    ranked = app.dataframe[0]
+    assert ranked.value["divergence"].tolist() == sorted(swept.table["divergence"], reverse=True)
+    assert list(ranked.proto.column_order) == ["place", "divergence", "output"]
+    site, head = swept.heads[int(swept.table["divergence"].argmax())]
+    assert f"{site.head(head).capitalize()}: rank 1 of 4" in html(app)
+    assert app.selectbox(key="sort").value == "divergence"
     assert {"Order: Output change", "Order: Prediction change"} >= set(app.selectbox(key="sort").options)
     assert app.get("vega_lite_chart")
 

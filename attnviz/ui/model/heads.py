@@ -23,7 +23,7 @@ def table_of(card: Card) -> None:
     kind = {1: "role one", 2: "role two"}.get(len(columns), "role")
     with st.container(gap=None, key="roles"):
         st.html(f'<div class="{kind} top"><b>{common.ROLE}</b>{"".join(f"<b>{name}</b>" for name in columns)}</div>')
-        for found, i in sorted(rows, key=lambda row: -_lost(*row)):
+        for found, i in rows:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 _head(found.site, found.heads[i], found.role)
                 st.html(_row(found, i, columns, kind))
@@ -54,11 +54,6 @@ def _head(site: Site, head: int, key: str = "") -> None:
     with st.container(width=210):
         if st.button(site.head(head).capitalize(), **behavior):
             pages.go_to(pages.TITLES[0])
-
-
-def _lost(found: Behavior, i: int) -> float:
-    """How much less the model gets right without a head."""
-    return found.on - found.off[i] if found.off and found.on is not None else 0.0
 
 
 def _numbers(found: Behavior, i: int) -> dict[str, str]:

@@ -4,6 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from attnviz import figures
+from attnviz.core.amounts import decimals
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.metrics.measures import NEAR
@@ -20,18 +21,19 @@ SHOWN = ("confidence", "effective_keys", "distance", "local", "previous", "self"
 """The numbers that stand beside the maps; all are in the table."""
 
 
-def of_head(at: Look, known: Numbers) -> None:
-    """What the framed head looks like on this text, what is known of it, and its numbers."""
-    row = known.row((at.site, at.head))
+def named(at: Look, rank: str = "") -> None:
+    """Which head is framed, which rank it has, and the way to its page."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="chosen"):
-        large(at.site.head(at.head).capitalize())
+        large(f"{at.site.head(at.head).capitalize()}{rank}")
         if st.button(words.OPEN_HEAD, key="open head", icon=":material/arrow_forward:"):
             look.look_at(at.site, at.head)
             pages.go_to(pages.TITLES[0])
-    if "output" in known.names and not pd.isna(row["output"]):
-        output, change = known.table["output"], row["output"]
-        rank, count = 1 + int((output > change).sum()), int(output.notna().sum())
-        large(words.RANK.format(rank=rank, count=count, change=change))
+
+
+def of_head(at: Look, known: Numbers) -> None:
+    """What the framed head looks like on this text, what is known of it, and its numbers."""
+    row = known.row((at.site, at.number))
+    named(at)
     findings.of_head(at, role=False)
     if not findings.measured(at.source, at.site, at.head) and (said := findings.by_weights(row)):
         (large if at.source.facts else quiet)(said)
@@ -84,5 +86,5 @@ def meant(name: str) -> str:
 
 
 def number(name: str, value: float) -> str:
-    """A number of a head as it is read: a change in percent."""
-    return f"{value:.1%}" if name == "output" else f"{value:.2f}"
+    """A number of a head as it is read: a change of the output in percent, a small one of the prediction in full."""
+    return f"{value:.1%}" if name == "output" else decimals(value, 3 if name == "divergence" else 2)

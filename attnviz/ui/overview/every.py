@@ -13,7 +13,7 @@ from attnviz.core.record import Record
 from attnviz.metrics.roles import THRESHOLDS
 from attnviz.sources import estimate
 from attnviz.ui.overview import words
-from attnviz.ui.overview.card import number, of_head
+from attnviz.ui.overview.card import number
 from attnviz.ui.overview.numbers import LAYER, SORT, TITLES, Numbers, head_of, numbers
 from attnviz.ui.shared import cache, everything, look, pictures, state
 from attnviz.ui.shared import words as common
@@ -37,29 +37,28 @@ Order = tuple[Place, ...] | None
 select = look.clicks("every", lambda point: look.look_at(*head_of(point)))
 
 
-def panel(bar: Bar, among: tuple[str, ...] = (), above: Callable[[], None] = lambda: None) -> None:
-    """All heads as maps beside the numbers of the chosen one: first the maps, where they need no number.
+def panel(bar: Bar, beside: Callable[[Look, Numbers], None], among: tuple[str, ...] = ()) -> None:
+    """All heads as maps beside their numbers: first the maps, where they need no number.
 
     Args:
-        above: draws what stands above the numbers.
+        beside: draws what stands beside the maps.
         among: the numbers to order the heads by; all, and the order of the model, if none are given.
     """
     at = bar.at
     with st.container(horizontal=True, gap="medium"):
-        place, beside = st.container(width="content"), st.container(width="stretch", key="beside")
+        place, right = st.container(width="content"), st.container(width="stretch", key="beside")
     if plain := not among and _asks_for_no_number(at):
         _draw(at, place, None, None)
         _let_paint(at.run)
-    with beside:
-        above()
+    with right:
         known = numbers(at)
     with bar.view:
         order, captions = ordered(known, among)
     every = _figure(at, order, captions) if plain else _draw(at, place, order, captions)
     with bar.export:
         pictures.take_away(every, "every", more=partial(_more, at, every))
-    with beside:
-        of_head(at, known)
+    with right:
+        beside(at, known)
 
 
 def _more(at: Look, every: figures.Figure) -> None:
@@ -125,7 +124,7 @@ def _short(name: str) -> str:
 
 def ordered(known: Numbers, among: tuple[str, ...] = ()) -> tuple[Order, tuple[str, ...] | None]:
     """The heads to show, in which order, and what is said of each."""
-    numbers = tuple(name for name in known.names if name in among) if among else (LAYER, *known.names)
+    numbers = among or (LAYER, *known.names)
     by = state.one_of(SORT, numbers)
     options = {"shown": by, "format_func": lambda name: words.ORDER_IS.format(number=_short(name)), "width": 225}
     control(st.selectbox, words.ORDER, SORT, numbers, lead="", **options)

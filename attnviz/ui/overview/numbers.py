@@ -1,7 +1,7 @@
 """The numbers of all heads as one table: of the text at hand, with what each head changes when it is off."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -17,11 +17,11 @@ from attnviz.metrics.roles import roles
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, in_time
 from attnviz.ui.overview import words
-from attnviz.ui.shared import budget, cache, cores, findings, look, runs, state
+from attnviz.ui.shared import budget, cache, cores, findings, runs, state
 from attnviz.ui.shared.budget import OverBudget
 from attnviz.ui.shared.look import Look, Place
 from attnviz.ui.shared.setting import Setting, choice, kept
-from attnviz.ui.shared.text import large, note, quiet
+from attnviz.ui.shared.text import note, quiet
 
 LAYER = words.BY_LAYER
 """The order of the model itself."""
@@ -49,8 +49,8 @@ MEASURED: Setting[tuple | None] = kept("numbers of all heads", None)
 TESTED: Setting[tuple | None] = kept("switch-off test", None)
 """Of which run the switch-off test was asked for."""
 
-SWEEP: Setting[tuple] = kept("sweep", (None, None, None))
-"""Of which run each head was switched off, what that changed, and the same in words."""
+SWEEP: Setting[tuple] = kept("sweep", (None, None))
+"""Of which run each head was switched off, and what that changed: an `ablation.Sweep` without its record."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +65,8 @@ class Numbers:
     table: pd.DataFrame
     names: tuple[str, ...]
 
-    def row(self, head: Place) -> pd.Series | None:
-        at = {one: place for place, one in enumerate(heads_of(self.table))}.get(head)
-        return None if at is None else self.table.iloc[at]
+    def row(self, head: Place) -> pd.Series:
+        return self.table.iloc[heads_of(self.table).index(head)]
 
     def ordered(self, by: str, kinds: tuple[str, ...], role: str | None) -> list[tuple[Place, float | None]]:
         """The heads of some kinds and of one role, those with the largest number first; without a number last."""
@@ -88,8 +87,9 @@ def numbers(at: Look) -> Numbers:
     """
     table = _measured(at)
     table.insert(3, "role", [_role(at.source, row) for _, row in table.iterrows()])
-    run, off, _ = state.get(SWEEP)
+    run, swept = state.get(SWEEP)
     if run == at.run:
+        off = swept.table
         there = [name for name in OFF if off[name].notna().any()]
         table = table.merge(off[["kind", "layer", "head", *there]], how="left", on=["kind", "layer", "head"])
     names = tuple(name for name in TITLES if name in table and table[name].notna().any())
@@ -130,37 +130,28 @@ def _metrics(source: Source, record: Record, sentence: int) -> pd.DataFrame:
         return head_metrics(record, sentence, report=report).drop(columns="site")
 
 
-def switched_off(at: Look) -> bool:
-    """What each head changes when it is off, in a sentence, once that is measured; gives whether it is."""
+def switched_off(at: Look, *, ask: bool = True) -> ablation.Sweep | None:
+    """What each head changes when it is off, if that takes no time or was asked for.
+
+    Args:
+        ask: whether a button stands here until then, or why nothing can be measured.
+    """
     if why := at.source.read_only or at.source.alone:
-        quiet(words.NOT_MEASURED.format(why=why))
-        return False
+        if ask:
+            quiet(words.NOT_MEASURED.format(why=why))
+        return None
     if state.get(SWEEP)[0] != at.run:
-        _sweep(at)
-    run, off, swept = state.get(SWEEP)
-    if run == at.run:
-        _said(at, off, swept)
-    return run == at.run
+        _measure(at, ask)
+    run, found = state.get(SWEEP)
+    return found if run == at.run else None
 
 
-def _said(at: Look, off: pd.DataFrame, swept: tuple[str, str]) -> None:
-    """Which head matters most, and the way to it; what its weights would have said."""
-    verdict, weights = swept
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="matters"):
-        large(verdict)
-        most = None if off["output"].isna().all() else head_of(off.loc[off["output"].idxmax()])
-        if most and most != (at.site, at.head):
-            options = {"key": "to what matters", "icon": ":material/arrow_forward:", "on_click": look.look_at}
-            st.button(words.SHOW_MOST.format(head=most[0].head(most[1])), args=most, **options)
-    quiet(weights)
-
-
-def _sweep(at: Look) -> None:
-    """Switch off one head after the other, if that is asked for."""
+def _measure(at: Look, ask: bool) -> None:
+    """Switch off one head after the other, if nobody has to wait for it, or somebody asked for it."""
     heads, sentences = sum(step.num_heads for step in at.record.steps), cache.sentences(at.source, at.lines)
     cost = budget.of_runs(heads + 1, at.source, sentences, at.edits)
     button = {"key": "switch each off", "icon": ":material/power_settings_new:"}
-    if not asked(TESTED, at.run, cost, words.SWITCH_EACH_OFF, **button):
+    if not (asked(TESTED, at.run, cost, words.SWITCH_EACH_OFF, **button) if ask else cost.seconds <= budget.SILENT):
         return
     with runs.beside():
         try:
@@ -168,7 +159,14 @@ def _sweep(at: Look) -> None:
         except AttnvizError as error:
             note(str(error))
         else:
-            state.put(SWEEP, (at.run, *found))
+            state.put(SWEEP, (at.run, found))
+
+
+def _swept(source: Source, lines: tuple[str, ...], edits: Edits, count: int) -> ablation.Sweep:
+    """What each head changes, without its record, which is large."""
+    with progress.counted(count) as report, cores.used_by(source):
+        found = ablation.sweep(source, cache.sentences(source, lines), edits, report=report)
+    return replace(found, output=(), divergence=None, before=None)
 
 
 def asked(setting: Setting, what: object, cost: Estimate, title: str, **button: str) -> bool:
@@ -188,13 +186,6 @@ def asked(setting: Setting, what: object, cost: Estimate, title: str, **button: 
         st.button(title, type="primary", on_click=state.put, args=(setting, what), **button)
         quiet(words.TIME.format(seconds=in_time(cost.seconds)))
     return False
-
-
-def _swept(source: Source, lines: tuple[str, ...], edits: Edits, count: int) -> tuple[pd.DataFrame, tuple[str, str]]:
-    """What each head changes, as a table and in words; without its record."""
-    with progress.counted(count) as report, cores.used_by(source):
-        found = ablation.sweep(source, cache.sentences(source, lines), edits, report=report)
-    return found.table, found.sentences()
 
 
 def head_of(point: Mapping[str, Any]) -> Place:

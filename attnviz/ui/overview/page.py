@@ -5,8 +5,10 @@ from functools import partial
 import streamlit as st
 
 from attnviz.sources.base import Source
-from attnviz.ui.overview import every, numbers, reach, tables, texts, words
+from attnviz.ui.overview import card, every, reach, tables, tested, texts, words
+from attnviz.ui.overview.numbers import Numbers
 from attnviz.ui.shared import state, toolbar
+from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import tabs
 from attnviz.ui.shared.text import lead, quiet
@@ -20,7 +22,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     bar.predict()
     made = (
         partial(_every, bar),
-        partial(_switched_off, bar),
+        partial(tested.panel, bar),
         partial(tables.panel, bar),
         partial(texts.over_many_texts, bar),
         partial(reach.reach, bar),
@@ -36,20 +38,15 @@ def _opening() -> str:
     )
 
 
-def _to_the_test() -> None:
-    """The way from all heads to what says which of them matters."""
+def _every(bar: Bar) -> None:
+    lead(words.EACH_MAP)
+    every.panel(bar, _chosen)
+
+
+def _chosen(at: Look, known: Numbers) -> None:
+    """The way from all heads to what says which of them matters, and the one that is framed."""
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="guide"):
         quiet(words.TO_THE_TEST)
         options = {"icon": ":material/arrow_forward:", "type": "tertiary", "key": "to the test"}
         st.button(words.TABS[1], on_click=state.put, args=(PANEL, words.TABS[1]), **options)
-
-
-def _every(bar: Bar) -> None:
-    lead(words.EACH_MAP)
-    every.panel(bar, above=_to_the_test)
-
-
-def _switched_off(bar: Bar) -> None:
-    """What each head changes when it is off, above the heads: in that order, once it is measured."""
-    lead(words.IN_TURN)
-    every.panel(bar, among=tuple(numbers.OFF) if numbers.switched_off(bar.at) else ())
+    card.of_head(at, known)

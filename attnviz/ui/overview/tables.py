@@ -1,14 +1,16 @@
 """The numbers of all heads: as a table, two of them against each other, and the chosen head."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 import streamlit as st
 
 from attnviz import figures
-from attnviz.metrics.heads import METRICS, ROWS, Metric
+from attnviz.metrics.heads import METRICS, ROWS
 from attnviz.ui.overview import words
-from attnviz.ui.overview.card import meant, of_head
+from attnviz.ui.overview.card import meant, named
 from attnviz.ui.overview.every import Order, ordered, select
-from attnviz.ui.overview.numbers import NAMES, OFF, SORT, TITLES, Numbers, head_of, heads_of, numbers
+from attnviz.ui.overview.numbers import NAMES, OFF, SORT, TITLES, Numbers, head_of, heads_of, numbers, switched_off
 from attnviz.ui.shared import everything, findings, look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
@@ -16,9 +18,6 @@ from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import lead, quiet
 from attnviz.ui.shared.toolbar import Bar
-
-PLACES = {"place": common.HEAD, "kind": words.KIND, "layer": common.LAYER, "head": common.HEAD}
-"""What the columns that name a head are called."""
 
 COUNT = "heads"
 """What stands up where heads of about the same number are stacked."""
@@ -29,6 +28,7 @@ TESTED = (*OFF, "confidence", "distance", "previous", "self", "output_share")
 """The numbers that a table begins with, before and after the switch-off test; it is no wider than a screen."""
 MORE = kept("all numbers", False)
 
+METRIC = {metric.name: metric for metric in METRICS}
 SHARES = [metric.name for metric in METRICS if metric.high == 1]
 """Numbers from 0 to 1."""
 
@@ -37,8 +37,9 @@ MOST, HIGH = 12, 433
 
 
 def panel(bar: Bar) -> None:
-    """Every head with its numbers, two of them against each other, and the chosen one."""
+    """Every head with its numbers, and two of them against each other."""
     lead(words.ROWS)
+    switched_off(bar.at, ask=False)
     known = numbers(bar.at)
     with bar.view:
         order, _ = ordered(known)
@@ -51,35 +52,40 @@ def panel(bar: Bar) -> None:
 
 
 def _all_heads(at: Look, known: Numbers, order: Order) -> None:
-    """Choosing a row frames the head, with the arrow keys too."""
+    """What was measured of each head; few of its numbers, or all."""
     found = _ordered(known.table, order)
     first = TESTED if any(name in known.names for name in OFF) else FIRST
     names = dict.fromkeys((*first, state.get(SORT), *(known.names if state.get(MORE) else ())))
     names = [name for name in names if name in known.names]
-    found = found.assign(place=short_names(found), role=_roles(at, found)).reset_index(drop=True)
-    pinned = ["place"] if look.room() else ["kind", "layer", "head"]
-
-    def chosen() -> None:
-        if rows := state.event(key="table of heads")["selection"]["rows"]:
-            look.look_at(*head_of(found.iloc[rows[0]].to_dict()))
-
-    named = {name: st.column_config.Column(title, pinned=True) for name, title in PLACES.items()}
-    named |= {
-        "role": st.column_config.TextColumn(common.ROLE, help=words.ROLE_MEANS, width=138 if look.room() else 180)
-    }
-    named |= {name: _column(name) for name in known.names}
-    options = {"on_select": chosen, "selection_mode": "single-row", "key": "table of heads", "hide_index": True}
-    options |= {
-        "column_order": [*pinned, *names, "role"] if look.room() else [*pinned, "role", *names],
-        "placeholder": "–",
-        "column_config": named,
-    }
-    st.dataframe(found, height=height(found), **options)
+    found = found.assign(role=_roles(at, found))
+    choosing(found, (names[0], "role", *names[1:]) if look.room() else ("role", *names), key="table of heads")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         control(st.toggle, words.ALL_OF_THEM.format(count=len(known.names)), MORE)
         quiet(words.DASH)
-    with st.expander(words.MEANINGS):
-        st.markdown("\n\n".join([ROWS, *map(_meaning, (one for one in METRICS if one.name in known.names))]))
+
+
+def choosing(found: pd.DataFrame, names: Sequence[str], *, key: str, high: int = HIGH, **columns) -> None:
+    """A row for each head, as "decoder 1.0": choosing one frames the head, with the arrow keys too.
+
+    Args:
+        names: the columns after the head.
+        columns: how those are drawn that hold no number of a head.
+    """
+    found = found.assign(place=short_names(found)).reset_index(drop=True)
+
+    def chosen() -> None:
+        if rows := state.event(key=key)["selection"]["rows"]:
+            look.look_at(*head_of(found.iloc[rows[0]].to_dict()))
+
+    named = {"place": st.column_config.Column(common.HEAD, pinned=True)}
+    named |= {
+        "role": st.column_config.TextColumn(common.ROLE, help=words.ROLE_MEANS, width=138 if look.room() else 240)
+    }
+    named |= {name: _column(name, found[name]) for name in names if name in TITLES} | columns
+    options = {"on_select": chosen, "selection_mode": "single-row", "column_order": ["place", *names]}
+    options |= {"column_config": named, "height": height(found, high), "hide_index": True, "placeholder": "–"}
+    options |= {"row_height": 62} if look.room() and "role" in names else {}
+    st.dataframe(found, key=key, **options)
 
 
 def _ordered(found: pd.DataFrame, order: Order) -> pd.DataFrame:
@@ -90,12 +96,14 @@ def _ordered(found: pd.DataFrame, order: Order) -> pd.DataFrame:
     return found.assign(place=[ranks.get(head) for head in heads_of(found)]).dropna(subset="place").sort_values("place")
 
 
-def _column(name: str) -> st.column_config.Column:
-    """A number; one from 0 to 1 is a bar, too, where there is room. What it means is read at its name."""
-    options = {"label": TITLES[name], "help": meant(name), "format": "percent" if name == "output" else "%.3f"}
-    if name in SHARES and not look.room():
-        return st.column_config.ProgressColumn(**options, min_value=0, max_value=1, color="blue", width=128)
-    return st.column_config.NumberColumn(**options)
+def _column(name: str, values: pd.Series) -> st.column_config.Column:
+    """A number; a share, and a change when off, is a bar, too, where there is room. Its meaning is read at its name."""
+    options = {"label": words.OFF_SHORT.get(name, TITLES[name]), "help": meant(name)}
+    options |= {"format": {"output": "percent", "divergence": "%.4f"}.get(name, "%.3f")}
+    if look.room() or name not in (*SHARES, *OFF):
+        return st.column_config.NumberColumn(**options)
+    most = 1 if name in SHARES else float(values.max()) or 1
+    return st.column_config.ProgressColumn(**options, min_value=0, max_value=most, color="blue", width=128)
 
 
 def _roles(at: Look, found: pd.DataFrame) -> list[str | None]:
@@ -115,8 +123,10 @@ def height(rows: pd.DataFrame, high: int = HIGH) -> int | str:
     return "content" if len(rows) <= MOST else high
 
 
-def _meaning(metric: Metric) -> str:
+def _meaning(name: str) -> str:
     """Markdown: its formula, what it says, between which numbers it is, and where it is from."""
+    if (metric := METRIC.get(name)) is None:
+        return words.MEANING_OFF.format(title=TITLES[name], means=meant(name))
     source = metric.source if metric.source.endswith("?") else f"{metric.source}."
     means = words.MEANS.format(means=metric.means, range=metric.range, source=source)
     means = means.replace("<", "\\<").replace("[", "\\[")
@@ -125,7 +135,7 @@ def _meaning(metric: Metric) -> str:
 
 
 def _against(at: Look, known: Numbers) -> None:
-    """Two numbers against each other, or one alone, beside the chosen head."""
+    """Two numbers against each other, or one alone, beside what they mean."""
     up = "distance" if known.table["distance"].notna().all() else "output_share"
     drawn = {"titles": TITLES, "dark": at.dark, "room": look.room()}
     drawn |= {"focused": (at.site, at.head), "rev": look.rev("every")}
@@ -137,7 +147,10 @@ def _against(at: Look, known: Numbers) -> None:
             scatter = figures.scatter(at.record, known.table, x, None if y == COUNT else y, **drawn)
             pictures.show(scatter, "scatter", select="head", on_select=select)
         with st.container(width="stretch", key="beside"):
-            of_head(at, known)
+            named(at)
+            st.markdown("\n\n".join(_meaning(name) for name in dict.fromkeys((x, y)) if name != COUNT))
+            with st.expander(words.MEANINGS):
+                st.markdown("\n\n".join([ROWS, *map(_meaning, known.names)]))
 
 
 def _number(names: tuple[str, ...], title: str, setting: Setting[str], opening: str) -> str:

@@ -13,7 +13,7 @@ from attnviz.sources.base import Source
 from attnviz.ui.overview import tables, words
 from attnviz.ui.overview.card import meant
 from attnviz.ui.overview.every import select
-from attnviz.ui.overview.numbers import TITLES, asked, head_of, heads_of, numbers
+from attnviz.ui.overview.numbers import TITLES, asked, heads_of, numbers
 from attnviz.ui.shared import cache, cores, everything, look, pictures, runs, state
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import Setting, kept
@@ -132,12 +132,6 @@ def _said(at: Look, table: pd.DataFrame, number: str, count: int) -> str:
 
 def _shown(at: Look, table: pd.DataFrame, name: str, count: int) -> figures.Figure:
     """Every head by its number here and its mean, as marks, which are given, and as a table; both choose a head."""
-    table = table.assign(place=tables.short_names(table)).reset_index(drop=True)
-
-    def chosen() -> None:
-        if rows := state.event(key="table over texts")["selection"]["rows"]:
-            look.look_at(*head_of(table.iloc[rows[0]].to_dict()))
-
     title = TITLES[name]
     titles = {"here": words.ON_THIS.format(number=title), "mean": words.OVER_TEXTS.format(number=title, count=count)}
     drawn = {"titles": titles, "spread": ("spread", texts.TYPICAL), "dark": at.dark}
@@ -146,13 +140,9 @@ def _shown(at: Look, table: pd.DataFrame, name: str, count: int) -> figures.Figu
         with st.container(width="content"):
             marks = figures.scatter(at.record, table, "here", "mean", **drawn)
             pictures.picture(marks, "over texts", select="head", on_select=select)
-        named = {one: st.column_config.NumberColumn(head, format="%.3f") for one, head in words.COLUMNS.items()}
-        named["texts"] = st.column_config.NumberColumn(words.COLUMNS["texts"])
-        named |= {one: st.column_config.Column(title) for one, title in tables.PLACES.items()}
-        options = {"on_select": chosen, "selection_mode": "single-row", "column_config": named}
-        order = [*(["place"] if look.room() else PLACES), *words.COLUMNS]
-        options |= {"column_order": order, "height": tables.height(table, HIGH), "hide_index": True, "placeholder": "–"}
+        columns = {one: st.column_config.NumberColumn(head, format="%.3f") for one, head in words.COLUMNS.items()}
+        columns["texts"] = st.column_config.NumberColumn(words.COLUMNS["texts"])
         with st.container(width="stretch", key="over-texts"):
-            st.dataframe(table, key="table over texts", **options)
+            tables.choosing(table, tuple(words.COLUMNS), key="table over texts", high=HIGH, **columns)
             quiet(words.NUMBER_MEANS.format(number=title, means=meant(name)))
     return marks

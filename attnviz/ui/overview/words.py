@@ -21,21 +21,19 @@ BY_DISTANCE = "Attention by distance"
 # Switched off
 
 OFF = {
-    "output": "Output change when off",
     "divergence": "Prediction change when off (nats)",
+    "output": "Output change when off",
     "turned": "Vector turn when off",
 }
-"""What changes when a head is off."""
-OFF_SHORT = {"output": "Output change", "divergence": "Prediction change", "turned": "Vector turn"}
+"""What changes when a head is off; what matters first."""
+OFF_SHORT = {"divergence": "Prediction change", "output": "Output change", "turned": "Vector turn"}
 OFF_IN_LINKS = {
     "output": "Change of the output when off",
     "divergence": "Change of what it says when off (nats)",
     "turned": "Turn of the sentence's vector when off",
 }
-IN_TURN = (
-    "Which head matters most? Weights do not show importance: each head is switched off in turn to see what changes."
-)
-RANK = "Rank {rank} of {count}: off, it changes the output by {change:.1%}."
+IN_TURN = "Which head matters most? Weights do not show it: each head is switched off in turn, to see what changes."
+RANK = ": rank {rank} of {count}"
 SWITCH_EACH_OFF, HEADS = "Switch each head off in turn", "heads"
 SHOW_MOST = "Show {head}"
 NOT_MEASURED = "What a head changes cannot be measured here. {why}"
@@ -46,12 +44,13 @@ TIME = "About {seconds} on this machine."
 ROWS = "Every head in numbers. Click a row to choose a head, the name of a column to sort by it."
 MANY_WEIGHTS = "{weights:,} weights are too many to be measured unasked: about {seconds} on this machine."
 MEASURE, WEIGHTS = "Measure all heads", "weights"
-KIND, MEANINGS, COUNT = "Kind", "What the numbers mean", "Number of heads"
+MEANINGS, COUNT = "What the numbers mean", "Number of heads"
 ROLE_MEANS = "What was measured of the head before; 'looks like': a guess by its weights on this text alone."
 GUESS = "looks like {role}"
 ALL_OF_THEM, DASH = "All {count} numbers", "–: no clear role, or nothing to measure there."
 MEANS = "{means} From {range}. Source: {source}"
 MEANING = "**{title}** &ensp; $\\displaystyle {formula}$\\\n{means}"
+MEANING_OFF = "**{title}**\\\n{means}"
 MEANING_WHERE = "**{title}** &ensp; $\\displaystyle {formula}$, {where}\\\n{means}"
 
 # Over many texts

@@ -1,0 +1,46 @@
+"""The switch-off test: each head off in turn, alone, which of them matters most, and all of them in that order."""
+
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from attnviz.ablation import Sweep
+from attnviz.ui.overview import card, every, tables, words
+from attnviz.ui.overview.numbers import OFF, TITLES, Numbers, switched_off
+from attnviz.ui.shared import look
+from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.text import large, lead, quiet
+from attnviz.ui.shared.toolbar import Bar
+
+
+def panel(bar: Bar) -> None:
+    """Which head matters most, and all of them in that order, as maps and as a table."""
+    lead(words.IN_TURN)
+    if (found := switched_off(bar.at)) is None:
+        every.panel(bar, lambda at, _: card.named(at))
+        return
+    _verdict(bar.at, found)
+    among = (found.by, *(name for name in OFF if name != found.by and found.table[name].notna().any()))
+    every.panel(bar, partial(_table, by=found.by, names=among), among=among)
+
+
+def _verdict(at: Look, found: Sweep) -> None:
+    """Which head matters most, and the way to it; what its weights would have said."""
+    verdict, weights = found.sentences()
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="matters"):
+        large(verdict)
+        most = found.strongest
+        if most and most != (at.site, at.head):
+            options = {"key": "to what matters", "icon": ":material/arrow_forward:", "on_click": look.look_at}
+            st.button(words.SHOW_MOST.format(head=most[0].head(most[1])), args=most, **options)
+    quiet(weights)
+
+
+def _table(at: Look, known: Numbers, *, by: str, names: tuple[str, ...]) -> None:
+    """The framed head and its rank; every head, the one that matters most first; what is measured."""
+    change, changes = known.row((at.site, at.number))[by], known.table[by]
+    rank, count = 1 + int((changes > change).sum()), int(changes.notna().sum())
+    card.named(at, rank="" if pd.isna(change) else words.RANK.format(rank=rank, count=count))
+    tables.choosing(known.table.sort_values(by, ascending=False, kind="stable"), names, key="tested")
+    quiet(*(words.NUMBER_MEANS.format(number=TITLES[name], means=card.meant(name)) for name in names))
