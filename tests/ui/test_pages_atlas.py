@@ -81,7 +81,7 @@ def test_texts_of_a_metric_are_shaded_and_open(model):
 
     assert not app.exception
     assert len(examples(app)) == 10
-    assert html(app).count('class="shaded"') == html(app).count("<i>predicts ") == 10
+    assert html(app).count('class="shaded"') == len(re.findall(r"<i>Confidence \d\.\d\d; predicts ", html(app))) == 10
 
 
 def test_texts_bear_out_what_the_head_is_said_to_do():
@@ -94,7 +94,7 @@ def test_texts_bear_out_what_the_head_is_said_to_do():
     assert min(map(int, looks)) > 60
 
     said = html(opened(atlas_page, model="story", site="d1", show="0"))
-    likely = re.findall("<i>predicts (.*?)</i>", said)
+    likely = re.findall(r"<i>weight \d\.\d\d; predicts (.*?)</i>", said)
 
     assert sum(bool(re.search(r"\b(he|she|it) \d|^(henry|maria) ", words)) for words in likely) == 10
     assert "&lt;eos&gt; is the end of a text." in said
@@ -104,7 +104,13 @@ def test_texts_bear_out_what_the_head_is_said_to_do():
 def test_a_model_without_an_atlas_says_how_to_build_one(tmp_path, monkeypatch):
     """And one that is named when the app is started is there, beside nothing else of that model."""
     app = opened(atlas_page, model="constructed")
-    assert "attnviz atlas build constructed texts.txt" in html(app)
+    assert app.code[0].value == "attnviz atlas build constructed texts.txt -o atlas/\nATTNVIZ_ATLAS=atlas/ attnviz app"
+    assert "An atlas shows what each head does over many texts" in html(app)
+    app.button(key="atlas of translator").click().run()
+    assert app.query_params["model"] == "translator"
+    assert "this atlas holds every head over 50 texts" in html(app)
+    app = opened(atlas_page, model="story", step="100")
+    assert "attnviz atlas build story --step 100 texts.txt" in app.code[0].value
 
     (tmp_path / "corpus.txt").write_text("a b c a b\n" * 3)
     atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "atlas")

@@ -36,6 +36,11 @@ def chosen(source: Source) -> Atlas | None:
     return there[control(st.selectbox, words.ATLAS, ATLAS, [*there], **options)]
 
 
+def models() -> list[str]:
+    """The models of which there are atlases."""
+    return list(dict.fromkeys(one.plan.model.name for one in _built()))
+
+
 def others(found: Atlas) -> list[Atlas]:
     """The atlases of other models."""
     return [one for one in _built() if one.plan.model.name != found.plan.model.name]

@@ -49,24 +49,30 @@ def of_head(at: Look, found: Atlas, role: str) -> None:
         return
     if rows.empty:
         quiet(words.NO_NUMBER)
-    _texts(at, rows.to_dict("records"))
+    _texts(at, rows.to_dict("records"), by)
     if by == PAIRS:
         quiet(_complete(at, found))
 
 
-def _texts(at: Look, rows: list[dict]) -> None:
-    """Texts below each other, on a phone some of them folded; before them how to read them."""
+def _texts(at: Look, rows: list[dict], by: str) -> None:
+    """Texts below each other, on a phone some of them folded; before them how to read them.
+
+    Args:
+        by: of `KINDS`, what they are the largest of.
+    """
+    named = words.WEIGHT if by == PAIRS else next(one.title for one in METRICS if one.name == by)
     records = [cache.record(at.source, (row["text"],)) for row in rows]
-    quiet(" ".join([words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED, *_marks(at, rows, records)]))
+    lead = [words.SHADED_CROSS if at.site.kind == "cross" else words.SHADED, *[words.WHATEVER] * (by == PAIRS)]
+    quiet(" ".join([*lead, *_marks(at, rows, records)]))
     seen = ON_A_PHONE if look.room() else COUNT
     with st.container(gap="xsmall", key="atlas-texts"):
         for i, (row, record) in enumerate(zip(rows[:seen], records, strict=False)):
-            _example(at, row, record, i)
+            _example(at, row, record, i, named)
     if rows[seen:]:
         folded = pictures.folded(words.MORE_TEXTS.format(count=len(rows) - seen), key="more texts")
         with folded as is_open, st.container(gap="xsmall", key="atlas-texts-more"):
             for i in range(seen, len(rows)) if is_open else ():
-                _example(at, rows[i], records[i], i)
+                _example(at, rows[i], records[i], i, named)
 
 
 def _marks(at: Look, rows: list[dict], records: list[Record]) -> list[str]:
@@ -100,15 +106,14 @@ def _pairs(at: Look, found: Atlas) -> pd.DataFrame:
     return pairs.assign(text=list(map(found.text, pairs["file"], pairs["line"])))
 
 
-def _example(at: Look, row: dict, record: Record, number: int) -> None:
-    """A text that opens, its number, and its weights."""
+def _example(at: Look, row: dict, record: Record, number: int, named: str) -> None:
+    """A text that opens, its weights, and its number under its name."""
     cell = _cell(record, at, row)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False):
-        label = words.OPEN.format(number=row["value"])
         behavior = {"type": "tertiary", "icon": ":material/arrow_forward:", "key": f"open example {number}"}
-        if st.button(label, on_click=_look_at, args=(at, row["text"], cell), **behavior):
+        if st.button(words.OPEN, on_click=_look_at, args=(at, row["text"], cell), **behavior):
             pages.go_to(pages.TITLES[0])
-        st.html(_shaded(record, at, cell))
+        st.html(_shaded(record, at, cell, words.NUMBER.format(name=named, number=row["value"])))
 
 
 def _look_at(at: Look, text: str, cell: Cell) -> None:
@@ -128,7 +133,7 @@ def _cell(record: Record, at: Look, row: dict) -> Cell:
     return query, int(keys[query])
 
 
-def _shaded(record: Record, at: Look, cell: Cell) -> str:
+def _shaded(record: Record, at: Look, cell: Cell, number: str) -> str:
     """The tokens of the keys, each as strong as its weight; in one text the query is underlined; what it predicts."""
     looks, seen = record.tokens(at.site)
     weights = record.step(at.site).weights(at.number, slice(cell[0], cell[0] + 1))[0].tolist()
@@ -142,4 +147,4 @@ def _shaded(record: Record, at: Look, cell: Cell) -> str:
         parts.append(f'{space}<span style="--weight: {max(0.0, weight):.0%}">{text}</span>')
     likely = [f"{escape(shown(word))} {percent(share, 0)}" for word, share in _predicted(record, at, cell[0])]
     said = words.PREDICTS.format(words=", ".join(likely)) if likely else ""
-    return f'<div class="shaded">{query}{"".join(parts)} <i>{said}</i></div>'
+    return f'<div class="shaded">{query}{"".join(parts)} <i>{escape(number)}{said}</i></div>'

@@ -14,10 +14,12 @@ from attnviz.sources.cards import Behavior
 from attnviz.ui.atlas import built, examples, words
 from attnviz.ui.shared import everything, findings, look, pictures, state, toolbar
 from attnviz.ui.shared import words as common
+from attnviz.ui.shared.examples import with_other_model
 from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import Setting, choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import large, quiet, table
+from attnviz.ui.shared.text import heading, large, quiet, table
 
 TITLES = {one.name: one.title for one in METRICS}
 X, Y = choice("atlas-x", TITLES), choice("atlas-y", TITLES)
@@ -33,23 +35,23 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         everything.menu(bar.at)
     found = built.chosen(source)
     if found is None:
-        large(words.NO_ATLAS.format(model=source.name))
-        quiet(
-            words.BUILD.format(command=words.BUILD_COMMAND.format(model=source.id)),
-            words.THEN_OPEN.format(variable=built.FOLDERS),
-        )
+        _none_of(source)
         return
     heads = found.heads()
     row = heads[(heads["site"] == str(bar.at.site)) & (heads["head"] == bar.at.head)]
-    asked, chosen, more = _places()
+    quiet(words.HOLDS.format(texts=found.texts, tokens=found.tokens))
+    answer, asked, texts, more = _places()
     with asked:
-        quiet(words.HOLDS.format(texts=found.texts, tokens=found.tokens))
         known = _behaviors(bar.at)
     if row.empty:
         quiet(words.NO_HEAD)
         return
-    with chosen:
-        _answer(bar.at, found, row.iloc[0])
+    with answer:
+        measured = _answer(bar.at, found, row.iloc[0])
+    with texts:
+        examples.of_head(bar.at, found, measured.role if measured else "")
+        if measured:
+            findings.evidence(measured)
     with more:
         _numbers(bar.at, row.iloc[0])
         _distance(bar.at, found)
@@ -59,22 +61,44 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         _alike(bar.at, found)
 
 
-def _places() -> tuple[DeltaGenerator, DeltaGenerator, DeltaGenerator]:
-    """For questions, the head that answers, and its numbers: the first and the last beside the head, or around it."""
+def _none_of(source: Source) -> None:
+    """What an atlas is, the models that have one, each a press away, and how to build one of this model."""
+    heading(words.WHAT_IT_IS)
+    quiet(words.NO_ATLAS.format(model=source.name))
+    with st.container(horizontal=True, gap="small"):
+        for name in built.models():
+            other = {"on_click": _open_other, "args": (name,), "icon": ":material/arrow_forward:"}
+            st.button(words.OPEN_OTHER.format(model=name), key=f"atlas of {name}", **other)
+    heading(words.BUILD.format(model=source.name))
+    quiet(words.TEXTS)
+    step = "" if source.step is None else words.STEP.format(step=source.step)
+    commands = words.COMMANDS.format(model=source.id, step=step, variable=built.FOLDERS)
+    st.code(commands, "sh", wrap_lines=True, width=560)
+
+
+def _open_other(name: str) -> None:
+    state.change(with_other_model(MODEL), name)
+
+
+def _places() -> tuple[DeltaGenerator, DeltaGenerator, DeltaGenerator, DeltaGenerator]:
+    """For the head that answers, questions, texts, and numbers: on a phone in this order, else in two columns."""
     if look.room():
-        return st.container(), st.container(key="chosen"), st.container()
+        return st.container(), st.container(), st.container(), st.container()
     with st.container(horizontal=True, wrap=False, gap="large"):
-        beside = st.container(width=500)
-        return beside.container(), st.container(width="stretch", key="chosen"), beside.container()
+        beside, chosen = st.container(width=500), st.container(width="stretch")
+        return chosen.container(), beside.container(), chosen.container(), beside.container()
 
 
 def _behaviors(at: Look) -> bool:
     """What heads of the model are known to do, if anything; a click leads to the head and its examples."""
     every = at.source.card.behaviors if at.source.card and at.source.step is None else ()
-    clearest = {one.does: one for one in sorted(every, key=lambda one: max((*one.rates, *one.shares), default=0))}
-    with st.container(gap="xsmall", key="questions"):
-        for i, does in enumerate(dict.fromkeys(one.does for one in every)):
-            _behavior(at, clearest[does], i)
+    rising = sorted(every, key=lambda one: max((*one.rates, *one.shares), default=0))
+    clearest = {one.does: one for one in every} | {one.does: one for one in rising}
+    if every:
+        folded = pictures.part(words.QUESTIONS, "all questions", titled=False)
+        with folded as is_open, st.container(gap="xsmall", key="questions"):
+            for i, does in enumerate(clearest if is_open else ()):
+                _behavior(at, clearest[does], i)
     return bool(every)
 
 
@@ -110,15 +134,13 @@ def _show(point: dict) -> None:
 _select = look.clicks("atlas", _show)
 
 
-def _answer(at: Look, found: Atlas, row: pd.Series) -> None:
-    """What a head does, in a sentence; ten texts where it does that; and how it is known."""
+def _answer(at: Look, found: Atlas, row: pd.Series) -> Behavior | None:
+    """What a head does, in a sentence; gives what is measured of that, if anything."""
     head, known = at.site.head(at.head).capitalize(), findings.measured(at.source, at.site, at.head)
     large(words.ANSWER.format(head=head, does=known.does.rstrip(". ")) if known else head)
     for role in roles(row.to_dict() | {"texts": found.texts}):
         quiet(words.LOOKS_LIKE.format(role=role.evidence))
-    examples.of_head(at, found, known.role if known else "")
-    if known:
-        findings.evidence(known)
+    return known
 
 
 def _numbers(at: Look, row: pd.Series) -> None:

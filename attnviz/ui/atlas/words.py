@@ -1,10 +1,16 @@
 """What the page Atlas says, in one place."""
 
 ATLAS, ATLAS_OF = "Atlas", "{name}: {texts:,} texts"
-NO_ATLAS = "There is no atlas of {model} here: what each head does over many texts."
-BUILD, BUILD_COMMAND = "Build one: {command}", "attnviz atlas build {model} texts.txt -o atlas/"
-THEN_OPEN = "Then open the app with {variable}=atlas/ before its command."
-HOLDS = "One text can mislead: here is every head over {texts:,} texts of {tokens:,} tokens."
+WHAT_IT_IS = "An atlas shows what each head does over many texts: one text can mislead"
+NO_ATLAS = "There is no atlas of {model} here: it is measured beforehand, over a whole corpus. These models have one:"
+OPEN_OTHER, BUILD = "Open the atlas of {model}", "Build one of {model}"
+TEXTS = "In your shell, with a file of your own that has a text on each line. The second line opens this app with it."
+STEP, COMMANDS = (
+    " --step {step}",
+    "attnviz atlas build {model}{step} texts.txt -o atlas/\n{variable}=atlas/ attnviz app",
+)
+HOLDS = "One text can mislead: this atlas holds every head over {texts:,} texts of {tokens:,} tokens."
+QUESTIONS = "Which head does what?"
 WHICH_HEAD, ANSWER = "Which head {does}?", "{head} {does}."
 ALL_HEADS = "All heads, by any two numbers"
 
@@ -22,15 +28,13 @@ APART_MEANS = "Apart: how far their means over texts differ, in all shares from 
 
 # Examples
 
-LARGEST, OPEN = "Ten texts with the largest", "Open: {number:.2f}"
+LARGEST, OPEN, WEIGHT, NUMBER = "Ten texts with the largest", "Open", "weight", "{name} {number:.2f}"
 PAIRS, PAIRS_IN_LINKS = "Weight between two words", "strongest pairs of tokens"
 NO_NUMBER = "The atlas has none: the head has no such number."
+WHATEVER = "These are its largest weights, whether or not it does here what it is known for."
 SHADED = "The underlined word attends to the shaded ones: the stronger, the more."
 SHADED_CROSS = "The word before the arrow attends to the shaded ones: the stronger, the more."
-PREDICTS, MORE_TEXTS = "predicts {words}", "{count} more texts"
+PREDICTS, MORE_TEXTS = "; predicts {words}", "{count} more texts"
 MARKS = {"<sos>": "<sos> is the start of a text.", "<eos>": "<eos> is the end of a text."}
 NO_CAPITALS = "The model reads and predicts without capitals: {word} is {typed}."
-COMPLETE = (
-    "These are its largest weights, whatever the role: of every two words one place. Below {weight:.2f} some may be"
-    " missing."
-)
+COMPLETE = "Of every two words there is one place. Below {weight:.2f} some may be missing."
