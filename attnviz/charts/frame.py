@@ -171,10 +171,11 @@ def legend(
     narrowest: float = NARROWEST,
 ) -> Frame:
     """A legend in words under a map, beginning at `top`."""
-    frame, y = Frame(), top
+    frame, y, width = Frame(), top, max(width, narrowest)
     if ramp is not None:
+        frame += lines(ramp.caption, left=0, top=y, width=width, narrowest=width, colors=colors)
+        y += (len(frame.words) - 1) * LINE
         frame += Frame(
-            words=(words(0, y + LINE / 2, ramp.caption, colors.quiet),),
             images=({"x": 0, "y": y + LINE + 2, "uri": ramp.uri},),
             boxes=(box(0, y + LINE + 2, RAMP_WIDTH, y + LINE + 2 + RAMP_HEIGHT, stroke=colors.line),),
             ticks=tuple(
@@ -182,7 +183,7 @@ def legend(
             ),
         )
         y += 2 * LINE + RAMP_HEIGHT + 12
-    x, high, width = 0.0, SWATCH + 8, max(width, narrowest)
+    x, high = 0.0, SWATCH + 8
     for entry in entries:
         said = balanced(entry.text, int((width - SWATCH - 8) / WORD_CHARACTER))
         wide = SWATCH + 8 + max(text_width(line, WORD_CHARACTER) for line in said) + 20

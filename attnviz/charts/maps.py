@@ -14,7 +14,7 @@ import numpy as np
 
 from attnviz.charts import axes, ends, frame, labels, pixels, screen, state
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.frame import Frame, Ramp, box
+from attnviz.charts.frame import Entry, Frame, Ramp, box
 from attnviz.charts.picture import Form, Picture, Table, columns, formed
 from attnviz.charts.size import Size, size_of, within
 from attnviz.charts.state import State
@@ -38,6 +38,9 @@ EDGE = 6
 
 BELOW, READOUT, ASIDE = 16, 2 * LINE + 18, 200
 """Pixels between a map and its legend, and with a readout between them; and the width of a legend right of a map."""
+
+APART, MOST_OVER, SAID_BELOW = 24, 2, 22
+"""Pixels between a title and a legend right of it, lines of such a legend, and pixels of a line under a map."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -145,27 +148,46 @@ class Map:
         size, colors, both = self.size, self.style.colors, (self.rows, self.columns)
         lines = [*self.lines, *axes.notes_on(size, self.tiles), *axes.note_on_ties(*both, size)]
         wide = {"width": size.width - self._room.left, "narrowest": self._narrowest(0), "colors": colors}
+        wide |= {"width": self._beside_title - APART - self._room.left} if self.style.is_paired else {}
         around = frame.heading(self.title, lines, left=self._room.left, top=self._room.top - 8, **wide)
+        title = min((word["y"] for word in around.titles), default=0.0)
         if size.form != "rectangles":
             around += axes.drawn(self.titles, *self.bands, size, self._room, colors)
-        return around + axes.ties(*both, size, colors) + self.ends + self._outline() + self._below()
+        return around + axes.ties(*both, size, colors) + self.ends + self._outline() + self._legend(title - LINE / 2)
 
-    def _below(self) -> Frame:
-        """The legend of what occurs, and lines under it."""
-        size, colors = self.size, self.style.colors
+    def _legend(self, title: float) -> Frame:
+        """The legend of what occurs, under the map; if it is short, right of a title that begins so high."""
         occurs = np.flatnonzero(np.bincount(self.states.ravel(), minlength=len(self.kinds))).tolist()
-        lines = state.entries([self.kinds[i] for i in occurs], colors)
+        lines = state.entries([self.kinds[i] for i in occurs], self.style.colors)
+        if not self.style.is_paired:
+            return self._below(lines, self.ramp)
+        short, wide = len(lines) <= MOST_OVER, {"width": ASIDE, "narrowest": ASIDE, "colors": self.style.colors}
+        over = frame.legend(lines if short else [], self.ramp, top=0.0, **wide)
+        kept = Frame(boxes=(box(0, self.size.height, 0, self.size.height + SAID_BELOW),))  # where a change is named
+        under = kept if short else self._below(lines, None)
+        above = self._room.top + axes.TITLE_PADDING  # of the labels of the columns
+        return under + over.moved(self._beside_title, min(title, above - frame.bottom(over)))
+
+    def _below(self, lines: Sequence[Entry], ramp: Ramp | None) -> Frame:
+        """A legend, and lines under it."""
+        size, colors = self.size, self.style.colors
         top = size.height + (READOUT if self.style.on_screen and size.form != "rectangles" else BELOW)
         wide = {"width": size.width, "narrowest": self._narrowest(-self._room.left), "colors": colors}
         right = 0.0
         if self.style.aside:
             top, right, wide = 0.0, ends.after(self.ends, size) + BELOW, wide | {"width": ASIDE, "narrowest": ASIDE}
-        around = frame.legend(lines, self.ramp, top=top, **wide)
+        around = frame.legend(lines, ramp, top=top, **wide)
         bottom = frame.bottom(around) + 8
         for text in self.below:
             written = frame.lines(text, left=0, top=bottom, **wide)
             around, bottom = around + written, bottom + len(written.words) * LINE
         return around.moved(right)
+
+    @property
+    def _beside_title(self) -> float:
+        """Where a legend begins that stands right of the title: over the right end of all, and left of it the title."""
+        end = ends.after(self.ends, self.size) - ends.GAP
+        return max(end - frame.RAMP_WIDTH, self._room.left + frame.NARROWEST + APART)
 
     def _narrowest(self, left: float) -> float:
         """Pixels in which words are broken at least, that begin so far right."""

@@ -12,11 +12,9 @@ PIXELS = 512
 SIDE = 640
 """Pixels: the side of a large map."""
 
-READABLE, LABELED = 464, 38
-"""Pixels of the side of a map that has room beside it, and rows and columns up to which each is labeled there."""
-
-LARGEST, SMALL, FEW = 60, 420, 9
-"""Pixels of a cell at most, pixels of a map of few tokens at most, and tokens that count as few."""
+READABLE, LABELED, LARGEST = 420, 38, 60
+"""Pixels of the side of a map that has room beside it, rows and columns up to which each is labeled there, and pixels
+of a cell at most: a map and what stands around it are seen whole on a screen that is 800 pixels high."""
 
 THINNEST = 13
 """Pixels a token label needs along its axis; where cells are smaller, some labels are left out."""
@@ -93,7 +91,7 @@ def size_of(queries: int, keys: int, side: int | None = None) -> Size:
     """
     most = max(queries, keys)
     if most <= RECTANGLES:
-        cell = min(LARGEST, SMALL // max(1, most)) if most <= FEW else max(THINNEST, min(44, READABLE // most))
+        cell = max(THINNEST, min(LARGEST, READABLE // max(1, most)))
         cell = cell if side is None else max(THINNEST, min(cell, side // max(1, most)))
         return Size("rectangles", cell, queries, keys)
     tile = -(-most // PIXELS)

@@ -22,6 +22,9 @@ class Style:
         zooms: whether a drag over a large map on a page asks to see a part of it.
         window: first and last query, first and last key of the part of a map that is seen elsewhere: it is framed.
         aside: whether the legend of a map stands right of it, as on a slide.
+        paired: whether map and thumbnails stand beside each other on a page, with words at their right: on a large
+            screen the legend of the map stands right of its title.
+        explained: whether the legend of the picture beside thumbnails is theirs, too, if they have one scale.
         on_screen: whether the picture stands on a page, which says itself what was changed.
     """
 
@@ -36,12 +39,19 @@ class Style:
     zooms: bool = False
     window: tuple[int, int, int, int] | None = None
     aside: bool = False
+    paired: bool = False
+    explained: bool = False
     on_screen: bool = False
 
     @property
     def is_large(self) -> bool:
         """Whether it stands on a screen that is no phone's."""
         return self.on_screen and self.room is None
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether it stands there beside its map, or beside its thumbnails."""
+        return self.paired and self.is_large
 
     @property
     def colors(self) -> Theme:

@@ -38,6 +38,8 @@ class Drawn(TypedDict, total=False):
     room: int | None
     zooms: bool
     window: tuple[int, int, int, int] | None
+    paired: bool
+    explained: bool
 
 
 class Shown(Drawn, total=False):

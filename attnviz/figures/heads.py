@@ -20,11 +20,11 @@ from attnviz.figures.figure import Figure, Shown, see, stem, subtitles, titled
 from attnviz.figures.head import arrays_of
 from attnviz.views import Seen
 
-WIDTH = 336
-"""Pixels of the whole mosaic, so that it fits a phone."""
+WIDTH, PAIRED = 336, 296
+"""Pixels of the whole mosaic, so that it fits a phone; and beside a map, so that there is room right of that, too."""
 
-WIDEST, SMALL = 150, 100
-"""Pixels of a thumbnail at most where there are one or two, and on a phone."""
+WIDEST, TALLEST, SMALL = 150, 212, 100
+"""Pixels of a thumbnail at most where there are one or two, under each other beside a map, and on a phone."""
 
 GAP, LABEL = 14, 20
 
@@ -57,7 +57,8 @@ def drawing_of(seen: Seen, style: Style) -> Picture:
     for head, (x, y) in enumerate(corners):
         places.append(Thumbnail(seen.site, head, x, y, f"head {head}"))
         labels.append(_label(seen, head, x, y - LABEL / 2, style))
-    plan = Mosaic(places, Frame(words=tuple(labels)), side, height, WIDTH, corners[-1][1] + height, WIDTH)
+    wide = _width(style)
+    plan = Mosaic(places, Frame(words=tuple(labels)), side, height, wide, corners[-1][1] + height, wide)
     title = "" if style.on_screen else title_of(seen)
     lines = [*([] if style.on_screen else subtitles(seen.record, style, seen.sentence)), *_notes(seen, side, height)]
     return plan.picture({seen.site: seen}, title, lines, style)
@@ -72,9 +73,10 @@ def _notes(seen: Seen, side: int, height: int) -> list[str]:
 def placed(seen: Seen, style: Style) -> tuple[int, int, list[tuple[int, int]]]:
     """Width and height of a thumbnail, and where the left upper corner of each stands; in pixels."""
     count, narrow = seen.step.num_heads, style.room is not None and style.on_screen
-    columns = min(count, 4) if narrow else columns_of(count)
-    side = (WIDTH - GAP * (columns - 1)) // columns
-    side = min(side, SMALL if narrow else WIDEST) if narrow or count <= 2 else side
+    columns = min(count, 4) if narrow else columns_of(count, paired=style.is_paired)
+    side = (_width(style) - GAP * (columns - 1)) // columns
+    most = SMALL if narrow else TALLEST if style.is_paired else WIDEST
+    side = min(side, most) if narrow or count <= 2 else side
     height = round(side * max(0.25, min(2.0, len(seen.queries) / max(1, len(seen.keys)))))
     step = height + LABEL + GAP
     return side, height, [(i % columns * (side + GAP), i // columns * step + LABEL) for i in range(count)]
@@ -83,16 +85,23 @@ def placed(seen: Seen, style: Style) -> tuple[int, int, list[tuple[int, int]]]:
 def corners(record: Record, site: Site, **shown: Unpack[Shown]) -> list[tuple[int, int]]:
     """The right upper corner of each thumbnail on the screen, in pixels: there a page can put a button."""
     seen, style = see(record, site, **shown)
-    side, height, lefts = placed(seen, replace(style, on_screen=True))
+    style = replace(style, on_screen=True)
+    (side, height, lefts), wide = placed(seen, style), _width(style)
     said = frame.heading(
-        "", _notes(seen, side, height), left=0, top=0, width=WIDTH, narrowest=WIDTH, colors=style.colors
+        "", _notes(seen, side, height), left=0, top=0, width=wide, narrowest=wide, colors=style.colors
     ).words
     above = len(said) * LINE + (ABOVE if said else 0)  # what is said above moves the thumbnails down
     return [(x + side, y + above) for x, y in lefts]
 
 
-def columns_of(heads: int) -> int:
-    return 1 if heads == 1 else 2 if heads <= 4 else 3 if heads <= 9 else 4
+def columns_of(heads: int, *, paired: bool = False) -> int:
+    """Thumbnails in a row; beside a map, which is high, fewer and larger ones."""
+    one, two, three = (2, 6, 12) if paired else (1, 4, 9)
+    return 1 if heads <= one else 2 if heads <= two else 3 if heads <= three else 4
+
+
+def _width(style: Style) -> int:
+    return PAIRED if style.is_paired else WIDTH
 
 
 def _label(seen: Seen, head: int, x: float, y: float, style: Style) -> dict:

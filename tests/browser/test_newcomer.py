@@ -90,7 +90,7 @@ def test_ten_tasks_take_two_clicks_each_at_most(page, server, context):
         newcomer.press("Undo")
         newcomer.sees("Original model")
     with newcomer.task("another head"):
-        newcomer.click(page.locator(".st-key-picture-heads .marks"), position={"x": 240, "y": 120})
+        newcomer.click(page.locator(".st-key-picture-heads .marks"), position={"x": 100, "y": 330})
         newcomer.sees("Head 1 of decoder layer 1")
     with newcomer.task("the exact numbers"):
         newcomer.click(page.get_by_text("Numbers", exact=True))

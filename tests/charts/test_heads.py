@@ -10,8 +10,9 @@ from pictures import SITE, data, draw, heads, heatmap, record_of, without_data
 from PIL import Image
 
 from attnviz import figures
+from attnviz.charts.frame import text_width
 from attnviz.charts.style import Style
-from attnviz.charts.theme import LINE
+from attnviz.charts.theme import LINE, TITLE_CHARACTER, WORD_CHARACTER
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent
 from attnviz.figures.figure import see
@@ -138,3 +139,29 @@ def test_buttons_stand_below_what_is_said_above_the_thumbnails():
     above = LINE / 2 - min(words)
     assert above > LINE
     assert corners(record, SITE) == [(x, y + above) for x, y in corners(plain, SITE)]
+
+
+@pytest.mark.parametrize("count", [3, 14, 40])
+def test_beside_thumbnails_the_legend_of_a_map_stands_right_of_its_title(count):
+    """Over the map, where it meets no word; on a phone and in a file it stands under the map."""
+    record = record_of([f"w{i}" for i in range(count)], edits=Edits(mask=Subsequent()))
+    figure = figures.head(record, SITE, 0, paired=True)
+    around = figure.draw(replace(figure.style, on_screen=True)).frame
+    (ramp,) = around.images
+    widths = {"titles": TITLE_CHARACTER, "words": WORD_CHARACTER}
+    left = [(word, wide) for kind, wide in widths.items() for word in getattr(around, kind) if word["x"] < ramp["x"]]
+
+    assert ramp["y"] < max(word["y"] for word in around.words if word["text"] == "blocked by causal") < 0
+    assert all(word["x"] + text_width(word["text"], wide) < ramp["x"] for word, wide in left if word["y"] < 0)
+    for style in (figure.style, replace(figure.style, on_screen=True, room=358)):
+        assert figure.draw(style).frame.images[0]["y"] > 0
+
+
+def test_thumbnails_have_no_legend_where_one_beside_them_explains_their_colors():
+    """Heads whose colors end elsewhere keep one of their own."""
+    sharp, faint = record_of(WORDS, edits=Edits(mask=Subsequent())), record_of(list("ab" * 30), heads=3)
+    drawn = [figures.heads(record, SITE, paired=True, explained=True) for record in (sharp, faint)]
+
+    legends = [len(one.draw(replace(one.style, on_screen=True)).tables["images"]["uri"]) for one in drawn]
+
+    assert legends == [0, 1]

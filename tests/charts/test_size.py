@@ -39,7 +39,7 @@ def test_a_map_keeps_a_label_for_each_token_and_room_beside_it_as_long_as_labels
     sizes = [size_of(n, n) for n in range(1, LABELED + 1)]
 
     assert {size.every for size in sizes} == {1}
-    assert max(size.width for size in sizes) <= READABLE + 32
+    assert max(size.width for size in sizes) <= max(READABLE, LABELED * THINNEST)
 
 
 def test_few_tokens_have_large_cells():

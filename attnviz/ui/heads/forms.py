@@ -17,7 +17,7 @@ from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import CELL, PINS, Cell, Look
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
 from attnviz.ui.shared.state import MOST_PILLS, control
-from attnviz.ui.shared.text import in_words, label, quiet
+from attnviz.ui.shared.text import in_words, label
 from attnviz.ui.steps.rail import STAGE
 from attnviz.views import View
 
@@ -31,8 +31,8 @@ LEAST = (None, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 MOST_BESIDE = 15
 """Heads drawn beside the one in focus."""
 
-ROOM = 644
-"""Pixels of a map that has what is said of it at its right, where the page is as wide as it gets."""
+ROOM = 614
+"""Pixels of a map that has what is said of it at its right, where a page is 1280 wide."""
 
 _read_also = each(reader(r"\d{1,3}", lambda m: int(m[0]), "0-3"), 64)
 
@@ -137,7 +137,9 @@ def figure(form: str, at: Look, shown: dict) -> Figure:
         return cache.drawn(make, at.record, at.site, at.head, **asked, **drawn)
     drawn["selected"] = pictures.told(at, shown["view"], **part)
     drawn |= {"before": at.before} if at.before is not None else {}
-    return cache.drawn(figures.head, at.record, at.site, at.head, **drawn | shown | cost | {"zooms": True})
+    return cache.drawn(
+        figures.head, at.record, at.site, at.head, **drawn | shown | cost | {"zooms": True, "paired": True}
+    )
 
 
 def is_wide(form: str, at: Look, shown: dict) -> bool:
@@ -199,8 +201,8 @@ _select_line = look.clicks("cell", _line_clicked, _let_go)
 _select_token = look.clicks("cell", _token_clicked, _let_go)
 
 
-def said(form: str, at: Look, view: View) -> None:
-    """What is selected, in words, and how to select."""
+def said(form: str, at: Look, view: View) -> str:
+    """What is selected, in words; gives how to select."""
     part = part_of(form, at, view)
     shade = _shade(form, at, view, part)
     cell = at.cell or (shade.strongest if shade else pictures.told(at, view, **part))
@@ -211,11 +213,10 @@ def said(form: str, at: Look, view: View) -> None:
     if cell and isinstance(at.head, int):
         _arithmetic(at, cell)
     if form == "map":
-        pictures.how_to_select(at.cell is not None, cell is not None)
-    elif form == "lines":
-        quiet(common.CELL_SELECTED if at.cell else words.POINT_AT_TOKEN)
-    elif form == "picture":
-        quiet(words.POINT_AT_PATCH)
+        return pictures.selecting(at.cell is not None, cell is not None)
+    if form == "lines":
+        return common.CELL_SELECTED if at.cell else words.POINT_AT_TOKEN
+    return words.POINT_AT_PATCH if form == "picture" else ""
 
 
 def _shade(form: str, at: Look, view: View, part: dict[str, slice]) -> shades.Shade | None:

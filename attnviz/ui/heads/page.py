@@ -1,5 +1,6 @@
 """Every head of a site, one of them large as a map, lines, text or picture, what it does, and what the model says."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -28,20 +29,19 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
             zoom.ways(at)
     bar.predict()
     with st.container(horizontal=True, gap="small"):
-        left, right = st.container(width=344, key="overview"), st.container(width="stretch", key="large")
+        left, right = st.container(width=304, key="overview"), st.container(width="stretch", key="large")
     with right:  # first: of a long text each map takes seconds
-        forms.controls(form, at)
-        figure, key = forms.figure(form, at, shown), forms.KEYS[form]
         place = st.container(horizontal=True, gap="small", key="drawn")
-        with place:
+        with place, nullcontext() if forms.whole_map() else st.container(width="content", gap="small", key="formed"):
+            forms.controls(form, at)
+            figure, key = forms.figure(form, at, shown), forms.KEYS[form]
             pictures.picture(figure, key, select="cell", on_select=forms.select(form), on_zoom=zoom.asked)
     with left:
-        every = _every(at, shown, zoom.framed(at) if form != "picture" else {})
+        every = _every(form, at, shown)
     with left if forms.is_wide(form, at, shown) else place, st.container(width="stretch", key="beside"):
         edits.elsewhere(at)
         findings.of_head(at)
-        forms.said(form, at, shown["view"])
-        effect = says.panel(at)
+        effect = says.panel(at, forms.said(form, at, shown["view"]))
     drawn = {words.THIS_HEAD: (figure, key), words.ALL_HEADS: (every, "heads")} | effect
     pictures.numbers_of_one(drawn, key)
     with bar.export:
@@ -55,10 +55,11 @@ def _tiles(site: Site, head: int | str, sentence: int, record: Record) -> None:
         seen.cells([head], tile)
 
 
-def _every(at: Look, shown: dict, framed: dict) -> Figure:
+def _every(form: str, at: Look, shown: dict) -> Figure:
     """All heads of the site, to choose one and to switch some off."""
-    where = {"sentence": at.sentence, "view": shown["view"], "room": look.room()}
-    drawn = where | {"dark": at.dark, "domain": shown["domain"]} | framed
+    where = {"sentence": at.sentence, "view": shown["view"], "room": look.room(), "paired": True}
+    drawn = where | {"dark": at.dark, "domain": shown["domain"], "explained": form in ("map", "text")}
+    drawn |= zoom.framed(at) if form != "picture" else {}
     cost = at.cost(at.source.num_heads)
     drawn |= {"cost": replace(cost, seconds=cost.seconds / 2)}  # of a thumbnail less is asked than of a map
     figure = cache.drawn(figures.heads, at.record, at.site, focused=at.head, rev=look.rev("head"), **drawn)

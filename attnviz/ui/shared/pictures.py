@@ -112,7 +112,12 @@ def cell_in_words(at: Look, view: View, cell: Cell | None) -> None:
 
 def how_to_select(selected: bool, outlined: bool = False) -> None:
     """What a click on a cell does next; another one may be outlined where none is selected."""
-    quiet(words.CELL_SELECTED if selected else words.CLICK_ANOTHER if outlined else words.CLICK_A_CELL)
+    quiet(selecting(selected, outlined))
+
+
+def selecting(selected: bool, outlined: bool = False) -> str:
+    """The same, as a text."""
+    return words.CELL_SELECTED if selected else words.CLICK_ANOTHER if outlined else words.CLICK_A_CELL
 
 
 @contextmanager

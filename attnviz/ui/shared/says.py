@@ -195,16 +195,23 @@ STEPS, NEXT, OUTPUT, BLANKS, BLANK, LABELS, ALIKE = KEYS
 EFFECT = choice("effect", tuple(KEYS), of="model tab")
 
 
-def panel(at: Look) -> dict[str, tuple[Figure, str]]:
-    """One figure, and a choice of which if the model says anything; gives it and its key, by its name."""
+def panel(at: Look, hint: str) -> dict[str, tuple[Figure, str]]:
+    """One figure, and a choice of which if the model says anything; gives it and its key, by its name.
+
+    Args:
+        hint: how to select. Where a choice comes with the first change, it takes the place of that: nothing moves.
+    """
     if at.source.alone and at.before is not None:
         quiet(words.FILE_ALONE)
         return {}
     options = choices(at.record, at.sentence)
+    comes = len(options) == 2
+    if comes and at.before is None:
+        block(hint, "quiet choice")
+    elif hint and not comes:
+        quiet(hint)
     if at.before is None and len(options) > 1:
         options.remove(OUTPUT)  # which has not moved
-        if len(options) == 1:
-            block("", "choice")  # with a change it stands here: what is below does not move
     effect = one_of(options, words.PREDICTION)
     if effect == OUTPUT and at.before is None:
         if at.record.provenance != "random":
