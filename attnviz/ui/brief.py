@@ -5,9 +5,14 @@ anew, to find what was not drawn again: where a run leaves no place empty, that 
 """
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
+from google.protobuf.message import DecodeError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.Element_pb2 import Element
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 MOMENT = 0.1
@@ -22,6 +27,10 @@ MOST_UNTOLD = 20_000_000
 WHOLE = ForwardMsg.FINISHED_SUCCESSFULLY, ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY
 
 
+GIVEN = "value", "raw_value", "raw_values"
+"""Where elements of Streamlit say which value their widget is given."""
+
+
 class BriefRuns:
     """Passes messages to the browser, but those of a brief run that say nothing new."""
 
@@ -31,9 +40,9 @@ class BriefRuns:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
             return await self.app(scope, receive, send)
-        browser = _Browser(send)
+        browser = _Browser(receive, send)
         try:
-            await self.app(scope, receive, browser.send)
+            await self.app(scope, browser.receive, browser.send)
         finally:
             browser.forget()
 
@@ -53,16 +62,25 @@ class _Browser:
     container or another widget there, or takes long, the browser is told it all, as Streamlit would have done.
     """
 
-    def __init__(self, send: Send):
-        self._pass, self._lock = send, asyncio.Lock()
+    def __init__(self, receive: Receive, send: Send):
+        self._hear, self._pass, self._lock = receive, send, asyncio.Lock()
         self._stands: dict[tuple[int, ...], _Shown] = {}
         self._drawn: dict[tuple[int, ...], _Shown] = {}  # by this run
+        self._holds: dict[str, list[tuple]] = {}  # the value of each widget, as it reported it or was given it since
         self._large: dict[str, _Shown] = {}  # by hash: what the browser keeps, which is named from then on
         self._parts: tuple[str, ...] = ()  # that run; none is the whole page
         self._held: list[Message] = []
         self._untold = 0
         self._later: asyncio.Task | None = None
         self._shows_run = False
+
+    async def receive(self) -> Message:
+        message = await self._hear()
+        with suppress(DecodeError):
+            asked = BackMsg.FromString(message.get("bytes") or b"")
+            for one in asked.rerun_script.widget_states.widgets:
+                self._holds[one.id] = [_values(getattr(one, one.WhichOneof("value") or "id"))]
+        return message
 
     async def send(self, message: Message) -> None:
         said = ForwardMsg.FromString(message.get("bytes") or b"")
@@ -93,6 +111,7 @@ class _Browser:
     async def _draw(self, message: Message, said: ForwardMsg) -> None:
         path = tuple(said.metadata.delta_path)
         before, now = self._stands.get(path), self._shown(said)
+        has_effect = said.delta.new_element.has_one_shot_effect and self._is_given(said.delta.new_element)
         self._drawn[path] = now
         if not self._held:
             await self._pass(message)
@@ -101,10 +120,19 @@ class _Browser:
         is_element = said.ref_hash or said.delta.HasField("new_element")
         if before and (before.keeps != now.keeps or (before != now and not is_element)):
             await self._tell()
-        elif before != now or said.delta.new_element.has_one_shot_effect:
+        elif before != now or has_effect:
             self._stands[path] = now
             self._untold += len(message["bytes"])
             await self._pass(message)
+
+    def _is_given(self, element: Element) -> bool:
+        """Whether an effect is more than a widget that is given the value that it holds."""
+        widget = getattr(element, element.WhichOneof("type"))
+        given = [_values(getattr(widget, field.name)) for field in widget.DESCRIPTOR.fields if field.name in GIVEN]
+        held = self._holds.get(getattr(widget, "id", ""), ())
+        if given:
+            self._holds[widget.id] = given
+        return not any(value in held for value in given)
 
     def _shown(self, said: ForwardMsg) -> _Shown:
         if said.ref_hash:
@@ -120,14 +148,28 @@ class _Browser:
     async def _end(self, message: Message, is_whole: bool) -> None:
         left = {path: one for path, one in self._stands.items() if not self._is_redrawn(one)}
         gone = self._stands.keys() - left.keys() - self._drawn.keys()
+        stays = {path: one for path, one in left.items() if gone.isdisjoint(path[:n] for n in range(len(path)))}
+        stands = stays | self._drawn
         if self._held and is_whole and gone:
-            await self._tell()
+            await self._clear(gone, stands)
         if not self._held:
-            stays = {path: one for path, one in left.items() if gone.isdisjoint(path[:n] for n in range(len(path)))}
-            stands = stays | self._drawn
             self._stands = stands if is_whole and all(one.part is not None for one in stands.values()) else {}
             await self._pass(message)
         self._held = []
+
+    async def _clear(self, gone: set, stands: dict) -> None:
+        """Let nothing stand where nothing was drawn.
+
+        All is told where that takes the value of a widget, or leaves a container empty, which is not drawn at all.
+        """
+        places = {path for path in gone if gone.isdisjoint(path[:n] for n in range(len(path)))}
+        lost, filled = self._stands.keys() - stands.keys(), {path[:-1] for path in stands}
+        if any(self._stands[path].keeps for path in lost) or not {path[:-1] for path in places} <= filled:
+            await self._tell()
+            return
+        for path in places:
+            await self._pass({"type": "websocket.send", "bytes": _nothing(path, self._stands[path].part)})
+        self._stands = stands
 
     async def _run(self, message: Message, runs: bool) -> None:
         if runs:
@@ -157,3 +199,18 @@ class _Browser:
         if later:
             later.cancel()
         return is_untold
+
+
+def _nothing(path: tuple[int, ...], part: str | None) -> bytes:
+    """What lets nothing stand at a place."""
+    message = ForwardMsg()
+    message.metadata.delta_path.extend(path)
+    message.delta.fragment_id = part or ""
+    message.delta.new_element.empty.SetInParent()
+    return message.SerializeToString()
+
+
+def _values(value: Any) -> tuple:
+    """What a widget holds, one or many, whatever kind it is of."""
+    many = getattr(value, "data", value)
+    return tuple(many) if isinstance(many, Sequence) and not isinstance(many, str | bytes) else (many,)

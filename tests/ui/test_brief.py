@@ -1,11 +1,17 @@
-"""Brief runs: what a browser is told of them. A number is a pause of the app, in seconds."""
+"""Brief runs: what a browser is told of them.
+
+In a script of what the app says a number is a pause, in seconds, and a function what a browser that was sent this
+reports.
+"""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from attnviz.ui import brief
@@ -59,6 +65,22 @@ def button(place: int, key: str) -> ForwardMsg:
     return message
 
 
+def toggle(place: int, key: str, on: bool) -> ForwardMsg:
+    """A widget that is given its value."""
+    message = _delta(f"{key} {on}", place)
+    message.delta.new_element.has_one_shot_effect = message.delta.new_element.checkbox.set_value = True
+    message.delta.new_element.checkbox.id, message.delta.new_element.checkbox.value = key, on
+    return message
+
+
+def reports(**values: bool) -> Callable[[list[bytes]], BackMsg]:
+    """What the widgets of a browser hold."""
+    message = BackMsg()
+    for key, value in values.items():
+        message.rerun_script.widget_states.widgets.add(id=key, bool_value=value)
+    return lambda sent: message
+
+
 def box(place: int, kind: str) -> ForwardMsg:
     """A container."""
     message = _delta(kind, place)
@@ -80,23 +102,29 @@ def run(*drawn: ForwardMsg | float, part: str = "body", how: int = DONE) -> list
     return [began(*filter(None, [part])), runs(True), *drawn, ended(how), runs(False)]
 
 
-def told(*script: ForwardMsg | float) -> list[ForwardMsg]:
+def told(*script: ForwardMsg | float | Callable) -> list[ForwardMsg]:
     """What a browser is told where the app says this."""
+    sent: list[bytes] = []
+    reported: list[BackMsg] = []
 
     async def app(scope, receive, send):
         for message in script:
             if isinstance(message, float):
                 await asyncio.sleep(message)
+            elif callable(message):
+                reported.append(message(sent))
+                await receive()
             else:
                 await send({"type": "websocket.send", "bytes": message.SerializeToString()})
 
     async def listen() -> list[bytes]:
-        sent = []
+        async def receive():
+            return {"type": "websocket.receive", "bytes": reported.pop().SerializeToString()}
 
         async def send(message):
             sent.append(message["bytes"])
 
-        await brief.BriefRuns(app)({"type": "websocket"}, None, send)
+        await brief.BriefRuns(app)({"type": "websocket"}, receive, send)
         await asyncio.sleep(4 * brief.MOMENT)  # what is still on its way would come now
         return sent
 
@@ -166,18 +194,39 @@ def test_what_takes_no_place_from_others_is_sent_alone(after):
 @pytest.mark.parametrize(
     "after",
     [
-        [drawn(), box(1, "row")],
+        [drawn(), box(1, "row"), drawn(0, within=(1,))],
+        [drawn(), box(1, "row"), picture(2, "map", "old")],
         [drawn(body="another"), box(1, "column"), picture(2, "map", "old")],
         [drawn(body="another"), box(1, "row"), picture(2, "sheet", "old")],
     ],
-    ids=["one place less", "another container", "another widget"],
+    ids=["a widget less", "a container left empty", "another container", "another widget"],
 )
 def test_what_leaves_a_place_to_another_is_told_whole(after):
     """As Streamlit tells it, in this order, whatever was sent of it before."""
-    before = run(drawn(), box(1, "row"), picture(2, "map", "old"))
+    before = run(drawn(), box(1, "row"), drawn(0, within=(1,)), picture(2, "map", "old"))
 
     assert told_of_second(before, run(*after))[-len(after) - 2 :] == quiet(run(*after))
     assert told_of_second([*before, *run(*after)], run(*after)) == []
+
+
+def test_where_nothing_is_drawn_nothing_stands_then():
+    """And of what stood in there nothing is said."""
+    before, after = run(drawn(), box(1, "row"), drawn(0, within=(1,)), drawn(2, "new")), run(drawn(), drawn(2, "new"))
+    (nothing,) = told_of_second(before, after)
+
+    assert nothing.delta.new_element.WhichOneof("type") == "empty"
+    assert nothing.metadata.delta_path == [1]
+    assert told_of_second([*before, *after], before) == before[3:5]
+
+
+def test_a_widget_is_given_the_value_that_it_does_not_show():
+    first = run(toggle(0, "on", True), toggle(1, "off", False))
+    unmoved, moved = reports(on=True, off=False), reports(on=True, off=True)
+
+    assert told_of_second(first, first) == []
+    assert told_of_second(first, [unmoved, *first]) == []
+    assert told_of_second(first, [moved, *first]) == [first[3]]
+    assert told_of_second([*first, moved, *first], [unmoved, *first]) == []
 
 
 def test_the_browser_shows_after_a_moment_that_the_app_runs():
@@ -232,6 +281,8 @@ def shows(messages: list[ForwardMsg]) -> dict[int, str]:
     for message in messages:
         if message.HasField("new_session"):
             name, parts = name + 1, tuple(message.metadata.run.fragment_ids)
+        elif message.delta.new_element.HasField("empty"):
+            stands.pop(message.metadata.delta_path[0], None)
         elif message.HasField("delta"):
             stands[message.metadata.delta_path[0]] = message.hash, message.delta.fragment_id, name
         elif message.HasField("script_finished") and message.script_finished == DONE:
@@ -270,3 +321,48 @@ def test_a_browser_shows_what_it_would_show_if_it_were_told_all(script):
     brief.MOMENT, brief.LONG = 0.001, 0.004
 
     assert shows(told(*everything)) == shows([one for one in everything if not isinstance(one, float)])
+
+
+class Person:
+    """Somebody who turns widgets, at a browser that sees late what the app sent."""
+
+    def __init__(self):
+        self.shown: dict[str, bool] = {}
+        self.seen = 0
+
+    def see(self, sent: list[bytes]):
+        for message in map(ForwardMsg.FromString, sent[self.seen :]):
+            if message.delta.new_element.HasField("checkbox"):
+                self.shown[message.delta.new_element.checkbox.id] = message.delta.new_element.checkbox.value
+        self.seen = len(sent)
+
+    def turns(self, key: str, on: bool, late: bool) -> Callable[[list[bytes]], BackMsg]:
+        def report(sent: list[bytes]) -> BackMsg:
+            if not late:
+                self.see(sent)
+            self.shown[key] = on
+            return reports(**self.shown)(sent)
+
+        return report
+
+
+TURNED = some.tuples(some.sampled_from("ab"), some.booleans(), some.booleans(), some.integers(0, 4))
+"""Which widget is turned, where to, whether before what is on its way is seen, and after how many messages of a run."""
+
+
+@settings(max_examples=300)
+@given(
+    some.lists(some.tuples(some.tuples(some.booleans(), some.booleans()), some.lists(TURNED, max_size=2)), max_size=5)
+)
+def test_a_widget_shows_what_it_was_given_last(runs_of_part):
+    """Whatever somebody turned meanwhile."""
+    person, script = Person(), []
+    brief.MOMENT, brief.LONG = 0.001, 0.004
+    for (a, b), turned in [*runs_of_part, ((True, False), [])]:
+        messages = run(toggle(0, "a", a), toggle(1, "b", b))
+        for key, on, late, at in turned:
+            messages.insert(at, person.turns(key, on, late))
+        script += messages
+    person.see([message.SerializeToString() for message in told(*script)])
+
+    assert person.shown == {"a": True, "b": False}

@@ -68,8 +68,9 @@ def _all_steps(at: Walk, whole: Figure, every: tuple[Stage, ...]) -> None:
 
 def _beside(at: Walk, stage: Stage, figure: Figure | None) -> None:
     """What the chosen step does to one cell, its equation, and, folded, all that can be said of it and tried."""
-    parts.in_numbers(at, stage)
-    rail.explained(stage)
+    with st.container():  # what comes and goes, in a place of its own: what follows stays where it is
+        parts.in_numbers(at, stage)
+        rail.explained(stage)
     with pictures.folded(words.TRY, "try changes", at.is_changed) as is_open:
         if is_open:
             play.play(at)

@@ -112,9 +112,10 @@ def row(at: Walk) -> Figure:
     """One query worked in full; gives its figure."""
     found, key, (queries, keys) = at.worked, at.looked_at, at.tokens
     figure = figures.row(at.record, at.site, at.head, found, sentence=at.sentence, key=key, dark=at.dark)
-    large(words.SHARES.format(query=queries[at.query].text, position=at.query))
-    if at.knobs.in_words:
-        quiet(words.WITHOUT_CHANGES.format(changes=", ".join(at.knobs.in_words)))
+    with st.container():
+        large(words.SHARES.format(query=queries[at.query].text, position=at.query))
+        if at.knobs.in_words:
+            quiet(words.WITHOUT_CHANGES.format(changes=", ".join(at.knobs.in_words)))
     with st.container(horizontal=True, gap="large"):
         with st.container(width=600):
             shares(at, found, keys, key)

@@ -87,12 +87,13 @@ def _call(at: Walk) -> None:
     share, seed = KNOBS.part("dropout_p"), KNOBS.part("dropout_seed")
     control(left.slider, words.DROPOUT, share, 0.0, 0.9, None, 0.1, read=lambda share: round(share, 2))
     control(right.number_input, words.SEED, seed, 0, 999_999_999, disabled=not knobs.dropout_p)
-    if knobs.in_words:
-        step, where = at.record.step(at.site), {"sentence": at.sentence}
-        found = walk.exhibit(step, at.head, knobs, queries=at.windows["queries"], **where)
-        quiet(found.says)
-        row = found.queries.index(at.query)
-        _rows_beside(at, found, row)
+    if not knobs.in_words:
+        st.empty(), st.empty()  # what follows keeps its place
+        return
+    step, where = at.record.step(at.site), {"sentence": at.sentence}
+    found = walk.exhibit(step, at.head, knobs, queries=at.windows["queries"], **where)
+    quiet(found.says)
+    _rows_beside(at, found, found.queries.index(at.query))
 
 
 def _rows_beside(at: Walk, found: walk.Exhibit, row: int) -> None:
