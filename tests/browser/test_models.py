@@ -95,7 +95,7 @@ def test_a_model_is_changed_and_asked(page, server):
 
     expect(page.locator(".says")).to_contain_text("before")
     expect(page.locator(".says u").first).to_have_css("text-decoration-line", "underline")
-    expect(picture(page, "steps")).to_contain_text("hollow bar: the word before the change")
+    expect(picture(page, "steps")).to_contain_text("hollow bar: before the change")
 
     page.get_by_role("button", name="Reset all").click()
 

@@ -1,6 +1,6 @@
 """The card of the chosen model: what it is, how well it does, what its heads do, and what it cannot do."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import streamlit as st
@@ -14,7 +14,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.cards import Card, Measure
 from attnviz.ui import settings
 from attnviz.ui.model import heads, words
-from attnviz.ui.shared import everything, files, look, mask, pages, state, toolbar
+from attnviz.ui.shared import everything, files, look, mask, pages, pictures, state, toolbar
 from attnviz.ui.shared.edits import OFF
 from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.mask import MASK
@@ -26,11 +26,15 @@ ABOUT_THE_MODEL = """<style>[data-testid="stLayoutWrapper"]:is(:has(> .st-key-wh
 .st-key-mask-menu, .st-key-row-two > .stElementContainer:has(.fold) {display: none;}
 @media (max-width: 640px) {[data-testid="stLayoutWrapper"]:has(> .st-key-row-two) {min-height: 0;}}</style>"""
 """A card is of the model as it is: no layer, head, mask or change is chosen above it."""
+OF_NO_TEXT = """<style>:is([data-testid="stLayoutWrapper"]:has(> .st-key-box), .st-key-example) {visibility: hidden;}
+@media (max-width: 640px) {:is([data-testid="stLayoutWrapper"]:has(> .st-key-box), .st-key-example) {display: none;}}
+</style>"""
+"""Where no number follows a text, none is typed; what stands beside it keeps its place."""
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
     bar = toolbar.bar(source, lines)
-    st.html(ABOUT_THE_MODEL)
+    st.html(ABOUT_THE_MODEL + OF_NO_TEXT * (not source.facts))
     with suppress(AttnvizError), bar.export:  # what cannot be run has a card, too
         everything.menu(bar.at)
     if source.facts:
@@ -109,29 +113,44 @@ def _pretrained(source: Source, at: Look) -> None:
 
 
 def _card(source: Source, card: Card) -> None:
+    """What it does, how well, which head does what; then what few look for, which is folded on a phone."""
     title(words.NAMED.format(name=card.name, title=card.title))
     large(card.does)
+    if card.measured:
+        large(f"{percent(card.measured[0].value)} · {card.measured[0].what}")
     heading(words.HEADS_DO)
     heads.table_of(card)
     with st.container(horizontal=True, gap="large"):
         with st.container(key="card measured"):
-            heading(words.HOW_WELL)
-            rows = [(_measured(one), percent(one.value)) for one in card.measured]
-            table(rows, words.MEASURED, numbers=(1,))
-            quiet(words.WHEN.format(unseen=words.UNSEEN if card.curve else ""))
-            again = words.AGAIN if card.curve else words.AGAIN_UNTRAINED
-            st.html(details_html(again, block_html(card.command, "printout", "pre")))
-            heading(words.CANNOT)
-            _items(card.cannot)
+            _part(words.HOW_WELL, _how_well, card)
+            _part(words.CANNOT, _items, card.cannot)
         with st.container(key="card made"):
             if card.curve:
-                heading(words.HOW_LEARNED)
-                _curve(source, card)
-            heading(words.TRAINED_ON)
-            _paragraph(card.trained_on)
-            quiet(card.made)
-            heading(words.SIZES)
-            table([(name, f"{number:,}") for name, number in card.sizes.items()], numbers=(1,))
+                _part(words.HOW_LEARNED, _curve, source, card)
+            _part(words.TRAINED_ON, _trained_on, card)
+            _part(words.SIZES, _sizes, card)
+
+
+def _part(title: str, draw: Callable[..., None], *of: object) -> None:
+    with pictures.part(title, key=f"card {title}") as is_open:
+        if is_open:
+            draw(*of)
+
+
+def _how_well(card: Card) -> None:
+    table([(_measured(one), percent(one.value)) for one in card.measured], words.MEASURED, numbers=(1,))
+    quiet(words.WHEN.format(unseen=words.UNSEEN if card.curve else ""))
+    again = words.AGAIN if card.curve else words.AGAIN_UNTRAINED
+    st.html(details_html(again, block_html(card.command, "printout", "pre")))
+
+
+def _trained_on(card: Card) -> None:
+    block(card.trained_on, "text")
+    quiet(card.made)
+
+
+def _sizes(card: Card) -> None:
+    table([(name, f"{number:,}") for name, number in card.sizes.items()], numbers=(1,))
 
 
 def _curve(source: Source, card: Card) -> None:
@@ -148,7 +167,3 @@ def _measured(measure: Measure) -> str:
         return measure.what
     said = words.REACHED if measure.value >= measure.goal else words.NOT_REACHED
     return Markup(f"{plain(measure.what)}<br><small>{said.format(goal=percent(measure.goal))}</small>")
-
-
-def _paragraph(text: str) -> None:
-    block(text, "text")

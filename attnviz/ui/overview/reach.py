@@ -58,9 +58,6 @@ def reach(bar: Bar) -> None:
         position = _position(at, found.kind, found.tokens)
     in_words(sentences.reached(traced.shares[position], traced.texts, position))
     _draw(bar, traced, position)
-    with pictures.folded(common.HOW_COMPUTED, key="how rollout") as is_open:
-        if is_open:
-            quiet(words.ROLLOUT_IS)
 
 
 def _position(at: Look, kind: str, tokens: tuple[Token, ...]) -> int:
@@ -141,19 +138,23 @@ def _flow(record: Record, kind: str, sentence: int, layers: int, position: int) 
 
 
 def _draw(bar: Bar, traced: Traced, position: int) -> None:
+    """The map, one of its rows, and beside it the flow, the row's numbers and how they are computed."""
     at, tile = bar.at, traced.tile
     clicked = look.clicks("reach", lambda point: state.put(QUERY, int(point["query"]) * tile))
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             whole = figures.rollout(traced, selected=position, rev=look.rev("reach"), **at.styled)
             pictures.show(whole, "reach", menu=bar.export, select="cell", on_select=clicked)
-        with st.container(width=600, key="reached"):
-            place = st.container()
+        place = st.container(width="content")
+        with st.container(width="stretch", key="about-row"):
             row = figures.rollout_row(traced, position, _asked_flow(at, traced, position), dark=at.dark)
             with place:
                 pictures.picture(row, "reached")
             pictures.take_away(row, "reached", words.THIS_POSITION)
-            pictures.numbers(row, "reached")
+            pictures.numbers(row, "reached", opened=True)
+            with pictures.folded(common.HOW_COMPUTED, key="how rollout") as is_open:
+                if is_open:
+                    quiet(words.ROLLOUT_IS)
 
 
 def _asked_flow(at: Look, traced: Traced, position: int) -> np.ndarray | None:

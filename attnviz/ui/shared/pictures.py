@@ -150,9 +150,14 @@ def part(title: str, key: str, opened: bool = False, *, titled: bool = True) -> 
     yield True
 
 
-def numbers(figure: Figure, key: str, what: str = "") -> None:
-    """The same numbers as a table, folded. Where a row is a cell, choosing it selects the cell: by keyboard, too."""
-    with folded(words.NUMBERS_OF.format(what=what) if what else words.NUMBERS, key=f"numbers {key}") as is_open:
+def numbers(figure: Figure, key: str, what: str = "", *, opened: bool = False) -> None:
+    """The same numbers as a table, folded. Where a row is a cell, choosing it selects the cell: by keyboard, too.
+
+    Args:
+        opened: whether they are folded on a phone only.
+    """
+    title = words.NUMBERS_OF.format(what=what) if what else words.NUMBERS
+    with (part if opened else folded)(title, key=f"numbers {key}") as is_open:
         if is_open:
             _table(figure, key)
 
