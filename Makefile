@@ -9,6 +9,7 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 # Install the requirement files of a target. The pinned torch comes from TORCH_INDEX, if that is set; all else does not.
 define install
+@echo "Installing into $(VENV) what $^ name; the first time this takes minutes."
 @grep -hv -e '^-r' -f $(VENV)/kept $^ > $(VENV)/wanted
 $(if $(TORCH_INDEX),@grep '^torch==' $(VENV)/wanted | PIP_INDEX_URL="$(TORCH_INDEX)" xargs -r $(INSTALL) --no-deps)
 $(INSTALL) -r $(VENV)/wanted

@@ -4,6 +4,7 @@ import csv
 import errno
 import io
 import json
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -202,8 +203,11 @@ def test_tokens_as_json(run, monkeypatch):
             ["head", "a", *SCRATCH, "--mask", "casual"],
             "no mask 'casual'. There are: full; causal[=OFFSET]; padding=",
         ),
-        (["head", "a", *SCRATCH, "--mask", "window=1,2,3"], "There is no mask 'window=1,2,3'."),
-        (["head", "a", *SCRATCH, "--mask", "prefix=x"], "There is no mask 'prefix=x'."),
+        (
+            ["head", "a", *SCRATCH, "--mask", "window=1,2,3"],
+            "'window=1,2,3' cannot be read; write window=BEFORE[,AFTER]",
+        ),
+        (["head", "a", *SCRATCH, "--mask", "prefix=x"], "'prefix=x' cannot be read; write prefix=LENGTH, with whole"),
         (["head", "a", *SCRATCH, "--mask", f"prefix={10**30}"], "whole numbers up to 100,000"),
         (["head", "a", *SCRATCH, "--mask", "{"], "not valid JSON"),
         (["head", "a", *SCRATCH, "--temperature", "0"], "The temperature is 0.0"),
@@ -214,10 +218,9 @@ def test_tokens_as_json(run, monkeypatch):
         (["head", "a", *SCRATCH, "--sentence", "2"], "There is no sentence 2; there are 1, counted from 1."),
         (["head", "a", *SCRATCH, "--scale", "3"], "scale is 1, 2 or 4"),
         (["head", "a", *SCRATCH, "-o", "head.gif"], "There are: .png, .svg, .pdf, .html, .json, .csv, .npz, .zip."),
-        (
-            ["head", "a", *SCRATCH, "-o", "nowhere/head.svg"],
-            "'nowhere/head.svg' cannot be written: No such file or directory.",
-        ),
+        (["head", "a", *SCRATCH, "-o", "nowhere/head.svg"], "there is no folder 'nowhere'; make it first."),
+        (["save", "a", *SCRATCH, "-o", "nowhere/a.attn"], "there is no folder 'nowhere'; make it first."),
+        (["save", "a", *SCRATCH, "-o", "a.zip"], "'a.zip' is no name of a saved run: it ends in .attn."),
         (["tokens", "a", *SCRATCH, "--layer", "1"], "Unrecognized arguments: --layer 1"),
     ],
 )
@@ -240,6 +243,16 @@ def test_a_file_on_a_full_disk_is_named_with_the_reason(run, tmp_path):
     full = "cannot be written: No space left on device. Free some space; what is there of it is not whole."
     assert run("head", CAT, *SCRATCH, "-o", "head.svg") == (2, "", f"attnviz: 'head.svg' {full}\n")
     assert _reason(OSError(errno.ENOSPC, "No space left on device")) == f"The output {full}"
+
+
+def test_a_python_without_the_libraries_is_told_from_one_with_them():
+    """As of whoever types `python` where `make run` has filled another one."""
+    command = [sys.executable, "-S", "-m", "attnviz", "tokens", "a"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"attnviz: The Python that runs this, {sys.executable}, has no '")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_mistake_in_the_last_file_leaves_the_first_unwritten(run, tmp_path):

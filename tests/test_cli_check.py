@@ -123,7 +123,7 @@ def test_what_is_meant_is_said_by_name_or_as_a_mask(run):
     ("arguments", "stdin", "message"),
     [
         (["mask.npy", "--meant", "triangle"], "", "No kind of mask is called 'triangle'. There are: full, causal"),
-        (["mask.npy", "--meant", "window="], "", "There is no mask 'window='"),
+        (["mask.npy", "--meant", "window="], "", "The mask 'window=' cannot be read; write window=BEFORE[,AFTER]"),
         (["missing.npy"], "", "'missing.npy' cannot be read: No such file or directory."),
         (["."], "", "cannot be read: Is a directory"),
         (["a\0.npy"], "", "cannot be read"),

@@ -81,8 +81,7 @@ def _heads(options: Namespace, source: Source, texts: list[str]) -> list[str]:
 
 def _explore(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     before, after = _before(options, source, texts), _record(options, source, texts)
-    if options.output.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"{quoted(options.output.name)} is no name of a page: it ends in .html.")
+    _check_ending(options.output, "a page", ".html", ".htm")
     opens = {"site": values.site(options, source), "head": values.head(options, source)}
     page = explore(after, before=before, sentence=values.sentence(options, after.sentences), **opens)
     return _put({options.output: page.encode()})
@@ -115,7 +114,8 @@ def _compare(options: Namespace, source: Source, texts: list[str]) -> list[str]:
 
 def _save(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     record = _record(options, source, texts)
-    path = Path(options.output or f"{stem(record)}{files.ENDING}")
+    path = options.output or Path(f"{stem(record)}{files.ENDING}")
+    _check_ending(path, "a saved run", files.ENDING)
     kept = {"precision": options.precision, "whole_prediction": options.whole_prediction}
     return [str(files.save(record, path, settings=cases.settings_of(source), **kept))]
 
@@ -150,12 +150,17 @@ def write(figure: Figure, options: Namespace) -> list[str]:
     """Make every file that was asked for before the first is written; gives their paths."""
     size = {"preset": options.preset, "scale": options.scale, "ppi": options.ppi}
     contents = {}
-    for path in map(Path, options.output or [export.filename(figure, "png", **size)]):
+    for path in options.output or [Path(export.filename(figure, "png", **size))]:
         format = path.suffix.removeprefix(".").lower()
         if format not in export.FORMATS:
             raise InputError(f"{quoted(path.name)} ends in no format. There are: .{', .'.join(export.FORMATS)}.")
         contents[path] = export.render(figure, format, **size)
     return _put(contents)
+
+
+def _check_ending(path: Path, what: str, *endings: str) -> None:
+    if path.suffix.lower() not in endings:
+        raise InputError(f"{quoted(path.name)} is no name of {what}: it ends in {endings[0]}.")
 
 
 def _put(contents: Mapping[Path, bytes]) -> list[str]:

@@ -18,14 +18,19 @@ MOST_NOTES = 10
 
 
 def unknown(source: Source, texts: list[str]) -> list[str]:
-    """A line for each word that a model does not know, with known ones that are spelled like it."""
+    """A line for each unknown word that known ones are spelled like, with these, and one for all others."""
     words = source.unknown(texts)
-    lines = []
-    for word, nearest in list(words.items())[:MOST_NOTES]:
-        near = f"; it knows {', '.join(map(repr, map(shown, nearest)))}" if nearest else ""
-        lines.append(f"'{source.name}' does not know '{shown(word)}' and reads {source.unknown_token}{near}.")
-    more = len(words) - MOST_NOTES
-    return [*lines, f"'{source.name}' does not know {more} more words."] if more > 0 else lines
+    named, more = list(words.items())[:MOST_NOTES], len(words) - MOST_NOTES
+    near = {word: f"; it knows {_listed(nearest)}" for word, nearest in named if nearest}
+    others = _listed([word for word, _ in named if word not in near])
+    if more > 0:
+        others = f"{others} and {more} more words" if others else f"{more} more words"
+    lines = [(_listed([word]), known) for word, known in near.items()] + [(others, "")] * bool(others)
+    return [f"'{source.name}' does not know {what} and reads {source.unknown_token}{known}." for what, known in lines]
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(f"'{shown(word)}'" for word in words)
 
 
 # Tokens

@@ -106,7 +106,7 @@ def _add_lesson(command: argparse.ArgumentParser) -> None:
     command.add_argument("lesson", metavar="LESSON", nargs="?", default="", help=which)
     command.add_argument("--present", action="store_true", help="large, for a projector: arrow keys turn the pages")
     paper = "write the lesson to a file instead: FILE.html, or FILE.pdf (which needs attnviz[pdf])"
-    command.add_argument("--handout", metavar="FILE", type=Path, help=paper)
+    command.add_argument("--handout", metavar="FILE", type=typed.file, help=paper)
     command.add_argument("--solutions", action="store_true", help="with solutions and notes in the handout")
     _add_server(command)
 
@@ -185,7 +185,9 @@ def _add_leaks(command: argparse.ArgumentParser) -> None:
 
 
 def _add_save(command: argparse.ArgumentParser) -> None:
-    command.add_argument("-o", "--output", metavar="FILE", help="the file (its texts' first words, .attn)")
+    command.add_argument(
+        "-o", "--output", type=typed.file, metavar="FILE", help="the file (its texts' first words, .attn)"
+    )
     command.add_argument("--precision", default="float32", metavar="HOW", help="float32, or float16: half as large")
     command.add_argument("--whole-prediction", action="store_true", help="keep the logits of every word")
 
@@ -297,7 +299,9 @@ def _add_sentence(files: argparse._ActionsContainer) -> None:
 def _add_page(command: argparse.ArgumentParser) -> None:
     files = command.add_argument_group("page")
     _add_sentence(files)
-    files.add_argument("-o", "--output", type=Path, default=Path("explore.html"), metavar="FILE", help="explore.html")
+    files.add_argument(
+        "-o", "--output", type=typed.file, default=Path("explore.html"), metavar="FILE", help="explore.html"
+    )
 
 
 def _add_folder(command: argparse.ArgumentParser) -> None:
@@ -315,6 +319,7 @@ def _add_picture(command: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         action="append",
+        type=typed.file,
         metavar="FILE",
         help="its ending says the format: .png .svg .pdf .html .json .csv .npz .zip; may be given several times",
     )

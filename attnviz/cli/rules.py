@@ -52,7 +52,7 @@ def _rule(text: str) -> Mask:
     name = "subsequent" if name == "causal" else name
     rule, left = _sayable().get(name), [value.strip() for value in values.split(",")] if values else []
     if rule is None or not all(re.fullmatch(r"(\w+ *= *)?-?\d+", value, re.ASCII) for value in left):
-        raise _unknown(text)
+        raise _wrong(text, rule)
     given: dict[str, object] = {}
     for key, _, number in (value.rpartition("=") for value in left if "=" in value):
         given[key.strip()] = int(number)
@@ -61,11 +61,13 @@ def _rule(text: str) -> Mask:
         given[one.name] = numbers if one.kind == "numbers" else numbers[0]
         numbers = [] if one.kind == "numbers" else numbers[1:]
     if numbers or any(one.required and one.name not in given for one in rule.parameters()):
-        raise _unknown(text)
+        raise _wrong(text, rule)
     return masks.from_json({"rule": name, **given})
 
 
-def _unknown(text: str) -> InputError:
-    return InputError(
-        f"There is no mask {quoted(text.strip())}. There are: {'; '.join(forms())}; or the JSON of a mask."
-    )
+def _wrong(text: str, rule: type[Mask] | None) -> InputError:
+    """What is there instead: how that rule is written, or all rules."""
+    named = quoted(text.strip())
+    if rule is not None:
+        return InputError(f"The mask {named} cannot be read; write {_form(rule)}, with whole numbers.")
+    return InputError(f"There is no mask {named}. There are: {'; '.join(forms())}; or the JSON of a mask.")

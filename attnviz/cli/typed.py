@@ -3,6 +3,7 @@
 import argparse
 import json
 import re
+from pathlib import Path
 
 from attnviz.core.errors import quoted
 
@@ -49,6 +50,14 @@ def setting(text: str) -> tuple[str, object]:
         return name, json.loads(value)
     except ValueError:
         return name, value
+
+
+def file(text: str) -> Path:
+    """A file to write, in a folder that there is: nothing is computed for a place where nothing can be kept."""
+    folder = Path(text).parent
+    if not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {quoted(str(folder), 200)}; make it first")
+    return Path(text)
 
 
 def port(text: str) -> int:

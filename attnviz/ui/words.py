@@ -3,7 +3,7 @@
 NO_STREAMLIT = "The app needs Streamlit; install it with: pip install 'streamlit>=1.67,<2'"
 OPEN_AT, OPEN_AT_SHELL = "attnviz is open at {url}", "attnviz is open at {url} (Ctrl+C stops it)"
 NO_LINK = "{link} is no link; copy one from the app."
-NO_PAGE = "There is no page {page}. There are: {pages}."
+NO_PAGE = "There is no page and no file {page}. The pages are: {pages}."
 PORT_USED = "Port {port} is in use; choose another one with {option}."
 PORT_KEPT = "Port {port} is kept for the system; choose one from 1024 on with {option}."
 NO_ADDRESS = "{address} is no address of this machine; 127.0.0.1 always is."
