@@ -365,6 +365,17 @@ def test_without_its_own_mask_a_decoder_sees_what_it_wrote_later():
     assert not torch.allclose(record.prediction.logits[:, 0, 2:], plain.prediction.logits[:, 0, 2:])
 
 
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_a_window_that_sees_nothing_after_hides_the_future_also_without_the_built_in_mask(before):
+    """To the last bit; one that sees a word after does not."""
+    story = Trained("story")
+    ways = (Edits(Window(before, after), own_mask=own) for after in (0, 1) for own in (True, False))
+    kept, alone, wider, open_to = (run(SHORT, story, edits).steps for edits in ways)
+
+    assert all(torch.equal(weights(one), weights(other)) for one, other in zip(kept, alone, strict=True))
+    assert not torch.equal(weights(wider[0]), weights(open_to[0]))
+
+
 @pytest.mark.parametrize("mask", [Documents((2, 1)), Painted(frozenset({(0, 0), (3, 1)})), ~Prefix(1)], ids=str)
 def test_masks_of_any_shape_hold_while_the_text_grows(mask):
     """What a mask says of a cell does not depend on how much was written yet."""

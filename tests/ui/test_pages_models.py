@@ -500,9 +500,38 @@ def test_causal_leaves_cross_attention_alone_unless_asked_for():
     app.toggle(key="cross").set_value(True).run()
 
     assert app.query_params["cross"] == "true"
-    assert button(app, "Causal (hide the future) · encoder, decoder, cross")
+    assert button(app, "Causal (hide the future) · all layers")
     assert "blocked by" in "".join(specs(app)[:2])
-    assert button(opened(model="translator", mask="window-1"), "window (1 before, 0 after) · encoder, decoder, cross")
+    assert button(opened(model="translator", mask="window-1"), "window (1 before, 0 after) · all layers")
+
+
+def test_a_rule_that_does_not_act_on_the_shown_layer_leads_to_one_where_it_does():
+    """Chosen in the menu, where a person waits for what it does; one step of undo. A window acts where one stands."""
+    app = opened(model="translator", site="c1", cell="2.1")
+    app.button_group(key="mask rules").set_value(["subsequent"]).run()
+
+    assert app.query_params["site"] == "e0"
+    assert "cell" not in app.query_params
+    assert "blocked by" in "".join(specs(app)[:2])
+
+    app.button(key="icon undo").click().run()
+
+    assert app.query_params["site"] == "c1"
+
+    app = opened(model="translator", site="c1")
+    app.button_group(key="mask rules").set_value(["window"]).run()
+
+    assert (app.query_params["site"], app.query_params["mask"]) == ("c1", "window")
+    assert "own_mask" not in app.query_params
+
+
+def test_a_chip_names_few_heads_and_counts_many():
+    """A number of a layer is none of its heads; a list of lengths keeps its first."""
+    app = opened(num_heads="8", off="-".join([f"e0.{head}" for head in range(6)] + ["e1.0", "e1.7"]))
+
+    assert button(app, "6 heads of encoder layer 0 off")
+    assert button(app, "heads 0, 7 of encoder layer 1 off")
+    assert button(opened(mask=f"documents-{'_'.join(['3'] * 40)}"), f"documents of {'3, ' * 16}… · all layers")
 
 
 def test_causal_is_not_offered_where_it_is_built_in():

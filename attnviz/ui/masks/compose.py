@@ -1,6 +1,7 @@
 """The first tab: the rules, the mask they make, and the weights it causes."""
 
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -30,6 +31,8 @@ def tab(lab: Lab, bar: Bar) -> None:
     with bar.view:
         paint, lengths, shown = _view(lab)
     part = zoom.part(lab, shown["view"])
+    told = pictures.told(lab, shown["view"], **part)
+    drawn = lab.drawn | {"selected": told}
     phone = look.room() is not None
     if phone:
         rulelist.known(lab)
@@ -39,15 +42,15 @@ def tab(lab: Lab, bar: Bar) -> None:
             _rules(lab)
         with st.container(horizontal=True, gap="small", key="maps"):
             with st.container(width="content"):
-                grid = _other_grid(lab, *lengths) if lengths else _grid(lab, paint, shown["view"], part)
+                grid = _other_grid(lab, *lengths) if lengths else _grid(lab, drawn, paint, shown["view"], part)
             leads_to(words.LEADS_TO)
             with st.container(width="content"):
-                seen = {"side": SIDE, "zooms": True} | lab.drawn | shown | part
+                seen = {"side": SIDE, "zooms": True} | drawn | shown | part
                 head = cache.drawn(figures.head, lab.record, lab.site, lab.head, cost=lab.cost(**part), **seen)
                 pictures.picture(head, "head", select="cell", on_select=look.select, on_zoom=zoom.asked)
     with bar.export:
         pictures.take_away(head, "head", more=partial(everything.button, lab, (grid, head)))
-    _in_words(lab, grid, shown["view"], part)
+    _in_words(lab, grid, shown["view"], told)
     if phone:
         _rules(lab)
     explain.explained(lab)
@@ -83,22 +86,22 @@ def _rules(lab: Lab) -> None:
         added.controls(lab)
 
 
-def _in_words(lab: Lab, grid: figures.Figure, view: View, part: dict[str, slice]) -> None:
-    """What the selected cell says, and which rule blocks it."""
-    pictures.cell_in_words(lab, view, pictures.told(lab, view, **part))
-    if lab.cell is not None:
-        quiet(explain.blamed(lab, lab.cell))
+def _in_words(lab: Lab, grid: figures.Figure, view: View, told: Cell | None) -> None:
+    """What the outlined cell says, and which rule blocks it."""
+    pictures.cell_in_words(lab, view, told)
+    if told is not None:
+        quiet(explain.blamed(lab, told))
     with st.container(horizontal=True, vertical_alignment="center"):
-        pictures.how_to_select(lab.cell is not None)
+        pictures.how_to_select(lab.cell is not None, outlined=told is not None)
         pictures.take_away(grid, "mask", words.MASK)
 
 
-def _grid(lab: Lab, paint: bool, view: View, part: dict[str, slice]) -> figures.Figure:
+def _grid(lab: Lab, drawn: dict[str, Any], paint: bool, view: View, part: dict[str, slice]) -> figures.Figure:
     """The mask as a picture, on which cells can be painted."""
     brush = paint and view == View()
     shown = {"predicted": _predicted(lab), "view": view, "counted": not look.room(), "brush": brush, "side": SIDE}
     shown["beside"] = lab.record.prediction is not None
-    grid = figures.mask(lab.mask, *lab.tokens, zooms=True, **lab.drawn, **shown, **part)
+    grid = figures.mask(lab.mask, *lab.tokens, zooms=True, **drawn, **shown, **part)
     first = (part["rows"].start, part["columns"].start) if part else (0, 0)
     chosen = _painting(lab, first) if paint else look.select
     pictures.picture(grid, "mask", select="cell", on_select=chosen, brush=brush, on_zoom=zoom.asked)

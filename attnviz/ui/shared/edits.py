@@ -25,8 +25,10 @@ from attnviz.ui.shared.setting import Setting, State, choice, coded, flag, reade
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import label, note, quiet
 
-LONGEST_CHIP = 60
-"""Characters on a chip; of longer lists of heads the first are named."""
+LONGEST_RULE = 60
+"""Characters of a rule on a chip; of a longer list of numbers it has the first."""
+MOST_NAMED = 4
+"""Heads of a layer that a chip names; of more it says how many they are."""
 
 SHORTCUTS = ("subsequent", "window", "prefix")
 """Rules that a page offers as pills; all others are composed in the mask lab."""
@@ -112,17 +114,24 @@ ADDED = coded("added", Added(), str, _read_added, "edits")
 TUNED = coded("tuned", Tuned(), str, _read_tuned, "edits")
 
 
-def mask_menu(source: Source, lines: tuple[str, ...], *, opening: Stack = Stack()) -> Edits:
+def mask_menu(source: Source, lines: tuple[str, ...], site: Site, *, opening: Stack = Stack()) -> Edits:
     """Draw the menu of masks; give all that is set, also for a model in which nothing can be changed.
 
     Args:
+        site: what is looked at; a rule that does not act there leads to where it does.
         opening: the mask that is on as long as nobody has chosen any.
     """
     fixed, hidden = bool(source.read_only), _hidden(source, lines)
     state.put(mask.OPENING, Stack() if fixed else opening)
     with state.menu(words.MASK, icon=":material/grid_on:", key="mask menu"):
         own_mask = not hidden or state.get(OWN_MASK)
-        _shortcuts(fixed, built_in=own_mask and all(site.kind == "decoder" for site in source.sites))
+
+        def seen(now: State) -> State:
+            acts = _edits(now, source, mask.of(now), own_mask).mask_at
+            there = next((one for one in source.sites if acts(one.kind)), site)
+            return now if acts(site.kind) else look.moved(site, now, there)
+
+        _shortcuts(fixed, seen, built_in=own_mask and all(site.kind == "decoder" for site in source.sites))
         if hidden:
             part = hidden == "future" and not all(site.kind == "decoder" for site in source.sites)
             title, means = words.BUILT_IN["decoder" if part else hidden], words.BUILT_IN_HIDES[hidden]
@@ -179,10 +188,11 @@ def _hidden(source: Source, lines: tuple[str, ...]) -> str:
     return "both" if future and padding else "future" * future + "padding" * padding
 
 
-def _shortcuts(fixed: bool, *, built_in: bool) -> None:
+def _shortcuts(fixed: bool, seen: Callable[[State], State], *, built_in: bool) -> None:
     """Some rules as pills, with the numbers of those that are on. A pill adds a rule, or takes it away.
 
     Args:
+        seen: a step to where the rules act.
         built_in: whether every call of the model hides the future by itself, so that there is nothing to add.
     """
     on = {one.mask.rule: i for i, one in reversed([*enumerate(mask.current().entries)]) if one.on}
@@ -193,7 +203,7 @@ def _shortcuts(fixed: bool, *, built_in: bool) -> None:
         quiet(words.CAUSAL_BUILT_IN)
 
     def choose(now: State, chosen: list[str]) -> State:
-        return mask.changed(now, lambda stack: _with_shortcuts(stack, chosen))
+        return seen(mask.changed(now, lambda stack: _with_shortcuts(stack, chosen)))
 
     options = {"shown": [name for name in offered if name in on], "at": "rules", "step": choose, "disabled": fixed}
     options["format_func"] = lambda name: TITLES.get(name, name.capitalize())
@@ -265,6 +275,7 @@ def name_of(entry: Entry, *, first: bool = True) -> str:
     rule = str(entry.mask)
     plain = {entry.mask.rule: words.RULE_MASK.format(rule=entry.mask.rule), "causal": TITLES["subsequent"]}
     rule = plain.get(rule, rule)
+    rule = rule if len(rule) <= LONGEST_RULE else f"{rule[:LONGEST_RULE].rsplit(',', 1)[0]}, …"
     how = " ".join(filter(None, ("or" * (entry.join == "or" and not first), "not" * entry.negated)))
     return words.RULE[how].format(rule=rule)
 
@@ -277,8 +288,8 @@ def chips(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
     _reset_button(words.RESET_ALL)
     stack, hidden = mask.fitting(mask.current(), len(lines))[0], _hidden(source, lines)
     on = [(i, one) for i, one in enumerate(stack.entries) if one.on]
-    kinds = [kind for kind in KINDS if edits.mask_at(kind) and any(site.kind == kind for site in source.sites)]
-    where = ", ".join(kinds) if len(kinds) > 1 else words.ALL_LAYERS
+    kinds = [kind for kind in KINDS if any(site.kind == kind for site in source.sites)]
+    where = words.ALL_LAYERS if all(map(edits.mask_at, kinds)) else ", ".join(filter(edits.mask_at, kinds))
     for i, one in on:
         there = words.ALREADY_BUILT_IN if _is_built_in(source, edits, on, one) else where
         _chip(f"{name_of(one, first=i == on[0][0])} · {there}", mask.without, i, key=f"chip mask {i}")
@@ -298,12 +309,12 @@ def chips(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
 
 
 def _heads_off(edits: Edits) -> None:
-    """A chip for each layer with heads off, with as many of their numbers as there is room for."""
+    """A chip for each layer with heads off: which, or how many."""
     for site in sorted({site for site, _ in edits.heads_off}):
         heads = sorted(edits.off(site))
-        label, numbers = words.HEADS_OFF.format(heads=site.head(*heads)), ", ".join(map(str, heads))
-        label = label.replace(numbers, _cut(numbers, LONGEST_CHIP - len(label) + len(numbers)))
-        _chip(label, _with_off, site, (), key=f"chip {site}")
+        many = words.HEADS_OF.format(count=len(heads), site=site)
+        named = site.head(*heads) if len(heads) <= MOST_NAMED else many
+        _chip(words.HEADS_OFF.format(heads=named), _with_off, site, (), key=f"chip {site}")
 
 
 def _is_built_in(source: Source, edits: Edits, on: Sequence[tuple[int, Entry]], entry: Entry) -> bool:
@@ -315,12 +326,7 @@ def _is_built_in(source: Source, edits: Edits, on: Sequence[tuple[int, Entry]], 
 
 def _chip(label: str, undo: Callable[..., State], *args: object, key: str = "") -> None:
     options = {"on_click": state.change, "args": (undo, *args)}
-    st.button(_cut(label, LONGEST_CHIP), key=key or f"chip {label}", icon=":material/close:", **options)
-
-
-def _cut(text: str, most: int) -> str:
-    """A list with as many of its first items as there is room for."""
-    return text if len(text) <= most else f"{text[:most].rsplit(',', 1)[0]}, …"
+    st.button(label, key=key or f"chip {label}", icon=":material/close:", **options)
 
 
 def _reset_button(title: str) -> None:

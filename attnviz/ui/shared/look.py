@@ -7,7 +7,7 @@ only what text A sees of text B; or ``sentences``: their tokens merged.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 from weakref import WeakValueDictionary
@@ -302,14 +302,16 @@ def site(source: Source, default: Site | None = None) -> Site:
     if found is None and (state.get(CELL) or state.get(PINS)):  # a cell is of a site, and each page begins at its own
         state.put(SITE, chosen)
 
-    def other(now: State, site: Site) -> State:
-        """What was selected stands for other tokens at another kind of attention."""
-        return (now if site.kind == chosen.kind else now.without("text")).put(SITE, site)
-
     names = {one: _short(source.site_name(one)) for one in source.sites}
     options = {"format_func": names.__getitem__, "width": 160 if max(map(len, names.values())) < 18 else 208}
-    control(st.selectbox, words.LAYER, SITE, source.sites, shown=chosen, lead="", step=other, **options)
+    options |= {"shown": chosen, "lead": "", "step": partial(moved, chosen)}
+    control(st.selectbox, words.LAYER, SITE, source.sites, **options)
     return chosen
+
+
+def moved(chosen: Site, now: State, site: Site) -> State:
+    """From one site to another: what was selected stands for other tokens at another kind of attention."""
+    return (now if site.kind == chosen.kind else now.without("text")).put(SITE, site)
 
 
 def _short(name: str) -> str:

@@ -83,14 +83,14 @@ def bar(
             cache.prepare(partial(first, chosen, head, sentence))
         st.html(FOLD)
         with st.container(**ROW, key="controls"):
-            changed = edits.mask_menu(source, lines, opening=mask)
+            changed = edits.mask_menu(source, lines, chosen, opening=mask)
             view, actions = (st.container(**ROW, width="content", key=key) for key in ("view", "actions"))
             with actions:
                 history.buttons()
                 st.html(words.LINKS, width="content")  # made to work by links.js and glossary.js
             export = st.container(width="content", key="export")
     with st.container(**ROW | {"gap": "medium"}, key="line"):
-        with st.container(**ROW, wrap=False, width="content", key="changes"):
+        with st.container(**ROW, width="content", key="changes"):
             edits.chips(source, lines, changed)
         prediction = st.container(key="said")
     edits.notices(source, lines, changed)

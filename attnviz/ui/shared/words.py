@@ -183,7 +183,7 @@ NOT_MASKED = {
     "both": "built-in causal mask off, padding not masked",
 }
 ROWS_GET = "fully masked rows: {policy}"
-HEADS_OFF = "{heads} off"
+HEADS_OFF, HEADS_OF = "{heads} off", "{count} heads of {site}"
 ACTIVE_HEADS = "Active heads"
 ALL, NONE, INVERT = "all", "none", "invert"
 
