@@ -3,6 +3,7 @@
 In a link the steps that are done are ``learned=1-2-5``; nothing of it is kept at the server.
 """
 
+from contextlib import nullcontext
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -21,8 +22,6 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, heading, note, plain, quiet, title
 from attnviz.words import quoted
 
-BESIDE = 280
-"""Pixels of a question beside the picture that it is answered in."""
 ALONE = """.stApp :is(.st-key-chapters > :not(.st-key-end-presenting), .st-key-on, .st-key-pages,
 [data-testid="stExpander"]) {display: none;}"""
 """Nothing but the step, for a projector. In the style sheet it would be asked whether that is so at every click."""
@@ -39,25 +38,33 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     _tried(step, number)
     _above(lesson, number)
     phone, at = look.room() is not None, _looked_at(source, lines)
-    under = phone or not step.choices  # what is answered in the picture is asked right under it
 
-    with st.container(key="presented" if state.get(PRESENT) else "taught", horizontal=not phone, gap="large"):
-        with st.container(width="stretch" if phone else 420, key="told"):
-            _told(step, number, folded=phone)
-            if not under:
-                _asked(step)
-            if not phone:  # what comes with an answer stands under the buttons, which stay where they are
-                _way_on(lesson, step, number)
-            if not under:
-                _answered(lesson, step, number, at)
-        with st.container(horizontal=under and not phone, gap="large", key="shown"):
-            scenes.draw(step.shows, at)
-            if under:
-                with st.container(width="stretch" if phone else BESIDE, key="asked"):
-                    _asked(step)
-                    _answered(lesson, step, number, at)
-            if phone:
-                _way_on(lesson, step, number)
+    # What is to be done stands beside the picture, else under the text: as choices do, which are large on a projector.
+    beside = not (phone or scenes.fill(step.shows) or (step.choices and state.get(PRESENT)))
+    with st.container(key="presented" if state.get(PRESENT) else "taught", horizontal=not phone, gap="medium"):
+        told = st.container(width="stretch" if phone else 400, key="told")
+        shown = st.container(horizontal=beside, gap="medium", key="shown")
+    with told:
+        _told(step, number, folded=phone)
+        if not beside:
+            _to_do(step)
+    with shown, st.container(key="seen") if beside else nullcontext():
+        scenes.draw(step.shows, at)
+    with shown.container(key="asked") if beside or phone else told:
+        _do_and_answer(lesson, step, number, at, beside=beside)
+
+
+def _do_and_answer(lesson: Lesson, step: Step, number: int, at: Look, *, beside: bool) -> None:
+    """What to do, beside the picture, the question, the answer and the buttons: where there is room these stay."""
+    if beside:
+        _to_do(step)
+    _asked(step)
+    if not beside:
+        _answered(lesson, step, number, at)
+    _way_on(lesson, step, number)
+    if beside:
+        _answered(lesson, step, number, at)
+    teaching.notes(step)
 
 
 def _tried(step: Step, number: int) -> None:
@@ -102,7 +109,7 @@ def _kept() -> None:
 
 
 def _told(step: Step, number: int, *, folded: bool) -> None:
-    """The idea, the words that are new in it, and what to do.
+    """The idea, and the words that are new in it.
 
     Args:
         folded: whether all but the beginning of the idea is folded, as the picture is what a phone shows.
@@ -117,6 +124,9 @@ def _told(step: Step, number: int, *, folded: bool) -> None:
             for term in step.terms:
                 source = f" *{term.source}*" if term.source else ""
                 st.markdown(f"**{term.name}**: {term.means}.{source}")
+
+
+def _to_do(step: Step) -> None:
     if step.do:
         heading(words.TRY_IT)
         st.markdown(step.do)
@@ -167,7 +177,7 @@ def _answered(lesson: Lesson, step: Step, number: int, at: Look) -> None:
 
 
 def _way_on(lesson: Lesson, step: Step, number: int) -> None:
-    """The buttons of a step, and what is for whoever teaches it."""
+    """The buttons of a step."""
     with st.container(horizontal=True, gap="small", key="on"):
         if number < len(lesson.steps):
             _button(words.NEXT, "next", lesson, number + 1, type="primary" if _is_done(step, number) else "secondary")
@@ -178,7 +188,6 @@ def _way_on(lesson: Lesson, step: Step, number: int) -> None:
         if st.button(there, key="laboratory", type="tertiary", icon=":material/science:", wrap=False):
             pages.go_to(step.page)
         handout.slide_button(step, state.now().linked())
-    teaching.notes(step)
 
 
 def _closing(lesson: Lesson) -> None:

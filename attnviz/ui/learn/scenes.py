@@ -30,7 +30,7 @@ PEEKING = flag("peeking", False)
 learned = cache.kept(study.learn)
 """How a model learned with a mask or without one, kept."""
 
-HALF, SIDE, ALONE, LARGE = 240, 300, 400, 460
+HALF, SIDE, ALONE, LARGE = 240, 286, 400, 460
 """Pixels of a map: of two beside each other, of one, as a chapter is one screen, of one alone, and on a projector."""
 SMALL_MAPS = 340
 """Pixels of the small maps, two in a row."""
@@ -47,13 +47,25 @@ def prepare(names: tuple[str, ...]) -> None:
             learned(Subsequent()), learned(None)
 
 
+def fill(names: tuple[str, ...]) -> bool:
+    """Whether the pictures of a step leave no room at their right."""
+    return any(some <= {*names} for some in FILLING)
+
+
 def draw(names: tuple[str, ...], at: Look) -> None:
     """All that a step shows: beside each other where there is room, else below."""
     for wide, row in groupby(names, WIDE.__contains__):
         with st.container(horizontal=not wide, gap="small" if wide else "medium"):
-            for name in row:
-                with st.container(width="stretch" if wide else "content", key=f"scene {name}"):
-                    _map(at, names) if name == "map" else SCENES[name](at)
+            for place, column in enumerate(_columns(list(row))):
+                with st.container(width="stretch" if wide else "content", key=f"scenes {wide} {place}"):
+                    for name in column:
+                        _map(at, names) if name == "map" else SCENES[name](at)
+
+
+def _columns(row: list[str]) -> list[list[str]]:
+    """What stands under each other: what the model predicts under what comes first."""
+    under = [name for name in row[1:] if name == "prediction" and len(row) > 2]
+    return [[name, *under * (place == 0)] for place, name in enumerate(one for one in row if one not in under)]
 
 
 def _map(at: Look, names: tuple[str, ...]) -> None:
@@ -167,6 +179,9 @@ def _answers(at: Look) -> None:
             with st.container(width="content"):
                 pictures.picture(figures.mask(mask, tokens, predicted=answers, **drawn), key)
 
+
+FILLING = ({"heads"}, {"map", "prediction"}, {"peeking"}, {"bugs"})
+"""Scenes that leave no room beside them."""
 
 WIDE = ("training step", "query", "row", "future", "scores", "d_k", "positions", "peeking", "bugs")
 """Scenes that nothing stands beside."""
