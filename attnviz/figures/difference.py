@@ -182,11 +182,22 @@ def _edits(side: Side) -> str:
     return said if len(said) <= LONGEST_EDITS else "changed"
 
 
+def _text(side: Side) -> str:
+    return side.record.sentences[side.sentence].text
+
+
+def _from_difference(*texts: str) -> tuple[str, ...]:
+    """Two texts from the first word in which they differ: there is no room for all, and both may begin alike."""
+    words = [text.split() for text in texts]
+    same = next((i for i, (a, b) in enumerate(zip(*words, strict=False)) if a != b), min(map(len, words)) - 1)
+    return texts if same < 1 else tuple(f"… {' '.join(each[same:])}" for each in words)
+
+
 APART = (
     lambda side: side.record.source.partition(AFTER)[0],
     _step,
     lambda side: f"{side.head} of {side.site}" if isinstance(side.head, str) else side.site.head(side.head),
-    lambda side: side.record.sentences[side.sentence].text,
+    _text,
     _edits,
 )
 """What A and B are called, by the first in which they differ: model, step of training, head, text, edits."""
@@ -196,6 +207,8 @@ def names_of(found: Beside) -> tuple[str, str, str]:
     """What stands over each map: "A: trained", "B: untrained"."""
     each = ((say(found.a), say(found.b)) for say in APART)
     apart = next((pair for pair in each if pair[0] != pair[1]), None)
+    if apart == (_text(found.a), _text(found.b)):
+        apart = _from_difference(*apart)
     named = (f"{name}: {in_title(one)}" for name, one in zip(NAMES[:2], apart, strict=True)) if apart else NAMES[:2]
     return (*named, NAMES[2])
 
@@ -439,7 +452,7 @@ class _Plan:
         limit, colors, wide = maps[2].limit, self.colors, {"width": self.size.width, "colors": self.colors}
         top = self.size.height + 14
         ends = ((0, f"{MORE[0]} {limit:.2g}"), (0.5, "0"), (1, f"{limit:.2g} {MORE[1]}"))
-        caption = f"difference; {self.differing.ending}" if self.differing.ending else "difference, from −1 to 1"
+        caption = self.differing.ending or "difference, from −1 to 1"
         signed = Ramp(caption, pixels.ramp_uri(panels.ground(True, colors)), ends)
         drawn = self.legend_of_weights(maps[1].x, maps[2].x)
         if not panels.limit_of(maps[2].values):

@@ -235,7 +235,7 @@ def vectors_apart(a: Side, b: Side) -> float | None:
     if a.record.vectors is None or b.record.vectors is None:
         return None
     one, other = a.record.vectors[a.sentence].double(), b.record.vectors[b.sentence].double()
-    return None if one.shape != other.shape else float(1 - torch.cosine_similarity(one, other, dim=0))
+    return None if one.shape != other.shape else max(0.0, float(1 - torch.cosine_similarity(one, other, dim=0)))
 
 
 def places(alignment: Alignment) -> Places:

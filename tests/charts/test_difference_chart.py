@@ -20,7 +20,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Prefix, Subsequent
 from attnviz.figures.alike import APART, MOST_RECTANGLES, SIDE
-from attnviz.figures.difference import LEAST, NARROWEST, drawing_of, lines_of
+from attnviz.figures.difference import LEAST, NARROWEST, drawing_of, lines_of, names_of
 from attnviz.metrics import BLOCKED, EMPTY, NAN, WEIGHT
 from attnviz.metrics.alike import divergences, map2d
 from attnviz.metrics.beside import BLANK, Side, beside, places, tiled_states, tiles
@@ -321,6 +321,21 @@ def test_on_a_phone_a_and_b_stand_small_above_their_difference():
     assert [item["text"] for item in high.frame.rows].count("sat") == 3
     assert [item["text"] for item in high.frame.columns].count("sat") == 3
     assert all(item["y"] <= panels[2].y + panels[2].height + 60 for item in texts)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "names"),
+    [
+        ("the cat sat", "the dog sat", ("A: … cat sat", "B: … dog sat")),
+        ("it was tired", "she was tired", ("A: it was tired", "B: she was tired")),
+        ("the cat", "the cat sat", ("A: … cat", "B: … cat sat")),
+    ],
+)
+def test_texts_that_begin_alike_are_told_apart(one, other, names):
+    """Their names begin where they differ, so that it is not what is cut."""
+    found = beside(*(Side(record_of(text.split()), SITE, 0) for text in (one, other)))
+
+    assert names_of(found)[:2] == names
 
 
 def test_two_heads_of_a_layer_are_told_apart_on_a_phone():

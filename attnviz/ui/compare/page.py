@@ -69,8 +69,9 @@ def _compared(bar: Bar, a: Side, b: Side, maps: DeltaGenerator) -> None:
         quiet(words.SAME_WORDS)
     if not still:
         _numbers(figure)
-        heading(words.PREDICTIONS)
-        said.both(a, b, found, cell)
+        if said.is_any(a, b):
+            heading(words.PREDICTIONS)
+            said.both(a, b, found, cell)
 
 
 def _numbers(figure: figures.Figure) -> None:

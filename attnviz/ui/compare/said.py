@@ -11,13 +11,19 @@ ALONE = tuple(effect for effect in says.KEYS if effect not in (says.OUTPUT, says
 """The figures that show what one run says."""
 
 
+def is_any(*sides: Side) -> bool:
+    """Whether one of some sides predicts anything, or gives a vector."""
+    outputs = ((side.record.labels, side.record.prediction, side.record.vectors) for side in sides)
+    return any(one is not None for each in outputs for one in each)
+
+
 def both(a: Side, b: Side, found: Beside | None, cell: tuple[int, int] | None) -> None:
     """Two columns: a line and a figure for each side; of models that give vectors, how far they are apart.
 
     Two heads of one run share what it says.
     """
     if a.record.vectors is not None and b.record.vectors is not None:
-        _vectors(a, b)
+        quiet(words.ONE_VECTOR) if a.record is b.record else _vectors(a, b)
         return
     positions, sides = _positions(a, b, found, cell), [("A", a), ("B", b)]
     if a.record is b.record:

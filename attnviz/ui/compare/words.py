@@ -43,6 +43,7 @@ NO_WEIGHT_MOVES = "{why} No weight of any layer moves. The predictions:"
 MOVED_AT, COMPARE_HEAD = "{why} The first weights that move are those of {site}.", "Compare {head}"
 
 PREDICTIONS, HOW_PROBABLE, FIGURE_OF = "Predictions", "How probable each prediction is", "{figure} of {side}"
+ONE_VECTOR = "Both heads are of the same run, so the sentence has one vector."
 ONE_RUN, A_AND_B = "Both heads are of the same run, so there is one prediction.", "A and B"
 OTHER_LENGTHS = "Sentence embeddings of different lengths cannot be compared."
 
