@@ -34,12 +34,13 @@ def test_from_agreement_to_ten_examples_in_three_clicks(monkeypatch):
     gone = []
     monkeypatch.setattr(pages, "go_to", gone.append)
     app = opened(atlas_page, model="story", site="d0", show="0")
-    app.button(key="find 0").click().run()
-
     does = 'looks back at the subject where a verb comes next, or at the "that" of its clause'
-    assert f"Which head {does}?" in [one.label for one in app.button]
+    next(one for one in app.button if one.label == f"Which head {does}?").click().run()
+
     assert f"Head 1 of decoder layer 1 {does}." in html(app).replace("&quot;", '"')
-    assert [one.icon for one in app.button if (one.key or "").startswith("find")] == [CHECKED, ASKED, ASKED, ASKED]
+    icons = {one.label: one.icon for one in app.button if (one.key or "").startswith("find")}
+    assert icons.pop(f"Which head {does}?") == CHECKED
+    assert [*icons.values()] == [ASKED] * 3
     assert len(examples(app)) == 10
     examples(app)[2].click().run()
     assert gone == ["Heads"]
@@ -97,7 +98,7 @@ def test_texts_bear_out_what_the_head_is_said_to_do():
     likely = re.findall(r"<i>weight \d\.\d\d; predicts (.*?)</i>", said)
 
     assert sum(bool(re.search(r"\b(he|she|it) \d|^(henry|maria) ", words)) for words in likely) == 10
-    assert "&lt;eos&gt; is the end of a text." in said
+    assert "&lt;eos&gt;: end of a text." in said
     assert "The model reads and predicts without capitals: " in said
 
 

@@ -35,6 +35,6 @@ WHATEVER = "These are its largest weights, whether or not it does here what it i
 SHADED = "The underlined word attends to the shaded ones: the stronger, the more."
 SHADED_CROSS = "The word before the arrow attends to the shaded ones: the stronger, the more."
 PREDICTS, MORE_TEXTS = "; predicts {words}", "{count} more texts"
-MARKS = {"<sos>": "<sos> is the start of a text.", "<eos>": "<eos> is the end of a text."}
+MARKS = {"<sos>": "<sos>: start of a text.", "<eos>": "<eos>: end of a text."}
 NO_CAPITALS = "The model reads and predicts without capitals: {word} is {typed}."
 COMPLETE = "Of every two words there is one place. Below {weight:.2f} some may be missing."
