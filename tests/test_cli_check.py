@@ -134,7 +134,7 @@ def test_what_is_meant_is_said_by_name_or_as_a_mask(run):
         (["mask.npy", "--shape", "2,3"], "", "give four whole numbers: B,H,Q,K"),
         (["mask.npy", "--shape", "0,1,4,4"], "", "four whole numbers above 0"),
         (["-"], "", "is empty"),
-        (["-"], "words", "is no number, true or false"),
+        (["-"], "words", "is no number; write numbers, or true and false"),
         ([], "", "the following arguments are required: FILE"),
     ],
 )

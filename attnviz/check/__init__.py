@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.check.findings import AXES, CHECKS, MOST, SEVERITIES, Finding, Laid, Report
+from attnviz.check.findings import AXES, CHECKS, MOST, NOT_SURE, SEVERITIES, Finding, Laid, Report
 from attnviz.check.intent import MEANT, Intent
 from attnviz.check.kinds import CONVENTIONS, KINDS, floats_if_many, kind_of
 from attnviz.check.masks import check_mask

@@ -17,7 +17,7 @@ SEVERITIES = ("note", "warning", "error")
 MOST = 1000
 """Cells kept of a finding, at most."""
 
-NOT_SURE = "Not sure: the mask alone does not tell what it is meant to be"
+NOT_SURE = "Not sure: the mask alone does not tell what it is meant to be."
 
 AXES = ("batch", "head", "query", "key")
 
@@ -126,13 +126,11 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """What was found, in a sentence: how many findings there are, or that nothing wrong or certain was found."""
-        counts = [(sum(one.severity == each for one in self.findings), each) for each in reversed(SEVERITIES)]
-        total = ", ".join(counted(number, severity) for number, severity in counts if number)
-        if self.worst in ("error", "warning"):
-            return total
-        says = NOT_SURE if "ambiguous" in self.rules() else "Nothing wrong was found"
-        return f"{says}{total and f' ({total})'}."
+        """What was found: how many errors and warnings there are, or that nothing wrong or certain was found."""
+        counts = {each: sum(one.severity == each for one in self.findings) for each in ("error", "warning")}
+        if any(counts.values()):
+            return ", ".join(counted(number, severity) for severity, number in counts.items() if number)
+        return NOT_SURE if "ambiguous" in self.rules() else "Nothing wrong was found."
 
     def rules(self, *severities: str) -> set[str]:
         """The rules that were found, of these severities or of all."""

@@ -31,6 +31,13 @@ LEAVE_ONE = (
 )
 """What becomes of rows without a key, and what to do."""
 
+TOP_LEFT = (
+    "Its first query stands at the first key, as is_causal of PyTorch has it; with a cache, the last query has to "
+    "stand at the last key."
+)
+BOTTOM_RIGHT = "Its last query stands at the last key, as with a cache."
+"""Where the diagonal of a mask of fewer queries than keys is."""
+
 READINGS = tuple(mistake for mistake in MISTAKEN if mistake != "inverted")
 """What can be wrong with a mask in either of two conventions: of these it is inverted in one."""
 
@@ -72,6 +79,9 @@ def _future(judged: Judged, causal: bool | None) -> tuple[bool, tuple[str, ...]]
     if found := judged.judgement.found:
         what = "It is exactly" if judged.judgement.is_exact else "It is taken for"
         known = f"{what} {words.named(judged.judgement)}{words.source(judged.judgement)}."
+        *_, queries, keys = judged.may_attend.shape
+        if judged.hides_future and queries != keys:
+            known += f" {BOTTOM_RIGHT if found[0].reading.seen.first else TOP_LEFT}"
         return judged.hides_future if causal is None else causal, () if found[0].mistake else (known,)
     if causal is None and looks_causal(judged.may_attend):
         return True, ("It is taken to be causal.",)

@@ -6,7 +6,7 @@ import math
 import re
 import zipfile
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -194,24 +194,25 @@ def _safetensors(name: str, content: bytes) -> dict[str, Tensor]:
 # Text
 
 
-def read_text(text: str, name: str = "the text") -> Given:
+def read_text(text: str, name: str = "") -> Given:
     """Numbers that were pasted: CSV or blanks between them, nested lists of JSON or Python, a printed tensor.
 
     Raises:
         InputError: one sentence that says why it cannot be read.
     """
+    called, name = (quoted(name), name) if name else ("The text", "the text")
     if len(text) > MOST_TEXT:
-        raise InputError(f"{quoted(name)} has {len(text):,} characters; at most {MOST_TEXT:,} are read.")
+        raise InputError(f"{called} has {len(text):,} characters; at most {MOST_TEXT:,} are read.")
     text = text.removeprefix("\ufeff").strip()
     if not text:
-        raise InputError(f"{quoted(name)} is empty.")
-    if text.startswith("{") and (given := _object(name, text)):
-        return given
-    rows = _nested(name, text) if "[" in text or "{" in text else _lines(name, text)
-    return Given(name, {"": _array(name, rows)}, _rounding(text))
+        raise InputError(f"{called} is empty.")
+    if text.startswith("{") and (given := _object(called, text)):
+        return replace(given, name=name)
+    rows = _nested(called, text) if "[" in text or "{" in text else _lines(called, text)
+    return Given(name, {"": _array(called, rows)}, _rounding(text))
 
 
-def _object(name: str, text: str) -> Given | None:
+def _object(called: str, text: str) -> Given | None:
     """Arrays and tokens by their names, from an object of JSON; None if it holds something else."""
     try:
         values = json.loads(text)
@@ -219,20 +220,20 @@ def _object(name: str, text: str) -> Given | None:
         return None
     lists = {one: value for one, value in values.items() if isinstance(value, list) and value}
     texts = {one: value for one, value in lists.items() if all(isinstance(word, str) for word in value)}
-    arrays = {one: _array(name, value) for one, value in lists.items() if one not in texts}
+    arrays = {one: _array(called, value) for one, value in lists.items() if one not in texts}
     named = {one: np.array(value) for one, value in texts.items()}
-    return Given(name, arrays, _rounding(text), named) if arrays else None
+    return Given("", arrays, _rounding(text), named) if arrays else None
 
 
 _PRINTED = re.compile(r"^(?:tensor|array)\((.*?)(?:,\s*(?:dtype|device|grad_fn|requires_grad)=.*)?\)$", re.DOTALL)
 _WORDS = {"true": "true", "false": "false", "nan": "NaN", "inf": "Infinity", "infinity": "Infinity"}
 
 
-def _nested(name: str, text: str) -> Any:
+def _nested(called: str, text: str) -> Any:
     """Lists in lists, from JSON or what Python, NumPy and PyTorch print."""
     if "..." in text:
         raise InputError(
-            f"{quoted(name)} leaves numbers out (...); print all of them: torch.set_printoptions(threshold=10**6)."
+            f"{called} leaves numbers out (...); print all of them: torch.set_printoptions(threshold=10**6)."
         )
     if printed := _PRINTED.match(text):
         text = printed[1]
@@ -243,23 +244,19 @@ def _nested(name: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise InputError(
-            f"{quoted(name)} cannot be read as nested lists of numbers, such as [[0.5, 0.5], [0, 1]]."
-        ) from None
+        raise InputError(f"{called} cannot be read as nested lists of numbers, such as [[0.5, 0.5], [0, 1]].") from None
 
 
-def _lines(name: str, text: str) -> list[list[Any]]:
+def _lines(called: str, text: str) -> list[list[Any]]:
     """One row a line; commas, semicolons, tabs or blanks between; a point before decimals."""
     lines = [line.strip().strip(",;") for line in text.splitlines() if line.strip()]
     if any(re.search(r"\d,\d", line) and re.search("[;\t]", line) for line in lines):
-        raise InputError(
-            f"{quoted(name)} has commas inside numbers, or two signs between them; write a point for a comma."
-        )
+        raise InputError(f"{called} has commas inside numbers, or two signs between them; write a point for a comma.")
     rows = [re.split(r"\s*[,;\t]\s*|\s+", line) for line in lines]
-    return [[_number(name, cell, number) for cell in row] for number, row in enumerate(rows, 1)]
+    return [[_number(called, cell, number) for cell in row] for number, row in enumerate(rows, 1)]
 
 
-def _number(name: str, cell: str, row: int) -> bool | float | int:
+def _number(called: str, cell: str, row: int) -> bool | float | int:
     word = cell.strip('"').lower()
     if word in ("true", "false"):
         return word == "true"
@@ -267,10 +264,11 @@ def _number(name: str, cell: str, row: int) -> bool | float | int:
         return int(word) if re.fullmatch(r"[+-]?\d{1,15}", word) else float(word)
     except ValueError:
         what = quoted(cell) if cell else "nothing"
-        raise InputError(f"{quoted(name)} holds {what} in row {row}, which is no number, true or false.") from None
+        says = f"{called} holds {what} in row {row}, which is no number; write numbers, or true and false."
+        raise InputError(says) from None
 
 
-def _array(name: str, rows: Any) -> np.ndarray:
+def _array(called: str, rows: Any) -> np.ndarray:
     """Nested lists as an array of booleans, whole numbers or floats."""
     shape, level = [], rows
     while isinstance(level, list):
@@ -281,23 +279,21 @@ def _array(name: str, rows: Any) -> np.ndarray:
         lengths = {len(row) if isinstance(row, list) else None for row in flat}
         if lengths != {size}:
             found = " and ".join(sorted(str(length) for length in lengths if length is not None)[:2])
-            raise InputError(f"{quoted(name)} has rows of different lengths ({found} on axis {depth}); fill them up.")
+            raise InputError(f"{called} has rows of different lengths ({found} on axis {depth}); fill them up.")
         flat = [cell for row in flat for cell in row]
     kinds = {type(cell) for cell in flat}
     if not flat or not kinds <= {bool, int, float} or len(flat) > MOST_CELLS:
         bad = [cell for cell in flat if type(cell) not in (bool, int, float)]
         what = f"holds {quoted(bad[0])}, which is no number" if bad else f"holds {len(flat):,} numbers"
-        raise InputError(f"{quoted(name)} {what}; 1 to {MOST_CELLS:,} numbers are read.")
+        raise InputError(f"{called} {what}; 1 to {MOST_CELLS:,} numbers are read.")
     if bool in kinds and len(kinds) > 1:
-        raise InputError(f"{quoted(name)} holds both booleans and numbers; write true and false, or 1 and 0.")
+        raise InputError(f"{called} holds both booleans and numbers; write true and false, or 1 and 0.")
     try:
         return np.array(flat, dtype=bool if kinds == {bool} else np.int64 if kinds == {int} else np.float64).reshape(
             shape
         )
     except OverflowError:
-        raise InputError(
-            f"{quoted(name)} holds a whole number too large to be one of a mask, weights or scores."
-        ) from None
+        raise InputError(f"{called} holds a whole number too large to be one of a mask, weights or scores.") from None
 
 
 def _rounding(text: str) -> float:

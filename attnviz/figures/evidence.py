@@ -46,7 +46,7 @@ def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> Gr
         for axis, size in zip(AXES[:2], report.shape, strict=False)
         if axis in named and size > 1
     ]
-    return _grid(array, report, where, marked, f"Evidence of {finding.rule}", some)
+    return _grid(array, report, where, marked, f"Evidence of {finding.rule.replace('-', ' ')}", some)
 
 
 def as_checked(array: np.ndarray | Tensor, report: Report) -> Grid:

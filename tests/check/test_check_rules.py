@@ -11,7 +11,7 @@ import torch
 from arrays import B, H, N, additive, causal, padded, scores, weights
 
 from attnviz import api
-from attnviz.check import CHECKS, SEVERITIES, check
+from attnviz.check import CHECKS, NOT_SURE, SEVERITIES, check
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Padding, Subsequent
 from attnviz.figures.evidence import as_checked, evidence
@@ -242,8 +242,17 @@ def test_nothing_wrong_is_not_said_of_what_cannot_be_told(mask):
     report = check(np.array(mask))
 
     assert report.ok
-    assert report.verdict.startswith("Not sure: the mask alone does not tell what it is meant to be")
-    assert check(causal()).verdict == "Nothing wrong was found (1 note)."
+    assert report.verdict == NOT_SURE
+    assert check(causal()).verdict == "Nothing wrong was found."
+
+
+def test_of_a_causal_mask_that_is_not_square_it_is_said_where_its_diagonal_begins():
+    """With a cache the ends have to meet; PyTorch's is_causal begins at the first key."""
+    cached, begun = (check(torch.ones(3, 5).tril(by).bool(), convention="may-attend") for by in (2, 0))
+
+    assert cached.reasons[-1].endswith("Its last query stands at the last key, as with a cache.")
+    assert "Its first query stands at the first key" in begun.reasons[-1]
+    assert "stands at" not in " ".join(check(causal()).reasons)
 
 
 def test_rows_without_a_key_that_were_said_to_be_meant_or_leave_numbers_are_a_note():

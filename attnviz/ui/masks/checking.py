@@ -11,17 +11,17 @@ import streamlit as st
 from torch import Tensor
 
 from attnviz import figures
-from attnviz.check import CONVENTIONS, KINDS, MEANT, MOST_CELLS, Finding, Report, check, reading
+from attnviz.check import CONVENTIONS, KINDS, MEANT, MOST_CELLS, NOT_SURE, Finding, Report, check, reading
 from attnviz.core.amounts import counted
 from attnviz.core.errors import AttnvizError
 from attnviz.figures.evidence import as_checked, evidence
 from attnviz.figures.states import Grid
 from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import Lab
-from attnviz.ui.shared import cache, pictures, state
+from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import clean, in_words, label, large, note, quiet
+from attnviz.ui.shared.text import clean, in_words, label, note, quiet
 
 WEIGHTS, MASK, FILE, PASTED = CHECKED = (words.OF_HEAD, words.OF_PAGE, words.OF_FILE, words.PASTED)
 """What can be checked."""
@@ -43,14 +43,26 @@ TYPED = kept("pasted", EXAMPLE)
 Array = np.ndarray | Tensor
 
 
+READ = {"broadcast", "convention"}
+"""Rules whose notes say how an array was read."""
+
+
 def tab(lab: Lab) -> None:
     what = control(st.pills, words.CHECK, WHAT, CHECKED, lead="")
+    left = right = st.container()
+    if what in (FILE, PASTED):
+        with left, st.container(horizontal=True, gap="large"):
+            left = st.container(width="stretch" if look.room() else {FILE: 460, PASTED: 340}[what], key="given")
+            right = st.container(key="found")
     try:
-        found = _given(lab, what)
+        with left:
+            found = _given(lab, what)
         if found is not None:
-            _check(lab, what, *found)
+            with right:
+                _check(lab, what, *found)
     except AttnvizError as error:
-        note(str(error))
+        with right:
+            note(str(error))
 
 
 def _given(lab: Lab, what: str) -> tuple[str, Array, float] | None:
@@ -67,9 +79,9 @@ def _given(lab: Lab, what: str) -> tuple[str, Array, float] | None:
         file = st.file_uploader(words.UPLOAD, [end[1:] for end in reading.ENDINGS], key="file")
         return None if file is None else _chosen(reading.read_file(clean(file.name), file.getvalue()))
     with st.container(gap=None, key="numbers box"):
-        typed = control(st.text_area, words.TYPE_NUMBERS, TYPED, height=140)
+        typed = control(st.text_area, words.TYPE_NUMBERS, TYPED, height=140 if look.room() else 240)
         st.button(words.CHECK_NUMBERS, key="check numbers", type="primary")  # a click ends the typing, which applies it
-    return _chosen(reading.read_text(clean(typed), words.WAS_PASTED))
+    return _chosen(reading.read_text(clean(typed)))
 
 
 def _chosen(given: reading.Given) -> tuple[str, Array, float]:
@@ -85,50 +97,52 @@ def _chosen(given: reading.Given) -> tuple[str, Array, float]:
 
 
 def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> None:
-    """What was found, with its picture; beside it what the array is read as, and what can be said instead."""
+    """The verdict; under it the picture, and beside that the rest: how it was read, and what can be said instead."""
     said = _said(lab, name, what)
     report = check(array, rounding=rounding, **said)
-    in_words(report.verdict.removesuffix(".") + ".")
+    grids = [None if one.severity == "note" else evidence(array, report, one) for one in report.findings]
+    drawn = next((i for i, grid in enumerate(grids) if grid is not None), None)
+    rest = [i for i, one in enumerate(report.findings) if one.severity != "note" or one.rule not in READ]
+    if report.worst in ("error", "warning"):
+        _finding(lab, report.findings[rest.pop(0)], "verdict")
+    else:
+        in_words(" ".join([report.verdict, *report.reasons[-1:]]))
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
-            seen = _picture(lab, what, array, report)
+            _picture(lab, what, array, report, None if drawn is None else grids[drawn])
         with st.container(key="beside check"):
-            is_right = report.worst in (None, "note")
-            if is_right:  # what it is comes first where nothing is wrong with it
-                large(" ".join(report.reasons))
-            for number, found in enumerate(report.findings):
-                _finding(lab, array, report, found, number, folds=found is not seen)
-            quiet(" ".join([*(() if is_right else report.reasons), _read_as(report)]))
-            with pictures.folded(words.SAY_OTHERWISE, "overrides", opened=_is_said()) as is_open:
+            for i in rest:
+                _finding(lab, report.findings[i], f"{i}", None if i == drawn else grids[i])
+            quiet(_read_as(report))
+            is_unsure = _is_said() or report.verdict == NOT_SURE
+            with pictures.folded(words.SAY_OTHERWISE, "overrides", opened=is_unsure) as is_open:
                 if is_open:
                     _ways_to_read(lab, what)
             _take_away(what, name, array, report, said)
 
 
-def _picture(lab: Lab, what: str, array: Array, report: Report) -> Finding | None:
-    """The cells of the first finding that has some, and that finding; else what was checked."""
-    for found in report.findings:
-        if (grid := _evidence(array, report, found)) is not None:
-            pictures.show(figures.states(grid, **lab.styled), key="evidence")
-            return found
-    if what == WEIGHTS:
+def _picture(lab: Lab, what: str, array: Array, report: Report, grid: Grid | None) -> None:
+    """The cells of a finding; else what was checked."""
+    if grid is not None:
+        pictures.show(figures.states(grid, **lab.styled), key="evidence")
+    elif what == WEIGHTS:
         pictures.picture(cache.drawn(figures.head, lab.record, lab.site, lab.number, **lab.drawn), "checked")
     elif what == MASK:
         pictures.picture(figures.mask(lab.mask, *lab.tokens, **lab.drawn), "checked")
     else:
         pictures.show(figures.states(as_checked(array, report), **lab.styled), key="evidence")
-    return None
 
 
 def _read_as(report: Report) -> str:
-    """The shape of an array, and what it was read as where neither the reasons nor a finding say it."""
-    kind, name = report.kind.capitalize(), report.convention
+    """What an array was read as, and why, where the verdict does not say it."""
     sentences, heads, queries, keys = report.shape
     many, of = counted(sentences, "sentence"), counted(heads, "head")
-    shape = words.SHAPE.format(sentences=many, heads=of, queries=queries, keys=keys)
-    if name and not any(f"'{name}'" in found.says for found in report.findings):
-        return words.READ_IN.format(kind=kind, convention=name, meaning=CONVENTIONS[name], shape=shape)
-    return shape if report.reasons else words.READ_AS.format(kind=kind, shape=shape)
+    read = [*(report.reasons if report.worst in ("error", "warning") else report.reasons[:-1])]
+    notes = [one for one in report.findings if one.severity == "note" and one.rule in READ]
+    read += [said for one in notes for said in (one.says, one.fix) if said]
+    if (name := report.convention) and not any(f"'{name}'" in one.says for one in report.findings):
+        read.append(words.READ_IN.format(convention=name, meaning=CONVENTIONS[name]))
+    return " ".join([*read, words.SHAPE.format(sentences=many, heads=of, queries=queries, keys=keys)])
 
 
 def _is_said() -> bool:
@@ -171,28 +185,27 @@ def _meant(name: str) -> str:
     return words.MEANT_IS.format(mask=name, meaning=MEANT[name]) if name in MEANT else name
 
 
-def _evidence(array: Array, report: Report, found: Finding) -> Grid | None:
-    """The cells of a finding, if it is more than a note."""
-    return evidence(array, report, found) if found.severity != "note" else None
-
-
-def _finding(lab: Lab, array: Array, report: Report, found: Finding, number: int, *, folds: bool) -> None:
-    """One finding: its rule, what it says, where, and the fix; `folds` whether its cells stand under it, folded.
+def _finding(lab: Lab, found: Finding, place: str, grid: Grid | None = None) -> None:
+    """One finding: what it says, the fix, its rule and where; folded under it its cells, if they stand nowhere else.
 
     A note finds nothing that is wrong: what it advises is no fix.
     """
-    kind = {"error": "error", "warning": "notice"}.get(found.severity, "remark")
-    with st.container(gap="xsmall", key=f"finding {number}"):
-        note(words.FINDING.format(severity=found.severity, rule=found.rule, says=found.says), kind)
-        if found.fix:
-            quiet(found.fix if found.severity == "note" else words.FIX.format(fix=found.fix))
-        if found.cells and found.severity != "note":
-            quiet(words.WHERE.format(places=found.places()))
-        if folds and (grid := _evidence(array, report, found)) is not None:
-            with pictures.folded(words.EVIDENCE, key=f"cells {number}") as is_open:
+    kind = {"error": "error", "warning": "notice"}.get(found.severity)
+    with st.container(gap="xsmall", key=f"finding {place}"):
+        if kind is None:
+            note(found.says, "remark")
+            quiet(*filter(None, [found.fix]))
+            return
+        note(words.FINDING.format(severity=found.severity.capitalize(), says=found.says), kind)
+        quiet(
+            words.FIX.format(fix=found.fix),
+            (words.WHERE if found.cells else words.RULE_IS).format(rule=found.rule, places=found.places()),
+        )
+        if grid is not None:
+            with pictures.folded(words.EVIDENCE, key=f"cells {place}") as is_open:
                 if is_open:
                     figure = figures.states(grid, **lab.styled)
-                    pictures.show(figure, key=f"evidence {number}", menu=st.container())
+                    pictures.show(figure, key=f"evidence {place}", menu=st.container())
 
 
 def _take_away(what: str, name: str, array: Array, report: Report, said: dict[str, object]) -> None:

@@ -7,7 +7,7 @@ ASKS = (
     "Libraries write one and the same mask in different ways, some in opposite ones. Choose yours and copy its code.",
     "Padding can leave a row nothing to look at. In some code one such row turns every number after it into NaN.",
     "Does an output depend on a word that its mask hides? Each word is changed in turn, and the model runs again.",
-    "Is a mask what it should be, or are attention weights? Check this page's, a file, or numbers that you paste.",
+    "Is anything wrong with a mask, or with attention weights? Check this page's, a file, or numbers that you paste.",
 )
 """What each tab answers."""
 WITH_SOS, SHIFT_RIGHT = "<sos>", "Begin with <sos>, so that each row predicts the next token."
@@ -173,16 +173,17 @@ TOO_MANY_CELLS = (
     "The map has {queries:,} × {keys:,} cells; at most {most:,} cells are checked at once. Shorten the text, or check "
     "a part of it from Python."
 )
-UPLOAD, TYPE_NUMBERS = "A mask, weights or scores", "Numbers: rows, nested lists, or a printed tensor"
+UPLOAD, TYPE_NUMBERS = "A mask, weights or scores", "Rows, nested lists or a printed tensor"
 CHECK_NUMBERS = "Check"
-WAS_PASTED, WHICH_ARRAY = "what was pasted", "Which array"
+WHICH_ARRAY = "Which array"
 SHAPE = "{sentences}, {heads}, {queries:,} queries × {keys:,} keys."
-READ_AS, READ_IN = "{kind}: {shape}", "{kind}, {convention}: {meaning}. {shape}"
+READ_IN = "It is read as '{convention}' ({meaning})."
 SAY_OTHERWISE, TYPE, CONVENTION = "Say what it is", "Type", "Convention of a mask"
 MEANT, MEANT_PAGE, MEANT_IS = "Meant to be", "the mask of this page", "{mask}: {meaning}"
 MEANT_MEANS = "A kind with any numbers and any padding, or this page's mask cell by cell. What differs is an error."
 FUTURE_BLOCKED = "The future must be blocked"
 FITS, FITS_MEANS = "for the scores of this page", "How it broadcasts to (B, H, Q, K) = {shape} is then explained."
-FINDING, FIX, WHERE, EVIDENCE = "{severity} · {rule}: {says}", "Fix: {fix}", "Where: {places}.", "The cells"
+FINDING, FIX, EVIDENCE = "{severity}: {says}", "Fix: {fix}", "The cells"
+RULE_IS, WHERE = "Rule: {rule}.", "Rule: {rule}. Where: {places}."
 REPORT, AS_TEXT, CHECKED_ARRAY = "The report", "Text", "What was checked"
 IN_SHELL = "The same in the shell, with an exit status for CI"
