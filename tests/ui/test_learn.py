@@ -46,6 +46,11 @@ def test_a_chapter_opens_and_its_goal_is_not_reached_yet(chapter):
         assert not read(link, settings.LINKED)[PROBLEMS]
 
 
+def test_what_a_link_to_a_lesson_has_wrong_is_said():
+    """Though the chapter opens with a state of its own."""
+    assert 'Ignored link setting "lesson"' in unescape(html(opened(learn_page, lesson="nope")))
+
+
 @pytest.mark.parametrize("chapter", range(1, 12))
 def test_reaching_the_goal_shows_the_answer_and_keeps_it_in_the_link(chapter):
     """By any of its goals, in the state that the chapter begins with."""

@@ -192,6 +192,14 @@ def test_words_that_the_model_does_not_know_are_named():
     assert "<b>qux" not in html(app)
 
 
+def test_a_word_from_right_to_left_does_not_reorder_what_is_said_of_it():
+    """In the notice and in the prediction it is between isolates, with its quotes."""
+    app = opened(model="story", text="the שלום")
+
+    assert "does not know \u2068&#x27;שלום&#x27;\u2069;" in html(app)
+    assert "after \u2068&#x27;שלום(?)&#x27;\u2069 (2)" in html(app)
+
+
 def test_a_long_list_of_unknown_words_is_cut():
     """The first few are named, and the others counted."""
     app = opened(model="translator", text="the " + " ".join(f"zz{letter}" for letter in "qwxyz"))

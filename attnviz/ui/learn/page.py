@@ -18,6 +18,7 @@ from attnviz.ui.learn.progress import CHAPTER, LEARNED, LEFT, LESSON, PICKED, PR
 from attnviz.ui.shared import edits, look, pages, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
+from attnviz.ui.shared.setting import PROBLEMS
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, heading, note, plain, quiet, title
 from attnviz.words import quoted
@@ -31,10 +32,8 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     lesson = lessons.named(state.get(LESSON))
     number = min(state.get(CHAPTER) or 1, len(lesson.steps))
     step = lesson.steps[number - 1]
-    if not is_shown(step, state.now()):  # from another page: what was there waits
-        state.put(LEFT, worth_keeping(state.now(), step))
-        state.change(opened, lesson, number)
-        st.rerun()
+    if not is_shown(step, state.now()):
+        _open(lesson, number)
     _tried(step, number)
     _above(lesson, number)
     phone, at = look.room() is not None, _looked_at(source, lines)
@@ -65,6 +64,15 @@ def _do_and_answer(lesson: Lesson, step: Step, number: int, at: Look, *, beside:
     if beside:
         _answered(lesson, step, number, at)
     teaching.notes(step)
+
+
+def _open(lesson: Lesson, number: int) -> None:
+    """Open a step from another page, whose state waits; what the link that led here has wrong is still said."""
+    state.put(LEFT, worth_keeping(state.now(), lesson.steps[number - 1]))
+    problems = state.get(PROBLEMS)
+    state.change(opened, lesson, number)
+    state.put(PROBLEMS, problems)
+    st.rerun()
 
 
 def _tried(step: Step, number: int) -> None:

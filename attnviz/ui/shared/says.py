@@ -8,7 +8,6 @@ import streamlit as st
 
 from attnviz import figures, metrics
 from attnviz.core.amounts import percent
-from attnviz.core.display import shown
 from attnviz.core.errors import ShapeError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
@@ -17,7 +16,7 @@ from attnviz.ui.shared.look import Look
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, plain, quiet
-from attnviz.words import turned
+from attnviz.words import quoted, quoted_token, turned
 
 MOST_SAME = 4
 """Words in a row that both predictions have and a phone shows all of."""
@@ -55,14 +54,14 @@ def said(record: Record, position: int, sentence: int) -> Said | None:
     fills = metrics.fills_in(record)
     if fills and not record.prediction.blanks[sentence]:
         return Said("")
-    token = f"'{shown(record.read[sentence].tokens[position].text)}' ({position})"
+    token = quoted_token(record.read[sentence].tokens[position].text, position)
     title = (words.FILLED_WORD if fills else words.NEXT_WORD).format(token=token)
     return Said("word", title, *_first(metrics.next_words(record, position, sentence=sentence, count=1)))
 
 
 def _first(found: tuple[metrics.NextWord, ...]) -> tuple[str, str]:
     """The most probable word or label in quotes, and its probability; or that there is none."""
-    return (f"'{shown(found[0].word)}'", percent(found[0].probability)) if found else (words.NOTHING, words.NO_NUMBERS)
+    return (quoted(found[0].word), percent(found[0].probability)) if found else (words.NOTHING, words.NO_NUMBERS)
 
 
 def line(at: Look, position: int | None = None) -> None:

@@ -9,6 +9,7 @@ import streamlit as st
 
 from attnviz.core.display import shown, without_surrogates
 from attnviz.ui.shared import words
+from attnviz.words import quoted
 
 STYLE = Path(__file__).with_name("style.css")
 GLOSSARY = {"terms": words.TERMS, "names": words.ALSO_CALLED, "shortcuts": words.SHORTCUTS, "touch": words.TOUCH}
@@ -147,7 +148,7 @@ def unknown_words(unknown: dict[str, tuple[str, ...]], read_as: str = "<unk>", w
     if not unknown:
         return
     named = [
-        words.DID_YOU_MEAN.format(word=shown(word), near=near[0]) if near else f"'{shown(word)}'"
+        words.DID_YOU_MEAN.format(word=quoted(word), near=near[0]) if near else quoted(word)
         for word, near in unknown.items()
     ]
     if len(named) > MOST_UNKNOWN:
