@@ -52,11 +52,12 @@ def leaks(laid: Laid, may_attend: Tensor, *, stated: bool) -> Iterator[Finding]:
     if not open_ahead.any():
         return
     queries, keys = may_attend.shape[2:]
-    nearest = open_ahead & ~torch.ones(queries, keys, dtype=torch.bool).tril(max(0, keys - queries) + 1)
-    whom = "the key after it" if not nearest.any() else "keys after it"
+    beyond_next = open_ahead & ~torch.ones(queries, keys, dtype=torch.bool).tril(max(0, keys - queries) + 1)
     _, _, query, key = open_ahead.nonzero()[0].tolist()
-    rows = counted(int(open_ahead.any(-1).sum()), "row")
-    says = f"Open to {whom} in {rows}: position {query} saw position {key}. Of all, {in_numbers(may_attend)}."
+    count = int(open_ahead.any(-1).sum())
+    see, it = ("sees", "it") if count == 1 else ("see", "them")
+    rows, after = counted(count, "row"), "keys" if beyond_next.any() else "the key"
+    says = f"{rows} {see} {after} after {it}: position {query} saw position {key}. In all, {in_numbers(may_attend)}."
     fix = "Block them: tril(diagonal=0) is open, triu(diagonal=1) blocked."
     if not stated:
         fix += " If they are meant, say that it is not causal."

@@ -23,7 +23,7 @@ PAINT = kept("paint", False)
 OTHER, QUERIES = kept("other lengths", False), kept("number of queries", None)
 ALIGNMENT = kept("alignment of the grid", ALIGNMENTS[0])
 
-SIDE = 308
+SIDE = 304
 """Pixels of a map, so that both stand side by side, right of the rules, on a screen of 1440 pixels."""
 
 

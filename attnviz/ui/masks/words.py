@@ -3,11 +3,11 @@
 TABS = ("Compose", "Conventions", "Empty rows", "Leak test", "Check")
 """Links name them, too."""
 ASKS = (
-    "A mask decides which words each row may look at. Choose one, and see what becomes of the weights.",
+    "Choose which words each row may look at, and see what becomes of the weights.",
     "Libraries write one and the same mask in different ways, some in opposite ones. Choose yours and copy its code.",
     "Padding can leave a row nothing to look at. In some code one such row turns every number after it into NaN.",
     "Does an output depend on a word that its mask hides? Each word is changed in turn, and the model runs again.",
-    "Is anything wrong with a mask, or with attention weights? Check this page's, a file, or numbers that you paste.",
+    "Is anything wrong with a mask or with weights? Check this page's, a file, or numbers that you paste.",
 )
 """What each tab answers."""
 WITH_SOS, SHIFT_RIGHT = "<sos>", "Begin with <sos>, so that each row predicts the next token."
