@@ -71,7 +71,7 @@ def test_the_first_screen_shows_what_a_head_of_the_translator_does():
     assert app.text_area(key="text").value == FIRST
     assert f"Head {HEAD} of {SITE}" in html(app)
     assert SITE.kind == "cross"
-    assert f"This head {FINDING.does.rstrip('. ')}." in html(app)
+    assert f"This head {FINDING.does.rstrip('. ')}, in {percent(FINDING.rates[0])} of cases." in html(app)
     assert "Evidence" in [fold.label for fold in app.expander]
     assert cache.record(cache.source("translator"), (FIRST,)).prediction.written[0] in said(app).replace("&#x27;", "'")
     assert len(app.get("vega_lite_chart")) == 3

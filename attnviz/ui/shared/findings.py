@@ -4,6 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from attnviz.charts.theme import CAUTIONS
+from attnviz.core.amounts import percent
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.metrics.roles import roles
@@ -58,7 +59,8 @@ def of_head(at: Look, *, role: bool = True) -> None:
         return
     if found := source.card.behavior(site, head):
         text = words.THIS_HEAD if source.step is None else words.ONCE_TRAINED
-        large(text.format(does=found.does.rstrip(". ")))
+        often = words.OFTEN.format(rate=percent(found.rates[found.heads.index(head)])) if found.rates else ""
+        large(text.format(does=found.does.rstrip(". "), often=often))
         evidence(found)
         return
     quiet(words.OTHER_HEAD if isinstance(head, int) else words.OF_COMBINED)

@@ -221,7 +221,8 @@ ROLES = {
     "looks evenly": "all tokens get about the same weight",
 }
 """What a role means, where its name does not say it."""
-THIS_HEAD, ONCE_TRAINED = "This head {does}.", "Once trained, this head {does}."
+THIS_HEAD, ONCE_TRAINED = "This head {does}{often}.", "Once trained, this head {does}{often}."
+OFTEN = ", in {rate} of cases"
 PRETRAINED = "Pretrained. What its heads do was not measured here."
 NOT_MEASURED, NO_LANGUAGE = (
     "What its heads do was not measured here.",
