@@ -23,6 +23,9 @@ from attnviz.sources.estimate import Estimate, of_texts
 
 TOKENS = 2048
 """Most tokens in one run, padding counted."""
+SAME = 5e-4
+"""Difference between two numbers that three decimals do not show."""
+
 TYPICAL = 2
 """Standard deviations from the mean within which a text is like most others."""
 MOST_TEXTS = 1000
@@ -202,8 +205,8 @@ def _fitting(sentences: list[Sentence]) -> int:
 
 
 def is_typical(value: float, mean: float, spread: float) -> bool:
-    """Whether a text's number is like that of most texts: at most `TYPICAL` standard deviations from their mean."""
-    return abs(value - mean) <= TYPICAL * spread
+    """Whether a number is like that of most texts: within `TYPICAL` standard deviations of their mean, or `SAME`."""
+    return abs(value - mean) <= max(TYPICAL * spread, SAME)
 
 
 ENDS = {"mean": "", "std": "_spread", "count": "_texts"}

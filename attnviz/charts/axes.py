@@ -112,10 +112,10 @@ class Edges:
     upright: bool
 
 
-def edges(rows: Sequence[str], columns: Sequence[str], size: Size) -> Edges:
-    """The room that the labels of these bands need; each `size.every`-th is drawn."""
+def edges(rows: Sequence[str], columns: Sequence[str], size: Size, *, upright: bool = False) -> Edges:
+    """The room that the labels of these bands need; each `size.every`-th is drawn, of columns perhaps upright."""
     row, column = (max((text_width(band[5:]) for band in names[:: size.every]), default=0) for names in (rows, columns))
-    upright = column > size.cell - 4
+    upright = upright or column > size.cell - 4
     beyond = PADDING + TITLE_PADDING + TEXT_SIZE + 2
     return Edges(-(row + beyond), -((column if upright else TEXT_SIZE) + beyond), upright)
 

@@ -105,7 +105,7 @@ def drawing_of(traced: Traced, style: Style) -> Panels:
     bands, narrowest = axes.bands(every.tokens[:: size.tile]), frame.NARROWEST
     if style.room and style.on_screen:
         size, narrowest = within(size, style.room + axes.edges(bands, bands, size).left - PADDING), style.room
-    room, names = axes.edges(bands, bands, size), axes.names(every, size.tile)
+    room, names = axes.edges(bands, bands, size, upright=True), axes.names(every, size.tile)
     values = tiles(traced.shares, size.tile)
     limit, side, below = panels.limit_of(values), range(size.rows), size.height + 14
     sides, read = (0.0, 0.0, size.width, size.height), (frame.RAMP_WIDTH + 30.0, below + 26)

@@ -7,6 +7,7 @@ from examples import some
 from pictures import HOSTILE, bars, data, draw, drawing, names, record_of
 
 from attnviz import figures, words
+from attnviz.charts.axes import PADDING, text_width
 from attnviz.charts.size import MOST_BESIDE
 from attnviz.charts.style import Style
 from attnviz.core.amounts import percent
@@ -36,6 +37,14 @@ def test_the_map_holds_the_shares():
     assert not panel.signed
     assert {"0", "0.25", "0.5"} <= set(texts(drawn.frame, "ticks"))
     assert texts(drawn.frame, "rows") == texts(drawn.frame, "columns") == ["a", "b", "c"]
+
+
+def test_the_title_of_the_columns_stands_above_their_labels():
+    """Which are upright, also where cells are so wide that they would fit beside each other."""
+    found = traced(["frère", "mange", "rue"])
+    (title,) = (word for word in drawing(figures.rollout(found)).frame.ticks if word["text"] == "Token")
+
+    assert title["y"] < -text_width("mange") - PADDING
 
 
 def test_on_a_phone_the_map_fits_the_screen():

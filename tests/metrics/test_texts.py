@@ -117,3 +117,8 @@ def test_other_models_get_english():
 def test_a_text_is_typical_within_two_standard_deviations_of_the_mean(value, expected):
     """Of numbers with mean 2 and standard deviation 1, on either side; both ends count."""
     assert texts.is_typical(value, 2.0, 1.0) is expected
+
+
+def test_a_difference_that_nobody_sees_is_typical_also_where_all_texts_agree():
+    assert texts.is_typical(0.9999, 1.0, 0.0)
+    assert not texts.is_typical(0.998, 1.0, 0.0)

@@ -72,6 +72,7 @@ def choosing(found: pd.DataFrame, names: Sequence[str], *, key: str, high: int =
         columns: how those are drawn that hold no number of a head.
     """
     found = found.assign(place=short_names(found)).reset_index(drop=True)
+    key = f"{key} narrow" if look.room() else key  # a browser keeps the order of the columns that it has seen
 
     def chosen() -> None:
         if rows := state.event(key=key)["selection"]["rows"]:
@@ -79,12 +80,13 @@ def choosing(found: pd.DataFrame, names: Sequence[str], *, key: str, high: int =
 
     named = {"place": st.column_config.Column(common.HEAD, pinned=True)}
     named |= {
-        "role": st.column_config.TextColumn(common.ROLE, help=words.ROLE_MEANS, width=138 if look.room() else 240)
+        "role": st.column_config.TextColumn(common.ROLE, help=words.ROLE_MEANS, width=106 if look.room() else 312)
     }
     named |= {name: _column(name, found[name]) for name in names if name in TITLES} | columns
     options = {"on_select": chosen, "selection_mode": "single-row", "column_order": ["place", *names]}
     options |= {"column_config": named, "height": height(found, high), "hide_index": True, "placeholder": "–"}
-    options |= {"row_height": 62} if look.room() and "role" in names else {}
+    if look.room() and "role" in names:  # it is wrapped
+        options["row_height"] = 10 + 18 * (1 + max(len(role or "") for role in found["role"]) // 14)
     st.dataframe(found, key=key, **options)
 
 
