@@ -135,10 +135,9 @@ def sweep(
         found += [_effect(before, after, copy) for copy in range(len(some))]
         if report is not None and report(len(found), len(heads)) is False:
             raise Canceled(f"The sweep was ended after {len(found)} of {len(heads)} heads.")
-    outputs = tuple(np.stack([one.output[b] for one in found]) for b in range(len(sentences))) if found else ()
-    said = (
-        tuple(np.stack([one.divergence[b] for one in found]) for b in range(len(sentences))) if _says(before) else None
-    )
+    each = range(len(sentences) if found else 0)
+    outputs = tuple(np.stack([one.output[b] for one in found]) for b in each)
+    said = tuple(np.stack([one.divergence[b] for one in found]) for b in each) if _says(before) else None
     return Sweep(heads, _table(before, heads, found), outputs, said, before)
 
 

@@ -43,6 +43,25 @@ def test_it_opens_with_every_head_in_the_order_of_the_model():
 
 
 @pytest.mark.parametrize("panel", TABS)
+@pytest.mark.parametrize("off", ["d0.0-d0.1-d1.0-d1.1", "d0.0-d0.1-d1.0"])
+def test_with_every_head_off_or_all_but_one_each_tab_stands(panel, off):
+    """The test has nothing to compare then, and says so."""
+    app = opened(overview_page, model="story", panel=panel, off=off)
+
+    assert not app.exception
+    assert ("There are no two heads here" in html(app)) is (panel == "Switch-off test")
+
+
+def test_on_a_phone_the_table_begins_with_what_matters():
+    """The change of the prediction, then the role, which is wrapped; roles that are missing among them."""
+    app = opened(overview_page, model="story", panel="Table")
+    app.checkbox(key="narrow").check().run()
+
+    assert not app.exception
+    assert list(app.dataframe[0].proto.column_order)[:3] == ["place", "divergence", "role"]
+
+
+@pytest.mark.parametrize("panel", TABS)
 def test_every_tab_has_something_to_export(monkeypatch, panel):
     """A menu of its picture, or of everything."""
     menus = []

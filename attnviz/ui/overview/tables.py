@@ -86,7 +86,7 @@ def choosing(found: pd.DataFrame, names: Sequence[str], *, key: str, high: int =
     options = {"on_select": chosen, "selection_mode": "single-row", "column_order": ["place", *names]}
     options |= {"column_config": named, "height": height(found, high), "hide_index": True, "placeholder": "–"}
     if look.room() and "role" in names:  # it is wrapped
-        options["row_height"] = 10 + 18 * (1 + max(len(role or "") for role in found["role"]) // 14)
+        options["row_height"] = 10 + 18 * (1 + int(found["role"].fillna("").str.len().max()) // 14)
     st.dataframe(found, key=key, **options)
 
 

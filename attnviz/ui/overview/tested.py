@@ -17,10 +17,12 @@ from attnviz.ui.shared.toolbar import Bar
 def panel(bar: Bar) -> None:
     """Which head matters most, and all of them in that order, as maps and as a table."""
     lead(words.IN_TURN)
-    if (found := switched_off(bar.at)) is None:
+    found = switched_off(bar.at)
+    if found is not None:
+        _verdict(bar.at, found)
+    if found is None or found.strongest is None:
         every.panel(bar, lambda at, _: card.named(at))
         return
-    _verdict(bar.at, found)
     among = (found.by, *(name for name in OFF if name != found.by and found.table[name].notna().any()))
     every.panel(bar, partial(_table, by=found.by, names=among), among=among)
 
