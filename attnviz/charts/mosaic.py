@@ -71,7 +71,7 @@ class Mosaic:
         around += frame.heading(
             title, lines, left=0, top=-ABOVE, width=self.width, narrowest=self.narrowest, colors=colors
         )
-        if scales and not (style.explained and style.is_large and len({*scales.values()}) == 1):
+        if scales and not (style.explained and style.on_screen and len({*scales.values()}) == 1):
             gray = all(one.head in seen[one.site].step.heads_off for one in self.thumbnails)
             ramp = legend_of([*scales.values()], colors, gray=gray)
             right, top = (self.width + RIGHT, 0.0) if style.aside else (0.0, self.bottom + 14)

@@ -30,6 +30,7 @@ class Shade:
         index: which query, or which key, of the window.
         states, weights, blocked, reasons: as of `metrics.Cells`; `colored` is where a weight is to be shown.
         cells: the cells of the window.
+        each: of every token on the chosen one's side, where its strongest weight stands, and that weight.
         notes: that a window is drawn, where it is.
     """
 
@@ -42,6 +43,7 @@ class Shade:
     colored: np.ndarray
     reasons: tuple[str, ...]
     cells: Cells
+    each: tuple[np.ndarray, np.ndarray]
     notes: tuple[str, ...]
 
     @property
@@ -86,7 +88,10 @@ def shade_of(
     found = seen.cells([head])[0]
     pick = (index, slice(None)) if side == "from" else (slice(None), index)
     cells = (array[pick] for array in (found.weights, found.states, found.blocked, colored(found)))
-    return Shade(seen, side, index, *cells, found.reasons, _row(found, pick), tuple(notes))
+    weights = np.where(colored(found), found.weights, 0.0)
+    weights = weights if side == "from" else weights.T
+    each = weights.argmax(1), weights.max(1)
+    return Shade(seen, side, index, *cells, found.reasons, _row(found, pick), each, tuple(notes))
 
 
 def _row(found: Cells, pick: tuple) -> Cells:

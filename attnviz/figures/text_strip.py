@@ -43,6 +43,12 @@ BLANK = 5.0
 NUMBERED = 40
 """Tokens up to which each weight is written under its token."""
 
+LISTED, LINED, CHIP, ARROW, BAR = 14, 30, 24, 28, 280
+"""Tokens up to which a screen lists what each looks at most; pixels of a line of that, of a token and an arrow in it,
+and of the bar of a weight of 1."""
+
+EACH = {"from": "What each token looks at most", "to": "Which token looks most at each"}
+
 
 def text_strip(
     record: Record,
@@ -146,8 +152,38 @@ class _Strip:
         second, y = self._paragraph(shaded, y, shaded=True)
         rows += second
         around += self._signs(second) + self._outlines(rows, len(rows) - len(second))
-        around += self._legend(y + 8)
+        legend = self._legend(y + 8)
+        around += legend
+        if self.style.is_large and len(chosen) <= LISTED:
+            listed, beside = self._listed(frame.bottom(legend) + LINE)
+            rows, around = rows + listed, around + beside
         return columns(COLUMNS, rows), around
+
+    def _listed(self, top: float) -> tuple[list[dict], Frame]:
+        """Of each token on the chosen one's side the strongest weight, its other end and a bar; a click chooses it."""
+        shade, colors = self.shade, self.colors
+        names = [[display.shown(text, LONGEST) for text in part.labels] for part in shade.ends]
+        right = max(map(text_width, names[0])) + 12 + ARROW
+        bar = right + max(map(text_width, names[1])) + 24
+        rows, around = [], Frame(words=(words(0, top + LINE / 2, EACH[shade.side], colors.quiet),))
+        for i, (j, weight) in enumerate(zip(*(part.tolist() for part in shade.each), strict=True)):
+            y = top + LINE + 8 + i * LINED
+            fill = pixels.color_at(float(self.scale.shade(np.array(weight))), colors)
+            said = {"fill": fill, "ink": pixels.readable(fill, colors), "weight_text": written(weight, ".4f")}
+            rows += [self._chip(0, i, names[0][i], 0.0, y), self._chip(1, j, names[1][j], right, y) | said]
+            end, middle, chosen = bar + BAR * weight, y + CHIP / 2, i == shade.index
+            around += Frame(
+                ticks=(words(right - ARROW / 2, middle, "→" if shade.side == "from" else "←", colors.quiet),),
+                words=(words(end + 6, middle, f"{weight:.2f}", colors.accent if chosen else colors.text),),
+                boxes=(box(bar, middle - 4, end, middle + 4, fill=colors.accent if chosen else colors.hues[0]),),
+                tokens=tuple(words(row["x"] + 6, middle, row["name"], row["ink"]) for row in rows[-2:]),
+            )
+        return rows, around
+
+    def _chip(self, end: int, i: int, name: str, x: float, y: float) -> dict:
+        """A token of the list, whose small type is no part of the text."""
+        place = {"x": x, "y": y, "x2": x + text_width(name) + 12, "y2": y + CHIP, "middle": x, "line": y}
+        return self._token(self.shade.ends[end], i, False) | place | {"text": "", "name": name}
 
     def _caption(self, y: float, end: int) -> Frame:
         """What a text is, where there are two."""

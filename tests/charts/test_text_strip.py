@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,6 +64,24 @@ def test_of_cross_attention_both_texts_stand_there(side):
     assert {t["text"] for t in tokens if t["weight_text"]} == (
         {"the", "cat"} if side == "from" else {"<sos>", "le", "chat"}
     )
+
+
+@pytest.mark.parametrize("side", ["from", "to"])
+def test_a_screen_lists_the_strongest_weight_of_each_token_of_few(side):
+    """Whatever token is chosen; a click on a line chooses its token. Phones, files and long texts have no list."""
+    weights = record_of(WORDS, edits=Edits(mask=Subsequent())).step(SITE).weights(1)
+    figure = strip_figure(record_of(WORDS, edits=Edits(mask=Subsequent())), SITE, 1, chosen=2, side=side)
+    table = figure.draw(replace(figure.style, on_screen=True)).tables[TABLE]
+    place = "query" if side == "from" else "key"
+    listed = list(zip(table[place][5:], table["weight_text"][5:], strict=True))
+    strongest = weights.max(1 if side == "from" else 0).values.tolist()
+
+    assert listed[::2] == [(i, "") for i in range(5)]
+    assert [weight for _, weight in listed[1::2]] == [f"{weight:.4f}" for weight in strongest]
+    long = strip_figure(record_of(WORDS * 3), SITE, 1, chosen=2, side=side)
+    for one, style in ((figure, {"on_screen": False}), (figure, {"on_screen": True, "room": 358}), (long, {})):
+        drawn = one.draw(replace(one.style, **{"on_screen": True} | style))
+        assert len(drawn.tables[TABLE]["text"]) == (15 if one is long else 5)
 
 
 def test_without_a_choice_it_is_the_token_of_the_strongest_weight():

@@ -28,8 +28,10 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         if form == "map":
             zoom.ways(at)
     bar.predict()
+    is_wide = forms.is_wide(form, at, shown)
     with st.container(horizontal=True, gap="small"):
-        left, right = st.container(width=304, key="overview"), st.container(width="stretch", key="large")
+        left = st.container(width=344 if is_wide else 304, key="overview")
+        right = st.container(width="stretch", key="large")
     with right:  # first: of a long text each map takes seconds
         place = st.container(horizontal=True, gap="small", key="drawn")
         with place, nullcontext() if forms.whole_map() else st.container(width="content", gap="small", key="formed"):
@@ -37,8 +39,8 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
             figure, key = forms.figure(form, at, shown), forms.KEYS[form]
             pictures.picture(figure, key, select="cell", on_select=forms.select(form), on_zoom=zoom.asked)
     with left:
-        every = _every(form, at, shown)
-    with left if forms.is_wide(form, at, shown) else place, st.container(width="stretch", key="beside"):
+        every = _every(form, at, shown, paired=not is_wide)
+    with left if is_wide else place, st.container(width="stretch", key="beside"):
         edits.elsewhere(at)
         findings.of_head(at)
         effect = says.panel(at, forms.said(form, at, shown["view"]))
@@ -55,9 +57,9 @@ def _tiles(site: Site, head: int | str, sentence: int, record: Record) -> None:
         seen.cells([head], tile)
 
 
-def _every(form: str, at: Look, shown: dict) -> Figure:
-    """All heads of the site, to choose one and to switch some off."""
-    where = {"sentence": at.sentence, "view": shown["view"], "room": look.room(), "paired": True}
+def _every(form: str, at: Look, shown: dict, *, paired: bool) -> Figure:
+    """All heads of the site, to choose one and to switch some off; small ones where words stand under them."""
+    where = {"sentence": at.sentence, "view": shown["view"], "room": look.room(), "paired": paired}
     drawn = where | {"dark": at.dark, "domain": shown["domain"], "explained": form in ("map", "text")}
     drawn |= zoom.framed(at) if form != "picture" else {}
     cost = at.cost(at.source.num_heads)
