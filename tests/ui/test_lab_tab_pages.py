@@ -249,6 +249,28 @@ def test_an_inverted_mask_that_was_pasted_is_named_with_its_cells():
     assert "--convention may-attend" in app.code[-1].value
 
 
+def test_a_mask_with_a_row_without_a_key_is_never_right():
+    """The warning is the verdict, in plain words with what to do, though the rows are those of padding."""
+    app = lab("Check", checked=PASTED)
+    app.text_area(key="pasted").set_value("1 0 0\n1 1 0\n0 0 0").run()
+
+    assert "Warning: 1 row of 3 has no key left, as queries of padding often have: softmax makes NaN of it" in html(app)
+    assert "Fix: Leave a key open" in html(app)
+    assert "Nothing wrong" not in html(app)
+
+
+def test_where_the_mask_alone_does_not_tell_the_page_asks():
+    """What can be said of it stands open, and settles it."""
+    app = lab("Check", checked=PASTED)
+    app.text_area(key="pasted").set_value("1 1 0\n1 1 0\n1 1 0").run()
+
+    assert "Not sure" in html(app)
+
+    app.selectbox(key="convention said").set_value("may-attend").run()
+
+    assert "Nothing wrong was found. It is exactly padding from key 2 on" in html(app)
+
+
 def test_what_a_pasted_mask_is_meant_to_be_settles_what_it_is():
     """A mask that looks two keys ahead is no mistake until it is said to be causal; a mask of this page is one, too."""
     app = lab("Check", checked=PASTED)

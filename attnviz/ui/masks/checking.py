@@ -106,7 +106,7 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
     if report.worst in ("error", "warning"):
         _finding(lab, report.findings[rest.pop(0)], "verdict")
     else:
-        in_words(" ".join([report.verdict, *report.reasons[-1:]]))
+        in_words(" ".join([report.verdict, *_known(report)]))
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             _picture(lab, what, array, report, None if drawn is None else grids[drawn])
@@ -114,8 +114,9 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
             for i in rest:
                 _finding(lab, report.findings[i], f"{i}", None if i == drawn else grids[i])
             quiet(_read_as(report))
-            is_unsure = _is_said() or report.verdict == NOT_SURE
-            with pictures.folded(words.SAY_OTHERWISE, "overrides", opened=is_unsure) as is_open:
+            asked = report.verdict == NOT_SURE
+            key = "overrides asked" if asked else "overrides"  # a fold of one key opens by itself once
+            with pictures.folded(words.SAY_OTHERWISE, key, opened=asked or _is_said()) as is_open:
                 if is_open:
                     _ways_to_read(lab, what)
             _take_away(what, name, array, report, said)
@@ -133,11 +134,16 @@ def _picture(lab: Lab, what: str, array: Array, report: Report, grid: Grid | Non
         pictures.show(figures.states(as_checked(array, report), **lab.styled), key="evidence")
 
 
+def _known(report: Report) -> tuple[str, ...]:
+    """What an array is, where nothing is wrong or uncertain: a part of the verdict."""
+    return () if report.worst in ("error", "warning") or report.verdict == NOT_SURE else report.reasons[-1:]
+
+
 def _read_as(report: Report) -> str:
     """What an array was read as, and why, where the verdict does not say it."""
     sentences, heads, queries, keys = report.shape
     many, of = counted(sentences, "sentence"), counted(heads, "head")
-    read = [*(report.reasons if report.worst in ("error", "warning") else report.reasons[:-1])]
+    read = [reason for reason in report.reasons if reason not in _known(report)]
     notes = [one for one in report.findings if one.severity == "note" and one.rule in READ]
     read += [said for one in notes for said in (one.says, one.fix) if said]
     if (name := report.convention) and not any(f"'{name}'" in one.says for one in report.findings):
