@@ -82,7 +82,8 @@ class Sweep:
             return "There are no two heads here whose weights and effects could be compared.", ""
         heavy, strong = self._largest("confidence"), self._largest(self.by)
         name, weight = self._name(strong).capitalize(), f"{self.table['confidence'][heavy]:.2f} on average"
-        most = f"{name} matters most here: switched off, it changes {self._changed(strong)}{self._then_writes(strong)}."
+        most = f"{name} matters most here: switched off, it changes {self._changed(strong)} on average"
+        most += f"{self._then_writes(strong)}."
         if heavy == strong:
             return most, f"{name} also has the largest weights, {weight}."
         return most, (

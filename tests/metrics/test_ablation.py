@@ -180,6 +180,6 @@ def test_what_matters_is_the_prediction_where_there_is_one():
 
         assert found.by == "divergence"
         assert found.strongest == found.heads[most]
-        changes = f"it changes the predictions by {found.table['divergence'][most]:.3f} nats"
+        changes = f"it changes the predictions by {found.table['divergence'][most]:.3f} nats on average"
         assert found.sentences()[0] == f"{site.head(head).capitalize()} matters most here: switched off, {changes}."
     assert agreed == {True, False}

@@ -77,7 +77,7 @@ ON_THIS, OVER_TEXTS = "{number} on this text", "{number} over {count} texts"
 
 # Rollout
 
-ROLLOUT = "Through all layers, what is each position mixed from? Its row shows it, strong colors most. Click one."
+ROLLOUT = "Through all layers, what is each position mixed from? Click a row: strong colors are most."
 ROLLOUT_IS = (
     "Attention rollout: every layer keeps half (the residual connection) and mixes in half of what its attention "
     "brings (the mean of its heads, also those that are off). Values and feed-forward networks are ignored: it shows "
