@@ -196,6 +196,23 @@ if (!window.attnvizWalk) {
     const box = phrases[0]?.querySelector("input");
     if (phrase !== box) (phrase = box)?.focus();
   };
+  const numbers = document.getElementsByClassName("st-key-pasted");
+  let pasted;
+  const check = () => {  // what was pasted on the tab Check stands in its box once that is there, and is applied
+    const box = pasted && numbers[0]?.querySelector("textarea");
+    if (!box) return;
+    box.focus();
+    box.select();
+    document.execCommand("insertText", false, pasted);
+    pasted = box.blur();
+  };
+  document.addEventListener("paste", ({target, clipboardData}) => {
+    const sources = document.querySelectorAll(".st-key-checked button");
+    if (!sources.length || target.closest?.("input, textarea")) return;
+    pasted = clipboardData.getData("text");
+    if (!numbers[0]) sources[sources.length - 1].click();
+    check();
+  });
   const models = document.getElementsByClassName("st-key-model"), lines = document.getElementsByClassName("model-line");
   const explain = () => {  // in the open list of models: what each is
     if (!models[0]?.querySelector('[aria-expanded="true"]')) return;
@@ -271,7 +288,7 @@ if (!window.attnvizWalk) {
   new MutationObserver(() => {
     if (waits) return;
     waits = true;
-    requestAnimationFrame(() => { waits = false; ready(); opened(); tell(); unfold(); busy(); typed(); explain(); });
+    requestAnimationFrame(() => { waits = false; ready(); opened(); tell(); unfold(); busy(); typed(); check(); explain(); });
   }).observe(document.body, {childList: true, subtree: true, characterData: true, attributes: true, attributeFilter: ["data-stale"]});
   ready();
 }
