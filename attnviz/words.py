@@ -291,11 +291,18 @@ FINE = 0.05
 """Smaller differences are said with four digits after the point."""
 
 
+UNSEEN = 0.005
+"""Differences that two digits after the point do not show."""
+
+
 def compared(both: Beside, *, with_cell: bool = True) -> str:
     """Which row differs most between A and B and, if asked for, which cell; and which tokens only one of them has."""
     row, cell = both.most_row, both.most_cell
-    parts = []
-    if row is not None:
+    parts, with_cell = [], with_cell and not nearly_same(both)
+    if nearly_same(both):
+        apart = decimals(_largest_difference(both), 4)
+        parts.append(f"A and B are nearly the same map: their largest difference is {apart}.")
+    elif row is not None:
         variation = float(both.variation[row])
         apart = decimals(variation, 4 if variation < FINE else 2)
         parts.append(f"The row that differs most is {_place(both, 0, row)}: by {apart} of its attention.")
@@ -305,6 +312,18 @@ def compared(both: Beside, *, with_cell: bool = True) -> str:
         parts.append("Nothing differs: wherever both have the token, A and B are the same map.")
     where = [as_sentence(both.seen)] if both.seen else []
     return " ".join([*where, *parts, *_unpaired(both)])
+
+
+def nearly_same(both: Beside) -> bool:
+    """Whether two maps differ, but in no weight so far that it is seen."""
+    return 0 < _largest_difference(both) < UNSEEN
+
+
+def _largest_difference(both: Beside) -> float:
+    if both.most_cell is None:
+        return 0.0
+    row, column = both.most_cell
+    return abs(float(both.part(slice(row, row + 1), slice(column, column + 1)).difference[0, 0]))
 
 
 def compared_cell(both: Beside, row: int, column: int) -> str:

@@ -453,6 +453,7 @@ class _Plan:
         top = self.size.height + 14
         ends = ((0, f"{MORE[0]} {limit:.2g}"), (0.5, "0"), (1, f"{limit:.2g} {MORE[1]}"))
         caption = self.differing.ending or "difference, from −1 to 1"
+        caption = f"colors end at {LEAST:g}" if panels.limit_of(maps[2].values) < LEAST else caption
         signed = Ramp(caption, pixels.ramp_uri(panels.ground(True, colors)), ends)
         drawn = self.legend_of_weights(maps[1].x, maps[2].x)
         if not panels.limit_of(maps[2].values):

@@ -118,6 +118,20 @@ def test_words_name_the_row_and_the_cell_that_changed_most():
     assert words.compared_cell(found, 3, 0).endswith("in B; A has no such cell.")
 
 
+def test_maps_that_differ_unseen_are_said_to_be_nearly_the_same():
+    """No row and no cell is named for what two digits do not show."""
+    alike, apart = (
+        words.compared(
+            beside(Side(record_of(CAT, edits=Edits(temperature=warm)), SITE, 0), Side(record_of(CAT), SITE, 0))
+        )
+        for warm in (1.001, 2.0)
+    )
+
+    assert alike.startswith("A and B are nearly the same map: their largest difference is 0.0")
+    assert "differs most" not in alike
+    assert apart.startswith("The row that differs most is ")
+
+
 def test_maps_of_other_tokens_are_not_subtracted():
     """The error says how few tokens belong together; queries of different kinds of attention are told apart."""
     one, other = (Side(record_of(text), SITE, 0) for text in (CAT, "a b c it d e f".split()))

@@ -86,7 +86,8 @@ def _answered(found: Beside, cell: Cell | None) -> None:
     """On a phone the selected cell, or the one that differs most, is read before the maps are scrolled to their end."""
     at = found.most_cell if cell is None else cell
     if look.room() is not None and at is not None:
-        in_words(sentences.compared_cell(found, *at))
+        nearly = cell is None and sentences.nearly_same(found)
+        in_words(sentences.compared(found) if nearly else sentences.compared_cell(found, *at))
 
 
 def _drawn(bar: Bar, found: Beside, cell: Cell | None, *, shown: bool = True) -> figures.Figure:
@@ -127,10 +128,9 @@ def _said(found: Beside, cell: Cell | None, *, still: bool) -> None:
     if cell is not None and (still or not phone):
         in_words(sentences.compared_cell(found, *cell))
     if not still:
-        if phone or cell is not None:
-            quiet(sentences.compared(found, with_cell=not is_most))
-        else:
-            in_words(sentences.compared(found))
+        say = quiet if phone or cell is not None else in_words
+        if not (phone and cell is None and sentences.nearly_same(found)):  # which is said above the maps
+            say(sentences.compared(found, with_cell=say is in_words or not is_most))
         pictures.how_to_select(cell is not None, outlined=found.most_cell is not None)
     size = size_beside(len(found.rows), len(found.columns))
     if size.tile > 1:
