@@ -125,7 +125,7 @@ def encodings(titles: tuple[str, str], upright: bool, colors: Theme) -> tuple[al
     top = {"orient": "top", "labelAngle": -90 if upright else 0}
     scale = alt.Scale(paddingInner=0, paddingOuter=0)
     return (
-        alt.Y("query_band:N", title=titles[0], axis=band_axis(colors), scale=scale),
+        alt.Y("query_band:N", title=titles[0], axis=band_axis(colors, zindex=1), scale=scale),
         alt.X("key_band:N", title=titles[1], axis=band_axis(colors, **top), scale=scale),
     )
 

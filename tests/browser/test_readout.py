@@ -109,3 +109,15 @@ def test_on_a_phone_a_map_of_24_tokens_fits_and_a_tap_hits(page, server):
     expect(page.locator("[data-wide]")).to_have_count(1)
     cell = picture(page, "head").locator('[stroke-width="2.5"]').bounding_box()
     assert 0 < cell["x"] < 390 - cell["width"]  # what is outlined is scrolled into sight
+
+    wide = page.locator("[data-wide]")
+    for column in (0, 90):  # rows are called by their names wherever it is scrolled to, and these are clicked there
+        wide.evaluate("(one, to) => { one.scrollLeft = to; }", column)
+        label = wide.locator('svg text[text-anchor="end"]').filter(has_text=re.compile("^w7$"))
+        area = wide.locator('path[d^="M-"][opacity="0"]').nth(7)
+        expect(label).to_have_class(re.compile("over")) if column else expect(label).not_to_have_class(
+            re.compile("over")
+        )
+        left, under = label.bounding_box(), area.bounding_box()
+        assert 10 < left["x"] < 100
+        assert abs(left["x"] + left["width"] - under["x"] - under["width"]) < 8

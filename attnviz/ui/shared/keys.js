@@ -153,17 +153,25 @@ if (!window.attnvizWalk) {
     const cell = picture.hasAttribute("data-wide") && picture.querySelector('svg [stroke-width="2.5"]');
     const key = cell && cell.getAttribute("transform") + cell.getAttribute("d");
     if (!key || picture.revealed === key) return;
-    picture.revealed = key;
-    const hidden = cell.getBoundingClientRect().right + 16 - picture.getBoundingClientRect().right;
-    if (hidden > 0) picture.scrollLeft += hidden;
+    const hidden = () => cell.getBoundingClientRect().right + 16 - picture.getBoundingClientRect().right;
+    if (hidden() > 0) picture.scrollLeft += hidden();
+    if (hidden() < 1) picture.revealed = key;  // else it is still being laid out
   };
-  const ABOVE = -20;  // a title and the lines under it end here, in pixels from the picture's corner
-  const stay = (picture) => {  // they are read wherever the picture is scrolled to
+  const ABOVE = -20, APART = -4;  // in pixels from a picture's corner: titles end above, what is clicked of rows left of it
+  const stay = (picture) => {  // these, and what rows are called, are read wherever the picture is scrolled to
     const place = (text) => text.getAttribute("transform")?.match(/-?[\d.]+/g)?.map(Number) ?? [];
     const texts = [...picture.querySelectorAll("svg text")], title = texts.find((one) => one.getAttribute("font-weight") === "600");
     const [left] = title ? place(title) : [];
-    texts.filter((one) => place(one)[0] === left && place(one)[1] < ABOVE)
-      .forEach((one) => { one.style.translate = `${picture.scrollLeft}px`; });
+    const by = picture.scrollLeft, move = (one, by) => { one.style.translate = `${by}px`; };
+    texts.filter((one) => place(one)[0] === left && place(one)[1] < ABOVE).forEach((one) => move(one, by));
+    const isFirst = (one) => Math.abs(one.parentNode.getCTM().e - title?.parentNode.getCTM().e) < 2;  // of several maps
+    const isRow = (one) => one.getAttribute("text-anchor") === "end" && place(one).length === 2 && place(one)[0] < 0;
+    const rows = texts.filter((one) => isRow(one) && isFirst(one));
+    const begin = Math.min(...rows.map((one) => place(one)[0] - one.getComputedTextLength())), over = Math.max(0, by - begin + left);
+    const end = (path) => { const [x, , width] = path.getAttribute("d").match(/-?[\d.]+/g).map(Number); return x + width; };
+    const areas = [...picture.querySelectorAll('svg path[d^="M-"]')].filter((one) => end(one) === APART);
+    [...rows, ...areas].forEach((one) => move(one, over));
+    rows.forEach((one) => one.classList.toggle("over", over > 0));
   };
   document.addEventListener("scroll", ({target}) => target.matches?.(PICTURES) && stay(target), true);
   const sizes = new ResizeObserver((changes) => {  // once it is laid out: to ask sooner would cost a tenth of each click
@@ -171,6 +179,7 @@ if (!window.attnvizWalk) {
       if (!picture) return;
       picture.toggleAttribute("data-wide", picture.scrollWidth > picture.clientWidth + 2);
       reveal(picture);
+      if (picture.scrollLeft) stay(picture);
       name(picture);
     });
     lead();
