@@ -34,6 +34,7 @@ def test_the_exit_status_says_what_was_found(run):
     """0: nothing, 1: errors, with --strict warnings too, 2: it cannot be read."""
     np.save("good.npy", CAUSAL)
     np.save("leaks.npy", np.tril(np.ones((5, 5), dtype=bool), 1))
+    np.save("padded.npy", CAUSAL & (np.arange(4) < 3) & (np.arange(4) < 3)[:, None])
 
     assert run("good.npy", "--strict")[0] == 0
     assert run("good.npy", "--convention", "true-is-masked")[0] == 1
@@ -41,6 +42,7 @@ def test_the_exit_status_says_what_was_found(run):
     assert run("leaks.npy", "--strict")[0] == 1
     assert run("leaks.npy", "--causal")[0] == 1
     assert run("leaks.npy", "--no-causal", "--strict")[0] == 0
+    assert (run("padded.npy")[0], run("padded.npy", "--strict")[0]) == (0, 1)
     assert run("missing.npy")[0] == 2
 
 

@@ -255,6 +255,14 @@ def test_of_a_causal_mask_that_is_not_square_it_is_said_where_its_diagonal_begin
     assert "stands at" not in " ".join(check(causal()).reasons)
 
 
+def test_a_row_without_a_key_is_said_once():
+    """Not again as cells that differ from the mask that it was; a person who says that mask is told both."""
+    broken = at(causal(6), 3, False)
+
+    assert check(broken).rules("error", "warning") == {"empty-row"}
+    assert check(broken, meant="causal").rules("error") == {"empty-row", "deviation"}
+
+
 def test_rows_without_a_key_that_were_said_to_be_meant_or_leave_numbers_are_a_note():
     """A mask said cell by cell has them on purpose; a finite fill makes no NaN of them. Else nobody may have known."""
     padding = Subsequent() & Padding((3,), left=5)
