@@ -103,7 +103,7 @@ def test_beside_a_text_of_ones_own_a_card_acts_on_that_text():
 
     assert (app.query_params["text"], app.query_params["mask"]) == ("the dog ran", "subsequent")
     assert app.selectbox(key="model").value == "translator"
-    assert welcome.words.FUTURE_ELSEWHERE in html(app)
+    assert welcome.words.FUTURE_ELSEWHERE + welcome.words.UNDO_TAKEN in html(app)  # which presses Undo
 
     button(app, "Undo").click().run()
 

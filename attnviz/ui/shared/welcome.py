@@ -155,7 +155,7 @@ def cards(settings: Mapping[str, Setting], source: Source | None) -> None:
         return
     chosen, says, frame = _on_own_text(now, source) if own else _on_its_own(now, settings)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
-        undo = words.UNDO_CARD.format(what=state.get(REPLACED)) if frame and not own and state.get(REPLACED) else ""
+        undo = _way_back(now, own=own) if frame else ""
         framed = f"<style>{frame} {{{FRAMED}}}</style>" if frame else ""
         css = "guide" if frame or not own else "guide quiet"
         st.html(f'<div class="{css}"><p>{plain(says)}{undo}</p>{framed}</div>')
@@ -186,6 +186,13 @@ def _on_own_text(now: State, source: Source) -> tuple[str, str, str]:
     if card is None or not card.stands(now):
         return "", words.TRY_HERE, ""
     return now[PRESSED], words.FUTURE_ELSEWHERE if now[TAKEN] else card.question, card.frame(source)
+
+
+def _way_back(now: State, *, own: bool) -> str:
+    """The way to what a card put another in the place of."""
+    if own:
+        return words.UNDO_TAKEN if now[TAKEN] else ""
+    return words.UNDO_CARD.format(what=now[REPLACED]) if now[REPLACED] else ""
 
 
 def _can(name: str, source: Source) -> bool:

@@ -303,6 +303,7 @@ OFF_HERE = "This head is off now. What changes? Its eye switches it on again."
 OPENED = (BECAUSE, TIRED, GIVEN)
 """Texts that nobody typed."""
 UNDO_CARD = ' <button class="undo-card" title="Opened: {what}.">Back to my text</button>'
+UNDO_TAKEN = ' <button class="undo-card">Back to my model</button>'
 OPENED_MODEL, OPENED_TEXT = "model {model}", "another text"
 
 # What the scripts of the page say in the browser
