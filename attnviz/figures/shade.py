@@ -11,7 +11,7 @@ from attnviz.figures.figure import text_array
 from attnviz.figures.strands import window
 from attnviz.metrics import Cells
 from attnviz.views import Groups, Seen
-from attnviz.words import MOST_NAMED, named, predicting
+from attnviz.words import MOST_NAMED, OFF, named, predicting
 
 MOST_TOKENS = 400
 """Queries or keys drawn at most; of more, a window."""
@@ -31,6 +31,7 @@ class Shade:
         states, weights, blocked, reasons: as of `metrics.Cells`; `colored` is where a weight is to be shown.
         cells: the cells of the window.
         each: of every token on the chosen one's side, where its strongest weight stands, and that weight.
+        off: whether it is of one head, which is switched off.
         notes: that a window is drawn, where it is.
     """
 
@@ -44,6 +45,7 @@ class Shade:
     reasons: tuple[str, ...]
     cells: Cells
     each: tuple[np.ndarray, np.ndarray]
+    off: bool
     notes: tuple[str, ...]
 
     @property
@@ -91,7 +93,9 @@ def shade_of(
     weights = np.where(colored(found), found.weights, 0.0)
     weights = weights if side == "from" else weights.T
     each = weights.argmax(1), weights.max(1)
-    return Shade(seen, side, index, *cells, found.reasons, _row(found, pick), each, tuple(notes))
+    return Shade(
+        seen, side, index, *cells, found.reasons, _row(found, pick), each, head in seen.step.heads_off, tuple(notes)
+    )
 
 
 def _row(found: Cells, pick: tuple) -> Cells:
@@ -112,9 +116,10 @@ def in_words(shade: Shade) -> str:
     listed = ", ".join(f"{named(shade.ends[1], i)} {weights[i]:.2f}" for i in order)
     if not listed:
         return f"{token} gives nobody attention." if shade.side == "from" else f"{token} gets no attention."
+    ends = OFF if shade.off else "."
     if shade.side == "to":
-        return f"{token} is looked at most by {listed}."
-    return f"{token}{predicting(shade.seen, shade.index)} looks most at {listed}."
+        return f"{token} is looked at most by {listed}{ends}"
+    return f"{token}{predicting(shade.seen, shade.index)} looks most at {listed}{ends}"
 
 
 def described(what: str, shade: Shade) -> str:

@@ -1,7 +1,8 @@
 """The sentence itself, each token shaded by the attention from one token, or to it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Unpack
 
 import altair as alt
@@ -120,9 +121,16 @@ class _Strip:
     scale: Domain
     style: Style
 
-    @property
+    @cached_property
     def colors(self) -> Theme:
-        return self.style.colors
+        """Those of the style; without colors for a head that is off."""
+        colors = self.style.colors
+        return replace(colors, ramp=pixels.gray_ramp(colors)) if self.shade.off else colors
+
+    @property
+    def bar(self) -> str:
+        """The color of a bar as long as a weight."""
+        return self.colors.quiet if self.shade.off else self.colors.hues[0]
 
     @property
     def wide(self) -> int:
@@ -175,7 +183,7 @@ class _Strip:
             around += Frame(
                 ticks=(words(right - ARROW / 2, middle, "→" if shade.side == "from" else "←", colors.quiet),),
                 words=(words(end + 6, middle, f"{weight:.2f}", colors.accent if chosen else colors.text),),
-                boxes=(box(bar, middle - 4, end, middle + 4, fill=colors.accent if chosen else colors.hues[0]),),
+                boxes=(box(bar, middle - 4, end, middle + 4, fill=colors.accent if chosen else self.bar),),
                 tokens=tuple(words(row["x"] + 6, middle, row["name"], row["ink"]) for row in rows[-2:]),
             )
         return rows, around

@@ -19,6 +19,7 @@ from attnviz.figures import text_strip as strip_figure
 from attnviz.figures.shade import MOST_TOKENS, shade_of
 from attnviz.figures.text_strip import WIDTH
 from attnviz.views import View
+from attnviz.words import OFF
 
 WORDS = ["The", "cat", "sat", "down", "there"]
 TABLE = "words of the text"
@@ -40,6 +41,17 @@ def test_each_token_is_shaded_by_its_weight(side):
     assert [token["text"] for token in data(chart, TABLE)] == WORDS
     assert [token["fill"] for token in data(chart, TABLE)] == [pixels.color_at(weight, LIGHT) for weight in row]
     assert numbers(chart) == [f"{weight:.2f}" for weight in row]
+
+
+def test_a_head_that_is_off_is_gray_and_said_to_be_off():
+    """As on its map: no chip has a color, and the sentence ends with what off means; the other head's have theirs."""
+    record = record_of(WORDS, edits=Edits(heads_off={(SITE, 1)}))
+    tokens = [data(text_strip(record, SITE, head, chosen=4, domain="fixed"), TABLE) for head in (0, 1)]
+    plain = [{token["fill"][1:3] == token["fill"][3:5] == token["fill"][5:] for token in row} for row in tokens]
+    said = [strip_figure(record, SITE, head, chosen=4).description for head in (0, 1)]
+
+    assert plain == [{False}, {True}]
+    assert [OFF in one for one in said] == [False, True]
 
 
 def test_a_click_selects_the_token_on_the_side_that_is_shown():
