@@ -169,8 +169,13 @@ def legend(
     width: float,
     colors: Theme,
     narrowest: float = NARROWEST,
+    low: bool = False,
 ) -> Frame:
-    """A legend in words under a map, beginning at `top`."""
+    """A legend in words under a map, beginning at `top`.
+
+    Args:
+        low: whether one entry stands right of the ramp, if it fits.
+    """
     frame, y, width = Frame(), top, max(width, narrowest)
     if ramp is not None:
         frame += lines(ramp.caption, left=0, top=y, width=width, narrowest=width, colors=colors)
@@ -184,6 +189,9 @@ def legend(
         )
         y += 2 * LINE + RAMP_HEIGHT + 12
     x, high = 0.0, SWATCH + 8
+    right = RAMP_WIDTH + SWATCH + 4
+    if low and ramp and len(entries) == 1 and right + 26 + text_width(entries[0].text, WORD_CHARACTER) <= width:
+        x, y, width = right, y - LINE - RAMP_HEIGHT - 14, width + 20  # nothing stands after it
     for entry in entries:
         said = balanced(entry.text, int((width - SWATCH - 8) / WORD_CHARACTER))
         wide = SWATCH + 8 + max(text_width(line, WORD_CHARACTER) for line in said) + 20

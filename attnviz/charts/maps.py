@@ -173,10 +173,12 @@ class Map:
         size, colors = self.size, self.style.colors
         top = size.height + (READOUT if self.style.on_screen and size.form != "rectangles" else BELOW)
         wide = {"width": size.width, "narrowest": self._narrowest(-self._room.left), "colors": colors}
-        right = 0.0
+        right, phone = 0.0, self.style.on_screen and self.style.room is not None
+        if phone:  # from the left edge, where there is room for two things in a row
+            right, wide = self._room.left + EDGE, wide | {"narrowest": self._narrowest(EDGE)}
         if self.style.aside:
             top, right, wide = 0.0, ends.after(self.ends, size) + BELOW, wide | {"width": ASIDE, "narrowest": ASIDE}
-        around = frame.legend(lines, ramp, top=top, **wide)
+        around = frame.legend(lines, ramp, top=top, low=phone, **wide)
         bottom = frame.bottom(around) + 8
         for text in self.below:
             written = frame.lines(text, left=0, top=bottom, **wide)

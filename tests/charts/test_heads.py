@@ -14,7 +14,7 @@ from attnviz.charts.frame import text_width
 from attnviz.charts.style import Style
 from attnviz.charts.theme import LINE, TITLE_CHARACTER, WORD_CHARACTER
 from attnviz.core.edits import Edits
-from attnviz.core.masks import Subsequent
+from attnviz.core.masks import Subsequent, Window
 from attnviz.figures.figure import see
 from attnviz.figures.heads import WIDTH, columns_of, corners, placed
 
@@ -165,3 +165,17 @@ def test_thumbnails_have_no_legend_where_one_beside_them_explains_their_colors()
     legends = [len(one.draw(replace(one.style, on_screen=True)).tables["images"]["uri"]) for one in drawn]
 
     assert legends == [0, 1]
+
+
+def test_on_a_phone_the_one_reason_of_a_map_stands_right_of_its_ramp():
+    """So that what is said under both is seen; of two reasons each has its own line."""
+    window = Subsequent() & Window(2)
+    for mask, in_line in ((Subsequent(), True), (window, False)):
+        record = record_of([f"w{i}" for i in range(9)], edits=Edits(mask=mask))
+        figure = figures.head(record, SITE, 0, room=358)
+        around = figure.draw(replace(figure.style, on_screen=True)).frame
+        (ramp,) = around.images
+        (said, *_) = [word for word in around.words if word["text"].startswith("blocked by")]
+
+        assert (abs(said["y"] - ramp["y"]) < 10) is in_line
+        assert said["x"] + text_width(said["text"], WORD_CHARACTER) - ramp["x"] < 358
