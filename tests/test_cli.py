@@ -221,7 +221,8 @@ def test_tokens_as_json(run, monkeypatch):
         (["head", "a", *SCRATCH, "-o", "nowhere/head.svg"], "there is no folder 'nowhere'; make it first."),
         (["save", "a", *SCRATCH, "-o", "nowhere/a.attn"], "there is no folder 'nowhere'; make it first."),
         (["save", "a", *SCRATCH, "-o", "a.zip"], "'a.zip' is no name of a saved run: it ends in .attn."),
-        (["tokens", "a", *SCRATCH, "--layer", "1"], "Unrecognized arguments: --layer 1"),
+        (["tokens", "a", *SCRATCH, "--layer", "1"], "Unrecognized arguments: --layer 1. See attnviz tokens --help."),
+        (["head", "the", "cat"], "Unrecognized arguments: cat. A text of several words stands in quotes."),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(run, tmp_path, arguments, reason):

@@ -68,7 +68,12 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     command = arguments[0] if arguments else "app"
     if not command.startswith("-") and command not in (*COMMANDS, *ALIASES):
         raise InputError(f"There is no command {quoted(command)}. There are: {', '.join(COMMANDS)}.")
-    return build().parse_args([ALIASES.get(command, command), *arguments[1:]])
+    command = ALIASES.get(command, command)
+    options, left = build().parse_known_args([command, *arguments[1:]])
+    if left:
+        words = " A text of several words stands in quotes." * (not left[0].startswith("-") and "text" in options)
+        raise InputError(f"Unrecognized arguments: {' '.join(left)}.{words} See attnviz {command} --help.")
+    return options
 
 
 def build() -> argparse.ArgumentParser:
