@@ -85,8 +85,8 @@ def choosing(found: pd.DataFrame, names: Sequence[str], *, key: str, high: int =
     named |= {name: _column(name, found[name]) for name in names if name in TITLES} | columns
     options = {"on_select": chosen, "selection_mode": "single-row", "column_order": ["place", *names]}
     options |= {"column_config": named, "height": height(found, high), "hide_index": True, "placeholder": "–"}
-    if look.room() and "role" in names:  # it is wrapped, in rows that are higher than two
-        options["row_height"] = 26 + 18 * (1 + int(found["role"].fillna("").str.len().max()) // 14)
+    if look.room() and "role" in names:  # it is wrapped, in rows that are higher than two lines
+        options["row_height"] = max(62, 26 + 14 * (int(found["role"].fillna("").str.len().max()) // 12))
     st.dataframe(found, key=key, **options)
 
 
