@@ -32,12 +32,14 @@ def losses(models: Models, guess: float, colors: Theme, *, width: int, height: i
     tooltip = ["model:N", "step:Q", alt.Tooltip("loss:Q", format=".3f")]
     lines = alt.Chart(alt.NamedData("losses")).mark_line(strokeWidth=2.5).encode(x, y, color, tooltip=tooltip)
     write = {"font": FONT, "fontSize": TEXT_SIZE, "align": "right", "dx": -4}
-    names = alt.Chart(alt.NamedData("ends")).mark_text(baseline="bottom", dy=-6, **write)
+    write |= {"baseline": "bottom", "dy": -6}
+    names, ground = alt.Chart(alt.NamedData("ends")), {"stroke": colors.background, "strokeWidth": 4}
+    grounds = names.mark_text(**write, **ground).encode(x, y, text="text:N")  # no line of the grid goes through a name
+    names = names.mark_text(**write).encode(x, y, text="text:N", color=color)
     rule = alt.Chart(alt.NamedData("guess")).mark_rule(strokeDash=[5, 4], color=colors.quiet).encode(y=y)
-    of_guess = alt.Chart(alt.NamedData("guess")).mark_text(baseline="top", dy=6, color=colors.quiet, **write)
-    chart = alt.layer(
-        rule, of_guess.encode(x, y, text="text:N"), lines, names.encode(x, y, text="text:N", color=color)
-    ).properties(width=width, height=height)
+    of_guess = alt.Chart(alt.NamedData("guess")).mark_text(color=colors.quiet, **(write | {"baseline": "top", "dy": 6}))
+    of_guess = of_guess.encode(x, y, text="text:N")
+    chart = alt.layer(rule, of_guess, grounds, lines, names).properties(width=width, height=height)
     return Picture(Form.of(chart.configure(**config(colors))), _tables(models, guess, last))
 
 

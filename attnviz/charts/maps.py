@@ -39,8 +39,8 @@ EDGE = 6
 BELOW, READOUT, ASIDE = 16, 2 * LINE + 18, 200
 """Pixels between a map and its legend, and with a readout between them; and the width of a legend right of a map."""
 
-APART, MOST_OVER, SAID_BELOW = 24, 2, 22
-"""Pixels between a title and a legend right of it, lines of such a legend, and pixels of a line under a map."""
+APART, SAID_BELOW = 24, 22
+"""Pixels between a title and a legend right of it, and of a line under a map."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -156,16 +156,17 @@ class Map:
         return around + axes.ties(*both, size, colors) + self.ends + self._outline() + self._legend(title - LINE / 2)
 
     def _legend(self, title: float) -> Frame:
-        """The legend of what occurs, under the map; if it is short, right of a title that begins so high."""
+        """The legend of what occurs, under the map; if it is short, right of the title."""
         occurs = np.flatnonzero(np.bincount(self.states.ravel(), minlength=len(self.kinds))).tolist()
         lines = state.entries([self.kinds[i] for i in occurs], self.style.colors)
         if not self.style.is_paired:
             return self._below(lines, self.ramp)
-        short, wide = len(lines) <= MOST_OVER, {"width": ASIDE, "narrowest": ASIDE, "colors": self.style.colors}
-        over = frame.legend(lines if short else [], self.ramp, top=0.0, **wide)
-        kept = Frame(boxes=(box(0, self.size.height, 0, self.size.height + SAID_BELOW),))  # where a change is named
-        under = kept if short else self._below(lines, None)
+        wide = {"width": ASIDE, "narrowest": ASIDE, "colors": self.style.colors}
         above = self._room.top + axes.TITLE_PADDING  # of the labels of the columns
+        over = frame.legend(lines, self.ramp, top=0.0, **wide)
+        under = Frame(boxes=(box(0, self.size.height, 0, self.size.height + SAID_BELOW),))  # where a change is named
+        if title + frame.bottom(over) > above + 2 * LINE:  # it would push the title down by more than that
+            over, under = frame.legend([], self.ramp, top=0.0, **wide), self._below(lines, None)
         return under + over.moved(self._beside_title, min(title, above - frame.bottom(over)))
 
     def _below(self, lines: Sequence[Entry], ramp: Ramp | None) -> Frame:

@@ -157,6 +157,17 @@ def test_beside_thumbnails_the_legend_of_a_map_stands_right_of_its_title(count):
         assert figure.draw(style).frame.images[0]["y"] > 0
 
 
+def test_a_legend_of_long_words_pushes_no_title_down():
+    """Its ramp stays there, and its reasons stand under the map."""
+    record = record_of([f"w{i}" for i in range(14)], edits=Edits(mask=Subsequent() & Window(2)))
+    figure = figures.head(record, SITE, 0, paired=True)
+    around = figure.draw(replace(figure.style, on_screen=True)).frame
+    (ramp,) = around.images
+
+    assert ramp["y"] < 0 < min(word["y"] for word in around.words if word["text"].startswith("blocked by"))
+    assert min(word["y"] for word in around.titles) - LINE - ramp["y"] < 2 * LINE
+
+
 def test_thumbnails_have_no_legend_where_one_beside_them_explains_their_colors():
     """Heads whose colors end elsewhere keep one of their own."""
     sharp, faint = record_of(WORDS, edits=Edits(mask=Subsequent())), record_of(list("ab" * 30), heads=3)
