@@ -77,6 +77,11 @@ def test_the_first_screen_shows_what_a_head_of_the_translator_does():
     assert len(app.get("vega_lite_chart")) == 3
 
 
+def test_with_a_change_what_a_head_does_is_said_of_the_original_model():
+    """That is what it was measured of."""
+    assert "of cases, in the original model." in html(opened(model="translator", off="e0.0"))
+
+
 def test_a_link_without_a_model_means_the_translator():
     """As ever: it is the first of the sources, and the link stays as short as it was."""
     app = opened(model=None, colors="logarithmic")

@@ -60,6 +60,7 @@ def of_head(at: Look, *, role: bool = True) -> None:
     if found := source.card.behavior(site, head):
         text = words.THIS_HEAD if source.step is None else words.ONCE_TRAINED
         often = words.OFTEN.format(rate=percent(found.rates[found.heads.index(head)])) if found.rates else ""
+        often += words.IN_ORIGINAL if at.before is not None else ""
         large(text.format(does=found.does.rstrip(". "), often=often))
         evidence(found)
         return

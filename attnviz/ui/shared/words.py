@@ -222,7 +222,7 @@ ROLES = {
 }
 """What a role means, where its name does not say it."""
 THIS_HEAD, ONCE_TRAINED = "This head {does}{often}.", "Once trained, this head {does}{often}."
-OFTEN = ", in {rate} of cases"
+OFTEN, IN_ORIGINAL = ", in {rate} of cases", ", in the original model"
 PRETRAINED = "Pretrained. What its heads do was not measured here."
 NOT_MEASURED, NO_LANGUAGE = (
     "What its heads do was not measured here.",
