@@ -72,6 +72,7 @@ class _Browser:
         self._held: list[Message] = []
         self._untold = 0
         self._later: asyncio.Task | None = None
+        self._runs: Message | None = None  # what says that the app runs
         self._shows_run = False
 
     async def receive(self) -> Message:
@@ -98,11 +99,13 @@ class _Browser:
                     await self._pass(message)
 
     async def _begin(self, message: Message, parts: tuple[str, ...]) -> None:
-        self.forget()
+        is_untold = self.forget()
         self._parts, self._drawn, self._held = parts, {}, [message]
         is_known = parts and any(self._is_redrawn(one) for one in self._stands.values())
         if self._untold > MOST_UNTOLD or not is_known:
             await self._tell()
+        if is_untold and self._runs:  # a run that is cut short by this one: it is not said again that the app runs
+            await (self._run(self._runs, True) if parts else self._pass(self._runs))
 
     def _is_redrawn(self, shown: _Shown) -> bool:
         """Whether it goes if this run does not draw it."""
@@ -173,6 +176,7 @@ class _Browser:
 
     async def _run(self, message: Message, runs: bool) -> None:
         if runs:
+            self._runs = message
             self._later = asyncio.create_task(self._tell_later(message))
         elif not self.forget():
             await self._pass(message)

@@ -245,11 +245,12 @@ def test_a_long_run_is_told_whole():
 
 
 def test_a_run_of_the_whole_page_is_told_at_once():
-    """Also where it ends a brief run of a part, of which nothing is told later."""
+    """Also where it cuts a brief run of a part short: that the app runs is then said of it, once for both."""
     part, whole = run(drawn()), [began(), runs(True), drawn(), ended(), runs(False)]
+    begin, _, *rest = whole
 
     assert told(*whole) == whole
-    assert told(*part[:3], *whole, MOMENT) == [*quiet(part[:3]), *whole]
+    assert told(*part[:3], begin, *rest, MOMENT) == [*quiet(part[:3]), *whole]
     assert told(*part, *whole, *part) == [*quiet(part), *whole]
     assert told(*whole, *run(drawn(body="new"))) == [*whole, drawn(body="new")]
 
