@@ -108,11 +108,11 @@ class User:
         self.kept.append(set())
         await self.socket.send(asked.SerializeToString())
         async with asyncio.timeout(LATE):
-            while not self._ends(await self.socket.recv()):
+            while not self._ends(await self.socket.recv(), brief=bool(fragment)):
                 pass
 
-    def _ends(self, received: bytes) -> bool:
-        """Take one message; says whether the run is over."""
+    def _ends(self, received: bytes, *, brief: bool) -> bool:
+        """Take one message; says whether the run is over. A brief run is not told of: its last word is the new link."""
         message = ForwardMsg.FromString(received)
         self.messages, self.size = self.messages + 1, self.size + len(received)
         kind = message.WhichOneof("type")
@@ -124,6 +124,8 @@ class User:
             self.address = message.page_info_changed.query_string
         if kind == "delta":
             self._take(message.delta.new_element, message.delta.fragment_id)
+        if brief:
+            return kind == "page_info_changed"
         return kind == "script_finished" and message.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN
 
     def _take(self, element, fragment: str) -> None:

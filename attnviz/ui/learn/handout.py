@@ -38,15 +38,10 @@ def buttons(lesson: Lesson) -> None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             label(name)
             for format, mime in FORMATS.items():
-                st.download_button(
-                    format.upper(),
-                    data=pictures.made(partial(page, lesson, format, solved=solved)),
-                    file_name=f"{file_stem(lesson.title, end='solutions' if solved else 'handout')}.{format}",
-                    mime=mime,
-                    key=f"lesson {name} {format}",
-                    icon=":material/description:",
-                    on_click="ignore",
-                )
+                made = partial(page, lesson, format, solved=solved)
+                file = f"{file_stem(lesson.title, end='solutions' if solved else 'handout')}.{format}"
+                options = {"key": f"lesson {name} {format}", "icon": ":material/description:"}
+                pictures.save(format.upper(), made, file, mime, **options)
     pictures.not_made()
 
 
@@ -71,16 +66,9 @@ def page(lesson: Lesson, format: str = "html", *, solved: bool = False) -> bytes
 def slide_button(step: Step, now: State) -> None:
     """One click for the picture of a step as it is now, as large as a slide has room for."""
     if any(name in DRAWN for name in step.shows):
-        st.download_button(
-            words.SLIDE,
-            data=pictures.made(partial(slide, step, now)),
-            file_name=f"{file_stem(step.title, end='slide')}.png",
-            mime="image/png",
-            key="lesson slide",
-            type="tertiary",
-            icon=":material/download:",
-            on_click="ignore",
-        )
+        file = f"{file_stem(step.title, end='slide')}.png"
+        options = {"key": "lesson slide", "type": "tertiary", "icon": ":material/download:"}
+        pictures.save(words.SLIDE, partial(slide, step, now), file, "image/png", **options)
 
 
 def slide(step: Step, now: State) -> bytes:

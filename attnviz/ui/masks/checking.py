@@ -225,7 +225,8 @@ def _take_away(what: str, name: str, array: Array, report: Report, said: dict[st
         save("JSON", data, "check.json", "application/json", key="report json")
         save(words.AS_TEXT, told, "check.txt", "text/plain", key="report text")
         if what in (WEIGHTS, MASK):
-            save("NPY", pictures.made(partial(_npy, held)), f"{name}.npy", key="checked npy", help=words.CHECKED_ARRAY)
+            options = {"key": "checked npy", "icon": ":material/download:", "help": words.CHECKED_ARRAY}
+            pictures.save("NPY", partial(_npy, held), f"{name}.npy", "application/octet-stream", **options)
     label(words.IN_SHELL)
     st.code(clean(_command(what, name, said)), "sh", wrap_lines=True)
 

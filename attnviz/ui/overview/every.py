@@ -68,17 +68,9 @@ def _more(at: Look, every: figures.Figure) -> None:
 
 def _page_button(at: Look, name: str) -> None:
     """Every head as one page, for readers without attnviz."""
-    st.download_button(
-        words.INTERACTIVE,
-        help=words.INTERACTIVE_MEANS,
-        data=pictures.made(
-            partial(_page, pictures.lent((at.record, at.before), "page"), at.sentence, at.site, at.number)
-        ),
-        file_name=f"{name}-page.html",
-        mime="text/html",
-        key="save page every",
-        on_click="ignore",
-    )
+    made = partial(_page, pictures.lent((at.record, at.before), "page"), at.sentence, at.site, at.number)
+    options = {"key": "save page every", "help": words.INTERACTIVE_MEANS}
+    pictures.save(words.INTERACTIVE, made, f"{name}-page.html", "text/html", **options)
 
 
 def _page(runs: Callable[[], tuple[Record, Record | None]], sentence: int, site: Site, head: int) -> bytes:

@@ -44,15 +44,14 @@ def button(at: Look, shown: Sequence[Figure] = ()) -> None:
     anew = tuple(replace(one, style=replace(one.style, room=None)) for one in shown)
     held = pictures.lent((at.source, at.record, at.before, anew), "everything")
     opens = {"sentence": at.sentence, "site": at.site, "head": at.number, "dark": at.dark}
-    st.download_button(
+    pictures.save(
         words.EVERYTHING,
+        partial(_archive, held, _shown(), opens),
+        f"{stem(at.record, sentence=at.sentence)}.zip",
+        "application/zip",
         help=words.EVERYTHING_HOLDS.rstrip("."),
-        data=pictures.made(partial(_archive, held, _shown(), opens)),
-        file_name=f"{stem(at.record, sentence=at.sentence)}.zip",
-        mime="application/zip",
         key="save everything",
         icon=":material/folder_zip:",
-        on_click="ignore",
     )
     quiet(words.EVERYTHING_HOLDS)
 

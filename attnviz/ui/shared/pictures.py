@@ -1,5 +1,6 @@
 """Figures on a page: drawn, as numbers, and exported."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -7,7 +8,10 @@ from functools import partial
 from typing import NoReturn, TypeVar
 
 import streamlit as st
+from streamlit import runtime
 from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
+from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 
 from attnviz import views
 from attnviz import words as sentences
@@ -198,22 +202,36 @@ def _gave_way() -> NoReturn:
     raise AttnvizError(words.FILE_GAVE_WAY)
 
 
-def made(file: Callable[[], bytes]) -> Callable[[], bytes]:
-    """A file for a download button. Where it fails the browser says only that; `not_made` says why in the next run.
+def save(label: str, file: Callable[[], bytes], name: str, mime: str, *, key: str, **options) -> None:
+    """A button that makes a file and saves it. Where that fails the browser says only so; `not_made` says why.
 
     The button holds what makes the file until the next run of its page: what is large in it is `lent`.
     """
-    failed = state.get(FAILED) or []
+    failed, context = state.get(FAILED) or [], get_script_run_ctx()
     state.put(FAILED, failed)
 
     def contents() -> bytes:
         try:
-            return file()
+            content = file()
         except AttnvizError as error:
             failed[:] = [str(error)]
             raise
+        _keep(content, name, mime, context)
+        return content
 
-    return contents
+    st.download_button(label, data=contents, file_name=name, mime=mime, key=key, on_click="ignore", **options)
+
+
+def _keep(content: bytes, name: str, mime: str, context: ScriptRunContext | None) -> None:
+    """Keep the last file that a session made as if it stood on the page.
+
+    Streamlit lets go of it once two runs of anybody have ended: before the browser has asked for it, where many click.
+    """
+    if runtime.exists():
+        add = runtime.get_instance().media_file_mgr.add
+        thread = threading.Thread(target=add, args=(content, mime, "made", name, True))
+        add_script_run_ctx(thread, context).start()
+        thread.join()
 
 
 def not_made() -> None:
@@ -292,14 +310,8 @@ def _format(figure: Figure, shown: Callable[[], Figure], name: str, key: str, op
     from attnviz import export
 
     kind = export.FORMATS[name]
-    st.download_button(
-        name.upper(),
-        data=made(partial(_file, shown, name, options)),
-        file_name=export.filename(figure, name, **options),
-        mime=kind.mime,
-        key=f"save {name} {key}",
-        on_click="ignore",
-    )
+    made = partial(_file, shown, name, options)
+    save(name.upper(), made, export.filename(figure, name, **options), kind.mime, key=f"save {name} {key}")
     quiet(kind.label)
 
 

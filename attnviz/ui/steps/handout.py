@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-import streamlit as st
-
 from attnviz import figures
 from attnviz.core.display import file_stem, in_title, shown
 from attnviz.ui.shared import pictures
@@ -19,15 +17,8 @@ from attnviz.walk import Stage
 def button(at: Walk, every: tuple[Stage, ...]) -> None:
     """One button that gives the file."""
     name = file_stem(at.record.source, at.site, f"head-{at.head}", at.record.sentences[at.sentence].text, end="handout")
-    st.download_button(
-        common.HANDOUT,
-        data=pictures.made(partial(_file, pictures.lent((at, every), "handout"))),
-        file_name=f"{name}.html",
-        mime="text/html",
-        key="handout",
-        icon=":material/description:",
-        on_click="ignore",
-    )
+    made, options = partial(_file, pictures.lent((at, every), "handout")), {"icon": ":material/description:"}
+    pictures.save(common.HANDOUT, made, f"{name}.html", "text/html", key="handout", **options)
     quiet(words.HANDOUT_HOLDS)
     pictures.not_made()
 

@@ -1,0 +1,36 @@
+"""A file that a button makes is there when the browser asks for it."""
+
+from types import SimpleNamespace
+
+import streamlit as st
+from streamlit import runtime
+from streamlit.runtime.media_file_manager import MediaFileManager
+from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
+
+from attnviz.ui.shared import pictures
+
+
+def test_a_file_stays_while_others_click_until_its_session_makes_another(monkeypatch):
+    """Streamlit lets go of it as two runs of anybody end, which is before a browser asks for it where many click."""
+    files, drawn = MediaFileManager(MemoryMediaFileStorage("/media")), {}
+    monkeypatch.setattr(runtime, "exists", lambda: True)
+    monkeypatch.setattr(runtime, "get_instance", lambda: SimpleNamespace(media_file_mgr=files))
+    monkeypatch.setattr(st, "download_button", lambda label, **options: drawn.update({label: options}))
+
+    def made(content: bytes) -> str:
+        pictures.save("CSV", lambda: content, "a.csv", "text/csv", key="csv")
+        options = drawn["CSV"]
+        button = files.add_deferred(options["data"], options["mime"], "[0, 1]", options["file_name"])
+        return files.execute_deferred(button).removeprefix("/media/")
+
+    first = made(b"a,b")
+    for _ in range(3):
+        files.remove_orphaned_files()
+
+    assert files.read_file(first).content == b"a,b"
+
+    made(b"c,d")
+    for _ in range(3):
+        files.remove_orphaned_files()
+
+    assert files.read_file(first) is None
