@@ -65,7 +65,7 @@ class Panel:
         return list(map(digits, self.values.ravel()))
 
     def kinds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which cells are colored, which hatched, which crossed; booleans, (rows, columns)."""
+        """Which cells are colored, which hatched (1 and more: with which pattern), which crossed; (rows, columns)."""
         hatched, crossed = self.values == -np.inf, np.isnan(self.values)
         hatched |= False if self.blocked is None else self.blocked
         return ~(hatched | crossed), hatched, crossed

@@ -68,6 +68,8 @@ MEASURE = (
 )
 
 ONLY = "blank: only A or only B has this token"
+NO_TOKEN = 2
+"""The pattern of what is blank: upright strokes; those of what is blocked are slanted."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -93,10 +95,9 @@ class ComparedPanel(Panel):
         return f"{sign}{digits(value)}{f'  {end}' if end else ''}".replace(" ", "\N{NO-BREAK SPACE}")
 
     def kinds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        blocked = self.states == BLOCKED
-        open_cells = ~blocked & (self.states != BLANK)
-        crossed = np.isnan(self.values) & open_cells
-        return open_cells & ~crossed, blocked, crossed
+        hatched = np.select([self.states == BLOCKED, self.states == BLANK], [1, 1 + NO_TOKEN])
+        crossed = np.isnan(self.values) & (hatched == 0)
+        return (hatched == 0) & ~crossed, hatched, crossed
 
 
 def difference(found: Beside, **drawn: Unpack[Drawn]) -> Figure:
@@ -138,7 +139,9 @@ def _arrays(found: Beside) -> dict[str, np.ndarray]:
 def drawing_of(found: Beside, style: Style) -> Panels:
     """The three maps with their labels, the bars of the rows, and the legends."""
     colors, size = style.colors, size_beside(len(found.rows), len(found.columns))
-    plan = _Plan(found, size, colors)
+    chosen = found.most_cell if style.selected is None and style.on_screen else style.selected
+    rest = (-1, -1) if chosen is None else tuple(place // size.tile for place in chosen)
+    plan = _Plan(found, size, colors, rest)
     if style.on_screen and style.room:
         plan = plan.stacked(style.room)
     maps = [plan.panel(end) for end in range(3)]
@@ -151,8 +154,6 @@ def drawing_of(found: Beside, style: Style) -> Panels:
     if not style.on_screen:
         wide = {"left": plan.left, "width": last.x + size.width + BAR + NUMBER - plan.left, "colors": colors}
         around += frame.heading(title_of(found), lines_of(found, size), top=-plan.above - 8, **wide)
-    chosen = found.most_cell if style.selected is None and style.on_screen else style.selected
-    rest = (-1, -1) if chosen is None else tuple(place // size.tile for place in chosen)
     return Panels(tuple(maps), around, style, rest, *plan.names, readout=readout)
 
 
@@ -255,12 +256,14 @@ class _Plan:
     """Where things stand around three maps of one size.
 
     Attributes:
+        chosen: the row and the column whose labels are never left out; -1 for none.
         room: pixels across where A and B stand above their difference; 0 where they stand in a row.
     """
 
     found: Beside
     size: Size
     colors: Theme
+    chosen: tuple[int, int]
     room: int = 0
 
     def stacked(self, room: int) -> "_Plan":
@@ -301,6 +304,13 @@ class _Plan:
         """What rows or columns are called beside A, B or their difference, and whether that stands back."""
         return [_label(*part, end) for part in self._places(axis)]
 
+    def labeled(self, axis: int, end: int) -> list[int]:
+        """The rows or columns that have room for their labels; the chosen one has that of those it would touch."""
+        size, at = self.sizes[end], self.chosen[axis]
+        count = size.columns if axis else size.rows
+        every = [i for i in range(0, count, size.every) if at < 0 or abs(i - at) >= size.every]
+        return every if at < 0 else [*every, at]
+
     def _left(self, end: int) -> float:
         """Pixels left of a map for the labels of its rows."""
         return max((text_width(text) for text, _ in self.labels(0, end)), default=0.0) + axes.PADDING
@@ -318,7 +328,7 @@ class _Plan:
     def above(self) -> float:
         """Pixels over the maps for the labels of the columns and a caption."""
         ends = (2,) if self.room else range(3)
-        names = (text for end in ends for text, _ in self.labels(1, end)[:: self.size.every])
+        names = (self.labels(1, end)[i][0] for end in ends for i in self.labeled(1, end))
         return max(map(text_width, names)) + axes.PADDING + LINE + 14
 
     @cached_property
@@ -422,11 +432,11 @@ class _Plan:
             titles=(frame.words(self.title_at(end), -above + LINE / 2, self.titles[end], self.colors.text),),
             rows=tuple(
                 frame.words(at, (i + 0.5) * size.cell, rows[i][0], colors[rows[i][1]])
-                for i in range(0, size.rows if labeled else 0, size.every)
+                for i in (self.labeled(0, end) if labeled else ())
             ),
             columns=tuple(
                 frame.words((i + 0.5) * size.cell, at, columns[i][0], colors[columns[i][1]])
-                for i in range(0, len(columns), size.every)
+                for i in self.labeled(1, end)
             ),
             boxes=(outline,),
         )
@@ -467,14 +477,18 @@ class _Plan:
         Args:
             second, third: where B and the difference begin.
         """
-        size, colors = self.sizes[0], self.colors
-        top = size.height + 14
-        x, y = (second, top + 4) if self.room or size.width >= WIDE else (0.0, top + 2 * LINE + 34)
-        x += GAP / 2 if self.room else 0.0  # the ramp is a little wider than A
-        room = {"width": self.half - GAP / 2, "narrowest": 0} if self.room else {"width": third - x - GAP}
-        entries = frame.legend(self.entries(), None, top=y, colors=colors, **room).moved(x)
+        size, colors, entries = self.sizes[0], self.colors, self.entries()
+        top, first = size.height + 14, self.left if self.room else 0.0
+        wide = self.half - GAP / 2 if self.room else third - second - GAP
+        said = max((text_width(entry.text, WORD_CHARACTER) for entry in entries), default=0.0)
+        if SWATCH + 8 + said <= wide if self.room else size.width >= WIDE:  # the ramp is a little wider than A
+            x, y = second + (GAP / 2 if self.room else 0.0), top + 4
+        else:
+            x, y, wide = first, top + 2 * LINE + 34, (self.room - MARGIN if self.room else third) - GAP
+        room = {"width": wide, "narrowest": 0 if self.room else frame.NARROWEST}
+        signs = frame.legend(entries, None, top=y, colors=colors, **room).moved(x)
         ramp = frame.legend([], self.scale.ramp(colors), top=top, width=size.width, colors=colors)
-        return ramp.moved(self.left if self.room else 0.0) + entries
+        return ramp.moved(first) + signs
 
     @property
     def below_small(self) -> float:
@@ -484,9 +498,10 @@ class _Plan:
     def entries(self) -> list[Entry]:
         colors, maps = self.colors, self.tiled[:2]
         hatched = ("blocked", hatch.shape(0, SWATCH), colors.hatch, 1.0)
+        lacking = (ONLY, hatch.shape(NO_TOKEN, SWATCH), colors.hatch, 1.0)
         occurs = {
             hatched: any((states == BLOCKED).any() for _, states in maps),
-            (ONLY, "", colors.hatch, 0.0): any((states == BLANK).any() for _, states in maps),
+            lacking: any((states == BLANK).any() for _, states in maps),
             (NOT_A_NUMBER, hatch.CROSS, colors.warning, 2.0): any(
                 (np.isnan(weights) & (states != BLANK)).any() for weights, states in maps
             ),

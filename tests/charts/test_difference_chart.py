@@ -20,7 +20,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Prefix, Subsequent
 from attnviz.figures.alike import APART, MOST_RECTANGLES, SIDE
-from attnviz.figures.difference import LEAST, NARROWEST, drawing_of, lines_of, names_of
+from attnviz.figures.difference import LEAST, NARROWEST, NO_TOKEN, ONLY, drawing_of, lines_of, names_of
 from attnviz.metrics import BLOCKED, EMPTY, NAN, WEIGHT
 from attnviz.metrics.alike import divergences, map2d
 from attnviz.metrics.beside import BLANK, Side, beside, places, tiled_states, tiles
@@ -335,6 +335,31 @@ def test_on_a_phone_a_and_b_stand_small_above_their_difference():
     assert [item["text"] for item in high.frame.rows].count("sat") == 3
     assert [item["text"] for item in high.frame.columns].count("sat") == 3
     assert all(item["y"] <= panels[2].y + panels[2].height + 60 for item in texts)
+
+
+@pytest.mark.parametrize("chosen", [(0, 0), (17, 18), (39, 1)])
+def test_the_chosen_row_and_column_have_their_names_on_a_phone(chosen):
+    """In each of the three maps, though there is no room for the names of all; no two names touch."""
+    text = [f"w{i}" for i in range(40)]
+    found = beside(*(Side(record_of(text), SITE, head) for head in (0, 1)))
+    drawn = drawing_of(found, Style(room=358, on_screen=True, selected=chosen))
+    rows, columns = ([item["text"] for item in part] for part in (drawn.frame.rows, drawn.frame.columns))
+    heights = sorted(item["y"] for item in drawn.frame.rows if item["y"] < drawn.panels[0].height)
+
+    assert len(set(rows)) < len(text)
+    assert [rows.count(text[chosen[0]]), columns.count(text[chosen[1]])] == [2, 3]
+    assert min(np.diff(sorted(set(heights)))) >= frame.LINE - 6
+
+
+def test_what_only_one_has_is_hatched_unlike_what_is_blocked():
+    """It once looked like a weight near 0; its words have a line of their own where they are wider than a map."""
+    found = cat_and_dog(Edits(mask=Subsequent()))
+    drawn = drawing_of(found, Style(room=358, on_screen=True))
+    (sign,) = [item for item in drawn.frame.words if item["text"] == ONLY]
+
+    assert set(drawn.panels[0].kinds()[1][3]) == {1 + NO_TOKEN}
+    assert set(drawn.panels[0].kinds()[1][0]) == {0, 1, 1 + NO_TOKEN}
+    assert sign["x"] < drawn.panels[1].x
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,6 @@ def test_models_that_read_other_tokens_stand_side_by_side():
         ("model-story", "B cannot be the model"),
         ("untouched", "Nothing is changed, so A is the original model. B is another training step."),
         ("<script>alert(1)</script>", "cannot be read; it should look like sentence-"),
-        ("sentence-", "B has no sentence yet"),
     ],
 )
 def test_a_link_whose_b_is_not_there_is_told(link, words):
@@ -230,6 +229,18 @@ def test_a_link_whose_b_is_not_there_is_told(link, words):
 
     assert words in html(app)
     assert "<script" not in html(app)
+
+
+@pytest.mark.parametrize("link", ["sentence", "sentence-", "sentence- "])
+def test_a_link_to_another_sentence_without_one_opens_with_one(link):
+    """As if another sentence had been chosen: nobody is greeted by an error. So does a field that was emptied."""
+    app = compare(b=link)
+    assert app.text_input(key="b sentence").value == SHE
+
+    app.text_input(key="b sentence").set_value(" ").run()
+
+    assert app.text_input(key="b sentence").value == SHE
+    assert said(app).startswith("The row that differs most is ")
 
 
 @pytest.mark.parametrize("text", ["{{x}} datum.label", "</script><b>", "שלום \u202e", "\U0001f431" * 40, "word " * 400])

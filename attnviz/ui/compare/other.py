@@ -91,7 +91,9 @@ def side(a: Look, place: DeltaGenerator) -> Side | AttnvizError:
     with place, st.container(horizontal=True, vertical_alignment="center", gap="small"):
         other = _what(a)
         below = other.what == "sentence" and look.room() is not None  # where all of it can be read
-        own = st.container(width="stretch" if other.what == "sentence" else "content") if not below else place
+        wide = "stretch" if other.what == "sentence" else "content"
+        row = {"horizontal": True, "vertical_alignment": "center", "gap": "small", "width": wide}
+        own = place if below else st.container(**row)
     make = {"sentence": _sentence, "head": _head, "model": _model, "untouched": _untouched, "step": _step}[other.what]
     try:
         return make(a, other, own)
@@ -103,6 +105,8 @@ def _what(a: Look) -> Other:
     """In what B differs. What was chosen before in the same way is there again."""
     missing = _missing(a)
     chosen, options = state.get(B), [what for what in words.OTHERS if what not in missing]
+    if chosen and chosen.what == "sentence" and not str(chosen.value).strip():  # an empty field begins anew
+        chosen = _begins(a, "sentence")
     if chosen is not None and chosen.what in options:
         state.put(KEPT, state.get(KEPT) | {chosen.what: chosen})
     else:
@@ -188,17 +192,17 @@ def _ask(own: DeltaGenerator, widget: Callable, title: str, what: str, value: ob
     read: Callable[[Any], object] = options.pop("read", lambda value: value)
     options |= {"shown": value, "at": what, "read": lambda value: Other(what, read(value))}
     with own:
-        control(widget, title, B, *args, lead="", **options)
+        control(widget, title, B, *args, lead="" if look.room() else words.B, **options)
 
 
 def _sentence(a: Look, other: Other, own: DeltaGenerator) -> Side:
-    options = {"max_chars": LONGEST, "width": 600, "read": _plain}
+    options = {"max_chars": LONGEST, "placeholder": words.SENTENCE, "read": _plain}
     _ask(own, st.text_input, words.SENTENCE, "sentence", other.value, **options)
-    if not str(other.value).strip():
-        raise InputError(words.NO_SENTENCE)
     lines = cache.texts(clean(str(other.value)))
     cache.sentences(a.source, lines)
-    unknown_words(cache.unknown(a.source, lines), a.source.unknown_token, "B")
+    said = cache.unknown(a.source, a.lines)
+    unknown = {word: near for word, near in cache.unknown(a.source, lines).items() if word not in said}
+    unknown_words(unknown, a.source.unknown_token, "B")
     return Side(cache.record(a.source, lines, a.edits), a.site, a.head)
 
 

@@ -2,7 +2,7 @@
 
 # In what B differs
 
-COMPARE_WITH, B_WITH = "Compare with", "B: {other}"
+COMPARE_WITH, B, B_WITH = "Compare with", "B", "B: {other}"
 OTHERS = {
     "sentence": "another sentence",
     "head": "another head",
@@ -20,7 +20,6 @@ MISSING = {
     "untouched": "Nothing is changed, so A is the original model. B is {other}.",
 }
 """By what cannot be chosen here, why, and what B is instead."""
-NO_SENTENCE = "B has no sentence yet. Type one above."
 NO_HEAD = "There is no {missing}, so B is {instead}."
 NO_MODEL = "B cannot be the model {missing} here, so it is {instead}."
 NO_STEP = "Step {missing} was not kept; there are {kept}. B is step {instead}."
