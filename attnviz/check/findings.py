@@ -32,6 +32,7 @@ CHECKS = {
     "shifted": "every query sees what the next one should, or the one before: moved by a row it is a known mask",
     "deviation": "cells that differ from the known mask that all others make up, or from the one that is meant",
     "ambiguous": "the mask alone cannot tell what is meant, or in which convention: note, with what would settle it",
+    "near-miss": "a plain mask (none, causal, padding) but for few cells, though another, less usual one exactly: note",
     "empty-row": "no key left: error in masks and scores; warning in weights, and in a known mask that has such rows, "
     "as with padding (a note if it was said cell by cell, or if the fill is a finite number)",
     "uniform-over-masked": "weights: a row spreads evenly over all keys, also over those that every other row blocks",
@@ -130,7 +131,7 @@ class Report:
         counts = {each: sum(one.severity == each for one in self.findings) for each in ("error", "warning")}
         if any(counts.values()):
             return ", ".join(counted(number, severity) for severity, number in counts.items() if number)
-        return NOT_SURE if "ambiguous" in self.rules() else "Nothing wrong was found."
+        return NOT_SURE if self.rules() & {"ambiguous", "near-miss"} else "Nothing wrong was found."
 
     def rules(self, *severities: str) -> set[str]:
         """The rules that were found, of these severities or of all."""

@@ -11,7 +11,7 @@ from attnviz.check.grids import MOST_CELLS, Grids
 from attnviz.check.intent import Intent
 from attnviz.check.kinds import small
 from attnviz.core.amounts import counted
-from attnviz.core.explain import MISTAKEN, Judgement, judge, words
+from attnviz.core.explain import MISTAKEN, Judgement, judge, near, words
 
 ASK = "Say what the mask is meant to be."
 OFF_BY_ONE = "It is off by one: tril(diagonal=0) is open, triu(diagonal=1) blocked."
@@ -74,8 +74,17 @@ def findings(laid: Laid, judged: Judged) -> Iterator[Finding]:
         yield _mistake(laid, judged)
     if judged.wrong.any():
         yield from _differing(laid, judged)
-    elif not stated and (says := words.ambiguous(judgement)):
-        yield laid.finding("ambiguous", "note", says, ASK)
+    elif not stated:
+        if says := words.ambiguous(judgement):
+            yield laid.finding("ambiguous", "note", says, ASK)
+        yield from _near(laid, judged)
+
+
+def _near(laid: Laid, judged: Judged) -> Iterator[Finding]:
+    """The plain mask that was meant perhaps, with the cells that differ from it."""
+    close = near(judged.grids.each, judged.judgement) if len(judged.grids.each) == 1 else Judgement()
+    for one in close.found if not judged.judgement.mistake else ():
+        yield laid.finding("near-miss", "note", words.near(one), ASK, judged.grids.spread([one.wrong]))
 
 
 def _not_it(laid: Laid, meant: Intent) -> Iterator[Finding]:
@@ -154,3 +163,4 @@ def _unknown(laid: Laid, judged: Judged) -> Iterator[Finding]:
         yield laid.finding("future-leak", "warning", says, f"{BLOCK_FUTURE} If they are meant, {small(ASK)}", ahead)
     elif judged.grids.each:
         yield laid.finding("ambiguous", "note", f"It is no mask that is known here: {in_numbers(may_attend)}.", ASK)
+        yield from _near(laid, judged)

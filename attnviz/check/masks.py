@@ -62,7 +62,7 @@ def check_mask(laid: Laid, stated: str | None, causal: bool | None, meant: Inten
         judged = Judged.of(kinds.opened(mask, convention), meant)
     hides, reasons = _future(judged, causal)
     leaking = [] if causal is False else [*_leaks(laid, judged, causal, hides)]
-    told = {"future-leak", "ambiguous"} if leaking else {"future-leak"} if causal is False else set()
+    told = {"future-leak", "ambiguous", "near-miss"} if leaking else {"future-leak"} if causal is False else set()
     findings += [one for one in of_judgement(laid, judged) if one.rule not in told]
     findings += [*leaking, *_empty(laid, judged, convention)]
     return laid.report("mask", convention, hides, reasons, findings, judged.judgement)

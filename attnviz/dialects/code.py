@@ -27,7 +27,7 @@ CALL = "output = F.scaled_dot_product_attention(query, key, value, attn_mask=mas
 
 def sdpa(mask: Mask, queries: int, keys: int) -> str:
     lines, may_attend = _grid(mask, queries, keys)
-    return _code(FUNCTIONAL, HEADED, *lines, f"mask = {may_attend.text}  # True = may attend", CALL)
+    return _code(FUNCTIONAL, HEADED, *lines, f"# True = may attend\nmask = {may_attend.text}", CALL)
 
 
 def sdpa_additive(mask: Mask, queries: int, keys: int) -> str:
@@ -48,7 +48,7 @@ def multihead(mask: Mask, queries: int, keys: int) -> str:
         lines.append(f"key_padding_mask = {real.denied}  # True = padding")
         given += ", key_padding_mask=key_padding_mask"
     more, blocked = _blocked(mask, queries, keys)
-    lines += [*more, f"mask = {blocked.text}  # True = blocked"]
+    lines += [*more, f"# True = blocked\nmask = {blocked.text}"]
     if mask.batch_size:
         lines.append("mask = mask.expand(-1, -1, queries, keys)[:, 0].repeat_interleave(attention.num_heads, 0)")
     return _code(TORCH, MODULE, *lines, f"output, weights = attention(query, key, value, {given}, {PER_HEAD})")
@@ -57,7 +57,7 @@ def multihead(mask: Mask, queries: int, keys: int) -> str:
 def key_padding_mask(mask: Mask, queries: int, keys: int) -> str:
     lines, real = _row(mask, queries, keys)
     call = f"output, weights = attention(query, key, value, key_padding_mask=mask, {PER_HEAD})"
-    return _code(TORCH, MODULE, *lines, f"mask = {real.denied}  # True = padding", call)
+    return _code(TORCH, MODULE, *lines, f"# True = padding\nmask = {real.denied}", call)
 
 
 def flex(mask: Mask, queries: int, keys: int) -> str:
@@ -94,7 +94,7 @@ def zero_is_masked(mask: Mask, queries: int, keys: int) -> str:
 def true_is_masked(mask: Mask, queries: int, keys: int) -> str:
     lines, blocked = _blocked(mask, queries, keys)
     weights = 'weights = scores.masked_fill(mask, float("-inf")).softmax(-1)'
-    return _code(TORCH, HEADED, *lines, f"mask = {blocked.text}  # True = masked", SCORES, weights, OUTPUT)
+    return _code(TORCH, HEADED, *lines, f"# True = masked\nmask = {blocked.text}", SCORES, weights, OUTPUT)
 
 
 def padding_only(mask: Mask, queries: int, keys: int) -> bool:

@@ -25,14 +25,12 @@ class Dialect:
         name: how it is asked for.
         title: the function or library that speaks it.
         says: what its values mean.
-        call: how the mask is handed over.
         empty_rows: what a query with no key left gets: "zero", "nan" or "uniform", as in `attnviz.core.attention`.
     """
 
     name: str
     title: str
     says: str
-    call: str
     empty_rows: str
     _tensor: Callable[[Tensor], Tensor] = field(repr=False, compare=False)
     _code: Callable[[Mask, int, int], str] = field(repr=False, compare=False)
@@ -111,34 +109,31 @@ def _as_it_is(mask: Tensor) -> Tensor:
 
 SDPA, MULTIHEAD = "F.scaled_dot_product_attention", "nn.MultiheadAttention"
 ADDED, CAUSAL = "0 = may attend, -inf = blocked; added to the scores", "the future is blocked, aligned top-left"
-FLEX = "block_mask=create_block_mask(mask_mod, ...)"
 TOKENS = (
     "1 = token, 0 = padding (a decoder blocks the future by itself); with four axes 0 = may attend, the lowest "
     "number = blocked, added to the scores"
 )
 
 DIALECTS = (
-    Dialect("sdpa", SDPA, "True = may attend", "attn_mask=mask, boolean", "zero", _as_it_is, code.sdpa),
-    Dialect("sdpa_additive", SDPA, ADDED, "attn_mask=mask, floating point", "zero", to_additive, code.sdpa_additive),
-    Dialect("is_causal", SDPA, CAUSAL, "is_causal=True, no tensor", "zero", _as_it_is, code.is_causal, _not_causal),
-    Dialect("attn_mask", MULTIHEAD, "True = blocked", "attn_mask=mask", "nan", to_true_is_masked, code.multihead),
+    Dialect("sdpa", SDPA, "True = may attend", "zero", _as_it_is, code.sdpa),
+    Dialect("sdpa_additive", SDPA, ADDED, "zero", to_additive, code.sdpa_additive),
+    Dialect("is_causal", SDPA, CAUSAL, "zero", _as_it_is, code.is_causal, _not_causal),
+    Dialect("attn_mask", MULTIHEAD, "True = blocked", "nan", to_true_is_masked, code.multihead),
     Dialect(
         "key_padding_mask",
         MULTIHEAD,
         "True = padding, for every query",
-        "key_padding_mask=mask",
         "nan",
         to_true_is_masked,
         code.key_padding_mask,
         _no_padding,
     ),
-    Dialect("flex_attention", "FlexAttention", "mask_mod: True = may attend", FLEX, "zero", _as_it_is, code.flex),
-    Dialect("huggingface", "Hugging Face", TOKENS, "attention_mask=mask", "uniform", _lowest, code.huggingface),
+    Dialect("flex_attention", "FlexAttention", "mask_mod: True = may attend", "zero", _as_it_is, code.flex),
+    Dialect("huggingface", "Hugging Face", TOKENS, "uniform", _lowest, code.huggingface),
     Dialect(
         "zero_is_masked",
         "mask == 0, as in The Annotated Transformer",
         "0 = masked, 1 = may attend",
-        "scores.masked_fill(mask == 0, -1e9)",
         "uniform",
         to_zero_is_masked,
         code.zero_is_masked,
@@ -147,7 +142,6 @@ DIALECTS = (
         "true_is_masked",
         "mask == True, as in other tutorials",
         "True = masked",
-        'scores.masked_fill(mask, float("-inf"))',
         "nan",
         to_true_is_masked,
         code.true_is_masked,

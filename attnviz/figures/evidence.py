@@ -12,6 +12,9 @@ from attnviz.figures.states import Grid
 MOST = 512
 """Queries and keys drawn at most."""
 
+DIFFERS = dict.fromkeys(("deviation", "near-miss"), "Cells that differ")
+"""Titles of findings whose rule is no name of what is seen."""
+
 MARKED = State("evidence", "leak", "cross")
 OPEN = {
     "mask": State("may attend", "open", "dot"),
@@ -46,7 +49,8 @@ def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> Gr
         for axis, size in zip(AXES[:2], report.shape, strict=False)
         if axis in named and size > 1
     ]
-    return _grid(array, report, where, marked, f"Evidence of {finding.rule.replace('-', ' ')}", some)
+    title = DIFFERS.get(finding.rule) or f"Evidence of {finding.rule.replace('-', ' ')}"
+    return _grid(array, report, where, marked, title, some)
 
 
 def as_checked(array: np.ndarray | Tensor, report: Report) -> Grid:

@@ -52,6 +52,7 @@ WRONG = {
     "shifted": (torch.from_numpy(published.natten(12, 3))[[*range(1, 12), 11]], {}, "warning"),
     "deviation": (at(torch.from_numpy(published.window(N, 2, 2)), (1, 5), True), {}, "warning"),
     "ambiguous": (padded((2,), 5).flip(-1), {"convention": "may-attend"}, "note"),
+    "near-miss": (at(causal(3), (2, 1), False), {}, "note"),
     "empty-row": (causal() & (torch.arange(N) != 3)[:, None], {}, "error"),
     "uniform-over-masked": (weights(causal() & (torch.arange(N) > 1), fill=-1e9), {}, "error"),
     "future-leak": (at(weights(causal()), (0, 0, 2, 5), 0.3), {"causal": True}, "error"),
@@ -234,6 +235,23 @@ def test_a_hole_in_a_mask_too_small_to_be_known_is_still_found():
     assert "query 0 sees key 2. The mask alone does not tell" in found.says
     assert check(hole, causal=False).rules("warning", "error") == set()
     assert check(hole, causal=True).rules("error") == {"future-leak"}
+
+
+def test_a_hole_that_makes_another_known_mask_is_named_all_the_same():
+    """Whoever meant a causal mask and dropped a 1 is not told that nothing is wrong: of any size, while a slip is as
+    likely as the other mask."""
+    for n, hole in ((3, (2, 1)), (4, (3, 1)), (9, (8, 1))):
+        report = check(at(causal(n), hole, False))
+        (found,) = [one for one in report.findings if one.rule == "near-miss"]
+
+        assert report.verdict == NOT_SURE
+        assert any("exactly a causal window with sinks" in reason for reason in report.reasons)
+        assert found.says == (
+            f"Close to a causal mask, but query {hole[0]} may not see key 1 (1 of {n * (n + 1) // 2} allowed cells is "
+            "missing)."
+        )
+        assert found.cells == (hole,)
+    assert "near-miss" not in check(causal(9).triu(-3)).rules() | check(causal(9)).rules()
 
 
 @pytest.mark.parametrize("mask", [[[1, 0, 1, 1, 0], [0, 1, 0, 0, 1], [1, 1, 0, 1, 0], [0, 0, 1, 1, 1]], [[1, 1, 0]]])

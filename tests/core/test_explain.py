@@ -5,7 +5,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from attnviz.core.explain import judge, words
+from attnviz.core.explain import PLAIN, Judgement, judge, near, words
 from attnviz.core.masks import (
     BlockDiffusion,
     Blocks,
@@ -142,6 +142,27 @@ def test_of_random_cells_nothing_is_said(n, share, seed):
 
     assert judge([grid]).mistake == ""
     assert not judge([grid]).is_certain or n < 6
+
+
+@given(n=st.integers(3, 9), padding=st.none() | st.integers(2, 9), is_causal=st.booleans(), data=st.data())
+def test_a_plain_mask_that_is_close_differs_in_the_cells_that_are_named(n, padding, is_causal, data):
+    """With them turned around, the grid is a plain mask to the last cell; which are named are counted."""
+    plain = (Subsequent() if is_causal else Full()) & (Full() if padding is None else Padding((padding,)))
+    grid, places = plain.grid(n), st.tuples(st.integers(0, n - 1), st.integers(0, n - 1))
+    for place in data.draw(st.sets(places, max_size=3)):
+        grid[place] ^= True
+    close = near([grid], Judgement())
+
+    for one in close.found:
+        exact = judge([grid ^ one.wrong])
+        assert one.wrong.any()
+        assert torch.equal(grid ^ one.wrong, one.grid())
+        assert exact.is_exact
+        assert exact.found[0].kind in PLAIN
+        said = words.near(one)
+        for query, key in one.wrong.nonzero().tolist()[: words.MOST_NAMED]:
+            assert f"query {query} {'sees' if grid[query, key] else 'may not see'} key {key}" in said
+    assert not near([plain.grid(n)], Judgement()).found
 
 
 def test_grids_that_were_made_in_the_same_way_have_the_same_mistake():

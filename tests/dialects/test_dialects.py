@@ -185,8 +185,8 @@ def test_flex_attention_takes_the_code_with_its_compiler(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "mask", "idiom"),
     [
-        ("sdpa", Subsequent(), "device=query.device).tril()  #"),
-        ("attn_mask", Subsequent(), "device=query.device).triu(1)  #"),
+        ("sdpa", Subsequent(), "device=query.device).tril()\noutput"),
+        ("attn_mask", Subsequent(), "device=query.device).triu(1)\noutput"),
         ("sdpa_additive", Subsequent(), 'torch.full((queries, keys), float("-inf"), '),
         ("sdpa", Window(3, 1), ".triu(-3).tril(1)"),
         ("sdpa", Padding((3, 5)), "torch.arange(keys, device=query.device) < lengths[:, None, None, None]"),

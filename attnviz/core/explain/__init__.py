@@ -27,7 +27,11 @@ TELLING = 0.75
 """Share of the bits of a grid without an explanation that one with cells that differ may take."""
 
 MARGIN = 3.0
-"""Bits by which a mistake must be the better explanation of a grid that random keys explain, too."""
+"""Bits by which a mistake must be the better explanation of a grid that random keys explain, too; and by which a plain
+mask with some cells wrong may be the longer one."""
+
+PLAIN = tuple(kind for kind in PUBLISHED if kind.name in ("full", "causal"))
+"""The masks that people mean most often; padding stands beside them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +154,12 @@ def judge(grids: Sequence[Tensor], kinds: Sequence[Kind] = PUBLISHED, mistakes: 
             return min(sure, key=lambda one: one.bits)
         told += [one for one in guilty if one.bits <= most]
     return min(told, key=lambda one: one.bits, default=Judgement())
+
+
+def near(grids: Sequence[Tensor], judgement: Judgement) -> Judgement:
+    """The plain masks that grids are but for some cells, if that is hardly longer to say than what they are judged."""
+    plain = under(grids, "", PLAIN)
+    return plain if 0 < plain.differing < math.inf and plain.bits < judgement.bits + MARGIN else Judgement()
 
 
 def under(

@@ -4,6 +4,9 @@ from torch import Tensor
 
 from attnviz.core.explain import Explanation, Judgement
 
+MOST_NAMED = 3
+"""Cells that are named in a sentence at most."""
+
 SWAPPED = {
     "inverted": "with open and blocked swapped",
     "transposed": "with rows and columns swapped",
@@ -72,6 +75,18 @@ def ambiguous(judgement: Judgement) -> str:
         return ""
     mistake, found = next(iter(judgement.rivals.items()))
     return f"{is_what(judgement)}; or {named(Judgement(found))} {SWAPPED[mistake]}. The mask alone cannot tell."
+
+
+def near(one: Explanation) -> str:
+    """Which cells a mask has more or less than a plain one that it is close to."""
+    meant, cells = one.grid(), one.wrong.nonzero().tolist()
+    named = [f"query {query} {'may not see' if meant[query, key] else 'sees'} key {key}" for query, key in cells]
+    named = [*named[:MOST_NAMED], *([f"{len(cells) - MOST_NAMED:,} cells more"] if len(cells) > MOST_NAMED else [])]
+    counts = []
+    for cells, be in ((meant, "allowed cells {} missing"), (~meant, "blocked cells {} open")):
+        if count := int((one.wrong & cells).sum()):
+            counts.append(f"{count:,} of {int(cells.sum()):,} {be.format('is' if count == 1 else 'are')}")
+    return f"Close to {article(one)}, but {', '.join(named)} ({'; '.join(counts)})."
 
 
 def source(judgement: Judgement) -> str:

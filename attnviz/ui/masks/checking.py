@@ -17,7 +17,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.figures.evidence import as_checked, evidence
 from attnviz.figures.states import Grid
 from attnviz.ui.masks import words
-from attnviz.ui.masks.lab import Lab
+from attnviz.ui.masks.lab import WITH_WORDS, Lab
 from attnviz.ui.shared import cache, look, pictures, state
 from attnviz.ui.shared.setting import Setting, choice, kept
 from attnviz.ui.shared.state import control
@@ -40,15 +40,20 @@ EXAMPLE = "1 0 0 0 0\n0.6 0.4 0 0 0\n0.2 0.3 0.4 0 0.1\n0.1 0.4 0.2 0.3 0\n0.3 0
 
 TYPED = kept("pasted", EXAMPLE)
 
+SIDE = 320
+"""Pixels of a map of cells that a finding is about: it stands under the finding."""
+
 Array = np.ndarray | Tensor
 
 
 READ = {"broadcast", "convention"}
 """Rules whose notes say how an array was read."""
+NEAR = "near-miss"
+"""The rule whose note says what else may be meant: a part of the verdict."""
 
 
 def tab(lab: Lab) -> None:
-    what = control(st.pills, words.CHECK, WHAT, CHECKED, lead="")
+    what = control(st.selectbox if look.room() else st.pills, words.CHECK, WHAT, CHECKED, lead="")
     left = right = st.container()
     if what in (FILE, PASTED):
         with left, st.container(horizontal=True, gap="large"):
@@ -100,13 +105,15 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
     """The verdict; under it the picture, and beside that the rest: how it was read, and what can be said instead."""
     said = _said(lab, name, what)
     report = check(array, rounding=rounding, **said)
-    grids = [None if one.severity == "note" else evidence(array, report, one) for one in report.findings]
+    grids = [evidence(array, report, one) if _has_cells(one) else None for one in report.findings]
     drawn = next((i for i, grid in enumerate(grids) if grid is not None), None)
     rest = [i for i, one in enumerate(report.findings) if one.severity != "note" or one.rule not in READ]
     if report.worst in ("error", "warning"):
         _finding(lab, report.findings[rest.pop(0)], "verdict")
     else:
-        in_words(" ".join([report.verdict, *_known(report)]))
+        close = next((i for i in rest if report.findings[i].rule == NEAR), None)
+        told = _known(report) if close is None else (report.findings[rest.pop(rest.index(close))].says,)
+        in_words(" ".join([report.verdict, *told]))
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             _picture(lab, what, array, report, None if drawn is None else grids[drawn])
@@ -122,16 +129,22 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
             _take_away(what, name, array, report, said)
 
 
+def _has_cells(found: Finding) -> bool:
+    """Whether its cells are pointed at: those of what is wrong, or may be."""
+    return found.severity != "note" or found.rule == NEAR
+
+
 def _picture(lab: Lab, what: str, array: Array, report: Report, grid: Grid | None) -> None:
     """The cells of a finding; else what was checked."""
     if grid is not None:
-        pictures.show(figures.states(grid, **lab.styled), key="evidence")
+        pictures.show(figures.states(grid, **lab.styled, side=SIDE), key="evidence")
     elif what == WEIGHTS:
-        pictures.picture(cache.drawn(figures.head, lab.record, lab.site, lab.number, **lab.drawn), "checked")
+        drawn = lab.drawn | WITH_WORDS
+        pictures.picture(cache.drawn(figures.head, lab.record, lab.site, lab.number, **drawn), "checked")
     elif what == MASK:
-        pictures.picture(figures.mask(lab.mask, *lab.tokens, **lab.drawn), "checked")
+        pictures.picture(figures.mask(lab.mask, *lab.tokens, **lab.drawn, **WITH_WORDS), "checked")
     else:
-        pictures.show(figures.states(as_checked(array, report), **lab.styled), key="evidence")
+        pictures.show(figures.states(as_checked(array, report), **lab.styled, side=SIDE), key="evidence")
 
 
 def _known(report: Report) -> tuple[str, ...]:

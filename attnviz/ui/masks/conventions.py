@@ -1,6 +1,7 @@
 """The tab of conventions: the mask in every dialect, and in the hands of the wrong reader."""
 
 from collections.abc import Callable
+from typing import Any
 
 import streamlit as st
 from torch import Tensor
@@ -13,13 +14,13 @@ from attnviz.core.explain.words import mistaken as mistaken_words
 from attnviz.core.masks import ALIGNMENTS, Mask
 from attnviz.core.record import Record
 from attnviz.core.stack import Stack
-from attnviz.dialects import DIALECTS, Handed, dialect, handed_to
+from attnviz.dialects import DIALECTS, Dialect, Handed, dialect, handed_to
 from attnviz.dialects.mistaken import meant, mistaken
 from attnviz.dialects.readers import READERS
 from attnviz.figures import conventions as charts
 from attnviz.figures.states import Grid
 from attnviz.ui.masks import words
-from attnviz.ui.masks.lab import LEAKS, TAB, Lab
+from attnviz.ui.masks.lab import LEAKS, TAB, WITH_WORDS, Lab
 from attnviz.ui.masks.leaks import BEFORE, MEANT, PROMISE, WAS_MEANT
 from attnviz.ui.shared import cache, everything, look, mask, pictures, state
 from attnviz.ui.shared.edits import OWN_MASK
@@ -77,27 +78,36 @@ def _dialect(lab: Lab, mask: Mask, name: str, bar: Bar) -> None:
             everything.menu(lab)
         return
     grid = charts.convention(mask, known, *drawn, sentence=lab.sentence)
+    phone = look.room() is not None
+    if phone:
+        _code(lab, mask, known)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
-            everything.above(lab, _picture(lab, grid, "convention"), "convention", bar.export)
+            everything.above(lab, _picture(lab, grid, "convention", **WITH_WORDS), "convention", bar.export)
         with st.container(key="beside convention"):
-            label(words.TO_COPY.format(call=known.call))
-            try:
-                st.code(known.code(mask, *lab.lengths), "python", wrap_lines=True)
-            except AttnvizError as error:
-                note(str(error), "notice")
-            if lab.edits.bias:
-                quiet(words.MASK_ALONE)
+            if not phone:
+                _code(lab, mask, known)
             if name != "is_causal":
-                label(words.AS_TENSOR_SCROLLS if look.room() else words.AS_TENSOR)
+                label(words.AS_TENSOR_SCROLLS if phone else words.AS_TENSOR)
                 named = {"role": "region", "tabindex": "0", "aria-label": words.PRINTED}
                 block(known.printout(mask, *lengths).replace("  # ", "\n# "), "printout", "pre", **named)
 
 
-def _picture(lab: Lab, grid: Grid, key: str) -> figures.Figure:
+def _code(lab: Lab, mask: Mask, known: Dialect) -> None:
+    """The code to copy, first on a phone."""
+    label(words.CODE)
+    try:
+        st.code(known.code(mask, *lab.lengths), "python", wrap_lines=True)
+    except AttnvizError as error:
+        note(str(error), "notice")
+    if lab.edits.bias:
+        quiet(words.MASK_ALONE)
+
+
+def _picture(lab: Lab, grid: Grid, key: str, **drawn: Any) -> figures.Figure:
     """A grid; where its cells are those of the page, a click selects one."""
     own = (len(grid.rows), len(grid.columns)) == lab.lengths and grid.titles == Grid.titles
-    figure = figures.states(grid, selected=lab.cell if own else None, rev=look.rev("cell"), **lab.styled)
+    figure = figures.states(grid, selected=lab.cell if own else None, rev=look.rev("cell"), **lab.styled, **drawn)
     clicks = {"select": "cell", "on_select": look.select} if own else {}
     pictures.picture(figure, key, **clicks)
     return figure

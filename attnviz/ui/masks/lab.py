@@ -13,6 +13,9 @@ COMPOSE, CONVENTIONS, EMPTY_ROWS, LEAKS, CHECK = TABS = words.TABS
 TAB = choice("tab", TABS, COMPOSE, "tab")
 
 
+WITH_WORDS = {"paired": True, "side": 360}
+"""How a map is drawn that has words at its right: with its legend it is seen whole on a large screen."""
+
 MOST_LAYERS = 8
 """Layers that are gone through at most."""
 

@@ -17,7 +17,7 @@ from attnviz.leaks import leak_test, mistakes, probes
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.ui.masks import words
-from attnviz.ui.masks.lab import Lab
+from attnviz.ui.masks.lab import WITH_WORDS, Lab
 from attnviz.ui.shared import cache, cores, everything, look, mask, mask_link, pictures, runs, state
 from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.mask import MASK
@@ -72,7 +72,10 @@ def tab(lab: Lab, bar: Bar) -> None:
 
 
 def _choice(title: str, options: tuple[str, ...], setting: Setting[str], **behavior) -> str:
-    return control(st.pills, title, setting, options, shown=state.one_of(setting, options), lead=title, **behavior)
+    drawn = {"shown": state.one_of(setting, options)} | behavior
+    if look.room():
+        return control(st.selectbox, title, setting, options, **drawn)
+    return control(st.pills, title, setting, options, lead=title, **drawn)
 
 
 def _to_test(now: State, tested: str) -> State:
@@ -143,7 +146,7 @@ _exhibited = cache.kept(mistakes.leak_test_of_exhibit)
 def _result(lab: Lab, test: LeakTest, says: str, bar: Bar) -> None:
     """How many leaks there are, the grid, and the selected cell in words."""
     cell = lab.cell if lab.cell and all(i < n for i, n in zip(lab.cell, test.moved.shape, strict=True)) else None
-    figure = figures.leaks(test, selected=cell, rev=look.rev("cell"), **lab.styled)
+    figure = figures.leaks(test, selected=cell, rev=look.rev("cell"), **lab.styled, **WITH_WORDS)
     in_words(words.LEAKING.format(count=sentences.count_of_leaks(test)) if test.pairs else words.NO_LEAK)
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):

@@ -110,7 +110,7 @@ DIALECTS = {
 SAME_MASK, ALIGN = "The same mask for", "Queries are aligned"
 DIALECT_SAYS, CANNOT_SAY = "{dialect}: {says}.", "{dialect} cannot say this mask. {why}"
 FIRST_TOKENS = "The grid and the printed tensor are of the first {most} tokens; the code is for any number."
-TO_COPY, PRINTED = "To copy: {call}", "The mask as a printed tensor"
+CODE, PRINTED = "Code to copy", "The mask as a printed tensor"
 MASK_ALONE = "This is the mask alone. The bias is added to the scores as well: an additive mask can hold both."
 AS_TENSOR, AS_TENSOR_SCROLLS = "The same as a tensor", "The same as a tensor, which scrolls sideways"
 
