@@ -116,12 +116,16 @@ def strongest(
 FILLED = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
 
 
+def _size(seen: Seen | SeenMask) -> str:
+    return f"{counted(len(seen.queries), 'query')} by {counted(len(seen.keys), 'key')}"
+
+
 def head(seen: Seen, head: int | str) -> str:
     """The size, the strongest weights, what the view did, and what was changed."""
     step = seen.step
     comma = "," if step.heads_off else ""
     what = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{comma}"
-    text = f"{what} of {seen.site}, {len(seen.queries)} queries by {len(seen.keys)} keys."
+    text = f"{what} of {seen.site}, {_size(seen)}."
     most, at = seen.strongest(head)
     order = [(int(i), int(at[i])) for i in np.argsort(-most, kind="stable")[:MOST_NAMED] if most[i] > 0]
     looks = [
@@ -136,10 +140,9 @@ def head(seen: Seen, head: int | str) -> str:
 def heads(seen: Seen, largest: Sequence[str]) -> str:
     """How large the maps of a site are, and the largest weight of each head."""
     step = seen.step
-    queries, keys = len(seen.queries), len(seen.keys)
     most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
     off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
-    each = f"{counted(step.num_heads, 'head')} of {seen.site}, each a map of {queries} queries by {keys} keys"
+    each = f"{counted(step.num_heads, 'head')} of {seen.site}, each a map of {_size(seen)}"
     text = f"{each}. Largest weight by head: {most}.{off}"
     return " ".join([text, *map(as_sentence, seen.notes)])
 
@@ -149,8 +152,8 @@ def mask(seen: SeenMask) -> str:
     rows, columns = len(seen.queries), len(seen.keys)
     open_keys = seen.open_keys.tolist()
     cells = f"{sum(open_keys)} of {rows * columns} cells may attend."
-    last = f"The last query, {named(seen.queries, rows - 1)}, may look at {open_keys[-1]} keys." if rows else ""
-    text = f"Mask '{seen.mask}', {rows} queries by {columns} keys: {cells}"
+    last = rows and f"The last query, {named(seen.queries, rows - 1)}, may look at {counted(open_keys[-1], 'key')}."
+    text = f"Mask '{seen.mask}', {_size(seen)}: {cells}"
     parts = [text, "" if seen.notes else last, *map(as_sentence, filter(None, [seen.window, *seen.notes]))]
     return " ".join(filter(None, parts))
 

@@ -1,6 +1,7 @@
 """Numbers for people: shares, amounts, bytes, decimals and counts, said the same everywhere."""
 
 import math
+import re
 
 POWERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -69,8 +70,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def plural(noun: str, number: int) -> str:
-    """A noun for a number of things: "row", "rows"."""
-    return noun if number == 1 else f"{noun}s"
+    """A noun for a number of things: "row", "rows"; "query", "queries"."""
+    return noun if number == 1 else re.sub(r"(?<![aeiou])y$", "ie", noun) + "s"
 
 
 def _odd(value: float) -> str:

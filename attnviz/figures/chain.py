@@ -86,20 +86,14 @@ def drawing_of(
     """The thumbnails one under the other; a screen says elsewhere what they are."""
     colors, mains = style.colors, [main(stage) for stage in stages]
     shared = panels.limit_of(*(m.values.double().numpy() for m in mains if m is not None and m.key in SCORES))
-    made, areas, around, x, y = [], [], Frame(), 0.0, 0.0
+    made, areas, around, y = [], [], Frame(), 0.0
     for i, (stage, matrix) in enumerate(zip(stages, mains, strict=True)):
         chosen, goes_on = stage.key == current, mains[i + 1 : i + 2] == [None]
         if matrix is None:
-            text = _missing(i, stage, goes_on=goes_on)
-            wide = text_width(text, LINE_CHARACTER)
-            if x + wide > WIDTH - 10:
-                x, y = 0.0, y + MISSING
-            color = colors.accent if chosen else colors.quiet
-            around += Frame(words=(frame.words(x, y + MISSING / 2, text, color),))
-            areas.append({"x": x, "y": y, "x2": x + wide, "y2": y + MISSING, "position": i})
-            x += wide + 6
-            if not goes_on:
-                x, y = 0.0, y + MISSING + GAP
+            if i == 0 or mains[i - 1] is not None:
+                last = next((j for j, one in enumerate(mains) if j > i and one is not None), len(mains))
+                line, places, y = _missing(i, stages[i:last], current, y, colors)
+                around, areas = around + line, areas + places
             continue
         areas.append({"x": -10, "y": y - 1, "x2": WIDTH - 10, "y2": y + HIGH + 1, "position": i})
         if chosen:
@@ -141,7 +135,26 @@ def _said(i: int, stage: Stage, y: float, colors: Theme, *, chosen: bool) -> Fra
     return Frame(titles=(title,), words=(frame.words(WIDE + 14, y + 27, in_nouns(stage), colors.quiet),))
 
 
-def _missing(i: int, stage: Stage, *, goes_on: bool) -> str:
-    """The name of a stage without numbers; of the last in a line also why there are none."""
-    why = "not shown" if stage.missing in (READ_ONLY, NOT_TAKEN_APART) else "not used"
-    return f"{i + 1} {stage.title}{',' if goes_on else f': {why}'}"
+def _missing(
+    first: int, stages: tuple[Stage, ...], current: str, y: float, colors: Theme
+) -> tuple[Frame, list[dict], float]:
+    """Stages in a row that have no numbers, and why: each line is one text, so that its gaps are even in any font.
+
+    Gives also where each is clicked, and where what follows begins.
+    """
+    why = "not shown" if stages[-1].missing in (READ_ONLY, NOT_TAKEN_APART) else "not used"
+    names = [f"{i} {stage.title}" for i, stage in enumerate(stages, first + 1)]
+    lines, areas, x = [["", colors.quiet]], [], 0.0
+    for i, text in enumerate([*(f"{name}, " for name in names[:-1]), f"{names[-1]}: {why}"]):
+        wide = text_width(text, LINE_CHARACTER)
+        if x + wide > WIDTH - 10:
+            lines.append(["", colors.quiet])
+            x, y = 0.0, y + MISSING
+        lines[-1][0] += text
+        if stages[i].key == current:
+            lines[-1][1] = colors.accent
+        areas.append({"x": x, "y": y, "x2": x + wide, "y2": y + MISSING, "position": first + i})
+        x += wide
+    top = y - MISSING * (len(lines) - 1.5)
+    drawn = (frame.words(0, top + MISSING * i, text, color) for i, (text, color) in enumerate(lines))
+    return Frame(words=tuple(drawn)), areas, y + MISSING + GAP

@@ -23,8 +23,8 @@ from attnviz.figures.figure import Drawn, Figure, stem, subtitles, titled
 from attnviz.walk import Matrix, Neurons, Part, Row, Stage
 from attnviz.walk.stages import in_letters, plural_of
 
-WIDE, HIGH = 560, 380
-"""Pixels of a table at most, where there is no need for more; on a phone it has fewer."""
+WIDE, HIGH, ALONE = 540, 380, 896
+"""Pixels of a table at most, where there is no need for more, and across the page; on a phone it has fewer."""
 
 WEIGHTS = 240
 """Pixels of a table of weights at most: it has no tokens, so that nothing is read along its rows."""
@@ -41,7 +41,7 @@ READABLE = (34, 16)
 MOST_COLUMNS = 64
 """Dimensions drawn at most, the first; the table of numbers holds all that are known."""
 
-GAP, COLUMN_GAP, PADDING = 30, 72, 14
+GAP, COLUMN, COLUMN_GAP, PADDING = 30, 60, 28, 14
 LONGEST_LABEL = 12
 
 Tokens = tuple[tuple[Token, ...], tuple[Token, ...]]
@@ -86,7 +86,7 @@ _titled = titled
 def drawing_of(
     stage: Stage, tokens: Tokens, matrices: tuple[Matrix, ...], lines: tuple[str, ...] | None, style: Style
 ) -> Panels:
-    """The tables, over one legend if they share a scale.
+    """The tables over one legend.
 
     Args:
         lines: what stands under the title; None for no title.
@@ -94,7 +94,8 @@ def drawing_of(
     labels = {
         axis: [shown(t.text, LONGEST_LABEL) for t in part] for axis, part in zip(("query", "key"), tokens, strict=True)
     }
-    plans = [_Plan(stage, matrix, labels, style.colors) for matrix in _as_columns(matrices)]
+    wide = ALONE if stage.key == "neurons" else WIDE
+    plans = [_Plan(stage, matrix, labels, style.colors, wide) for matrix in _as_columns(matrices)]
     left = -max((plan.room for plan in plans), default=0.0) - 8
     if style.room and style.on_screen:
         plans = [replace(plan, wide=int(style.room + left - PADDING)) for plan in plans]
@@ -110,10 +111,8 @@ def drawing_of(
         around += plan.around(panel, start).moved(x, 0.0)
         made.append(replace(panel, x=x, beside=(panel.beside[0] + x, panel.beside[1])))
         y += panel.height + GAP
-    bottom = y - GAP + 14
-    if len({panel.limit for panel in made}) == 1:
-        legend = _legend(made, bottom, style.colors)
-        around, bottom = around + legend, max(bottom + 2 * LINE + 26, frame.bottom(legend) + 8)
+    if made:
+        around += _legend(made, y - GAP + 14, style.colors)
     if lines is not None:
         wide = {"width": max((panel.x + panel.width for panel in made), default=0.0) - left, "narrowest": 420}
         top = -plans[0].above - 8 if plans else 0.0
@@ -146,10 +145,12 @@ def are_weights(stage: Stage, matrix: Matrix) -> bool:
 
 
 def _legend(made: list[Panel], top: float, colors: Theme) -> Frame:
-    """One legend for tables of one scale."""
-    signed, limit = made[-1].signed, in_cell(made[-1].limit)
+    """One legend; tables of different scales have the same colors, each up to its largest number."""
+    signed, shared = any(panel.signed for panel in made), len({panel.limit for panel in made}) == 1
+    limit = in_cell(made[-1].limit) if shared else "max"
     ticks = ((0, f"−{limit}"), (0.5, "0"), (1, limit)) if signed else ((0, "0"), (1, "1"))
     caption = "from negative over 0 to positive" if signed else "weight, from 0 to 1"
+    caption = caption if shared else f"each table: {caption}"
     ramp = Ramp(caption, pixels.ramp_uri(panels.ground(signed, colors)), ticks)
     hatched = any(panel.kinds()[1].any() for panel in made)
     entries = [Entry("blocked", hatch.shape(0, SWATCH), colors.hatch, 1.0, colors.blocked)] if hatched else []
@@ -205,7 +206,8 @@ class _Plan:
             return side, min(side, 40.0)
         high = 22.0 if rows <= 12 else 16.0 if self.of_tokens[0] else max(1, min(SMALLEST, WEIGHTS // rows))
         least = DIMENSION[self.wide < WIDE]
-        return max(least, min(44.0, float(self.wide // max(1, columns)))), high
+        most = float(COLUMN if self.is_column else 44)
+        return max(least, min(most, float(self.wide // max(1, columns)))), high
 
     @property
     def names(self) -> list[str]:

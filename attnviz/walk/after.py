@@ -1,5 +1,6 @@
 """The stages from weights to what the layer gives."""
 
+from attnviz.core.amounts import counted
 from attnviz.walk import equations
 from attnviz.walk.equations import Piece
 from attnviz.walk.stages import Call, Worked, attended, number, span, works_out
@@ -14,7 +15,7 @@ def values(call: Call) -> Worked:
     """Weights mix values."""
     found = call.mixed(call.head)
     table = call.rows_table("output", f"O of head {call.head}", "d_v", found)
-    keys = f"{call.sizes['K']} values of {call.sizes['d_v']} numbers"
+    keys = f"{counted(call.sizes['K'], 'value')} of {counted(call.sizes['d_v'], 'number')}"
     return [table], f"For each query {keys} were multiplied by its weights and added: {span(found)}."
 
 
@@ -24,7 +25,8 @@ def concat(call: Call) -> Worked:
     table = call.rows_table("concat", "Concat(O)", "H·d_v", call.joined)
     heads, d_v, off = call.step.num_heads, call.sizes["d_v"], sorted(call.heads_off)
     silent = f" Heads that are off give zeros: {', '.join(map(str, off))}." if off else ""
-    return [table], f"{heads} outputs of {d_v} numbers stand side by side: {heads * d_v} for each query.{silent}"
+    each = f"{counted(heads, 'output')} of {counted(d_v, 'number')}"
+    return [table], f"{each} stand side by side: {heads * d_v} for each query.{silent}"
 
 
 @works_out("output", "Output projection", "B Q d_model", _join, needs="origin")

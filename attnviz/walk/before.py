@@ -35,7 +35,7 @@ def embedding(call: Call) -> Worked:
         for axis, tokens in _sides(call)
     ]
     n, d = tables[0].shape
-    return tables, f"{n} tokens became {n} vectors of {d} numbers."
+    return tables, f"{counted(n, 'token')} became {counted(n, 'vector')} of {counted(d, 'number')}."
 
 
 @works_out("position", "Position", "B Q d_model", _embed, needs="origin")
@@ -113,12 +113,12 @@ def split(call: Call) -> Worked:
         call.table("k", "K", ("key", "d_k"), step.key[at]),
         call.table("v", "V", ("key", "d_v"), step.value[at]),
     ]
-    heads, d_k = step.num_heads, call.sizes["d_k"]
+    heads, d_k = counted(step.num_heads, "head"), call.sizes["d_k"]
     if call.origin is None:
-        changed = f"The model hands {heads} heads of {d_k} numbers to attention; this is head {call.head}."
+        changed = f"The model hands {heads} of {counted(d_k, 'number')} to attention; this is head {call.head}."
         return tables, changed
     first = call.head * d_k
-    cut = f"{heads * d_k} columns were cut into {heads} heads of {d_k}; head {call.head} has columns {first} to "
+    cut = f"{step.num_heads * d_k} columns were cut into {heads} of {d_k}; head {call.head} has columns {first} to "
     edited = set_by_hand(call)
     rest = "No number changed." if not edited else f"Of its numbers, {edited} are set by hand."
     return tables, f"{cut}{first + d_k - 1}. {rest}"

@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from attnviz.core.amounts import counted
 from attnviz.walk import knobs
 from attnviz.walk.rows import until
 from attnviz.walk.stages import Call, Worked, attended, number, span, spread, works_out
@@ -14,8 +15,8 @@ from attnviz.walk.stages import Call, Worked, attended, number, span, spread, wo
 def products(call: Call) -> Worked:
     """Every query with every key."""
     found = _scores(call, "products")
-    n, d_k = found.numel(), call.sizes["d_k"]
-    changed = f"{n} dot products of {d_k} products each: {span(found)}, standard deviation {spread(found)}."
+    many, each = counted(found.numel(), "dot product"), counted(call.sizes["d_k"], "product")
+    changed = f"{many} of {each} each: {span(found)}, standard deviation {spread(found)}."
     return _squares(call, changed, products=found)
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from attnviz.core.amounts import plural
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record, Step
 from attnviz.core.tap import silence
@@ -32,12 +33,8 @@ OF_HEADS = frozenset({"d_k", "d_v", "H·d_k", "H·d_v"})
 """The letters of what queries, keys and values say of a head."""
 
 
-NOUNS = {
-    letter: nouns
-    for letters, *nouns in (("H", "head", "heads"), ("Q query", "query", "queries"), ("K key", "key", "keys"))
-    for letter in letters.split()
-}
-"""What stands along an axis, one of it and many; along others stand numbers."""
+NOUNS = {"H": "head", "Q": "query", "K": "key"} | {axis: axis for axis in LETTERS}
+"""What stands along an axis; along others stand numbers."""
 
 INDICES = str.maketrans("0123456789kv", "₀₁₂₃₄₅₆₇₈₉ₖᵥ")
 
@@ -49,8 +46,7 @@ def typeset(text: str) -> str:
 
 def plural_of(axis: str, size: int) -> str:
     """What stands along an axis, so many of it: "11 queries"; along d_model, d_k and d_v numbers of a vector."""
-    one, many = NOUNS.get(axis, ("number", "numbers"))
-    return one if size == 1 else many
+    return plural(NOUNS.get(axis, "number"), size)
 
 
 def in_letters(axes: Sequence[str]) -> str:

@@ -63,6 +63,24 @@ def test_steps_are_turned_cells_chosen_and_knobs_moved(page, server):
     expect(page.get_by_text("No position is added", exact=False).first).to_be_visible()
 
 
+def test_a_link_opens_at_its_part_until_the_reader_moves_the_page(page, server):
+    """Its heading stands in sight under the toolbar on a wide screen and on a phone; a page scrolled by hand stays."""
+    for width, above in (1440, ".st-key-row-two"), (390, "header"):
+        page.set_viewport_size({"width": width, "height": 844})
+        open_steps(page, server, "part=PyTorch+and+cost")
+        expect(page.get_by_text("Check against PyTorch")).to_be_in_viewport()
+
+        bar = page.locator(above).first.bounding_box()
+        assert page.get_by_role("heading", name="Look closer").bounding_box()["y"] >= bar["y"] + bar["height"]
+
+    page.mouse.move(200, 500)
+    page.mouse.wheel(0, -9000)
+    expect(page.get_by_text("Check against PyTorch")).not_to_be_in_viewport()
+    page.set_viewport_size({"width": 400, "height": 844})
+    page.wait_for_timeout(500)
+    expect(page.get_by_text("Check against PyTorch")).not_to_be_in_viewport()
+
+
 def test_the_handout_is_one_file_that_asks_for_nothing(page, server, tmp_path):
     open_steps(page, server, "text=a%20cat")
     with page.expect_download(timeout=90_000) as taken:

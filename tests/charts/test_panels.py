@@ -151,6 +151,22 @@ def test_the_selected_cell_is_outlined_in_every_table():
     assert len(outlined) == len(tables)
 
 
+def test_steps_that_a_model_does_not_have_are_one_text_in_the_rail():
+    """The gaps between their names are then even in any font."""
+    record = record_of(WORDS, edits=Edits(mask=Subsequent()))
+    said = [row["text"] for row in data(figures.chain(record, SITE, 1, stages_of(record)).chart, "words")]
+
+    assert "8 Softcap, 9 Bias, 10 Temperature: not used" in said
+
+
+def test_tables_of_different_scales_stand_over_one_legend():
+    record = record_of(WORDS)
+    said, alone = ([row["text"] for row in data(large(record, key).chart, "words")] for key in ("split", "products"))
+
+    assert "each table: from negative over 0 to positive" in said
+    assert "from negative over 0 to positive" in alone
+
+
 def test_the_number_of_the_selected_cell_says_whose_it_is():
     """In a file as under the pointer; of the rows of a vector nothing is selected."""
     record = record_of(WORDS)

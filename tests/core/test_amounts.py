@@ -57,6 +57,10 @@ def test_what_is_not_quite_nothing_does_not_read_as_nothing():
 
 def test_one_thing_stands_in_the_singular():
     assert [counted(number, "row") for number in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]
+    assert [counted(number, noun) for number in (1, 2) for noun in ("query", "key")] == [
+        *("1 query", "1 key"),
+        *("2 queries", "2 keys"),
+    ]
 
 
 def test_what_rounds_to_nothing_in_a_cell_has_no_sign():

@@ -135,7 +135,7 @@ def test_a_file_of_many_tokens_opens():
     app = drop(page(), ("long.npy", file.getvalue()))
 
     assert "alert" not in html(app)
-    assert "5000 queries by 1 keys" in html(app)
+    assert "5,000 queries by 1 key" in html(app)
 
 
 @pytest.mark.parametrize("name", ["heads", "overview", "steps", "compare", "atlas", "model"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -9,11 +10,11 @@ import torch
 from torch import Tensor
 
 from attnviz import walk
-from attnviz.core.amounts import counted
+from attnviz.core.amounts import counted, digits
 from attnviz.core.display import shown
 from attnviz.core.errors import AttnvizError
 from attnviz.core.origin import MATRICES, VECTORS, Change
-from attnviz.ui.shared import cache, state
+from attnviz.ui.shared import cache, look, state
 from attnviz.ui.shared.changes import CHANGES, MOST_CHANGES
 from attnviz.ui.shared.setting import kept
 from attnviz.ui.shared.state import control
@@ -23,21 +24,20 @@ from attnviz.ui.steps.walked import Walk, elsewhere
 
 MATRIX, REFUSED = kept("matrix", "query"), kept("not edited", "")
 
+ROW, NAMES, COLUMN = 33, 96, 76
+"""Pixels of a row, of the names of rows, and of a column of numbers."""
+MOST_ROWS = MOST_COLUMNS = 16
+"""Rows and columns that are seen at once, where there is room."""
+
 CALLED = {"query": "Q", "key": "K", "value": "V"} | words.MATRICES
 
 
 def edit(at: Walk) -> None:
     """Q, K, V or a projection of this head, as a table to type in; of a trained model Q, K and V, to read."""
-    is_able = "changes" in at.source.settings()
-    if not is_able:
-        elsewhere(words.RANDOM_ONLY)
-    matrix = _matrix(VECTORS if not is_able else (*VECTORS, *MATRICES[:4]))
-    columns = st.column_config.NumberColumn(format="%.4f")
-    if not is_able:
-        rows = range(len(at.tokens[matrix != "query"]))[at.windows["queries" if matrix == "query" else "keys"]]
-        frame = _frame(at, matrix, getattr(at.record.step(at.site), matrix)[at.sentence, at.head], rows)
-        st.dataframe(frame, column_config=dict.fromkeys(frame, columns), width="content")
+    if "changes" not in at.source.settings():
+        _read(at, _matrix(VECTORS))
         return
+    matrix = _matrix((*VECTORS, *MATRICES[:4]))
     try:
         table = walk.editable(at.record, at.source, at.site, at.head, matrix, sentence=at.sentence)
     except AttnvizError as error:
@@ -45,15 +45,39 @@ def edit(at: Walk) -> None:
         return
     key = f"edited {at.site} {at.head} {matrix} {at.sentence} {hash(at.source)}"
     frame = _frame(at, matrix, table, range(len(table)))
-    options = {"on_change": _edited, "args": (at, matrix, frame, key), "column_config": dict.fromkeys(frame, columns)}
-    st.data_editor(frame, key=key, **options)
+    with st.container(key="whole-cells"):
+        st.data_editor(frame, key=key, on_change=_edited, args=(at, matrix, frame, key), **_sizes(frame, "%.4f"))
     if problem := state.get(REFUSED):
         note(problem)
         state.put(REFUSED, "")
-    quiet(words.TYPE_A_NUMBER)
+    quiet(words.TYPE_A_NUMBER, *_unseen(frame))
     if state.get(CHANGES):
         before = cache.record(replace(at.source, changes=()), at.lines, at.edits)
         play.measures(at, before, at.record, (words.ORIGINAL, words.NOW))
+
+
+def _read(at: Walk, matrix: str) -> None:
+    """The queries, keys or values of a trained model, which keeps its numbers, and the way to one that does not."""
+    rows = range(len(at.tokens[matrix != "query"]))[at.windows["queries" if matrix == "query" else "keys"]]
+    frame = _frame(at, matrix, getattr(at.record.step(at.site), matrix)[at.sentence, at.head], rows)
+    elsewhere(words.RANDOM_ONLY)
+    with st.container(key="whole-cells"):
+        st.dataframe(frame.style.format(digits), **_sizes(frame))
+    quiet(*_unseen(frame))
+
+
+def _sizes(frame: pd.DataFrame, form: str | None = None) -> dict[str, Any]:
+    """How large a table is: rows and columns of one size, so that none is cut; the style sheet knows these widths."""
+    columns = dict.fromkeys(frame, st.column_config.NumberColumn(format=form, width=COLUMN))
+    height = ROW * (min(len(frame), MOST_ROWS) + 1) + 2
+    columns |= {"_index": st.column_config.Column(width=NAMES)}
+    return {"column_config": columns, "row_height": ROW, "height": height}
+
+
+def _unseen(frame: pd.DataFrame) -> tuple[str, ...]:
+    """How to see the columns that no screen has room for."""
+    columns = frame.shape[1]
+    return (words.SCROLL_NUMBERS.format(columns=columns),) * (columns > MOST_COLUMNS or look.room() is not None)
 
 
 def _matrix(choices: Sequence[str]) -> str:

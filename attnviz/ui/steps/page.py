@@ -38,7 +38,7 @@ def _chain(bar: Bar, at: Walk) -> None:
     whole = rail.whole(at, every, chosen)
     parts.asks(at)
     phone = look.room() is not None
-    with st.container(horizontal=not phone, gap="small" if phone else "large", key="steps"):
+    with st.container(horizontal=not phone, gap="small" if phone else "medium", key="steps"):
         with st.container(width="stretch" if phone else 344, key="overview"):
             _all_steps(at, whole, every)
         with st.container(width="stretch", key="stage"):

@@ -98,8 +98,9 @@ def equation(stage: Stage) -> str:
 
 
 def _symbols(text: str) -> str:
-    """Letters after an underscore as an index."""
-    return re.sub(r"_(\w+)", r"<sub>\1</sub>", plain(text))
+    """Letters after an underscore as an index; lines break after commas and opening brackets alone."""
+    unbroken = re.sub("(?<!,) ", "\N{NO-BREAK SPACE}", plain(text)).replace("(", "(<wbr>")
+    return re.sub(r"_(\w+)", r"<sub>\1</sub>", unbroken)
 
 
 def _chosen(stage: Stage) -> tuple[Matrix, ...]:

@@ -74,7 +74,10 @@ EDITED_ORDER = "Numbers set by hand in Q, K or V stay at their places, so they a
 MATRICES = {"w_q": "weights of Q", "w_k": "weights of K", "w_v": "weights of V", "w_o": "output weights"}
 MATRIX, RESET_NUMBERS, EDITED_NUMBER = "Matrix", "Reset {numbers}", "edited number"
 TYPE_A_NUMBER = "Type another number: every step after it is computed again. The link keeps what was typed."
-RANDOM_ONLY = "A trained model keeps its numbers. With random weights you can type others, and every step follows."
+RANDOM_ONLY = (
+    "Read-only: a trained model keeps its numbers. With random weights you can type others, and every step follows."
+)
+SCROLL_NUMBERS = "{columns} columns: scroll the table sideways to see all."
 TOO_MANY_NUMBERS = "{most} numbers can be set by hand in a link; let go of some first."
 
 CHECK = "Check against PyTorch"
