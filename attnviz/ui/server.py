@@ -88,8 +88,12 @@ def set_options() -> None:
     Streamlit names a message that the browser kept instead of sending it again: one that the browser had as it asked
     for the run. Where runs follow each other at once, as with Back pressed twice, it would have let go of it by then,
     and the session would end; so it keeps messages for more runs than anybody asks for in that time.
+
+    A run that is asked for while another one goes on waits until that one stops, at its next element: started at once,
+    as Streamlit does, both write the session's state, and a setting is lost, or the page is an error.
     """
     config.set_option("runner.postScriptGC", False)
+    config.set_option("runner.fastReruns", False)
     config.set_option("global.maxCachedMessageAge", KEPT_FOR)
 
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from streamlit import config
+from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.proto.NewSession_pb2 import Config
 from streamlit.runtime import RuntimeState, app_session
 
@@ -20,6 +21,16 @@ PATIENCE = 60
 """Seconds that a test waits for what must come."""
 
 
+@pytest.fixture
+def options():
+    """What the server sets of Streamlit is set back."""
+    names = ("runner.postScriptGC", "runner.fastReruns", "global.maxCachedMessageAge")
+    before = {name: config.get_option(name) for name in names}
+    yield
+    for name, value in before.items():
+        config.set_option(name, value)
+
+
 class Ring:
     """What holds itself, and so is freed by the garbage collector alone."""
 
@@ -28,12 +39,12 @@ class Ring:
         weakref.finalize(self, freed.set)
 
 
-def test_garbage_is_collected_while_the_server_runs_and_not_by_each_run(monkeypatch):
+def test_garbage_is_collected_while_the_server_runs_and_not_by_each_run(monkeypatch, options):
     """Streamlit's own collection after every run is off, and ours goes on until the server ends."""
     monkeypatch.setattr(server, "PAUSE", 0.01)
     monkeypatch.setattr(server, "warm", lambda: None)
     freed, named = threading.Event(), {thread.name for thread in threading.enumerate()}
-    before, thresholds = config.get_option("runner.postScriptGC"), gc.get_threshold()
+    thresholds = gc.get_threshold()
 
     async def serve() -> list[threading.Thread]:
         async with server.lifespan(None):
@@ -56,22 +67,33 @@ def test_garbage_is_collected_while_the_server_runs_and_not_by_each_run(monkeypa
             assert not thread.is_alive()
     finally:
         gc.set_threshold(*thresholds)
-        config.set_option("runner.postScriptGC", before)
 
 
-def test_a_browser_keeps_messages_for_more_runs_than_it_may_ask_for_while_one_travels():
+def test_a_browser_keeps_messages_for_more_runs_than_it_may_ask_for_while_one_travels(options):
     """A session ended where it did not: Back twice was enough."""
-    names = ("runner.postScriptGC", "global.maxCachedMessageAge")
-    before = {name: config.get_option(name) for name in names}
-    try:
-        server.set_options()
-        told = Config()
-        app_session._populate_config_msg(told)
-    finally:
-        for name, value in before.items():
-            config.set_option(name, value)
+    server.set_options()
+    told = Config()
+    app_session._populate_config_msg(told)
 
     assert told.max_cached_message_age >= 20
+
+
+def test_a_run_that_is_asked_for_in_the_midst_of_another_waits_for_that_one(options):
+    """Both wrote the session's state where they ran at once: dictionaries that changed while they were read."""
+    asked = []
+    running = SimpleNamespace(
+        request_rerun=lambda data: asked.append(data.query_string) or True,
+        request_stop=lambda: asked.append("stop, while it goes on"),
+    )
+    server.set_options()
+    session = SimpleNamespace(
+        _state=app_session.AppSessionState.APP_IS_RUNNING,
+        _scriptrunner=running,
+        _create_scriptrunner=lambda data: asked.append("another one"),
+    )
+    app_session.AppSession.request_rerun(session, ClientState(query_string="off=d0.1"))
+
+    assert asked == ["off=d0.1"]
 
 
 @pytest.mark.parametrize("there", ["NO_SESSIONS", "ONE_OR_MORE_SESSIONS"])
