@@ -8,7 +8,7 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
+from functools import lru_cache, partial
 
 import altair as alt
 
@@ -71,6 +71,7 @@ class Frame:
 KINDS = tuple(part.name for part in fields(Frame))
 
 
+@lru_cache(maxsize=16_384)
 def text_width(text: str, character: float = CHARACTER) -> float:
     """About how wide a text is: wide characters count twice, combining marks not at all."""
     widths = (0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

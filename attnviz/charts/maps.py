@@ -138,7 +138,7 @@ class Map:
             for part in (self.rows, self.columns)
         )
 
-    @property
+    @cached_property
     def _room(self) -> axes.Edges:
         return axes.edges(*self.bands, self.size)
 

@@ -13,7 +13,7 @@ import altair as alt
 from altair.utils.schemapi import debug_mode
 
 Table = dict[str, list]
-"""Columns of plain values: numbers that are finite, strings, True, False and None."""
+"""Columns of plain values: numbers that are finite, strings, bytes, True, False and None."""
 
 
 class Drawing(Protocol):
@@ -74,4 +74,16 @@ def records(table: Table) -> list[dict]:
 
 def columns(names: Sequence[str], rows: Sequence[dict]) -> Table:
     """Rows as a table; None where one has no such column."""
-    return {name: [row.get(name) for row in rows] for name in names}
+    table: Table = {name: [None] * len(rows) for name in names}
+    for i, row in enumerate(rows):
+        for name, value in row.items():
+            if name in table:
+                table[name][i] = value
+    return table
+
+
+def stacked(names: Sequence[str], parts: Sequence[Table]) -> Table:
+    """Tables under each other; None where one has no such column."""
+    lengths = [len(next(iter(part.values()))) for part in parts]
+    both = [*zip(parts, lengths, strict=True)]
+    return {name: [value for part, long in both for value in part.get(name) or [None] * long] for name in names}

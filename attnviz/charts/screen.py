@@ -1,7 +1,7 @@
 """Large maps on the screen: one image, and what lies under the pointer in words. The one full-Vega specification.
 
 Vega-Lite cannot turn a pointer into a row and a column of an image. Here two signals do; the numbers of a row travel as
-hexadecimal strings and only the cell under the pointer is read. All that changes stands in one table, so the
+bytes and only the cell under the pointer is read. All that changes stands in one table, so the
 browser can replace it in place; no text of a user stands in the specification.
 """
 
@@ -92,15 +92,17 @@ def _spec(size: Size, numbers: tuple[str, ...], tile: int, zooms: bool, hint: st
 def table(drawing: Readable) -> Table:
     """Rows first, then columns, the map and its sayings, then everything that is drawn, told apart by `kind`."""
     sayings, packed = pack(drawing)
-    ends = (zip(*end, strict=True) for end in zip(drawing.positions, drawing.lasts, drawing.names, strict=True))
-    rows, columns = ([{"position": int(i), "last": int(j), "name": name} for i, j, name in end] for end in ends)
-    rows = [{"kind": "row"} | row | cells for row, cells in zip(rows, packed, strict=True)]
-    columns = [{"kind": "column"} | column for column in columns]
+    ends = zip(("row", "column"), drawing.positions, drawing.lasts, drawing.names, strict=True)
+    rows, columns = (
+        {"kind": [kind] * len(names), "position": first.tolist(), "last": last.tolist(), "name": names}
+        for kind, first, last, names in ends
+    )
     counts = {"rows": drawing.size.rows, "columns": drawing.size.columns}
     drawn = [{"kind": "map", "uri": drawing.uri(scale=1), "position": drawing.style.rev} | counts]
     drawn += [{"kind": "saying", "name": saying} for saying in sayings]
-    met = [{"kind": "label", "position": one["query"], "last": one["key"]} | one for one in drawing.labels]
-    return picture.columns(_COLUMNS, [*rows, *columns, *drawn, *met, *around(drawing.frame)])
+    drawn += [{"kind": "label", "position": one["query"], "last": one["key"]} | one for one in drawing.labels]
+    rest = picture.columns(_COLUMNS, [*drawn, *around(drawing.frame)])
+    return picture.stacked(_COLUMNS, [rows | packed, columns, rest])
 
 
 def around(drawn: frame.Frame) -> list[dict]:
@@ -114,11 +116,11 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def pack(drawing: Readable) -> tuple[list[str], list[dict[str, str]]]:
-    """The sayings that occur, and each row's cells as hexadecimal strings, by name.
+def pack(drawing: Readable) -> tuple[list[str], dict[str, list[bytes]]]:
+    """The sayings that occur, and the cells of each row as bytes, by name.
 
-    A cell's weight and score are the eight digits of a float32, exact to its last bit; its saying is a number among
-    those that occur, in as many digits as all of them need, and so is where in its tile the largest weight stands.
+    A cell's weight and score are the four bytes of a float32, exact to its last bit; its saying is a number among
+    those that occur, in as many bytes as all of them need, and so is where in its tile the largest weight stands.
     """
     used = np.flatnonzero(np.bincount(drawing.states.ravel()))
     shortest = np.min_scalar_type(max(0, len(used) - 1)).newbyteorder(">")
@@ -126,8 +128,8 @@ def pack(drawing: Readable) -> tuple[list[str], list[dict[str, str]]]:
     arrays = {name: _float32(values) for name, (values, _) in drawing.numbers.items()} | {"saying": codes}
     if drawing.offsets is not None:
         arrays["offset"] = drawing.offsets.astype(np.min_scalar_type(drawing.size.tile**2 - 1).newbyteorder(">"))
-    rows = zip(*([row.tobytes().hex() for row in array] for array in arrays.values()), strict=True)
-    return [drawing.kinds[i].says for i in used.tolist()], [dict(zip(arrays, row, strict=True)) for row in rows]
+    packed = {name: [row.tobytes() for row in array] for name, array in arrays.items()}
+    return [drawing.kinds[i].says for i in used.tolist()], packed
 
 
 def _float32(values: np.ndarray) -> np.ndarray:
@@ -169,7 +171,7 @@ def _signals(
             "value": -1,
             "on": [{"events": "@cells:pointermove", "update": place}, {"events": "@cells:pointerout", "update": "-1"}],
         },
-        *({"name": name, "update": _code(f"{row}.{name}", columns)} for name in packed),
+        *({"name": name, "update": cell_of(f"{row}.{name}", columns)} for name in packed),
         *(_zoom(rows, columns, cell) if zooms else ()),
         *_readout(f"{row}.name + ' {LOOKS_AT} ' + {column}.name", words, hint),
         _selected(selected, _point(labeled)),
@@ -243,10 +245,12 @@ def _held(rev: str) -> str:
     return f"held && far && begun[2] === {rev}"
 
 
-def _code(cells: str, columns: int) -> str:
+def cell_of(cells: str, columns: int) -> str:
     """The number of the cell that is pointed at, of the equally long numbers of a row; how long, the row tells."""
-    begin = f"length({cells}) * (at % {columns}{{}}) / {columns}"
-    return f"at < 0 ? 0 : toNumber('0x' + slice({cells}, {begin.format('')}, {begin.format(' + 1')}))"
+    long = f"length({cells}) / {columns}"
+    last = f"{long} * (at % {columns} + 1) - 1"
+    parts = (f"({i} < {long} ? {cells}[{last} - {i}] * {256**i} : 0)" for i in range(4))
+    return f"at < 0 ? 0 : {' + '.join(parts)}"
 
 
 def parts(*kinds: str) -> list[dict]:

@@ -59,6 +59,7 @@ def as_sentence(note: str) -> str:
     return f"{note[:1].upper()}{note[1:]}."
 
 
+@lru_cache(maxsize=16_384)
 def isolated(text: str) -> str:
     """A text that stands among others; one that runs from right to left is kept from reordering what is around it.
 

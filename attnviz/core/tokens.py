@@ -1,6 +1,9 @@
 """What a sentence was cut into. Tokenizers make it, records carry it, pictures label their axes with it."""
 
+import sys
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,17 @@ class Sentence:
     text: str
     tokens: tuple[Token, ...]
     length: int
+
+    @cached_property
+    def is_several(self) -> bool:
+        """Whether the text is of several sentences."""
+        return any(begins_sentence(*pair, self.text) for pair in pairwise(self.tokens))
+
+    @cached_property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        parts = [self.text, *self.tokens, *(token.text for token in self.tokens)]
+        return sum(map(sys.getsizeof, parts)) + sys.getsizeof(self.tokens)
 
     @property
     def labels(self) -> tuple[str, ...]:

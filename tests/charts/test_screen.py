@@ -20,7 +20,7 @@ from pictures import HOSTILE, SITE, draw, drawing, record_of
 
 from attnviz import figures
 from attnviz.charts import state
-from attnviz.charts.screen import FORMS, number_of
+from attnviz.charts.screen import FORMS, cell_of, number_of
 from attnviz.charts.state import State
 from attnviz.core.edits import Edits
 from attnviz.core.masks import And, Not, Or, Prefix, Random, Strided, Subsequent, Window
@@ -45,7 +45,7 @@ def saying(drawn, sayings, states):
 
 
 def with_data(spec, table):
-    rows = json.loads(table.to_json(orient="records"))
+    rows = json.loads(table.map(lambda one: [*one] if isinstance(one, bytes) else one).to_json(orient="records"))
     return spec | {"data": [{"name": "source", "values": rows}]}
 
 
@@ -54,23 +54,19 @@ def read(drawn):
     _, table = screen(drawn)
     rows = table[table["kind"] == "row"]
     sayings = table.loc[table["kind"] == "saying", "name"].to_numpy()
-    codes = [[int(text, 16) for text in pieces(row, drawn)] for row in rows["saying"]]
+    codes = [[int.from_bytes(code) for code in pieces(row, drawn)] for row in rows["saying"]]
     numbers = {
-        name: np.array([[float32(text) for text in pieces(row, drawn)] for row in cells])
+        name: np.array([struct.unpack(f">{len(row) // 4}f", row) for row in cells])
         for name, cells in rows[[*drawn.numbers]].items()
     }
     return sayings[np.array(codes)], numbers
 
 
-def float32(digits):
-    return struct.unpack(">f", bytes.fromhex(digits))[0]
-
-
 def pieces(row, drawn):
-    """The equal parts of a row's string, one for each cell."""
-    digits, rest = divmod(len(row), drawn.states.shape[1])
+    """The equal parts of a row's bytes, one for each cell."""
+    long, rest = divmod(len(row), drawn.states.shape[1])
     assert not rest
-    return [row[i : i + digits] for i in range(0, len(row), digits)]
+    return [row[i : i + long] for i in range(0, len(row), long)]
 
 
 def blame(mask, queries, keys):
@@ -125,7 +121,7 @@ def test_more_combinations_than_a_byte_counts_are_told_apart(rules):
 
 
 def test_a_code_is_as_long_as_the_sayings_need():
-    """Two digits up to 256 sayings, four from 257 on: the last of each is read, and the next one too."""
+    """A byte up to 256 sayings, two from 257 on: the last of each is read, and the next one too."""
     drawn = mask_of(Subsequent(), ["w"] * 33)
     for count in (1, 2, 255, 256, 257, 1000):
         sayings = tuple(f"saying {i}" for i in range(count))
@@ -135,7 +131,7 @@ def test_a_code_is_as_long_as_the_sayings_need():
 
         assert found.tolist() == [[sayings[i] for i in row] for row in states.tolist()]
         _, table = screen(saying(drawn, sayings, states))
-        assert len(table["saying"].iloc[0]) == 33 * (2 if count <= 256 else 4)
+        assert len(table["saying"].iloc[0]) == 33 * (1 if count <= 256 else 2)
 
 
 def test_a_legend_of_many_reasons_stays_short():
@@ -208,14 +204,33 @@ def test_a_browser_reads_the_digits_of_any_float32(values):
                 assert text == {math.inf: "∞", -math.inf: "−∞"}.get(value, "NaN")
 
 
+@pytest.mark.parametrize("kind", [">u1", ">u2", ">u4"])
+@given(st.data())
+@examples(3)
+def test_a_browser_reads_the_number_of_each_cell(kind, data):
+    """However many bytes it takes."""
+    cells = data.draw(arrays(kind, st.integers(1, 40)))
+
+    every = re.sub(r"\bat\b", "datum.at", cell_of("datum.cells", len(cells)))
+    assert texts_of([{"cells": [*cells.tobytes()], "at": i} for i in range(-1, len(cells))], [("text", every)]) == [
+        "0",
+        *map(str, cells.tolist()),
+    ]
+
+
 def decoded(codes, form):
     """What Vega makes of hexadecimal codes with the expression of the screen."""
-    bits = {"type": "formula", "as": "bits", "expr": "toNumber('0x' + datum.code)"}
-    text = {"type": "formula", "as": "text", "expr": number_of("datum.bits", form)}
+    steps = [("bits", "toNumber('0x' + datum.code)"), ("text", number_of("datum.bits", form))]
+    return texts_of([{"code": code} for code in codes], steps)
+
+
+def texts_of(rows, steps):
+    """What Vega writes for the field "text" of each row, after some formulas."""
     update = {"text": {"field": "text"}, "y": {"field": "y"}}
-    values = [{"code": code, "y": 20 * i} for i, code in enumerate(codes)]
+    values = [{"y": 20 * i} | row for i, row in enumerate(rows)]
+    transform = [{"type": "formula", "as": name, "expr": how} for name, how in steps]
     spec = {
-        "data": [{"name": "codes", "values": values, "transform": [bits, text]}],
+        "data": [{"name": "codes", "values": values, "transform": transform}],
         "marks": [{"type": "text", "from": {"data": "codes"}, "encode": {"update": update}}],
     }
     return re.findall("<text[^>]*>([^<]*)</text>", vl_convert.vega_to_svg(spec))
@@ -291,7 +306,7 @@ def test_a_tile_tells_where_its_largest_weight_stands(length):
     weights, tile = record.step(SITE).weights(0).numpy(), drawn.size.tile
 
     rows = table[table["kind"] == "row"]["offset"]
-    offsets = np.array([[int(text, 16) for text in pieces(row, drawn)] for row in rows])
+    offsets = np.array([[int.from_bytes(offset) for offset in pieces(row, drawn)] for row in rows])
 
     for row in range(0, len(offsets), 97):
         for column in range(0, len(offsets), 89):

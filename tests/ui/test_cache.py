@@ -12,7 +12,7 @@ import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
-from attnviz import api, figures
+from attnviz import figures
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
@@ -53,17 +53,17 @@ def test_twenty_who_ask_for_a_text_at_once_wait_for_one_run(monkeypatch):
     """A link that is shared with a class costs one run and the memory of one."""
     runs, asked, go_on, records = [], Semaphore(0), Event(), set()
 
-    def analyze(*args) -> Record:
+    def ran(*args) -> Record:
         runs.append(args)
         go_on.wait(PATIENCE)
-        return analyzed(*args)
+        return run(*args)
 
     def ask() -> None:
         asked.release()
         records.add(cache.record(SOURCE, ("the cat sat on the mat",)))
 
-    analyzed = api.analyze
-    monkeypatch.setattr(api, "analyze", analyze)
+    run = Scratch.run
+    monkeypatch.setattr(Scratch, "run", ran)
     threads = [Thread(target=ask, daemon=True) for _ in range(20)]
     for thread in threads:
         thread.start()
@@ -99,7 +99,7 @@ def test_a_record_that_gave_way_while_a_page_uses_it_is_not_run_again(monkeypatc
     """A page asks for its record many times in one run."""
     used = cache.record(SOURCE, ("the cat",))
     cache.KEPT.clear()
-    monkeypatch.setattr(api, "analyze", pytest.fail)
+    monkeypatch.setattr(Scratch, "run", pytest.fail)
 
     assert cache.record(SOURCE, ("the cat",)) is used
 
@@ -112,13 +112,13 @@ def test_room_for_a_record_is_made_before_it_is_run(monkeypatch):
     assert first()
     assert second()
 
-    def analyze(*args) -> Record:
+    def ran(*args) -> Record:
         assert second()
         assert not first()
-        return analyzed(*args)
+        return run(*args)
 
-    analyzed = api.analyze
-    monkeypatch.setattr(api, "analyze", analyze)
+    run = Scratch.run
+    monkeypatch.setattr(Scratch, "run", ran)
     assert cache.record(SOURCE, ("sat " * 300,))
 
 

@@ -16,6 +16,7 @@ from attnviz.core.errors import Canceled
 from attnviz.core.record import Record
 from attnviz.metrics import beside, rows, tiles
 from attnviz.sources import estimate
+from attnviz.sources.constructed import Constructed
 from attnviz.ui.overview import numbers
 from attnviz.ui.shared import budget, cache, pictures, runs
 
@@ -34,17 +35,17 @@ def empty():
 @pytest.fixture
 def slow(monkeypatch):
     """Each run takes long by the estimate, and in truth until `go` is set; gives that, and the runs."""
-    go, began, made, analyze = Event(), Event(), [], api.analyze
+    go, began, made, run = Event(), Event(), [], Constructed.run
 
     def waits(*args) -> Record:
         made.append(args)
         began.set()
         while not go.wait(0.01):
             progress.tell(0.5)
-        return analyze(*args)
+        return run(*args)
 
     go.began, go.made = began, made
-    monkeypatch.setattr(api, "analyze", waits)
+    monkeypatch.setattr(Constructed, "run", waits)
     monkeypatch.setattr(budget, "SILENT", 0.0)
     monkeypatch.setattr(runs, "AT_ONCE", 0.0)
     yield go

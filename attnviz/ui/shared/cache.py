@@ -230,7 +230,7 @@ def _run(key: tuple, source: Source) -> Record:
     if (found := _used.get(key)) is None:
         KEPT.reserve(key, budget.cost(source, sentences(source, lines), edits).kept)
         with cores.used_by(source):
-            found = _used[key] = api.analyze(lines, source, edits)
+            found = _used[key] = source.run(sentences(source, lines), edits)
     return found
 
 

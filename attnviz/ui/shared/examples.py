@@ -1,6 +1,7 @@
 """Texts that show what a model can do, in a menu."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from urllib.parse import quote
 
 import streamlit as st
@@ -14,6 +15,7 @@ LONGEST_LINK = 30_000
 """Characters that a text may take in the address of the page: servers refuse 64 kB."""
 
 
+@lru_cache(maxsize=8)
 def _encode(text: str) -> str | None:
     return text if len(quote(without_surrogates(text))) <= LONGEST_LINK else None
 

@@ -8,7 +8,6 @@ only what text A sees of text B; or ``sentences``: their tokens merged.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -20,7 +19,7 @@ from attnviz.core.display import shown
 from attnviz.core.edits import BY_LETTER, Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Record
-from attnviz.core.tokens import Token, begins_sentence
+from attnviz.core.tokens import Sentence, Token
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
@@ -229,11 +228,11 @@ class Look:
         """The tokens of the queries and of the keys."""
         return self.record.tokens(self.site, sentence=self.sentence)
 
-    def text(self, side: int) -> str:
+    def cut(self, side: int) -> Sentence:
         """What the queries (side 0) or the keys (1) are cut from."""
         record, kind = self.record, self.site.kind
         typed = kind == "encoder" if side == 0 else kind != "decoder"
-        return (record.sentences if typed else record.read)[self.sentence].text
+        return (record.sentences if typed else record.read)[self.sentence]
 
     @property
     def number(self) -> int:
@@ -443,8 +442,7 @@ UNITS = {
 def _units(at: Look) -> list[str]:
     """What a row or a column of these tokens can stand for."""
     joined = any(token.joined for part in at.tokens for token in part)
-    sides = [(part, at.text(side)) for side, part in enumerate(at.tokens)]
-    several = any(begins_sentence(*pair, text) for part, text in sides for pair in pairwise(part))
+    several = any(at.cut(side).is_several for side in (0, 1))
     parts = min(map(len, at.tokens)) >= LEAST_PARTED
     there = {words.TOKENS: True, words.WORDS: joined, words.SENTENCES: several, words.TEN_PARTS: parts}
     return [unit for unit, is_there in there.items() if is_there]

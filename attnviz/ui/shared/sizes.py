@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from attnviz.core.tokens import Sentence
 from attnviz.ui.shared.arrow import Shown
 
 Parts = dict[int, int]
@@ -48,7 +49,7 @@ def _part(one: Any) -> tuple[int, int, list]:
             return base.ctypes.data, base.nbytes, []
         case pd.DataFrame() | pd.Series():
             return id(one), int(np.sum(one.memory_usage(deep=True))), list(one.attrs.values())
-        case Shown():
+        case Shown() | Sentence():  # a sentence is of many parts, and of each record made of it
             return id(one), one.nbytes, []
         case FunctionType():
             held = [*(one.__closure__ or ()), *(one.__defaults__ or ()), one.__dict__]

@@ -147,7 +147,8 @@ def cards(settings: Mapping[str, Setting], source: Source | None) -> None:
         source: the model, if there is anything to look at.
     """
     shown, now = state.get(WELCOME), state.now()
-    own = not any(one.is_of(now.link()) for one in CARDS.values())
+    link = now.link()
+    own = not any(one.is_of(link) for one in CARDS.values())
     if own and (source is None or source.read_only or source.alone):
         return
     if not shown:  # nobody sees this button; the list behind "?" presses it

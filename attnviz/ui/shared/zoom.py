@@ -160,7 +160,7 @@ def _find(at: Look) -> None:
             quiet(words.TYPE_A_PHRASE)
             return
         for side in (0, 1):
-            _listed(at, side, _places(at.text(side), at.tokens[side], phrase))
+            _listed(at, side, _places(at.cut(side).text, at.tokens[side], phrase))
 
 
 def _listed(at: Look, side: int, found: list[tuple[int, str]]) -> None:
