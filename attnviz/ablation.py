@@ -31,13 +31,13 @@ OnProgress = Callable[[int, int], bool | None]
 """Is told how many heads are done, of how many; if it gives False, that ends the sweep."""
 
 EFFECTS = {
-    "output": "how far the final vectors move, ‖after - before‖ / ‖before‖, the mean over tokens; 0 is not at all",
+    "output": "how far the final vectors move, ‖after − before‖ / ‖before‖, the mean over tokens; 0 is not at all",
     "divergence": "how far the predicted probabilities move, KL(before ‖ after) in nats, the mean over predictions; "
     "0 is not at all (Conmy et al. 2023)",
     "said": "the probability of what it said before, after minus before, the mean over where it says something",
     "loss": "the loss of the next token of the text, after minus before, in nats, the mean over tokens",
     "rewritten": "the share of the sentences for which the model writes another text",
-    "turned": "how far the sentence's vector turns, 1 - cosine of before and after; 0 is not at all, 2 to the opposite",
+    "turned": "how far the sentence's vector turns, 1 − cosine of before and after; 0 is not at all, 2 to the opposite",
 }
 """What the columns of a sweep mean. One that the model has nothing for is missing."""
 

@@ -176,13 +176,14 @@ def _form(titles: tuple[str, ...], kinds: tuple[str, ...], side: int, colors: Th
         alt.Tooltip(field, title=title, format=".4f") for field, title in zip(("x:Q", "up:Q"), titles, strict=False)
     ]
     legend = alt.Legend(title=None, values=list(kinds)) if len(kinds) > 1 else None
+    shapes = SHAPES if legend else SHAPES[:1] * len(SHAPES)  # a form of one kind would say nothing
     marks = (
         alt.Chart(alt.NamedData("heads"))
         .mark_point(filled=True, opacity=0.9, size=DOT, strokeWidth=1, cursor="pointer", aria=False)
         .encode(
             x=x,
             y=y,
-            shape=alt.Shape("kind:N", scale=alt.Scale(domain=KINDS, range=SHAPES), legend=legend),
+            shape=alt.Shape("kind:N", scale=alt.Scale(domain=KINDS, range=shapes), legend=legend),
             fill=alt.when("datum.chosen").then(alt.value(colors.accent)).otherwise(alt.value(colors.dot)),
             stroke=alt.when("datum.chosen").then(alt.value(colors.text)).otherwise(alt.value(colors.background)),
             tooltip=[alt.Tooltip("name:N", title="head"), *numbers],

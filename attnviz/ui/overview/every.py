@@ -46,7 +46,8 @@ def panel(bar: Bar, beside: Callable[[Look, Numbers], None], among: tuple[str, .
     """
     at = bar.at
     with st.container(horizontal=True, gap="medium"):
-        place, right = st.container(width="content"), st.container(width="stretch", key="beside")
+        before = st.container() if among and look.room() else None  # numbers that rank come first on a phone
+        place, right = st.container(width="content"), before or st.container(width="stretch", key="beside")
     if plain := not among and _asks_for_no_number(at):
         _draw(at, place, None, None)
         _let_paint(at.run)

@@ -151,7 +151,7 @@ def _draw(bar: Bar, traced: Traced, position: int) -> None:
             with place:
                 pictures.picture(row, "reached")
             pictures.take_away(row, "reached", words.THIS_POSITION)
-            pictures.numbers(row, "reached", opened=True)
+            pictures.numbers(row, "reached")
             with pictures.folded(common.HOW_COMPUTED, key="how rollout") as is_open:
                 if is_open:
                     quiet(words.ROLLOUT_IS)

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
+from pandas.io.formats.style import Styler
 
 from attnviz import figures
+from attnviz.charts.theme import theme
 from attnviz.metrics.heads import METRICS, ROWS
 from attnviz.ui.overview import words
 from attnviz.ui.overview.card import meant, named
 from attnviz.ui.overview.every import Order, ordered, select
-from attnviz.ui.overview.numbers import NAMES, OFF, SORT, TITLES, Numbers, head_of, heads_of, numbers, switched_off
+from attnviz.ui.overview.numbers import NAMES, OFF, SORT, TITLES, Numbers, heads_of, numbers, switched_off
 from attnviz.ui.shared import everything, findings, look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Look
@@ -27,10 +29,24 @@ FIRST = ("confidence", "effective_keys", "distance", "previous", "self", "first"
 TESTED = (*OFF, "confidence", "distance", "previous", "self", "output_share")
 """The numbers that a table begins with, before and after the switch-off test; it is no wider than a screen."""
 MORE = kept("all numbers", False)
+CELLS: Setting[dict[str, list]] = kept("cells of tables", {})
+"""Of each table the cell that was reached last."""
 
 METRIC = {metric.name: metric for metric in METRICS}
 SHARES = [metric.name for metric in METRICS if metric.high == 1]
 """Numbers from 0 to 1."""
+
+BAR = theme(dark=False).ramp[5]
+"""Of a bar in a table: a color of the maps, seen on light and on dark."""
+
+FAINT = 0.1
+"""Of a column whose numbers are all below it, one more digit is read."""
+
+NARROW, WIDE = 106, 340
+"""Pixels of the column of roles."""
+
+SIDE_BY_SIDE = 30
+"""Characters of names of columns that a phone shows beside each other."""
 
 MOST, HIGH = 12, 433
 """Rows of a table that are all shown, and the pixels of one with more of them."""
@@ -58,36 +74,58 @@ def _all_heads(at: Look, known: Numbers, order: Order) -> None:
     names = dict.fromkeys((*first, state.get(SORT), *(known.names if state.get(MORE) else ())))
     names = [name for name in names if name in known.names]
     found = found.assign(role=_roles(at, found))
-    choosing(found, (names[0], "role", *names[1:]) if look.room() else ("role", *names), key="table of heads")
+    choosing(at, found, (names[0], "role", *names[1:]) if look.room() else ("role", *names), key="table of heads")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         control(st.toggle, words.ALL_OF_THEM.format(count=len(known.names)), MORE)
         quiet(words.DASH)
 
 
-def choosing(found: pd.DataFrame, names: Sequence[str], *, key: str, high: int = HIGH, **columns) -> None:
-    """A row for each head, as "decoder 1.0": choosing one frames the head, with the arrow keys too.
+def choosing(at: Look, found: pd.DataFrame, names: Sequence[str], *, key: str, high: int = HIGH, **columns) -> None:
+    """A row for each head, as "decoder 1.0", that of `at` marked: a cell of another frames it, reached by keys too.
 
     Args:
         names: the columns after the head.
         columns: how those are drawn that hold no number of a head.
     """
-    found = found.assign(place=short_names(found)).reset_index(drop=True)
+    every = heads_of(found)
     key = f"{key} narrow" if look.room() else key  # a browser keeps the order of the columns that it has seen
 
     def chosen() -> None:
-        if rows := state.event(key=key)["selection"]["rows"]:
-            look.look_at(*head_of(found.iloc[rows[0]].to_dict()))
+        cells, before = state.event(key=key)["selection"]["cells"], state.get(CELLS)
+        state.put(CELLS, {**before, key: cells})
+        if cells and (before.get(key) or cells[0][1] != "mark"):  # where a browser begins, unasked
+            look.look_at(*every[cells[0][0]])
 
-    named = {"place": st.column_config.Column(common.HEAD, pinned=True)}
-    named |= {
-        "role": st.column_config.TextColumn(common.ROLE, help=words.ROLE_MEANS, width=106 if look.room() else 312)
-    }
+    found = found.assign(place=short_names(found), mark="")[["mark", "place", *names]].reset_index(drop=True)
+    marked = [i for i, head in enumerate(every) if head == (at.site, at.number)]
+    found.loc[marked, "mark"] = words.CHOSEN
+    named = {"mark": st.column_config.TextColumn("", pinned=True, width=30)}
+    named |= {"place": st.column_config.Column(common.HEAD, pinned=True)}
     named |= {name: _column(name, found[name]) for name in names if name in TITLES} | columns
-    options = {"on_select": chosen, "selection_mode": "single-row", "column_order": ["place", *names]}
-    options |= {"column_config": named, "height": height(found, high), "hide_index": True, "placeholder": "–"}
-    if look.room() and "role" in names:  # it is wrapped, in rows that are higher than two lines
-        options["row_height"] = max(62, 26 + 14 * (int(found["role"].fillna("").str.len().max()) // 12))
-    st.dataframe(found, key=key, **options)
+    options = {"on_select": chosen, "selection_mode": "single-cell", "hide_index": True, "placeholder": "–"}
+    options |= {"height": height(found, high)}
+    if "role" in names:
+        named["role"], options["row_height"] = _role_column(found["role"])
+    if look.room() and sum(len(one["label"] or "") for one in named.values()) > SIDE_BY_SIDE:
+        quiet(words.SIDEWAYS)
+    st.dataframe(_marked(found, marked, at), key=key, column_config=named, **options)
+
+
+def _role_column(roles: pd.Series) -> tuple[st.column_config.Column, int | None]:
+    """As wide as the longest role, or one that is wrapped, in rows that are higher than two lines."""
+    longest = int(roles.fillna("").str.len().max())
+    needed = 20 + 33 * longest // 5
+    wide = NARROW if look.room() else min(WIDE, max(NARROW, needed))
+    high = max(62, 26 + 14 * (longest // (wide // 9))) if needed > wide else None
+    return st.column_config.TextColumn(common.ROLE, help=words.ROLE_MEANS, width=wide), high
+
+
+def _marked(found: pd.DataFrame, rows: list[int], at: Look) -> Styler:
+    """With the row of a head in the color in which it is framed."""
+    accent = theme(at.dark).accent
+    css = f"color: {accent}; background-color: {accent}22"
+    shares = found.assign(output=100 * found["output"]) if "output" in found else found
+    return shares.style.map(lambda _: css, subset=pd.IndexSlice[rows, :])
 
 
 def _ordered(found: pd.DataFrame, order: Order) -> pd.DataFrame:
@@ -100,12 +138,13 @@ def _ordered(found: pd.DataFrame, order: Order) -> pd.DataFrame:
 
 def _column(name: str, values: pd.Series) -> st.column_config.Column:
     """A number; a share, and a change when off, is a bar, too, where there is room. Its meaning is read at its name."""
-    options = {"label": words.OFF_SHORT.get(name, TITLES[name]), "help": meant(name)}
-    options |= {"format": {"output": "percent", "divergence": "%.4f"}.get(name, "%.3f")}
+    percent, most = name == "output", 1 if name in SHARES else float(values.max()) or 1
+    options = {"label": words.OFF_IN_PERCENT if percent else words.OFF_SHORT.get(name, TITLES[name])}
+    options |= {"help": meant(name), "format": "%.1f" if percent else "%.4f" if most < FAINT else "%.3f"}
     if look.room() or name not in (*SHARES, *OFF):
         return st.column_config.NumberColumn(**options)
-    most = 1 if name in SHARES else float(values.max()) or 1
-    return st.column_config.ProgressColumn(**options, min_value=0, max_value=most, color="blue", width=128)
+    most = 100 * most if percent else most
+    return st.column_config.ProgressColumn(**options, min_value=0, max_value=most, color=BAR, width=128)
 
 
 def _roles(at: Look, found: pd.DataFrame) -> list[str | None]:
@@ -142,13 +181,14 @@ def _against(at: Look, known: Numbers) -> None:
     drawn = {"titles": TITLES, "dark": at.dark, "room": look.room()}
     drawn |= {"focused": (at.site, at.head), "rev": look.rev("every")}
     with st.container(horizontal=True, gap="large"):
-        with st.container(width="content"):
-            with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-                x = _number(known.names, common.X_AXIS, ACROSS, "confidence")
-                y = _number((*known.names, COUNT), common.Y_AXIS, UP, up)
+        place, beside = st.container(width="content"), st.container(width="stretch", key="beside")
+        with place if look.room() else beside, st.container(horizontal=True, gap="small"):
+            x = _number(known.names, common.X_AXIS, ACROSS, "confidence")
+            y = _number((*known.names, COUNT), common.Y_AXIS, UP, up)
+        with place:
             scatter = figures.scatter(at.record, known.table, x, None if y == COUNT else y, **drawn)
             pictures.show(scatter, "scatter", select="head", on_select=select)
-        with st.container(width="stretch", key="beside"):
+        with beside:
             named(at)
             st.markdown("\n\n".join(_meaning(name) for name in dict.fromkeys((x, y)) if name != COUNT))
             with st.expander(words.MEANINGS):

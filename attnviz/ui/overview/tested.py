@@ -25,6 +25,8 @@ def panel(bar: Bar) -> None:
         return
     among = (found.by, *(name for name in OFF if name != found.by and found.table[name].notna().any()))
     every.panel(bar, partial(_table, by=found.by, names=among), among=among)
+    if look.room():
+        quiet(found.sentences()[1])
 
 
 def _verdict(at: Look, found: Sweep) -> None:
@@ -36,7 +38,8 @@ def _verdict(at: Look, found: Sweep) -> None:
         if most and most != (at.site, at.head):
             options = {"key": "to what matters", "icon": ":material/arrow_forward:", "on_click": look.look_at}
             st.button(words.SHOW_MOST.format(head=most[0].head(most[1])), args=most, **options)
-    quiet(weights)
+    if not look.room():
+        quiet(weights)
 
 
 def _table(at: Look, known: Numbers, *, by: str, names: tuple[str, ...]) -> None:
@@ -44,5 +47,5 @@ def _table(at: Look, known: Numbers, *, by: str, names: tuple[str, ...]) -> None
     change, changes = known.row((at.site, at.number))[by], known.table[by]
     rank, count = 1 + int((changes > change).sum()), int(changes.notna().sum())
     card.named(at, rank="" if pd.isna(change) else words.RANK.format(rank=rank, count=count))
-    tables.choosing(known.table.sort_values(by, ascending=False, kind="stable"), names, key="tested")
+    tables.choosing(at, known.table.sort_values(by, ascending=False, kind="stable"), names, key="tested")
     quiet(*(words.NUMBER_MEANS.format(number=TITLES[name], means=card.meant(name)) for name in names))

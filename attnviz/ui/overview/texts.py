@@ -143,6 +143,6 @@ def _shown(at: Look, table: pd.DataFrame, name: str, count: int) -> figures.Figu
         columns = {one: st.column_config.NumberColumn(head, format="%.3f") for one, head in words.COLUMNS.items()}
         columns["texts"] = st.column_config.NumberColumn(words.COLUMNS["texts"])
         with st.container(width="stretch", key="over-texts"):
-            tables.choosing(table, tuple(words.COLUMNS), key="table over texts", high=HIGH, **columns)
+            tables.choosing(at, table, tuple(words.COLUMNS), key="table over texts", high=HIGH, **columns)
             quiet(words.NUMBER_MEANS.format(number=title, means=meant(name)))
     return marks

@@ -27,6 +27,7 @@ OFF = {
 }
 """What changes when a head is off; what matters first."""
 OFF_SHORT = {"divergence": "Prediction change", "output": "Output change", "turned": "Vector turn"}
+OFF_IN_PERCENT = "Output change (%)"
 OFF_IN_LINKS = {
     "output": "Change of the output when off",
     "divergence": "Change of what it says when off (nats)",
@@ -42,6 +43,8 @@ TIME = "About {seconds} on this machine."
 # The table
 
 ROWS = "Every head in numbers. Click a row to choose a head, the name of a column to sort by it."
+CHOSEN = "●"
+SIDEWAYS = "Scroll the table sideways for more numbers."
 MANY_WEIGHTS = "{weights:,} weights are too many to be measured unasked: about {seconds} on this machine."
 MEASURE, WEIGHTS = "Measure all heads", "weights"
 MEANINGS, COUNT = "What the numbers mean", "Number of heads"

@@ -154,14 +154,10 @@ def part(title: str, key: str, opened: bool = False, *, titled: bool = True) -> 
     yield True
 
 
-def numbers(figure: Figure, key: str, what: str = "", *, opened: bool = False) -> None:
-    """The same numbers as a table, folded. Where a row is a cell, choosing it selects the cell: by keyboard, too.
-
-    Args:
-        opened: whether they are folded on a phone only.
-    """
+def numbers(figure: Figure, key: str, what: str = "") -> None:
+    """The same numbers as a table, folded. Where a row is a cell, choosing it selects the cell: by keyboard, too."""
     title = words.NUMBERS_OF.format(what=what) if what else words.NUMBERS
-    with (part if opened else folded)(title, key=f"numbers {key}") as is_open:
+    with folded(title, key=f"numbers {key}") as is_open:
         if is_open:
             _table(figure, key)
 
@@ -182,7 +178,8 @@ def _table(figure: Figure, key: str) -> None:
 
     if {"query", "key"} <= set(table.columns):
         options = {"on_select": chosen, "selection_mode": "single-row"}
-    st.dataframe(table, hide_index=True, key=f"table {key}", **options)
+    named = {name: name.replace("_", " ").capitalize() for name in table.columns}
+    st.dataframe(table, hide_index=True, column_config=named, key=f"table {key}", **options)
     if remark := table.attrs.get("note"):
         st.caption(remark)
 
