@@ -16,9 +16,9 @@ from attnviz.core.record import Record
 from attnviz.figures.figure import Drawn, Figure, edited, number_arrays, subtitles, titled
 from attnviz.figures.overview import NAMED
 
-SIDE, LARGE, STACK, DOT, LEFT = 330, 390, 150, 70, 52
-"""Pixels: of a scatter, of one with bars, the height of stacked dots, the area of a mark, and the room for the numbers
-of an axis."""
+SIDE, LOW, LARGE, STACK, DOT, LEFT = 330, 290, 390, 150, 70, 52
+"""Pixels: of a scatter, of one on a screen, of one with bars, the height of stacked dots, the area of a mark, and the
+room for the numbers of an axis."""
 
 EDGE, MARGIN = 20, 12
 """Pixels between the frame and the marks, and around all."""
@@ -96,7 +96,7 @@ def drawing_of(
     data = data.sort_values("chosen", kind="stable")  # the chosen one is above all
     far = known[spread[0]].astype(float) * spread[1] if spread else 0.0
     data["low"], data["high"] = data["up"] - far, data["up"] + far
-    side = LARGE if spread else SIDE
+    side = LARGE if spread else LOW if style.on_screen else SIDE
     side = min(side, style.room - LEFT - AROUND) if style.room and style.on_screen else side
     ends = data[["at", "low", "high"]].stack() if spread else None
     data = data.assign(**_names(data, side, y is None, ends))

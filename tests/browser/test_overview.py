@@ -46,7 +46,7 @@ def test_the_head_that_matters_most_is_two_clicks_away(page, server):
 
 
 def test_a_head_opens_with_its_model_and_heads_are_framed_with_the_keyboard(page, server):
-    """From each page that leads to it; the link holds the model. In the table: by arrow keys; reaching it frames none."""
+    """From each page that leads to it; the link holds the model. In a table: by arrow keys; to reach it frames none."""
     for path, button in some([("overview", "Open this head"), ("model", "Head 1 of decoder layer 1")], 1):
         driver.open_page(page, f"{server}/{path}?model=story")
         page.get_by_role("button", name=button).first.click()

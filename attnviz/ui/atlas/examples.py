@@ -28,6 +28,9 @@ EXAMPLES = choice("atlas-of", KINDS)
 COUNT, ON_A_PHONE = 10, 5
 """Texts of a head, and those of them that are not folded on a phone."""
 
+NO_WORD = r"\W*|<.*>|\[.*\]"
+"""A full stop and other marks, <sos>, [CLS]."""
+
 PREDICTED, LEAST = 3, 0.01
 """Words that are named as predicted at most, and the probability of all but the first at least."""
 
@@ -101,8 +104,10 @@ def _complete(at: Look, found: Atlas) -> str:
 
 
 def _pairs(at: Look, found: Atlas) -> pd.DataFrame:
-    """The strongest pair of each text."""
-    pairs = found.table("pairs", at.site, at.number).drop_duplicates(["file", "line"]).head(COUNT)
+    """The strongest pair of each text: of two words, and where there are few of these, of other tokens after them."""
+    pairs = found.table("pairs", at.site, at.number)
+    others = pairs[["query_token", "key_token"]].apply(lambda part: part.str.fullmatch(NO_WORD)).any(axis=1)
+    pairs = pairs.iloc[others.argsort(kind="stable")].drop_duplicates(["file", "line"]).head(COUNT)
     return pairs.assign(text=list(map(found.text, pairs["file"], pairs["line"])))
 
 

@@ -22,14 +22,17 @@ from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import State, read
 from attnviz.ui.shared.text import Markup, block, block_html, details_html, heading, large, plain, quiet, table, title
 
-ABOUT_THE_MODEL = """<style>[data-testid="stLayoutWrapper"]:is(:has(> .st-key-where), :has(> .st-key-line)),
+ABOUT_THE_MODEL = """<style>[data-testid="stLayoutWrapper"]:has(> .st-key-where),
 .st-key-mask-menu, .st-key-row-two > .stElementContainer:has(.fold) {display: none;}
+[data-testid="stLayoutWrapper"]:has(> .st-key-line) {visibility: hidden; height: 0;}
+.st-key-line.st-key-line {min-height: 0;}
 @media (max-width: 640px) {[data-testid="stLayoutWrapper"]:has(> .st-key-row-two) {min-height: 0;}}</style>"""
 """A card is of the model as it is: no layer, head, mask or change is chosen above it."""
-OF_NO_TEXT = """<style>:is([data-testid="stLayoutWrapper"]:has(> .st-key-box), .st-key-example) {visibility: hidden;}
+OF_NO_TEXT = """<style>.stElementContainer:has(> .stHtml > .unknown) {display: none;}
+:is([data-testid="stLayoutWrapper"]:has(> .st-key-box), .st-key-example) {visibility: hidden;}
 @media (max-width: 640px) {:is([data-testid="stLayoutWrapper"]:has(> .st-key-box), .st-key-example) {display: none;}}
 </style>"""
-"""Where no number follows a text, none is typed; what stands beside it keeps its place."""
+"""Where no number follows a text, none is typed, and no word is unknown; what stands beside it keeps its place."""
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
@@ -37,12 +40,13 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     st.html(ABOUT_THE_MODEL + OF_NO_TEXT * (not source.facts))
     with suppress(AttnvizError), bar.export:  # what cannot be run has a card, too
         everything.menu(bar.at)
+    with st.container() if look.room() else bar.view:
+        title(_named(source))
     if source.facts:
         _pretrained(source, bar.at)
     elif source.one_run:
         _one_run(source)
     elif source.card is None:
-        title(source.title)
         large(source.does)
         if source.unseen:
             large(words.NOT_SHOWN.format(what=source.unseen))
@@ -53,10 +57,16 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         _card(source, source.card)
 
 
+def _named(source: Source) -> str:
+    """What stands over the card, on a wide screen in the toolbar."""
+    if source.card and not source.one_run:
+        return words.NAMED.format(name=source.card.name, title=source.card.title)
+    return source.name if source.facts else source.title
+
+
 def _one_run(source: Source) -> None:
     """Of a file, or of a run of one's own: what it is, from where, what was found in it, and what it cannot do."""
     with st.container(width=620):
-        title(source.title)
         large(source.does)
         table(source.described(), numbers=(1,))
         if source.findings:
@@ -98,7 +108,6 @@ def _items(sentences: Iterable[str]) -> None:
 
 def _pretrained(source: Source, at: Look) -> None:
     """Of a model of Hugging Face: how it is made, and what its heads look like. What they do was not measured here."""
-    title(source.name)
     for sentence in filter(None, (words.PRETRAINED, source.read_only, source.unseen)):
         large(sentence)
     with st.container(horizontal=True, gap="large"):
@@ -114,7 +123,6 @@ def _pretrained(source: Source, at: Look) -> None:
 
 def _card(source: Source, card: Card) -> None:
     """What it does, how well, which head does what; then what few look for, which is folded on a phone."""
-    title(words.NAMED.format(name=card.name, title=card.title))
     large(card.does)
     if card.measured:
         large(f"{percent(card.measured[0].value)} · {card.measured[0].what}")

@@ -99,7 +99,7 @@ def choosing(at: Look, found: pd.DataFrame, names: Sequence[str], *, key: str, h
     found = found.assign(place=short_names(found), mark="")[["mark", "place", *names]].reset_index(drop=True)
     marked = [i for i, head in enumerate(every) if head == (at.site, at.number)]
     found.loc[marked, "mark"] = words.CHOSEN
-    named = {"mark": st.column_config.TextColumn("", pinned=True, width=30)}
+    named = {"mark": st.column_config.TextColumn("", pinned=True, width=26)}
     named |= {"place": st.column_config.Column(common.HEAD, pinned=True)}
     named |= {name: _column(name, found[name]) for name in names if name in TITLES} | columns
     options = {"on_select": chosen, "selection_mode": "single-cell", "hide_index": True, "placeholder": "–"}
@@ -114,7 +114,7 @@ def choosing(at: Look, found: pd.DataFrame, names: Sequence[str], *, key: str, h
 def _role_column(roles: pd.Series) -> tuple[st.column_config.Column, int | None]:
     """As wide as the longest role, or one that is wrapped, in rows that are higher than two lines."""
     longest = int(roles.fillna("").str.len().max())
-    needed = 20 + 33 * longest // 5
+    needed = 18 + 32 * longest // 5
     wide = NARROW if look.room() else min(WIDE, max(NARROW, needed))
     high = max(62, 26 + 14 * (longest // (wide // 9))) if needed > wide else None
     return st.column_config.TextColumn(common.ROLE, help=words.ROLE_MEANS, width=wide), high
@@ -144,7 +144,7 @@ def _column(name: str, values: pd.Series) -> st.column_config.Column:
     if look.room() or name not in (*SHARES, *OFF):
         return st.column_config.NumberColumn(**options)
     most = 100 * most if percent else most
-    return st.column_config.ProgressColumn(**options, min_value=0, max_value=most, color=BAR, width=128)
+    return st.column_config.ProgressColumn(**options, min_value=0, max_value=most, color=BAR, width=126)
 
 
 def _roles(at: Look, found: pd.DataFrame) -> list[str | None]:
