@@ -1,5 +1,6 @@
 """The page of all heads: their order, their numbers, and what happens when each is off."""
 
+import re
 from html import escape
 
 import pytest
@@ -25,8 +26,8 @@ def overview_page():
 
 def shown(app) -> list[tuple[str, int, int]]:
     """The heads of the table, in its order."""
-    table = app.dataframe[0].value
-    return list(zip(table["kind"], table["layer"], table["head"], strict=True))
+    named = (re.fullmatch(r"(\w+) (\d+)\.(\d+)", name) for name in app.dataframe[0].value["place"])
+    return [(one[1], int(one[2]), int(one[3])) for one in named]
 
 
 def test_it_opens_with_every_head_in_the_order_of_the_model():
@@ -58,7 +59,28 @@ def test_on_a_phone_the_table_begins_with_what_matters():
     app.checkbox(key="narrow").check().run()
 
     assert not app.exception
-    assert list(app.dataframe[0].proto.column_order)[:3] == ["place", "divergence", "role"]
+    assert [*app.dataframe[0].value][:4] == ["mark", "place", "divergence", "role"]
+
+
+@pytest.mark.parametrize("panel", ["Table", "Switch-off test", "Over many texts"])
+def test_the_framed_head_is_marked_in_every_table(panel):
+    """By a sign and by the color of its frame; where it is filtered out, no head is."""
+    app = opened(overview_page, model="story", panel=panel, site="d0", show="1")
+    table, colored = (
+        app.dataframe[0].value,
+        set(re.findall(r"row(\d+)_", app.dataframe[0].proto.arrow_data.styler.styles)),
+    )
+
+    (marked,) = table.index[table["mark"] != ""]
+    assert table["place"][marked] == "decoder 0.1"
+    assert colored == {str(marked)}
+
+    app = opened(overview_page, model="constructed", panel="Table", role="first token")
+    others = opened(overview_page, model="constructed", panel="Table", role="previous token")
+
+    assert not app.exception
+    assert not others.exception
+    assert sum((one.dataframe[0].value["mark"] != "").sum() for one in (app, others)) <= 1
 
 
 @pytest.mark.parametrize("panel", TABS)
@@ -94,9 +116,9 @@ def test_every_model_has_its_heads(model):
 def test_the_table_begins_with_few_numbers_and_shows_all_of_them_when_asked():
     """And what it is ordered by; what is missing is a dash, which is explained."""
     app = opened(overview_page, model="translator", panel="Table", sort=TITLES["entropy"])
-    first = list(app.dataframe[0].proto.column_order)
+    first = [*app.dataframe[0].value][1:]
     app.toggle(key="all numbers").set_value(True).run()
-    every = list(app.dataframe[0].proto.column_order)
+    every = [*app.dataframe[0].value][1:]
 
     assert len(first) < 13 < len(every)
     assert first[:5] == ["place", "role", "divergence", "output", "confidence"]
@@ -110,8 +132,8 @@ def test_a_role_that_was_measured_stands_before_a_guess():
     app = opened(overview_page, model="story", panel="Table", site="d1", show="1")
     half = opened(overview_page, model="induction", panel="Table", step="1000")
 
-    roles = app.dataframe[0].value.set_index(["layer", "head"])["role"]
-    assert roles[1, 1] == api.load("story").card.behavior(Site("decoder", 1), 1).role
+    roles = app.dataframe[0].value.set_index("place")["role"]
+    assert roles["decoder 1.1"] == api.load("story").card.behavior(Site("decoder", 1), 1).role
     assert "A guess by the shape" not in html(app)
     assert half.dataframe[0].value["role"].dropna().tolist() == ["previous token?", "induction?", "induction?"]
 
@@ -162,7 +184,7 @@ def test_switching_each_head_off_adds_what_that_changes():
     assert all(escape(sentence) in html(app) for sentence in swept.sentences())
     ranked = app.dataframe[0]
     assert ranked.value["divergence"].tolist() == sorted(swept.table["divergence"], reverse=True)
-    assert list(ranked.proto.column_order) == ["place", "divergence", "output"]
+    assert [*ranked.value] == ["mark", "place", "divergence", "output"]
     site, head = swept.heads[int(swept.table["divergence"].argmax())]
     assert f"{site.head(head).capitalize()}: rank 1 of 4" in html(app)
     assert app.selectbox(key="sort").value == "divergence"
@@ -241,9 +263,9 @@ def test_many_texts_give_means_and_spreads_beside_the_text_at_hand():
     assert table["mean"].tolist() == pytest.approx(sorted(many["confidence"], reverse=True))
     assert (table["texts"] == 50).all()
     said = [
-        f"Head {row.head} of {row.kind} layer {row.layer}: confidence is {row.here:.2f} on this text. Over 50 texts "
+        f"Head {head} of {kind} layer {layer}: confidence is {row.here:.2f} on this text. Over 50 texts "
         f"its mean is {row.mean:.2f} and its standard deviation {row.spread:.2f}."
-        for row in table.itertuples()
+        for (kind, layer, head), row in zip(shown(app), table.itertuples(), strict=True)
     ]
     assert sum(one in html(app) for one in said) == 1
 

@@ -24,8 +24,7 @@ from attnviz.ui.shared.text import Markup, block, block_html, details_html, head
 
 ABOUT_THE_MODEL = """<style>[data-testid="stLayoutWrapper"]:has(> .st-key-where),
 .st-key-mask-menu, .st-key-row-two > .stElementContainer:has(.fold) {display: none;}
-[data-testid="stLayoutWrapper"]:has(> .st-key-line) {visibility: hidden; height: 0;}
-.st-key-line.st-key-line {min-height: 0;}
+.stApp .st-key-line {display: none;}
 @media (max-width: 640px) {[data-testid="stLayoutWrapper"]:has(> .st-key-row-two) {min-height: 0;}}</style>"""
 """A card is of the model as it is: no layer, head, mask or change is chosen above it."""
 OF_NO_TEXT = """<style>.stElementContainer:has(> .stHtml > .unknown) {display: none;}

@@ -123,7 +123,7 @@ def _role_column(roles: pd.Series) -> tuple[st.column_config.Column, int | None]
 def _marked(found: pd.DataFrame, rows: list[int], at: Look) -> Styler:
     """With the row of a head in the color in which it is framed."""
     accent = theme(at.dark).accent
-    css = f"color: {accent}; background-color: {accent}22"
+    css = f"color:{accent};background-color:{accent}22"
     shares = found.assign(output=100 * found["output"]) if "output" in found else found
     return shares.style.map(lambda _: css, subset=pd.IndexSlice[rows, :])
 
