@@ -9,7 +9,7 @@ STEP, COMMANDS = (
     " --step {step}",
     "attnviz atlas build {model}{step} texts.txt -o atlas/\n{variable}=atlas/ attnviz app",
 )
-HOLDS = "One text can mislead: this atlas holds every head over {texts:,} texts of {tokens:,} tokens."
+HOLDS = "One text can mislead: this atlas holds every head over {texts:,} texts, {tokens:,} tokens in all."
 QUESTIONS = "Which head does what?"
 WHICH_HEAD, ANSWER = "Which head {does}?", "{head} {does}."
 ALL_HEADS = "All heads, by any two numbers"

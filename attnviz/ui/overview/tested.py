@@ -32,7 +32,8 @@ def panel(bar: Bar) -> None:
 def _verdict(at: Look, found: Sweep) -> None:
     """Which head matters most, and the way to it; what its weights would have said."""
     verdict, weights = found.sentences()
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="matters"):
+    wraps = look.room() is not None
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=wraps, key="matters"):
         large(verdict)
         most = found.strongest
         if most and most != (at.site, at.head):

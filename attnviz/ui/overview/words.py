@@ -62,14 +62,12 @@ ON_OTHERS = "Do the heads look the same way on other texts? One text can mislead
 MEASURE_ON, TEXTS = "Measure on {count} texts", "texts"
 OWN_TEXTS = "Use my own texts"
 OWN_TEXTS_MEAN = "A .txt file with a text on each line. Without it: fifty texts that ship with attnviz."
-UPLOAD, TEXT, NUMBER, ALL_NUMBERS = "Texts", "text", "Number", "CSV of all numbers"
+UPLOAD, TEXT, NUMBER, ALL_NUMBERS = "Texts", "Text", "Number", "CSV of all numbers"
 COLUMNS = {"here": "Here", "mean": "Mean", "spread": "Std. dev.", "texts": "Texts"}
 NOT_KNOWN = "{head}: {number} is not known of this head, or of one text alone."
 NUMBER_MEANS = "{number}: {means}"
-ALL_ALIKE = "By {number}, all {heads} heads do on this text what they do on most of the {count} texts."
-SOME_UNLIKE = (
-    "By {number}, {alike} of {heads} heads do on this text what they do on most of the {count} texts. Not: {named}."
-)
+ALL_ALIKE = "In {number}, all {heads} heads are here as on most of the {count} texts."
+SOME_UNLIKE = "In {number}, {alike} of {heads} heads are here as on most of the {count} texts. Unusual here: {named}."
 HERE_AND_THERE = (
     "{head}: {number} is {here:.2f} on this text. Over {count} texts its mean is {mean:.2f} and its standard deviation "
     "{spread:.2f}."
@@ -80,7 +78,9 @@ ON_THIS, OVER_TEXTS = "{number} on this text", "{number} over {count} texts"
 
 # Rollout
 
-ROLLOUT = "Through all layers, what is each position mixed from? Click a row: strong colors are most."
+ROLLOUT = (
+    "Through all layers, what is each position mixed from? Click a row to follow it: strong colors are large shares."
+)
 ROLLOUT_IS = (
     "Attention rollout: every layer keeps half (the residual connection) and mixes in half of what its attention "
     "brings (the mean of its heads, also those that are off). Values and feed-forward networks are ignored: it shows "
