@@ -13,8 +13,6 @@ from attnviz.charts.picture import Form, Picture, formed
 from attnviz.charts.theme import FONT, LINE, MONO, WORD_CHARACTER, Theme, config
 from attnviz.core.amounts import percent
 
-BEFORE, AFTER = "before the change", "after the change"
-
 THICK, THIN = 12, 8
 """Pixels: a bar that is filled, and one that is hollow."""
 
@@ -38,7 +36,7 @@ class Column:
         name, group: a caption, or what a legend says of the bars, and what stands over the captions; constants.
         longest: the value whose bar has the whole length.
         hollow: whether its bars stand back.
-        hollow_values: of hollow bars around the others, which have no texts; as `values`.
+        hollow_values: of hollow bars around the others; as `values`.
         color: of the texts.
     """
 
@@ -52,7 +50,8 @@ class Column:
     hollow_values: Sequence[float | None] = ()
 
     def width(self, length: float) -> float:
-        wide = length + PERCENT if len(self.values) else max(map(text_width, self.texts), default=0.0)
+        widest = max(map(text_width, self.texts), default=0.0)
+        wide = length + max(PERCENT, widest) if len(self.values) else widest
         return max(wide, text_width(self.name, WORD_CHARACTER))
 
     def cells(self, bands: Sequence[str], begin: float, length: float, colors: Theme) -> Iterator[dict]:

@@ -42,7 +42,7 @@ def _labels(plan: Plan) -> Frame:
 def _side(plan: Plan, side: int) -> tuple[dict, ...]:
     part = plan.sides[side]
     picked = {part.at(at) for name, at in plan.drawn.pins if name == ("query", "key")[side]}
-    picked |= {part.at(plan.style.selected[side])} if plan.style.selected else set()
+    picked |= {part.at(plan.style.selected[side])} if plan.style.selected else {plan.led} if side == 0 else set()
     x = plan.gap + PADDING + 2 if side else -PADDING - 2
     colors = (
         plan.colors.accent if i in picked else plan.colors.quiet if token.special else plan.colors.text

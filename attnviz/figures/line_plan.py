@@ -17,6 +17,7 @@ from attnviz.core.errors import InputError
 from attnviz.figures.strands import Strands
 from attnviz.metrics import EMPTY
 from attnviz.views import Groups, Seen
+from attnviz.words import named
 
 GAP, NARROWEST, NUMBER = 230, 80, 44
 """Pixels between the two columns of tokens, at least on a phone, and of the weights beside one of them."""
@@ -74,6 +75,7 @@ class Plan:
     drawn: Strands
     styles: tuple[LineStyle, ...]
     style: Style
+    row: int | None = None
 
     @property
     def colors(self) -> Theme:
@@ -98,7 +100,14 @@ class Plan:
 
     @property
     def notes(self) -> list[str]:
-        return [axes.JOINED] if any(token.joined for part in self.sides for token in part.tokens[1:]) else []
+        joined = any(token.joined for part in self.sides for token in part.tokens[1:])
+        led = [] if self.led is None else [f"those from {named(self.sides[0], self.led)} stand out"]
+        return led + [axes.JOINED] * joined
+
+    @property
+    def led(self) -> int | None:
+        """The row whose lines stand out, where no token is picked."""
+        return None if self.row is None or self.drawn.pins else self.sides[0].at(self.row)
 
     @property
     def chosen(self) -> tuple[int, int] | None:
@@ -181,11 +190,12 @@ class Plan:
             "weight": float(weight),
             "dash": style.dash,
             "width": 2.0 if self.most > 24 else 2.5,
+            "faint": self.led not in (None, row),
         }
 
     def _samples(self) -> list[dict]:
         """Lines of the legend: of some weights, and of several heads the look of each."""
-        plain = {"query": -1, "key": -1, "index": -1, "kind": "legend", "width": 3.0}
+        plain = {"query": -1, "key": -1, "index": -1, "kind": "legend", "width": 3.0, "faint": False}
         y, color = self.height + 40, self.styles[0].color if len(self.styles) == 1 else self.colors.text
         rows = [
             {"x": x, "y": y, "x2": x + 32.0, "y2": y, "head": -1, "color": color, "weight": weight, "dash": 0} | plain

@@ -31,6 +31,7 @@ def lines(
     *,
     least: float | None = None,
     pins: frozenset[Pin] = frozenset(),
+    row: int | None = None,
     **shown: Unpack[Shown],
 ) -> Figure:
     """Weights of one or several heads as lines, queries left and keys right. Table and arrays hold the drawn lines.
@@ -42,6 +43,7 @@ def lines(
         heads: numbers, or names of `metrics.AGGREGATIONS`; each has a hue, dashes and a name of its own.
         least: weights from here on are drawn; None for the strongest 400.
         pins: tokens that are picked: only lines that end at one of them are drawn.
+        row: a query whose lines stand out while no token is picked; all others are faint until they are pointed at.
     """
     seen, style = see(record, site, **shown)
     heads = tuple(heads)
@@ -50,7 +52,7 @@ def lines(
         name=stem(record, site, f"lines-{'-'.join(map(str, heads))}", sentence=seen.sentence, view=seen.view),
         title=titled(title_of(seen, heads), record),
         style=style,
-        draw=lambda style: drawing_of(drawn, seen, heads, style),
+        draw=lambda style: drawing_of(drawn, seen, heads, style, row),
         describe=lambda: lines_in_words(drawn(), heads),
         tabulate=lambda: lines_table(drawn(), heads),
         collect=lambda: _arrays(drawn(), heads),
@@ -64,10 +66,12 @@ def title_of(seen: Seen, heads: Sequence[int | str]) -> str:
     return f"Lines · {seen.site.head(*heads)} · {in_title(seen.record.source)}"
 
 
-def drawing_of(chosen: Callable[[], Strands], seen: Seen, heads: Sequence[int | str], style: Style) -> Picture:
+def drawing_of(
+    chosen: Callable[[], Strands], seen: Seen, heads: Sequence[int | str], style: Style, row: int | None
+) -> Picture:
     """The lines, what the pointer meets, and what stands around."""
     styles = styles_of(seen, heads, style.colors)
-    plan = Plan(drawn := chosen(), styles, style)
+    plan = Plan(drawn := chosen(), styles, style, row)
     said = [*subtitles(seen.record, style), *filter(None, [seen.window]), *drawn.seen.notes, *drawn.notes, *plan.notes]
     around = line_frame.around(plan, title_of(seen, heads), said)
     tables = {"lines": columns(LINE_COLUMNS, plan.lines()), "hits": columns(HIT_COLUMNS, plan.hits())}
@@ -115,7 +119,7 @@ MOST_HEADS = 4
 
 
 LINE_COLUMNS = (
-    "x", "y", "x2", "y2", "query", "key", "head", "index", "kind", "color", "weight", "dash", "width",
+    "x", "y", "x2", "y2", "query", "key", "head", "index", "kind", "color", "weight", "dash", "width", "faint",
 )  # fmt: skip
 TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "head_name": "head"}
 HIT_COLUMNS = ("x", "y", "x2", "y2", "query", "key", "head", "index", "side", "wide", "rev", *TOOLTIP)
@@ -131,6 +135,10 @@ _MEANT = (
 
 _STRONGER = alt.Opacity("weight:Q", legend=None, scale=alt.Scale(type="pow", exponent=0.6, domain=[0, 1], range=[0, 1]))
 """A power of the weight: a tenth is seen, and many that are nearly nothing are no fog."""
+
+FAINT = 0.15
+"""Factor of the opacity of lines before which others stand out."""
+_FAINT = "datum.faint && !isValid(pointed.side)"
 
 _POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === pointed.index[0]"
 
@@ -154,6 +162,7 @@ def _strokes(ends: dict) -> alt.Chart:
             **ends,
             stroke=alt.Stroke("color:N", scale=None),
             opacity=alt.when(_MEANT).then(_STRONGER).otherwise(alt.value(0)),
+            strokeOpacity=alt.when(_FAINT).then(alt.value(FAINT)).otherwise(alt.value(1)),
             strokeWidth=alt.when(_POINTED).then(alt.value(5)).otherwise(alt.StrokeWidth("width:Q", scale=None)),
             strokeDash=dash.otherwise(alt.value([1, 0])),
         )

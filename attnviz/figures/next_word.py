@@ -9,6 +9,7 @@ from attnviz import metrics, tables, words
 from attnviz.charts import axes, bars
 from attnviz.charts.picture import Picture
 from attnviz.charts.style import Style
+from attnviz.core.amounts import percent
 from attnviz.core.display import in_title, shown
 from attnviz.core.record import Record
 from attnviz.figures.figure import Drawn, Figure, stem, subtitles, text_array, titled
@@ -20,7 +21,14 @@ NO_NUMBERS = "the probabilities are not numbers (NaN)"
 MOST_LABELS = 12
 """Classes drawn at most, the most probable; the table holds all."""
 
-CHANGED_FIRST = ["largest change first", "hollow bar: before the change"]
+LEAST = 0.01
+"""A word that is less probable both before a change and after it has no bar."""
+
+LENGTH, SHORT = 190, 140
+"""Pixels of the longest bar with one number at its right, and with two."""
+
+CHANGED_FIRST = "hollow bar: before; largest change first"
+LEFT_OUT = "{count} more under {least:.0%} before and after"
 
 ONE_LABEL = "the model gives one number: the logistic function of it is drawn"
 
@@ -43,7 +51,6 @@ def next_word(
     found = metrics.next_words(record, position, **asked)
     compared = before is not None and metrics.read_alike(before, record, position, sentence=sentence)
     notes = [OTHER_WORDS] if before is not None and not compared else []
-    notes += CHANGED_FIRST * compared
     token = quoted_token(metrics.token_at(record, position, sentence=sentence), position)
     what, after = "next word", "Next word after"
     if metrics.fills_in(record):
@@ -78,15 +85,22 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0, *
 
 
 def probabilities(found: Sequence[NextWord], title: str, lines: Sequence[str], style: Style) -> Picture:
-    """Words and their bars under a title and lines; in pairs, what changed most first, if what was before is known."""
-    compared = any(next.before is not None for next in found)
-    if compared:
-        found = sorted(found, key=lambda next: abs(np.nan_to_num(next.probability - next.before)), reverse=True)
-    columns = [bars.Column([next.probability for next in found], name=bars.AFTER if compared else "")]
-    if compared:
-        columns.insert(0, bars.Column([next.before for next in found], name=bars.BEFORE, hollow=True))
-    names, lines = [shown(next.word, axes.LONGEST_LABEL) for next in found], lines if found else [NO_NUMBERS, *lines]
-    return bars.picture(names, columns, title, lines, style.colors, paired=compared)
+    """Words and their bars under a title and lines; where it is known, with what was before, largest change first."""
+    lines, texts = [NO_NUMBERS, *lines] if not found else lines, ()
+    if _before(found):
+        ranked = sorted(found, key=lambda next: abs(np.nan_to_num(next.probability - next.before)), reverse=True)
+        found = [next for next in ranked if not (next.probability < LEAST and next.before < LEAST)] or ranked
+        few = len(ranked) - len(found)
+        lines = [CHANGED_FIRST, *[LEFT_OUT.format(count=few, least=LEAST)] * (few > 0), *lines]
+        texts = [f"{percent(next.before)} → {percent(next.probability)}" for next in found]
+    column = bars.Column([next.probability for next in found], texts, hollow_values=_before(found))
+    names = [shown(next.word, axes.LONGEST_LABEL) for next in found]
+    return bars.picture(names, [column], title, lines, style.colors, length=SHORT if texts else LENGTH)
+
+
+def _before(found: Sequence[NextWord]) -> list[float]:
+    """The probabilities before a change, if there was one."""
+    return [next.before for next in found if next.before is not None]
 
 
 def _arrays(found: Sequence[NextWord], named: str) -> dict[str, np.ndarray]:
@@ -94,5 +108,5 @@ def _arrays(found: Sequence[NextWord], named: str) -> dict[str, np.ndarray]:
         named: text_array([next.word for next in found]),
         "probabilities": np.array([next.probability for next in found], np.float64),
     }
-    before = [next.before for next in found if next.before is not None]
+    before = _before(found)
     return arrays | {"probabilities_before": np.array(before)} if before else arrays

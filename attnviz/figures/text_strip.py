@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import Unpack
 
 import altair as alt
@@ -36,7 +37,7 @@ SIZE, HIGH, LONGEST = 15, 26, 24
 """Pixels of type and of a token's ground, code points of a token."""
 
 LARGER, FEW = 1.4, 40
-"""Factor of these on a screen that is no phone's, and tokens for which it has room."""
+"""Factor of these on a screen that is no phone's, and tokens for which it has room; it lists each of so many, too."""
 
 BLANK = 5.0
 """Pixels between two words; pieces of a word stand close together."""
@@ -44,9 +45,9 @@ BLANK = 5.0
 NUMBERED = 40
 """Tokens up to which each weight is written under its token."""
 
-LISTED, LINED, CHIP, ARROW, BAR = 14, 30, 24, 28, 280
-"""Tokens up to which a screen lists what each looks at most; pixels of a line of that, of a token and an arrow in it,
-and of the bar of a weight of 1."""
+LINED, CHIP, ARROW, BAR = 28, 24, 28, 280
+"""Pixels of a line of the list of what each token looks at most, of a token and an arrow in it, and of the bar of a
+weight of 1."""
 
 EACH = {"from": "What each token looks at most", "to": "Which token looks most at each"}
 
@@ -115,6 +116,30 @@ def state_of(shade: Shade, i: int) -> str:
     return f"blocked by {shade.reasons[shade.blocked[i] - 1]}" if shade.states[i] == BLOCKED else MAY_ATTEND
 
 
+def balanced(wides: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:
+    """Where each of some tokens begins, in pixels, and on which line: few lines, of much the same length.
+
+    Args:
+        wides: of the tokens, in pixels.
+        gaps: left of each where it begins no line.
+        most: pixels of a line, unless one token takes more.
+    """
+
+    def broken(most: float) -> list[tuple[float, int]]:
+        places, end, line = [], 0.0, 0
+        for i, (wide, gap) in enumerate(zip(wides, gaps, strict=True)):
+            x, line = (end + gap * (i > 0), line) if not i or end + gap + wide <= most else (0.0, line + 1)
+            places.append((x, line))
+            end = x + wide
+        return places
+
+    def lines(most: float) -> int:
+        return max((line for _, line in broken(most)), default=0)
+
+    narrower = (most - by for by in range(0, int(most), 4))
+    return broken(min(takewhile(lambda wide: lines(wide) == lines(most), narrower), default=most))
+
+
 @dataclass(frozen=True, eq=False)
 class _Strip:
     shade: Shade
@@ -162,7 +187,7 @@ class _Strip:
         around += self._signs(second) + self._outlines(rows, len(rows) - len(second))
         legend = self._legend(y + 8)
         around += legend
-        if self.style.is_large and len(chosen) <= LISTED:
+        if self.style.is_large and len(chosen) <= FEW:
             listed, beside = self._listed(frame.bottom(legend) + LINE)
             rows, around = rows + listed, around + beside
         return columns(COLUMNS, rows), around
@@ -205,21 +230,20 @@ class _Strip:
         numbered = shaded and len(part) <= NUMBERED
         high = HIGH * self.larger
         step = high + (LINE + 8 if numbered else 8)
-        x, y, rows = 0.0, top, []
-        for i, token in enumerate(part.tokens):
-            text = display.shown(token.text, LONGEST)
-            wide = max(text_width(text, CHARACTER * SIZE * self.larger / TEXT_SIZE) + 10, 36.0 if numbered else 14.0)
-            gap = BLANK if i and not token.joined else 1.0 if i else 0.0
-            if x and x + gap + wide > self.wide:
-                x, y, gap = 0.0, y + step, 0.0
-            x += gap
-            rows.append({"x": x, "y": y, "x2": x + wide, "y2": y + high, "text": text, **self._token(part, i, shaded)})
-            x += wide
+        texts = [display.shown(token.text, LONGEST) for token in part.tokens]
+        letter, least = CHARACTER * SIZE * self.larger / TEXT_SIZE, 36.0 if numbered else 14.0
+        wides = [max(text_width(text, letter) + 10, least) for text in texts]
+        places = balanced(wides, [1.0 if token.joined else BLANK for token in part.tokens], self.wide)
+        rows = [
+            {"x": x, "y": top + line * step, "x2": x + wide, "y2": top + line * step + high, "text": text}
+            | self._token(part, i, shaded)
+            for i, ((x, line), wide, text) in enumerate(zip(places, wides, texts, strict=True))
+        ]
         if axes.from_right(part.labels):
             rows = [row | {"x": self.wide - row["x2"], "x2": self.wide - row["x"]} for row in rows]
         for row in rows:
             row["middle"], row["line"] = (row["x"] + row["x2"]) / 2, row["y"] + high / 2
-        return rows, y + step
+        return rows, (rows[-1]["y"] if rows else top) + step
 
     def _token(self, part: Groups, i: int, shaded: bool) -> dict:
         shade, colors = self.shade, self.colors

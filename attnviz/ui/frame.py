@@ -44,8 +44,7 @@ def app() -> None:
     """
 
     def shown(title: str) -> Callable[[], None]:
-        cards = title not in pages.WITHOUT_BAR
-        return lambda: body(import_module(f"attnviz.ui.{title.lower()}.page").page, chosen, cards=cards)
+        return lambda: body(import_module(f"attnviz.ui.{title.lower()}.page").page, chosen, title=title)
 
     left = _left_for()  # first of all: whatever is drawn may be the end of this run
     st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
@@ -101,19 +100,15 @@ def given(*, bar: bool = True) -> tuple | None:
 
 
 @st.fragment
-def body(page: Page, chosen: tuple | None, *, cards: bool = True):
-    """A page, which runs again by itself when something on it is used; an error ends it with one sentence.
-
-    Args:
-        cards: whether those of a first visit stand above it.
-    """
+def body(page: Page, chosen: tuple | None, *, title: str = pages.TITLES[0]):
+    """A page, which runs again by itself when something on it is used; an error ends it with one sentence."""
     from attnviz.ui import settings
     from attnviz.ui.shared import cache, lengths, runs, welcome
 
     context = get_script_run_ctx()
     _ways[context.session_id] = Way(context.page_script_hash, context.page_script_hash)
-    if cards:
-        welcome.cards(settings.LINKED, chosen and chosen[0])
+    if title not in pages.WITHOUT_BAR:
+        welcome.cards(settings.LINKED, chosen and chosen[0], here=title == pages.TITLES[0])
     try:
         with cache.page(), runs.page():
             if chosen is not None:

@@ -76,7 +76,7 @@ def test_a_rule_is_switched_off_undone_and_linked(page, server):
     assert tops == sorted(tops)
     assert arrow.get_attribute("data-down") == ""
 
-    page.get_by_text("Model, mask", exact=True).click()
+    page.get_by_text("Settings", exact=True).click()
     paint(page)
     (x, y), (right, down) = cell(page, 0, 0), cell(page, 1, 1)
     assert min(right - x, down - y) >= 44

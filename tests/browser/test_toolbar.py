@@ -150,7 +150,7 @@ def test_the_phone_folds_the_controls(window, server, context):
 
     expect(page.get_by_text("opens on this computer alone")).to_be_in_viewport()
 
-    page.get_by_text("Model, mask", exact=True).click()
+    page.get_by_text("Settings", exact=True).click()
 
     expect(page.get_by_text("opens on this computer alone")).to_have_count(0)
 

@@ -48,6 +48,20 @@ def test_each_line_is_as_strong_as_its_weight():
     assert "all 25 weights are lines" in said(lines(record, SITE, [2]))
 
 
+def test_the_lines_of_a_row_stand_out_until_a_token_is_picked():
+    """All others are there, and faint; the picture says which do."""
+    record = record_of(WORDS)
+    plain, led = lines(record, SITE, [0]), lines(record, SITE, [0], row=2)
+
+    assert [row | {"faint": False} for row in drawn(led)] == drawn(plain)
+    assert {row["query"] for row in drawn(led) if not row["faint"]} == {2}
+    assert "those from 'sat' (2) stand out" in said(led)
+    assert data(lines(record, SITE, [0], row=2, pins={("key", 1)}), "lines") == data(
+        lines(record, SITE, [0], pins={("key", 1)}), "lines"
+    )
+    assert draw(led.to_dict())[0].mean() > draw(plain.to_dict())[0].mean()  # the fainter, the lighter
+
+
 @examples(10)
 @given(least=st.floats(0, 1))
 def test_a_threshold_leaves_exactly_the_weights_from_it_on(least):

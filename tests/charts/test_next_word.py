@@ -19,10 +19,11 @@ from pictures import (
     without_data,
 )
 
+from attnviz import figures
 from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.figures.next_word import NO_NUMBERS
+from attnviz.figures.next_word import CHANGED_FIRST, LEAST, LEFT_OUT, NO_NUMBERS
 from attnviz.words import OTHER_WORDS
 
 KEYS = ["the", "keys"]
@@ -46,20 +47,35 @@ def test_the_most_probable_words_have_bars_as_long_as_they_are_probable():
     assert names(chart) == ["is", "are"]
     assert bars(chart) == pytest.approx([0.88, 0.1])
     assert texts(chart, "bars") == ["88.0%", "10.0%"]
-    assert "after the change" not in texts(chart)
+    assert CHANGED_FIRST not in texts(chart)
 
 
-def test_before_and_after_a_change_each_word_has_two_bars():
+def test_before_and_after_a_change_each_word_has_a_bar_in_a_hollow_one():
     """What changed most comes first, here what was most probable before; told apart by place, by fill and in words."""
     chart = next_word(AFTER, 1, before=BEFORE, count=2)
-    found = {(row["band"][5:], row["run"]): row for row in data(chart, "bars")}
+    found = [(row["band"][5:], row["share"], row["fill"]) for row in data(chart, "bars") if row["share"] is not None]
 
     assert names(chart) == ["is", "are"]
-    places = [("are", "0"), ("are", "1"), ("is", "0"), ("is", "1")]
-    assert [found[place]["share"] for place in places] == pytest.approx([0.1, 0.75, 0.88, 0.2])
-    assert [found[place]["fill"] for place in places] == [LIGHT.background, LIGHT.ramp[5]] * 2
-    assert [found[place]["text"] for place in places] == ["10.0%", "75.0%", "88.0%", "20.0%"]
-    assert {"before the change", "after the change"} <= set(texts(chart))
+    fills = [LIGHT.background, LIGHT.ramp[5]]
+    assert found == [
+        (word, pytest.approx(share), fill)
+        for word, shares in {"is": (0.88, 0.2), "are": (0.1, 0.75)}.items()
+        for share, fill in zip(shares, fills, strict=True)
+    ]
+    assert [text for text in texts(chart, "bars") if text] == ["88.0% → 20.0%", "10.0% → 75.0%"]
+    assert CHANGED_FIRST in texts(chart)
+
+
+def test_words_that_nobody_would_see_before_or_after_are_counted_and_left_out():
+    """The table holds them; where all are so, none is left out."""
+    rare = story_of(KEYS, {"cat": 1.0}, {"is": 0.99, "are": 0.009, "was": 0.001})
+    common = story_of(KEYS, {"cat": 1.0}, {"is": 0.9, "are": 0.009, "was": 0.091})
+    chart = next_word(common, 1, before=rare, count=3)
+
+    assert names(chart) == ["is", "was"]
+    assert LEFT_OUT.format(count=1, least=LEAST) in texts(chart)
+    assert len(figures.next_word(common, 1, before=rare, count=3).table) == 3
+    assert not any("before and after" in text for text in texts(next_word(AFTER, 1, before=BEFORE, count=3)))
 
 
 def test_words_of_either_run_are_drawn():
@@ -75,7 +91,7 @@ def test_a_run_that_had_read_other_words_is_not_compared():
 
     for position, alike in ((0, True), (1, True), (2, False), (3, False)):
         chart = next_word(after, position, before=before)
-        assert ("after the change" in texts(chart)) == alike
+        assert (CHANGED_FIRST in texts(chart)) == alike
         assert (OTHER_WORDS in " ".join(texts(chart))) == (not alike)
 
 
@@ -84,7 +100,12 @@ def test_probabilities_that_are_no_numbers_have_no_bars():
 
     assert NO_NUMBERS in texts(neither)
     assert bars(neither) == []
-    assert texts(broken, "bars").count("NaN") == 4
+    assert [text for text in texts(broken, "bars") if text] == [
+        "88.0% → NaN",
+        "10.0% → NaN",
+        "2.0% → NaN",
+        "0.0% → NaN",
+    ]
     assert names(broken) == ["is", "are", "was", "cat"]
     assert draw(neither.to_dict(), broken.to_dict())[1].std() > 5
 

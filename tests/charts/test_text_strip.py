@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pictures import HOSTILE, SITE, data, draw, record_of, text_strip, translation_of, without_data
 
 from attnviz import views
@@ -17,7 +19,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures import text_strip as strip_figure
 from attnviz.figures.shade import MOST_TOKENS, shade_of
-from attnviz.figures.text_strip import WIDTH
+from attnviz.figures.text_strip import WIDTH, balanced
 from attnviz.views import View
 from attnviz.words import OFF
 
@@ -90,10 +92,26 @@ def test_a_screen_lists_the_strongest_weight_of_each_token_of_few(side):
 
     assert listed[::2] == [(i, "") for i in range(5)]
     assert [weight for _, weight in listed[1::2]] == [f"{weight:.4f}" for weight in strongest]
-    long = strip_figure(record_of(WORDS * 3), SITE, 1, chosen=2, side=side)
+    long = strip_figure(record_of(WORDS * 9), SITE, 1, chosen=2, side=side)
     for one, style in ((figure, {"on_screen": False}), (figure, {"on_screen": True, "room": 358}), (long, {})):
         drawn = one.draw(replace(one.style, **{"on_screen": True} | style))
-        assert len(drawn.tables[TABLE]["text"]) == (15 if one is long else 5)
+        assert len(drawn.tables[TABLE]["text"]) == (45 if one is long else 5)
+
+
+@given(st.lists(st.floats(1, 90), min_size=1, max_size=30), st.integers(90, 400))
+def test_a_text_is_broken_into_as_few_lines_as_fit_and_the_longest_is_no_longer_than_it_must_be(wides, most):
+    """No line is longer than there is room; in eight pixels less there would be more lines."""
+
+    def ends(room):
+        placed = balanced(wides, [5.0] * len(wides), room)
+        return placed, {line: x + wide for (x, line), wide in zip(placed, wides, strict=True)}
+
+    placed, lines = ends(most)
+    longest = max(lines.values())
+
+    assert [line for _, line in placed] == sorted(line for _, line in placed)
+    assert longest <= most
+    assert len(ends(longest - 8)[1]) > len(lines) or longest - 8 < max(wides) or longest <= 8
 
 
 def test_without_a_choice_it_is_the_token_of_the_strongest_weight():

@@ -20,7 +20,7 @@ def masks_page():
     from attnviz.ui import frame
     from attnviz.ui.masks.page import page
 
-    frame.body(page, frame.given())
+    frame.body(page, frame.given(), title="Masks")
 
 
 def opened(page=heads_page, **link) -> AppTest:

@@ -129,6 +129,8 @@ def figure(form: str, at: Look, shown: dict) -> Figure:
         also = [head for head in state.get(ALSO) if head != at.head and head < at.source.num_heads]
         asked = {"least": state.get(LEAST_DRAWN), "pins": state.get(PINS)}
         drawn |= {} if at.cell or asked["pins"] else cost
+        told = pictures.told(at, shown["view"], **part)
+        asked |= {"row": told[0]} if told else {}
         return cache.drawn(figures.lines, at.record, at.site, (at.head, *also[:MOST_BESIDE]), **asked, **drawn)
     if form in ("text", "picture"):
         asked = {"side": state.get(SIDE), "domain": shown["domain"], "chosen": _token(at, shown["view"], part)}

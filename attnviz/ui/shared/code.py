@@ -194,6 +194,7 @@ def _head(arguments: tuple, asked: dict, form: str = "map") -> list[str]:
     words += ["--as", form] if form != "map" else []
     words += ["--beside", ",".join(map(str, beside))] if beside else []
     words += ["--least", str(asked.pop("least"))] if "least" in asked else []
+    asked.pop("row", None)  # the shell lets none stand out
     words += ["--row-sums"] if asked.pop("row_sums", False) else []
     words += ["--before"] if asked.pop("before", None) else []
     for name, flag in (("rows", "--queries"), ("columns", "--keys")):

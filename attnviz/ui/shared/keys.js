@@ -288,7 +288,7 @@ if (!window.attnvizWalk) {
       document.body.dispatchEvent(new KeyboardEvent(part, rerun));
   }, 100));
   const folds = document.getElementsByClassName("fold");
-  const unfold = () => {  // on a phone the line "Model, mask" shows the model, too; a page without that line shows it always
+  const unfold = () => {  // on a phone the line "Settings" shows the model, too; a page without that line shows it always
     const isOpen = phone.matches && (folds[0]?.offsetParent ? folds[0].open : !!document.querySelector('[data-test-script-state="notRunning"]'));
     document.documentElement.toggleAttribute("data-controls", isOpen);
   };

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from attnviz.core.edits import Site
 from attnviz.sources.base import Source
@@ -138,21 +137,23 @@ def arrive(settings: Mapping[str, Setting]) -> None:
         state.put(WELCOME, CLAIM)
 
 
-def cards(settings: Mapping[str, Setting], source: Source | None) -> None:
+def cards(settings: Mapping[str, Setting], source: Source | None, *, here: bool = True) -> None:
     """The claim or the question of the chosen card, and the cards; nothing once they are closed.
 
     Beside a model or a text of one's own a card does what it is about with that.
 
     Args:
         source: the model, if there is anything to look at.
+        here: whether this is the page that they speak of; elsewhere there is the way back to them alone.
     """
     shown, now = state.get(WELCOME), state.now()
     link = now.link()
     own = not any(one.is_of(link) for one in CARDS.values())
     if own and (source is None or source.read_only or source.alone):
         return
-    if not shown:  # nobody sees this button; the list behind "?" presses it
-        st.button(words.GUIDE, key="guide again", on_click=state.put, args=(WELCOME, CLAIM))
+    if not (shown and here):  # nobody sees this button; the list behind "?" presses it
+        if st.button(words.GUIDE, key="guide again", on_click=state.put, args=(WELCOME, CLAIM)):
+            pages.go_to(pages.TITLES[0])
         return
     chosen, says, frame = _on_own_text(now, source) if own else _on_its_own(now, settings)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
@@ -165,7 +166,7 @@ def cards(settings: Mapping[str, Setting], source: Source | None) -> None:
             act = (_try, (name, source, settings)) if acts else (_open, (name, settings))
             drawn = {"icon": f":material/{one.icon}:", "type": "primary" if name == chosen else "secondary"}
             if st.button(name, key=f"card {name}", on_click=act[0], args=act[1], **drawn):
-                _to_the_first_page()
+                st.rerun()  # the model and the text stand above the page
         school = {"icon": ":material/school:", "type": "tertiary"}
         if st.button(words.LEARN, key="card Learn", **school):
             pages.go_to("Learn")
@@ -220,10 +221,3 @@ def _open(name: str, settings: Mapping[str, Setting]) -> None:
 def _replaced(before: State, after: State) -> str:
     model = words.OPENED_MODEL.format(model=after[MODEL]) if after[MODEL] != before[MODEL] else ""
     return ", ".join(filter(None, (model, words.OPENED_TEXT if after[TYPED] != before[TYPED] else "")))
-
-
-def _to_the_first_page() -> None:
-    """What a card asks about stands on the page Heads; the model and the text stand above the page."""
-    if get_script_run_ctx().page_script_hash not in ("", pages.page(pages.TITLES[0])._script_hash):
-        pages.go_to(pages.TITLES[0])
-    st.rerun()

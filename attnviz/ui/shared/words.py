@@ -135,7 +135,7 @@ NARROW_SCREEN, HALF_SCREEN = "Narrow screen", "Half a screen"
 LINKS = """<button class="copy-link">Copy link</button>
 <details class="views"><summary>Views</summary><div class="saved"></div></details>
 <button class="shortcuts" title="Keyboard and words" aria-label="Keyboard and words">?</button>"""
-CONTROLS = '<details class="fold"><summary>Model, mask</summary></details>'
+CONTROLS = '<details class="fold"><summary>Settings</summary></details>'
 
 # Steps of a training
 
@@ -394,7 +394,7 @@ TOUCH = (
     ("Tap a cell", "read its weight in words"),
     ("Tap a small map", "see that head large"),
     ("Tap an eye", "switch that head off or on"),
-    ("Model, mask", "choose the model, hide the future, change the view"),
+    ("Settings", "choose model and example, hide the future, see lines or text"),
     ("At the top", "copy a link, undo, redo, export"),
 )
 """What a finger does, and where things are on a phone."""
