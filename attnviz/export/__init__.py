@@ -8,7 +8,8 @@ from typing import Any
 
 from attnviz.core.display import file_stem
 from attnviz.core.errors import InputError
-from attnviz.export import bundle, data, fonts, page, presets, spec
+from attnviz.export import data, fonts, page, presets, spec
+from attnviz.export.bundle import FILES, pack
 from attnviz.export.drawing import ExportError, draw, javascript, warm
 from attnviz.export.fonts import lacking
 from attnviz.export.presets import PRESETS, Preset
@@ -83,7 +84,10 @@ def render(
                 pictures[id(one)] = presets.fitted(spec.of(one), chosen)
             return _render(one, kind, pictures[id(one)], chosen, deadline=until - time.monotonic(), **size)
 
-        return bundle.pack(figures, one_file, filename)
+        apart = {
+            (kind, kind == "png" and _ppi(chosen, **size)): (kind, size, words) for kind, size, words in FILES[::-1]
+        }
+        return pack(figures, one_file, filename, [*apart.values()][::-1])
     one = presets.styled(_figure(figure), chosen)
     return _render(one, format, None, chosen, scale=scale, ppi=ppi, deadline=deadline)
 
@@ -121,8 +125,12 @@ def _render(
             return spec.named(fonts.embedded(draw("svg", spec.to_json(picture), **asked)), figure)
         case "pdf":
             return draw("pdf", spec.to_json(picture), **asked)
-    usual = chosen.ppi if chosen and scale == 1 else PIXELS_PER_INCH * scale
-    return draw("png", spec.to_json(picture), ppi=ppi or usual, **asked)
+    return draw("png", spec.to_json(picture), ppi=_ppi(chosen, scale, ppi), **asked)
+
+
+def _ppi(chosen: Preset | None, scale: int = 1, ppi: int | None = None) -> int:
+    """Pixels per inch of a PNG."""
+    return ppi or (chosen.ppi if chosen and scale == 1 else PIXELS_PER_INCH * scale)
 
 
 def _figure(figure: Any) -> Any:

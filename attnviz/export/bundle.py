@@ -31,7 +31,7 @@ def pack(
     formats: Sequence[tuple[str, dict[str, int], str]] = FILES,
     beside: Sequence[tuple[str, str, Callable[[], bytes]]] = (),
 ) -> bytes:
-    """All files of the figures; of several, in a folder of each, or of few formats with a number before their names.
+    """All files of the figures; of several, in a folder of each, or beside others with a number before their names.
 
     What cannot be made is left out, and the README says why.
 
@@ -54,7 +54,7 @@ def pack(
 
     lines = ["Made by attnviz: attention as pictures and numbers.", "", *(made(*one) for one in beside), ""]
     for number, figure in enumerate(figures, 1):
-        own = f"{filename(figure, 'zip').removesuffix('.zip')}/" if formats is FILES else ""
+        own = "" if beside else f"{filename(figure, 'zip').removesuffix('.zip')}/"
         folder = f"{number:02d}-{own}" if len(figures) > 1 else ""
         lines += [clean(figure.title), clean(figure.description), ""]
         for format, size, words in formats:

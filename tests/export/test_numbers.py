@@ -16,7 +16,7 @@ from pandas.testing import assert_frame_equal
 from attnviz import figures
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
-from attnviz.export import FORMATS, data, filename, render
+from attnviz.export import FORMATS, PRESETS, data, filename, render
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
 
@@ -116,6 +116,15 @@ def test_a_zip_holds_every_format_and_says_what_is_what(figure):
     assert all(name in readme for name in names[1:])
     assert archive.read(filename(figure, "csv")) == render(figure, "csv")
     assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_zip_for_a_purpose_holds_no_picture_twice(figure, preset):
+    """A size of its own may be one that is there for everybody."""
+    archive = zipfile.ZipFile(io.BytesIO(render(figure, "zip", preset=preset)))
+    pictures = [archive.read(name) for name in archive.namelist() if name.endswith(".png")]
+
+    assert len(set(pictures)) == len(pictures) > 1
 
 
 def test_every_format_of_hostile_tokens_can_be_made(hostile_figure):

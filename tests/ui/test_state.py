@@ -15,6 +15,7 @@ from attnviz.core.origin import MATRICES, Change
 from attnviz.ui import settings
 from attnviz.ui.compare.other import B, Other
 from attnviz.ui.heads.forms import ALSO
+from attnviz.ui.shared import words
 from attnviz.ui.shared.changes import CHANGES
 from attnviz.ui.shared.edits import ADDED, OFF, TUNED, Added, Tuned
 from attnviz.ui.shared.examples import TEXT
@@ -114,6 +115,14 @@ def test_every_setting_takes_or_refuses_any_text(name, text):
     assert after.linked() == before.linked()
     assert all(problem.startswith(f'Ignored link setting "{name}": ') for problem in before[PROBLEMS])
     assert not before[PROBLEMS] or not before.linked().chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("sit", 'Did you mean "site"?'), ("layer", 'Did you mean "site"?'), ("zzz", words.COPY_A_LINK)]
+)
+def test_a_setting_that_there_is_not_is_answered_with_the_one_that_may_be_meant(name, meant):
+    """A slip of a letter, a name from elsewhere, or where all names are seen."""
+    assert read({name: ["1"]}, settings.LINKED)[PROBLEMS] == (f'Ignored unknown link setting "{name}". {meant}',)
 
 
 def test_a_link_is_written_as_it_was_read():

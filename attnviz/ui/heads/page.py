@@ -42,8 +42,11 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         every = _every(form, at, shown, paired=not is_wide)
     with left if is_wide else place, st.container(width="stretch", key="beside"):
         edits.elsewhere(at)
-        findings.of_head(at)
+        if not is_wide:
+            findings.of_head(at)
         effect = says.panel(at, forms.said(form, at, shown["view"]))
+        if is_wide:  # under the thumbnails what a click and a change say comes first
+            findings.of_head(at)
     drawn = {words.THIS_HEAD: (figure, key), words.ALL_HEADS: (every, "heads")} | effect
     pictures.numbers_of_one(drawn, key)
     with bar.export:

@@ -100,7 +100,7 @@ def choosing(at: Look, found: pd.DataFrame, names: Sequence[str], *, key: str, h
     marked = [i for i, head in enumerate(every) if head == (at.site, at.number)]
     found.loc[marked, "mark"] = words.CHOSEN
     named = {"mark": st.column_config.TextColumn("", pinned=True, width=26)}
-    named |= {"place": st.column_config.Column(common.HEAD, pinned=True)}
+    named |= {"place": st.column_config.Column(common.HEAD, pinned=True, help=words.HEAD_NAMES)}
     named |= {name: _column(name, found[name]) for name in names if name in TITLES} | columns
     options = {"on_select": chosen, "selection_mode": "single-cell", "hide_index": True, "placeholder": "–"}
     options |= {"height": height(found, high)}

@@ -1,6 +1,8 @@
 """The numbers of all heads over many texts: their mean and spread, beside those of the text at hand."""
 
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
 import pandas as pd
 import streamlit as st
@@ -105,15 +107,16 @@ def _beside(at: Look, found: pd.DataFrame, name: str) -> pd.DataFrame:
 def _of_all(table: pd.DataFrame, number: str, count: int) -> str:
     """How many heads do on this text what they do on others, and which do not."""
     known = table.dropna(subset=["here", "mean", "spread"])
-    unlike = [
-        f"{site.kind} {site.short(head)}"
-        for (site, head), one in zip(heads_of(known), known.itertuples(), strict=True)
+    unlike = sorted(
+        place
+        for place, one in zip(heads_of(known), known.itertuples(), strict=True)
         if not texts.is_typical(one.here, one.mean, one.spread)
-    ]
+    )
     heads = len(known)
     if not unlike:
         return words.ALL_ALIKE.format(number=number, heads=heads, count=count)
-    alike, named = heads - len(unlike), ", ".join(unlike)
+    by_site = groupby(unlike, key=itemgetter(0))
+    alike, named = heads - len(unlike), "; ".join(site.head(*(head for _, head in every)) for site, every in by_site)
     return words.SOME_UNLIKE.format(number=number, alike=alike, heads=heads, count=count, named=named)
 
 

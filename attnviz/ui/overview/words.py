@@ -66,6 +66,7 @@ UPLOAD, TEXT, NUMBER, ALL_NUMBERS = "Texts", "Text", "Number", "CSV of all numbe
 COLUMNS = {"here": "Here", "mean": "Mean", "spread": "Std. dev.", "texts": "Texts"}
 NOT_KNOWN = "{head}: {number} is not known of this head, or of one text alone."
 NUMBER_MEANS = "{number}: {means}"
+HEAD_NAMES = "decoder 1.0 is head 0 of decoder layer 1."
 ALL_ALIKE = "In {number}, all {heads} heads are here as on most of the {count} texts."
 SOME_UNLIKE = "In {number}, {alike} of {heads} heads are here as on most of the {count} texts. Unusual here: {named}."
 HERE_AND_THERE = (

@@ -30,6 +30,9 @@ T = TypeVar("T")
 
 SIZES = {"1x": {"scale": 1}, "2x": {"scale": 2}, "4x": {"scale": 4}, "300 dpi": {"ppi": 300}}
 
+PAPER = "paper"
+"""The purpose that has a button of its own."""
+
 MOST_LACKING = 8
 """Characters that are named where no font has them."""
 
@@ -286,6 +289,10 @@ def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
     size = control(st.segmented_control, words.PNG_SIZE, SIZE, SIZES, at=key)
     with st.container(key=f"formats {key}"):
         preset = {"preset": use} if use in export.PRESETS else {}
+        if not preset:
+            _format(
+                figure, shown, "pdf", key, {"preset": PAPER}, words.FOR_PAPER.format(how=export.PRESETS[PAPER].label)
+            )
         for name in export.FORMATS:
             _format(figure, shown, name, key, preset | (SIZES[size] if name == "png" else {}))
     if (long := TABLE * figure.seconds) > budget.SILENT:
@@ -302,14 +309,21 @@ def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
     st.caption(words.ADDRESS)
 
 
-def _format(figure: Figure, shown: Callable[[], Figure], name: str, key: str, options: dict[str, int | str]) -> None:
-    """The button that saves a figure in a format, and what that is for; `shown` is what of it is kept until then."""
+def _format(
+    figure: Figure, shown: Callable[[], Figure], name: str, key: str, options: dict[str, int | str], paper: str = ""
+) -> None:
+    """The button that saves a figure in a format, and what that is for; `shown` is what of it is kept until then.
+
+    Args:
+        paper: what that is for, of the one that is made for a paper whatever was chosen.
+    """
     from attnviz import export
 
     kind = export.FORMATS[name]
     made = partial(_file, shown, name, options)
-    save(name.upper(), made, export.filename(figure, name, **options), kind.mime, key=f"save {name} {key}")
-    quiet(kind.label)
+    title, file = PAPER.capitalize() if paper else name.upper(), export.filename(figure, name, **options)
+    save(title, made, file, kind.mime, key=f"save {PAPER if paper else name} {key}")
+    quiet(paper or kind.label)
 
 
 def _code(figure: Figure) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -206,10 +207,17 @@ def read(link: Link, settings: Mapping[str, Setting]) -> State:
     for name, values in link.items():
         setting = settings.get(name)
         if setting is None:
-            problems.append(words.UNKNOWN_SETTING.format(name=name[:40]))
+            problems.append(_unknown(name, settings))
             continue
         try:
             state = state.put(setting, setting.decode(values))
         except InputError as error:
             problems.append(words.IGNORED.format(name=name, why=error))
     return state.put(PROBLEMS, tuple(problems))
+
+
+def _unknown(name: str, settings: Iterable[str]) -> str:
+    """That there is no such setting, and which one may be meant."""
+    near = [words.SETTING_NAMES[name]] if name in words.SETTING_NAMES else get_close_matches(name[:40], settings, 1)
+    meant = words.MEANT_SETTING.format(near=near[0]) if near else words.COPY_A_LINK
+    return f"{words.UNKNOWN_SETTING.format(name=name[:40])} {meant}"

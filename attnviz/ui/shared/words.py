@@ -238,6 +238,7 @@ CLICK_A_CELL, CLICK_ANOTHER = "Click a cell to read it in words.", "Cell outline
 CELL_SELECTED = "Selected cell outlined; Esc to clear."
 NUMBERS, NUMBERS_OF = "Numbers", "Numbers: {what}"
 EXPORT, EXPORT_OF, MADE_FOR, PNG_SIZE = "Export", "Export {what}", "Made for", "PNG size"
+FOR_PAPER = "a PDF for a paper: {how}"
 CAPTION, PYTHON, SHELL = "Caption", "Python", "Shell"
 NO_FONT = "No font in the SVG has {characters}: whoever opens it sees a font of their own there, or a box."
 TABLE_TAKES = "CSV takes about {time}: the strongest keys of each query, {rows:,} rows at most. NPZ has the tiles."
@@ -260,6 +261,9 @@ NOWHERE, PLACE, FIRST_PLACES = "nowhere", "place", "{places}, the first {most}"
 # Links
 
 UNKNOWN_SETTING, IGNORED = 'Ignored unknown link setting "{name}".', 'Ignored link setting "{name}": {why}'
+MEANT_SETTING, COPY_A_LINK = 'Did you mean "{near}"?', "“Copy link” writes those that there are."
+SETTING_NAMES = {"layer": "site", "kind": "site", "head": "show", "heads_off": "off", "temperature": "tuned"}
+"""What settings are called elsewhere, and in a link."""
 MORE_PROBLEMS = "And {count} more."
 UNREADABLE = "'{text}' cannot be read; it should look like {like}."
 NOT_ONE_OF, NOT_WHOLE = "'{text}' is not one of {options}.", "'{text}' is not a whole number from {least} to {most}."
