@@ -96,9 +96,12 @@ def test_enter_analyzes_and_shift_enter_makes_a_line(page, server):
     assert box(page).evaluate("box => box.scrollTop") == 0
 
 
-def test_a_card_leads_to_the_heads_from_any_page_and_frames_a_control(page, server):
+def test_the_list_of_words_leads_to_the_cards_from_any_page_and_a_card_frames_a_control(page, server):
     """The question stands in the place of the claim; the control that it is about has an outline; Undo leads back."""
     driver.open_page(page, f"{server}/masks")
+    expect(page.locator(".guide")).to_have_count(0)
+    page.keyboard.press("?")
+    page.get_by_role("link", name="Show the guide again").click()
     expect(page.get_by_text("See where each attention head looks")).to_be_visible()
     page.get_by_role("button", name="Hide the future").click()
     expect_link(page, "mask=subsequent")
