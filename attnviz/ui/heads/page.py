@@ -41,12 +41,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     with left:
         every = _every(form, at, shown, paired=not is_wide)
     with left if is_wide else place, st.container(width="stretch", key="beside"):
-        edits.elsewhere(at)
-        if not is_wide:
-            findings.of_head(at)
-        effect = says.panel(at, forms.said(form, at, shown["view"]))
-        if is_wide:  # under the thumbnails what a click and a change say comes first
-            findings.of_head(at)
+        effect = _beside(form, at, shown, is_wide)
     drawn = {words.THIS_HEAD: (figure, key), words.ALL_HEADS: (every, "heads")} | effect
     pictures.numbers_of_one(drawn, key)
     with bar.export:
@@ -58,6 +53,17 @@ def _tiles(site: Site, head: int | str, sentence: int, record: Record) -> None:
     seen = views.see(record, site, sentence=sentence)
     if (tile := size_of(len(seen.queries), len(seen.keys)).tile) > 1:
         seen.cells([head], tile)
+
+
+def _beside(form: str, at: Look, shown: dict, is_wide: bool) -> dict[str, tuple[Figure, str]]:
+    """What the head does, what is selected, what changed; under the thumbnails of a wide map the first stands last."""
+    edits.elsewhere(at)
+    if not is_wide:
+        findings.of_head(at)
+    effect = says.panel(at, forms.said(form, at, shown["view"]))
+    if is_wide:
+        findings.of_head(at)
+    return effect
 
 
 def _every(form: str, at: Look, shown: dict, *, paired: bool) -> Figure:
