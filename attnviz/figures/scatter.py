@@ -83,7 +83,7 @@ def drawing_of(
     title: str,
     said: list[str],
     style: Style,
-    spread: tuple[str, int] | None,
+    spread: tuple[str, int] | None = None,
 ) -> Picture:
     """The marks on Altair's own axes."""
     colors, names = style.colors, [name for name in (x, y) if name]

@@ -59,10 +59,12 @@ def test_numbers_of_the_corpus_stand_beside_those_of_the_text():
     assert f"{row['previous']:.2f} ± {row['previous_high'] - row['previous']:.2f}" in html(app)
     assert f"Below {math.ceil(100 * row['pairs_above']) / 100:.2f} some may be missing" in html(app)
     assert "Query-key asymmetry" not in html(app)
-    app.session_state["atlas numbers"] = app.session_state["alike in atlases"] = True
+    for fold in ("atlas numbers", "alike in atlases", "atlas map"):
+        app.session_state[fold] = True
     near = atlas.open(assets.path("atlas/story")).alike("decoder layer 0", 1, k=1).loc[0]
     assert f"story · head {near['head']} of {near['site']}" in html(app.run())
     assert "Query-key asymmetry" in html(app)
+    assert not app.exception
 
 
 def test_a_role_stands_with_its_number_and_how_often_it_fails():
