@@ -7,7 +7,7 @@ from typing import Any
 
 from attnviz import sources
 from attnviz.core.edits import Edits
-from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.errors import AttnvizError, InputError, did_you_mean, quoted
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.sources import base
@@ -88,7 +88,8 @@ def _huggingface(name: str, report: Callable[[Any], bool | None] | None, setting
     except Canceled:
         raise
     except AttnvizError as error:
-        raise type(error)(f"{error} The models that ship with attnviz are: {', '.join(SOURCES)}.") from None
+        near = did_you_mean(name, SOURCES)
+        raise type(error)(f"{error}{near} The models that ship with attnviz are: {', '.join(SOURCES)}.") from None
 
 
 def analyze(

@@ -112,7 +112,7 @@ def _differing(laid: Laid, judged: Judged) -> Iterator[Finding]:
     """Single cells that differ from what the mask is else; of the future apart, where that is to be hidden."""
     judgement, stated, is_open = judged.judgement, judged.meant is not None, judged.may_attend
     severity, what = "error" if stated else "warning", words.is_what(judgement)
-    meant = "" if stated else f" If they are meant, {small(ASK)}"
+    meant = "" if stated else f" If that is meant, {small(ASK)}"
     hidden = not judgement.mistake and all(one.kind.is_causal is not False for one in judgement.found)
     ahead = judged.wrong & is_open & future(*is_open.shape[2:]) & hidden
     if ahead.any():
@@ -120,15 +120,23 @@ def _differing(laid: Laid, judged: Judged) -> Iterator[Finding]:
         says = f"{what}: {_are(ahead)} open in the future, and position {query} saw position {key}."
         yield laid.finding("future-leak", severity, says, BLOCK_FUTURE + meant, ahead)
     if (more := judged.wrong & is_open & ~ahead).any():
-        yield laid.finding("deviation", severity, f"{what}: {_are(more)} open instead.", f"Block them.{meant}", more)
+        yield laid.finding(
+            "deviation", severity, f"{what}: {_are(more)} open instead.", f"Block {_it(more)}.{meant}", more
+        )
     told = ~is_open.any(-1, keepdim=True) & (not stated)  # a row without a key is a finding of its own
     if (less := judged.wrong & ~is_open & ~told).any():
-        yield laid.finding("deviation", severity, f"{what}: {_are(less)} blocked instead.", f"Open them.{meant}", less)
+        yield laid.finding(
+            "deviation", severity, f"{what}: {_are(less)} blocked instead.", f"Open {_it(less)}.{meant}", less
+        )
 
 
 def _are(cells: Tensor) -> str:
     count = int(cells.sum())
     return f"{count:,} {'is' if count == 1 else 'are'}"
+
+
+def _it(cells: Tensor) -> str:
+    return "it" if int(cells.sum()) == 1 else "them"
 
 
 def _unknown(laid: Laid, judged: Judged) -> Iterator[Finding]:

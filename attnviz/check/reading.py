@@ -61,9 +61,8 @@ class Given:
         listed = ", ".join(quoted(one) for one in list(self.arrays)[:20])
         if name is not None:
             if name not in self.arrays:
-                raise InputError(
-                    f"There is no array {quoted(name)} in {quoted(self.name)}. There are: {listed or 'none'}."
-                )
+                there = "What it holds has no name." if [*self.arrays] == [""] else f"There are: {listed or 'none'}."
+                raise InputError(f"There is no array {quoted(name)} in {quoted(self.name)}. {there}")
             return {name: self.arrays[name]}
         known = {one: array for one, array in self.arrays.items() if kind_by_name(one)}
         if len(self.arrays) == 1 or known:

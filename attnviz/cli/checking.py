@@ -10,7 +10,7 @@ from typing import Any
 
 from attnviz.check import MEANT, Report, check, reading
 from attnviz.cli import rules
-from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.errors import AttnvizError, InputError, did_you_mean, quoted
 from attnviz.core.masks import Mask
 
 
@@ -90,5 +90,5 @@ def _meant(text: str) -> str | Mask:
     except AttnvizError:
         if not text.isidentifier():
             raise
-        named = f"No kind of mask is called {quoted(text)}. There are: {', '.join(MEANT)}"
+        named = f"No kind of mask is called {quoted(text)}.{did_you_mean(text, MEANT)} There are: {', '.join(MEANT)}"
         raise InputError(f"{named}; or the rules of 'attnviz masks'.") from None

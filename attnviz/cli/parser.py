@@ -8,7 +8,7 @@ from typing import Any
 
 from attnviz import __version__, tokenizers
 from attnviz.cli import atlas, comparing, forms, typed
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.errors import InputError, did_you_mean, quoted
 
 ABOUT = """See what every attention head does with a sentence, in models that are trained, and what changes.
 'attnviz' alone, or 'attnviz app', opens the app in a browser."""
@@ -52,6 +52,9 @@ COMMANDS = {
     "check": "what is wrong with a mask, weights or scores in a file, or a model; 1 as exit status if there are errors",
 }
 
+VERBS = {"batch": "Write", "save": "Save"}
+"""What commands do that do not show something."""
+
 ALIASES = {"says": "predict", "open": "app"}
 """Other names of commands."""
 
@@ -66,8 +69,9 @@ class _Parser(argparse.ArgumentParser):
 def read(arguments: Sequence[str]) -> argparse.Namespace:
     """What was asked for; no arguments at all ask for the app."""
     command = arguments[0] if arguments else "app"
-    if not command.startswith("-") and command not in (*COMMANDS, *ALIASES):
-        raise InputError(f"There is no command {quoted(command)}. There are: {', '.join(COMMANDS)}.")
+    if command not in (*COMMANDS, *ALIASES, "-h", "--help", "--version"):
+        near = did_you_mean(command, COMMANDS)
+        raise InputError(f"There is no command {quoted(command)}.{near} There are: {', '.join(COMMANDS)}.")
     command = ALIASES.get(command, command)
     options, left = build().parse_known_args([command, *arguments[1:]])
     if left:
@@ -88,7 +92,8 @@ def build() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"attnviz {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
     for name, help in COMMANDS.items():
-        command = commands.add_parser(name, help=help, description=f"Give {help}.", allow_abbrev=False)
+        about = f"{VERBS.get(name, 'Show')} {help}."
+        command = commands.add_parser(name, help=help, description=about, allow_abbrev=False)
         for add in _OPTIONS[name]:
             add(command)
     return parser
@@ -123,9 +128,9 @@ def _add_server(command: argparse.ArgumentParser) -> None:
     whom = "who can reach it (127.0.0.1: this machine); 0.0.0.0: all, by a name in STREAMLIT_SERVER_ALLOWED_HOSTS"
     command.add_argument("--address", metavar="ADDRESS", default=address, help=whom)
     seconds = "seconds that a run of a long text may take, by an estimate (120)"
-    command.add_argument("--seconds", type=float, metavar="N", help=seconds)
+    command.add_argument("--seconds", type=typed.amount, metavar="N", help=seconds)
     memory = "memory that a run may take, and what is kept of all runs (2 GB)"
-    command.add_argument("--memory", type=float, metavar="GB", help=memory)
+    command.add_argument("--memory", type=typed.amount, metavar="GB", help=memory)
     command.add_argument("--no-browser", dest="browser", action="store_false", help="print the address only")
 
 
@@ -186,7 +191,7 @@ def _add_leaks(command: argparse.ArgumentParser) -> None:
     test.add_argument("--layer", type=int, metavar="N", help="the output of this attention alone, counted from 0")
     own = "the mask that each layer is to keep (the model's own with --mask, also with --no-own-mask)"
     test.add_argument("--promised", metavar="MASK", help=own)
-    test.add_argument("--most", type=int, default=64, metavar="N", help="tokens changed, at most (64)")
+    test.add_argument("--most", type=typed.count, default=64, metavar="N", help="tokens changed, at most (64)")
 
 
 def _add_save(command: argparse.ArgumentParser) -> None:
@@ -245,8 +250,8 @@ def _add_model(command: argparse.ArgumentParser) -> None:
 
 def _add_budget(command: argparse.ArgumentParser) -> None:
     budget = command.add_argument_group("what a run may cost, by an estimate; more is refused with its numbers")
-    budget.add_argument("--seconds", type=float, metavar="N", help="seconds (any)")
-    budget.add_argument("--memory", type=float, metavar="GB", help="memory (any)")
+    budget.add_argument("--seconds", type=typed.amount, metavar="N", help="seconds (any)")
+    budget.add_argument("--memory", type=typed.amount, metavar="GB", help="memory (any)")
 
 
 def _add_site(command: argparse.ArgumentParser) -> None:

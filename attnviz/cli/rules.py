@@ -5,7 +5,7 @@ from functools import reduce
 from operator import and_, or_
 
 from attnviz.core import masks
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.errors import InputError, did_you_mean, quoted
 from attnviz.core.masks import RULES, Mask
 
 
@@ -19,6 +19,8 @@ def read(text: str) -> Mask:
     """
     if text.lstrip().startswith("{"):
         return masks.from_json(text)
+    if not all(part.strip(" ~") for part in re.split("[&|]", text)):
+        raise InputError(f"A rule is missing in the mask {quoted(text)}; write one, such as causal or window=2.")
     return reduce(or_, [reduce(and_, map(_rule, part.split("&"))) for part in text.split("|")])
 
 
@@ -62,7 +64,16 @@ def _rule(text: str) -> Mask:
         numbers = [] if one.kind == "numbers" else numbers[1:]
     if numbers or any(one.required and one.name not in given for one in rule.parameters()):
         raise _wrong(text, rule)
+    _check_least(text, rule, given)
     return masks.from_json({"rule": name, **given})
+
+
+def _check_least(text: str, rule: type[Mask], given: dict[str, object]) -> None:
+    """That no number is less than a control offers: a window of -3 keys would block all and say nothing."""
+    for one in (one for one in rule.parameters() if one.name in given and one.kind == "number"):
+        if (number := given[one.name]) < one.least:
+            low = f"{one.name.upper()} is {number}; it must be {one.least} or more"
+            raise InputError(f"The mask {quoted(text.strip())} cannot be read: {low}. Write {_form(rule)}.")
 
 
 def _wrong(text: str, rule: type[Mask] | None) -> InputError:
@@ -70,4 +81,5 @@ def _wrong(text: str, rule: type[Mask] | None) -> InputError:
     named = quoted(text.strip())
     if rule is not None:
         return InputError(f"The mask {named} cannot be read; write {_form(rule)}, with whole numbers.")
-    return InputError(f"There is no mask {named}. There are: {'; '.join(forms())}; or the JSON of a mask.")
+    near = did_you_mean(re.split(r"\W", text.strip())[0], ["causal", *_sayable()])
+    return InputError(f"There is no mask {named}.{near} There are: {'; '.join(forms())}; or the JSON of a mask.")

@@ -60,6 +60,20 @@ def file(text: str) -> Path:
     return Path(text)
 
 
+def amount(text: str) -> float:
+    """A number of 0 or more."""
+    if not re.fullmatch(r"(\d+\.?\d*|\.\d+)(e-?\d+)?", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is no amount; give a number, 0 or more")
+    return float(text)
+
+
+def count(text: str) -> int:
+    """A whole number of 1 or more."""
+    if not re.fullmatch(r"0*[1-9]\d{0,8}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is no count; give a whole number, 1 or more")
+    return int(text)
+
+
 def port(text: str) -> int:
     """A number from 1 to 65535."""
     if not (re.fullmatch(r"\d{1,5}", text, re.ASCII) and 0 < int(text) < 2**16):

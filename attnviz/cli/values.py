@@ -60,8 +60,10 @@ def source(options: Namespace) -> Source:
     if name in api.SOURCES and (unknown := [setting for setting in given if setting not in known]):
         flag = FLAGS.get(unknown[0], f"setting {unknown[0]}")
         owners = [one for one, made in api.SOURCES.items() if unknown[0] in made.settings()]
-        has = " or ".join(f"--model {one}" for one in owners) or "none"
-        if options.model or not owners:
+        if not owners:
+            raise InputError(f"No model has a {flag}; '{name}' has: {', '.join(known) or 'none'}.")
+        has = " or ".join(f"--model {one}" for one in owners)
+        if options.model:
             raise InputError(f"The model '{name}' has no {flag}; only {has} has.")
         raise InputError(f"{flag} is a setting of another model; add {has}.")
     if options.command == "mask" and "sos" in known:

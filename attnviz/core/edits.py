@@ -21,9 +21,11 @@ class Site:
     layer: int
 
     def __post_init__(self):
-        if self.kind not in KINDS or not 0 <= self.layer < 1000:
-            site = quoted(f"{self.kind} layer {self.layer}")
+        site = quoted(f"{self.kind} layer {self.layer}")
+        if self.kind not in KINDS:
             raise InputError(f"There is no site {site}; a kind is one of {', '.join(KINDS)}.")
+        if not 0 <= self.layer < 1000:
+            raise InputError(f"There is no site {site}; layers are counted from 0.")
 
     def __str__(self) -> str:
         return f"{self.kind} layer {self.layer}"

@@ -1,6 +1,7 @@
 """What can go wrong, each as one sentence a person can act on: what, with which values, what to do."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 class AttnvizError(ValueError):
@@ -47,6 +48,12 @@ def quoted(value: object, most: int = 40) -> str:
     except (ValueError, RecursionError):
         text = f"a {type(value).__name__} too large to show"
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+def did_you_mean(typed: str, known: Iterable[str]) -> str:
+    """Of what there is, the one that is spelled nearly so, as a sentence to stand after another; empty if none is."""
+    near = get_close_matches(typed[:40].lower(), known, 1)
+    return f" Did you mean {quoted(near[0])}?" if near else ""
 
 
 def check_whole(name: str, value: object, least: int, most: int) -> None:

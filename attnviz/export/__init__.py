@@ -70,8 +70,10 @@ def render(
     """
     if format not in FORMATS:
         raise InputError(f"There is no format {format!r}. There are: {', '.join(FORMATS)}.")
-    if scale not in SCALES or (ppi is not None and (scale != 1 or not 1 <= ppi <= 1200)):
-        raise InputError(f"scale is 1, 2 or 4, or else ppi is a number from 1 to 1200; not {scale=} with {ppi=}.")
+    if scale not in SCALES:
+        raise InputError(f"The scale is {scale}; it must be 1, 2 or 4.")
+    if ppi is not None and (scale != 1 or not 1 <= ppi <= 1200):
+        raise InputError(f"The pixels per inch (ppi) are {ppi}; they go without a scale, and must be from 1 to 1200.")
     chosen = presets.preset(preset)
     if format == "zip":
         until = time.monotonic() + deadline

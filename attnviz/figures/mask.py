@@ -130,7 +130,8 @@ def _at_ends(seen: SeenMask, predicted: Sequence[str] | None, counted: bool, siz
     if counted:
         beside += ends.counts(seen.left[seen.queries.starts].tolist(), beside, size, colors)
     empty = seen.queries.merge(seen.left == 0, 0, np.logical_and)
-    return beside + ends.empty_rows(empty, "" if counted else "fully masked row", beside, size, colors)
+    said = "" if counted else "no key" if style.room is not None and style.on_screen else "fully masked row"
+    return beside + ends.empty_rows(empty, said, beside, size, colors)
 
 
 ALONE = "what each row may look at"

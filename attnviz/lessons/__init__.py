@@ -14,7 +14,7 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from attnviz.core import assets
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.errors import InputError, did_you_mean, quoted
 
 Link = dict[str, list[str]]
 """The parameters of an address, each with its values."""
@@ -179,7 +179,8 @@ def read(path: str | Path) -> Lesson:
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"The lesson {name} cannot be opened: {error.strerror}.") from error
+        near = f"{did_you_mean(str(path), SHIPPED)} Those that ship are: {', '.join(SHIPPED)}."
+        raise InputError(f"The lesson {name} cannot be opened: {error.strerror}.{near}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"The lesson {name} is not TOML: {error}.") from error
     named = {key: value for key, value in data.items() if key != "step"}

@@ -1,5 +1,7 @@
 """The tab "Compose" of the mask lab, run as Streamlit runs it."""
 
+import re
+
 from test_pages import button, captions, heads_page, html, masks_page, opened
 from test_pages_steps import drawn
 
@@ -224,6 +226,15 @@ def test_a_window_sees_farther_with_every_layer():
     assert "&#x27;cat&#x27; (2) sees 3 of 7 inputs" in plain(opened(masks_page, mask="window-1-0", cell="2.1"))
 
 
+def test_all_that_is_said_of_a_row_is_said_of_the_one_that_is_outlined():
+    """Also while none is selected: what it gives, how many keys it has left, and what it sees through layers."""
+    said = plain(opened(masks_page))
+    rows = re.findall(r"&#x27;[^&]+&#x27; \((\d+)\) (?:gives|has|sees)", said)
+
+    assert len(rows) == 3
+    assert len(set(rows)) == 1
+
+
 def test_the_cost_is_said_for_this_text_and_for_a_long_one():
     """A causal mask leaves 28 of 49 cells of 7 tokens, and half of them all of 131,072."""
     said = html(opened(masks_page))
@@ -245,7 +256,7 @@ def test_another_number_of_queries_is_for_the_grid_alone():
     app.button_group(key="alignment of the grid").set_value("bottom-right").run()
 
     assert "2 queries by 7 keys: 13 of 14 cells may attend" in html(app)
-    assert "they are what they are" in html(app)
+    assert "not what the model runs" in html(app)
     assert app.query_params == before
     assert not app.exception
 
@@ -288,8 +299,8 @@ def test_costs_that_are_estimated_say_so():
     """Of 128k tokens always; of this text too where it has more cells than are counted one by one."""
     short, long = (masks_of(text) for text in ("the cat", "the cat sat on the mat " * 130))
 
-    assert "For 128k the keys of some rows are counted" in short
-    assert "Of both the keys of some rows are counted" in long
+    assert "128k tokens are estimated from some rows" in short
+    assert "All numbers are estimated from some rows" in long
 
 
 def masks_of(text: str) -> str:

@@ -156,7 +156,7 @@ def test_each_dialect_gives_its_code_or_the_reason_why_it_cannot(known):
     shown = [block.value for block in app.code]
 
     if known.refuses(Subsequent(), 7, 7):
-        assert "cannot say this mask" in html(app)
+        assert "cannot express this mask" in html(app)
         assert not shown
     else:
         assert dialect(known.name).code(Subsequent(), 7, 7).strip() in [code.strip() for code in shown]

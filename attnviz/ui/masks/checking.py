@@ -112,8 +112,8 @@ def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> Non
         _finding(lab, report.findings[rest.pop(0)], "verdict")
     else:
         close = next((i for i in rest if report.findings[i].rule == NEAR), None)
-        told = _known(report) if close is None else (report.findings[rest.pop(rest.index(close))].says,)
-        in_words(" ".join([report.verdict, *told]))
+        told = [report.verdict, *_known(report)]
+        in_words(" ".join(told if close is None else [report.findings[rest.pop(rest.index(close))].says, *told]))
     with st.container(horizontal=True, gap="large"):
         with st.container(width="content"):
             _picture(lab, what, array, report, None if drawn is None else grids[drawn])

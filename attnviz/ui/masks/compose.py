@@ -53,7 +53,7 @@ def tab(lab: Lab, bar: Bar) -> None:
     _in_words(lab, grid, shown["view"], told)
     if phone:
         _rules(lab)
-    explain.explained(lab)
+    explain.explained(lab, told)
     added.shown(lab)
     boxes.table(lab)
     _numbers(grid, head)

@@ -1,5 +1,7 @@
 """The mask in words: which rule blocks the selected cell, what its query sees after some layers, and what it costs."""
 
+from functools import partial
+
 import streamlit as st
 
 from attnviz.core.amounts import counted, percent, short
@@ -32,16 +34,16 @@ COUNTED = 2**19
 cost_of, reach_of = cache.kept(cost), cache.kept(reach)
 
 
-def explained(lab: Lab) -> None:
-    """What follows from the mask: how far a query sees, and what it costs."""
+def explained(lab: Lab, told: Cell | None) -> None:
+    """What follows from the mask: how far the query of the outlined cell sees, and what it costs."""
     with st.container(horizontal=True, gap="large"):
         for title, key, draw in (
-            (words.THROUGH_LAYERS, "reached", _reached),
-            (words.COSTS, "costs", _costs),
+            (words.THROUGH_LAYERS, "reached", partial(_reached, lab, told)),
+            (words.COSTS, "costs", partial(_costs, lab)),
         ):
             with st.container(key=f"half {key}"), pictures.part(title, key) as is_open:
                 if is_open:
-                    draw(lab)
+                    draw()
 
 
 def blamed(lab: Lab, cell: Cell) -> str:
@@ -58,7 +60,7 @@ def blamed(lab: Lab, cell: Cell) -> str:
     return f"{why} {words.QUERY_HAS.format(query=token, left=left, keys=lab.lengths[1])}"
 
 
-def _reached(lab: Lab) -> None:
+def _reached(lab: Lab, told: Cell | None) -> None:
     """Which inputs one query sees after 1, 2, ... layers under the mask."""
     size, keys = lab.lengths
     if lab.site.kind == "cross":
@@ -67,7 +69,7 @@ def _reached(lab: Lab) -> None:
     if size > MOST_REACHED or size != keys:
         quiet(words.NOT_REACHED.format(most=MOST_REACHED))
         return
-    query, tokens = lab.cell[0] if lab.cell else size - 1, lab.tokens[0]
+    query, tokens = told[0] if told else size - 1, lab.tokens[0]
     depth = min(lab.depth, MOST_LAYERS)
     layers = control(st.slider, words.LAYERS, LAYERS, 1, MOST_LAYERS, shown=state.get(LAYERS) or depth, width=280)
     seen = reach_of(lab.mask, size, layers, sentence=lab.sentence)[:, query]

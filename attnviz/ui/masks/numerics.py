@@ -7,7 +7,6 @@ from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import Record
 from attnviz.figures import numerics as charts
-from attnviz.figures.states import Grid
 from attnviz.numerics import Outcome, Policy
 from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import MOST_LAYERS, Lab
@@ -70,7 +69,7 @@ def _rows(lab: Lab, mask: Mask, empty: list[int]) -> None:
         quiet(words.NOTHING_TO_COMPUTE)
         return
     found = {one.name: one.weights for one in _policies(lab.record, lab.site, lab.number, lab.sentence, mask)}
-    _picture(lab, charts.policies(found, empty[0], lab.tokens[1]), "policies")
+    pictures.show(figures.states(charts.policies(found, empty[0], lab.tokens[1]), **lab.styled), "policies")
     said = table_html([(name, words.POLICIES[name]) for name in found], rows_named=True)
     code = "".join(block_html(one, "quiet") for one in words.IN_CODE)
     st.html(said + details_html(words.WHERE_IN_CODE, code))
@@ -83,8 +82,11 @@ def _layers(lab: Lab, mask: Mask) -> None:
         quiet(words.TWO_TEXTS)
         return
     found = _spread(mask, queries, layers=min(lab.depth, MOST_LAYERS))
-    in_words(found.says)
-    _picture(lab, charts.spread(found.empty, found.layers, lab.tokens[0], sentence=lab.sentence), "spread")
+    grid = charts.spread(found.empty, found.layers, lab.tokens[0], sentence=lab.sentence)
+    figure = figures.states(grid, **lab.styled)
+    pictures.picture(figure, "spread")
+    in_words(found.says if mask is lab.mask else words.IN_EXAMPLE.format(says=found.says))
+    pictures.take_away(figure, "spread")
 
 
 def _types(lab: Lab, mask: Mask) -> None:
@@ -117,10 +119,6 @@ def _cell(one: Outcome) -> Markup:
     odd = "" if one.kept in ("", numerics.RIGHT) else ' class="odd"'
     without = f'<br><span class="quiet">{plain(words.NO_KEY.format(result=one.empty))}</span>' if one.empty else ""
     return Markup(f"<span{title}><span{odd}>{plain(one.kept)}</span>{without}</span>")
-
-
-def _picture(lab: Lab, grid: Grid, key: str) -> None:
-    pictures.show(figures.states(grid, **lab.styled), key)
 
 
 _spread = cache.kept(numerics.spread)

@@ -26,7 +26,7 @@ RULES_ADD, RULE_ADDS = "These rules block more:", "A known mask or a rule blocks
 MOVE_UP, MOVE_DOWN, REMOVE = "Move rule {number} up", "Move rule {number} down", "Remove rule {number}"
 JOIN, NOT = "How it is joined to the rules above", "not"
 PAINTED, CELL = "{cells} painted by hand", "cell"
-WITH_COMMAS, THESE_LENGTHS = "Whole numbers with commas between them", "the lengths of these sentences"
+WITH_COMMAS, THESE_LENGTHS = "Whole numbers with commas between them", "Use the lengths of these sentences"
 MANY_NUMBERS = "There are {count} {label}; a rule takes up to {most}."
 NOT_A_NUMBER = "'{typed}' is none of the {label}: each is a whole number from 0 to {most:,}."
 CAUSAL, CAUSAL_PADDING, SLIDING = "causal", "causal + padding", "sliding window"
@@ -67,10 +67,10 @@ FIRST_QUERY_MEANS = (
     "top-left: at the first key, as is_causal of PyTorch's SDPA. bottom-right: so that the last query stands at the "
     "last key, as with a cache."
 )
-ALIGNED = "{queries} queries, {keys} keys, aligned {alignment}. In the model's own runs they are what they are."
+ALIGNED = "{queries} queries, {keys} keys, aligned {alignment}. This changes the grid alone, not what the model runs."
 CHECKBOXES, AS_CHECKBOXES = "Edit the mask with the keyboard", "The mask as checkboxes"
 NO_ROOM = "The table has room for {most} tokens; this sentence has {tokens}."
-CHECKED = "Checked: the query of the row may look at the key of the column. Space turns a checkbox around."
+CHECKED = "Checked: the query of the row may look at the key of the column. Space toggles a checkbox."
 QUERY, KEYS_LEFT = "query", "keys left"
 
 # Compose: what the mask does
@@ -89,7 +89,8 @@ COST_MEANS = (
     "Cost if blocked cells are skipped, and of full attention beside it. Memory is that of the scores, if all are held "
     "at once."
 )
-COUNTED_FAR, COUNTED_BOTH = "For 128k the keys of some rows are counted.", "Of both the keys of some rows are counted."
+COUNTED_FAR = "The numbers for 128k tokens are estimated from some rows."
+COUNTED_BOTH = "All numbers are estimated from some rows."
 OF_FULL = "{part} <small>of {full}</small>"
 BLOCKED, CELLS, FLOPS, MEMORY = "blocked", "cells in one head", "FLOPs", "memory"
 
@@ -108,7 +109,7 @@ DIALECTS = {
 }
 """What each dialect is called on a button, and so in the link."""
 SAME_MASK, ALIGN = "The same mask for", "Queries are aligned"
-DIALECT_SAYS, CANNOT_SAY = "{dialect}: {says}.", "{dialect} cannot say this mask. {why}"
+DIALECT_SAYS, CANNOT_SAY = "{dialect}: {says}.", "{dialect} cannot express this mask. {why}"
 FIRST_TOKENS = "The grid and the printed tensor are of the first {most} tokens; the code is for any number."
 CODE, PRINTED = "Code to copy", "The mask as a printed tensor"
 MASK_ALONE = "This is the mask alone. The bias is added to the scores as well: an additive mask can hold both."
@@ -117,7 +118,7 @@ AS_TENSOR, AS_TENSOR_SCROLLS = "The same as a tensor", "The same as a tensor, wh
 WRONG_CONVENTION = "Use the mask with the wrong convention"
 TOO_LONG_TO_HAND = "This is shown for up to {most} tokens. Shorten the text."
 WRITTEN_FOR, READ_BY = "The mask is written for", "and read by"
-STOPS = "{error} Nobody wastes a week on that: it stops at once."
+STOPS = "{error} It stops at once, so this mistake cannot go unseen."
 WEIGHTS_OF = "The weights are of the queries and keys of {head}."
 CHECK_SAYS, NOTHING_LOST = "The check says of the mask alone: {finding}", "Nothing is lost: it is read as it was meant."
 ALL_ROWS, USE_MISTAKE = "All {count} rows in words", "Use this mistaken mask"
@@ -141,6 +142,7 @@ IN_CODE = (
     "nan: a softmax of -inf alone, as in nn.MultiheadAttention.",
     "uniform: -1e9 in the place of -inf.",
 )
+IN_EXAMPLE = "In the example {says}"
 NOTHING_TO_COMPUTE = "This model does not show its queries and keys, so there is nothing to compute."
 SPREADS, TWO_TEXTS = "How one NaN row spreads to the next layers", "Queries and keys are of different texts here."
 FILLS, FILLS_TABLE, FILL, FILLED = "Fills and types, measured", "Fills and types", "fill", "{fill}, {how}"
@@ -186,4 +188,4 @@ FITS, FITS_MEANS = "for the scores of this page", "How it broadcasts to (B, H, Q
 FINDING, FIX, EVIDENCE = "{severity}: {says}", "Fix: {fix}", "The cells"
 RULE_IS, WHERE = "Rule: {rule}.", "Rule: {rule}. Where: {places}."
 REPORT, AS_TEXT, CHECKED_ARRAY = "The report", "Text", "What was checked"
-IN_SHELL = "The same in the shell, with an exit status for CI"
+IN_SHELL = "The same check in the shell: exit status 1 if there is an error"
