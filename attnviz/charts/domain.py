@@ -100,13 +100,14 @@ def adapted(found: Cells, seen: Seen) -> Domain:
     special = np.array([token.special for token in seen.keys.tokens[:: found.tile]], bool)
     words = ~special if special.shape == weights.shape[-1:] and not special.all() else np.ones(weights.shape[-1], bool)
     choice = (found.blocked == 0).sum(-1) > 1
-    largest = float(weights[choice][:, words].max(initial=0))
+    rows = weights if choice.all() else weights[choice]
+    largest = float((rows if words.all() else rows[:, words]).max(initial=0))
     tokens = max(len(seen.queries), len(seen.keys))
-    if not 0 < largest < (1 if tokens > CROWDED else FAINT) or (tokens <= CROWDED and weights[choice].max() >= FAINT):
+    if not 0 < largest < (1 if tokens > CROWDED else FAINT) or (tokens <= CROWDED and rows.max() >= FAINT):
         return Domain()
     if weights.max() <= largest:
         return Domain("adapts", largest)
-    beyond = weights[choice].max() > largest
+    beyond = rows.max() > largest
     return Domain("adapts", largest, "between words" if beyond else "where several keys are left")
 
 

@@ -138,12 +138,13 @@ _OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY = range(6)
 def _states(found: Cells, policy: str) -> tuple[list[State], np.ndarray]:
     """What cells can be, and which of it each is: a case, combined with the rule that blocks it or with none."""
     nan, empty = np.isnan(found.weights), found.states == EMPTY
-    filled = np.where(empty & colored(found), _FILLED, _OPEN)
-    case = np.where(empty, np.where(nan, _EMPTY_NAN, np.maximum(filled, _EMPTY)), np.where(nan, _NAN, _OPEN))
+    case = np.where(nan, np.uint8(_NAN), np.uint8(_OPEN))
+    if empty.any():
+        case[empty] = np.where(nan, _EMPTY_NAN, np.where(colored(found), _FILLED, _EMPTY))[empty]
     if found.scores is not None:
         case[(case == _OPEN) & (found.blocked == 0) & (found.scores == -np.inf)] = _MINUS_INFINITY
     kinds = [_state(case, rule, policy) for case in range(6) for rule in (None, *blocked_by(found.reasons))]
-    return kinds, case * (len(found.reasons) + 1) + found.blocked
+    return kinds, case * np.int64(len(found.reasons) + 1) + found.blocked
 
 
 def _state(case: int, rule: State | None, policy: str) -> State:
