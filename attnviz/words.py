@@ -21,17 +21,24 @@ MOST_NAMED = 3
 """Tokens named in a description, at most."""
 
 
+ENDS, END = ("<eos>", "</s>"), "end of text"
+"""The tokens by which models end a text, and what they mean."""
+
 OFF = ", but this head is off: its output is not used."
 """The end of a sentence about a cell of a head that is off."""
 
 
 def quoted_token(text: str, position: int | str) -> str:
     """A token as it stands in a sentence: in quotes, with its position, or of a word the first and the last."""
-    return f"{quoted(text)} ({position})"
+    return f"{_in_quotes(text)} ({position}{f', {END}' * (text in ENDS)})"
 
 
 def quoted(text: str) -> str:
-    """A token or a word as it stands in a sentence: in quotes."""
+    """A token or a word as it stands in a sentence: in quotes; of one that ends a text that is said."""
+    return _in_quotes(text) + f" ({END})" * (text in ENDS)
+
+
+def _in_quotes(text: str) -> str:
     return isolated(f"'{shown(text)}'")
 
 

@@ -70,6 +70,8 @@ def test_a_cell_says_what_its_query_reads_and_predicts():
     )
     assert words.cell(record, CROSS, 0, 0, 0).startswith("To predict the next word 'le', '<sos>' (0) gives")
     assert "'<sos>' (0), predicting the next word 'le', looks most at" in figures.head(record, CROSS, 0).description
+    assert "the next word '<eos>' (end of text), 'chat' (2) gives" in words.cell(record, CROSS, 0, 2, 1)
+    assert words.quoted_token("<eos>", 8) == "'<eos>' (8, end of text)"
     assert words.strongest(record, CROSS, 0).count("To predict") == 1
     assert "predicting" not in words.cell(story, SITE, 0, 1, 0)
 

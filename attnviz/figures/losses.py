@@ -10,7 +10,7 @@ from attnviz.charts.style import Style
 from attnviz.figures.figure import Drawn, Figure
 
 TITLE = "Training loss"
-WIDTH, HEIGHT, BESIDE = 520, 260, 80
+WIDTH, HEIGHT, BESIDE = 640, 200, 80
 """Pixels of the panel, and of what stands beside it."""
 
 

@@ -91,6 +91,11 @@ def test_words_are_explained_where_they_stand_and_a_view_is_saved_under_a_name(s
 
     expect(story.get_by_role("tooltip")).to_have_count(0)
 
+    start = story.locator("svg.marks text", has_text="<sos>").last.bounding_box()
+    story.mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
+
+    expect(story.get_by_role("tooltip")).to_contain_text("<sos> is the start")
+
     story.keyboard.press("?")
 
     expect(story.get_by_role("dialog")).to_contain_text("Blocked cells get weight 0")

@@ -50,6 +50,10 @@ def test_what_a_link_to_a_lesson_has_wrong_is_said():
     """Though the chapter opens with a state of its own."""
     assert 'Ignored link setting "lesson"' in unescape(html(opened(learn_page, lesson="nope")))
 
+    app = opened(learn_page, chapter="99")
+    why = 'Ignored link setting "chapter": 99 does not exist. This lesson has chapters 1 to 12.'
+    assert why in unescape(html(app)) and STEPS[0].title in unescape(html(app))
+
 
 @pytest.mark.parametrize("chapter", range(1, 12))
 def test_reaching_the_goal_shows_the_answer_and_keeps_it_in_the_link(chapter):

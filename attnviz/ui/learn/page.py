@@ -30,6 +30,8 @@ ALONE = """.stApp :is(.st-key-chapters > :not(.st-key-end-presenting), .st-key-o
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
     lesson = lessons.named(state.get(LESSON))
+    if state.drop_missing("lesson", len(lesson.steps)):
+        st.rerun()
     number = min(state.get(CHAPTER) or 1, len(lesson.steps))
     step = lesson.steps[number - 1]
     if not is_shown(step, state.now()):

@@ -1,13 +1,20 @@
 """Where somebody is in a lesson."""
 
 from attnviz import lessons
+from attnviz.ui.learn import words
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, flag, kept, reader, whole
 
 MOST_STEPS = 99
 _read_learned = each(reader(r"\d{1,2}", lambda m: int(m[0]), "1-2-5"), MOST_STEPS)
 
 LESSON = choice("lesson", (*lessons.SHIPPED, lessons.OWN), lessons.SHIPPED[0])
-CHAPTER = whole("chapter", None, 1, MOST_STEPS)
+
+
+def _lacks_chapter(chapters: int, chapter: int | None) -> str:
+    return words.LESSON_HAS.format(chapters=chapters) if (chapter or 1) > chapters else ""
+
+
+CHAPTER = whole("chapter", None, 1, MOST_STEPS, of="lesson", lacks=_lacks_chapter)
 """None until a step was opened: what is there then is another page's."""
 LEARNED = coded(
     "learned",

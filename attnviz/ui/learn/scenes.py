@@ -18,7 +18,7 @@ from attnviz.ui.shared.look import CELL, QUERY, STEP, Look
 from attnviz.ui.shared.parameters import SETTINGS
 from attnviz.ui.shared.setting import State, flag
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import quiet
+from attnviz.ui.shared.text import in_words, quiet
 from attnviz.ui.steps import parts, play
 from attnviz.ui.steps.play import KNOBS
 from attnviz.ui.steps.walked import Walk, table
@@ -155,20 +155,20 @@ def _positions(at: Look) -> None:
 
 
 def _peeking(at: Look) -> None:
-    """Two models learn, with the mask and without it."""
-    if not state.get(PEEKING):
+    """Two models learn, with the mask and without it; under that, what each may see."""
+    if state.get(PEEKING):
+        masked, open_to_all = learned(Subsequent()), learned(None)
+        models = ((words.MASKED, masked.losses), (words.OPEN, open_to_all.losses))
+        pictures.picture(cache.drawn(figures.losses, models, study.GUESS, **at.styled), "losses")
+        in_words(words.WRITING.format(masked=masked.writing, open=open_to_all.writing, guess=study.GUESS))
+    else:
         options = {"icon": ":material/play_arrow:", "type": "primary"}
         st.button(words.TRAIN, key="train both", on_click=state.put, args=(PEEKING, True), **options)
-        _answers(at)
-        return
-    masked, open_to_all = learned(Subsequent()), learned(None)
-    models = ((words.MASKED, masked.losses), (words.OPEN, open_to_all.losses))
-    pictures.picture(cache.drawn(figures.losses, models, study.GUESS, **at.styled), "losses")
-    quiet(words.WRITING.format(masked=masked.writing, open=open_to_all.writing, guess=study.GUESS))
+    _answers(at)
 
 
 def _answers(at: Look) -> None:
-    """Before they learn: where the answer of each row stands, hidden and not."""
+    """Where the answer of each row stands, hidden and not."""
     tokens, side = at.tokens[0], {} if look.room() else {"side": HALF}
     answers = api.predicted(at.record.read[at.sentence])
     row, answer = quoted_token(tokens[ROW].text, ROW), quoted_token(answers[ROW], ROW + 1)

@@ -3,6 +3,7 @@
 # The steps of a lesson
 
 CHAPTER, OF_ALL, COMES_NEXT = "Chapter", "{done} of {all} done", ". Next: {title}"
+LESSON_HAS = "This lesson has chapters 1 to {chapters}."
 BACK_TO_TEXT = "Back to my text"
 READ_ON, DEFINITIONS = "Read on", "Definitions: {names}"
 TRY_IT, YOUR_ANSWER = "Try it", "Your answer"

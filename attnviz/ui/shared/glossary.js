@@ -34,6 +34,7 @@ if (!window.attnvizGlossary) {
     "layer": [...many(14), ...many(46)],
     "encoder": grid(look),
     "decoder": grid(past),
+    "end of text": [...grid(() => .2, {rows: 1, columns: 4, y: 30}), drawn("rect", {x: 64, y: 30, width: 15, height: 15})],
     "cross": grid((row, column) => row === column ? .8 : .12, {rows: 3, columns: 5}),
     "mask": grid((row, column) => column > row ? -1 : .15),
     "first token": grid((_, column) => column === 0 ? .8 : .12),
@@ -72,7 +73,7 @@ if (!window.attnvizGlossary) {
   const make = (tag, text, of = {}) => Object.assign(document.createElement(tag), {textContent: text}, of);
   const card = (name) => {
     const card = make("div", "", {className: "term"}), words = make("p", "");
-    const picture = drawn("svg", {viewBox: "-2 -2 98 84", width: 98, height: 84, "aria-hidden": true});
+    const picture = drawn("svg", {viewBox: "-2 -2 112 84", width: 112, height: 84, "aria-hidden": true});
     picture.append(...PICTURES[name].map((shape) => shape.cloneNode(true)));
     words.append(make("b", name), ` ${TERMS[name]}`);
     card.append(picture, words);
@@ -100,7 +101,7 @@ if (!window.attnvizGlossary) {
     dialog.addEventListener("close", () => dialog.remove());
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
     dialog.setAttribute("aria-label", says("glossary"));
-    dialog.append(close, make("h2", says("words")), words, make("h2", does), list(keys), again);
+    dialog.append(close, make("h2", says("glossary")), words, make("h2", does), list(keys), again);
     app().append(dialog);
     dialog.showModal();
   };
@@ -111,8 +112,9 @@ if (!window.attnvizGlossary) {
   const inside = (box, x, y) => box.left <= x && x <= box.right && box.top <= y && y <= box.bottom;
   const wordAt = (x, y) => {
     const element = document.elementFromPoint(x, y), svg = element?.closest("svg.marks");
-    // Words of a picture take no pointer; those of the person's own text are set in a monospaced face.
-    return svg ? [...svg.querySelectorAll("text:not([font-family*=mono])")].find((text) => inside(text.getBoundingClientRect(), x, y))
+    // Words of a picture take no pointer; those of the person's own text are set in a monospaced face, as its ends are.
+    const isOurs = (text) => !text.matches("[font-family*=mono]") || /^\W*[es]os>$/.test(text.textContent);
+    return svg ? [...svg.querySelectorAll("text")].filter(isOurs).find((text) => inside(text.getBoundingClientRect(), x, y))
       : element?.closest(NAMED);
   };
   const show = (element, name) => {

@@ -25,7 +25,7 @@ class Setting(Generic[T]):
         default: what it is where nobody chose.
         encode: how the link writes it, None for what a link cannot hold; without it, it is in no link.
         decode: how the link is read.
-        of: what it is about, in words: it goes with the "model", the "text", the "link" or the "edits"; what is of a
+        of: what it is about, in words: it goes with the "model", "text", "link", "edits" or "lesson"; what is of a
             "tab" opens a part of a page and changes nothing.
         lacks: of what there is (see `state.drop_missing`) and a value, or one of several: a sentence that says what is
             there instead, or "".

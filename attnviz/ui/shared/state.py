@@ -214,7 +214,7 @@ def drop_missing(of: str, there: Any) -> bool:
 
     Args:
         of: what the settings are about.
-        there: the model, or how many queries and keys there are: what `Setting.lacks` is asked with.
+        there: the model, how many queries and keys there are, or how many chapters: what `Setting.lacks` is asked with.
     """
     if of in get(CHECKED):
         return False

@@ -13,7 +13,8 @@ from attnviz.words import quoted
 
 STYLE = Path(__file__).with_name("style.css")
 GLOSSARY = {"terms": words.TERMS, "names": words.ALSO_CALLED, "shortcuts": words.SHORTCUTS, "touch": words.TOUCH}
-WORDS = f"""window.attnvizGlossaryWords = {json.dumps(GLOSSARY)};
+_GLOSSARY = json.dumps(GLOSSARY).replace("<", r"\u003c")  # a browser lets no script in that seems to hold a tag
+WORDS = f"""window.attnvizGlossaryWords = {_GLOSSARY};
 window.attnvizSays = (name, of = {{}}) =>
   ({json.dumps(words.IN_BROWSER)})[name].replace(/{{(\\w+)}}/g, (_, field) => of[field]);"""
 SCRIPTS = (WORDS, *(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.js"))))

@@ -134,7 +134,7 @@ SPECIAL_TOKENS, PAIR = "Special tokens", "Pair of texts"
 NARROW_SCREEN, HALF_SCREEN = "Narrow screen", "Half a screen"
 LINKS = """<button class="copy-link">Copy link</button>
 <details class="views"><summary>Views</summary><div class="saved"></div></details>
-<button class="shortcuts" title="Keyboard and words" aria-label="Keyboard and words">?</button>"""
+<button class="shortcuts" title="Words and controls" aria-label="Words and controls">?</button>"""
 CONTROLS = '<details class="fold"><summary>Settings</summary></details>'
 
 # Steps of a training
@@ -337,8 +337,7 @@ IN_BROWSER = {
     "computing": "Computing…",
     "file too large": "{name} has {size} MB; files of up to {most} MB open here.",
     "close": "Close",
-    "glossary": "Words and keyboard",
-    "words": "Words",
+    "glossary": "Words and controls",
     "keyboard": "Keyboard",
     "touch": "On this screen",
     "first screen": "Open the first screen again",
@@ -354,6 +353,7 @@ TERMS = {
     "layer": "One round of attention. Each layer has several heads and reads what the layer before wrote.",
     "encoder": "Reads a whole text at once: every token may look at every other one.",
     "decoder": "Writes a text token by token: a token looks at itself and at those before it.",
+    "end of text": "<eos>: a model that predicts it ends its text there. <sos> is the start of one.",
     "cross": "A decoder's tokens (rows) look at the encoder's tokens (columns): two texts in one map.",
     "mask": "Which keys a query may look at. Blocked cells get weight 0.",
     "first token": (
@@ -392,6 +392,8 @@ ALSO_CALLED = {
     "masks": "mask",
     "Jensen-Shannon divergence": "divergence",
     "attention rollout": "rollout",
+    "eos": "end of text",
+    "sos": "end of text",
 }
 """Other names of terms, under which a page may speak of them."""
 TOUCH = (
